@@ -93,14 +93,14 @@ export const openApi = async ({
   };
 
   const inbox = createInbox({
-    connection: aside.mongo,
+    conversations: aside.conversations,
     operators,
     records: aside.inboxRecords,
     findByWords: aside.insights.findByWords,
-    unassign: aside.conversations.transitions.unassign,
   });
   const live = openLiveUpdates({
     connection: aside.mongo,
+    conversations: aside.conversations,
     mongodbUrl: config.MONGODB_URL,
     inbox,
     redis,

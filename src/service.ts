@@ -1,31 +1,31 @@
 import type { Connection } from 'mongoose';
 import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
-import { createAssistantStore } from './assistants/store.ts';
-import { createConversationStore } from './conversations/store.ts';
-import { createEndpointStore } from './webhooks/endpoint-store.ts';
-import { createInsights } from './insights/store.ts';
-import { createDeliveryQueue, DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
-import { createOutboxStore } from './deliveries/outbox.ts';
-import { createDeliveryStore } from './deliveries/store.ts';
+import { type AssistantStore, createAssistantStore } from './assistants/store.ts';
+import { createOutboxStore } from './conversations/outbox.ts';
+import { type ConversationStore, createConversationStore } from './conversations/store.ts';
+import { createEndpointStore, type EndpointStore } from './webhooks/endpoint-store.ts';
+import { createInsights, type Insights } from './insights/store.ts';
+import { createDeliveryQueue, DELIVERIES_QUEUE, type DeliveryQueue, type WakeUpJob } from './deliveries/queue.ts';
+import { createDeliveryStore, type DeliveryStore } from './deliveries/store.ts';
 import { createWakeStreams } from './deliveries/sweep.ts';
 import { createReadAssignees, createTakeBy } from './inbox/assignees.ts';
-import { createInboxRecords } from './inbox/records.ts';
-import { createOperatorStore } from './operators/store.ts';
+import { createInboxRecords, type InboxRecords } from './inbox/records.ts';
+import { createOperatorStore, type OperatorStore } from './operators/store.ts';
 import type { Config } from './process/config.ts';
 import { newToken } from './process/ids.ts';
 import type { Lifecycle } from './process/lifecycle.ts';
 import type { Logger } from './process/logger.ts';
 import { buildIndexes, type Indexed, openMongo } from './mongo/mongo.ts';
-import { watchMongo } from './mongo/silence.ts';
+import { type MongoWatch, watchMongo } from './mongo/silence.ts';
 import { openQueues } from './redis/queue.ts';
 import { closeRedis, openRedis, type RedisClient } from './redis/redis.ts';
 import { createPartitions, type Partitions } from './redis/partitions.ts';
 import type { RedisRole } from './redis/address.ts';
-import { createVault } from './process/vault.ts';
-import { createDeliveredReplies } from './turns/delivered-replies.ts';
-import { createIdempotencyKeys } from './turns/idempotency-keys.ts';
-import { createTurnLeases } from './turns/leases.ts';
-import { createTurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
+import { createVault, type Vault } from './process/vault.ts';
+import { createDeliveredReplies, type DeliveredReplies } from './turns/delivered-replies.ts';
+import { createIdempotencyKeys, type IdempotencyKeys } from './turns/idempotency-keys.ts';
+import { createTurnLeases, type TurnLeases } from './turns/leases.ts';
+import { createTurnQueue, type TurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 
 type Options = {
   config: Config;
@@ -50,8 +50,36 @@ export const OPERATORS_POOL_SIZE = 16;
 /** The second pool of a worker: for sweeps, projection, vectors and purges. */
 export const BACKGROUND_POOL_SIZE = 8;
 
-/** Opens what every process shares: connections, stores on MongoDB, and queues on Redis. The lifecycle closes it. */
-export const openService = async ({ config, logger, lifecycle, redisRole, ...options }: Options) => {
+/** The stores on one pool of connections. */
+type Stores = {
+  assistants: AssistantStore;
+  conversations: ConversationStore;
+  deliveries: DeliveryStore;
+  idempotencyKeys: IdempotencyKeys;
+  inboxRecords: InboxRecords;
+  insights: Insights;
+  operators: OperatorStore;
+};
+
+/** What every process shares: connections, stores on MongoDB, and queues on Redis. */
+export type Service = Stores & {
+  mongo: Connection;
+  /** The same stores on the second pool: for operators in the API, for background work in a worker. */
+  aside: Stores & { mongo: Connection };
+  /** One for both pools, so that a change by an operator ends what turns have cached. */
+  endpoints: EndpointStore;
+  mongoWatch: MongoWatch;
+  redis: RedisClient;
+  partitions: Partitions;
+  leases: TurnLeases;
+  deliveredReplies: DeliveredReplies;
+  vault: Vault;
+  turnQueue: TurnQueue;
+  deliveryQueue: DeliveryQueue;
+};
+
+/** The lifecycle closes what this opens. */
+export const openService = async ({ config, logger, lifecycle, redisRole, ...options }: Options): Promise<Service> => {
   const { startWithinMs: timeoutMs, asidePoolSize } = options;
   const { draining } = lifecycle;
   const url = config.MONGODB_URL;
@@ -92,7 +120,6 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
   );
   const deliveredReplies = createDeliveredReplies(redis, partitions);
   const deliveryOptions = { worker: newToken(), retentionDays: config.DELIVERY_RETENTION_DAYS };
-  // One for both pools, so that a change by an operator ends what turns have cached.
   const endpoints = createEndpointStore({
     connection: mongo,
     vault,
@@ -100,13 +127,8 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     onChanged: createWakeStreams({ outbox: createOutboxStore(mongo), deliveryQueue }),
   });
 
-  const createStores = (connection: Connection) => {
+  const createStores = (connection: Connection): Stores => {
     const assistants = createAssistantStore({ connection, vault, onKnowledgeChanged: knowledgeQueue.wake });
-    const deliveries = createDeliveryStore({
-      connection,
-      ...deliveryOptions,
-      listEndpointIds: endpoints.listEndpointIds,
-    });
     const idempotencyKeys = createIdempotencyKeys(connection);
     const inboxRecords = createInboxRecords(connection);
     const insights = createInsights(connection);
@@ -126,6 +148,12 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
       takeBy: createTakeBy({ findAssistant: assistants.findAssistant, readAssignees: createReadAssignees(operators) }),
       orUnavailable: mongoWatch.orUnavailable,
       draining,
+    });
+    const deliveries = createDeliveryStore({
+      connection,
+      ...deliveryOptions,
+      conversations,
+      listEndpointIds: endpoints.listEndpointIds,
     });
     return { assistants, deliveries, conversations, idempotencyKeys, inboxRecords, insights, operators };
   };
@@ -148,5 +176,3 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     deliveryQueue,
   };
 };
-
-export type Service = Awaited<ReturnType<typeof openService>>;

@@ -11,7 +11,7 @@ import { startSweeper } from './process/sweeper.ts';
 import type { Service } from './service.ts';
 import { type CountDelivery, sampleQueues } from './service-metrics.ts';
 import { createReleaseSweep } from './inbox/assignees.ts';
-import { createNotTakenSweep, createStaleHeads, createTurnSweep } from './turns/sweep.ts';
+import { createNotTakenSweep, createTurnSweep } from './turns/sweep.ts';
 
 type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
@@ -99,6 +99,7 @@ export const openWorkerDuties = async (
   const { conversations, deliveries, operators } = aside;
   const { findAssistant, listAssistants } = aside.assistants;
   const deliverySweeps = createDeliverySweeps({
+    conversations,
     deliveries,
     endpoints,
     deliveryQueue,
@@ -108,10 +109,9 @@ export const openWorkerDuties = async (
     onLost: (count) => countDelivery({ outcome: 'unknown', errorKind: 'worker_lost' }, count),
     ...(suspended && { suspended }),
   });
-  const staleHeads = createStaleHeads(aside.mongo);
   const options = { everyMs: timing.sweepEveryMs, logger };
   const sweeps = [
-    startSweeper('turns', createTurnSweep({ staleHeads, leases, turnQueue, timing }), options),
+    startSweeper('turns', createTurnSweep({ conversations, leases, turnQueue, timing }), options),
     startSweeper('not taken', createNotTakenSweep({ conversations, findAssistant, logger }), options),
     startSweeper('released', createReleaseSweep({ conversations, operators, listAssistants }), options),
     startSweeper('claims', deliverySweeps.claims, options),

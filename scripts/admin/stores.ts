@@ -1,4 +1,4 @@
-import { openOperators } from '../../src/operators/open.ts';
+import { openOperators, type OperatorStores } from '../../src/operators/open.ts';
 import type { Config } from '../../src/process/config.ts';
 import { secretsIn } from '../../src/process/credentials.ts';
 import { plainMessage } from '../../src/process/logger.ts';
@@ -12,12 +12,6 @@ import type { Settings } from './settings.ts';
 // The few commands that open MongoDB or Redis themselves load this file. The others call the API and start faster.
 
 export type Opened = Service & { config: Config; queues: Queues };
-
-/**
- * The stores of operators and tokens, opened without the API. They are needed to create the first operator and the
- * first token, before anybody can sign in.
- */
-export type OperatorStores = Awaited<ReturnType<typeof openOperators>>;
 
 const OPEN_WITHIN_MS = 2_000;
 
@@ -45,6 +39,10 @@ export const openForCommand = async ({ config, settings, logger, lifecycle }: Co
   }
 };
 
+/**
+ * Opens the stores of operators and tokens without the API. They are needed to create the first operator and the first
+ * token, before anybody can sign in.
+ */
 export const withOperatorStores = async <Value>(
   { config, settings, logger, lifecycle }: CommandContext,
   work: (opened: OperatorStores) => Promise<Value>,

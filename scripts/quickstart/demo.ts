@@ -5,7 +5,7 @@ import { readConfig } from '../../src/process/config.ts';
 import { secretsIn } from '../../src/process/credentials.ts';
 import { createLifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
-import { openOperators } from '../../src/operators/open.ts';
+import { openOperators, type OperatorStores } from '../../src/operators/open.ts';
 import { newPassword } from '../../src/operators/store.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { writeJsonPrivately } from './private-file.ts';
@@ -33,8 +33,6 @@ export type Demo = Omit<SavedDemo, 'endpointId' | 'operator' | 'operatorToken'> 
   /** The operator token of the admin command. */
   operatorToken: string;
 };
-
-type OperatorStores = Awaited<ReturnType<typeof openOperators>>;
 
 const OWNER = 'owner@example.com';
 

@@ -50,7 +50,13 @@ const isLongPoll = ({ wait, after_seq }: Request['query']): boolean =>
  * token, 429 above the rate limit. The body is read after these checks. Each request that fails with 404 or 401 counts
  * against the network of its client. Above the limit of that network, the client gets 429 instead.
  */
-export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavailable }: Dependencies) => {
+export type Access = {
+  byApiKey: RequestHandler;
+  byApiKeyOrPoll: RequestHandler;
+  byChannel: RequestHandler;
+};
+
+export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavailable }: Dependencies): Access => {
   const refuse = async (req: Request, error: ApiError): Promise<never> => {
     await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
     throw error;
@@ -123,5 +129,3 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
 
   return { byApiKey, byApiKeyOrPoll, byChannel };
 };
-
-export type Access = ReturnType<typeof createAccess>;

@@ -29,7 +29,24 @@ const parse = (line: string): ChannelCall => JSON.parse(line) as ChannelCall; //
  * The last calls of each channel. Calls are collected in memory and written in batches. No turn waits for these writes.
  * Calls are lost while Redis is unavailable, which affects only this list.
  */
-export const createChannelCalls = (redis: RedisClient, prefix: string) => {
+export type ChannelCalls = {
+  /** Records a call. The assistant must exist, because every unknown id would create another Redis key. */
+  record: (assistantId: string, call: ChannelCall) => void;
+
+  /**
+   * Removes a session's calls when its conversation is erased. Removes them again a little later, because another
+   * process may be writing a call just now. A call that is recorded later is not written. Does not wait for Redis. If
+   * Redis is unavailable, the calls expire with the list after seven days.
+   */
+  forget: (assistantId: string, sessionId: string) => void;
+
+  /** The calls, newest first. Calls that another process recorded may appear half a second late. */
+  list: (assistantId: string) => Promise<ChannelCall[]>;
+
+  close: () => Promise<void>;
+};
+
+export const createChannelCalls = (redis: RedisClient, prefix: string): ChannelCalls => {
   const keyOf = (assistantId: string): string => `${prefix}:channel-calls:${assistantId}`;
   /** Holds when a session was erased. Contains a hash, because the session's id is to be forgotten. */
   const forgottenKeyOf = (assistantId: string, sessionId: string): string =>
@@ -66,8 +83,7 @@ export const createChannelCalls = (redis: RedisClient, prefix: string) => {
   };
 
   return {
-    /** Records a call. The assistant must exist, because every unknown id would create another Redis key. */
-    record: (assistantId: string, call: ChannelCall): void => {
+    record: (assistantId, call) => {
       const calls = pending.get(assistantId) ?? [];
       if (calls.length === 0) pending.set(assistantId, calls);
       calls.push(call);
@@ -75,12 +91,7 @@ export const createChannelCalls = (redis: RedisClient, prefix: string) => {
       timer ??= setTimeout(() => void write(), WRITTEN_EVERY_MS).unref();
     },
 
-    /**
-     * Removes a session's calls when its conversation is erased. Removes them again a little later, because another
-     * process may be writing a call just now. A call that is recorded later is not written. Does not wait for Redis. If
-     * Redis is unavailable, the calls expire with the list after seven days.
-     */
-    forget: (assistantId: string, sessionId: string): void => {
+    forget: (assistantId, sessionId) => {
       const erasedAt = serverDate().toISOString();
       const remove = async (): Promise<void> => {
         await write();
@@ -94,8 +105,7 @@ export const createChannelCalls = (redis: RedisClient, prefix: string) => {
       setTimeout(now, 2 * WRITTEN_EVERY_MS).unref();
     },
 
-    /** The calls, newest first. Calls that another process recorded may appear half a second late. */
-    list: async (assistantId: string): Promise<ChannelCall[]> => {
+    list: async (assistantId) => {
       await write();
       const lines = await redis.lrange(keyOf(assistantId), 0, KEPT - 1);
       return lines.map(parse).toSorted((a, b) => b.at.localeCompare(a.at));
@@ -104,8 +114,6 @@ export const createChannelCalls = (redis: RedisClient, prefix: string) => {
     close: write,
   };
 };
-
-export type ChannelCalls = ReturnType<typeof createChannelCalls>;
 
 /**
  * A change of the channel: disconnect it, open it to everyone who knows the address, or protect it with a verify token.

@@ -1,4 +1,4 @@
-import { type Connection, Schema } from 'mongoose';
+import { type Connection, Schema, type Model } from 'mongoose';
 import { collectionOf } from '../mongo/mongo.ts';
 
 export const REGISTER_EVERY_MS = 2_000;
@@ -27,27 +27,33 @@ schema.index({ seenAt: 1 }, { expireAfterSeconds: KEPT_S });
  * The register of running reply workers and their embedding models. Workers read the register to agree on a model.
  * Operators see it as the state of semantic search.
  */
-export const createEmbedders = (connection: Connection) => {
+export type Embedders = {
+  model: Model<StoredEmbedder>;
+  register: (worker: string, info: EmbedderInfo) => Promise<void>;
+  unregister: (worker: string) => Promise<void>;
+
+  /** The running workers, those with a working model first. */
+  listRunning: () => Promise<(EmbedderInfo & { worker: string })[]>;
+};
+
+export const createEmbedders = (connection: Connection): Embedders => {
   const model = connection.model<StoredEmbedder>('Embedder', schema);
   const rows = collectionOf(model);
   return {
     model,
 
-    register: async (worker: string, info: EmbedderInfo): Promise<void> => {
+    register: async (worker, info) => {
       await rows.updateOne({ _id: worker }, { $set: info, $currentDate: { seenAt: true } }, { upsert: true });
     },
 
-    unregister: async (worker: string): Promise<void> => {
+    unregister: async (worker) => {
       await rows.deleteOne({ _id: worker });
     },
 
-    /** The running workers, those with a working model first. */
-    listRunning: async (): Promise<(EmbedderInfo & { worker: string })[]> => {
+    listRunning: async () => {
       const filter = { $expr: { $gt: ['$seenAt', { $subtract: ['$$NOW', EXPIRES_AFTER_MS] }] } };
       const live = await rows.find(filter, { sort: { available: -1, _id: 1 } }).toArray();
       return live.map(({ _id, model: made, available, detail }) => ({ worker: _id, model: made, available, detail }));
     },
   };
 };
-
-export type Embedders = ReturnType<typeof createEmbedders>;

@@ -54,7 +54,39 @@ type Dependencies = ReturnType<typeof assistantModels> & {
  * The knowledge entries of assistants, in order. Removing an entry also retires its vectors. `onChanged` is called when
  * the knowledge has changed, because new vectors may be needed.
  */
-export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged }: Dependencies) => {
+export type KnowledgeStore = {
+  readKnowledge: (assistantId: string, signal: AbortSignal) => AsyncGenerator<KnowledgeEntry[], undefined>;
+
+  /** The entries of an assistant, cached until the assistant's version changes. */
+  findKnowledge: (assistant: Assistant) => Promise<KnowledgeEntries>;
+
+  /** Stores how many texts of the knowledge are not searched, for the owner to see. */
+  reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
+
+  /** The same for kinds of texts whose vectors are not used. */
+  reportVectorsLeftOut: (assistantId: string, kinds: TextKind[]) => Promise<void>;
+
+  listKnowledge: (assistantId: string) => Promise<KnowledgeEntry[]>;
+  countKnowledge: (assistantId: string) => Promise<number>;
+
+  /**
+   * Adds entries after the existing entries. Either all new entries become visible together, or none. With `replace`,
+   * the same write hides the earlier entries, so there is never a moment without entries. If two replacements run
+   * concurrently, only the entries of the later replacement stay.
+   */
+  addKnowledge: (
+    assistantId: string,
+    entries: KnowledgeInput[],
+    options?: { replace?: boolean | undefined },
+  ) => Promise<KnowledgeEntry[]>;
+
+  /** Changes an entry. The entry keeps its id and its position. */
+  updateKnowledge: (assistantId: string, entryId: string, entry: KnowledgeInput) => Promise<KnowledgeEntry>;
+
+  removeKnowledge: (assistantId: string, entryIds: string[]) => Promise<void>;
+};
+
+export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged }: Dependencies): KnowledgeStore => {
   const byVersion = new LRUCache<string, Held>({ maxSize: CACHED_BYTES, sizeCalculation: ({ bytes }) => bytes + 1 });
   const loading = new Map<string, Promise<Held>>();
   const reads = createSlots(({ own, inUse }) => own === 0 && inUse < READS);
@@ -189,20 +221,17 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
   return {
     readKnowledge,
 
-    /** The entries of an assistant, cached until the assistant's version changes. */
-    findKnowledge: async ({ assistantId, version }: Assistant): Promise<KnowledgeEntries> => {
+    findKnowledge: async ({ assistantId, version }) => {
       const cached = byVersion.get(assistantId);
       return cached?.version === version ? cached : loadOnce(assistantId, version);
     },
 
-    /** Stores how many texts of the knowledge are not searched, for the owner to see. */
-    reportLeftOut: async (assistantId: string, leftOut: number): Promise<void> => {
+    reportLeftOut: async (assistantId, leftOut) => {
       if (leftOut > 0) await assistants.updateOne({ _id: assistantId }, { $set: { leftOut } });
       else await assistants.updateOne({ _id: assistantId, leftOut: { $exists: true } }, { $unset: { leftOut: '' } });
     },
 
-    /** The same for kinds of texts whose vectors are not used. */
-    reportVectorsLeftOut: async (assistantId: string, kinds: TextKind[]): Promise<void> => {
+    reportVectorsLeftOut: async (assistantId, kinds) => {
       const had = { _id: assistantId, vectorsLeftOut: { $exists: true } };
       if (kinds.length > 0) await assistants.updateOne({ _id: assistantId }, { $set: { vectorsLeftOut: kinds } });
       else await assistants.updateOne(had, { $unset: { vectorsLeftOut: '' } });
@@ -210,19 +239,9 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
 
     listKnowledge: load,
 
-    countKnowledge: (assistantId: string): Promise<number> =>
-      readConsistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
+    countKnowledge: (assistantId) => readConsistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
 
-    /**
-     * Adds entries after the existing entries. Either all new entries become visible together, or none. With `replace`,
-     * the same write hides the earlier entries, so there is never a moment without entries. If two replacements run
-     * concurrently, only the entries of the later replacement stay.
-     */
-    addKnowledge: async (
-      assistantId: string,
-      entries: KnowledgeInput[],
-      { replace = false } = {},
-    ): Promise<KnowledgeEntry[]> => {
+    addKnowledge: async (assistantId, entries, { replace = false } = {}) => {
       const first = await positions.reserve(assistantId, entries.length, { replace });
       const added = await insert(assistantId, first, entries).catch(async (cause: unknown) => {
         // The entries of a failed import never become visible. Their range stays reserved, because a write that timed
@@ -239,15 +258,14 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
       return added;
     },
 
-    /** Changes an entry. The entry keeps its id and its position. */
-    updateKnowledge: async (assistantId: string, entryId: string, entry: KnowledgeInput): Promise<KnowledgeEntry> => {
+    updateKnowledge: async (assistantId, entryId, entry) => {
       const { matchedCount } = await knowledge.updateOne({ _id: entryId, assistantId }, { $set: entry });
       if (matchedCount === 0) throw notFound();
       await raiseVersion(assistantId);
       return { entryId, ...entry };
     },
 
-    removeKnowledge: async (assistantId: string, entryIds: string[]): Promise<void> => {
+    removeKnowledge: async (assistantId, entryIds) => {
       await removeAll({ assistantId, _id: { $in: entryIds } });
       await raiseVersion(assistantId);
     },

@@ -1,4 +1,4 @@
-import { type Connection, Schema } from 'mongoose';
+import { type Connection, Schema, type Model } from 'mongoose';
 import { serverDate } from '../process/clock.ts';
 import { collectionOf } from '../mongo/mongo.ts';
 import type { assistantModels } from './assistant.ts';
@@ -57,10 +57,35 @@ const toBytes = ({ buffer, byteOffset, byteLength }: Float32Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);
 
 /** The vectors of knowledge entries, one document per entry. Only workers make and read vectors. */
+export type VectorStore = {
+  model: Model<StoredVectors>;
+
+  /** Lists an assistant's vectors: either all, or only those that `model` made for live entries. */
+  list: (assistantId: string, filterBy?: { model: string }) => AsyncGenerator<VectorsInfo>;
+
+  /** Reads the texts of current entries: of all entries in order, or only of the entries with the given ids. */
+  readTexts: (assistantId: string, entryIds?: string[]) => AsyncGenerator<EntryTexts>;
+
+  read: (entryIds: string[]) => AsyncGenerator<EntryVectors>;
+
+  /** Reads the text keys of these entries (see `textKeyOf`), without the vectors. */
+  readTextKeys: (entryIds: string[]) => AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>>;
+
+  save: (assistantId: string, rows: EntryVectors[]) => Promise<void>;
+
+  /**
+   * Marks the vectors of removed entries as not live. The vectors are deleted later, because an import may need them
+   * again.
+   */
+  retire: (entryIds: string[]) => Promise<void>;
+
+  remove: (entryIds: string[]) => Promise<void>;
+};
+
 export const createVectorStore = (
   connection: Connection,
   { assistants, knowledge }: ReturnType<typeof assistantModels>,
-) => {
+): VectorStore => {
   const model = connection.model<StoredVectors>('KnowledgeVectors', schema);
   const stored = collectionOf(model);
   const entries = collectionOf(knowledge);
@@ -68,7 +93,6 @@ export const createVectorStore = (
   return {
     model,
 
-    /** Lists an assistant's vectors: either all, or only those that `model` made for live entries. */
     async *list(assistantId: string, filterBy?: { model: string }): AsyncGenerator<VectorsInfo> {
       const filter = {
         assistantId,
@@ -80,7 +104,6 @@ export const createVectorStore = (
       }
     },
 
-    /** Reads the texts of current entries: of all entries in order, or only of the entries with the given ids. */
     async *readTexts(assistantId: string, entryIds?: string[]): AsyncGenerator<EntryTexts> {
       const assistant = await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean();
       const filter = {
@@ -102,7 +125,6 @@ export const createVectorStore = (
       }
     },
 
-    /** Reads the text keys of these entries (see `textKeyOf`), without the vectors. */
     async *readTextKeys(entryIds: string[]): AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>> {
       for (let start = 0; start < entryIds.length; start += INFO_BATCH) {
         const some = { _id: { $in: entryIds.slice(start, start + INFO_BATCH) } };
@@ -112,7 +134,7 @@ export const createVectorStore = (
       }
     },
 
-    save: async (assistantId: string, rows: EntryVectors[]): Promise<void> => {
+    save: async (assistantId, rows) => {
       if (rows.length === 0) return;
       const writes = rows.map(({ entryId, vectors, ...row }) => ({
         replaceOne: {
@@ -124,19 +146,13 @@ export const createVectorStore = (
       await stored.bulkWrite(writes, { ordered: false });
     },
 
-    /**
-     * Marks the vectors of removed entries as not live. The vectors are deleted later, because an import may need them
-     * again.
-     */
-    retire: async (entryIds: string[]): Promise<void> => {
+    retire: async (entryIds) => {
       const removed = { $set: { live: false, removedAt: serverDate() } };
       if (entryIds.length > 0) await stored.updateMany({ _id: { $in: entryIds }, live: true }, removed);
     },
 
-    remove: async (entryIds: string[]): Promise<void> => {
+    remove: async (entryIds) => {
       if (entryIds.length > 0) await stored.deleteMany({ _id: { $in: entryIds } });
     },
   };
 };
-
-export type VectorStore = ReturnType<typeof createVectorStore>;

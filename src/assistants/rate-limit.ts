@@ -49,10 +49,30 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
  * node of a cluster is unavailable, each process counts for itself, so that a key's callers do not lose the
  * conversations on other nodes.
  */
+export type RateLimiter = {
+  forApiKey: (keyId: string, limit: number) => Promise<RateLimitState>;
+  forChannel: (assistantId: string, limit: number) => Promise<RateLimitState>;
+  forLongPoll: (keyId: string, limit: number) => Promise<RateLimitState>;
+
+  /**
+   * Counts only requests that have already failed (401, unknown assistant), so this limit never refuses a valid key.
+   */
+  forFailing: (address: string) => Promise<RateLimitState>;
+
+  forAnonymous: (address: string) => Promise<RateLimitState>;
+  forPlayground: (operatorId: string) => Promise<RateLimitState>;
+  forToken: (tokenId: string) => Promise<RateLimitState>;
+
+  /** Counts an attempt to sign in. `src/operators/sign-in-limits.ts` decides the subjects and the limits. */
+  forSignIn: (subject: string, limit: number) => Promise<RateLimitState>;
+
+  refundSignIn: (subject: string, limit: number) => Promise<void>;
+};
+
 export const createRateLimiter = (
   redis: RedisClient,
   { prefix, onRefused }: { prefix: string; onRefused: (kind: LimitKind) => void },
-) => {
+): RateLimiter => {
   // The library sets the limit at construction, so each limit in use has its own limiter. All limiters count in the
   // same Redis keys.
   const limiters = new LRUCache<number, { shared: RateLimiterRedis; own: RateLimiterMemory }>({ max: 1000 });
@@ -116,24 +136,18 @@ export const createRateLimiter = (
   };
 
   return {
-    forApiKey: (keyId: string, limit: number) => consume('key', keyId, limit),
-    forChannel: (assistantId: string, limit: number) => consume('channel', assistantId, limit),
-    forLongPoll: (keyId: string, limit: number) => consume('poll', keyId, limit),
-    /**
-     * Counts only requests that have already failed (401, unknown assistant), so this limit never refuses a valid key.
-     */
-    forFailing: (address: string) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
-    forAnonymous: (address: string) => consume('anonymous', address, ANONYMOUS_LIMIT_PER_MINUTE),
-    forPlayground: (operatorId: string) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),
-    forToken: (tokenId: string) => consume('token', tokenId, TOKEN_LIMIT_PER_MINUTE),
-    /** Counts an attempt to sign in. `src/operators/sign-in-limits.ts` decides the subjects and the limits. */
-    forSignIn: (subject: string, limit: number) => consume('sign_in', subject, limit),
-    refundSignIn: async (subject: string, limit: number): Promise<void> => {
+    forApiKey: (keyId, limit) => consume('key', keyId, limit),
+    forChannel: (assistantId, limit) => consume('channel', assistantId, limit),
+    forLongPoll: (keyId, limit) => consume('poll', keyId, limit),
+    forFailing: (address) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
+    forAnonymous: (address) => consume('anonymous', address, ANONYMOUS_LIMIT_PER_MINUTE),
+    forPlayground: (operatorId) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),
+    forToken: (tokenId) => consume('token', tokenId, TOKEN_LIMIT_PER_MINUTE),
+    forSignIn: (subject, limit) => consume('sign_in', subject, limit),
+    refundSignIn: async (subject, limit) => {
       await limiterOf(limit)
         .shared.reward(`sign_in:${subject}`)
         .catch(() => undefined);
     },
   };
 };
-
-export type RateLimiter = ReturnType<typeof createRateLimiter>;

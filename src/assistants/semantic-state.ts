@@ -60,46 +60,58 @@ const AFTER = { returnDocument: 'after', projection: { version: 1 } } as const;
  * The leases of workers that make vectors, and the progress of this work. Every step is a compare-and-set, and all
  * times come from MongoDB's clock.
  */
-export const createSemanticState = (assistants: mongo.Collection<StoredAssistant>) => ({
+export type SemanticState = {
   /** Assistants that need vectors and that no worker has leased. */
-  findOutdated: async (
-    models: RunningModels,
-    { thorough, limit }: { thorough: boolean; limit: number },
-  ): Promise<string[]> => {
-    const filter = { $and: [thorough ? isOutdated(models) : needsVectors(models), lease.free] };
-    const rows = await assistants.find(filter, { projection: { _id: 1 }, limit }).toArray();
-    return rows.map(({ _id }) => _id);
-  },
+  findOutdated: (models: RunningModels, options: { thorough: boolean; limit: number }) => Promise<string[]>;
 
   /**
    * Acquires the lease. Returns the version to make vectors for, or null if there is nothing to do or another worker
    * has the lease.
    */
-  acquire: async ({ assistantId, token }: VectorLease, models: RunningModels): Promise<number | null> => {
-    const filter = { _id: assistantId, $and: [{ $or: [needsVectors(models), isOutdated(models)] }, lease.free] };
-    const row = await assistants.findOneAndUpdate(filter, renewal(token), AFTER);
-    return row?.version ?? null;
-  },
+  acquire: (wanted: VectorLease, models: RunningModels) => Promise<number | null>;
 
   /**
    * Stores the progress and renews the lease. Returns the current version, or null if another worker has the lease now.
    */
-  reportProgress: async (
+  reportProgress: (
     held: VectorLease,
     fields: VectorProgress & { model: string; version: number },
-  ): Promise<number | null> => {
-    const row = await assistants.findOneAndUpdate(leasedBy(held), renewal(held.token, fields, 1), AFTER);
-    return row?.version ?? null;
-  },
+  ) => Promise<number | null>;
 
   /**
    * Stores the final progress and releases the lease. If the assistant has changed meanwhile or the lease was lost,
    * returns false and changes nothing.
    */
-  complete: async (
-    held: VectorLease,
-    { version, done, answers, total }: VectorProgress & { version: number },
-  ): Promise<boolean> => {
+  complete: (held: VectorLease, options: VectorProgress & { version: number }) => Promise<boolean>;
+
+  release: (held: VectorLease) => Promise<void>;
+
+  /**
+   * Marks the assistant so that all its vectors are checked again. Needed when vectors were stored after the lease was
+   * lost, because these vectors may be outdated.
+   */
+  markStale: (assistantId: string) => Promise<void>;
+};
+
+export const createSemanticState = (assistants: mongo.Collection<StoredAssistant>): SemanticState => ({
+  findOutdated: async (models, { thorough, limit }) => {
+    const filter = { $and: [thorough ? isOutdated(models) : needsVectors(models), lease.free] };
+    const rows = await assistants.find(filter, { projection: { _id: 1 }, limit }).toArray();
+    return rows.map(({ _id }) => _id);
+  },
+
+  acquire: async ({ assistantId, token }, models) => {
+    const filter = { _id: assistantId, $and: [{ $or: [needsVectors(models), isOutdated(models)] }, lease.free] };
+    const row = await assistants.findOneAndUpdate(filter, renewal(token), AFTER);
+    return row?.version ?? null;
+  },
+
+  reportProgress: async (held, fields) => {
+    const row = await assistants.findOneAndUpdate(leasedBy(held), renewal(held.token, fields, 1), AFTER);
+    return row?.version ?? null;
+  },
+
+  complete: async (held, { version, done, answers, total }) => {
     const { matchedCount } = await assistants.updateOne(
       { ...leasedBy(held), version },
       {
@@ -116,20 +128,14 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
     return matchedCount === 1;
   },
 
-  release: async (held: VectorLease): Promise<void> => {
+  release: async (held) => {
     await assistants.updateOne(leasedBy(held), { $unset: lease.ended });
   },
 
-  /**
-   * Marks the assistant so that all its vectors are checked again. Needed when vectors were stored after the lease was
-   * lost, because these vectors may be outdated.
-   */
-  markStale: async (assistantId: string): Promise<void> => {
+  markStale: async (assistantId) => {
     await assistants.updateOne({ _id: assistantId }, { $set: { 'semantic.stale': true } });
   },
 });
-
-export type SemanticState = ReturnType<typeof createSemanticState>;
 
 /** The state of an assistant's semantic search, for operators. */
 export type SemanticStatus = {

@@ -4,7 +4,7 @@ import type { Connection } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { newId } from '../process/ids.ts';
 import { invalid, notFound } from '../process/errors.ts';
-import { collectionOf } from '../mongo/mongo.ts';
+import { collectionOf, type Indexed } from '../mongo/mongo.ts';
 import type { Vault } from '../process/vault.ts';
 import { validate } from '../process/validation.ts';
 import { type ApiKey, apiKeyModel, hashSecret, isWellFormedApiKey, newApiKey, type StoredApiKey } from './api-keys.ts';
@@ -17,12 +17,12 @@ import {
   toAssistant,
 } from './assistant.ts';
 import { type ChannelChange, channelWrite } from './channel.ts';
-import { createEmbedders } from './embedders.ts';
+import { createEmbedders, type Embedders } from './embedders.ts';
 import { type EngineInput, sealedEngine } from './engine-settings.ts';
 import { TIMING } from '../process/timing.ts';
-import { createKnowledgeStore } from './knowledge-store.ts';
-import { createVectorStore } from './knowledge-vectors.ts';
-import { createSemanticState } from './semantic-state.ts';
+import { createKnowledgeStore, type KnowledgeStore } from './knowledge-store.ts';
+import { createVectorStore, type VectorStore } from './knowledge-vectors.ts';
+import { createSemanticState, type SemanticState } from './semantic-state.ts';
 
 /** The most memory of each cache, counted in characters of JSON. */
 const CACHED_CHARS = 20_000_000;
@@ -39,7 +39,55 @@ const toApiKey = ({ _id, hash: _hash, ...stored }: StoredApiKey): ApiKey => ({ k
  * Assistants with their knowledge, keys and channel. `findAssistant`, `findApiKey` and `findKnowledge` are called for
  * every turn, so they use caches that are at most one second old.
  */
-export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = () => undefined }: Dependencies) => {
+export type AssistantStore = KnowledgeStore & {
+  models: Indexed[];
+  vectors: VectorStore;
+  embedders: Embedders;
+  semantic: SemanticState;
+  findAssistant: ((key: string) => Promise<Assistant | null>) & { knows: (key: string) => boolean };
+  getAssistant: (assistantId: string) => Promise<Assistant>;
+
+  /** The active key that a Bearer value belongs to. Malformed, unknown and revoked keys all give null. */
+  findApiKey: (apiKey: string) => Promise<ApiKey | null>;
+
+  createAssistant: (input: AssistantInput) => Promise<Assistant>;
+  listAssistantIds: () => Promise<string[]>;
+  listAssistants: () => Promise<Assistant[]>;
+  updateAssistant: (assistantId: string, input: Partial<AssistantInput>) => Promise<Assistant>;
+
+  /** Changes the engine. The provider's key is encrypted for this assistant; only a worker decrypts the key. */
+  setEngine: (assistantId: string, input: EngineInput) => Promise<Assistant>;
+
+  setChannel: (assistantId: string, wanted: ChannelChange) => Promise<Assistant>;
+
+  /** Removes the verify token of a connected channel. The channel is then open to anyone who knows its address. */
+  clearChannelToken: (assistantId: string) => Promise<Assistant>;
+
+  /** Creates an API key. Only this answer contains the full key. */
+  createApiKey: (key: NewApiKey) => Promise<{ key: ApiKey; apiKey: string }>;
+
+  getApiKey: (keyId: string) => Promise<ApiKey>;
+  listApiKeys: (assistantId: string) => Promise<ApiKey[]>;
+  countApiKeys: (assistantId: string) => Promise<number>;
+
+  /**
+   * Replaces the secret of a key. The id, name and limit stay, and the old secret stops working in the same write. A
+   * revoked key stays revoked.
+   */
+  rotateApiKey: (keyId: string) => Promise<{ key: ApiKey; apiKey: string }>;
+
+  /** Changes the name or the limit of a key. A revoked key cannot be changed. */
+  updateApiKey: (keyId: string, change: Partial<Pick<ApiKey, 'name' | 'limitPerMinute'>>) => Promise<ApiKey>;
+
+  /** Revokes a key. Revoking a revoked key changes nothing. */
+  revokeApiKey: (keyId: string) => Promise<ApiKey>;
+};
+
+export const createAssistantStore = ({
+  connection,
+  vault,
+  onKnowledgeChanged = () => undefined,
+}: Dependencies): AssistantStore => {
   const { assistants, knowledge } = assistantModels(connection);
   const apiKeys = apiKeyModel(connection);
   const vectors = createVectorStore(connection, { assistants, knowledge });
@@ -103,8 +151,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
     findAssistant,
     getAssistant,
 
-    /** The active key that a Bearer value belongs to. Malformed, unknown and revoked keys all give null. */
-    findApiKey: async (apiKey: string): Promise<ApiKey | null> => {
+    findApiKey: async (apiKey) => {
       const hash = hashSecret(apiKey);
       // The checksum is checked only for a key that is not cached, because the check costs less than a query but more
       // than a cache hit.
@@ -118,7 +165,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return key;
     },
 
-    createAssistant: async (input: AssistantInput): Promise<Assistant> => {
+    createAssistant: async (input) => {
       const stored: StoredAssistant = {
         _id: newId(),
         ...validate(AssistantInput, input),
@@ -132,13 +179,12 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return toAssistant(stored);
     },
 
-    listAssistantIds: async (): Promise<string[]> =>
-      (await assistants.find().select({ _id: 1 }).lean()).map(({ _id }) => _id),
+    listAssistantIds: async () => (await assistants.find().select({ _id: 1 }).lean()).map(({ _id }) => _id),
 
-    listAssistants: async (): Promise<Assistant[]> =>
+    listAssistants: async () =>
       (await assistants.find().sort({ createdAt: 1 }).lean()).map((stored) => toAssistant(stored)),
 
-    updateAssistant: async (assistantId: string, input: Partial<AssistantInput>): Promise<Assistant> => {
+    updateAssistant: async (assistantId, input) => {
       const parsed = validate(AssistantInput.partial(), input);
       const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));
       const changed = await change({ _id: assistantId }, { $set: given, $inc: { version: 1 } });
@@ -146,8 +192,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return changed;
     },
 
-    /** Changes the engine. The provider's key is encrypted for this assistant; only a worker decrypts the key. */
-    setEngine: async (assistantId: string, input: EngineInput): Promise<Assistant> => {
+    setEngine: async (assistantId, input) => {
       const engine = sealedEngine(input, { vault, assistantId });
       const stage = { $set: { engine, version: { $add: ['$version', 1] } } };
       const options = { ...AFTER, updatePipeline: true };
@@ -156,7 +201,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return toAssistant(stored);
     },
 
-    setChannel: async (assistantId: string, wanted: ChannelChange): Promise<Assistant> => {
+    setChannel: async (assistantId, wanted) => {
       const { expected, set } = channelWrite(wanted);
       const changed = await change({ _id: assistantId, ...expected }, { $set: set });
       if (changed) return changed;
@@ -165,19 +210,13 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       throw invalid('token', 'required', 'must be a token, or null for an open channel');
     },
 
-    /** Removes the verify token of a connected channel. The channel is then open to anyone who knows its address. */
-    clearChannelToken: async (assistantId: string): Promise<Assistant> => {
+    clearChannelToken: async (assistantId) => {
       const changed = await change({ _id: assistantId }, { $set: { 'channel.tokenHash': null } });
       if (!changed) throw notFound();
       return changed;
     },
 
-    /** Creates an API key. Only this answer contains the full key. */
-    createApiKey: async ({
-      assistantId,
-      name,
-      limitPerMinute,
-    }: NewApiKey): Promise<{ key: ApiKey; apiKey: string }> => {
+    createApiKey: async ({ assistantId, name, limitPerMinute }) => {
       await getAssistant(assistantId);
       const apiKey = newApiKey();
       const stored: StoredApiKey = {
@@ -197,17 +236,12 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
 
     getApiKey,
 
-    listApiKeys: async (assistantId: string): Promise<ApiKey[]> =>
+    listApiKeys: async (assistantId) =>
       (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) => toApiKey(stored)),
 
-    countApiKeys: (assistantId: string): Promise<number> =>
-      apiKeys.countDocuments({ assistantId, revokedAt: null }).exec(),
+    countApiKeys: (assistantId) => apiKeys.countDocuments({ assistantId, revokedAt: null }).exec(),
 
-    /**
-     * Replaces the secret of a key. The id, name and limit stay, and the old secret stops working in the same write. A
-     * revoked key stays revoked.
-     */
-    rotateApiKey: async (keyId: string): Promise<{ key: ApiKey; apiKey: string }> => {
+    rotateApiKey: async (keyId) => {
       const apiKey = newApiKey();
       const change = { hash: hashSecret(apiKey), lastFour: apiKey.slice(-4), lastUsedAt: null };
       const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, change, AFTER).lean();
@@ -215,19 +249,15 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return { key: toApiKey(stored), apiKey };
     },
 
-    /** Changes the name or the limit of a key. A revoked key cannot be changed. */
-    updateApiKey: async (keyId: string, change: Partial<Pick<ApiKey, 'name' | 'limitPerMinute'>>): Promise<ApiKey> => {
+    updateApiKey: async (keyId, change) => {
       const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, { $set: change }, AFTER).lean();
       if (!stored) throw notFound();
       return toApiKey(stored);
     },
 
-    /** Revokes a key. Revoking a revoked key changes nothing. */
-    revokeApiKey: async (keyId: string): Promise<ApiKey> => {
+    revokeApiKey: async (keyId) => {
       await apiKeys.updateOne({ _id: keyId, revokedAt: null }, { revokedAt: serverDate() });
       return getApiKey(keyId);
     },
   };
 };
-
-export type AssistantStore = ReturnType<typeof createAssistantStore>;

@@ -18,6 +18,7 @@ import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
 import {
   type ChannelName,
   conversationModels,
+  CONVERSATIONS,
   type FindDelivered,
   initialState,
   MAX_PENDING,
@@ -183,16 +184,22 @@ type Dependencies = { connection: Connection; findDelivered: FindDelivered; hist
 type Options = AcceptOptions & { receiversOf: ReceiversOf };
 
 /**
+ * Tries once. Returns null if the conversation has changed since it was read; the caller must then read it and try
+ * again.
+ */
+type ResolveDuplicate = (conversation: StoredConversation, turn: NewTurn, options: Options) => Promise<Accepted | null>;
+
+/**
  * Decides what to do with a message that the upsert refused: new turn, duplicate or busy. The decision uses the
  * conversation as it was read. The write is a compare-and-set on that state.
  */
-export const createResolveDuplicate = ({ connection, findDelivered, history }: Dependencies) => {
+export const createResolveDuplicate = ({ connection, findDelivered, history }: Dependencies): ResolveDuplicate => {
   /**
    * Sends a raw command, because the driver would retry an update of its own. If such a retry finds no server, its
    * error looks as if nothing was written, although the first try may be stored.
    */
   const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
-    const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
+    const { n, writeErrors = [] } = await updateMany(connection, CONVERSATIONS, [{ q, u }]);
     if (writeErrors[0]) throw toItemFailure(writeErrors[0]).cause;
     return n === 1;
   };
@@ -270,11 +277,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     return finished.outcome === 'failed' ? { kind: 'resume', turn: finished } : { kind: 'replay', turn: finished };
   };
 
-  /**
-   * Tries once. Returns null if the conversation has changed since it was read; the caller must then read it and try
-   * again.
-   */
-  return async (conversation: StoredConversation, turn: NewTurn, options: Options): Promise<Accepted | null> => {
+  return async (conversation, turn, options) => {
     const { conversationId, waiting } = conversation;
     const decision = await decideOn(conversation, turn, options.windowMs);
     switch (decision.kind) {
@@ -313,8 +316,6 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
   };
 };
 
-type ResolveDuplicate = ReturnType<typeof createResolveDuplicate>;
-
 /** If the outcome of an accept is still unknown after this time, the caller gets 500. */
 const ACCEPT_DEADLINE_MS = 5_000;
 const RETRY_AFTER_MS = 50;
@@ -324,13 +325,16 @@ type Upserted = { conversationId: string | null; head: boolean } | null;
 
 type AcceptDependencies = { connection: Connection; resolveDuplicate: ResolveDuplicate; announce: Announce };
 
+/** Accepts a turn, or finds the turn that this request repeats. */
+export type Accept = (turn: NewTurn, options: AcceptOptions) => Promise<Accepted>;
+
 /**
  * Accepts a turn with one atomic upsert, in a batch with other turns. A duplicate-key error means that the conversation
  * exists but did not match the upsert's filter: the turn may be a duplicate, or the session may be busy or resolved. In
  * this case the conversation is read, and a compare-and-set on the state that was read decides (docs/design.md,
  * Accept).
  */
-export const createAccept = ({ connection, resolveDuplicate, announce }: AcceptDependencies) => {
+export const createAccept = ({ connection, resolveDuplicate, announce }: AcceptDependencies): Accept => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const readPendingTurns = createReader(conversations, { conversationId: 1, 'waiting.turnId': 1 });
@@ -351,7 +355,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: AcceptD
     async (items) => {
       const { writeErrors = [] } = await updateMany(
         connection,
-        'conversations',
+        CONVERSATIONS,
         items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf)),
       ).catch((cause: unknown) => {
         // If the primary stepped down between two statements of the batch, some turns may be stored. So the outcome of
@@ -406,8 +410,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: AcceptD
     }
   };
 
-  /** Accepts a turn, or finds the turn that this request repeats. */
-  return (turn: NewTurn, options: AcceptOptions): Promise<Accepted> => {
+  return (turn, options) => {
     const { key: _id, assistantId, channel } = turn;
     return announce({ _id, assistantId, channel }, (receiversOf) => acceptInTime(turn, receiversOf, options));
   };

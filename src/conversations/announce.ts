@@ -37,8 +37,13 @@ const NO_RECEIVERS: ReceiversOf = () => [];
  * conversation), and stores the event in the same update as the change. If an event was stored, the delivery worker is
  * woken.
  */
+export type Announce = <Result extends object | null>(
+  conversation: Pick<StoredConversation, '_id' | 'assistantId' | 'channel'>,
+  write: (receiversOf: ReceiversOf) => Promise<Result>,
+) => Promise<Result>;
+
 export const createAnnounce =
-  ({ receivers, wakeDeliveries }: Dependencies) =>
+  ({ receivers, wakeDeliveries }: Dependencies): Announce =>
   async <Result extends object | null>(
     { _id: key, assistantId, channel }: Pick<StoredConversation, '_id' | 'assistantId' | 'channel'>,
     write: (receiversOf: ReceiversOf) => Promise<Result>,
@@ -47,5 +52,3 @@ export const createAnnounce =
     if (result && 'announced' in result && result.announced === true) wakeDeliveries(key);
     return result;
   };
-
-export type Announce = ReturnType<typeof createAnnounce>;

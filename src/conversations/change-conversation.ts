@@ -28,7 +28,7 @@ export type Change = {
 };
 
 /** `changed` is false if the conversation was already in the wanted state. */
-type Changed = { conversation: StoredConversation; announced: boolean; changed: boolean };
+export type Changed = { conversation: StoredConversation; announced: boolean; changed: boolean };
 
 /** If `assistantId` is given, the conversation must belong to that assistant. */
 export type ConversationRef = { conversationId: string; assistantId?: string };
@@ -45,7 +45,18 @@ type Dependencies = {
  * Changes a conversation by compare-and-set: reads it, asks `changeOf` what to change, and writes that only if the
  * conversation is still as it was read. Otherwise it begins again. `changeOf` returns null if nothing is to be changed.
  */
-export const createChangeConversation = ({ connection, pages, compact, announce, findById }: Dependencies) => {
+export type ChangeConversation = (
+  where: ConversationRef,
+  changeOf: (conversation: StoredConversation) => Change | null | Promise<Change | null>,
+) => Promise<Changed>;
+
+export const createChangeConversation = ({
+  connection,
+  pages,
+  compact,
+  announce,
+  findById,
+}: Dependencies): ChangeConversation => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
@@ -95,10 +106,7 @@ export const createChangeConversation = ({ connection, pages, compact, announce,
     return null;
   };
 
-  return async (
-    { conversationId, assistantId }: ConversationRef,
-    changeOf: (conversation: StoredConversation) => Change | null | Promise<Change | null>,
-  ): Promise<Changed> => {
+  return async ({ conversationId, assistantId }, changeOf) => {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
       const read = await findById(conversationId, assistantId);
       if (!read) throw notFound();
@@ -113,5 +121,3 @@ export const createChangeConversation = ({ connection, pages, compact, announce,
     });
   };
 };
-
-export type ChangeConversation = ReturnType<typeof createChangeConversation>;

@@ -6,6 +6,7 @@ import type { ConversationEvent } from '../webhooks/event.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf, sentEvents } from './announce.ts';
 import {
   conversationModels,
+  CONVERSATIONS,
   type Entry,
   type FindDelivered,
   MAX_PENDING,
@@ -98,24 +99,23 @@ const countKept = (
 type Read = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedTo'> &
   Partial<Pick<StoredConversation, 'texts' | 'recent'>>;
 
+/**
+ * `ending` is the number of turns that the write ends. Returns `changed` if the conversation has changed since it was
+ * read, and null if there is nothing to trim.
+ */
+export type Compact = (read: Read, ending: number) => Promise<Compaction | 'changed' | null>;
+
 /** Decides what a write removes from the document. About once per eight `seq` numbers, there is something to remove. */
 export const createCompact = (dependencies: {
   connection: Connection;
   pages: MessagePages;
   findDelivered: FindDelivered;
-}) => {
+}): Compact => {
   const { connection, pages, findDelivered } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
   const readForCompaction = createReader(conversations, { conversationId: 1, seq: 1, texts: 1, recent: 1 });
 
-  /**
-   * `ending` is the number of turns that the write ends. Returns `changed` if the conversation has changed since it was
-   * read, and null if there is nothing to trim.
-   */
-  return async (
-    { _id: key, conversationId, seq, storedTo, texts, recent }: Read,
-    ending: number,
-  ): Promise<Compaction | 'changed' | null> => {
+  return async ({ _id: key, conversationId, seq, storedTo, texts, recent }, ending) => {
     if (!hasFullPage({ seq, storedTo })) return null;
     // If the caller has already read the texts and finished turns, they are not read again. They cannot be outdated,
     // because the filter of the write contains their `seq`.
@@ -130,8 +130,6 @@ export const createCompact = (dependencies: {
     return { ...stored, keepRecent: countKept({ candidates, count }, (turnId) => delivered.has(turnId), serverNow()) };
   };
 };
-
-export type Compact = ReturnType<typeof createCompact>;
 
 type Committed = {
   /** The head of the pending turns after the commit. */
@@ -210,17 +208,23 @@ const lengthOf = (ended: TurnCommit[]): number =>
 type Dependencies = { connection: Connection; pages: MessagePages; compact: Compact; announce: Announce };
 
 /**
+ * Commits the ended turns. Returns null if the conversation has changed since it was read; the caller must then read
+ * the conversation again.
+ */
+export type Commit = (read: AnswerableConversation, ended: TurnCommit[]) => Promise<Committed | null>;
+
+/**
  * Ends the first pending turns of a conversation with one atomic update, in a batch with commits of other
  * conversations.
  */
-export const createCommit = ({ connection, pages, compact, announce }: Dependencies) => {
+export const createCommit = ({ connection, pages, compact, announce }: Dependencies): Commit => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = createStoreBatcher<Write, boolean>(
     async (items) => {
       const { n, writeErrors = [] } = await updateMany(
         connection,
-        'conversations',
+        CONVERSATIONS,
         items.map(({ statement }) => statement),
       );
       if (n === items.length) return items.map(() => true);
@@ -269,10 +273,5 @@ export const createCommit = ({ connection, pages, compact, announce }: Dependenc
     return { announced, nextTurnId: last.after.waiting[0]?.turnId ?? null };
   };
 
-  /**
-   * Commits the ended turns. Returns null if the conversation has changed since it was read; the caller must then read
-   * the conversation again.
-   */
-  return (read: AnswerableConversation, ended: TurnCommit[]): Promise<Committed | null> =>
-    announce(read, (receiversOf) => commit(read, ended, receiversOf));
+  return (read, ended) => announce(read, (receiversOf) => commit(read, ended, receiversOf));
 };

@@ -116,7 +116,9 @@ export type Tag = { tag: string; color: string | null };
 /** The holding text of the current escalation. The text is stored once and answers every later visitor message. */
 export type Holding = { messageId: string; seq: number; text: string; language: string };
 
-export type StoredConversation = {
+/** Who talks to whom, and where. Never changed. */
+type Identity = {
+  /** The conversation key: an HMAC of assistant and session. */
   _id: string;
   /**
    * A session that starts again after its erasure gets a new id, so that late writes to the erased conversation do not
@@ -126,20 +128,51 @@ export type StoredConversation = {
   assistantId: string;
   sessionId: string;
   channel: ChannelName;
+  createdAt: Date;
+};
+
+/** What callers see change. A write that callers do not see leaves `updatedAt`. */
+type State = {
   language: string;
   status: Status;
-  escalatedAt: Date | null;
-  escalationReason: string | null;
+  tags: Tag[];
+  attributes?: Attribute[];
+  leadScore: number;
+  leadBecause: string[];
   resolvedAt: Date | null;
   resolvedBy: string | null;
   /** The times of the last resolutions. Reopening keeps them, so that the figures count each of them. */
   resolutions?: Date[];
-  leadScore: number;
-  leadBecause: string[];
-  tags: Tag[];
+  updatedAt: Date;
+};
+
+/** The present escalation, and what leads to one. */
+type Escalation = {
+  escalatedAt: Date | null;
+  escalationReason: string | null;
   lowConfidenceStreak: number;
   engineErrorStreak: number;
   holding: Holding | null;
+  /** When the first visitor message arrived that waits for a person. Null if none waits. */
+  waitingSince?: Date | null;
+  /** Until when somebody must take the escalation. Removed when it is taken or when the time is over. */
+  takeBy?: Date;
+  /** When operators were reminded of an escalation that nobody took in time. */
+  remindedAt?: Date;
+};
+
+/** Accepted turns on their way to an answer, and ended ones. */
+type Turns = {
+  /** The pending turns in order. The first one is the head. */
+  waiting: PendingTurn[];
+  /** When the head became the head, or when a sweep last restored its job. */
+  headSince: Date;
+  /** Finished turns, oldest first. */
+  recent: RecentTurn[];
+};
+
+/** Final messages that are not in the collection `messages` yet. */
+type Texts = {
   /** The number of the last final message. */
   seq: number;
   /**
@@ -147,38 +180,45 @@ export type StoredConversation = {
    * versions do not have this field.
    */
   storedTo?: number;
-  headSince: Date;
-  waiting: PendingTurn[];
-  recent: RecentTurn[];
   /**
    * Messages that are not stored as a page yet, by `seq`. Their page is still incomplete, or the last write completed
    * it.
    */
   texts: Record<string, Message[]>;
+};
+
+/** What the delivery worker sends. */
+type Deliveries = {
   /** The pending events, oldest first. */
   outbox?: OutboxEvent[];
-  /** When the first visitor message arrived that waits for a person. Null if none waits. */
-  waitingSince?: Date | null;
-  /** What operators set in the inbox. A cleared field is absent, so that partial indexes leave the document out. */
+};
+
+/** What operators set in the inbox. A cleared field is absent, so that partial indexes leave the document out. */
+type Handling = {
   assigneeId?: string;
   snoozedUntil?: Date;
   snoozedAt?: Date;
-  /** Until when somebody must take the escalation. Removed when it is taken or when the time is over. */
-  takeBy?: Date;
-  /** When operators were reminded of an escalation that nobody took in time. */
-  remindedAt?: Date;
   /** When a note was last added or deleted. Live updates watch this field. */
   notedAt?: Date;
-  attributes?: Attribute[];
-  createdAt: Date;
-  updatedAt: Date;
 };
+
+/**
+ * The document of a conversation: everything that must change in one atomic update (docs/design.md, The conversation
+ * document). Only this folder reads and writes it; the fields of all parts stand side by side.
+ */
+export type StoredConversation = Identity & State & Escalation & Turns & Texts & Deliveries & Handling;
+
+/** The projection that reads these fields. A field that it forgets does not compile. `_id` is always read. */
+export type FieldsOf<Read> = Record<Exclude<keyof Read, '_id'>, 1> & { _id?: 1 };
+
+/** The collection. Only this folder reads and writes it; live updates watch its changes. */
+export const CONVERSATIONS = 'conversations';
 
 // The schema is not strict, because the store writes documents with its own updates. The types above describe the
 // documents.
 const conversationSchema = new Schema<StoredConversation>(
   { _id: { type: String, required: true } },
-  { collection: 'conversations', versionKey: false, strict: false },
+  { collection: CONVERSATIONS, versionKey: false, strict: false },
 );
 conversationSchema.index(
   { headSince: 1 },

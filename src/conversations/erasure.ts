@@ -2,7 +2,7 @@ import { type Connection, Schema } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { isUuid, prefixRange } from '../process/ids.ts';
 import { withDeadline } from '../process/deadline.ts';
-import { collectionOf, DURABLE } from '../mongo/mongo.ts';
+import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './message-pages.ts';
 
@@ -16,6 +16,9 @@ const PURGED_WITHIN_MS = 1_000;
 /** Records that a conversation was erased, so that late writes to it are deleted too. Contains no text. */
 type StoredTombstone = { _id: string; assistantId?: string; erasedAt: Date; purgeAt: Date; purgesLeft: number };
 
+/** The collection, whose inserts tell live updates of erasures. */
+export const TOMBSTONES = 'tombstones';
+
 const tombstoneSchema = new Schema<StoredTombstone>(
   {
     _id: { type: String, required: true },
@@ -24,7 +27,7 @@ const tombstoneSchema = new Schema<StoredTombstone>(
     purgeAt: { type: Date, required: true },
     purgesLeft: { type: Number, required: true },
   },
-  { collection: 'tombstones', versionKey: false },
+  { collection: TOMBSTONES, versionKey: false },
 );
 tombstoneSchema.index({ purgeAt: 1 });
 
@@ -49,7 +52,27 @@ type Dependencies = {
  * Deletes conversations for good (docs/contract.md, Erase). The conversation's document is deleted first, so that the
  * session can start again immediately.
  */
-export const createErasure = ({ connection, pages, eraseElsewhere, draining }: Dependencies) => {
+export type Erasure = {
+  models: Indexed[];
+
+  /**
+   * Resolves once the document is deleted. `erased` is the deleted conversation, whose waiting callers must be told,
+   * or null if it was already deleted. `purged` resolves when everything else is deleted, or after one second. The
+   * tombstone ensures that a purge that fails or takes longer is repeated.
+   */
+  erase: (conversation: Pick<StoredConversation, '_id' | 'conversationId' | 'assistantId'>) => Promise<{
+    erased: StoredConversation | null;
+    purged: Promise<void>;
+  }>;
+
+  /**
+   * Repeats due purges. Each conversation is purged again after a minute and after a day, because some writes were in
+   * flight when it was erased. Resolves with the number of purges that this process made.
+   */
+  purgeAgain: () => Promise<number>;
+};
+
+export const createErasure = ({ connection, pages, eraseElsewhere, draining }: Dependencies): Erasure => {
   const model = connection.model<StoredTombstone>('Tombstone', tombstoneSchema);
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
@@ -82,19 +105,7 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
   return {
     models: [model],
 
-    /**
-     * Resolves once the document is deleted. `erased` is the deleted conversation, whose waiting callers must be told,
-     * or null if it was already deleted. `purged` resolves when everything else is deleted, or after one second. The
-     * tombstone ensures that a purge that fails or takes longer is repeated.
-     */
-    erase: async ({
-      _id,
-      conversationId,
-      assistantId,
-    }: Pick<StoredConversation, '_id' | 'conversationId' | 'assistantId'>): Promise<{
-      erased: StoredConversation | null;
-      purged: Promise<void>;
-    }> => {
+    erase: async ({ _id, conversationId, assistantId }) => {
       const now = serverNow();
       await tombstones.updateOne(
         { _id: conversationId },
@@ -113,11 +124,7 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
       return { erased, purged };
     },
 
-    /**
-     * Repeats due purges. Each conversation is purged again after a minute and after a day, because some writes were in
-     * flight when it was erased. Resolves with the number of purges that this process made.
-     */
-    purgeAgain: async (): Promise<number> => {
+    purgeAgain: async () => {
       const due = await tombstones
         .find({ purgeAt: { $lte: serverDate() } })
         .limit(500)
@@ -142,5 +149,3 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
     },
   };
 };
-
-export type Erasure = ReturnType<typeof createErasure>;

@@ -71,7 +71,43 @@ const pendingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): Numb
     }));
 
 /** Reads all messages in order of `seq`, from the stored pages and from the conversation document. */
-export const createHistory = (connection: Connection) => {
+export type History = {
+  /** Finds a final message. Null if the conversation was erased. */
+  findMessage: (
+    conversation: Pick<StoredConversation, '_id' | 'conversationId'>,
+    message: { seq: number; messageId: string },
+  ) => Promise<Message | null>;
+
+  /**
+   * Finds a finished turn that is no longer in `recent`, and returns it in the shape of `recent`. Null if no such
+   * turn finished in this conversation.
+   */
+  findFinishedTurn: (
+    conversation: Pick<StoredConversation, 'conversationId'>,
+    turnId: string,
+  ) => Promise<RecentTurn | null>;
+
+  /**
+   * The messages of the last `limit` entries, oldest first. Entries after the given conversation's `seq` are left
+   * out. Empty if the conversation was erased.
+   */
+  findLatest: (
+    conversation: Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>,
+    limit: number,
+  ) => Promise<Message[]>;
+
+  /**
+   * A page of history: messages in order of `seq`, up to the `seq` of the conversation, then pending messages. It ends
+   * at the limit or at `HISTORY_MAX_BYTES`. Read the conversation before this call. Otherwise the page could miss a
+   * reply that is stored between the two reads.
+   */
+  readPage: (
+    conversation: StoredConversation,
+    options?: { from?: HistoryPosition; limit?: number; finalOnly?: boolean },
+  ) => Promise<HistoryPage>;
+};
+
+export const createHistory = (connection: Connection): History => {
   const models = conversationModels(connection);
   const pages = collectionOf<StoredPage>(models.messages);
   const readTexts = createReader(collectionOf<StoredConversation>(models.conversations), {
@@ -122,25 +158,14 @@ export const createHistory = (connection: Connection) => {
   }
 
   return {
-    /** Finds a final message. Null if the conversation was erased. */
-    findMessage: async (
-      { _id, conversationId }: Pick<StoredConversation, '_id' | 'conversationId'>,
-      { seq, messageId }: { seq: number; messageId: string },
-    ): Promise<Message | null> => {
+    findMessage: async ({ _id, conversationId }, { seq, messageId }) => {
       const now = await readTexts(_id);
       if (now?.conversationId !== conversationId) return null;
       const messages = await findEntry(now, seq);
       return messages?.find((message) => message.messageId === messageId) ?? null;
     },
 
-    /**
-     * Finds a finished turn that is no longer in `recent`, and returns it in the shape of `recent`. Null if no such
-     * turn finished in this conversation.
-     */
-    findFinishedTurn: async (
-      { conversationId }: Pick<StoredConversation, 'conversationId'>,
-      turnId: string,
-    ): Promise<RecentTurn | null> => {
+    findFinishedTurn: async ({ conversationId }, turnId) => {
       const found = await pages
         .find({ 'entries.messages.turnId': turnId, conversationId })
         .hint(BY_TURN)
@@ -165,14 +190,7 @@ export const createHistory = (connection: Connection) => {
       };
     },
 
-    /**
-     * The messages of the last `limit` entries, oldest first. Entries after the given conversation's `seq` are left
-     * out. Empty if the conversation was erased.
-     */
-    findLatest: async (
-      { _id, conversationId, seq: upTo }: Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>,
-      limit: number,
-    ): Promise<Message[]> => {
+    findLatest: async ({ _id, conversationId, seq: upTo }, limit) => {
       const first = Math.max(1, upTo - limit + 1);
       if (first > upTo) return [];
       const now = await readTexts(_id);
@@ -189,19 +207,7 @@ export const createHistory = (connection: Connection) => {
       ].flatMap(({ messages }) => messages);
     },
 
-    /**
-     * A page of history: messages in order of `seq`, up to the `seq` of the conversation, then pending messages. It ends
-     * at the limit or at `HISTORY_MAX_BYTES`. Read the conversation before this call. Otherwise the page could miss a
-     * reply that is stored between the two reads.
-     */
-    readPage: async (
-      conversation: StoredConversation,
-      {
-        from = START,
-        limit = HISTORY_MAX,
-        finalOnly = false,
-      }: { from?: HistoryPosition; limit?: number; finalOnly?: boolean } = {},
-    ): Promise<HistoryPage> => {
+    readPage: async (conversation, { from = START, limit = HISTORY_MAX, finalOnly = false } = {}) => {
       // This page starts with the last entry of the previous page, because that entry may have more messages. Each
       // entry has at least one message.
       const first = Math.max(1, from.seq);
@@ -234,5 +240,3 @@ export const createHistory = (connection: Connection) => {
     },
   };
 };
-
-export type History = ReturnType<typeof createHistory>;

@@ -32,7 +32,7 @@ export const pageRange = (conversationId: string, { from, to }: { from: number; 
   _id: { $gte: pageIdOf(conversationId, pageOf(from)), $lte: pageIdOf(conversationId, pageOf(to)) },
 });
 
-export const numbersOf = (texts: StoredConversation['texts']): number[] =>
+export const numbersOf = (texts: Record<string, unknown>): number[] =>
   Object.keys(texts)
     .map(Number)
     .toSorted((a, b) => a - b);
@@ -53,7 +53,24 @@ const textLengthOf = ({ entries }: StoredPage): number =>
   entries.reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
 
 /** Stores messages as pages. Messages stay in the conversation document (`texts`) until they fill a page. */
-export const createMessagePages = (connection: Connection) => {
+export type MessagePages = {
+  /**
+   * Stores the full pages of `texts`. A page always has the same eight numbers, so two writers that read different
+   * states cannot store two versions of a page. A write that adds a text calls this function first if `texts` has a
+   * full page, and then removes the stored messages from the document.
+   */
+  storeFullPages: (conversation: Pick<StoredConversation, 'conversationId' | 'seq' | 'texts'>) => Promise<StoredPages>;
+
+  erase: (conversationId: string, until?: AbortSignal) => Promise<void>;
+
+  /**
+   * Call this after a write that matched nothing. If the conversation was erased meanwhile, this function deletes the
+   * pages that were stored for the write.
+   */
+  eraseIfGone: (conversation: Pick<StoredConversation, '_id' | 'conversationId'>) => Promise<void>;
+};
+
+export const createMessagePages = (connection: Connection): MessagePages => {
   const models = conversationModels(connection);
   const pages = collectionOf<StoredPage>(models.messages);
   const conversations = collectionOf<StoredConversation>(models.conversations);
@@ -75,16 +92,7 @@ export const createMessagePages = (connection: Connection) => {
   );
 
   return {
-    /**
-     * Stores the full pages of `texts`. A page always has the same eight numbers, so two writers that read different
-     * states cannot store two versions of a page. A write that adds a text calls this function first if `texts` has a
-     * full page, and then removes the stored messages from the document.
-     */
-    storeFullPages: async ({
-      conversationId,
-      seq,
-      texts,
-    }: Pick<StoredConversation, 'conversationId' | 'seq' | 'texts'>): Promise<StoredPages> => {
+    storeFullPages: async ({ conversationId, seq, texts }) => {
       const storedTo = lastOfFullPages(seq);
       const numbers = numbersOf(texts).filter((number) => number <= storedTo);
       await Promise.all(
@@ -98,15 +106,9 @@ export const createMessagePages = (connection: Connection) => {
 
     erase,
 
-    /**
-     * Call this after a write that matched nothing. If the conversation was erased meanwhile, this function deletes the
-     * pages that were stored for the write.
-     */
-    eraseIfGone: async ({ _id, conversationId }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<void> => {
+    eraseIfGone: async ({ _id, conversationId }) => {
       const still = await conversations.findOne({ _id, conversationId }, { projection: { _id: 1 } });
       if (!still) await erase(conversationId);
     },
   };
 };
-
-export type MessagePages = ReturnType<typeof createMessagePages>;

@@ -1,25 +1,30 @@
 import type { Connection, mongo } from 'mongoose';
-import { serverDate } from '../process/clock.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
 import { isUuid, prefixRange, type Uuid } from '../process/ids.ts';
-import { collectionOf, createReader } from '../mongo/mongo.ts';
+import { collectionOf, createReader, type Indexed, updateMany } from '../mongo/mongo.ts';
 import { inChunks } from '../mongo/batches.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
-import { createAccept, createResolveDuplicate } from './accept.ts';
+import { type Accept, createAccept, createResolveDuplicate } from './accept.ts';
 import { createAnnounce, type ReceiversOf } from './announce.ts';
-import { type AnswerableConversation, createCommit, createCompact } from './commit.ts';
+import { type AnswerableConversation, type Commit, createCommit, createCompact } from './commit.ts';
 import {
   conversationModels,
+  CONVERSATIONS,
+  type FieldsOf,
   type FindDelivered,
   type PendingTurn,
   type RecentTurn,
   type StoredConversation,
   type TurnRef,
 } from './conversation.ts';
-import { createErasure, type EraseElsewhere } from './erasure.ts';
+import { createErasure, type EraseElsewhere, type Erasure } from './erasure.ts';
 import { createChangeConversation } from './change-conversation.ts';
-import { createHistory } from './history.ts';
+import { type ChangedConversations, createChangedConversations } from './changed-since.ts';
+import { createHistory, type History } from './history.ts';
+import { createInboxStore, type InboxStore } from './inbox.ts';
 import { createMessagePages } from './message-pages.ts';
-import { createTransitions, type TakeBy } from './transitions.ts';
+import { createOutboxStore, type OutboxStore } from './outbox.ts';
+import { createTransitions, type TakeBy, type Transitions } from './transitions.ts';
 
 const LIST_MAX = 100;
 
@@ -45,7 +50,7 @@ const FOR_ANSWER = {
   seq: 1,
   storedTo: 1,
   waiting: 1,
-} as const;
+} as const satisfies FieldsOf<AnswerableConversation>;
 
 /** The conversation of a turn, without its texts. */
 export type TurnConversation = Pick<
@@ -72,6 +77,11 @@ const forTurn = (turnId: Uuid) => ({
 });
 type TurnCandidate = TurnConversation & Partial<Pick<StoredConversation, 'waiting' | 'recent'>> & { headId?: string };
 
+export type ConversationOwner = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
+
+/** The head of a session's pending turns, and when a job for it was last added. */
+type StaleHead = TurnRef & { headSince: Date; queuedAt: Date };
+
 export type ConversationHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>;
 
 export type ConversationList = { conversations: StoredConversation[]; next: { at: Date; id: string } | null };
@@ -89,7 +99,79 @@ type Dependencies = {
 };
 
 /** Reads and writes stored conversations. Large operations have files of their own. */
-export const createConversationStore = (dependencies: Dependencies) => {
+export type ConversationStore = {
+  models: Indexed[];
+  history: History;
+  outbox: OutboxStore;
+  changed: ChangedConversations;
+  inbox: InboxStore;
+  accept: Accept;
+  commit: Commit;
+  transitions: Transitions;
+  findTakeBy: TakeBy['findTakeBy'];
+  erase: Erasure['erase'];
+  purgeAgain: Erasure['purgeAgain'];
+
+  /**
+   * Finds a conversation by its id. The query uses the range of `_id` that belongs to the id's prefix, and then
+   * compares the whole id. A malformed id gives null, like an unknown id.
+   */
+  findById: (conversationId: string, assistantId?: string) => Promise<StoredConversation | null>;
+
+  /** The assistant, channel and session of a conversation, without its messages. A malformed id gives null. */
+  findOwner: (conversationId: string) => Promise<ConversationOwner | null>;
+
+  /** A conversation without its texts, for a caller who waits. A malformed id gives null, like an unknown id. */
+  findHead: (conversationId: string, assistantId: string) => Promise<ConversationHead | null>;
+
+  /** The language of the last message, or null if there is no conversation. Reads are batched. */
+  findLanguage: (key: string) => Promise<string | null>;
+
+  /** The fields that an answer depends on, or null if there is no conversation. Reads are batched. */
+  findForAnswer: (key: string) => Promise<AnswerableConversation | null>;
+
+  /** True if the turn is pending. Reads are batched. */
+  isPending: (turn: TurnRef) => Promise<boolean>;
+
+  /** Finds heads that have waited longer than `olderThanMs`, by MongoDB's clock. Their job may be lost. */
+  findStaleHeads: (olderThanMs: number, limit: number) => Promise<StaleHead[]>;
+
+  /**
+   * Records that a job is being added for these heads. If several sweeps record this concurrently, only one of them
+   * changes the document.
+   */
+  renewHeads: (heads: StaleHead[]) => Promise<void>;
+
+  /** Heads that were accepted before this time, however often a sweep has restored their job. */
+  findHeadsAcceptedBefore: (at: Date, limit: number) => Promise<(TurnRef & { acceptedAt: Date })[]>;
+
+  /** Finds a turn, pending or finished. Null if the turn's id is malformed, or the turn is unknown or erased. */
+  findTurn: (turnId: string, assistantId?: string) => Promise<FoundTurn | null>;
+
+  /** Escalations whose take-by time is over, the oldest first. */
+  findNotTaken: (limit: number) => Promise<Pick<StoredConversation, 'conversationId' | 'assistantId' | 'language'>[]>;
+
+  /** Escalations of these assistants that are assigned to an operator and have no take-by time. */
+  findAssigned: (to: { operatorId: string; assistantIds: string[] }, limit: number) => Promise<string[]>;
+
+  /** The number of the last final message, or null if the conversation was erased. Used by long polls. */
+  findSeq: (conversation: { key: string; conversationId: string }) => Promise<number | null>;
+
+  /**
+   * An assistant's conversations, oldest change first (docs/contract.md, List conversations). A receiver that was
+   * down uses this list to catch up.
+   */
+  list: (filter: {
+    assistantId: string;
+    /** If set, only the conversation with this key is listed. */
+    key?: string;
+    updatedAfter?: Date;
+    after?: { at: Date; id: string };
+    limit?: number;
+  }) => Promise<ConversationList>;
+};
+
+export const createConversationStore = (dependencies: Dependencies): ConversationStore => {
   const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, takeBy, orUnavailable, draining } =
     dependencies;
   const { conversations: model, messages: messageModel } = conversationModels(connection);
@@ -109,10 +191,6 @@ export const createConversationStore = (dependencies: Dependencies) => {
   const visibleTo = (assistantId: string | undefined): mongo.Filter<StoredConversation> =>
     assistantId === undefined ? {} : { assistantId, channel: { $ne: 'playground' } };
 
-  /**
-   * Finds a conversation by its id. The query uses the range of `_id` that belongs to the id's prefix, and then
-   * compares the whole id. A malformed id gives null, like an unknown id.
-   */
   const findById = async (conversationId: string, assistantId?: string): Promise<StoredConversation | null> => {
     if (!isUuid(conversationId)) return null;
     return conversations.findOne(
@@ -129,6 +207,9 @@ export const createConversationStore = (dependencies: Dependencies) => {
   return {
     models: [model, messageModel, ...erasure.models],
     history,
+    outbox: createOutboxStore(connection),
+    changed: createChangedConversations(connection),
+    inbox: createInboxStore(connection),
     accept: createAccept({
       connection,
       resolveDuplicate: createResolveDuplicate({ connection, findDelivered, history }),
@@ -145,8 +226,15 @@ export const createConversationStore = (dependencies: Dependencies) => {
 
     findById,
 
-    /** A conversation without its texts, for a caller who waits. A malformed id gives null, like an unknown id. */
-    findHead: async (conversationId: string, assistantId: string): Promise<ConversationHead | null> => {
+    findOwner: async (conversationId) => {
+      if (!isUuid(conversationId)) return null;
+      return conversations.findOne<ConversationOwner>(
+        { _id: prefixRange(conversationId), conversationId },
+        { projection: { assistantId: 1, channel: 1, sessionId: 1 } },
+      );
+    },
+
+    findHead: async (conversationId, assistantId) => {
       if (!isUuid(conversationId)) return null;
       return conversations.findOne<ConversationHead>(
         { _id: prefixRange(conversationId), conversationId, ...visibleTo(assistantId) },
@@ -154,18 +242,62 @@ export const createConversationStore = (dependencies: Dependencies) => {
       );
     },
 
-    /** The language of the last message, or null if there is no conversation. Reads are batched. */
-    findLanguage: async (key: string): Promise<string | null> => (await readLanguage(key))?.language ?? null,
+    findLanguage: async (key) => (await readLanguage(key))?.language ?? null,
 
-    /** The fields that an answer depends on, or null if there is no conversation. Reads are batched. */
-    findForAnswer: readForAnswer as (key: string) => Promise<AnswerableConversation | null>,
+    findForAnswer: readForAnswer,
 
-    /** True if the turn is pending. Reads are batched. */
-    isPending: async ({ key, turnId }: TurnRef): Promise<boolean> =>
+    isPending: async ({ key, turnId }) =>
       (await readPending(key))?.waiting.some((turn) => turn.turnId === turnId) ?? false,
 
-    /** Finds a turn, pending or finished. Null if the turn's id is malformed, or the turn is unknown or erased. */
-    findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {
+    findStaleHeads: async (olderThanMs, limit) => {
+      const older = (path: string | object) => ({ $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] });
+      const rows = await conversations
+        .find(
+          {
+            'waiting.0': { $exists: true },
+            // The range finds the heads in the index, and `$$NOW` decides.
+            headSince: { $lt: new Date(serverNow() - olderThanMs) },
+            $expr: { $and: [older('$headSince'), older({ $arrayElemAt: ['$waiting.acceptedAt', 0] })] },
+          },
+          { projection: { conversationId: 1, headSince: 1, 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
+        )
+        .hint('waiting_heads')
+        .limit(limit)
+        .toArray();
+      return rows.flatMap(({ _id: key, headSince, waiting: [head] }) =>
+        head
+          ? [{ key, turnId: head.turnId, headSince, queuedAt: new Date(Math.max(+headSince, +head.acceptedAt)) }]
+          : [],
+      );
+    },
+
+    renewHeads: async (heads) => {
+      if (heads.length === 0) return;
+      await updateMany(
+        connection,
+        CONVERSATIONS,
+        heads.map(({ key, turnId, headSince }) => ({
+          q: { _id: key, 'waiting.0.turnId': turnId, headSince },
+          u: { $currentDate: { headSince: true } },
+        })),
+      );
+    },
+
+    findHeadsAcceptedBefore: async (at, limit) => {
+      const rows = await conversations
+        .find(
+          { 'waiting.0': { $exists: true }, 'waiting.0.acceptedAt': { $lt: at } },
+          { projection: { 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
+        )
+        .hint('waiting_heads')
+        .limit(limit)
+        .toArray();
+      return rows.flatMap(({ _id: key, waiting: [head] }) =>
+        head ? [{ key, turnId: head.turnId, acceptedAt: head.acceptedAt }] : [],
+      );
+    },
+
+    findTurn: async (turnId, assistantId) => {
       if (!isUuid(turnId)) return null;
       const candidates = await conversations
         .find({ _id: prefixRange(turnId), ...visibleTo(assistantId) })
@@ -180,8 +312,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
       return null;
     },
 
-    /** Escalations whose take-by time is over, the oldest first. */
-    findNotTaken: (limit: number): Promise<Pick<StoredConversation, 'conversationId' | 'assistantId' | 'language'>[]> =>
+    findNotTaken: (limit) =>
       conversations
         .find(
           { takeBy: { $exists: true, $lte: serverDate() } },
@@ -192,11 +323,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
         .limit(limit)
         .toArray(),
 
-    /** Escalations of these assistants that are assigned to an operator and have no take-by time. */
-    findAssigned: async (
-      { operatorId, assistantIds }: { operatorId: string; assistantIds: string[] },
-      limit: number,
-    ): Promise<string[]> => {
+    findAssigned: async ({ operatorId, assistantIds }, limit) => {
       const filter: mongo.Filter<StoredConversation> = {
         status: 'escalated',
         assigneeId: operatorId,
@@ -217,24 +344,12 @@ export const createConversationStore = (dependencies: Dependencies) => {
       return found;
     },
 
-    /** The number of the last final message, or null if the conversation was erased. Used by long polls. */
-    findSeq: async ({ key, conversationId }: { key: string; conversationId: string }): Promise<number | null> => {
+    findSeq: async ({ key, conversationId }) => {
       const row = await readSeq(key);
       return row?.conversationId === conversationId ? row.seq : null;
     },
 
-    /**
-     * An assistant's conversations, oldest change first (docs/contract.md, List conversations). A receiver that was
-     * down uses this list to catch up.
-     */
-    list: async (filter: {
-      assistantId: string;
-      /** If set, only the conversation with this key is listed. */
-      key?: string;
-      updatedAfter?: Date;
-      after?: { at: Date; id: string };
-      limit?: number;
-    }): Promise<ConversationList> => {
+    list: async (filter) => {
       const { assistantId, key, updatedAfter, after, limit = LIST_MAX } = filter;
       const query: mongo.Filter<StoredConversation> = { assistantId, channel: { $ne: 'playground' } };
       if (updatedAfter) query.updatedAt = { $gt: updatedAfter };
@@ -253,5 +368,3 @@ export const createConversationStore = (dependencies: Dependencies) => {
     },
   };
 };
-
-export type ConversationStore = ReturnType<typeof createConversationStore>;

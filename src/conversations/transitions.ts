@@ -3,7 +3,7 @@ import { serverDate } from '../process/clock.ts';
 import { invalid } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
 import { type AttributeChange, mergeAttributes } from './attributes.ts';
-import type { Change, ChangeConversation, ConversationRef } from './change-conversation.ts';
+import type { Change, Changed, ChangeConversation, ConversationRef } from './change-conversation.ts';
 import { assigneeOf, type Message, REOPENED, type StoredConversation } from './conversation.ts';
 
 const systemMessage = (content: string, createdAt: Date): Message => ({
@@ -77,12 +77,41 @@ export type TakeByEnd = { how: 'remind' | 'stay' } | { how: 'hand_back'; said: s
  * conversation as it was read. If a change adds messages, the same write gives them the next numbers. If the
  * conversation is already in the target state, nothing is changed or announced.
  */
-export const createTransitions = (apply: ChangeConversation, { isTaken, findTakeBy }: TakeBy) => ({
+export type Transitions = {
   /**
    * Escalates a conversation. If the conversation is already escalated, its first reason is kept. A given lead score
    * replaces the stored score. A resolved conversation becomes escalated too.
    */
-  escalate: (where: ConversationRef, input: { reason?: string; leadScore?: number }) =>
+  escalate: (where: ConversationRef, input: { reason?: string; leadScore?: number }) => Promise<Changed>;
+
+  handBack: (where: ConversationRef) => Promise<Changed>;
+
+  /**
+   * Ends the take-by time of an escalation that nobody took. Only one caller ends it: the write requires the time that
+   * was read, and removes it.
+   */
+  endTakeBy: (where: ConversationRef, end: TakeByEnd) => Promise<Changed>;
+
+  /** Gives an escalation whose assignee can no longer take it a take-by time, as if it had been escalated now. */
+  startTakeBy: (where: ConversationRef) => Promise<Changed>;
+
+  /** Assigns the conversation to nobody. An escalation must then be taken again. */
+  unassign: (where: ConversationRef) => Promise<Changed>;
+
+  resolve: (where: ConversationRef, operatorId: string) => Promise<Changed>;
+  reopen: (where: ConversationRef) => Promise<Changed>;
+  addTag: (where: ConversationRef, tag: { tag: string; color: string | null }) => Promise<Changed>;
+  removeTag: (where: ConversationRef, tag: string) => Promise<Changed>;
+
+  /** Sets and removes attributes. They are announced to nobody. */
+  setAttributes: (where: ConversationRef, changes: AttributeChange[]) => Promise<Changed>;
+
+  /** Adds a message of an operator. The visitor no longer waits; the status does not change. */
+  replyAsOperator: (where: ConversationRef, content: string) => Promise<Changed & { messageId: string; seq: number }>;
+};
+
+export const createTransitions = (apply: ChangeConversation, { isTaken, findTakeBy }: TakeBy): Transitions => ({
+  escalate: (where, input) =>
     apply(where, async (read) => {
       if (read.status === 'escalated') {
         return input.leadScore === undefined || input.leadScore === read.leadScore
@@ -114,18 +143,14 @@ export const createTransitions = (apply: ChangeConversation, { isTaken, findTake
       };
     }),
 
-  handBack: (where: ConversationRef) =>
+  handBack: (where) =>
     apply(where, (read) => {
       if (read.status === 'open') return null;
       if (read.status === 'resolved') throw invalid('status', 'not_escalated', 'must be escalated before a hand-back');
       return { set: REOPENED, takeBy: 'taken', unassign: true, messages: [handBackMessage(serverDate())] };
     }),
 
-  /**
-   * Ends the take-by time of an escalation that nobody took. Only one caller ends it: the write requires the time that
-   * was read, and removes it.
-   */
-  endTakeBy: (where: ConversationRef, end: TakeByEnd) =>
+  endTakeBy: (where, end) =>
     apply(where, async (read): Promise<Change | null> => {
       const now = serverDate();
       const { takeBy } = read;
@@ -137,23 +162,21 @@ export const createTransitions = (apply: ChangeConversation, { isTaken, findTake
       return { set: REOPENED, takeBy: 'taken', unassign: true, messages, when };
     }),
 
-  /** Gives an escalation whose assignee can no longer take it a take-by time, as if it had been escalated now. */
-  startTakeBy: (where: ConversationRef) =>
+  startTakeBy: (where) =>
     apply(where, async (read) => {
       if (read.status !== 'escalated' || read.takeBy || read.remindedAt) return null;
       const takeBy = await findTakeBy(read, serverDate());
       return takeBy && { set: { takeBy }, when: { takeBy: { $exists: false }, ...assigneeOf(read) } };
     }),
 
-  /** Assigns the conversation to nobody. An escalation must then be taken again. */
-  unassign: (where: ConversationRef) =>
+  unassign: (where) =>
     apply(where, async (read) => {
       if (read.assigneeId === undefined) return null;
       const takeBy = read.status === 'escalated' ? await findTakeBy(withoutAssignee(read), serverDate()) : null;
       return { set: { ...(takeBy && { takeBy }) }, unassign: true, when: assigneeOf(read) };
     }),
 
-  resolve: (where: ConversationRef, operatorId: string) =>
+  resolve: (where, operatorId) =>
     apply(where, (read) => {
       if (read.status === 'resolved') return null;
       const now = serverDate();
@@ -172,10 +195,9 @@ export const createTransitions = (apply: ChangeConversation, { isTaken, findTake
       };
     }),
 
-  reopen: (where: ConversationRef) =>
-    apply(where, (read) => (read.status === 'resolved' ? { set: REOPENED, unassign: true } : null)),
+  reopen: (where) => apply(where, (read) => (read.status === 'resolved' ? { set: REOPENED, unassign: true } : null)),
 
-  addTag: (where: ConversationRef, { tag, color }: { tag: string; color: string | null }) =>
+  addTag: (where, { tag, color }) =>
     apply(where, (read) => {
       const known = read.tags.find((one) => one.tag === tag);
       if (known && known.color === color) return null;
@@ -187,21 +209,19 @@ export const createTransitions = (apply: ChangeConversation, { isTaken, findTake
       };
     }),
 
-  removeTag: (where: ConversationRef, tag: string) =>
+  removeTag: (where, tag) =>
     apply(where, (read) =>
       read.tags.some((one) => one.tag === tag) ? { set: { tags: read.tags.filter((one) => one.tag !== tag) } } : null,
     ),
 
-  /** Sets and removes attributes. They are announced to nobody. */
-  setAttributes: (where: ConversationRef, changes: AttributeChange[]) =>
+  setAttributes: (where, changes) =>
     apply(where, (read) => {
       const attributes = mergeAttributes(read.attributes ?? [], changes);
       if (isDeepStrictEqual(attributes, read.attributes ?? [])) return null;
       return { set: { attributes }, when: { attributes: read.attributes ?? { $exists: false } } };
     }),
 
-  /** Adds a message of an operator. The visitor no longer waits; the status does not change. */
-  replyAsOperator: async (where: ConversationRef, content: string) => {
+  replyAsOperator: async (where, content) => {
     const message: Message = {
       messageId: newId(),
       turnId: null,
@@ -214,5 +234,3 @@ export const createTransitions = (apply: ChangeConversation, { isTaken, findTake
     return { ...changed, messageId: message.messageId, seq: changed.conversation.seq };
   },
 });
-
-export type Transitions = ReturnType<typeof createTransitions>;

@@ -81,7 +81,7 @@ export const EscalationView = z
   })
   .meta({ id: 'Escalation' });
 
-export const toView = (conversation: StoredConversation): ConversationView => ({
+export const toView = (conversation: Pick<StoredConversation, keyof ConversationView>): ConversationView => ({
   conversationId: conversation.conversationId,
   sessionId: conversation.sessionId,
   channel: conversation.channel,

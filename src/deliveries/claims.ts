@@ -69,7 +69,36 @@ const lengthOf = ({ responseHeaders, responseBody }: Exchange): number =>
   responseHeaders.reduce((sum, { name, value }) => sum + name.length + value.length, responseBody?.length ?? 0);
 
 /** Claims pending events, records the outcomes of claims, and ends claims whose worker is gone. */
-export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions) => {
+export type Claims = {
+  /**
+   * Claims an event. Only a won claim allows a send. Returns either the won claim, or the record that already exists.
+   * Inserts are batched.
+   */
+  claim: (wanted: Claim) => Promise<ClaimResult>;
+
+  /** Ends an event without sending it, by inserting a record that has already ended. */
+  claimEnded: (wanted: Claim, exchange: Exchange) => Promise<ClaimResult>;
+
+  /**
+   * Records the outcome of a claim. A claim that has already ended is not changed. If MongoDB refuses the write, the
+   * outcome is recorded without the texts of the response.
+   */
+  recordOutcome: (deliveryId: string, token: string, exchange: Exchange) => Promise<void>;
+
+  /**
+   * Releases a claim if it is too late to send and nothing was written. The event is then pending again. Returns
+   * false if a sweep or an erasure has already ended the claim.
+   */
+  release: (deliveryId: string, token: string, options: { queued: boolean }) => Promise<boolean>;
+
+  /**
+   * Ends every claim that has been `sending` for longer than `olderThanMs` by MongoDB's clock, because its worker is
+   * gone. The outcome is `unknown`. Returns the number of ended claims.
+   */
+  endLostClaims: (olderThanMs: number) => Promise<number>;
+};
+
+export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions): Claims => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
   /**
@@ -118,21 +147,12 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
   );
 
   return {
-    /**
-     * Claims an event. Only a won claim allows a send. Returns either the won claim, or the record that already exists.
-     * Inserts are batched.
-     */
-    claim: (wanted: Claim): Promise<ClaimResult> => insert(newRecord(wanted, { worker, retentionDays })),
+    claim: (wanted) => insert(newRecord(wanted, { worker, retentionDays })),
 
-    /** Ends an event without sending it, by inserting a record that has already ended. */
-    claimEnded: (wanted: Claim, exchange: Exchange): Promise<ClaimResult> =>
+    claimEnded: (wanted, exchange) =>
       insert({ ...newRecord(wanted, { worker, retentionDays }), ...exchange, endedAt: serverDate() }),
 
-    /**
-     * Records the outcome of a claim. A claim that has already ended is not changed. If MongoDB refuses the write, the
-     * outcome is recorded without the texts of the response.
-     */
-    recordOutcome: async (deliveryId: string, token: string, exchange: Exchange): Promise<void> => {
+    recordOutcome: async (deliveryId, token, exchange) => {
       try {
         await recordOutcome({ deliveryId, token, exchange });
       } catch (cause) {
@@ -142,22 +162,14 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
       }
     },
 
-    /**
-     * Releases a claim if it is too late to send and nothing was written. The event is then pending again. Returns
-     * false if a sweep or an erasure has already ended the claim.
-     */
-    release: async (deliveryId: string, token: string, { queued }: { queued: boolean }): Promise<boolean> => {
+    release: async (deliveryId, token, { queued }) => {
       const own = { _id: deliveryId, token, ...stateBefore('release') };
       if (!queued) return (await deliveries.deleteOne(own, { writeConcern: DURABLE })).deletedCount === 1;
       const change = { $set: { outcome: 'queued' as const, token: null, worker: null } };
       return (await deliveries.updateOne(own, change, { writeConcern: DURABLE })).matchedCount === 1;
     },
 
-    /**
-     * Ends every claim that has been `sending` for longer than `olderThanMs` by MongoDB's clock, because its worker is
-     * gone. The outcome is `unknown`. Returns the number of ended claims.
-     */
-    endLostClaims: async (olderThanMs: number): Promise<number> => {
+    endLostClaims: async (olderThanMs) => {
       // The range finds the claims in the index, and `$$NOW` decides: a wrong clock of this process ends no claim early.
       const until = Math.ceil((serverNow() - olderThanMs) / 1000);
       const lost = await deliveries

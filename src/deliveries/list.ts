@@ -10,7 +10,7 @@ import { deliveryIdOf, type FinalOutcome, IN_FLIGHT, type Outcome, type StoredDe
 import { EVENT_KINDS, type EventKind } from '../webhooks/event.ts';
 import { type DeliveryListRow, type ListedDelivery, toDeliveryRow, WITHOUT_TEXTS } from './view.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
-import { type Outbox, type OutboxStore, pendingOf } from './outbox.ts';
+import { type Outbox, type OutboxStore, pendingOf } from '../conversations/outbox.ts';
 
 export const LIST_MAX = 200;
 const LIST_DEFAULT = 50;
@@ -83,7 +83,11 @@ const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: 
  * Lists the records of an assistant, its failures, or the records of one conversation or one event. Every list is
  * newest first, uses a cursor and is served by an index.
  */
-export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) => {
+export type ListRecords = (
+  filter: DeliveryFilter,
+) => Promise<{ deliveries: DeliveryListRow[]; nextCursor: string | null }>;
+
+export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>): ListRecords => {
   const find = (query: Record<string, unknown>, { limit, hint }: { limit: number; hint: string | undefined }) =>
     deliveries
       .find<DeliveryListRow>(query, {
@@ -99,7 +103,7 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) =
         throw invalid('from', 'required', 'must be given: the search covers too much without it');
       });
 
-  return async (filter: DeliveryFilter): Promise<{ deliveries: DeliveryListRow[]; nextCursor: string | null }> => {
+  return async (filter) => {
     const size = sizeOf(filter);
     const { endpointId, conversationId, eventId, outcome, status } = filter;
     // A part of an event id would be the range of many records.
@@ -127,8 +131,6 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) =
   };
 };
 
-type ListRecords = ReturnType<typeof createRecordList>;
-
 const COUNT_WITHIN_MS = 5_000;
 
 const FAILURES = ['rejected', 'not_sent', 'unknown'] as const;
@@ -137,9 +139,11 @@ const FAILURES = ['rejected', 'not_sent', 'unknown'] as const;
  * Counts the deliveries created since a time, by outcome. Reads only indexes. `delivered` is not counted but computed:
  * all deliveries minus those with other outcomes.
  */
+export type CountOutcomes = (assistantId: string, since: Date) => Promise<Partial<Record<Outcome, number>>>;
+
 export const createOutcomeCounts =
-  (deliveries: mongo.Collection<StoredDelivery>) =>
-  async (assistantId: string, since: Date): Promise<Partial<Record<Outcome, number>>> => {
+  (deliveries: mongo.Collection<StoredDelivery>): CountOutcomes =>
+  async (assistantId, since) => {
     const those = { assistantId, createdAt: { $gte: since } };
     const count = (query: object, hint: string) =>
       deliveries.countDocuments({ ...those, ...query }, { hint, ...timeLimit(COUNT_WITHIN_MS) });
@@ -171,9 +175,11 @@ type HourlyOutcomes = { hour: Date; outcomes: Record<FinalOutcome, number> };
  * Counts the deliveries of each hour by outcome. Reads only indexes. `delivered` is computed: all deliveries minus those
  * with other outcomes. Deliveries in flight are left out, so an hour is complete only after its deliveries have ended.
  */
+export type CountHourlyOutcomes = (assistantId: string, hours: { from: Date; to: Date }) => Promise<HourlyOutcomes[]>;
+
 export const createHourlyOutcomes =
-  (deliveries: mongo.Collection<StoredDelivery>) =>
-  async (assistantId: string, { from, to }: { from: Date; to: Date }): Promise<HourlyOutcomes[]> => {
+  (deliveries: mongo.Collection<StoredDelivery>): CountHourlyOutcomes =>
+  async (assistantId, { from, to }) => {
     const endpoints = await deliveries.distinct('endpointId', { assistantId });
     if (endpoints.length === 0) return [];
     const createdAt = { $gte: from, $lt: to };
@@ -295,7 +301,14 @@ const matches = (row: ListedDelivery, filter: DeliveryFilter): boolean => {
 };
 
 /** The list of deliveries, newest first: every record, and every pending event as `queued`. One cursor covers both. */
-export const createDeliveryList = ({ listRecords, readOutcomes, outbox, listEndpointIds }: Dependencies) => {
+export type ListDeliveries = (filter: DeliveryFilter) => Promise<DeliveryPage>;
+
+export const createDeliveryList = ({
+  listRecords,
+  readOutcomes,
+  outbox,
+  listEndpointIds,
+}: Dependencies): ListDeliveries => {
   /** The first rows without a record. */
   const firstUnclaimed = async (rows: ListedDelivery[], count: number): Promise<ListedDelivery[]> => {
     const unclaimed: ListedDelivery[] = [];
@@ -327,7 +340,7 @@ export const createDeliveryList = ({ listRecords, readOutcomes, outbox, listEndp
     return firstUnclaimed(wanted.toSorted(newestFirst), sizeOf(filter) + 1);
   };
 
-  return async (filter: DeliveryFilter): Promise<DeliveryPage> => {
+  return async (filter) => {
     const size = sizeOf(filter);
     const mayBePending = filter.status === undefined && [undefined, 'queued'].includes(filter.outcome);
     // Outboxes are read before records. So an event that is claimed between the two reads is found in both, and only

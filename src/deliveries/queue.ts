@@ -24,7 +24,24 @@ export const WakeUpJob = z.object({
 export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
 /** Adds wake-ups in the background. Callers do not wait for them, because a sweep replaces lost wake-ups. */
-export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
+export type DeliveryQueue = {
+  /** Wakes a conversation whose outbox has a new event. Never throws. */
+  wake: (conversationKey: string) => void;
+
+  /** Wakes a test or a resend that was queued. Never throws. */
+  wakeDelivery: (deliveryId: string) => void;
+
+  /** Groups conversations by partition. */
+  byPartition: <Conversation extends { _id: string }>(
+    some: Conversation[],
+  ) => Promise<{ items: Conversation[]; oldestWaitingAt: number | null }[]>;
+
+  oldestWaitingAt: () => Promise<number | null>;
+  countJobs: () => Promise<Record<string, number>>;
+  close: PartitionedQueue<WakeUpJob>['close'];
+};
+
+export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): DeliveryQueue => {
   const isFull = createFullCheck(queue);
   const addTo = (partition: Queue<WakeUpJob>) =>
     createBatcher<string, void>(
@@ -55,15 +72,12 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
   };
 
   return {
-    /** Wakes a conversation whose outbox has a new event. Never throws. */
-    wake: (conversationKey: string): void => queue.addInBackground(add(conversationKey)(conversationKey)),
+    wake: (conversationKey) => queue.addInBackground(add(conversationKey)(conversationKey)),
 
-    /** Wakes a test or a resend that was queued. Never throws. */
-    wakeDelivery: (deliveryId: string): void => {
+    wakeDelivery: (deliveryId) => {
       if (!waking.has(deliveryId)) queue.addInBackground(addDelivery(deliveryId));
     },
 
-    /** Groups conversations by partition. */
     byPartition: <Conversation extends { _id: string }>(some: Conversation[]) =>
       groupByPartition(queue, some, ({ _id }) => _id),
 
@@ -74,5 +88,3 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
     close: queue.close,
   };
 };
-
-export type DeliveryQueue = ReturnType<typeof createDeliveryQueue>;

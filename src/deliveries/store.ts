@@ -1,4 +1,4 @@
-import type { Connection, mongo } from 'mongoose';
+import type { mongo } from 'mongoose';
 import { composeBody, EVENT_KINDS } from '../webhooks/event.ts';
 import {
   deliveryModel,
@@ -10,20 +10,25 @@ import {
   type StoredDelivery,
 } from './delivery.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
-import { createHistory } from '../conversations/history.ts';
-import { createOutboxStore, type Outbox } from './outbox.ts';
+import type { Outbox } from '../conversations/outbox.ts';
+import type { ConversationStore } from '../conversations/store.ts';
 import { serverDate } from '../process/clock.ts';
-import { collectionOf, DURABLE } from '../mongo/mongo.ts';
+import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
 import { inBatches } from '../mongo/batches.ts';
-import { type ClaimOptions, createClaims } from './claims.ts';
+import { type ClaimOptions, type Claims, createClaims } from './claims.ts';
 import {
+  type CountHourlyOutcomes,
+  type CountOutcomes,
   createDeliveryList,
   createHourlyOutcomes,
   createOutcomeCounts,
   createRecordList,
   findPendingRow,
+  type ListDeliveries,
+  type ListRecords,
 } from './list.ts';
-import { createTestsAndResends } from './tests-and-resends.ts';
+import { createTestsAndResends, type TestsAndResends } from './tests-and-resends.ts';
+import type { ListedDelivery } from './view.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -31,9 +36,11 @@ const DAY_MS = 86_400_000;
 const LATEST = 20;
 
 /** When the certificate that an endpoint showed last expires. Null if its latest deliveries used no TLS. */
+type FindCertificateExpiry = (endpoint: { assistantId: string; endpointId: string }) => Promise<Date | null>;
+
 const createCertificateExpiry =
-  (deliveries: mongo.Collection<StoredDelivery>) =>
-  async ({ assistantId, endpointId }: { assistantId: string; endpointId: string }): Promise<Date | null> => {
+  (deliveries: mongo.Collection<StoredDelivery>): FindCertificateExpiry =>
+  async ({ assistantId, endpointId }) => {
     const latest = await deliveries
       .find({ assistantId, endpointId, event: { $in: EVENT_KINDS } }, { projection: { tls: 1, createdAt: 1 } })
       .sort({ createdAt: -1, _id: -1 })
@@ -48,29 +55,67 @@ const createCertificateExpiry =
  * Composes the body of a pending event. The texts of a sent message are read from the history, because the outbox does
  * not hold them. Null if the message is gone, because its conversation was erased.
  */
-const createComposeBody = (connection: Connection) => {
-  const history = createHistory(connection);
-  return async (outbox: Outbox, event: OutboxEvent): Promise<string | null> => {
+const createComposeBody =
+  ({ history }: Pick<ConversationStore, 'history'>) =>
+  async (outbox: Outbox, event: OutboxEvent): Promise<string | null> => {
     if (event.event !== 'message.sent') return composeBody(event, outbox);
     const { seq, message_id: messageId } = event.payload;
     const message = await history.findMessage(outbox, { seq, messageId });
     return message && composeBody(event, outbox, message);
   };
-};
 
 const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 
 /** The records of all deliveries. A claim is the insert of a record, so only one process can win a claim. */
+export type DeliveryStore = Claims &
+  TestsAndResends & {
+    models: Indexed[];
+    composeBody: (outbox: Outbox, event: OutboxEvent) => Promise<string | null>;
+    readByIds: (ids: string[]) => Promise<Map<string, StoredDelivery>>;
+
+    /** All records of a conversation. Only one answer of MongoDB is in memory, and the cursor ends with the reader. */
+    streamOf: (conversationId: string) => AsyncIterable<StoredDelivery>;
+
+    /** The records of those events that happened in a conversation at one of these times, oldest first. */
+    findHappenedAt: (conversationId: string, times: Date[]) => Promise<StoredDelivery[]>;
+
+    /** The outcomes of these deliveries by id. Ids without a record are left out. */
+    readOutcomes: (ids: string[]) => Promise<Map<string, Outcome>>;
+
+    /** Lists records, newest first, by cursor. Pending events have no record and are left out. */
+    listRecords: ListRecords;
+
+    /** Lists records, and pending events as `queued`, newest first, by cursor. */
+    list: ListDeliveries;
+
+    /** Finds a pending event and returns it as a list row. */
+    findPending: (deliveryId: string) => Promise<ListedDelivery | null>;
+
+    countOutcomes: CountOutcomes;
+    countHourlyOutcomes: CountHourlyOutcomes;
+    findCertificateExpiry: FindCertificateExpiry;
+
+    /**
+     * Removes the texts from a conversation's records. The records stay, because an event without a record could be
+     * claimed again. Deliveries in flight are ended first. The hinted indexes contain only deliveries in flight, so
+     * this is quick.
+     */
+    eraseConversation: (conversationId: string, until?: AbortSignal) => Promise<void>;
+  };
+
 export const createDeliveryStore = ({
   listEndpointIds,
+  conversations,
   ...recording
-}: ClaimOptions & { listEndpointIds: (assistantId: string) => Promise<string[]> }) => {
+}: ClaimOptions & {
+  listEndpointIds: (assistantId: string) => Promise<string[]>;
+  conversations: Pick<ConversationStore, 'history' | 'outbox'>;
+}): DeliveryStore => {
   const model = deliveryModel(recording.connection);
   const deliveries = collectionOf<StoredDelivery>(model);
-  const outbox = createOutboxStore(recording.connection);
+  const { outbox } = conversations;
   const listRecords = createRecordList(deliveries);
 
-  /** The outcomes of these deliveries by id. Ids without a record are left out. */
   const readOutcomes = async (ids: string[]): Promise<Map<string, Outcome>> => {
     if (ids.length === 0) return new Map();
     const rows = await deliveries
@@ -84,19 +129,16 @@ export const createDeliveryStore = ({
     models: [model],
     ...createClaims(recording),
     ...createTestsAndResends(recording),
-    outbox,
-    composeBody: createComposeBody(recording.connection),
+    composeBody: createComposeBody(conversations),
 
-    readByIds: async (ids: string[]): Promise<Map<string, StoredDelivery>> => {
+    readByIds: async (ids) => {
       const rows = await deliveries.find({ _id: { $in: ids } }).toArray();
       return new Map(rows.map((row) => [row._id, row]));
     },
 
-    /** All records of a conversation. Only one answer of MongoDB is in memory, and the cursor ends with the reader. */
-    streamOf: (conversationId: string): AsyncIterable<StoredDelivery> => deliveries.find({ conversationId }),
+    streamOf: (conversationId) => deliveries.find({ conversationId }),
 
-    /** The records of those events that happened in a conversation at one of these times, oldest first. */
-    findHappenedAt: (conversationId: string, times: Date[]): Promise<StoredDelivery[]> =>
+    findHappenedAt: (conversationId, times) =>
       deliveries
         .find({ conversationId, happenedAt: { $in: times } })
         .sort({ createdAt: 1, _id: 1 })
@@ -104,25 +146,17 @@ export const createDeliveryStore = ({
 
     readOutcomes,
 
-    /** Lists records, newest first, by cursor. Pending events have no record and are left out. */
     listRecords,
 
-    /** Lists records, and pending events as `queued`, newest first, by cursor. */
     list: createDeliveryList({ listRecords, readOutcomes, outbox, listEndpointIds }),
 
-    /** Finds a pending event and returns it as a list row. */
-    findPending: (deliveryId: string) => findPendingRow(outbox, deliveryId),
+    findPending: (deliveryId) => findPendingRow(outbox, deliveryId),
 
     countOutcomes: createOutcomeCounts(deliveries),
     countHourlyOutcomes: createHourlyOutcomes(deliveries),
     findCertificateExpiry: createCertificateExpiry(deliveries),
 
-    /**
-     * Removes the texts from a conversation's records. The records stay, because an event without a record could be
-     * claimed again. Deliveries in flight are ended first. The hinted indexes contain only deliveries in flight, so
-     * this is quick.
-     */
-    eraseConversation: async (conversationId: string, until?: AbortSignal): Promise<void> => {
+    eraseConversation: async (conversationId, until) => {
       const endedAt = serverDate();
       const end = (step: 'eraseQueued' | 'eraseSending', outcome: FinalOutcome, hint: string) => {
         const errorKind: ErrorKind = 'erased';
@@ -136,5 +170,3 @@ export const createDeliveryStore = ({
     },
   };
 };
-
-export type DeliveryStore = ReturnType<typeof createDeliveryStore>;

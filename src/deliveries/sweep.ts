@@ -1,4 +1,4 @@
-import { endpointsOf, type OutboxStore, pendingOf, type StaleOutbox } from './outbox.ts';
+import { endpointsOf, type OutboxStore, pendingOf, type StaleOutbox } from '../conversations/outbox.ts';
 import type { DeliveryQueue } from './queue.ts';
 import { BACKLOG_MAX } from '../conversations/conversation.ts';
 import type { DeliveryStore } from './store.ts';
@@ -74,6 +74,7 @@ const OUTBOXES_PER_SWEEP = 5_000;
 const ROUNDS_PER_SWEEP = 3;
 
 type SweepDependencies = {
+  conversations: { outbox: OutboxStore };
   deliveries: DeliveryStore;
   endpoints: EndpointStore;
   deliveryQueue: DeliveryQueue;
@@ -106,14 +107,15 @@ type Head = { key: string; endpointId: string; deliveryId: string };
  * document small.
  */
 export const createDeliverySweeps = (dependencies: SweepDependencies) => {
-  const { deliveries, endpoints, deliveryQueue, eventMaxAgeMs, timing } = dependencies;
+  const { conversations, deliveries, endpoints, deliveryQueue, eventMaxAgeMs, timing } = dependencies;
+  const { outbox: outboxStore } = conversations;
   const {
     outboxesPerSweep = OUTBOXES_PER_SWEEP,
     suspended = () => [],
     onEnded = () => undefined,
     onLost = () => undefined,
   } = dependencies;
-  const endUndeliverable = createEndUndeliverable({ deliveries, eventMaxAgeMs, onEnded });
+  const endUndeliverable = createEndUndeliverable({ conversations, deliveries, eventMaxAgeMs, onEnded });
   const backoff = createBackoff();
 
   const claims = async (): Promise<void> => {
@@ -147,10 +149,10 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
    */
   const trim = async (outboxes: StaleOutbox[]): Promise<void> => {
     for (const { _id: key } of outboxes.filter(({ isFull }) => isFull)) {
-      const read = await deliveries.outbox.read(key);
+      const read = await outboxStore.read(key);
       const over = read ? endpointsOf(read).filter((id) => pendingOf(read, id).length > BACKLOG_MAX) : [];
       for (const endpointId of over) {
-        const outbox = await deliveries.outbox.read(key);
+        const outbox = await outboxStore.read(key);
         if (outbox)
           await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
       }
@@ -160,7 +162,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   const streams = async (): Promise<void> => {
     const excluded = new Set([...(await endpoints.listPausedIds()), ...suspended(), ...backoff.suspended()]);
     for (let round = 0; round < ROUNDS_PER_SWEEP; round += 1) {
-      const outboxes = await deliveries.outbox.findStale({
+      const outboxes = await outboxStore.findStale({
         olderThanMs: timing.eventStaleMs,
         exclude: [...excluded],
         limit: outboxesPerSweep,

@@ -28,7 +28,33 @@ type Resend = { original: StoredDelivery; plan: ResendPlan; number: number; url:
 /**
  * Deliveries that do not come from an outbox: test events and resends. They do not take part in the order of a stream.
  */
-export const createTestsAndResends = ({ connection, worker, retentionDays }: ClaimOptions) => {
+export type TestsAndResends = {
+  findDelivery: (deliveryId: string) => Promise<StoredDelivery | null>;
+  getDelivery: (deliveryId: string) => Promise<StoredDelivery>;
+
+  /**
+   * The number and the risk of the next resend, which the page shows. The risk is `safe` only if the receiver certainly
+   * got none of the event's previous deliveries.
+   */
+  planResend: (original: StoredDelivery) => Promise<ResendPlan>;
+
+  /** Queues a test event and composes its body. Returns the id of the delivery. */
+  queueTest: (endpoint: { endpointId: string; assistantId: string; url: string }) => Promise<string>;
+
+  /**
+   * Queues a resend. `number` is the number that the page showed, so that a double click makes only one resend.
+   * `plan` must be read after `original`. Returns the id of the new delivery.
+   */
+  queueResend: (resend: Resend) => Promise<string>;
+
+  /** Claims a test or a resend by a compare-and-set from `queued`. */
+  claimQueued: (deliveryId: string) => Promise<{ delivery: StoredDelivery; token: string } | null>;
+
+  /** Ends queued tests and resends that are too old. Returns the ids of those that need another wake-up. */
+  sweepQueued: (options: { wakeAfterMs: number; expireAfterMs: number }) => Promise<string[]>;
+};
+
+export const createTestsAndResends = ({ connection, worker, retentionDays }: ClaimOptions): TestsAndResends => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
   const findDelivery = (deliveryId: string): Promise<StoredDelivery | null> => deliveries.findOne({ _id: deliveryId });
@@ -54,10 +80,6 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
   const readSiblings = ({ eventId, endpointId }: StoredDelivery): Promise<StoredDelivery[]> =>
     deliveries.find({ _id: { $gte: `${eventId}:${endpointId}`, $lt: `${eventId}:${endpointId};` } }).toArray();
 
-  /**
-   * The number and the risk of the next resend, which the page shows. The risk is `safe` only if the receiver certainly
-   * got none of the event's previous deliveries.
-   */
   const planResend = async (original: StoredDelivery): Promise<ResendPlan> => {
     const siblings = await readSiblings(original);
     const safe = siblings.every(({ outcome }) => outcome === 'not_sent');
@@ -71,8 +93,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
 
     planResend,
 
-    /** Queues a test event and composes its body. Returns the id of the delivery. */
-    queueTest: (endpoint: { endpointId: string; assistantId: string; url: string }): Promise<string> => {
+    queueTest: (endpoint) => {
       const { endpointId, assistantId, url } = endpoint;
       const eventId = newId();
       const body = composeTestBody(eventId, Math.floor(serverNow() / 1000));
@@ -89,11 +110,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
       });
     },
 
-    /**
-     * Queues a resend. `number` is the number that the page showed, so that a double click makes only one resend.
-     * `plan` must be read after `original`. Returns the id of the new delivery.
-     */
-    queueResend: async ({ original, plan, number, url }: Resend): Promise<string> => {
+    queueResend: async ({ original, plan, number, url }) => {
       const { body, eventId, endpointId, assistantId, conversationId, event, happenedAt } = original;
       if (!isFinal(original.outcome) || !body) {
         throw new ApiError('validation_failed', {
@@ -106,8 +123,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
       return queue({ eventId, endpointId, assistantId, conversationId, event, url, body, happenedAt }, number);
     },
 
-    /** Claims a test or a resend by a compare-and-set from `queued`. */
-    claimQueued: async (deliveryId: string): Promise<{ delivery: StoredDelivery; token: string } | null> => {
+    claimQueued: async (deliveryId) => {
       const token = newToken();
       const delivery = await deliveries.findOneAndUpdate(
         { _id: deliveryId, ...stateBefore('claimQueued') },
@@ -117,14 +133,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
       return delivery && { delivery, token };
     },
 
-    /** Ends queued tests and resends that are too old. Returns the ids of those that need another wake-up. */
-    sweepQueued: async ({
-      wakeAfterMs,
-      expireAfterMs,
-    }: {
-      wakeAfterMs: number;
-      expireAfterMs: number;
-    }): Promise<string[]> => {
+    sweepQueued: async ({ wakeAfterMs, expireAfterMs }) => {
       // The range finds them in the index, and `$$NOW` decides.
       const older = (ms: number) => ({
         createdAt: { $lt: new Date(serverNow() - ms) },

@@ -3,7 +3,7 @@ import { type ErrorKind, type Exchange, isFinal, neverSent } from './delivery.ts
 import type { StoredEndpoint } from '../webhooks/endpoint-store.ts';
 import type { DeliveryStore } from './store.ts';
 import { BACKLOG_MAX, type OutboxEvent } from '../conversations/conversation.ts';
-import { type Outbox, pendingOf } from './outbox.ts';
+import { type Outbox, type OutboxStore, pendingOf } from '../conversations/outbox.ts';
 import { serverNow } from '../process/clock.ts';
 
 /** An event that must not be sent, and the reason. */
@@ -63,19 +63,26 @@ export const undeliverableOf = (
   return found;
 };
 
-type Dependencies = { deliveries: DeliveryStore; eventMaxAgeMs: number; onEnded: OnEnded };
+type Dependencies = {
+  conversations: { outbox: Pick<OutboxStore, 'pullEnded'> };
+  deliveries: Pick<DeliveryStore, 'composeBody' | 'claimEnded'>;
+  eventMaxAgeMs: number;
+  onEnded: OnEnded;
+};
 
 /**
  * Ends the undeliverable events of a stream and removes them from the stream. For each event, a record that has already
  * ended is inserted. An event that a worker is sending is not changed. The endpoint must have been read after the
  * outbox, because ending is final. Returns the changed outbox, or null if nothing was ended.
  */
+export type EndUndeliverable = (
+  read: { outbox: Outbox; endpoint: StoredEndpoint | null },
+  endpointId: string,
+) => Promise<Outbox | null>;
+
 export const createEndUndeliverable =
-  ({ deliveries, eventMaxAgeMs, onEnded }: Dependencies) =>
-  async (
-    { outbox, endpoint }: { outbox: Outbox; endpoint: StoredEndpoint | null },
-    endpointId: string,
-  ): Promise<Outbox | null> => {
+  ({ conversations, deliveries, eventMaxAgeMs, onEnded }: Dependencies): EndUndeliverable =>
+  async ({ outbox, endpoint }, endpointId) => {
     const to = { endpointId, url: endpoint?.url ?? '' };
     const undeliverable = undeliverableOf(pendingOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
     const results = await Promise.all(
@@ -91,7 +98,5 @@ export const createEndUndeliverable =
     const ended = undeliverable.filter((_, index) => results[index]).map(({ event }) => event);
     if (ended.length === 0) return null;
     // The next events are probably undeliverable too, so the whole outbox is read.
-    return deliveries.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
+    return conversations.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
   };
-
-export type EndUndeliverable = ReturnType<typeof createEndUndeliverable>;

@@ -1,4 +1,11 @@
-import { type Header, type HeaderRecord, isFinal, type StoredDelivery } from './delivery.ts';
+import {
+  type ErrorKind,
+  type Header,
+  type HeaderRecord,
+  isFinal,
+  type StoredDelivery,
+  type Timings,
+} from './delivery.ts';
 import type { ResendRisk } from './tests-and-resends.ts';
 import { DELIVERY_DEADLINE_MS } from '../process/timing.ts';
 
@@ -7,7 +14,28 @@ export const WITHOUT_TEXTS = { body: 0, responseBody: 0, requestHeaders: 0, resp
 export type DeliveryListRow = Omit<StoredDelivery, keyof typeof WITHOUT_TEXTS>;
 
 /** A delivery as a list row, without body and response. */
-export const toDeliveryRow = (delivery: DeliveryListRow) => ({
+export type ListedDelivery = Pick<
+  StoredDelivery,
+  | 'eventId'
+  | 'event'
+  | 'endpointId'
+  | 'assistantId'
+  | 'conversationId'
+  | 'outcome'
+  | 'redelivery'
+  | 'happenedAt'
+  | 'createdAt'
+  | 'endedAt'
+> & {
+  deliveryId: string;
+  errorKind: ErrorKind | null;
+  errorDetail: string | null;
+  status: number | null;
+  url: string | null;
+  ms: number | null;
+};
+
+export const toDeliveryRow = (delivery: DeliveryListRow): ListedDelivery => ({
   deliveryId: delivery._id,
   eventId: delivery.eventId,
   event: delivery.event,
@@ -25,7 +53,6 @@ export const toDeliveryRow = (delivery: DeliveryListRow) => ({
   createdAt: delivery.createdAt,
   endedAt: delivery.endedAt,
 });
-export type ListedDelivery = ReturnType<typeof toDeliveryRow>;
 
 const SIGNATURE = /^x-factory-signature$/i;
 
@@ -51,7 +78,24 @@ const redacted = (headers: HeaderRecord): HeaderRecord =>
   );
 
 /** Everything that is stored about a delivery, except the claim token and the values of signatures. */
-export const toDeliveryView = (delivery: StoredDelivery) => ({
+export type DeliveryView = ListedDelivery &
+  Pick<StoredDelivery, 'worker' | 'expiresAt'> & {
+    requestHeaders: HeaderRecord;
+    body: string | null;
+    responseHeaders: HeaderRecord;
+    responseBody: string | null;
+    truncated: boolean;
+    timings: Timings | null;
+    remoteAddress: string | null;
+    tls: NonNullable<StoredDelivery['tls']> | null;
+    /**
+     * The risk of a resend as far as this delivery alone shows. `planResend` also considers the other deliveries of the
+     * event. Null if this delivery cannot be resent.
+     */
+    resend: ResendRisk | null;
+  };
+
+export const toDeliveryView = (delivery: StoredDelivery): DeliveryView => ({
   ...toDeliveryRow(delivery),
   requestHeaders: redacted(byName(delivery.requestHeaders)),
   body: delivery.body ?? null,
@@ -63,13 +107,8 @@ export const toDeliveryView = (delivery: StoredDelivery) => ({
   tls: delivery.tls ?? null,
   worker: delivery.worker,
   expiresAt: delivery.expiresAt,
-  /**
-   * The risk of a resend as far as this delivery alone shows. `planResend` also considers the other deliveries of the
-   * event. Null if this delivery cannot be resent.
-   */
   resend: isFinal(delivery.outcome) && delivery.body ? resendRiskOf(delivery) : null,
 });
-export type DeliveryView = ReturnType<typeof toDeliveryView>;
 
 const resendRiskOf = ({ outcome }: StoredDelivery): ResendRisk => (outcome === 'not_sent' ? 'safe' : 'may_double');
 

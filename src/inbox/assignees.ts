@@ -18,8 +18,11 @@ const mayHave = (operator: Operator, assistantId: string): boolean =>
   !operator.disabled && hasAssistant(operator, assistantId);
 
 /** Reads the operators who may be assigned: enabled operators who may use the assistant. */
+export type ReadAssignees = () => Promise<Assignees>;
+
 export const createReadAssignees =
-  (operators: Pick<OperatorStore, 'listOperators'>) => async (): Promise<Assignees> => {
+  (operators: Pick<OperatorStore, 'listOperators'>): ReadAssignees =>
+  async () => {
     const all = await operators.listOperators();
     const byId = new Map(all.map((operator) => [operator.operatorId, operator]));
     return {
@@ -30,8 +33,6 @@ export const createReadAssignees =
       of: (assistantId) => all.filter((operator) => mayHave(operator, assistantId)),
     };
   };
-
-export type ReadAssignees = ReturnType<typeof createReadAssignees>;
 
 type RuleDependencies = {
   findAssistant: (assistantId: string) => Promise<Assistant | null>;

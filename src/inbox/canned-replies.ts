@@ -1,7 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../process/clock.ts';
 import { invalid, notFound } from '../process/errors.ts';
-import { collectionOf } from '../mongo/mongo.ts';
+import { collectionOf, type Indexed } from '../mongo/mongo.ts';
 import { newId } from '../process/ids.ts';
 
 const CANNED_REPLIES_MAX = 500;
@@ -35,12 +35,23 @@ cannedReplySchema.index({ assistantId: 1, title: 1 });
 
 const toCannedReply = ({ _id, ...stored }: StoredCannedReply): CannedReply => ({ cannedReplyId: _id, ...stored });
 
-export const createCannedReplies = (connection: Connection) => {
+export type CannedReplies = {
+  models: Indexed[];
+
+  /** The replies of an assistant, by title, in small parts, because together they may have some MiB. */
+  read: (assistantId: string) => AsyncGenerator<CannedReply[]>;
+
+  get: (cannedReplyId: string) => Promise<CannedReply>;
+  add: (assistantId: string, input: CannedReplyInput) => Promise<CannedReply>;
+  update: (cannedReplyId: string, input: Partial<CannedReplyInput>) => Promise<CannedReply>;
+  remove: (cannedReplyId: string) => Promise<void>;
+};
+
+export const createCannedReplies = (connection: Connection): CannedReplies => {
   const replies = connection.model<StoredCannedReply>('CannedReply', cannedReplySchema);
   return {
     models: [replies],
 
-    /** The replies of an assistant, by title, in small parts, because together they may have some MiB. */
     async *read(assistantId: string): AsyncGenerator<CannedReply[]> {
       const rows = collectionOf<StoredCannedReply>(replies)
         .find({ assistantId }, { batchSize: READ_BATCH })
@@ -48,13 +59,13 @@ export const createCannedReplies = (connection: Connection) => {
       while (await rows.hasNext()) yield rows.readBufferedDocuments(READ_BATCH).map(toCannedReply);
     },
 
-    get: async (cannedReplyId: string): Promise<CannedReply> => {
+    get: async (cannedReplyId) => {
       const stored = await replies.findById(cannedReplyId).lean();
       if (!stored) throw notFound();
       return toCannedReply(stored);
     },
 
-    add: async (assistantId: string, input: CannedReplyInput): Promise<CannedReply> => {
+    add: async (assistantId, input) => {
       if ((await replies.countDocuments({ assistantId })) >= CANNED_REPLIES_MAX)
         throw invalid('title', 'too_many', `an assistant has at most ${CANNED_REPLIES_MAX} canned replies`);
       const now = serverDate();
@@ -63,18 +74,16 @@ export const createCannedReplies = (connection: Connection) => {
       return toCannedReply(stored);
     },
 
-    update: async (cannedReplyId: string, input: Partial<CannedReplyInput>): Promise<CannedReply> => {
+    update: async (cannedReplyId, input) => {
       const update = { $set: { ...input, updatedAt: serverDate() } };
       const stored = await replies.findByIdAndUpdate(cannedReplyId, update, { returnDocument: 'after' }).lean();
       if (!stored) throw notFound();
       return toCannedReply(stored);
     },
 
-    remove: async (cannedReplyId: string): Promise<void> => {
+    remove: async (cannedReplyId) => {
       const { deletedCount } = await replies.deleteOne({ _id: cannedReplyId });
       if (deletedCount === 0) throw notFound();
     },
   };
 };
-
-export type CannedReplies = ReturnType<typeof createCannedReplies>;

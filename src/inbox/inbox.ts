@@ -1,116 +1,297 @@
-import type { Connection, mongo } from 'mongoose';
+import type { Message, StoredConversation } from '../conversations/conversation.ts';
 import {
-  type ChannelName,
-  conversationModels,
-  type Status,
-  type StoredConversation,
-} from '../conversations/conversation.ts';
-import type { Transitions } from '../conversations/transitions.ts';
-import type { FindByWords } from '../insights/conversation-search.ts';
+  type ConversationRow,
+  type RowFilter,
+  type RowGroup,
+  type RowPage,
+  SNIPPET_CODE_POINTS,
+  snoozedUntilOf,
+} from '../conversations/inbox.ts';
+import { numbersOf } from '../conversations/message-pages.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import type { FindByWords, FoundConversation } from '../insights/conversation-search.ts';
+import { exceededTimeLimit } from '../mongo/failures.ts';
 import type { OperatorStore } from '../operators/store.ts';
-import { serverDate } from '../process/clock.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
 import { invalid, notFound } from '../process/errors.ts';
-import { isUuid, prefixRange } from '../process/ids.ts';
-import { collectionOf, DURABLE, timeLimit } from '../mongo/mongo.ts';
-import { createReadAssignees, type ReadAssignees } from './assignees.ts';
-import { createInboxList, handlingOf, type InboxRow, snoozedUntilOf, toInboxRow } from './list.ts';
+import { isUuid } from '../process/ids.ts';
+import { type Assignees, createReadAssignees, type ReadAssignees } from './assignees.ts';
 import type { InboxRecords } from './records.ts';
 
-const NO_PLAYGROUND: { $ne: ChannelName } = { $ne: 'playground' };
-const SNOOZE_MAX_MS = 366 * 86_400_000;
+/** The first 160 code points. A code point is at most two units, so the longest slice is bounded. */
+const snippetOf = (content: string): string =>
+  Array.from(content.slice(0, 2 * SNIPPET_CODE_POINTS))
+    .slice(0, SNIPPET_CODE_POINTS)
+    .join('');
 
-type Update = Pick<mongo.UpdateFilter<StoredConversation>, '$set' | '$unset'>;
+type LastMessage = Pick<Message, 'role' | 'content' | 'createdAt'> & { pending: boolean };
 
-/**
- * Changes that only operators see. They do not change `updatedAt`: callers list conversations by it, and nothing that a
- * caller can see has changed.
- */
-const createInboxChanges = (
-  connection: Connection,
-  { readAssignees, unassign }: { readAssignees: ReadAssignees; unassign: Transitions['unassign'] },
-) => {
-  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+/** The newest message: of the last pending turn, or of the last number. Null if there is none. */
+const lastMessageOf = ({ waiting, texts }: Pick<ConversationRow, 'waiting' | 'texts'>): LastMessage | null => {
+  const pending = waiting.findLast(({ seq }) => seq === undefined);
+  if (pending) {
+    const { message, acceptedAt } = pending;
+    return { role: 'user', content: snippetOf(message), createdAt: acceptedAt, pending: true };
+  }
+  const message = texts[String(numbersOf(texts).at(-1))]?.at(-1);
+  if (!message) return null;
+  const { role, content, createdAt } = message;
+  return { role, content: snippetOf(content), createdAt, pending: false };
+};
 
-  const change = async (conversationId: string, update: Update): Promise<StoredConversation> => {
-    const changed =
-      isUuid(conversationId) &&
-      (await conversations.findOneAndUpdate(
-        { _id: prefixRange(conversationId), conversationId, channel: NO_PLAYGROUND },
-        update,
-        { returnDocument: 'after', writeConcern: DURABLE, projection: { texts: 0, outbox: 0 } },
-      ));
-    if (!changed) throw notFound();
-    return changed;
+/** The parts of a conversation that only operators see, in its row and beside its messages. */
+type Handling = {
+  /** The operator who has it. Null if its assignee may not use the assistant any more. */
+  assigneeId: string | null;
+  waitingSince: Date | null;
+  snoozedUntil: Date | null;
+  takeBy: Date | null;
+  remindedAt: Date | null;
+};
+
+const handlingOf = (
+  conversation: Omit<ConversationRow, 'texts'>,
+  { assignees, now }: { assignees: Assignees; now: Date },
+): Handling => ({
+  assigneeId: assignees.find(conversation.assigneeId, conversation.assistantId)?.operatorId ?? null,
+  waitingSince: conversation.waitingSince ?? null,
+  snoozedUntil: snoozedUntilOf(conversation, now),
+  takeBy: conversation.takeBy ?? null,
+  remindedAt: conversation.remindedAt ?? null,
+});
+
+/** A conversation as one row of the inbox. */
+export type InboxRow = Pick<
+  ConversationRow,
+  | 'conversationId'
+  | 'assistantId'
+  | 'sessionId'
+  | 'channel'
+  | 'language'
+  | 'status'
+  | 'tags'
+  | 'leadScore'
+  | 'createdAt'
+  | 'updatedAt'
+  | 'escalatedAt'
+  | 'escalationReason'
+  | 'seq'
+> &
+  Handling & {
+    /** How far the operator has read, or null. */
+    readSeq: number | null;
+    last: LastMessage | null;
   };
 
+export const toInboxRow = (
+  conversation: ConversationRow,
+  context: { assignees: Assignees; now: Date; readSeq: number | null },
+): InboxRow => ({
+  conversationId: conversation.conversationId,
+  assistantId: conversation.assistantId,
+  sessionId: conversation.sessionId,
+  channel: conversation.channel,
+  language: conversation.language,
+  status: conversation.status,
+  tags: conversation.tags,
+  leadScore: conversation.leadScore,
+  createdAt: conversation.createdAt,
+  updatedAt: conversation.updatedAt,
+  escalatedAt: conversation.escalatedAt,
+  escalationReason: conversation.escalationReason,
+  ...handlingOf(conversation, context),
+  seq: conversation.seq,
+  readSeq: context.readSeq,
+  last: lastMessageOf(conversation),
+});
+
+/**
+ * How many conversations a search finds at once. If the other filters leave too few of them, more are found. After the
+ * last step, the page may be short, and the next page continues.
+ */
+const SEARCHED_AT_ONCE = [100, 400, 1_500];
+/** The search knows every change that is older than this, unless it has much to catch up on. */
+const RECENT_MS = 120_000;
+
+type InboxFilter = RowFilter & {
+  assistantIds: string[];
+  /** An operator's id, or `none` for conversations that nobody has. */
+  assignee?: string;
+  /** A conversationId, a part of a `session_id`, or words of the messages. */
+  search?: string;
+  limit: number;
+};
+
+type SearchFilter = InboxFilter & { search: string };
+type FoundRow = { row: ConversationRow; updatedAt: Date; conversationId: string };
+
+/**
+ * Splits the assistants into groups with one assignee filter each. The filter for an assignee depends on who may use the
+ * assistant: somebody who may not use it any more counts as nobody.
+ */
+const groupsOf = ({ assistantIds, assignee }: InboxFilter, assignees: Assignees | null): RowGroup[] => {
+  if (assignee === undefined || !assignees) return [{ assistantIds }];
+  if (assignee !== 'none') {
+    const own = assistantIds.filter((assistantId) => assignees.find(assignee, assistantId));
+    return [{ assistantIds: own, assignee: { is: assignee } }];
+  }
+  const idsOf = (assistantId: string) => assignees.of(assistantId).map(({ operatorId }) => operatorId);
+  return [...Map.groupBy(assistantIds, (assistantId) => idsOf(assistantId).join())].map(([ids, some]) => ({
+    assistantIds: some,
+    assignee: { notIn: ids.split(',') },
+  }));
+};
+
+/** Lists conversations of some assistants, the latest change first. */
+export type ListInbox = (filter: InboxFilter) => Promise<RowPage>;
+
+export const createInboxList = (
+  { inbox }: Pick<ConversationStore, 'inbox'>,
+  readAssignees: ReadAssignees,
+  findByWords: FindByWords,
+): ListInbox => {
+  const readGroups = async (filter: InboxFilter): Promise<RowGroup[]> =>
+    groupsOf(filter, filter.assignee === undefined ? null : await readAssignees());
+
+  /** The found conversations that match the other filters, in the order of the search. */
+  const readFound = async (
+    { search: _search, after: _after, ...filter }: SearchFilter,
+    found: FoundConversation[],
+  ): Promise<FoundRow[]> => {
+    const keys = [...new Set(found.map(({ key }) => key))];
+    const rows = await inbox.findAmong(keys, await readGroups(filter), filter);
+    const byKey = new Map(rows.map((row) => [row._id, row]));
+    return found.flatMap(({ key, ...position }) => {
+      const row = byKey.get(key);
+      return row?.conversationId === position.conversationId ? [{ row, ...position }] : [];
+    });
+  };
+
+  /** Conversations that changed just now, by their session id. The search may not know them yet. */
+  const readRecent = async (filter: SearchFilter): Promise<FoundRow[]> => {
+    const recent = { sessionPart: filter.search, changedSince: new Date(serverNow() - RECENT_MS) };
+    const { conversations: latest } = await inbox.list(await readGroups(filter), filter, recent);
+    return latest.map((row) => ({ row, updatedAt: row.updatedAt, conversationId: row.conversationId }));
+  };
+
+  /**
+   * Lists the conversations that a search finds. The position in this list is the time that the search knows, which can
+   * be some seconds older than the conversation's time.
+   */
+  const listFound = async (filter: SearchFilter): Promise<RowPage> => {
+    const { assistantIds, search, limit, signal } = filter;
+    let before = filter.after;
+    const rows = new Map((await readRecent(filter)).map((one) => [one.conversationId, one]));
+    const recent = rows.size;
+    for (const size of SEARCHED_AT_ONCE) {
+      const found = await findByWords(assistantIds, search, { before, limit: Math.max(size, limit + 1), signal });
+      for (const one of await readFound(filter, found))
+        if (!rows.has(one.conversationId)) rows.set(one.conversationId, one);
+      const last = found.at(-1);
+      before = last && found.length >= size ? { at: last.updatedAt, id: last.conversationId } : undefined;
+      if (rows.size > limit + recent || before === undefined) break;
+    }
+    const all = [...rows.values()].toSorted((a, b) => b.updatedAt.getTime() - a.updatedAt.getTime());
+    const page = all.slice(0, limit);
+    const last = all.length > limit ? page.at(-1) : undefined;
+    return {
+      conversations: page.map(({ row }) => row),
+      next: last ? { at: last.updatedAt, id: last.conversationId } : (before ?? null),
+    };
+  };
+
+  const listSearched = async (filter: SearchFilter): Promise<RowPage> => {
+    const { search } = filter;
+    const page = isUuid(search) ? await inbox.list(await readGroups(filter), filter, { conversationId: search }) : null;
+    // A session id may be a uuid too.
+    return page && page.conversations.length > 0 ? page : listFound(filter);
+  };
+
+  return async ({ search, ...filter }) => {
+    if (search === undefined) return inbox.list(await readGroups(filter), filter);
+    return listSearched({ ...filter, search }).catch((cause: unknown) => {
+      if (!exceededTimeLimit(cause)) throw cause;
+      throw invalid('search', 'too_slow', 'must be more specific: the search covers too much');
+    });
+  };
+};
+
+const SNOOZE_MAX_MS = 366 * 86_400_000;
+
+type Dependencies = {
+  conversations: Pick<ConversationStore, 'inbox' | 'transitions'>;
+  operators: Pick<OperatorStore, 'listOperators'>;
+  records: Pick<InboxRecords, 'readPositions'>;
+  findByWords: FindByWords;
+};
+
+/** The conversations as operators see and handle them. */
+export type Inbox = {
+  list: ListInbox;
+  readAssignees: ReadAssignees;
+
+  /** Assigns the conversation to an operator, or to nobody. An assigned conversation counts as taken. */
+  assign: (
+    conversation: Pick<StoredConversation, 'conversationId' | 'assistantId'>,
+    operatorId: string | null,
+  ) => Promise<void>;
+
+  /** Marks that the notes have changed, for live updates. */
+  markNoted: (conversationId: string) => Promise<void>;
+
+  /** Hides the conversation until a time or until the visitor writes. Null ends the snooze. */
+  snooze: (conversationId: string, until: Date | null) => Promise<Date | null>;
+
+  /** Stores how far an operator has read, at most up to the last message. The position never goes back. */
+  markRead: (conversationId: string, operatorId: string, seq: number) => Promise<number>;
+
+  /** Turns conversations into rows. Without an operator, the rows have no read position. */
+  toRows: (some: ConversationRow[], operatorId: string | null) => Promise<InboxRow[]>;
+
+  /** What operators see beside the messages and notes of a conversation. */
+  readDetails: (conversation: StoredConversation, operatorId: string) => Promise<Handling & Pick<InboxRow, 'readSeq'>>;
+};
+
+export const createInbox = ({ conversations, operators, records, findByWords }: Dependencies): Inbox => {
+  const { inbox, transitions } = conversations;
+  const readAssignees = createReadAssignees(operators);
+  const { readPositions } = records;
+
   return {
-    /** Assigns the conversation to an operator, or to nobody. An assigned conversation counts as taken. */
-    assign: async (
-      { conversationId, assistantId }: Pick<StoredConversation, 'conversationId' | 'assistantId'>,
-      operatorId: string | null,
-    ): Promise<void> => {
+    list: createInboxList(conversations, readAssignees, findByWords),
+    readAssignees,
+
+    assign: async ({ conversationId, assistantId }, operatorId) => {
       if (operatorId === null) {
-        await unassign({ conversationId, assistantId });
+        await transitions.unassign({ conversationId, assistantId });
         return;
       }
       const assignees = await readAssignees();
       if (!assignees.find(operatorId, assistantId))
         throw invalid('operatorId', 'unknown', 'must be an enabled operator who may use this assistant');
-      await change(conversationId, { $set: { assigneeId: operatorId }, $unset: { takeBy: 1, remindedAt: 1 } });
+      if (!(await inbox.assign(conversationId, operatorId))) throw notFound();
     },
 
-    /** Marks that the notes have changed, for live updates. */
-    markNoted: async (conversationId: string): Promise<void> => {
-      await change(conversationId, { $set: { notedAt: serverDate() } });
+    markNoted: async (conversationId) => {
+      if (!(await inbox.markNoted(conversationId))) throw notFound();
     },
 
-    /** Hides the conversation until a time or until the visitor writes. Null ends the snooze. */
-    snooze: async (conversationId: string, until: Date | null): Promise<Date | null> => {
+    snooze: async (conversationId, until) => {
       const now = serverDate();
       if (until !== null && (until <= now || until.getTime() > now.getTime() + SNOOZE_MAX_MS))
         throw invalid('until', 'out_of_range', 'must be in the future, and within a year');
-      const update = until
-        ? { $set: { snoozedUntil: until, snoozedAt: now } }
-        : { $unset: { snoozedUntil: 1 as const, snoozedAt: 1 as const } };
-      return snoozedUntilOf(await change(conversationId, update), now);
-    },
-  };
-};
-
-const COUNT_WITHIN_MS = 3_000;
-
-type ConversationIdentity = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
-
-type Dependencies = {
-  connection: Connection;
-  operators: OperatorStore;
-  records: InboxRecords;
-  findByWords: FindByWords;
-  unassign: Transitions['unassign'];
-};
-
-/** The conversations as operators see and handle them. */
-export const createInbox = ({ connection, operators, records, findByWords, unassign }: Dependencies) => {
-  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
-  const readAssignees = createReadAssignees(operators);
-  const { readPositions } = records;
-
-  return {
-    ...createInboxChanges(connection, { readAssignees, unassign }),
-    list: createInboxList(connection, readAssignees, findByWords),
-    readAssignees,
-
-    /** Stores how far an operator has read, at most up to the last message. The position never goes back. */
-    markRead: async (conversationId: string, operatorId: string, seq: number): Promise<number> => {
-      if (!isUuid(conversationId)) throw notFound();
-      const filter = { _id: prefixRange(conversationId), conversationId };
-      const found = await conversations.findOne(filter, { projection: { seq: 1 } });
-      if (!found) throw notFound();
-      return readPositions.advance(conversationId, operatorId, Math.min(seq, found.seq));
+      const changed = await inbox.snooze(conversationId, until && { until, at: now });
+      if (!changed) throw notFound();
+      return snoozedUntilOf(changed, now);
     },
 
-    /** Turns conversations into rows. Without an operator, the rows have no read position. */
-    toRows: async (some: StoredConversation[], operatorId: string | null): Promise<InboxRow[]> => {
+    markRead: async (conversationId, operatorId, seq) => {
+      const last = await inbox.findLastSeq(conversationId);
+      if (last === null) throw notFound();
+      return readPositions.advance(conversationId, operatorId, Math.min(seq, last));
+    },
+
+    toRows: async (some, operatorId) => {
       const ids = some.map(({ conversationId }) => conversationId);
       const [assignees, positions] = await Promise.all([
         readAssignees(),
@@ -120,8 +301,7 @@ export const createInbox = ({ connection, operators, records, findByWords, unass
       return some.map((one) => toInboxRow(one, { assignees, now, readSeq: positions.get(one.conversationId) ?? null }));
     },
 
-    /** What operators see beside the messages and notes of a conversation. */
-    readDetails: async (conversation: StoredConversation, operatorId: string) => {
+    readDetails: async (conversation, operatorId) => {
       const { conversationId } = conversation;
       const [assignees, positions] = await Promise.all([
         readAssignees(),
@@ -132,30 +312,5 @@ export const createInbox = ({ connection, operators, records, findByWords, unass
         readSeq: positions.get(conversationId) ?? null,
       };
     },
-
-    /** The assistant, channel and session of a conversation, without its messages. */
-    findOwner: async (conversationId: string): Promise<ConversationIdentity | null> => {
-      if (!isUuid(conversationId)) return null;
-      const filter = { _id: prefixRange(conversationId), conversationId };
-      return conversations.findOne<ConversationIdentity>(filter, {
-        projection: { assistantId: 1, channel: 1, sessionId: 1 },
-      });
-    },
-
-    /** Counts conversations that changed at or after `since`, by status. */
-    countStatuses: async (assistantId: string, since: Date): Promise<Partial<Record<Status, number>>> => {
-      const rows = await conversations
-        .aggregate<{ _id: Status; count: number }>(
-          [
-            { $match: { assistantId, updatedAt: { $gte: since }, channel: { $ne: 'playground' } } },
-            { $group: { _id: '$status', count: { $sum: 1 } } },
-          ],
-          timeLimit(COUNT_WITHIN_MS),
-        )
-        .toArray();
-      return Object.fromEntries(rows.map(({ _id, count }) => [_id, count]));
-    },
   };
 };
-
-export type Inbox = ReturnType<typeof createInbox>;

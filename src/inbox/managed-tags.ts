@@ -1,5 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
 import type { Tag } from '../conversations/conversation.ts';
+import type { Indexed } from '../mongo/mongo.ts';
 
 /** The tags that an assistant's operators choose from, with their colours. Other tags stay possible. */
 type StoredManagedTags = { _id: string; tags: Tag[] };
@@ -9,7 +10,14 @@ const managedTagsSchema = new Schema<StoredManagedTags>(
   { collection: 'managedTags', versionKey: false, strictQuery: 'throw' },
 );
 
-export const createManagedTags = (connection: Connection) => {
+export type ManagedTags = {
+  models: Indexed[];
+  list: (assistantId: string) => Promise<Tag[]>;
+  replace: (assistantId: string, tags: Tag[]) => Promise<Tag[]>;
+  findColor: (assistantId: string, tag: string) => Promise<string | null>;
+};
+
+export const createManagedTags = (connection: Connection): ManagedTags => {
   const lists = connection.model<StoredManagedTags>('ManagedTags', managedTagsSchema);
   const list = async (assistantId: string): Promise<Tag[]> => {
     const stored = await lists.findById(assistantId).lean();
@@ -19,14 +27,11 @@ export const createManagedTags = (connection: Connection) => {
     models: [lists],
     list,
 
-    replace: async (assistantId: string, tags: Tag[]): Promise<Tag[]> => {
+    replace: async (assistantId, tags) => {
       await lists.updateOne({ _id: assistantId }, { $set: { tags } }, { upsert: true });
       return tags;
     },
 
-    findColor: async (assistantId: string, tag: string): Promise<string | null> =>
-      (await list(assistantId)).find((one) => one.tag === tag)?.color ?? null,
+    findColor: async (assistantId, tag) => (await list(assistantId)).find((one) => one.tag === tag)?.color ?? null,
   };
 };
-
-export type ManagedTags = ReturnType<typeof createManagedTags>;

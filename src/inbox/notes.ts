@@ -2,7 +2,7 @@ import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../process/clock.ts';
 import { invalid } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
-import { collectionOf, DURABLE } from '../mongo/mongo.ts';
+import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
 import { inBatches } from '../mongo/batches.ts';
 import { partsOf } from './read-positions.ts';
 
@@ -26,7 +26,19 @@ const noteSchema = new Schema<StoredNote>(
 const idOf = (conversationId: string, noteId: string): string => `${conversationId}:${noteId}`;
 
 /** Notes that operators write about a conversation. Visitors and callers never see them. */
-export const createNotes = (connection: Connection) => {
+export type Notes = {
+  models: Indexed[];
+  add: (conversationId: string, note: Pick<Note, 'operatorId' | 'content'>) => Promise<Note>;
+  find: (conversationId: string, noteId: string) => Promise<Note | null>;
+  remove: (conversationId: string, noteId: string) => Promise<void>;
+
+  /** The notes of a conversation, oldest first, in small parts, because together they may have some MiB. */
+  read: (conversationId: string) => AsyncGenerator<Note[]>;
+
+  erase: (conversationId: string, until?: AbortSignal) => Promise<void>;
+};
+
+export const createNotes = (connection: Connection): Notes => {
   const model = connection.model<StoredNote>('Note', noteSchema);
   const notes = collectionOf<StoredNote>(model);
   const toNote = ({ _id, operatorId, content, createdAt }: StoredNote): Note => ({
@@ -39,10 +51,7 @@ export const createNotes = (connection: Connection) => {
   return {
     models: [model],
 
-    add: async (
-      conversationId: string,
-      { operatorId, content }: Pick<Note, 'operatorId' | 'content'>,
-    ): Promise<Note> => {
+    add: async (conversationId, { operatorId, content }) => {
       const count = () => notes.countDocuments(partsOf(conversationId), { limit: NOTES_MAX + 1 });
       const tooMany = () => invalid('content', 'too_many', `a conversation has at most ${NOTES_MAX} notes`);
       if ((await count()) >= NOTES_MAX) throw tooMany();
@@ -56,26 +65,23 @@ export const createNotes = (connection: Connection) => {
       throw tooMany();
     },
 
-    find: async (conversationId: string, noteId: string): Promise<Note | null> => {
+    find: async (conversationId, noteId) => {
       const stored = await notes.findOne({ _id: idOf(conversationId, noteId) });
       return stored && toNote(stored);
     },
 
-    remove: async (conversationId: string, noteId: string): Promise<void> => {
+    remove: async (conversationId, noteId) => {
       await notes.deleteOne({ _id: idOf(conversationId, noteId) }, { writeConcern: DURABLE });
     },
 
-    /** The notes of a conversation, oldest first, in small parts, because together they may have some MiB. */
     async *read(conversationId: string): AsyncGenerator<Note[]> {
       const rows = notes.find(partsOf(conversationId), { batchSize: READ_BATCH }).sort({ createdAt: 1, _id: 1 });
       while (await rows.hasNext()) yield rows.readBufferedDocuments(READ_BATCH).map(toNote);
     },
 
-    erase: (conversationId: string, until?: AbortSignal): Promise<void> =>
+    erase: (conversationId, until) =>
       inBatches({ collection: notes, filter: partsOf(conversationId), ...(until && { until }) }, (some) =>
         notes.deleteMany(some, { writeConcern: DURABLE }),
       ),
   };
 };
-
-export type Notes = ReturnType<typeof createNotes>;

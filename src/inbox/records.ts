@@ -6,13 +6,23 @@ import { LIST_MAX, pendingRowsOf } from '../deliveries/list.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { type ListedDelivery, toDeliveryRow } from '../deliveries/view.ts';
 import type { EventKind } from '../webhooks/event.ts';
-import { createCannedReplies } from './canned-replies.ts';
-import { createManagedTags } from './managed-tags.ts';
-import { createNotes } from './notes.ts';
-import { createReadPositions } from './read-positions.ts';
+import { type CannedReplies, createCannedReplies } from './canned-replies.ts';
+import { createManagedTags, type ManagedTags } from './managed-tags.ts';
+import { createNotes, type Notes } from './notes.ts';
+import { createReadPositions, type ReadPositions } from './read-positions.ts';
+import type { Indexed } from '../mongo/mongo.ts';
 
 /** What operators store outside a conversation's document. An erasure deletes what belongs to the conversation. */
-export const createInboxRecords = (connection: Connection) => {
+export type InboxRecords = {
+  models: Indexed[];
+  readPositions: ReadPositions;
+  notes: Notes;
+  cannedReplies: CannedReplies;
+  managedTags: ManagedTags;
+  eraseConversation: (conversationId: string, until?: AbortSignal) => Promise<void>;
+};
+
+export const createInboxRecords = (connection: Connection): InboxRecords => {
   const readPositions = createReadPositions(connection);
   const notes = createNotes(connection);
   const cannedReplies = createCannedReplies(connection);
@@ -23,14 +33,12 @@ export const createInboxRecords = (connection: Connection) => {
     notes,
     cannedReplies,
     managedTags,
-    eraseConversation: async (conversationId: string, until?: AbortSignal): Promise<void> => {
+    eraseConversation: async (conversationId, until) => {
       await notes.erase(conversationId, until);
       await readPositions.erase(conversationId, until);
     },
   };
 };
-
-export type InboxRecords = ReturnType<typeof createInboxRecords>;
 
 /** What is kept of a message: its texts may be long. */
 type MessageStub = Pick<NumberedMessage, 'seq' | 'role' | 'createdAt'>;
@@ -81,7 +89,7 @@ export const createListEvents =
   async (conversation: StoredConversation) => {
     const { _id: key, assistantId, conversationId, seq } = conversation;
     // The outbox is read before the records. So an event that is claimed between the two reads is found in both.
-    const outbox = await deliveries.outbox.read(key);
+    const outbox = await conversations.outbox.read(key);
     const from = { seq: Math.max(0, seq - LIST_MAX), index: Number.MAX_SAFE_INTEGER, waitingAfter: null };
     const records = await deliveries.listRecords({ assistantId, conversationId, limit: LIST_MAX });
     const messages: MessageStub[] = [];

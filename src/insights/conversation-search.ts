@@ -139,8 +139,20 @@ const newestFirst = (a: Row, b: Row): number =>
 export const searchModel = (connection: Connection) =>
   connection.model<ProjectedConversation>('ProjectedConversation', schema);
 
+/**
+ * Finds conversations of these assistants, latest change first. A conversation is found if its messages contain all
+ * words of the text, the last one as the beginning of a word, or if the text is its id or a part of its session id.
+ * `before` is the position of the last conversation of the previous page. A conversation can be found a few seconds
+ * after its last message.
+ */
+export type FindByWords = (
+  assistantIds: string[],
+  text: string,
+  range: { before?: SearchPosition | undefined; limit: number; signal?: AbortSignal | undefined },
+) => Promise<FoundConversation[]>;
+
 /** Finds conversations by the words of their messages, or by a part of their session id. */
-export const createConversationSearch = (connection: Connection) => {
+export const createConversationSearch = (connection: Connection): { findByWords: FindByWords } => {
   const rows = collectionOf<ProjectedConversation>(searchModel(connection));
 
   const inRanges = <Result>(range: Range, work: (some: Filter) => Promise<Result>): Promise<Result[]> =>
@@ -214,21 +226,7 @@ export const createConversationSearch = (connection: Connection) => {
       : [];
 
   return {
-    /**
-     * Finds conversations of these assistants, latest change first. A conversation is found if its messages contain all
-     * words of the text, the last one as the beginning of a word, or if the text is its id or a part of its session id.
-     * `before` is the position of the last conversation of the previous page. A conversation can be found a few seconds
-     * after its last message.
-     */
-    findByWords: async (
-      assistantIds: string[],
-      text: string,
-      {
-        before,
-        limit,
-        signal,
-      }: { before?: SearchPosition | undefined; limit: number; signal?: AbortSignal | undefined },
-    ): Promise<FoundConversation[]> => {
+    findByWords: async (assistantIds, text, { before, limit, signal }) => {
       if (assistantIds.length === 0) return [];
       const range = { assistantIds, before, limit, signal };
       // One after the other, so that a search never has more than `READS_AT_ONCE` statements in flight.
@@ -241,5 +239,3 @@ export const createConversationSearch = (connection: Connection) => {
     },
   };
 };
-
-export type FindByWords = ReturnType<typeof createConversationSearch>['findByWords'];

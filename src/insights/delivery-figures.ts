@@ -30,7 +30,22 @@ const idOf = (assistantId: string): string => `deliveries:${assistantId}`;
  * Copies the counts of ended deliveries into the hourly figures, from the records. Counting an hour again gives the same
  * result, so no transaction is needed.
  */
-export const createDeliveryFigures = (connection: Connection, figures: Figures) => {
+export type DeliveryFigures = {
+  /** The time up to which an assistant's deliveries are counted. */
+  countedTo: (assistantId: string) => Promise<Date | null>;
+
+  /**
+   * Counts hours of these assistants, step by step, until its time is up. Assistants take turns, and a count that
+   * fails stops no other assistant's. True if all hours are counted.
+   */
+  countEnded: (
+    assistantIds: string[],
+    countHours: CountHours,
+    options: { draining: AbortSignal; logger: Logger },
+  ) => Promise<boolean>;
+};
+
+export const createDeliveryFigures = (connection: Connection, figures: Figures): DeliveryFigures => {
   const hours = collectionOf(figures.model);
   const positions = connection.collection<{ _id: string; to: Date }>('projection');
   /** When an assistant's deliveries were last counted here. Losing an entry only changes the order. */
@@ -52,19 +67,9 @@ export const createDeliveryFigures = (connection: Connection, figures: Figures) 
   };
 
   return {
-    /** The time up to which an assistant's deliveries are counted. */
-    countedTo: async (assistantId: string): Promise<Date | null> =>
-      (await positions.findOne({ _id: idOf(assistantId) }))?.to ?? null,
+    countedTo: async (assistantId) => (await positions.findOne({ _id: idOf(assistantId) }))?.to ?? null,
 
-    /**
-     * Counts hours of these assistants, step by step, until its time is up. Assistants take turns, and a count that
-     * fails stops no other assistant's. True if all hours are counted.
-     */
-    countEnded: async (
-      assistantIds: string[],
-      countHours: CountHours,
-      { draining, logger }: { draining: AbortSignal; logger: Logger },
-    ): Promise<boolean> => {
+    countEnded: async (assistantIds, countHours, { draining, logger }) => {
       const end = lastEndedHour();
       const known = await positions.find({ _id: { $in: assistantIds.map(idOf) } }).toArray();
       const countedTo = new Map(known.map(({ _id, to }) => [_id, to]));
@@ -99,5 +104,3 @@ export const createDeliveryFigures = (connection: Connection, figures: Figures) 
     },
   };
 };
-
-export type DeliveryFigures = ReturnType<typeof createDeliveryFigures>;

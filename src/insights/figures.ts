@@ -1,4 +1,4 @@
-import { type Connection, type mongo, Schema } from 'mongoose';
+import { type Connection, type mongo, Schema, type Model } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
 import { readSystemMessage } from '../conversations/transitions.ts';
@@ -155,23 +155,29 @@ export const incrementsOf = (increments: Increment[]): mongo.AnyBulkWriteOperati
 };
 
 /** The hourly figures of all assistants. */
-export const createFigures = (connection: Connection) => {
+export type Figures = {
+  model: Model<StoredFigures>;
+
+  /** The hours with figures since a time, oldest first. */
+  listHours: (assistantId: string, since: Date) => Promise<StoredFigures[]>;
+
+  increment: (one: Increment) => Promise<void>;
+};
+
+export const createFigures = (connection: Connection): Figures => {
   const model = connection.model<StoredFigures>('Figures', schema);
   const figures = collectionOf(model);
   return {
     model,
 
-    /** The hours with figures since a time, oldest first. */
-    listHours: (assistantId: string, since: Date): Promise<StoredFigures[]> =>
+    listHours: (assistantId, since) =>
       figures
         .find({ assistantId, hour: { $gte: hourOf(since) } })
         .sort({ hour: 1 })
         .toArray(),
 
-    increment: async (one: Increment): Promise<void> => {
+    increment: async (one) => {
       await figures.bulkWrite(incrementsOf([one]));
     },
   };
 };
-
-export type Figures = ReturnType<typeof createFigures>;

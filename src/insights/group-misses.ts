@@ -66,7 +66,9 @@ const toBytes = ({ buffer, byteOffset, byteLength }: Float32Array): Buffer =>
 const wordsOf = (question: string): string[] => [...searchWordsOf(question)].slice(0, MAX_WORDS);
 
 /** Finds the group of each miss, and plans what is written. Nothing is written here. */
-export const createGroupMisses = (connection: Connection, { embed, model }: Embedding) => {
+export type GroupMisses = (learners: Learner[], options?: { isLate?: boolean | undefined }) => Promise<Grouped>;
+
+export const createGroupMisses = (connection: Connection, { embed, model }: Embedding): GroupMisses => {
   const misses = collectionOf<StoredMiss>(missModel(connection));
 
   const load = async (assistantId: string): Promise<Group[]> => {
@@ -185,7 +187,7 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
     return writes;
   };
 
-  return async (learners: Learner[], { isLate = false } = {}): Promise<Grouped> => {
+  return async (learners, { isLate = false } = {}) => {
     const lastMissIds = new Map<string, string>();
     const writes: Write[] = [];
     for (const [assistantId, own] of Map.groupBy(learners, (one) => one.assistantId)) {
@@ -194,5 +196,3 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
     return { writes, lastMissIds };
   };
 };
-
-export type GroupMisses = ReturnType<typeof createGroupMisses>;

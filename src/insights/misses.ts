@@ -1,4 +1,4 @@
-import { type Connection, Schema } from 'mongoose';
+import { type Connection, Schema, type Model } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
 import { serverDate } from '../process/clock.ts';
@@ -56,7 +56,30 @@ const LISTED_MAX = 200;
 const LOOKS_MAX = 10;
 
 /** Lists the groups of misses, and ends them. The projection makes them. */
-export const createMissStore = (connection: Connection) => {
+export type MissStore = {
+  model: Model<StoredMiss>;
+
+  /** The open groups, the most frequent first. */
+  list: (assistantId: string) => Promise<StoredMiss[]>;
+
+  exists: (assistantId: string, missId: string) => Promise<boolean>;
+  dismiss: (assistantId: string, missId: string) => Promise<void>;
+
+  /** Ends a group with a knowledge entry. False if the group was already taught. */
+  markTaught: (assistantId: string, missId: string, entryId: string) => Promise<boolean>;
+
+  /** The text of a conversation that groups hold: exactly what an erasure removes. */
+  findTextsOf: (
+    conversationId: string,
+  ) => Promise<
+    { missId: string; question: string | null; examples: { question: string; at: Date }[]; answer: string | null }[]
+  >;
+
+  /** Removes all text of these conversations. A group that has no other text is deleted. */
+  eraseConversations: (conversationIds: string[]) => Promise<void>;
+};
+
+export const createMissStore = (connection: Connection): MissStore => {
   const model = missModel(connection);
   const misses = collectionOf<StoredMiss>(model);
 
@@ -86,24 +109,22 @@ export const createMissStore = (connection: Connection) => {
   return {
     model,
 
-    /** The open groups, the most frequent first. */
-    list: (assistantId: string): Promise<StoredMiss[]> =>
+    list: (assistantId) =>
       misses
         .find({ assistantId, state: 'open' }, { projection: { vector: 0, words: 0 } })
         .sort({ count: -1, lastAt: -1, _id: 1 })
         .limit(LISTED_MAX)
         .toArray(),
 
-    exists: async (assistantId: string, missId: string): Promise<boolean> =>
+    exists: async (assistantId, missId) =>
       (await misses.findOne({ _id: missId, assistantId }, { projection: { _id: 1 } })) !== null,
 
-    dismiss: async (assistantId: string, missId: string): Promise<void> => {
+    dismiss: async (assistantId, missId) => {
       const changed = await misses.updateOne({ _id: missId, assistantId }, { $set: { state: 'dismissed' } });
       if (changed.matchedCount === 0) throw notFound();
     },
 
-    /** Ends a group with a knowledge entry. False if the group was already taught. */
-    markTaught: async (assistantId: string, missId: string, entryId: string): Promise<boolean> => {
+    markTaught: async (assistantId, missId, entryId) => {
       const changed = await misses.updateOne(
         { _id: missId, assistantId, state: { $ne: 'taught' } },
         { $set: { state: 'taught', taughtAt: serverDate(), entryId } },
@@ -111,8 +132,7 @@ export const createMissStore = (connection: Connection) => {
       return changed.matchedCount === 1;
     },
 
-    /** The text of a conversation that groups hold: exactly what an erasure removes. */
-    findTextsOf: async (conversationId: string) => {
+    findTextsOf: async (conversationId) => {
       const holds = [
         { conversationId },
         { 'examples.conversationId': conversationId },
@@ -129,8 +149,7 @@ export const createMissStore = (connection: Connection) => {
       }));
     },
 
-    /** Removes all text of these conversations. A group that has no other text is deleted. */
-    eraseConversations: async (conversationIds: string[]): Promise<void> => {
+    eraseConversations: async (conversationIds) => {
       const conversationId = { $in: conversationIds };
       await misses.updateMany(
         { 'examples.conversationId': conversationId },
@@ -146,8 +165,6 @@ export const createMissStore = (connection: Connection) => {
     },
   };
 };
-
-export type MissStore = ReturnType<typeof createMissStore>;
 
 const QUESTION_MAX = 500;
 const ANSWER_MAX = 4_000;

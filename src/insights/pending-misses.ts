@@ -1,4 +1,4 @@
-import { type ClientSession, type Connection, Schema } from 'mongoose';
+import { type ClientSession, type Connection, Schema, type Model } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { mapAtMost } from '../process/slots.ts';
 import { collectionOf, inTransaction } from '../mongo/mongo.ts';
@@ -38,7 +38,19 @@ schema.index({ conversationId: 1 });
  * because the model may be slow. Each is grouped exactly once: the transaction that changes a group also removes it from
  * here.
  */
-export const createPendingMisses = (connection: Connection) => {
+export type PendingMisses = {
+  model: Model<StoredPending>;
+
+  /** Stores what is to be learned from some steps, in the transaction of the projection. */
+  add: (steps: Step[], session: ClientSession) => Promise<void>;
+
+  eraseConversations: (conversationIds: string[]) => Promise<void>;
+
+  /** Groups what waits, until its time is up. Assistants take turns, one step each. */
+  group: (groupMisses: GroupMisses, options: { draining: AbortSignal; logger: Logger }) => Promise<void>;
+};
+
+export const createPendingMisses = (connection: Connection): PendingMisses => {
   const model = connection.model<StoredPending>('PendingMisses', schema);
   const pending = collectionOf(model);
   const misses = collectionOf<StoredMiss>(missModel(connection));
@@ -84,8 +96,7 @@ export const createPendingMisses = (connection: Connection) => {
   return {
     model,
 
-    /** Stores what is to be learned from some steps, in the transaction of the projection. */
-    add: async (steps: Step[], session: ClientSession): Promise<void> => {
+    add: async (steps, session) => {
       const at = serverDate();
       const writes = steps
         .filter(({ lessons }) => lessons.length > 0)
@@ -99,15 +110,11 @@ export const createPendingMisses = (connection: Connection) => {
       if (writes.length > 0) await pending.bulkWrite(writes, { session });
     },
 
-    eraseConversations: async (conversationIds: string[]): Promise<void> => {
+    eraseConversations: async (conversationIds) => {
       await pending.deleteMany({ conversationId: { $in: conversationIds } });
     },
 
-    /** Groups what waits, until its time is up. Assistants take turns, one step each. */
-    group: async (
-      groupMisses: GroupMisses,
-      { draining, logger }: { draining: AbortSignal; logger: Logger },
-    ): Promise<void> => {
+    group: async (groupMisses, { draining, logger }) => {
       const until = performance.now() + WORK_MS;
       let waiting = await pending.distinct('assistantId');
       while (waiting.length > 0) {
@@ -124,5 +131,3 @@ export const createPendingMisses = (connection: Connection) => {
     },
   };
 };
-
-export type PendingMisses = ReturnType<typeof createPendingMisses>;

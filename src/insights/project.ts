@@ -1,138 +1,15 @@
 import type { Connection, mongo } from 'mongoose';
-import {
-  conversationModels,
-  type Entry,
-  type Message,
-  type StoredConversation,
-  type StoredPage,
-} from '../conversations/conversation.ts';
-import { pageRange } from '../conversations/message-pages.ts';
+import type { ChangedConversations, ReadConversation } from '../conversations/changed-since.ts';
+import type { Entry } from '../conversations/conversation.ts';
 import { resolutionsOf } from '../conversations/transitions.ts';
 import type { Logger } from '../process/logger.ts';
-import { inChunks } from '../mongo/batches.ts';
 import { isMongoUnavailable } from '../mongo/failures.ts';
-import { collectionOf, inTransaction, timeLimit } from '../mongo/mongo.ts';
+import { collectionOf, inTransaction } from '../mongo/mongo.ts';
 import { createSlices } from '../process/slices.ts';
-import { mapAtMost } from '../process/slots.ts';
 import { foldSession, type ProjectedConversation, searchModel, searchWordsOf } from './conversation-search.ts';
 import { countMessages, type Figures, hourOf, type Increment, incrementsOf } from './figures.ts';
 import { fitStep, type Lesson, readLessons } from './misses.ts';
 import type { PendingMisses } from './pending-misses.ts';
-
-const LIST_WITHIN_MS = 3_000;
-const LISTS_AT_ONCE = 4;
-/**
- * At most this many messages of a conversation are read at once: up to 2.5 MB. A longer conversation is read in several
- * steps.
- */
-const NUMBERS_AT_ONCE = 80;
-
-export type ChangedConversation = Pick<StoredConversation, '_id' | 'assistantId' | 'updatedAt'>;
-export type ChangePosition = { at: Date; id: string };
-
-/** The fields that the projection reads. */
-type ReadConversation = Pick<
-  StoredConversation,
-  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'seq' | 'texts' | 'updatedAt'
-> &
-  Partial<Pick<StoredConversation, 'resolvedAt' | 'resolutions'>>;
-
-const CHANGE = { _id: 1, assistantId: 1, updatedAt: 1 } as const;
-const READ = {
-  conversationId: 1,
-  assistantId: 1,
-  sessionId: 1,
-  channel: 1,
-  seq: 1,
-  texts: 1,
-  updatedAt: 1,
-  resolvedAt: 1,
-  resolutions: 1,
-} as const;
-
-const oldestFirst = (a: ChangedConversation, b: ChangedConversation): number =>
-  a.updatedAt.getTime() - b.updatedAt.getTime() || (a._id < b._id ? -1 : 1);
-
-/** Reads what has changed in the conversations. The projection never writes to them. */
-export const createChangedConversations = (connection: Connection) => {
-  const models = conversationModels(connection);
-  const conversations = collectionOf<StoredConversation>(models.conversations);
-  const pages = collectionOf<StoredPage>(models.messages);
-
-  const list = (filter: mongo.Filter<StoredConversation>, direction: 1 | -1, limit: number) =>
-    conversations
-      .find<ChangedConversation>(filter, { projection: CHANGE, ...timeLimit(LIST_WITHIN_MS) })
-      .sort({ updatedAt: direction, _id: direction })
-      .limit(limit)
-      .toArray();
-
-  return {
-    /** Conversations that changed after this position, oldest change first. Only an index is read. */
-    listAfter: async (
-      assistantIds: string[],
-      { at, id }: ChangePosition,
-      limit: number,
-    ): Promise<ChangedConversation[]> => {
-      const after = { updatedAt: { $gte: at }, $or: [{ updatedAt: { $gt: at } }, { updatedAt: at, _id: { $gt: id } }] };
-      const found = await mapAtMost(LISTS_AT_ONCE, inChunks(assistantIds), (some) =>
-        list({ assistantId: { $in: some }, ...after }, 1, limit),
-      );
-      return found.flat().toSorted(oldestFirst).slice(0, limit);
-    },
-
-    /** Conversations of one assistant that changed before this position, latest change first. */
-    listBefore: (assistantId: string, { at, id }: ChangePosition, limit: number): Promise<ChangedConversation[]> =>
-      list(
-        {
-          assistantId,
-          updatedAt: { $lte: at },
-          $or: [{ updatedAt: { $lt: at } }, { updatedAt: at, _id: { $lt: id } }],
-        },
-        -1,
-        limit,
-      ),
-
-    read: (keys: string[]): Promise<ReadConversation[]> =>
-      conversations.find<ReadConversation>({ _id: { $in: keys } }, { projection: READ }).toArray(),
-
-    /**
-     * The entries after `seq`, in order, and the last number up to which they are complete. Messages move from the
-     * document to the pages, so the document must be read before.
-     */
-    readEntries: async (
-      { conversationId, texts, seq: last }: ReadConversation,
-      after: number,
-    ): Promise<{ entries: Entry[]; upTo: number }> => {
-      const upTo = Math.min(last, after + NUMBERS_AT_ONCE);
-      const bySeq = new Map<number, Message[]>();
-      const inDocument = Object.keys(texts).map(Number);
-      const firstInDocument = Math.min(...inDocument, last + 1);
-      if (firstInDocument > after + 1) {
-        const range = pageRange(conversationId, { from: after + 1, to: upTo });
-        for (const { entries } of await pages.find(range).toArray()) {
-          for (const { seq, messages } of entries) bySeq.set(seq, messages);
-        }
-      }
-      for (const seq of inDocument) bySeq.set(seq, texts[String(seq)] ?? []);
-      const entries = [...bySeq]
-        .filter(([seq]) => seq > after && seq <= upTo)
-        .toSorted(([a], [b]) => a - b)
-        .map(([seq, messages]) => ({ seq, messages }));
-      return { entries, upTo };
-    },
-
-    /** Which of these conversations no longer exist, because they were erased. */
-    findErased: async (read: Pick<ReadConversation, '_id' | 'conversationId'>[]): Promise<string[]> => {
-      const rows = await conversations
-        .find({ _id: { $in: read.map(({ _id }) => _id) } }, { projection: { conversationId: 1 } })
-        .toArray();
-      const existing = new Set(rows.map(({ conversationId }) => conversationId));
-      return read.map(({ conversationId }) => conversationId).filter((id) => !existing.has(id));
-    },
-  };
-};
-
-export type ChangedConversations = ReturnType<typeof createChangedConversations>;
 
 /** At most this many words of a conversation are searchable. Only a conversation that is meant to harm has more. */
 const MAX_TERMS = 5_000;
@@ -246,7 +123,16 @@ type Dependencies = {
  * one transaction. The transaction is guarded by the last projected `seq` of each conversation, so each message counts
  * exactly once, even if two workers project at the same time.
  */
-export const createProject = ({ connection, changed, figures, pendingMisses, erase, logger }: Dependencies) => {
+export type Project = (keys: string[]) => Promise<Projected>;
+
+export const createProject = ({
+  connection,
+  changed,
+  figures,
+  pendingMisses,
+  erase,
+  logger,
+}: Dependencies): Project => {
   const rows = collectionOf<ProjectedConversation>(searchModel(connection));
   const hours = collectionOf(figures.model);
 
@@ -287,7 +173,7 @@ export const createProject = ({ connection, changed, figures, pendingMisses, era
     return failed;
   };
 
-  return async (keys: string[]): Promise<Projected> => {
+  return async (keys) => {
     const reads = (await changed.read(keys)).filter(({ channel }) => channel !== 'playground');
     const stored = await rows.find({ _id: { $in: reads.map(({ conversationId }) => conversationId) } }).toArray();
     const known = new Map(stored.map((row) => [row._id, row]));
@@ -322,5 +208,3 @@ export const createProject = ({ connection, changed, figures, pendingMisses, era
     };
   };
 };
-
-export type Project = ReturnType<typeof createProject>;

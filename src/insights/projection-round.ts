@@ -1,12 +1,13 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import { type Connection, Schema } from 'mongoose';
+import { type Connection, Schema, type Model } from 'mongoose';
+import type { ChangedConversation, ChangedConversations, ChangePosition } from '../conversations/changed-since.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { isDuplicateKey } from '../mongo/failures.ts';
 import { type Lease, leaseIn } from '../mongo/batches.ts';
 import { collectionOf } from '../mongo/mongo.ts';
-import type { ChangedConversation, ChangedConversations, ChangePosition, Project } from './project.ts';
+import type { Project } from './project.ts';
 
 /** How long a leader stays the leader without a round. After this time another worker continues. */
 const LEASE_MS = 10_000;
@@ -37,7 +38,19 @@ export const LAST_KEY = '~';
  * The lease of the worker that projects, and its position. All times come from MongoDB's clock. A worker that lost its
  * lease cannot move the position.
  */
-export const createProjectionState = (connection: Connection) => {
+export type ProjectionStates = {
+  model: Model<ProjectionState>;
+
+  /** Acquires or renews the lease. Null if another worker is the leader. */
+  acquire: (token: string) => Promise<ProjectionState | null>;
+
+  /** Stores the position. False if the lease was lost. */
+  advance: (token: string, position: Pick<ProjectionState, 'live' | 'back'>) => Promise<boolean>;
+
+  release: (token: string) => Promise<void>;
+};
+
+export const createProjectionState = (connection: Connection): ProjectionStates => {
   const model = connection.model<ProjectionState>('Projection', schema);
   const states = collectionOf(model);
 
@@ -51,8 +64,7 @@ export const createProjectionState = (connection: Connection) => {
   return {
     model,
 
-    /** Acquires or renews the lease. Null if another worker is the leader. */
-    acquire: async (token: string): Promise<ProjectionState | null> => {
+    acquire: async (token) => {
       const state = await acquire(token);
       if (state || (await states.findOne({ _id: ID }, { projection: { _id: 1 } }))) return state;
       const live = serverDate();
@@ -63,20 +75,17 @@ export const createProjectionState = (connection: Connection) => {
       return acquire(token);
     },
 
-    /** Stores the position. False if the lease was lost. */
-    advance: async (token: string, position: Pick<ProjectionState, 'live' | 'back'>): Promise<boolean> => {
+    advance: async (token, position) => {
       const { live, back } = position;
       const changed = await states.updateOne({ _id: ID, ...lease.heldBy(token) }, { $set: { live, back } });
       return changed.matchedCount === 1;
     },
 
-    release: async (token: string): Promise<void> => {
+    release: async (token) => {
       await states.updateOne({ _id: ID, ...lease.heldBy(token) }, { $unset: lease.ended });
     },
   };
 };
-
-export type ProjectionStates = ReturnType<typeof createProjectionState>;
 
 /**
  * A conversation is projected once nothing has changed in it for `QUIET_MS`, or `AT_LATEST_MS` after its first change.

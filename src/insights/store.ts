@@ -1,18 +1,49 @@
 import type { Connection } from 'mongoose';
+import type { ChangedConversations } from '../conversations/changed-since.ts';
 import type { Logger } from '../process/logger.ts';
-import { collectionOf } from '../mongo/mongo.ts';
-import { createChangedConversations, createProject } from './project.ts';
-import { createConversationSearch, type ProjectedConversation, searchModel } from './conversation-search.ts';
-import { createDeliveryFigures } from './delivery-figures.ts';
+import { collectionOf, type Indexed } from '../mongo/mongo.ts';
+import { createProject } from './project.ts';
+import {
+  createConversationSearch,
+  type FindByWords,
+  type ProjectedConversation,
+  searchModel,
+} from './conversation-search.ts';
+import { createDeliveryFigures, type DeliveryFigures } from './delivery-figures.ts';
 import { serverDate } from '../process/clock.ts';
-import { createFigures, hourOf } from './figures.ts';
+import { createFigures, type Figures, hourOf } from './figures.ts';
 import { createGroupMisses, type Embedding } from './group-misses.ts';
-import { createMissStore } from './misses.ts';
-import { createPendingMisses } from './pending-misses.ts';
+import { createMissStore, type MissStore } from './misses.ts';
+import { createPendingMisses, type PendingMisses } from './pending-misses.ts';
 import { createProjectionRound, createProjectionState } from './projection-round.ts';
 
 /** What the service learns from its conversations: search words, figures, and questions without an answer. */
-export const createInsights = (connection: Connection) => {
+export type Insights = {
+  deliveryFigures: DeliveryFigures;
+  models: Indexed[];
+  misses: MissStore;
+  pendingMisses: PendingMisses;
+  figures: Figures;
+  findByWords: FindByWords;
+
+  /** Ends a group of misses with a knowledge entry, and counts it as taught. */
+  teach: (assistantId: string, missId: string, entryId: string) => Promise<void>;
+
+  /** Erases what was learned from conversations. The figures stay, because they contain no text. */
+  eraseConversations: (conversationIds: string[]) => Promise<void>;
+
+  /** The projection of this process. `round` does nothing while another process is the leader. */
+  openProjection: (options: {
+    token: string;
+    changed: ChangedConversations;
+    embedding: Embedding;
+    listAssistantIds: () => Promise<string[]>;
+    draining: AbortSignal;
+    logger: Logger;
+  }) => { round: () => Promise<boolean>; groupMisses: () => Promise<void>; release: () => Promise<void> };
+};
+
+export const createInsights = (connection: Connection): Insights => {
   const search = searchModel(connection);
   const rows = collectionOf<ProjectedConversation>(search);
   const figures = createFigures(connection);
@@ -35,29 +66,14 @@ export const createInsights = (connection: Connection) => {
     figures,
     findByWords: createConversationSearch(connection).findByWords,
 
-    /** Ends a group of misses with a knowledge entry, and counts it as taught. */
-    teach: async (assistantId: string, missId: string, entryId: string): Promise<void> => {
+    teach: async (assistantId, missId, entryId) => {
       if (!(await misses.markTaught(assistantId, missId, entryId))) return;
       await figures.increment({ assistantId, hour: hourOf(serverDate()), counts: { taught: 1 } });
     },
 
-    /** Erases what was learned from conversations. The figures stay, because they contain no text. */
     eraseConversations: eraseAll,
 
-    /** The projection of this process. `round` does nothing while another process is the leader. */
-    openProjection: ({
-      token,
-      logger,
-      embedding,
-      ...rest
-    }: {
-      token: string;
-      embedding: Embedding;
-      listAssistantIds: () => Promise<string[]>;
-      draining: AbortSignal;
-      logger: Logger;
-    }) => {
-      const changed = createChangedConversations(connection);
+    openProjection: ({ token, changed, logger, embedding, ...rest }) => {
       const project = createProject({
         connection,
         changed,
@@ -76,5 +92,3 @@ export const createInsights = (connection: Connection) => {
     },
   };
 };
-
-export type Insights = ReturnType<typeof createInsights>;

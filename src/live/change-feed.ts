@@ -1,4 +1,6 @@
 import { type Connection, mongo } from 'mongoose';
+import { CONVERSATIONS, type StoredConversation } from '../conversations/conversation.ts';
+import { TOMBSTONES } from '../conversations/erasure.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { serverNow } from '../process/clock.ts';
 import { isMongoUnavailable } from '../mongo/failures.ts';
@@ -54,9 +56,8 @@ const SHOWN = [
   'takeBy',
   'remindedAt',
   'attributes',
-  'attributesAt',
   'notedAt',
-];
+] satisfies (keyof StoredConversation)[];
 
 /** Changes of these fields of an operator change who counts as assigned. */
 const ACCESS = ['role', 'disabled', 'assistantIds'];
@@ -75,7 +76,7 @@ const changesOneOf = (fields: string[]): object => ({
  * applies it to every write of all databases, and any further condition there costs four times as much.
  */
 const PIPELINE = [
-  { $match: { 'ns.coll': { $in: ['conversations', 'tombstones', 'operators'] } } },
+  { $match: { 'ns.coll': { $in: [CONVERSATIONS, TOMBSTONES, 'operators'] } } },
   {
     $project: {
       at: '$ns.coll',
@@ -83,11 +84,11 @@ const PIPELINE = [
       assistantId: '$fullDocument.assistantId',
       isShown: {
         $or: [
-          { $and: [isOf('tombstones'), { $eq: ['$operationType', 'insert'] }] },
+          { $and: [isOf(TOMBSTONES), { $eq: ['$operationType', 'insert'] }] },
           { $and: [isOf('operators'), { $or: [{ $eq: ['$operationType', 'delete'] }, changesOneOf(ACCESS)] }] },
           {
             $and: [
-              isOf('conversations'),
+              isOf(CONVERSATIONS),
               { $or: [{ $in: ['$operationType', ['insert', 'replace']] }, changesOneOf(SHOWN)] },
             ],
           },
@@ -99,9 +100,9 @@ const PIPELINE = [
 ];
 
 const collect = (changes: Change[], position: string): Changes => {
-  const keys = changes.flatMap(({ at, id }) => (at === 'conversations' ? [id] : []));
+  const keys = changes.flatMap(({ at, id }) => (at === CONVERSATIONS ? [id] : []));
   const erased = changes.flatMap(({ at, id, assistantId }) =>
-    at === 'tombstones' && assistantId !== undefined ? [{ conversationId: id, assistantId }] : [],
+    at === TOMBSTONES && assistantId !== undefined ? [{ conversationId: id, assistantId }] : [],
   );
   const reload = changes.some(({ at }) => at === 'operators');
   return { keys: [...new Set(keys)], erased, reload, position };
@@ -188,7 +189,20 @@ const merge = (batches: Omit<Changes, 'position'>[], position: string): Changes 
  * The latest changes of this process, so that a browser that reconnects soon needs no read of the change stream.
  * Bounded: the oldest changes are dropped first.
  */
-export const createRecentChanges = (start: string) => {
+export type RecentChanges = {
+  /** The position of the latest batch. */
+  newest: () => string;
+
+  /** Changes after this position are all known. */
+  oldest: () => string;
+
+  add: (changes: Changes) => void;
+
+  /** All changes after the position. The position must not be before `oldest`. */
+  since: (position: string) => Changes;
+};
+
+export const createRecentChanges = (start: string): RecentChanges => {
   const batches: Changes[] = [];
   let kept = 0;
   let [oldest, newest] = [start, start];
@@ -196,12 +210,10 @@ export const createRecentChanges = (start: string) => {
   const sizeOf = ({ keys, erased, reload }: Changes): number => keys.length + erased.length + Number(reload);
 
   return {
-    /** The position of the latest batch. */
-    newest: (): string => newest,
-    /** Changes after this position are all known. */
-    oldest: (): string => oldest,
+    newest: () => newest,
+    oldest: () => oldest,
 
-    add: (changes: Changes): void => {
+    add: (changes) => {
       newest = changes.position;
       if (sizeOf(changes) === 0) return;
       batches.push(changes);
@@ -214,16 +226,13 @@ export const createRecentChanges = (start: string) => {
       }
     },
 
-    /** All changes after the position. The position must not be before `oldest`. */
-    since: (position: string): Changes =>
+    since: (position) =>
       merge(
         batches.filter((batch) => batch.position > position),
         newest,
       ),
   };
 };
-
-export type RecentChanges = ReturnType<typeof createRecentChanges>;
 
 /** A browser that missed more conversations than this loads its lists again instead. */
 export const MISSED_MAX = 2_000;

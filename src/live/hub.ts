@@ -174,7 +174,20 @@ const assistantsOf = (subscribers: Set<Subscriber>): string[] | null => {
  * connected. Everything that is sent goes through `inTurn`, one batch after the other, so that no browser gets an older
  * row after a newer one.
  */
-export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinMs, logger }: Dependencies) => {
+export type Hub = {
+  /** Tells the browsers that the connection lives, and how far they have come. */
+  keepAlive: () => void;
+
+  /**
+   * Adds a browser, and sends it what it missed since `from`. Without `from`, it gets only what changes from now on.
+   * Returns the function that removes it.
+   */
+  add: (subscriber: Subscriber, from: string | null) => Promise<() => void>;
+
+  close: () => Promise<void>;
+};
+
+export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinMs, logger }: Dependencies): Hub => {
   const subscribers = new Set<Subscriber>();
   const erasedIds = createErasedIds();
   const inTurn = createSerial();
@@ -299,16 +312,11 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
   };
 
   return {
-    /** Tells the browsers that the connection lives, and how far they have come. */
-    keepAlive: (): void => {
+    keepAlive: () => {
       for (const subscriber of subscribers) subscriber.keepAlive(running?.recent.newest() ?? null);
     },
 
-    /**
-     * Adds a browser, and sends it what it missed since `from`. Without `from`, it gets only what changes from now on.
-     * Returns the function that removes it.
-     */
-    add: async (subscriber: Subscriber, from: string | null): Promise<() => void> => {
+    add: async (subscriber, from) => {
       users += 1;
       clearTimeout(linger);
       let removed = false;
@@ -330,12 +338,10 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
       return remove;
     },
 
-    close: async (): Promise<void> => {
+    close: async () => {
       catchUps.close();
       for (const subscriber of subscribers) subscriber.end();
       await stop();
     },
   };
 };
-
-export type Hub = ReturnType<typeof createHub>;

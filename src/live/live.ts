@@ -40,7 +40,28 @@ const sameAccess = (a: Operator, b: Operator): boolean =>
   a.role === b.role && JSON.stringify(a.assistantIds) === JSON.stringify(b.assistantIds);
 
 /** The browsers that are connected for live updates to this process. Without a browser, nothing runs. */
-export const createLiveUpdates = ({ hub, createPresence, findSignedIn, draining, logger }: Dependencies) => {
+export type LiveUpdates = {
+  announce: (presence: Presence) => Promise<void>;
+
+  /**
+   * Connects a browser, which gets what it missed since `from`. Returns the function that disconnects it. Throws
+   * before anything is written.
+   */
+  connect: (
+    sink: EventSink,
+    options: { operator: Operator; session: SessionRef; from: string | null },
+  ) => Promise<() => void>;
+
+  close: () => Promise<void>;
+};
+
+export const createLiveUpdates = ({
+  hub,
+  createPresence,
+  findSignedIn,
+  draining,
+  logger,
+}: Dependencies): LiveUpdates => {
   const connected = new Set<Connected>();
   let timers: NodeJS.Timeout[] = [];
   let checkedAt = 0;
@@ -93,14 +114,7 @@ export const createLiveUpdates = ({ hub, createPresence, findSignedIn, draining,
   return {
     announce: presence.announce,
 
-    /**
-     * Connects a browser, which gets what it missed since `from`. Returns the function that disconnects it. Throws
-     * before anything is written.
-     */
-    connect: async (
-      sink: EventSink,
-      { operator, session, from }: { operator: Operator; session: SessionRef; from: string | null },
-    ): Promise<() => void> => {
+    connect: async (sink, { operator, session, from }) => {
       const own = [...connected].filter((one) => one.operator.operatorId === operator.operatorId);
       if (own.length >= CONNECTIONS_MAX) throw tooMany();
       const subscriber = createSubscriber({ access: operator, sink });
@@ -124,12 +138,10 @@ export const createLiveUpdates = ({ hub, createPresence, findSignedIn, draining,
       }
     },
 
-    close: async (): Promise<void> => {
+    close: async () => {
       endAll();
       stopTimers();
       await hub.close();
     },
   };
 };
-
-export type LiveUpdates = ReturnType<typeof createLiveUpdates>;

@@ -43,7 +43,17 @@ type Dependencies = {
  * Which operators read or write in which conversation. Each announcement is published, and kept in a sorted set until
  * it expires, so that a process that starts to listen learns who is present.
  */
-export const createPresence = ({ redis, subscriber, name, onChange }: Dependencies) => {
+export type PresenceBoard = {
+  announce: (presence: Presence) => Promise<void>;
+
+  /** Starts to listen. If it cannot read who is present, it tries again every second. */
+  listen: () => Promise<void>;
+
+  stopListening: () => Promise<void>;
+  list: () => Presence[];
+};
+
+export const createPresence = ({ redis, subscriber, name, onChange }: Dependencies): PresenceBoard => {
   const present = new Map<string, { presence: Presence; until: number }>();
   let listening = false;
   /** True while it must still be read who was present before. */
@@ -85,7 +95,7 @@ export const createPresence = ({ redis, subscriber, name, onChange }: Dependenci
   });
 
   return {
-    announce: async (presence: Presence): Promise<void> => {
+    announce: async (presence) => {
       const now = serverNow();
       const [id, text] = [{ ...presence, state: undefined }, JSON.stringify(presence)];
       const others = PRESENT_STATES.map((state) => JSON.stringify({ ...id, state }));
@@ -97,23 +107,20 @@ export const createPresence = ({ redis, subscriber, name, onChange }: Dependenci
       await change.publish(name, text).exec();
     },
 
-    /** Starts to listen. If it cannot read who is present, it tries again every second. */
-    listen: async (): Promise<void> => {
+    listen: async () => {
       if (listening) return;
       listening = true;
       timer = setInterval(tick, EXPIRE_CHECK_MS).unref();
       await readPresent();
     },
 
-    stopListening: async (): Promise<void> => {
+    stopListening: async () => {
       listening = false;
       clearInterval(timer);
       present.clear();
       await subscriber.unsubscribe(name);
     },
 
-    list: (): Presence[] => [...present.values()].map(({ presence }) => presence),
+    list: () => [...present.values()].map(({ presence }) => presence),
   };
 };
-
-export type PresenceBoard = ReturnType<typeof createPresence>;

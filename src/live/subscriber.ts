@@ -29,7 +29,37 @@ const DRAINED_WITHIN_MS = 30_000;
 const eventOf = (event: string, json: string): string => `event: ${event}\ndata: ${json}\n`;
 
 /** Writes the events of one browser, and only those that its operator may see. */
-export const createSubscriber = ({ access, sink }: { access: LiveAccess; sink: EventSink }) => {
+export type Subscriber = {
+  access: LiveAccess;
+
+  /** Moves the position at which the browser resumes, without an event. */
+  moveTo: (position: string) => void;
+
+  cutOff: () => void;
+  left: AbortSignal;
+  unread: () => number;
+
+  /** Waits until the browser has read what it was sent. One that does not read is cut off. */
+  drained: () => Promise<void>;
+
+  /**
+   * Only the last event of a batch has a position. A browser that got a part of the batch therefore gets the whole
+   * batch again.
+   */
+  send: (batch: LiveBatch) => void;
+
+  sendPresence: (presence: { assistantId: string }, json: string) => void;
+
+  /** The browser must load everything again. */
+  reset: (position: string | null) => void;
+
+  /** A comment that keeps proxies from closing the connection. A browser that has read nothing since the last one is cut off. */
+  keepAlive: (position: string | null) => void;
+
+  end: () => void;
+};
+
+export const createSubscriber = ({ access, sink }: { access: LiveAccess; sink: EventSink }): Subscriber => {
   let ended = false;
   let unreadBefore = false;
 
@@ -43,7 +73,6 @@ export const createSubscriber = ({ access, sink }: { access: LiveAccess; sink: E
     sink.destroy();
   };
   const mayUse = ({ assistantId }: { assistantId: string }): boolean => hasAssistant(access, assistantId);
-  /** Moves the position at which the browser resumes, without an event. */
   const moveTo = (position: string): void => write(`id: ${position}\n\n`);
 
   return {
@@ -51,18 +80,13 @@ export const createSubscriber = ({ access, sink }: { access: LiveAccess; sink: E
     moveTo,
     cutOff,
     left: sink.left,
-    unread: (): number => (ended ? 0 : sink.writableLength),
+    unread: () => (ended ? 0 : sink.writableLength),
 
-    /** Waits until the browser has read what it was sent. One that does not read is cut off. */
-    drained: async (): Promise<void> => {
+    drained: async () => {
       await withDeadline(sink.drained(), DRAINED_WITHIN_MS).catch(cutOff);
     },
 
-    /**
-     * Only the last event of a batch has a position. A browser that got a part of the batch therefore gets the whole
-     * batch again.
-     */
-    send: ({ rows, erased, position }: LiveBatch): void => {
+    send: ({ rows, erased, position }) => {
       const events = [
         ...rows.filter(mayUse).map(({ json }) => eventOf('conversation', json)),
         ...erased.filter(mayUse).map(({ conversationId }) => eventOf('erased', JSON.stringify({ conversationId }))),
@@ -75,28 +99,23 @@ export const createSubscriber = ({ access, sink }: { access: LiveAccess; sink: E
       );
     },
 
-    sendPresence: (presence: { assistantId: string }, json: string): void => {
+    sendPresence: (presence, json) => {
       if (mayUse(presence)) write(`${eventOf('presence', json)}\n`);
     },
 
-    /** The browser must load everything again. */
-    reset: (position: string | null): void =>
-      write(`${eventOf('reset', '{}')}${position === null ? '' : `id: ${position}\n`}\n`),
+    reset: (position) => write(`${eventOf('reset', '{}')}${position === null ? '' : `id: ${position}\n`}\n`),
 
-    /** A comment that keeps proxies from closing the connection. A browser that has read nothing since the last one is cut off. */
-    keepAlive: (position: string | null): void => {
+    keepAlive: (position) => {
       const unread = sink.writableLength > 0;
       if (unread && unreadBefore) return cutOff();
       unreadBefore = unread;
       write(`: no news\n${position === null ? '' : `id: ${position}\n`}\n`);
     },
 
-    end: (): void => {
+    end: () => {
       if (ended) return;
       ended = true;
       sink.end();
     },
   };
 };
-
-export type Subscriber = ReturnType<typeof createSubscriber>;

@@ -26,7 +26,20 @@ type Server = {
  * waiting callers are then notified, and new callers are refused immediately until the server answers. The driver's own
  * limits end its operations later.
  */
-export const watchMongo = ({ ping, onAnswer }: Server) => {
+export type MongoWatch = {
+  /** Calls `notify` once MongoDB is silent. The returned function removes this callback. */
+  onSilent: (notify: () => void) => () => void;
+
+  /**
+   * Wraps work before the first write of a request: an unavailable or silent MongoDB becomes 503 (docs/contract.md,
+   * Errors).
+   */
+  orUnavailable: <Value>(work: Promise<Value>) => Promise<Value>;
+
+  close: () => void;
+};
+
+export const watchMongo = ({ ping, onAnswer }: Server): MongoWatch => {
   const waiting = new Set<Waiter>();
   let timer: NodeJS.Timeout | undefined;
   let [silent, closed] = [false, false];
@@ -86,7 +99,6 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
     timer ??= setTimeout(() => void check(), CHECK_EVERY_MS).unref();
   };
 
-  /** Calls `notify` once MongoDB is silent. The returned function removes this callback. */
   const onSilent = (notify: () => void): (() => void) => {
     if (silent) {
       notify();
@@ -101,10 +113,6 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
   return {
     onSilent,
 
-    /**
-     * Wraps work before the first write of a request: an unavailable or silent MongoDB becomes 503 (docs/contract.md,
-     * Errors).
-     */
     orUnavailable: <Value>(work: Promise<Value>): Promise<Value> => {
       // `Promise.race` is not used, because it makes more promises and this code runs several times per turn.
       const { promise, resolve, reject } = Promise.withResolvers<Value>();
@@ -113,12 +121,11 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
       return promise;
     },
 
-    close: (): void => {
+    close: () => {
       closed = true;
       clearTimeout(timer);
     },
   };
 };
 
-export type MongoWatch = ReturnType<typeof watchMongo>;
 export type OrUnavailable = MongoWatch['orUnavailable'];

@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import * as z from 'zod';
 import {
   createDocument,
+  type oas32,
   type ZodOpenApiOperationObject,
   type ZodOpenApiPathItemObject,
   type ZodOpenApiPathsObject,
@@ -342,7 +343,9 @@ version.`;
 const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description }) as const;
 
 /** The whole API as an OpenAPI 3.1 document, built once at the start from the schemas that the code uses. */
-export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | undefined } = {}) =>
+export type ApiDocument = oas32.OpenAPIObject;
+
+export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | undefined } = {}): ApiDocument =>
   createDocument({
     openapi: '3.1.1',
     info: { title: 'Parley', version: VERSION, description: DESCRIPTION, license: { name: 'MIT', identifier: 'MIT' } },
@@ -378,5 +381,3 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
       },
     },
   });
-
-export type ApiDocument = ReturnType<typeof createApiDocument>;

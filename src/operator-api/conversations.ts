@@ -157,7 +157,7 @@ export const conversationRoutes = ({
 
   /** The colour of a managed tag. A tag that is not managed has none. */
   const findColor = async (conversationId: string, tag: string): Promise<string | null> => {
-    const owner = await inbox.findOwner(conversationId);
+    const owner = await conversations.findOwner(conversationId);
     return owner && managedTags.findColor(owner.assistantId, tag);
   };
 

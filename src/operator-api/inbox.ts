@@ -2,6 +2,7 @@ import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
 import { CHANNELS, MESSAGE_ROLES, STATUSES } from '../conversations/conversation.ts';
 import { TagView } from '../conversations/view.ts';
+import type { ConversationStore } from '../conversations/store.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { Notes } from '../inbox/notes.ts';
 import { hasAssistant, ROLES as OPERATOR_ROLES } from '../operators/operator.ts';
@@ -219,9 +220,13 @@ export const inboxOperations = {
   }),
 };
 
-type InboxDependencies = { assistants: AssistantStore; inbox: Inbox };
+type InboxDependencies = {
+  assistants: AssistantStore;
+  conversations: Pick<ConversationStore, 'findOwner'>;
+  inbox: Inbox;
+};
 
-export const inboxRoutes = ({ assistants, inbox }: InboxDependencies): Handled[] => [
+export const inboxRoutes = ({ assistants, conversations, inbox }: InboxDependencies): Handled[] => [
   handled(
     inboxOperations.list,
     async ({ query: { assistantId, limit = ROWS, ...query }, operator, costly, signal }) => {
@@ -230,8 +235,8 @@ export const inboxRoutes = ({ assistants, inbox }: InboxDependencies): Handled[]
       if (assistantId !== undefined && assistantIds.length === 0) throw notFound();
       const list = () => inbox.list({ assistantIds, limit, signal, ...toInboxFilter(query, operator.operatorId) });
       const page = await (isCostly(query) ? costly(list) : list());
-      const conversations = await inbox.toRows(page.conversations, operator.operatorId);
-      return { conversations, nextCursor: page.next && timeCursor.encode(page.next) };
+      const rows = await inbox.toRows(page.conversations, operator.operatorId);
+      return { conversations: rows, nextCursor: page.next && timeCursor.encode(page.next) };
     },
   ),
 
@@ -243,7 +248,7 @@ export const inboxRoutes = ({ assistants, inbox }: InboxDependencies): Handled[]
   })),
 
   handled(inboxOperations.assign, async ({ params: { id = '' }, body: { operatorId }, note }) => {
-    const owner = await inbox.findOwner(id);
+    const owner = await conversations.findOwner(id);
     if (!owner) throw notFound();
     await inbox.assign({ conversationId: id, assistantId: owner.assistantId }, operatorId);
     note({ target: id, details: { assignee: operatorId } });

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { once } from 'node:events';
 import type { Response } from 'express';
-import type { Inbox } from '../inbox/inbox.ts';
+import type { ConversationStore } from '../conversations/store.ts';
 import type { LiveUpdates } from '../live/live.ts';
 import { PRESENT_STATES } from '../live/presence.ts';
 import type { EventSink } from '../live/subscriber.ts';
@@ -76,9 +76,9 @@ const sinkOf = (res: Response): EventSink => {
   };
 };
 
-type Dependencies = { live: LiveUpdates; inbox: Pick<Inbox, 'findOwner'> };
+type Dependencies = { live: LiveUpdates; conversations: Pick<ConversationStore, 'findOwner'> };
 
-export const liveRoutes = ({ live, inbox }: Dependencies): Handled[] => [
+export const liveRoutes = ({ live, conversations }: Dependencies): Handled[] => [
   handled(liveOperations.live, async ({ operator, req, res }) => {
     if (req.method === 'HEAD') {
       res.set(EVENT_STREAM_HEADERS).end();
@@ -93,7 +93,7 @@ export const liveRoutes = ({ live, inbox }: Dependencies): Handled[] => [
   }),
 
   handled(liveOperations.presence, async ({ params: { id = '' }, body: { state }, operator }) => {
-    const owner = await inbox.findOwner(id);
+    const owner = await conversations.findOwner(id);
     if (!owner) throw notFound();
     const { operatorId, email } = operator;
     const presence = { conversationId: id, assistantId: owner.assistantId, operatorId, email, state };

@@ -11,7 +11,7 @@ import { type Endpoint, type EndpointStore, isPaused } from '../webhooks/endpoin
 import { time, uuid } from './wire.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { STATUSES } from '../conversations/conversation.ts';
-import type { Inbox } from '../inbox/inbox.ts';
+import type { ConversationStore } from '../conversations/store.ts';
 import { type Outcome, OUTCOMES } from '../deliveries/delivery.ts';
 import { type Handled, handled, operation } from './operation.ts';
 
@@ -197,9 +197,9 @@ export const overviewOperations = {
 };
 
 type OverviewDependencies = {
+  conversations: Pick<ConversationStore, 'inbox' | 'outbox'>;
   insights: Insights;
   assistants: AssistantStore;
-  inbox: Inbox;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   turnQueue: TurnQueue;
@@ -217,7 +217,7 @@ const all = (names: readonly string[], counted: Partial<Record<string, number>>)
   Object.fromEntries(names.map((name) => [name, counted[name] ?? 0]));
 
 export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] => {
-  const { assistants, inbox, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
+  const { assistants, conversations, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
   const outcomesOf = cachedByCost((id) => deliveries.countOutcomes(id, new Date(serverNow() - DAY_MS)));
   const readFigures = createReadFigures(dependencies);
   const findAilments = createFindAilments(dependencies);
@@ -232,9 +232,9 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
         const [read, statuses, outcomes, pending, knowledgeEntries, apiKeys, turns, wakeUps] = await costly(() =>
           Promise.all([
             readFigures(id, { days: Number(days) as Days, timeZone }), // one of the three values
-            inbox.countStatuses(id, since),
+            conversations.inbox.countStatuses(id, since),
             outcomesOf(id),
-            deliveries.outbox.countPending(endpointIds, OUTBOXES_MAX),
+            conversations.outbox.countPending(endpointIds, OUTBOXES_MAX),
             assistants.countKnowledge(id),
             assistants.countApiKeys(id),
             turnQueue.countJobs(),

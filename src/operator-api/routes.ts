@@ -60,7 +60,6 @@ import { turnRoutes } from './turns.ts';
 type ResourceAccessDependencies = {
   assistants: AssistantStore;
   conversations: ConversationStore;
-  inbox: Inbox;
   cannedReplies: CannedReplies;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
@@ -72,11 +71,13 @@ type ResourceAccessDependencies = {
  * assistant that the caller may not use gives 404, like a resource that does not exist. Only the operator of a
  * playground conversation can see it.
  */
-const createResourceAccess = (dependencies: ResourceAccessDependencies) => {
-  const { assistants, conversations, inbox, cannedReplies, endpoints, deliveries, orUnavailable } = dependencies;
+type ResourceAccess = (operation: Operation) => RequestHandler;
+
+const createResourceAccess = (dependencies: ResourceAccessDependencies): ResourceAccess => {
+  const { assistants, conversations, cannedReplies, endpoints, deliveries, orUnavailable } = dependencies;
 
   const ofConversation = async (id: string, operatorId: string | null): Promise<string | null> => {
-    const owner = await inbox.findOwner(id);
+    const owner = await conversations.findOwner(id);
     if (!owner) return null;
     const isOwn = operatorId !== null && isPlaygroundOf(operatorId, owner);
     return owner.channel !== 'playground' || isOwn ? owner.assistantId : null;
@@ -97,7 +98,7 @@ const createResourceAccess = (dependencies: ResourceAccessDependencies) => {
     },
   };
 
-  return ({ audience, resource }: Operation): RequestHandler =>
+  return ({ audience, resource }) =>
     async ({ params: { id } }, res, next) => {
       const operator = operatorOf(res);
       // Owners and unlimited tokens may use every assistant.
@@ -108,8 +109,6 @@ const createResourceAccess = (dependencies: ResourceAccessDependencies) => {
       next();
     };
 };
-
-type ResourceAccess = ReturnType<typeof createResourceAccess>;
 
 export const OPERATOR_PREFIX = '/operator/v1';
 

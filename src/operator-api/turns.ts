@@ -82,11 +82,11 @@ const findReply = async (
  * the turn's acceptance or, for a handoff, the time of its reply.
  */
 const findEvents = async (
-  { deliveries: store }: TurnTraceDependencies,
+  { conversations, deliveries: store }: TurnTraceDependencies,
   { _id: key, conversationId }: TurnConversation,
   times: Date[],
 ) => {
-  const outbox = await store.outbox.read(key);
+  const outbox = await conversations.outbox.read(key);
   const records = await store.findHappenedAt(conversationId, times);
   const claimed = new Set(records.map(({ _id }) => _id));
   const pending = (outbox ? pendingRowsOf(outbox) : []).filter(

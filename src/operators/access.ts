@@ -17,10 +17,12 @@ export type SessionRef = { sessionId: string; operatorId: string };
  * Reads again whose sessions still exist, for requests that stay open. The answer has one place for each session: its
  * operator as stored now, or null if the session has ended.
  */
-export const createFindSignedIn = (connection: Connection) => {
+export type FindSignedIn = (refs: SessionRef[]) => Promise<(Operator | null)[]>;
+
+export const createFindSignedIn = (connection: Connection): FindSignedIn => {
   const [sessions, operators] = [sessionModel(connection), operatorModel(connection)];
 
-  return async (refs: SessionRef[]): Promise<(Operator | null)[]> => {
+  return async (refs) => {
     const ids = refs.map(({ sessionId }) => storedIdOf(sessionId));
     const [foundSessions, foundOperators] = await Promise.all([
       sessions.find({ _id: { $in: ids } }).lean(),
@@ -38,8 +40,6 @@ export const createFindSignedIn = (connection: Connection) => {
     });
   };
 };
-
-export type FindSignedIn = ReturnType<typeof createFindSignedIn>;
 
 const READS = new Set(['GET', 'HEAD', 'OPTIONS']);
 
@@ -76,13 +76,28 @@ const checkToken = ({ scope, assistantIds }: OperatorToken, { method, resource, 
  * Authentication for the operator API. Every request loads its operator, so a disabled operator and ended sessions are
  * refused from the next request on, in every process.
  */
+export type OperatorAccess = {
+  fromOwnPages: RequestHandler;
+  fromOwnPagesOrWithToken: RequestHandler;
+  countAnonymous: RequestHandler;
+  findSignedIn: (req: Request) => Promise<OperatorCaller | null>;
+
+  /** Accepts signed-in operators only. */
+  signedInFor: (audience: AccessRule['audience']) => RequestHandler;
+
+  /**
+   * Accepts signed-in operators, and programs with an operator token. If a request has a token, its cookie is ignored.
+   */
+  signedInOrTokenFor: (rule: AccessRule) => RequestHandler;
+};
+
 export const createOperatorAccess = (dependencies: {
   operators: OperatorStore;
   tokens: TokenStore;
   rateLimiter: Pick<RateLimiter, 'forFailing' | 'forAnonymous' | 'forToken'>;
   publicUrl: string | undefined;
   orUnavailable: OrUnavailable;
-}) => {
+}): OperatorAccess => {
   const { operators, tokens, rateLimiter, publicUrl, orUnavailable } = dependencies;
   const known = originOf(publicUrl);
 
@@ -140,7 +155,6 @@ export const createOperatorAccess = (dependencies: {
     return callerOfToken(token);
   };
 
-  /** Accepts signed-in operators only. */
   const signedInFor =
     (audience: AccessRule['audience']): RequestHandler =>
     async (req, res, next) => {
@@ -148,9 +162,6 @@ export const createOperatorAccess = (dependencies: {
       next();
     };
 
-  /**
-   * Accepts signed-in operators, and programs with an operator token. If a request has a token, its cookie is ignored.
-   */
   const signedInOrTokenFor =
     (rule: AccessRule): RequestHandler =>
     async (req, res, next) => {
@@ -164,5 +175,3 @@ export const createOperatorAccess = (dependencies: {
 
   return { fromOwnPages, fromOwnPagesOrWithToken, countAnonymous, findSignedIn, signedInFor, signedInOrTokenFor };
 };
-
-export type OperatorAccess = ReturnType<typeof createOperatorAccess>;

@@ -1,6 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../process/clock.ts';
 import { newId } from '../process/ids.ts';
+import type { Indexed } from '../mongo/mongo.ts';
 
 export const AUDIT_DAYS = 365;
 const DAY_S = 86_400;
@@ -74,17 +75,24 @@ export const boundedLine = <Line extends Pick<AuditLine, 'target' | 'details'>>(
   ),
 });
 
-export const createAudit = (connection: Connection) => {
+export type Audit = {
+  models: Indexed[];
+  record: (line: Omit<AuditLine, 'auditId' | 'at'>) => Promise<void>;
+
+  /** Lists lines, newest first. `next` is the cursor of the following page. */
+  list: (filter: AuditFilter) => Promise<{ lines: AuditLine[]; next: { at: Date; id: string } | null }>;
+};
+
+export const createAudit = (connection: Connection): Audit => {
   const lines = connection.model<StoredLine>('AuditLine', auditSchema);
   return {
     models: [lines],
 
-    record: async (line: Omit<AuditLine, 'auditId' | 'at'>): Promise<void> => {
+    record: async (line) => {
       await lines.create({ _id: newId(), at: serverDate(), ...line });
     },
 
-    /** Lists lines, newest first. `next` is the cursor of the following page. */
-    list: async ({ after, limit, ...exact }: AuditFilter) => {
+    list: async ({ after, limit, ...exact }) => {
       const rows = await lines
         .find({
           ...exact,
@@ -102,5 +110,3 @@ export const createAudit = (connection: Connection) => {
     },
   };
 };
-
-export type Audit = ReturnType<typeof createAudit>;

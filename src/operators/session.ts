@@ -32,7 +32,17 @@ const signatureOf = (secret: Buffer, id: string, { _id, passwordHash }: Account)
  * accounts; the server stores nothing. A token does not sign anybody in. It only gives the browser a separate count of
  * wrong passwords.
  */
-export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }: { secure: boolean }) => {
+export type Devices = {
+  hasAny: (req: Request) => boolean;
+
+  /** The id of this device for this account, or null for an unknown device. */
+  idFor: (req: Request, account: Account) => string | null;
+
+  /** Called after a correct password. A known device keeps its id and its count of wrong passwords. */
+  remember: (req: Request, res: Response, account: Account) => void;
+};
+
+export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }: { secure: boolean }): Devices => {
   const secrets = secretsOfCookies(config);
   const name = secure ? '__Host-parley-device' : 'parley-device';
   const cookie = new RegExp(`(?:^|;\\s*)${name}=([^;]{1,500})`);
@@ -50,16 +60,14 @@ export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }
   };
 
   return {
-    hasAny: (req: Request): boolean => tokensOf(req).length > 0,
+    hasAny: (req) => tokensOf(req).length > 0,
 
-    /** The id of this device for this account, or null for an unknown device. */
-    idFor: (req: Request, account: Account): string | null =>
+    idFor: (req, account) =>
       tokensOf(req)
         .find((token) => belongsTo(token, account))
         ?.split('.')[0] ?? null,
 
-    /** Called after a correct password. A known device keeps its id and its count of wrong passwords. */
-    remember: (req: Request, res: Response, account: Account): void => {
+    remember: (req, res, account) => {
       const [newest] = secrets;
       if (!newest) return;
       const others = tokensOf(req).filter((token) => !belongsTo(token, account));
@@ -79,8 +87,6 @@ export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }
     },
   };
 };
-
-export type Devices = ReturnType<typeof createDevices>;
 
 /**
  * A header that a page sends with requests that no person caused, such as polls. Such requests do not prolong the

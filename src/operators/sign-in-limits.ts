@@ -19,7 +19,24 @@ type Subject = { name: string; limit: number };
  * and by account. If one limit refuses a request, the request does not count at the other limits. A browser that has
  * signed in to the account before has a separate count, so that other people's attempts do not lock its user out.
  */
-export const createSignInLimits = (rateLimiter: RateLimiter) => {
+export type SignInLimits = {
+  /**
+   * Counts an attempt before it starts, so that concurrent guesses count too. Unless the password was wrong, the count
+   * is taken back afterwards.
+   */
+  limited: <Found>(subjects: Subject[], attempt: () => Promise<Found | null>) => Promise<Found | null>;
+
+  /** The count for attempts with the token of an invitation or reset link. */
+  byAddress: (ip: string) => Subject[];
+
+  /** The count for a signed-in operator who changes the password. */
+  bySession: (sessionId: string) => Subject[];
+
+  byDevice: (deviceId: string) => Subject[];
+  byStranger: (ip: string, email: string) => Subject[];
+};
+
+export const createSignInLimits = (rateLimiter: RateLimiter): SignInLimits => {
   const count = async (subjects: Subject[]): Promise<void> => {
     const counted: Subject[] = [];
     for (const subject of subjects) {
@@ -37,10 +54,6 @@ export const createSignInLimits = (rateLimiter: RateLimiter) => {
     await Promise.all(subjects.map(({ name, limit }) => rateLimiter.refundSignIn(name, limit)));
   };
 
-  /**
-   * Counts an attempt before it starts, so that concurrent guesses count too. Unless the password was wrong, the count
-   * is taken back afterwards.
-   */
   const limited = async <Found>(subjects: Subject[], attempt: () => Promise<Found | null>): Promise<Found | null> => {
     await count(subjects);
     let wrong = false;
@@ -62,17 +75,13 @@ export const createSignInLimits = (rateLimiter: RateLimiter) => {
 
   return {
     limited,
-    /** The count for attempts with the token of an invitation or reset link. */
-    byAddress: (ip: string): Subject[] => [ofAddress(ip)],
-    /** The count for a signed-in operator who changes the password. */
-    bySession: (sessionId: string): Subject[] => [ofOne('session', sessionId)],
-    byDevice: (deviceId: string): Subject[] => [ofOne('device', deviceId)],
-    byStranger: (ip: string, email: string): Subject[] => [
+    byAddress: (ip) => [ofAddress(ip)],
+    bySession: (sessionId) => [ofOne('session', sessionId)],
+    byDevice: (deviceId) => [ofOne('device', deviceId)],
+    byStranger: (ip, email) => [
       ofAddress(ip),
       { name: `account:${hashed(email)}:${networkOf(ip)}`, limit: OWN_LIMIT },
       { name: `account:${hashed(email)}`, limit: SHARED_LIMIT },
     ],
   };
 };
-
-export type SignInLimits = ReturnType<typeof createSignInLimits>;

@@ -16,6 +16,7 @@ import {
   toOperator,
 } from './operator.ts';
 import { tokenModel } from './token.ts';
+import type { Indexed } from '../mongo/mongo.ts';
 
 /**
  * The cost of argon2id: 19 MiB, 2 passes and 1 lane, as OWASP recommends. Hashing takes about 50 ms on a thread of the
@@ -58,7 +59,64 @@ const newLink = (): { token: string; link: StoredLink } => {
  * The accounts of operators. Disabling an operator or setting a password increments `generation`, which ends the
  * operator's sessions.
  */
-export const createOperatorStore = (connection: Connection) => {
+export type OperatorStore = {
+  models: Indexed[];
+  createOperator: (operator: NewOperator & { password: string }) => Promise<Operator>;
+  findOperator: (operatorId: string) => Promise<Operator | null>;
+  getOperator: (operatorId: string) => Promise<Operator>;
+  findByEmail: (email: string) => Promise<Operator | null>;
+
+  /** The account fields that a device token depends on. */
+  findAccount: (email: string) => Promise<Pick<StoredOperator, '_id' | 'passwordHash'> | null>;
+
+  findFirstOwner: () => Promise<Operator | null>;
+  listOperators: () => Promise<Operator[]>;
+
+  /**
+   * Checks an email and a password. Returns null for a wrong password, an unknown email, an unused invitation and a
+   * disabled operator. All these cases take the same time.
+   */
+  checkSignIn: (email: string, password: string) => Promise<Operator | null>;
+
+  /**
+   * Creates an operator without a password, and a link to set a password. Only this answer contains the link's token.
+   */
+  invite: (operator: NewOperator) => Promise<Link>;
+
+  /**
+   * Makes a new link for a forgotten password or an expired invitation. The old password works until the link is
+   * used.
+   */
+  makeLink: (operatorId: string) => Promise<Link>;
+
+  /** The operator of a link, or null if the link is unknown or has expired. */
+  findByLink: (token: string) => Promise<Operator | null>;
+
+  /**
+   * Sets a password by a link, which works once: if two requests use the link concurrently, one sets its password and
+   * the other gets null.
+   */
+  useLink: (token: string, password: string) => Promise<Operator | null>;
+
+  /** Changes the password. Returns null if the current password is wrong. An unused link becomes invalid too. */
+  changePassword: (operatorId: string, current: string, next: string) => Promise<Operator | null>;
+
+  /**
+   * Changes the role, the assistants and the disabled state in one transaction. An agent who becomes an owner may use
+   * every assistant.
+   */
+  updateOperator: (operatorId: string, change: OperatorChange) => Promise<Operator>;
+
+  /** Operators whose access has changed, so that nobody may have their escalations. */
+  findUnreleased: (limit: number) => Promise<{ operator: Operator; changedAt: Date | null }[]>;
+
+  /** Does nothing if the access has changed again meanwhile. */
+  markReleased: (operatorId: string, changedAt: Date | null) => Promise<void>;
+
+  endSessions: (operatorId: string) => Promise<Operator>;
+};
+
+export const createOperatorStore = (connection: Connection): OperatorStore => {
   const operators = operatorModel(connection);
   const tokens = tokenModel(connection);
   const isPassword = createVerifier();
@@ -108,12 +166,7 @@ export const createOperatorStore = (connection: Connection) => {
   return {
     models: [operators],
 
-    createOperator: async ({
-      email,
-      role,
-      password,
-      assistantIds = null,
-    }: NewOperator & { password: string }): Promise<Operator> =>
+    createOperator: async ({ email, role, password, assistantIds = null }) =>
       insert({
         email,
         role,
@@ -121,39 +174,33 @@ export const createOperatorStore = (connection: Connection) => {
         passwordHash: await hashPassword(password),
       }),
 
-    findOperator: async (operatorId: string): Promise<Operator | null> => {
+    findOperator: async (operatorId) => {
       const stored = await operators.findById(operatorId).lean();
       return stored && toOperator(stored);
     },
 
-    getOperator: async (operatorId: string): Promise<Operator> => {
+    getOperator: async (operatorId) => {
       const stored = await operators.findById(operatorId).lean();
       if (!stored) throw notFound();
       return toOperator(stored);
     },
 
-    findByEmail: async (email: string): Promise<Operator | null> => {
+    findByEmail: async (email) => {
       const stored = await operators.findOne({ email }).lean();
       return stored && toOperator(stored);
     },
 
-    /** The account fields that a device token depends on. */
-    findAccount: (email: string): Promise<Pick<StoredOperator, '_id' | 'passwordHash'> | null> =>
-      operators.findOne({ email }).select({ passwordHash: 1 }).lean(),
+    findAccount: (email) => operators.findOne({ email }).select({ passwordHash: 1 }).lean(),
 
-    findFirstOwner: async (): Promise<Operator | null> => {
+    findFirstOwner: async () => {
       const stored = await operators.findOne({ role: 'owner' }).sort({ createdAt: 1 }).lean();
       return stored && toOperator(stored);
     },
 
-    listOperators: async (): Promise<Operator[]> =>
+    listOperators: async () =>
       (await operators.find().sort({ createdAt: 1 }).lean()).map((stored) => toOperator(stored)),
 
-    /**
-     * Checks an email and a password. Returns null for a wrong password, an unknown email, an unused invitation and a
-     * disabled operator. All these cases take the same time.
-     */
-    checkSignIn: async (email: string, password: string): Promise<Operator | null> => {
+    checkSignIn: async (email, password) => {
       const stored = await operators.findOne({ email }).lean();
       const right = await isPassword(stored?.passwordHash ?? null, password);
       if (!right || !stored) return null;
@@ -162,36 +209,24 @@ export const createOperatorStore = (connection: Connection) => {
       return change({ _id, passwordHash, disabled: false }, { $set: { lastSignInAt: serverDate() } });
     },
 
-    /**
-     * Creates an operator without a password, and a link to set a password. Only this answer contains the link's token.
-     */
-    invite: async ({ email, role, assistantIds: ids = null }: NewOperator): Promise<Link> => {
+    invite: async ({ email, role, assistantIds: ids = null }) => {
       const { token, link } = newLink();
       const assistantIds = await checkAssistantIds({ role, assistantIds: ids });
       return { operator: await insert({ email, role, assistantIds, link }), token, expiresAt: link.until };
     },
 
-    /**
-     * Makes a new link for a forgotten password or an expired invitation. The old password works until the link is
-     * used.
-     */
-    makeLink: async (operatorId: string): Promise<Link> => {
+    makeLink: async (operatorId) => {
       const { token, link } = newLink();
       return { operator: await getChanged(operatorId, { $set: { link } }), token, expiresAt: link.until };
     },
 
-    /** The operator of a link, or null if the link is unknown or has expired. */
-    findByLink: async (token: string): Promise<Operator | null> => {
+    findByLink: async (token) => {
       const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: serverDate() }, disabled: false };
       const stored = await operators.findOne(filter).lean();
       return stored && toOperator(stored);
     },
 
-    /**
-     * Sets a password by a link, which works once: if two requests use the link concurrently, one sets its password and
-     * the other gets null.
-     */
-    useLink: async (token: string, password: string): Promise<Operator | null> => {
+    useLink: async (token, password) => {
       const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: serverDate() }, disabled: false };
       if (!(await operators.findOne(filter).lean())) return null;
       const passwordHash = await hashPassword(password);
@@ -199,8 +234,7 @@ export const createOperatorStore = (connection: Connection) => {
       return change(filter, { $set: set, $inc: { generation: 1 } });
     },
 
-    /** Changes the password. Returns null if the current password is wrong. An unused link becomes invalid too. */
-    changePassword: async (operatorId: string, current: string, next: string): Promise<Operator | null> => {
+    changePassword: async (operatorId, current, next) => {
       const stored = await operators.findById(operatorId).lean();
       if (!(await isPassword(stored?.passwordHash ?? null, current))) return null;
       const set = { passwordHash: await hashPassword(next), link: null };
@@ -208,11 +242,7 @@ export const createOperatorStore = (connection: Connection) => {
       return change({ _id: operatorId, passwordHash: stored?.passwordHash }, { $set: set, $inc: { generation: 1 } });
     },
 
-    /**
-     * Changes the role, the assistants and the disabled state in one transaction. An agent who becomes an owner may use
-     * every assistant.
-     */
-    updateOperator: (operatorId: string, { role, disabled, assistantIds }: OperatorChange): Promise<Operator> =>
+    updateOperator: (operatorId, { role, disabled, assistantIds }) =>
       connection.transaction(async (session) => {
         const before = await operators.findById(operatorId).session(session).lean();
         if (!before) throw notFound();
@@ -242,20 +272,16 @@ export const createOperatorStore = (connection: Connection) => {
         return toOperator(stored);
       }),
 
-    /** Operators whose access has changed, so that nobody may have their escalations. */
-    findUnreleased: async (limit: number): Promise<{ operator: Operator; changedAt: Date | null }[]> =>
+    findUnreleased: async (limit) =>
       (await operators.find({ released: null }).limit(limit).lean()).map((stored) => ({
         operator: toOperator(stored),
         changedAt: stored.accessChangedAt ?? null,
       })),
 
-    /** Does nothing if the access has changed again meanwhile. */
-    markReleased: async (operatorId: string, changedAt: Date | null): Promise<void> => {
+    markReleased: async (operatorId, changedAt) => {
       await operators.updateOne({ _id: operatorId, accessChangedAt: changedAt }, { $set: { released: true } });
     },
 
-    endSessions: (operatorId: string): Promise<Operator> => getChanged(operatorId, { $inc: { generation: 1 } }),
+    endSessions: (operatorId) => getChanged(operatorId, { $inc: { generation: 1 } }),
   };
 };
-
-export type OperatorStore = ReturnType<typeof createOperatorStore>;

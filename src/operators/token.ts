@@ -4,6 +4,7 @@ import { serverDate, serverNow } from '../process/clock.ts';
 import { notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
 import { createAssistantIdsCheck, type Operator, operatorModel } from './operator.ts';
+import type { Indexed } from '../mongo/mongo.ts';
 
 /** What a token may do: only read, or also change things. */
 export const SCOPES = ['read', 'manage'] as const;
@@ -96,7 +97,25 @@ const LAST_USED_EVERY_MS = 60_000;
 type NewToken = Pick<OperatorToken, 'name' | 'scope' | 'assistantIds' | 'createdBy'>;
 
 /** Operator tokens. Every request loads its token, so a revoked token is refused from the next request on. */
-export const createTokenStore = (connection: Connection) => {
+export type TokenStore = {
+  models: Indexed[];
+
+  /** Creates a token. Only this answer contains the full token. */
+  createToken: (token: NewToken) => Promise<{ token: OperatorToken; secret: string }>;
+
+  /**
+   * Finds an active token. Null for a malformed, unknown or revoked token, and for a token whose creator is no longer
+   * an active owner.
+   */
+  findToken: (secret: string) => Promise<OperatorToken | null>;
+
+  listTokens: () => Promise<OperatorToken[]>;
+
+  /** Revokes a token. Revoking a revoked token changes nothing. */
+  revokeToken: (tokenId: string) => Promise<OperatorToken>;
+};
+
+export const createTokenStore = (connection: Connection): TokenStore => {
   const tokens = tokenModel(connection);
   const operators = operatorModel(connection);
   const checkAssistantIds = createAssistantIdsCheck(connection);
@@ -113,8 +132,7 @@ export const createTokenStore = (connection: Connection) => {
   return {
     models: [tokens],
 
-    /** Creates a token. Only this answer contains the full token. */
-    createToken: async ({ assistantIds, ...given }: NewToken): Promise<{ token: OperatorToken; secret: string }> => {
+    createToken: async ({ assistantIds, ...given }) => {
       const secret = newOperatorToken();
       const stored: StoredToken = {
         _id: newId(),
@@ -130,11 +148,7 @@ export const createTokenStore = (connection: Connection) => {
       return { token: toToken(stored), secret };
     },
 
-    /**
-     * Finds an active token. Null for a malformed, unknown or revoked token, and for a token whose creator is no longer
-     * an active owner.
-     */
-    findToken: async (secret: string): Promise<OperatorToken | null> => {
+    findToken: async (secret) => {
       if (!isWellFormedToken(secret)) return null;
       const stored = await tokens.findOne({ hash: hashSecret(secret), revokedAt: null }).lean();
       if (!stored || !(await isCreatorStillOwner(stored.createdBy))) return null;
@@ -142,11 +156,9 @@ export const createTokenStore = (connection: Connection) => {
       return toToken(stored);
     },
 
-    listTokens: async (): Promise<OperatorToken[]> =>
-      (await tokens.find().sort({ createdAt: -1 }).lean()).map((stored) => toToken(stored)),
+    listTokens: async () => (await tokens.find().sort({ createdAt: -1 }).lean()).map((stored) => toToken(stored)),
 
-    /** Revokes a token. Revoking a revoked token changes nothing. */
-    revokeToken: async (tokenId: string): Promise<OperatorToken> => {
+    revokeToken: async (tokenId) => {
       await tokens.updateOne({ _id: tokenId, revokedAt: null }, { revokedAt: serverDate() });
       const stored = await tokens.findById(tokenId).lean();
       if (!stored) throw notFound();
@@ -154,5 +166,3 @@ export const createTokenStore = (connection: Connection) => {
     },
   };
 };
-
-export type TokenStore = ReturnType<typeof createTokenStore>;

@@ -20,14 +20,38 @@ interface State {
  * at a time is allowed until a probe succeeds. No library is used, because libraries wrap a single call, but a delivery
  * is claimed after its permit is acquired and before its result is recorded.
  */
+export type Breaker = {
+  /** True when `tryAcquire` would refuse, because the key is suspended or its probe is in flight. Changes no state. */
+  isSuspended: (key: string) => boolean;
+
+  /**
+   * Returns true as a permit. The result of the permitted call must be recorded. After the pause, the first permit
+   * for a suspended key is its probe.
+   */
+  tryAcquire: (key: string) => boolean;
+
+  /** Releases a permit without a result, so that another probe can be made. */
+  release: (key: string) => void;
+
+  succeeded: (key: string) => void;
+  failed: (key: string) => void;
+
+  /** Suspends the key immediately, without counting a failure. */
+  suspend: (key: string) => void;
+
+  /** The end of the pause as a time of the clock `now`, or null when the key is not suspended. */
+  suspendedUntil: (key: string) => number | null;
+
+  suspended: () => string[];
+};
+
 export const createBreaker = ({
   threshold = 5,
   pauseMs = 30_000,
   now = () => performance.now(),
-}: BreakerOptions = {}) => {
+}: BreakerOptions = {}): Breaker => {
   const states = new LRUCache<string, State>({ max: MAX_KEYS });
 
-  /** True when `tryAcquire` would refuse, because the key is suspended or its probe is in flight. Changes no state. */
   const isSuspended = (key: string): boolean => {
     const state = states.get(key);
     if (!state || state.suspendedUntil === null) return false;
@@ -40,26 +64,21 @@ export const createBreaker = ({
   return {
     isSuspended,
 
-    /**
-     * Returns true as a permit. The result of the permitted call must be recorded. After the pause, the first permit
-     * for a suspended key is its probe.
-     */
-    tryAcquire: (key: string): boolean => {
+    tryAcquire: (key) => {
       if (isSuspended(key)) return false;
       const state = states.get(key);
       if (state && state.suspendedUntil !== null) state.probeSince = now();
       return true;
     },
 
-    /** Releases a permit without a result, so that another probe can be made. */
-    release: (key: string): void => {
+    release: (key) => {
       const state = states.get(key);
       if (state) state.probeSince = null;
     },
 
-    succeeded: (key: string): void => void states.delete(key),
+    succeeded: (key) => void states.delete(key),
 
-    failed: (key: string): void => {
+    failed: (key) => {
       const state = states.get(key) ?? { failures: 0, suspendedUntil: null, probeSince: null };
       states.set(key, state);
       state.failures += 1;
@@ -70,20 +89,16 @@ export const createBreaker = ({
       state.probeSince = null;
     },
 
-    /** Suspends the key immediately, without counting a failure. */
-    suspend: (key: string): void => {
+    suspend: (key) => {
       const failures = states.get(key)?.failures ?? 0;
       states.set(key, { failures, suspendedUntil: now() + pauseMs, probeSince: null });
     },
 
-    /** The end of the pause as a time of the clock `now`, or null when the key is not suspended. */
-    suspendedUntil: (key: string): number | null => {
+    suspendedUntil: (key) => {
       const until = states.get(key)?.suspendedUntil ?? null;
       return until !== null && until > now() ? until : null;
     },
 
-    suspended: (): string[] => [...states.keys()].filter(isSuspended),
+    suspended: () => [...states.keys()].filter(isSuspended),
   };
 };
-
-export type Breaker = ReturnType<typeof createBreaker>;

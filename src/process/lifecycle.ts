@@ -6,7 +6,23 @@ type Closer = { name: string; close: () => unknown };
  * Closes what a process has opened, in reverse order, after a signal or a fatal error. A process that does not stop
  * before the deadline logs this and exits non-zero.
  */
-export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: number }) => {
+export type Lifecycle = {
+  /** This signal is aborted as soon as the process begins to stop. */
+  draining: AbortSignal;
+
+  /** Adds an opened resource. Resources that were added last are closed first. */
+  add: <Opened>(name: string, value: Opened, closeIt: (value: Opened) => unknown) => Opened;
+
+  close: () => Promise<void>;
+
+  /**
+   * Called by a `main.ts`. After a signal, the process drains and exits 0. An uncaught error is logged once; the
+   * process then drains and exits 1.
+   */
+  listenToProcess: () => void;
+};
+
+export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: number }): Lifecycle => {
   const opened: Closer[] = [];
   const draining = new AbortController();
   let closing: Promise<void> | null = null;
@@ -46,10 +62,8 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
   };
 
   return {
-    /** This signal is aborted as soon as the process begins to stop. */
     draining: draining.signal,
 
-    /** Adds an opened resource. Resources that were added last are closed first. */
     add: <Opened>(name: string, value: Opened, closeIt: (value: Opened) => unknown): Opened => {
       opened.push({ name, close: () => closeIt(value) });
       return value;
@@ -57,11 +71,7 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
 
     close,
 
-    /**
-     * Called by a `main.ts`. After a signal, the process drains and exits 0. An uncaught error is logged once; the
-     * process then drains and exits 1.
-     */
-    listenToProcess: (): void => {
+    listenToProcess: () => {
       process.on('SIGTERM', () => end('SIGTERM', 0));
       process.on('SIGINT', () => end('SIGINT', 0));
       process.on('uncaughtException', (cause) => {
@@ -75,8 +85,6 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
     },
   };
 };
-
-export type Lifecycle = ReturnType<typeof createLifecycle>;
 
 /** Throws if Node is older than version 24. Older versions would fail later with a less clear error. */
 export const requireNode = (version = process.versions.node): void => {

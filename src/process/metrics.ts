@@ -41,7 +41,21 @@ type Sample<Label extends string> = { labels: Labels<Label>; value: number };
  * The metrics of one process, for Prometheus. Code that counts gets a small function and does not know the library.
  * Each call creates a registry of its own, so that tests can run several services in one process.
  */
-export const createMetrics = ({ token }: { token?: string | undefined } = {}) => {
+export type Metrics = {
+  contentType: string;
+  counter: <Label extends string>(naming: Naming<Label>) => (values: Labels<Label>, by?: number) => void;
+  histogram: <Label extends string>(
+    options: Naming<Label> & { buckets?: number[] },
+  ) => (values: Labels<Label>, seconds: number) => void;
+
+  /** Adds a metric that is read at each scrape. If reading takes more than a second, the metric is left out. */
+  sampled: <Label extends string>(naming: Naming<Label>, read: () => Promise<Sample<Label>[]>) => void;
+
+  /** The text of the metrics, or null when the client may not read them. */
+  answer: (request: IncomingMessage) => Promise<string | null>;
+};
+
+export const createMetrics = ({ token }: { token?: string | undefined } = {}): Metrics => {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
@@ -64,7 +78,6 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
       return (values: Labels<Label>, seconds: number): void => histogram.observe(values, seconds);
     },
 
-    /** Adds a metric that is read at each scrape. If reading takes more than a second, the metric is left out. */
     sampled: <Label extends string>(
       { name, help, labels }: Naming<Label>,
       read: () => Promise<Sample<Label>[]>,
@@ -85,10 +98,6 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
       });
     },
 
-    /** The text of the metrics, or null when the client may not read them. */
-    answer: async (request: IncomingMessage): Promise<string | null> =>
-      mayRead(request, token) ? registry.metrics() : null,
+    answer: async (request) => (mayRead(request, token) ? registry.metrics() : null),
   };
 };
-
-export type Metrics = ReturnType<typeof createMetrics>;

@@ -40,7 +40,20 @@ export type Occupancy = { own: number; inUse: number; holders: number };
  * Limits the work in flight, both per holder (an endpoint or an assistant) and in total. `hasFreeSlot` decides. Holders
  * take turns, so that a holder with a long queue does not delay the others.
  */
-export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
+export type Slots = {
+  readonly inUse: number;
+
+  /** Resolves with a slot, or with null if too many requests are already waiting or the slots are closed. */
+  acquire: (holder: string) => Promise<Slot | null>;
+
+  /** Holders whose waiting queue is so long that more requests would not help. */
+  saturated: () => string[];
+
+  /** Refuses all waiting requests and all later requests. */
+  close: () => void;
+};
+
+export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean): Slots => {
   const active = new Map<string, number>();
   const waiting = new Map<string, ((slot: Slot | null) => void)[]>();
   let inUse = 0;
@@ -91,8 +104,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       return inUse;
     },
 
-    /** Resolves with a slot, or with null if too many requests are already waiting or the slots are closed. */
-    acquire: (holder: string): Promise<Slot | null> => {
+    acquire: (holder) => {
       if (closed) return Promise.resolve(null);
       const queue = waiting.get(holder) ?? [];
       // A later request must not overtake the waiting requests.
@@ -102,17 +114,12 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       return new Promise((resolve) => queue.push(resolve));
     },
 
-    /** Holders whose waiting queue is so long that more requests would not help. */
-    saturated: (): string[] =>
-      [...waiting].filter(([, queue]) => queue.length >= waitingMax() / 2).map(([holder]) => holder),
+    saturated: () => [...waiting].filter(([, queue]) => queue.length >= waitingMax() / 2).map(([holder]) => holder),
 
-    /** Refuses all waiting requests and all later requests. */
-    close: (): void => {
+    close: () => {
       closed = true;
       for (const queue of waiting.values()) for (const grant of queue) grant(null);
       waiting.clear();
     },
   };
 };
-
-export type Slots = ReturnType<typeof createSlots>;

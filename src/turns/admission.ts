@@ -47,7 +47,18 @@ type Dependencies = { turnQueue: Pick<TurnQueue, 'waitingByPartition'>; onRefuse
  * Refuses new turns while accepted turns wait too long, so that every accepted turn is answered soon (docs/design.md,
  * Overload). In an overload, about as many turns are accepted as are answered, so no capacity has to be configured.
  */
-export const createOverload = ({ turnQueue, onRefused, logger }: Dependencies) => {
+export type Overload = {
+  /** True if a request with a message must be refused now. Call it once for each, before all other checks. */
+  refuses: () => boolean;
+
+  /**
+   * Call this when a request has passed all checks and its body was read. Null if the turn must be refused, because
+   * too many came at the same moment.
+   */
+  enter: () => WaitingTurn | null;
+};
+
+export const createOverload = ({ turnQueue, onRefused, logger }: Dependencies): Overload => {
   const turns = createWaitingTurns();
   const queueWait = createQueueWait(turnQueue);
   let refusedAt = Number.NEGATIVE_INFINITY;
@@ -64,8 +75,7 @@ export const createOverload = ({ turnQueue, onRefused, logger }: Dependencies) =
   };
 
   return {
-    /** True if a request with a message must be refused now. Call it once for each, before all other checks. */
-    refuses: (): boolean => {
+    refuses: () => {
       const now = performance.now();
       const waitMs = Math.max(turns.waitMs(now), queueWait(now));
       const refused = turns.refuses(waitMs);
@@ -73,11 +83,7 @@ export const createOverload = ({ turnQueue, onRefused, logger }: Dependencies) =
       return refused;
     },
 
-    /**
-     * Call this when a request has passed all checks and its body was read. Null if the turn must be refused, because
-     * too many came at the same moment.
-     */
-    enter: (): WaitingTurn | null => {
+    enter: () => {
       const now = performance.now();
       if (!turns.isFull()) return turns.enter(now);
       note(now, turns.waitMs(now));
@@ -85,8 +91,6 @@ export const createOverload = ({ turnQueue, onRefused, logger }: Dependencies) =
     },
   };
 };
-
-export type Overload = ReturnType<typeof createOverload>;
 
 /** While turns wait less than this, all new ones are accepted. */
 const WAIT_FREE_MS = 500;

@@ -8,7 +8,18 @@ const MARK = `for _, key in ipairs(KEYS) do redis.call('SET', key, '1', 'PX', AR
 type Scripts = { parleyDelivered: (...args: (string | number)[]) => Promise<unknown> };
 
 /** Records which replies have reached a caller. If Redis loses a record, the stored reply may be sent again. */
-export const createDeliveredReplies = (redis: RedisClient, partitions: Partitions) => {
+export type DeliveredReplies = {
+  /**
+   * Records a delivery. Call this after a response was written. Does not wait for Redis. The records of one turn of
+   * the event loop are written with one command per partition.
+   */
+  mark: (turn: TurnRef) => void;
+
+  /** Returns the ids of those turns whose replies are recorded as delivered. Empty while Redis is unavailable. */
+  find: (turns: TurnRef[]) => Promise<Set<string>>;
+};
+
+export const createDeliveredReplies = (redis: RedisClient, partitions: Partitions): DeliveredReplies => {
   redis.defineCommand('parleyDelivered', { lua: MARK });
   const scripts = redis as unknown as Scripts; // defined just above
   const keyOf = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:delivered:${turnId}`;
@@ -23,21 +34,14 @@ export const createDeliveredReplies = (redis: RedisClient, partitions: Partition
   };
 
   return {
-    /**
-     * Records a delivery. Call this after a response was written. Does not wait for Redis. The records of one turn of
-     * the event loop are written with one command per partition.
-     */
-    mark: (turn: TurnRef): void => {
+    mark: (turn) => {
       if (gathered.length === 0) setImmediate(flush);
       gathered.push(turn);
     },
 
-    /** Returns the ids of those turns whose replies are recorded as delivered. Empty while Redis is unavailable. */
-    find: async (turns: TurnRef[]): Promise<Set<string>> => {
+    find: async (turns) => {
       const values = await Promise.all(turns.map((turn) => redis.get(keyOf(turn)).catch(() => null)));
       return new Set(turns.filter((_, index) => values[index] !== null).map(({ turnId }) => turnId));
     },
   };
 };
-
-export type DeliveredReplies = ReturnType<typeof createDeliveredReplies>;

@@ -1,7 +1,7 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
 import { serverDate } from '../process/clock.ts';
 import { isUuid, prefixRange } from '../process/ids.ts';
-import { collectionOf, DURABLE } from '../mongo/mongo.ts';
+import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
 import { isDuplicateKey } from '../mongo/failures.ts';
 import { inBatches } from '../mongo/batches.ts';
 import { dedupeKeyOf } from '../conversations/duplicates.ts';
@@ -38,20 +38,38 @@ keySchema.index({ conversationKey: 1 });
  * Idempotency keys, kept for 24 h and separate for each assistant (docs/contract.md, Idempotency keys). A key is stored
  * before its turn is accepted.
  */
-export const createIdempotencyKeys = (connection: Connection) => {
+export type IdempotencyKeys = {
+  models: Indexed[];
+  reserve: (request: {
+    assistantId: string;
+    idempotencyKey: string;
+    conversationKey: string;
+    message: string;
+    turnId: string;
+  }) => Promise<Reservation>;
+
+  /**
+   * Links the key to the conversation that accepted its turn, so that both are erased together. Does not wait for
+   * MongoDB.
+   */
+  bind: (assistantId: string, idempotencyKey: string, conversationId: string) => void;
+
+  /**
+   * Erases the keys of a conversation. With `unboundBefore`, also those of its session that were reserved before this
+   * time and belong to no conversation, because their requests were refused. Call it with `unboundBefore` only after
+   * all requests of that time have ended.
+   */
+  erase: (conversationId: string, options: { until?: AbortSignal; unboundBefore?: Date }) => Promise<void>;
+};
+
+export const createIdempotencyKeys = (connection: Connection): IdempotencyKeys => {
   const model = connection.model<StoredKey>('IdempotencyKey', keySchema);
   const keys = collectionOf<StoredKey>(model);
 
   return {
     models: [model],
 
-    reserve: async (request: {
-      assistantId: string;
-      idempotencyKey: string;
-      conversationKey: string;
-      message: string;
-      turnId: string;
-    }): Promise<Reservation> => {
+    reserve: async (request) => {
       const { assistantId, idempotencyKey, conversationKey, message, turnId } = request;
       const _id = `${assistantId}:${idempotencyKey}`;
       const dedupeKey = dedupeKeyOf(message);
@@ -72,25 +90,13 @@ export const createIdempotencyKeys = (connection: Connection) => {
       return { turnId: known.turnId, state: 'known' };
     },
 
-    /**
-     * Links the key to the conversation that accepted its turn, so that both are erased together. Does not wait for
-     * MongoDB.
-     */
-    bind: (assistantId: string, idempotencyKey: string, conversationId: string): void => {
+    bind: (assistantId, idempotencyKey, conversationId) => {
       keys
         .updateOne({ _id: `${assistantId}:${idempotencyKey}`, conversationId: null }, { $set: { conversationId } })
         .catch(() => undefined);
     },
 
-    /**
-     * Erases the keys of a conversation. With `unboundBefore`, also those of its session that were reserved before this
-     * time and belong to no conversation, because their requests were refused. Call it with `unboundBefore` only after
-     * all requests of that time have ended.
-     */
-    erase: (
-      conversationId: string,
-      { until, unboundBefore }: { until?: AbortSignal; unboundBefore?: Date },
-    ): Promise<void> => {
+    erase: (conversationId, { until, unboundBefore }) => {
       if (!isUuid(conversationId)) return Promise.resolve();
       const filter: mongo.Filter<StoredKey> = {
         conversationKey: prefixRange(conversationId),
@@ -103,5 +109,3 @@ export const createIdempotencyKeys = (connection: Connection) => {
     },
   };
 };
-
-export type IdempotencyKeys = ReturnType<typeof createIdempotencyKeys>;

@@ -34,11 +34,30 @@ type Scripts = {
  * Leases show which worker is answering a turn. If Redis loses a lease, a second worker may answer the turn, and the
  * second answer is discarded.
  */
+export type TurnLeases = {
+  /** Acquires the lease of a turn and counts the try. Null if another worker has the lease. */
+  acquire: (turn: TurnRef) => Promise<{ token: string; tries: number } | null>;
+
+  /** Stops renewing the lease of an answered turn. No worker needs this lease any more, so it may expire. */
+  expire: (turn: TurnRef) => void;
+
+  /**
+   * Releases the lease of a turn that may be leased again. With `forgetTries`, the next try counts as the first. Does
+   * not wait for Redis.
+   */
+  release: (turn: TurnRef, token: string, forgetTries: boolean) => void;
+
+  /** Returns the ids of those turns that a worker has leased now. */
+  findLeased: (turns: TurnRef[]) => Promise<Set<string>>;
+
+  close: () => void;
+};
+
 export const createTurnLeases = (
   redis: RedisClient,
   partitions: Partitions,
   { turnLeaseMs, turnLeaseRenewMs, triesKeptMs }: Timing,
-) => {
+): TurnLeases => {
   redis.defineCommand('parleyAcquire', { numberOfKeys: 2, lua: ACQUIRE });
   redis.defineCommand('parleyRenew', { numberOfKeys: 1, lua: RENEW });
   redis.defineCommand('parleyRelease', { numberOfKeys: 2, lua: RELEASE });
@@ -55,8 +74,7 @@ export const createTurnLeases = (
   renewal.unref();
 
   return {
-    /** Acquires the lease of a turn and counts the try. Null if another worker has the lease. */
-    acquire: async (turn: TurnRef): Promise<{ token: string; tries: number } | null> => {
+    acquire: async (turn) => {
       const token = newToken();
       const tries = await scripts.parleyAcquire(leaseKey(turn), triesKey(turn), token, turnLeaseMs, triesKeptMs);
       if (tries === 0) return null;
@@ -64,28 +82,20 @@ export const createTurnLeases = (
       return { token, tries };
     },
 
-    /** Stops renewing the lease of an answered turn. No worker needs this lease any more, so it may expire. */
-    expire: ({ turnId }: TurnRef): void => {
+    expire: ({ turnId }) => {
       renewed.delete(turnId);
     },
 
-    /**
-     * Releases the lease of a turn that may be leased again. With `forgetTries`, the next try counts as the first. Does
-     * not wait for Redis.
-     */
-    release: (turn: TurnRef, token: string, forgetTries: boolean): void => {
+    release: (turn, token, forgetTries) => {
       renewed.delete(turn.turnId);
       scripts.parleyRelease(leaseKey(turn), triesKey(turn), token, forgetTries ? 1 : 0).catch(() => undefined);
     },
 
-    /** Returns the ids of those turns that a worker has leased now. */
-    findLeased: async (turns: TurnRef[]): Promise<Set<string>> => {
+    findLeased: async (turns) => {
       const values = await Promise.all(turns.map((turn) => redis.get(leaseKey(turn))));
       return new Set(turns.filter((_, index) => values[index] !== null).map(({ turnId }) => turnId));
     },
 
-    close: (): void => clearInterval(renewal),
+    close: () => clearInterval(renewal),
   };
 };
-
-export type TurnLeases = ReturnType<typeof createTurnLeases>;

@@ -42,7 +42,20 @@ const toJobs = (turns: TurnRef[]) => {
  * Jobs are wake-ups: MongoDB decides which turn is the head, and a sweep adds a lost job again. So a failure to add a
  * job is only logged, and the caller does not see it.
  */
-export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
+export type TurnQueue = {
+  /** Adds a job to answer this head. Never throws. */
+  enqueue: (head: TurnRef) => void;
+
+  /** Groups heads by partition. A head that was enqueued after the oldest waiting job may still have its job. */
+  byPartition: <Head extends TurnRef>(heads: Head[]) => Promise<{ items: Head[]; oldestWaitingAt: number | null }[]>;
+
+  oldestWaitingAt: () => Promise<number | null>;
+  waitingByPartition: (olderThanMs: number) => Promise<{ jobs: number; oldestAt: number | null }[]>;
+  countJobs: () => Promise<Record<string, number>>;
+  close: PartitionedQueue<TurnsJob>['close'];
+};
+
+export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>): TurnQueue => {
   const isFull = createFullCheck(queue);
   const addTo = (partition: Queue<TurnsJob>) =>
     createBatcher<TurnRef, void>(
@@ -60,20 +73,16 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
   const add = queue.perPartition(addTo);
 
   return {
-    /** Adds a job to answer this head. Never throws. */
-    enqueue: (head: TurnRef): void => queue.addInBackground(add(head.key)(head)),
+    enqueue: (head) => queue.addInBackground(add(head.key)(head)),
 
-    /** Groups heads by partition. A head that was enqueued after the oldest waiting job may still have its job. */
     byPartition: <Head extends TurnRef>(heads: Head[]) => groupByPartition(queue, heads, ({ key }) => key),
 
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),
 
-    waitingByPartition: (olderThanMs: number) => waitingByPartition(queue.queues, olderThanMs),
+    waitingByPartition: (olderThanMs) => waitingByPartition(queue.queues, olderThanMs),
 
     countJobs: () => countJobs(queue),
 
     close: queue.close,
   };
 };
-
-export type TurnQueue = ReturnType<typeof createTurnQueue>;

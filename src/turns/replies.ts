@@ -98,7 +98,9 @@ type Entry = {
  * a channel in one tick becomes one message. Never throws: if publishing fails, waiting callers still
  * get their reply, because the store is also checked for them.
  */
-export const createPublisher = (redis: RedisClient) => {
+export type Publish = (channels: string[], published: Published | Delta) => void;
+
+export const createPublisher = (redis: RedisClient): Publish => {
   let gathered = new Map<string, (Published | Delta)[]>();
 
   const flush = (): void => {
@@ -108,7 +110,7 @@ export const createPublisher = (redis: RedisClient) => {
     gathered = new Map();
   };
 
-  return (channels: string[], published: Published | Delta): void => {
+  return (channels, published) => {
     if (channels.length === 0) return;
     if (gathered.size === 0) setImmediate(flush);
     for (const channel of channels) {
@@ -118,8 +120,6 @@ export const createPublisher = (redis: RedisClient) => {
     }
   };
 };
-
-export type Publish = ReturnType<typeof createPublisher>;
 
 /** Parses JSON. Invalid JSON gives undefined, because an error thrown in a listener would end the process. */
 const parseJson = (text: string): unknown => {
@@ -134,6 +134,19 @@ const parseJson = (text: string): unknown => {
  * Manages the callers of this process that wait for a reply. Pub/sub may lose a message, and a worker may die after the
  * commit and before it publishes. So the store is checked for callers who have waited for `checkStoreAfterMs`.
  */
+export type Replies = {
+  channel: string;
+  streamChannel: string;
+
+  /**
+   * Waits for the reply to a turn. Call this before the turn is accepted, because the reply may arrive immediately
+   * afterwards. `onProgress` gets the known text.
+   */
+  watch: (turn: TurnRef, onProgress?: ((progress: Progress) => void) | null) => Waiter;
+
+  close: () => void;
+};
+
 export const openReplies = async ({
   subscriber,
   channel,
@@ -142,7 +155,7 @@ export const openReplies = async ({
   storedReply,
   timing,
   logger,
-}: Dependencies) => {
+}: Dependencies): Promise<Replies> => {
   const waiting = new Map<string, Set<Entry>>();
   /** The known text of each reply that a caller waits for. */
   const inProgress = new Map<string, Progress>();
@@ -204,11 +217,7 @@ export const openReplies = async ({
     channel,
     streamChannel,
 
-    /**
-     * Waits for the reply to a turn. Call this before the turn is accepted, because the reply may arrive immediately
-     * afterwards. `onProgress` gets the known text.
-     */
-    watch: ({ key, turnId }: TurnRef, onProgress: ((progress: Progress) => void) | null = null): Waiter => {
+    watch: ({ key, turnId }, onProgress = null) => {
       const { promise, resolve } = Promise.withResolvers<Published>();
       const entry: Entry = { key, since: performance.now(), armed: false, resolve, onProgress };
       const entries = waiting.get(turnId) ?? new Set<Entry>();
@@ -231,8 +240,6 @@ export const openReplies = async ({
       };
     },
 
-    close: (): void => clearInterval(timer),
+    close: () => clearInterval(timer),
   };
 };
-
-export type Replies = Awaited<ReturnType<typeof openReplies>>;

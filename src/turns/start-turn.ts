@@ -202,7 +202,9 @@ export const knownConversationOf = ({ conversationId }: Pick<StartedTurn, 'conve
  * Starts a turn, for every channel (docs/contract.md, Sending a message): accepts the turn or finds the turn that it
  * repeats, and enqueues the head. The caller decides whether to wait for the answer.
  */
-export const createStartTurn = (dependencies: Dependencies) => {
+export type StartTurn = (request: TurnRequest) => Promise<StartedTurn>;
+
+export const createStartTurn = (dependencies: Dependencies): StartTurn => {
   const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;
   const { mustEnd, onRepeated, onBusy, orUnavailable } = dependencies;
   const inFlight = createSessionsInFlight();
@@ -237,7 +239,7 @@ export const createStartTurn = (dependencies: Dependencies) => {
     return accepted;
   };
 
-  return async (request: TurnRequest): Promise<StartedTurn> => {
+  return async (request) => {
     const startedAt = performance.now();
     // If the turn is not accepted, the reserved key keeps its turn id for the retry.
     const turn = await orUnavailable(prepareTurn(request));
@@ -300,8 +302,6 @@ export const createStartTurn = (dependencies: Dependencies) => {
   };
 };
 
-export type StartTurn = ReturnType<typeof createStartTurn>;
-
 type Submitted = {
   response: ChatResponse;
   turnId: string;
@@ -315,9 +315,11 @@ type Submitted = {
 };
 
 /** Starts a turn and waits for its answer. */
+export type Submit = (request: TurnRequest) => Promise<Submitted>;
+
 export const createSubmit =
-  (startTurn: StartTurn) =>
-  async (request: TurnRequest): Promise<Submitted> => {
+  (startTurn: StartTurn): Submit =>
+  async (request) => {
     const { turnId, replayed, delivered, response, end } = await startTurn(request);
     try {
       return { response: await response(), turnId, replayed, delivered };
@@ -325,5 +327,3 @@ export const createSubmit =
       end();
     }
   };
-
-export type Submit = ReturnType<typeof createSubmit>;

@@ -37,9 +37,11 @@ type Dependencies = {
  * and becomes a normal JSON error. A later error becomes an event. If the caller disconnects before the final message
  * was written, the reply does not count as delivered.
  */
+export type StreamTurn = (request: TurnRequest, req: Request, res: Response) => Promise<void>;
+
 export const createStreamTurn =
-  ({ startTurn, toApiError }: Dependencies) =>
-  async (request: TurnRequest, req: Request, res: Response): Promise<void> => {
+  ({ startTurn, toApiError }: Dependencies): StreamTurn =>
+  async (request, req, res) => {
     const writer = createWriter(res);
     let early: Progress | null = NOTHING_YET;
     const onProgress = (progress: Progress): void => {
@@ -74,5 +76,3 @@ export const createStreamTurn =
     }
     res.end();
   };
-
-export type StreamTurn = ReturnType<typeof createStreamTurn>;

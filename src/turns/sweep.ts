@@ -1,7 +1,4 @@
-import type { Connection } from 'mongoose';
-import { conversationModels, type StoredConversation } from '../conversations/conversation.ts';
 import { serverNow } from '../process/clock.ts';
-import { collectionOf, updateMany } from '../mongo/mongo.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import { notTakenText } from '../assistants/opening-hours.ts';
 import type { ConversationStore } from '../conversations/store.ts';
@@ -11,61 +8,10 @@ import type { TurnLeases } from './leases.ts';
 import type { TurnQueue } from './queue.ts';
 import type { Timing } from '../process/timing.ts';
 
-/** The head of a session's pending turns, and when a job for it was last added. */
-type StaleHead = { key: string; turnId: string; headSince: Date; queuedAt: Date };
-
-/** Finds heads that have waited for so long that their job may be lost. */
-export const createStaleHeads = (connection: Connection) => {
-  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
-
-  return {
-    /** Finds heads that have waited longer than `olderThanMs`, by MongoDB's clock. */
-    find: async (olderThanMs: number, limit: number): Promise<StaleHead[]> => {
-      const older = (path: string | object) => ({ $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] });
-      const rows = await conversations
-        .find(
-          {
-            'waiting.0': { $exists: true },
-            // The range finds the heads in the index, and `$$NOW` decides.
-            headSince: { $lt: new Date(serverNow() - olderThanMs) },
-            $expr: { $and: [older('$headSince'), older({ $arrayElemAt: ['$waiting.acceptedAt', 0] })] },
-          },
-          { projection: { conversationId: 1, headSince: 1, 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
-        )
-        .hint('waiting_heads')
-        .limit(limit)
-        .toArray();
-      return rows.flatMap(({ _id: key, headSince, waiting: [head] }) =>
-        head
-          ? [{ key, turnId: head.turnId, headSince, queuedAt: new Date(Math.max(+headSince, +head.acceptedAt)) }]
-          : [],
-      );
-    },
-
-    /**
-     * Records that a job is being added for these heads. If several sweeps record this concurrently, only one of them
-     * changes the document.
-     */
-    renew: async (heads: StaleHead[]): Promise<void> => {
-      if (heads.length === 0) return;
-      await updateMany(
-        connection,
-        'conversations',
-        heads.map(({ key, turnId, headSince }) => ({
-          q: { _id: key, 'waiting.0.turnId': turnId, headSince },
-          u: { $currentDate: { headSince: true } },
-        })),
-      );
-    },
-  };
-};
-
-type StaleHeads = ReturnType<typeof createStaleHeads>;
-
 const ENDED_PER_SWEEP = 200;
 
 type Dependencies = {
-  conversations: ConversationStore;
+  conversations: Pick<ConversationStore, 'findNotTaken' | 'transitions'>;
   findAssistant: (assistantId: string) => Promise<Assistant | null>;
   logger: Logger;
 };
@@ -95,16 +41,21 @@ export const createNotTakenSweep =
 
 const HEADS_PER_SWEEP = 1_000;
 
-type SweepDependencies = { staleHeads: StaleHeads; leases: TurnLeases; turnQueue: TurnQueue; timing: Timing };
+type SweepDependencies = {
+  conversations: Pick<ConversationStore, 'findStaleHeads' | 'renewHeads'>;
+  leases: TurnLeases;
+  turnQueue: TurnQueue;
+  timing: Timing;
+};
 
 /**
  * Adds a job for each head whose job was lost, because Redis was wiped or a worker was killed between two steps
  * (docs/design.md, Sweeps).
  */
 export const createTurnSweep =
-  ({ staleHeads, leases, turnQueue, timing }: SweepDependencies) =>
+  ({ conversations, leases, turnQueue, timing }: SweepDependencies) =>
   async (): Promise<void> => {
-    const heads = await staleHeads.find(timing.turnStaleMs, HEADS_PER_SWEEP);
+    const heads = await conversations.findStaleHeads(timing.turnStaleMs, HEADS_PER_SWEEP);
     // No job can be added to a partition that is unavailable, so its heads may not be recorded as queued.
     for (const { items, oldestWaitingAt } of await turnQueue.byPartition(heads)) {
       const leased = await leases.findLeased(items);
@@ -116,7 +67,7 @@ export const createTurnSweep =
         const mayBeQueued = oldestWaitingAt !== null && oldestWaitingAt <= queuedAt.getTime() + timing.turnStaleMs;
         return !mayBeQueued || now - queuedAt.getTime() > timing.turnJobReplacedAfterMs;
       });
-      await staleHeads.renew(lost);
+      await conversations.renewHeads(lost);
       for (const { key, turnId } of lost) turnQueue.enqueue({ key, turnId });
     }
   };

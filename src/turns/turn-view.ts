@@ -62,9 +62,11 @@ type Dependencies = {
  * Reads a turn. Throws the same 404 if the turn's id is malformed or unknown, if the turn is erased or too old, or if
  * it belongs to another assistant.
  */
+export type ReadTurn = (id: string, assistantId: string) => Promise<TurnView>;
+
 export const createReadTurn =
-  ({ conversations, leases, storedReply }: Dependencies) =>
-  async (id: string, assistantId: string): Promise<TurnView> => {
+  ({ conversations, leases, storedReply }: Dependencies): ReadTurn =>
+  async (id, assistantId) => {
     const found = await conversations.findTurn(id, assistantId);
     if (!found) throw notFound();
     const { conversationId, _id: key } = found.conversation;
@@ -89,5 +91,3 @@ export const createReadTurn =
       messageId,
     };
   };
-
-export type ReadTurn = ReturnType<typeof createReadTurn>;

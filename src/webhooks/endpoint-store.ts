@@ -5,7 +5,7 @@ import { serverDate, serverNow } from '../process/clock.ts';
 import { invalid, notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
 import { isDuplicateKey } from '../mongo/failures.ts';
-import { collectionOf, createReader } from '../mongo/mongo.ts';
+import { collectionOf, createReader, type Indexed } from '../mongo/mongo.ts';
 import { TIMING } from '../process/timing.ts';
 import { validate } from '../process/validation.ts';
 import type { Vault } from '../process/vault.ts';
@@ -110,7 +110,45 @@ type Dependencies = {
  * The customers' endpoints. Each endpoint has its own URL, secret and event filter, and can be disabled
  * (docs/contract.md, Endpoints).
  */
-export const createEndpointStore = (dependencies: Dependencies) => {
+export type EndpointStore = {
+  models: Indexed[];
+
+  /** Returns which endpoints of the assistant want an event. Cached for at most a second. */
+  receivers: (assistantId: string) => Promise<(event: EventKind) => string[]>;
+
+  /** Reads an endpoint without a cache, for deliveries. Null if the endpoint was removed. Reads are batched. */
+  readForSending: (id: string) => Promise<StoredEndpoint | null>;
+
+  /** The secrets that sign an event, newest first. An old secret also signs until its overlap ends. */
+  openSecrets: (endpoint: StoredEndpoint, now: number) => string[];
+
+  addEndpoint: (assistantId: string, input: unknown) => Promise<{ endpoint: Endpoint; secret: string }>;
+  listEndpointIds: (assistantId: string) => Promise<string[]>;
+  listEndpoints: (assistantId: string) => Promise<Endpoint[]>;
+  getEndpoint: (endpointId: string) => Promise<Endpoint>;
+  updateEndpoint: (endpointId: string, input: { url?: string; events?: EventKind[] }) => Promise<Endpoint>;
+
+  /** Enables or disables an endpoint. Events that happen while an endpoint is disabled are not sent later. */
+  setEnabled: (endpointId: string, enabled: boolean) => Promise<Endpoint>;
+
+  removeEndpoint: (endpointId: string) => Promise<Endpoint>;
+
+  /** Makes a new secret. The old secret also signs for `overlapHours` (0–168, default 0). */
+  rotateSecret: (endpointId: string, overlapHours?: number) => Promise<{ endpoint: Endpoint; secret: string }>;
+
+  /**
+   * Pauses an endpoint. Never shortens a pause: the result of a send that began before a longer pause does not change
+   * that pause.
+   */
+  pauseEndpoint: (endpointId: string, pause: Pause) => Promise<void>;
+
+  /** The ids of paused endpoints: either the receiver answered 410, or the time in its `Retry-After` is not over. */
+  listPausedIds: () => Promise<string[]>;
+
+  resumeEndpoint: (endpointId: string) => Promise<Endpoint>;
+};
+
+export const createEndpointStore = (dependencies: Dependencies): EndpointStore => {
   const { connection, vault, guard, onChanged = async () => undefined } = dependencies;
   const endpoints = endpointModel(connection);
 
@@ -177,22 +215,19 @@ export const createEndpointStore = (dependencies: Dependencies) => {
   return {
     models: [endpoints],
 
-    /** Returns which endpoints of the assistant want an event. Cached for at most a second. */
-    receivers: async (assistantId: string): Promise<(event: EventKind) => string[]> => {
+    receivers: async (assistantId) => {
       const known = cachedEndpoints.get(assistantId) ?? (await cachedEndpoints.fetch(assistantId)) ?? [];
       return (event) => known.filter((endpoint) => wants(endpoint, event)).map(({ endpointId }) => endpointId);
     },
 
-    /** Reads an endpoint without a cache, for deliveries. Null if the endpoint was removed. Reads are batched. */
     readForSending: createReader(collectionOf<StoredEndpoint>(endpoints), {}),
 
-    /** The secrets that sign an event, newest first. An old secret also signs until its overlap ends. */
-    openSecrets: (endpoint: StoredEndpoint, now: number): string[] =>
+    openSecrets: (endpoint, now) =>
       endpoint.secrets
         .filter(({ until }) => until === null || until.getTime() > now)
         .map(({ sealed }) => openSecret(sealed, endpoint._id)),
 
-    addEndpoint: async (assistantId: string, input: unknown): Promise<{ endpoint: Endpoint; secret: string }> => {
+    addEndpoint: async (assistantId, input) => {
       const parsed = validate(EndpointInput, input);
       await requirePublicUrl(parsed.url, guard, 'url');
       const secret = newWebhookSecret();
@@ -213,23 +248,22 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       return { endpoint: toEndpoint(stored), secret };
     },
 
-    listEndpointIds: async (assistantId: string): Promise<string[]> =>
+    listEndpointIds: async (assistantId) =>
       (await endpoints.find({ assistantId }).select({ _id: 1 }).lean()).map(({ _id }) => _id),
 
-    listEndpoints: async (assistantId: string): Promise<Endpoint[]> =>
+    listEndpoints: async (assistantId) =>
       (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
 
-    getEndpoint: async (endpointId: string): Promise<Endpoint> => toEndpoint(await getStored(endpointId)),
+    getEndpoint: async (endpointId) => toEndpoint(await getStored(endpointId)),
 
-    updateEndpoint: async (endpointId: string, input: { url?: string; events?: EventKind[] }): Promise<Endpoint> => {
+    updateEndpoint: async (endpointId, input) => {
       const parsed = validate(EndpointInput.partial(), input);
       if (parsed.url !== undefined) await requirePublicUrl(parsed.url, guard, 'url');
       const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));
       return change(endpointId, { $set: given });
     },
 
-    /** Enables or disables an endpoint. Events that happen while an endpoint is disabled are not sent later. */
-    setEnabled: async (endpointId: string, enabled: boolean): Promise<Endpoint> => {
+    setEnabled: async (endpointId, enabled) => {
       const now = serverDate();
       // This is a compare-and-set, so that `enabledSince` changes only once if two people enable the endpoint
       // concurrently.
@@ -244,7 +278,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       return toEndpoint(changed.toObject());
     },
 
-    removeEndpoint: async (endpointId: string): Promise<Endpoint> => {
+    removeEndpoint: async (endpointId) => {
       const stored = await endpoints.findByIdAndDelete(endpointId).lean();
       if (!stored) throw notFound();
       cachedEndpoints.delete(stored.assistantId);
@@ -252,8 +286,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       return toEndpoint(stored);
     },
 
-    /** Makes a new secret. The old secret also signs for `overlapHours` (0–168, default 0). */
-    rotateSecret: async (endpointId: string, overlapHours = 0): Promise<{ endpoint: Endpoint; secret: string }> => {
+    rotateSecret: async (endpointId, overlapHours = 0) => {
       if (!(overlapHours >= 0 && overlapHours <= MAX_OVERLAP_HOURS)) {
         throw invalid('overlap_hours', 'out_of_range', `must be 0–${MAX_OVERLAP_HOURS}`);
       }
@@ -275,17 +308,12 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       }
     },
 
-    /**
-     * Pauses an endpoint. Never shortens a pause: the result of a send that began before a longer pause does not change
-     * that pause.
-     */
-    pauseEndpoint: async (endpointId: string, pause: Pause): Promise<void> => {
+    pauseEndpoint: async (endpointId, pause) => {
       const shorter = pause.until === null ? {} : { $or: [{ pause: null }, { 'pause.until': { $lt: pause.until } }] };
       await endpoints.updateOne({ _id: endpointId, ...shorter }, { $set: { pause } });
     },
 
-    /** The ids of paused endpoints: either the receiver answered 410, or the time in its `Retry-After` is not over. */
-    listPausedIds: async (): Promise<string[]> => {
+    listPausedIds: async () => {
       const rows = await endpoints
         .find({
           enabled: true, // events of a disabled endpoint end and do not wait
@@ -298,12 +326,10 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       return rows.map(({ _id }) => _id);
     },
 
-    resumeEndpoint: async (endpointId: string): Promise<Endpoint> => {
+    resumeEndpoint: async (endpointId) => {
       const resumed = await change(endpointId, { $set: { pause: null } });
       await onChanged(endpointId);
       return resumed;
     },
   };
 };
-
-export type EndpointStore = ReturnType<typeof createEndpointStore>;

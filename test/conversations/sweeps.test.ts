@@ -26,7 +26,7 @@ const aStream = async (conversations = 1) => {
   const key = keys[0] as string;
   const to = { endpointId: endpoint.endpointId, url: endpoint.url };
   const readHead = async () => {
-    const outbox = await stack.service.deliveries.outbox.read(key);
+    const outbox = await stack.service.conversations.outbox.read(key);
     const event = outbox?.outbox?.[0];
     if (!outbox || !event) throw new Error('nothing waits');
     return { outbox, event, claim: claimOf(outbox, event, { ...to, body: composeBody(event, outbox) }) };
@@ -87,7 +87,7 @@ test('an event that has ended but is still pending is removed and not sent', asy
   await receiver.waitFor((all) => all.length === 1);
 
   expect(receiver.received.map(contentOf)).toEqual(['next']);
-  await eventually(async () => expect((await stack.service.deliveries.outbox.read(key))?.outbox).toEqual([]));
+  await eventually(async () => expect((await stack.service.conversations.outbox.read(key))?.outbox).toEqual([]));
 });
 
 test('an event whose claim is released is sent; a claim that a sweep has ended cannot be released', async () => {
@@ -151,7 +151,7 @@ test('sweeps skip streams of suspended and paused endpoints, unless they are ove
   expect(woken).toContain(healthy.key);
   expect(woken).not.toContain(suspended.key);
   expect(woken).not.toContain(paused.key);
-  expect((await stack.service.deliveries.outbox.read(overdue.key))?.outbox).toHaveLength(500);
+  expect((await stack.service.conversations.outbox.read(overdue.key))?.outbox).toHaveLength(500);
 });
 
 test('streams of one endpoint that fill a sweep, or do not move, give way to others', async () => {
@@ -177,7 +177,8 @@ test('a sweep reads no event that waits for a suspended endpoint, and a list onl
   const [suspended, healthy] = [await aStream(3_000), await aStream()] as const;
   for (const stream of [suspended, healthy]) await hold(stream);
   const held = { outbox: { eventId: randomUUID(), at: OLD.at, endpoints: [suspended.endpoint.endpointId] } };
-  const { outbox, list } = stack.service.deliveries;
+  const { outbox } = stack.service.conversations;
+  const { list } = stack.service.deliveries;
   const database = stack.service.mongo.db!;
   await database
     .collection<{ _id: string }>('conversations')

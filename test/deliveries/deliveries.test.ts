@@ -25,7 +25,7 @@ const anEndpointAt = async (url: string) => {
   const { endpoint, secret } = await stack.service.endpoints.addEndpoint(assistantId, { url });
   const feed = createFeed(stack.service);
   const [key = ''] = await feed.openConversations(assistantId, 1);
-  const { conversationId } = (await stack.service.deliveries.outbox.read(key)) ?? { conversationId: '' };
+  const { conversationId } = (await stack.service.conversations.outbox.read(key)) ?? { conversationId: '' };
   const list = (filter = {}) => stack.service.deliveries.listRecords({ assistantId, ...filter });
   return {
     assistantId,

@@ -59,7 +59,7 @@ beforeAll(async () => {
 afterAll(() => hanging.close());
 
 test('a sweep reads the first event of each endpoint, and not the others', async () => {
-  const { outbox } = stack.service.deliveries;
+  const { outbox } = stack.service.conversations;
   const stop = watchLoop();
 
   const found = await outbox.findStale({ olderThanMs: 1_000, exclude: [], limit: 5_000 });

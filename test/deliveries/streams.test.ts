@@ -31,7 +31,7 @@ const aStream = async (options: ReceiverOptions = {}, conversations = 1) => {
     endpointId: endpoint.endpointId,
     say: (...contents: string[]) => feed.say(assistantId, key, contents),
     contents: () => receiver.received.map(contentOf),
-    outbox: async () => (await stack.service.deliveries.outbox.read(key))?.outbox ?? [],
+    outbox: async () => (await stack.service.conversations.outbox.read(key))?.outbox ?? [],
     ended: (count: number, timeoutMs?: number) =>
       eventually(async () => {
         const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();

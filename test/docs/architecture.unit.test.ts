@@ -27,7 +27,8 @@ const LAST_FOR_WORKERS = 'src/turns';
 /** The files directly in `src` that workers may import. They compose the processes and may import from all folders. */
 const FOR_WORKERS = ['src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts'];
 
-const CONVERSATIONS_MAX_LINES = 2_400;
+/** Every statement on the document is in this folder: accept and commit, and the parts of deliveries, inbox and projection. */
+const CONVERSATIONS_MAX_LINES = 3_350;
 
 type Import = { from: string; to: string };
 
@@ -43,6 +44,19 @@ const importsOf = (file: string): Import[] => {
   const walk = (node: unknown): void => {
     if (!isNode(node)) return;
     if (typeof node.type === 'string' && /^(Import|Export|TSImportType)/.test(node.type)) note(node.source);
+    for (const value of Object.values(node)) walk(value);
+  };
+  walk(parseAst(readFileSync(file, 'utf8'), { lang: 'ts' }));
+  return found;
+};
+
+/** The texts and the imported names of a file. A text that is a type, such as a key of `Pick`, does not count. */
+const namesIn = (file: string): string[] => {
+  const found: string[] = [];
+  const walk = (node: unknown): void => {
+    if (!isNode(node) || node.type === 'TSLiteralType') return;
+    if (node.type === 'Literal' && typeof node.value === 'string') found.push(node.value);
+    if (node.type === 'ImportSpecifier' && isNode(node.imported)) found.push(String(node.imported.name));
     for (const value of Object.values(node)) walk(value);
   };
   walk(parseAst(readFileSync(file, 'utf8'), { lang: 'ts' }));
@@ -101,6 +115,18 @@ test('imports follow the order of folders, no main.ts is imported, and the worke
   expect(imports.filter(breaksOrder).map(describe)).toEqual([]);
 });
 
+test('only src/conversations opens the collections of a conversation; live updates watch their changes', () => {
+  const owned = ['conversations', 'tombstones', 'conversationModels', 'CONVERSATIONS', 'TOMBSTONES'];
+  const named = [...files, ...globSync('scripts/**/*.ts')]
+    .filter((file) => !file.startsWith('src/conversations/'))
+    .flatMap((file) => namesIn(file).map((name) => ({ file, name })))
+    .filter(({ name }) => owned.includes(name));
+  expect(named.map(({ file, name }) => `${file}: ${name}`)).toEqual([
+    'src/live/change-feed.ts: CONVERSATIONS',
+    'src/live/change-feed.ts: TOMBSTONES',
+  ]);
+});
+
 test('no import is circular', () => {
   expect(findCycle()).toBeNull();
 });
@@ -115,6 +141,16 @@ test('no name is exported twice', () => {
   const places = Map.groupBy(exported, ({ name }) => name);
   expect([...places.values()].filter((all) => all.length > 1)).toEqual([]);
   expect(places.size).toBeGreaterThan(700);
+});
+
+test('an exported type is declared, so that a reader lands on its members', () => {
+  const inferred = files
+    .filter((file) => !file.startsWith('workers/reply/embedder/'))
+    .flatMap((file) => {
+      const found = readFileSync(file, 'utf8').matchAll(/^export type (\w+)(?:<.*>)? =\s+(?:Awaited<)?ReturnType</gm);
+      return [...found].map(([, name]) => `${file}: ${name}`);
+    });
+  expect(inferred).toEqual([]);
 });
 
 test('the folder of the aggregate stays below its size limit', () => {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { ChangedConversation, ChangedConversations } from '../../src/insights/project.ts';
+import type { ChangedConversation, ChangedConversations } from '../../src/conversations/changed-since.ts';
 import {
   createProjectionRound,
   LAST_KEY,

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { createChangedConversations, createProject, type Project } from '../../src/insights/project.ts';
+import { createProject, type Project } from '../../src/insights/project.ts';
 import { createGroupMisses } from '../../src/insights/group-misses.ts';
 import { lastEndedHour } from '../../src/insights/delivery-figures.ts';
 import { newId } from '../../src/process/ids.ts';
@@ -21,10 +21,10 @@ type StoredHour = Record<string, unknown> & { escalated?: Sums };
 
 /** All figures of an assistant, over all hours. Reply times are left out. */
 /** The projection itself, without a worker. */
-const projectOn = ({ service: { mongo, insights } }: Stack): Project =>
+const projectOn = ({ service: { mongo, conversations, insights } }: Stack): Project =>
   createProject({
     connection: mongo,
-    changed: createChangedConversations(mongo),
+    changed: conversations.changed,
     figures: insights.figures,
     pendingMisses: insights.pendingMisses,
     erase: insights.eraseConversations,
@@ -166,9 +166,9 @@ test('an erased conversation is not found any more, and is not projected again',
 test('a conversation that is erased while it is projected leaves nothing', async () => {
   const assistant = await anAssistant(stack);
   const { conversationId } = await say(assistant, ['A submarine, please']);
-  const { mongo, insights } = stack.service;
+  const { mongo, conversations, insights } = stack.service;
   const stored = await mongo.collection('conversations').findOne({ conversationId });
-  const changed = createChangedConversations(mongo);
+  const { changed } = conversations;
   const project = createProject({
     connection: mongo,
     changed: {
@@ -233,7 +233,7 @@ test('a step learns at most 50 lessons, and the others in later steps', () =>
   }, 0));
 
 test('lists over many assistants are read from an index in order', () =>
-  withStack(async ({ service: { mongo, insights } }) => {
+  withStack(async ({ service: { mongo, conversations: stored, insights } }) => {
     const assistantIds = Array.from({ length: 250 }, newId);
     const updatedAt = (nth: number) => new Date(Date.now() - 3_600_000 + nth);
     const known = Array.from({ length: 2_100 }, (_, nth) => ({
@@ -258,7 +258,7 @@ test('lists over many assistants are read from an index in order', () =>
       (await insights.findByWords(assistantIds, text, { limit: 3 })).map(({ key }) => key);
     const found = [await search('frequent'), await search('visitor')];
     const start = { at: updatedAt(-60_000), id: '' };
-    const changed = await createChangedConversations(mongo).listAfter(assistantIds, start, 3);
+    const changed = await stored.changed.listAfter(assistantIds, start, 3);
 
     await mongo.db?.command({ profile: 0 });
     expect(found).toEqual([
@@ -321,7 +321,7 @@ test('two workers count each message once, and a worker that stops hands over', 
 test('two leaders at the same moment count each message once', () =>
   withStack(async (own) => {
     const assistant = await anAssistant(own);
-    const { insights, assistants, mongo } = own.service;
+    const { insights, assistants, conversations, mongo } = own.service;
     const draining = new AbortController().signal;
     const worker = await own.startReplyWorker();
     for (let nth = 0; nth < 30; nth += 1) await say(assistant, [`race r${nth}`]);
@@ -332,6 +332,7 @@ test('two leaders at the same moment count each message once', () =>
     const open = (token: string) =>
       insights.openProjection({
         token,
+        changed: conversations.changed,
         embedding: NO_MODEL,
         listAssistantIds: assistants.listAssistantIds,
         draining,
@@ -446,7 +447,7 @@ test('a busy assistant does not delay another one, and is projected completely',
 test('a model that does not answer delays neither search nor figures, and each question is grouped once', () =>
   withStack(async (own) => {
     const assistant = await anAssistant(own);
-    const { insights, assistants, mongo } = own.service;
+    const { insights, assistants, conversations, mongo } = own.service;
     const worker = await own.startReplyWorker();
     const { conversationId } = await say(assistant, ['Does the moon have a basement?']);
     await worker.close();
@@ -457,6 +458,7 @@ test('a model that does not answer delays neither search nor figures, and each q
     const open = (embed: Promise<null>) =>
       insights.openProjection({
         token: 'one',
+        changed: conversations.changed,
         embedding: {
           embed: async (_texts, assistantId) => {
             asked.push(assistantId);

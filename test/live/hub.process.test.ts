@@ -2,6 +2,7 @@ import mongoose from 'mongoose';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
+import { createInboxStore } from '../../src/conversations/inbox.ts';
 import { initialState } from '../../src/conversations/conversation.ts';
 import type { Assignees } from '../../src/inbox/assignees.ts';
 import { FEED_SILENT_AFTER_MS } from '../../src/live/change-feed.ts';
@@ -45,7 +46,7 @@ const aHub = async ({ url = stack.env['MONGODB_URL'] ?? '', readWithinMs, before
     if (commandName === 'getMore') for (const { id } of nextBatch) if (id) changed.add(id);
     if (ns.endsWith('.conversations')) read.push(...[...firstBatch, ...nextBatch].map(({ _id }) => _id));
   });
-  const readRows = createReadRows(connection, async () => NOBODY);
+  const readRows = createReadRows(createInboxStore(connection), async () => NOBODY);
   const hub = createHub({
     connect: async () => connection,
     readRows: async (keys, assistantIds) => {

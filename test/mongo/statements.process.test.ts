@@ -40,7 +40,7 @@ const EXCEPTIONS: [statement: RegExp, bound: string][] = [
 /** Calls in the source that this test does not make, with the reason. */
 const NOT_MADE: Record<string, string> = {
   'src/assistants/knowledge-store.ts: knowledge.deleteMany': 'takes back a change that failed half-way',
-  'src/inbox/list.ts: conversations.find': 'by ids that the search found',
+  'src/conversations/inbox.ts: conversations.find': 'by ids that the search found',
   'src/insights/conversation-search.ts: rows.find': 'by `_id`',
   'src/insights/misses.ts: misses.updateOne': 'by `_id`',
   'src/deliveries/store.ts: deliveries.updateMany': 'by `_id`, in batches',

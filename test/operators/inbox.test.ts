@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { mongo } from 'mongoose';
 import { expect, test } from 'vitest';
-import { createInboxList } from '../../src/inbox/list.ts';
+import { createInboxList } from '../../src/inbox/inbox.ts';
 import type { Operator } from '../../src/operators/operator.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
@@ -232,7 +232,7 @@ test('a read position is each operator’s own, never goes back and never passes
 
 test('a search that takes too long is refused with 422', async () => {
   const nobody = async () => ({ find: () => null, of: () => [] });
-  const list = createInboxList(stack.service.mongo, nobody, async () => {
+  const list = createInboxList(stack.service.conversations, nobody, async () => {
     throw new mongo.MongoServerError({ message: 'too long', code: 50, codeName: 'MaxTimeMSExpired' });
   });
 
@@ -245,7 +245,7 @@ test('a list over assistants that all have their own agents makes few finds at o
   const { assistantId, say } = await anInbox();
   const id = await say(`visitor-${randomUUID()}`);
   const own = async () => ({ find: () => null, of: (one: string) => [{ operatorId: `agent of ${one}` } as Operator] });
-  const list = createInboxList(stack.service.mongo, own, async () => []);
+  const list = createInboxList(stack.service.conversations, own, async () => []);
   const assistantIds = [...Array.from({ length: 300 }, () => randomUUID()), assistantId];
   let [inFlight, most] = [0, 0];
   const start = (): void => {

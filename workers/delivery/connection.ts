@@ -217,7 +217,18 @@ export const openConnection = (url: URL, trace: Trace, settings: DialSettings, o
  * Idle connections, by endpoint and origin. The newest connection is used first. undici closes connections that are
  * idle for too long, and a closed connection is removed from the pool.
  */
-export const createPool = ({ perKey }: { perKey: number }) => {
+export type Pool = {
+  readonly size: number;
+  take: (key: string) => Connection | null;
+  put: (key: string, connection: Connection) => void;
+
+  /** Closes an idle connection to make room for a new one. */
+  dropOne: () => void;
+
+  close: () => void;
+};
+
+export const createPool = ({ perKey }: { perKey: number }): Pool => {
   const idle = new Map<string, Connection[]>();
   let count = 0;
 
@@ -236,7 +247,7 @@ export const createPool = ({ perKey }: { perKey: number }) => {
       return count;
     },
 
-    take: (key: string): Connection | null => {
+    take: (key) => {
       for (let next = idle.get(key)?.at(-1); next; next = idle.get(key)?.at(-1)) {
         remove(key, next);
         if (next.alive) return next;
@@ -244,7 +255,7 @@ export const createPool = ({ perKey }: { perKey: number }) => {
       return null;
     },
 
-    put: (key: string, connection: Connection): void => {
+    put: (key, connection) => {
       const connections = idle.get(key) ?? [];
       if (connections.length >= perKey) return connection.close(false);
       idle.set(key, connections);
@@ -253,8 +264,7 @@ export const createPool = ({ perKey }: { perKey: number }) => {
       count += 1;
     },
 
-    /** Closes an idle connection to make room for a new one. */
-    dropOne: (): void => {
+    dropOne: () => {
       for (const [key, [oldest]] of idle) {
         if (!oldest) continue;
         remove(key, oldest);
@@ -262,11 +272,10 @@ export const createPool = ({ perKey }: { perKey: number }) => {
       }
     },
 
-    close: (): void => {
+    close: () => {
       for (const connections of idle.values()) for (const connection of connections) connection.close(false);
       idle.clear();
       count = 0;
     },
   };
 };
-export type Pool = ReturnType<typeof createPool>;

@@ -1,4 +1,4 @@
-import { LOOK_AHEAD, type Outbox, pendingOf } from '../../src/deliveries/outbox.ts';
+import { LOOK_AHEAD, type Outbox, type OutboxStore, pendingOf } from '../../src/conversations/outbox.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { Slot, Slots } from '../../src/process/slots.ts';
 import type { Timing } from '../../src/process/timing.ts';
@@ -21,7 +21,7 @@ type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 
 type Dependencies = {
   endpoints: Pick<EndpointStore, 'readForSending'>;
-  outboxes: DeliveryStore['outbox'];
+  outboxes: Pick<OutboxStore, 'read'>;
   isFresh: (reading: { at: number }) => boolean;
 };
 
@@ -63,6 +63,7 @@ const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
 };
 
 type DeliverDependencies = {
+  conversations: { outbox: OutboxStore };
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   dispatch: Dispatch;
@@ -89,11 +90,33 @@ type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot };
  * has ended. An event is sent only by the process that claimed it, and nothing repeats a send after its claim
  * (docs/contract.md, At most once).
  */
-export const createDeliver = (dependencies: DeliverDependencies) => {
-  const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, timing, reportEventWait, logger } =
-    dependencies;
-  const { outbox: outboxes } = deliveries;
-  const endUndeliverable = createEndUndeliverable({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
+export type Deliver = {
+  /**
+   * Sends a stream's events until none can be sent. If the outbox has already been read, pass it as `given` to save a
+   * read. Returns the start time of the last read, because every event stored before that time has been seen.
+   */
+  deliverStream: (key: string, endpointId: string, given: GivenReading) => Promise<number>;
+
+  /**
+   * Ends the events above the stream's size limit. It runs while an event is being sent, because a send may take
+   * long.
+   */
+  trimStream: (reading: OutboxReading, endpointId: string) => Promise<void>;
+
+  /** Delivers a test or a resend. Both ignore the order of the stream and its pauses. */
+  deliverQueued: (deliveryId: string) => Promise<void>;
+};
+
+export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
+  const { conversations, endpoints, deliveries, dispatch, breaker, slots } = dependencies;
+  const { eventMaxAgeMs, timing, reportEventWait, logger } = dependencies;
+  const { outbox: outboxes } = conversations;
+  const endUndeliverable = createEndUndeliverable({
+    conversations,
+    deliveries,
+    eventMaxAgeMs,
+    onEnded: dispatch.logEnd,
+  });
 
   const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < timing.readFreshMs;
   const { read, readAfter, readInSlot } = createReadings({ endpoints, outboxes, isFresh });
@@ -253,11 +276,7 @@ export const createDeliver = (dependencies: DeliverDependencies) => {
   };
 
   return {
-    /**
-     * Sends a stream's events until none can be sent. If the outbox has already been read, pass it as `given` to save a
-     * read. Returns the start time of the last read, because every event stored before that time has been seen.
-     */
-    deliverStream: async (key: string, endpointId: string, given: GivenReading): Promise<number> => {
+    deliverStream: async (key, endpointId, given) => {
       let at = given.reading?.at ?? performance.now();
       let reading = await open(key, endpointId, given);
       while (reading) {
@@ -268,16 +287,11 @@ export const createDeliver = (dependencies: DeliverDependencies) => {
       return at;
     },
 
-    /**
-     * Ends the events above the stream's size limit. It runs while an event is being sent, because a send may take
-     * long.
-     */
-    trimStream: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
+    trimStream: async ({ outbox }, endpointId) => {
       await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     },
 
-    /** Delivers a test or a resend. Both ignore the order of the stream and its pauses. */
-    deliverQueued: async (deliveryId: string): Promise<void> => {
+    deliverQueued: async (deliveryId) => {
       const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
       const slot = queued?.outcome === 'queued' ? await slots.acquire(queued.endpointId) : null;
       if (!queued || !slot) return;
@@ -292,5 +306,3 @@ export const createDeliver = (dependencies: DeliverDependencies) => {
     },
   };
 };
-
-export type Deliver = ReturnType<typeof createDeliver>;

@@ -83,7 +83,18 @@ const headersOf =
   });
 
 /** Sends a claimed event and records the outcome. */
-export const createDispatch = (dependencies: Dependencies) => {
+export type Dispatch = {
+  logEnd: (claim: Omit<Dispatched, 'body'>, exchange: Exchange) => void;
+
+  /**
+   * Returns 'ended' if the event has its outcome, or 'released' if the event is pending and unclaimed again. Usually
+   * releases the slot when the request is over, so that the next send does not wait for MongoDB to store the outcome.
+   * Otherwise the caller releases it.
+   */
+  dispatch: (claim: Dispatched, own: OwnClaim, target: Target, slot: Slot) => Promise<'ended' | 'released'>;
+};
+
+export const createDispatch = (dependencies: Dependencies): Dispatch => {
   const { endpoints, deliveries, sender, breaker, countDelivery, recordingMax, timing, logger } = dependencies;
   let recording = 0;
 
@@ -144,12 +155,7 @@ export const createDispatch = (dependencies: Dependencies) => {
   return {
     logEnd,
 
-    /**
-     * Returns 'ended' if the event has its outcome, or 'released' if the event is pending and unclaimed again. Usually
-     * releases the slot when the request is over, so that the next send does not wait for MongoDB to store the outcome.
-     * Otherwise the caller releases it.
-     */
-    dispatch: async (claim: Dispatched, own: OwnClaim, target: Target, slot: Slot): Promise<'ended' | 'released'> => {
+    dispatch: async (claim, own, target, slot) => {
       const { endpointId } = claim;
       const { deliveryId, token } = own;
       const result = await sender.send({
@@ -171,5 +177,3 @@ export const createDispatch = (dependencies: Dependencies) => {
     },
   };
 };
-
-export type Dispatch = ReturnType<typeof createDispatch>;

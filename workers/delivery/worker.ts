@@ -1,7 +1,6 @@
 import { BACKLOG_MAX } from '../../src/conversations/conversation.ts';
-import { endpointsOf, pendingOf } from '../../src/deliveries/outbox.ts';
+import { endpointsOf, type OutboxStore, pendingOf } from '../../src/conversations/outbox.ts';
 import { DELIVERIES_QUEUE, type DeliveryQueue, WakeUpJob } from '../../src/deliveries/queue.ts';
-import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { BreakerOptions } from '../../src/process/breaker.ts';
 import type { Config } from '../../src/process/config.ts';
 import type { Lifecycle } from '../../src/process/lifecycle.ts';
@@ -19,7 +18,7 @@ import { createSender, type SenderOptions } from './send.ts';
 type Running = { key: string | null; wokenAt: number };
 
 type Dependencies = {
-  deliveries: Pick<DeliveryStore, 'outbox'>;
+  outbox: Pick<OutboxStore, 'read'>;
   deliver: Deliver;
   deliveryQueue: Pick<DeliveryQueue, 'wake'>;
   logger: Logger;
@@ -33,7 +32,7 @@ const OUTBOXES_AT_ONCE = 10;
  * after its last read began reads again before it stops. Two processes may work on the same stream, and the claim
  * decides which one sends. The slots limit how many streams send at the same time.
  */
-const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: Dependencies) => {
+const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dependencies) => {
   const active = new Map<string, Running>();
   let idle: (() => void)[] = [];
   let closing = false;
@@ -98,7 +97,7 @@ const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: Dependenc
     wake: async (keys: string[]): Promise<void> => {
       await mapAtMost(OUTBOXES_AT_ONCE, keys, async (key) => {
         const at = performance.now();
-        const outbox = await deliveries.outbox.read(key);
+        const outbox = await outboxes.read(key);
         if (closing || !outbox) return;
         for (const endpointId of endpointsOf(outbox)) deliverFrom({ at, outbox }, endpointId);
       });
@@ -156,7 +155,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     redisRole: 'worker',
     asidePoolSize: BACKGROUND_POOL_SIZE,
   });
-  const { endpoints, deliveries, deliveryQueue } = service;
+  const { conversations, endpoints, deliveries, deliveryQueue } = service;
   const { timing } = config;
   const eventMaxAgeMs = config.EVENT_MAX_AGE_S * 1000;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
@@ -187,6 +186,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     logger,
   });
   const deliver = createDeliver({
+    conversations,
     endpoints,
     deliveries,
     dispatch,
@@ -199,7 +199,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   });
   const streams = lifecycle.add(
     'delivery streams',
-    createStreams({ deliveries, deliver, deliveryQueue, logger }),
+    createStreams({ outbox: conversations.outbox, deliver, deliveryQueue, logger }),
     (opened) => {
       slots.close();
       return opened.close();

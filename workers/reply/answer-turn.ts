@@ -52,10 +52,16 @@ const isUnchanged = (one: AnswerableConversation, other: AnswerableConversation)
   one.seq === other.seq && one.status === other.status && one.leadScore === other.leadScore;
 
 /**
+ * Answers a session's turns from this turn on. For a turn that needs a provider, the job starts the answer and does
+ * not wait for it.
+ */
+export type AnswerTurn = (turn: TurnRef) => Promise<void>;
+
+/**
  * Answers the pending turns of a session in order. The queue may deliver a turn twice, but only one reply is stored,
  * because the commit succeeds only if the conversation has not changed since it was read (docs/design.md, Commit).
  */
-export const createAnswerTurn = (dependencies: Dependencies) => {
+export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
   const { conversations, leases, askEngine, inFlight, turnQueue } = dependencies;
   const { publish, countTurn, draining, logger } = dependencies;
 
@@ -215,11 +221,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     return read && (await answerUnderLease(ref, read)).nextTurnId;
   };
 
-  /**
-   * Answers a session's turns from this turn on. For a turn that needs a provider, the job starts the answer and does
-   * not wait for it.
-   */
-  return async ({ key, turnId }: TurnRef): Promise<void> => {
+  return async ({ key, turnId }) => {
     if (inFlight.isWaiting(turnId)) return;
     const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next });
     let seen = await readHead({ key, turnId });
@@ -240,5 +242,3 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     if (next !== null) enqueue(next);
   };
 };
-
-export type AnswerTurn = ReturnType<typeof createAnswerTurn>;

@@ -175,7 +175,21 @@ const rounded = (ms: number): number => Math.round(ms * 100) / 100;
  * Decides how a turn ends: with an engine's reply, with the guard's refusal, or with the holding text of an escalated
  * conversation.
  */
-export const createAskEngine = (dependencies: Dependencies) => {
+export type AskEngine = {
+  /** Decides how a turn ends. The turn fails if the assistant was deleted. */
+  endOf: (question: Question) => Promise<TurnEnd>;
+
+  /** True if the turn needs no provider, so that it ends within milliseconds. */
+  endsWithoutProvider: (conversation: AnswerableConversation, turn: PendingTurn) => Promise<boolean>;
+
+  /**
+   * True if the turn waits for neither a provider nor the model, so that it may share a commit with the turns before
+   * it.
+   */
+  answersImmediately: (question: Question) => Promise<boolean>;
+};
+
+export const createAskEngine = (dependencies: Dependencies): AskEngine => {
   const { conversations, assistants, engine, semanticSearchOf, publish, draining, logger } = dependencies;
 
   const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => {
@@ -274,28 +288,19 @@ export const createAskEngine = (dependencies: Dependencies) => {
   };
 
   return {
-    /** Decides how a turn ends. The turn fails if the assistant was deleted. */
-    endOf: async (question: Question): Promise<TurnEnd> => {
+    endOf: async (question) => {
       const assistant = await assistants.findAssistant(question.conversation.assistantId);
       return assistant ? endWithEngine(question, assistant) : { kind: 'failed' };
     },
 
-    /** True if the turn needs no provider, so that it ends within milliseconds. */
-    endsWithoutProvider: async (
-      { assistantId, status }: AnswerableConversation,
-      { message }: PendingTurn,
-    ): Promise<boolean> => {
+    endsWithoutProvider: async ({ assistantId, status }, { message }) => {
       const assistant = await assistants.findAssistant(assistantId);
       if (assistant === null || status === 'escalated') return true;
       if (engine.needsProvider?.(await profileOf(assistant)) === false) return true;
       return assistant.guard === 'refuse' && inspectMessage(message) !== null;
     },
 
-    /**
-     * True if the turn waits for neither a provider nor the model, so that it may share a commit with the turns before
-     * it.
-     */
-    answersImmediately: async ({ conversation, turn, history }: Question): Promise<boolean> => {
+    answersImmediately: async ({ conversation, turn, history }) => {
       const assistant = await assistants.findAssistant(conversation.assistantId);
       if (assistant === null || conversation.status === 'escalated') return true;
       if (!engine.answersImmediately) return false;
@@ -311,5 +316,3 @@ export const createAskEngine = (dependencies: Dependencies) => {
     },
   };
 };
-
-export type AskEngine = ReturnType<typeof createAskEngine>;

@@ -16,7 +16,17 @@ type ProviderTurn = {
  * next assistant always finds a free slot: one assistant gets at most half of the slots, and two get a third each. A
  * turn that waits for a slot has no lease, so another worker may answer it.
  */
-export const createInFlight = ({ total, logger }: { total: number; logger: Logger }) => {
+export type InFlight = {
+  /** True if the turn already waits for a slot. A second job for it is then ignored. */
+  isWaiting: (turnId: string) => boolean;
+
+  start: (turn: ProviderTurn) => void;
+
+  /** Enqueues waiting turns again, and waits for running turns. */
+  close: () => Promise<void>;
+};
+
+export const createInFlight = ({ total, logger }: { total: number; logger: Logger }): InFlight => {
   const slots = createSlots(({ own, inUse }) => own < total - inUse);
   const waiting = new Set<string>();
   const running = new Set<Promise<void>>();
@@ -40,10 +50,9 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
   };
 
   return {
-    /** True if the turn already waits for a slot. A second job for it is then ignored. */
-    isWaiting: (turnId: string): boolean => waiting.has(turnId),
+    isWaiting: (turnId) => waiting.has(turnId),
 
-    start: (turn: ProviderTurn): void => {
+    start: (turn) => {
       if (waiting.has(turn.turnId)) return;
       const follow = async (): Promise<void> => {
         const next = await run(turn);
@@ -53,13 +62,10 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
       running.add(ended);
     },
 
-    /** Enqueues waiting turns again, and waits for running turns. */
-    close: async (): Promise<void> => {
+    close: async () => {
       closed = true;
       slots.close();
       await Promise.all(running);
     },
   };
 };
-
-export type InFlight = ReturnType<typeof createInFlight>;

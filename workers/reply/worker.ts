@@ -76,9 +76,10 @@ type InsightsOptions = { service: Service; logger: Logger; lifecycle: Lifecycle 
 
 /** Runs the projection: search words, figures and misses. All reply workers try, and one of them is the leader. */
 const openProjection = (embedder: Embedder, { service, logger, lifecycle }: InsightsOptions): void => {
-  const { insights, assistants, deliveries } = service.aside;
+  const { insights, assistants, conversations, deliveries } = service.aside;
   const projection = insights.openProjection({
     token: newToken(),
+    changed: conversations.changed,
     listAssistantIds: assistants.listAssistantIds,
     embedding: {
       // Like a visitor's question, but without haste.

@@ -1,4 +1,3 @@
-import type { StoredConversation } from '../../../src/conversations/conversation.ts';
 import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
 import { VaultError } from '../../../src/process/vault.ts';
 import type { Opened } from '../stores.ts';
@@ -29,30 +28,19 @@ const toFound = (items: { id: string; at: Date }[], now: number): Found => {
  * Finds conversations whose first pending turn is old and has no lease. The age is measured from `acceptedAt`, because
  * sweeps update `headSince`.
  */
-const findStaleHeads = async ({ mongo, leases }: Opened, now: number): Promise<Found> => {
-  const rows = await mongo
-    .collection<StoredConversation>('conversations')
-    .find(
-      { 'waiting.0': { $exists: true }, 'waiting.0.acceptedAt': { $lt: new Date(now - HEAD_STUCK_MS) } },
-      { projection: { 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
-    )
-    .hint('waiting_heads')
-    .limit(LOOKED_AT)
-    .toArray();
-  const heads = rows.flatMap(({ _id: key, waiting: [head] }) =>
-    head ? [{ key, turnId: head.turnId, at: head.acceptedAt }] : [],
-  );
+const findStaleHeads = async ({ conversations, leases }: Opened, now: number): Promise<Found> => {
+  const heads = await conversations.findHeadsAcceptedBefore(new Date(now - HEAD_STUCK_MS), LOOKED_AT);
   const leased = await leases.findLeased(heads);
   return toFound(
-    heads.filter(({ turnId }) => !leased.has(turnId)).map(({ turnId, at }) => ({ id: turnId, at })),
+    heads.filter(({ turnId }) => !leased.has(turnId)).map(({ turnId: id, acceptedAt: at }) => ({ id, at })),
     now,
   );
 };
 
 /** Finds old pending events whose endpoint is not paused. */
-const findOldEvents = async ({ deliveries, endpoints }: Opened, now: number): Promise<Found> => {
+const findOldEvents = async ({ conversations, endpoints }: Opened, now: number): Promise<Found> => {
   const paused = await endpoints.listPausedIds();
-  const outboxes = await deliveries.outbox.findStale({
+  const outboxes = await conversations.outbox.findStale({
     olderThanMs: EVENT_STUCK_MS,
     exclude: paused,
     limit: LOOKED_AT,

@@ -74,6 +74,14 @@ type Options = {
 };
 
 /**
+ * Returns null if the assistant has no vectors. Vectors are returned as soon as some are stored, before the remaining
+ * ones are made.
+ */
+export type VectorsOf = (
+  assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>,
+) => Promise<AssistantVectors | null>;
+
+/**
  * Caches vectors, at most `maxBytes` in all. If the assistant's version or revision has increased, the stored hashes
  * are compared and only changed entries are read.
  *
@@ -84,7 +92,7 @@ type Options = {
 export const createVectorReader = (
   vectors: VectorStore,
   { logger, maxBytes = MAX_BYTES, now = () => performance.now(), onRead = () => undefined }: Options,
-) => {
+): VectorsOf => {
   const memory = new Map<string, CachedVectors>();
   const reading = new Map<string, Promise<CachedVectors>>();
   /** One read at a time: a read needs as much memory as its result, and changes what others hold. */
@@ -193,15 +201,7 @@ export const createVectorReader = (
     }
   };
 
-  /**
-   * Returns null if the assistant has no vectors. Vectors are returned as soon as some are stored, before the remaining
-   * ones are made.
-   */
-  return async ({
-    assistantId,
-    version,
-    semantic,
-  }: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>): Promise<AssistantVectors | null> => {
+  return async ({ assistantId, version, semantic }) => {
     const { model, revision = 0 } = semantic ?? {};
     if (model === undefined) return null;
     const { list, dropped } = await readCurrent({ assistantId, version, revision }, model);
@@ -213,5 +213,3 @@ export const createVectorReader = (
     };
   };
 };
-
-export type VectorsOf = ReturnType<typeof createVectorReader>;

@@ -1,11 +1,4 @@
 import type { Connection } from 'mongoose';
-import {
-  BACKLOG_MAX,
-  conversationModels,
-  OUTBOX_INDEXES,
-  type OutboxEvent,
-  type StoredConversation,
-} from '../conversations/conversation.ts';
 import { serverNow } from '../process/clock.ts';
 import { isUuid, prefixRange } from '../process/ids.ts';
 import {
@@ -18,13 +11,28 @@ import {
   type UpdateStatement,
 } from '../mongo/mongo.ts';
 import { exceededTimeLimit } from '../mongo/failures.ts';
+import {
+  BACKLOG_MAX,
+  conversationModels,
+  CONVERSATIONS,
+  type FieldsOf,
+  OUTBOX_INDEXES,
+  type OutboxEvent,
+  type StoredConversation,
+} from './conversation.ts';
 
 /** The fields of a conversation that deliveries need. `outbox` contains the pending events in order. */
 export type Outbox = Pick<
   StoredConversation,
   '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'outbox'
 >;
-const OUTBOX_FIELDS = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, outbox: 1 };
+const OUTBOX_FIELDS = {
+  conversationId: 1,
+  assistantId: 1,
+  sessionId: 1,
+  channel: 1,
+  outbox: 1,
+} satisfies FieldsOf<Outbox>;
 
 /** The part of an event that is needed to choose the next event. */
 export type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
@@ -123,8 +131,48 @@ const LISTED_AT_ONCE = 10;
 /** Events without their payloads: an outbox may hold hundreds of long texts, and a list reads a thousand outboxes. */
 const LIST_FIELDS = { conversationId: 1, assistantId: 1, outbox: { eventId: 1, event: 1, at: 1, endpoints: 1 } };
 
-/** Reads and writes the part of a conversation's document that deliveries use. */
-export const createOutboxStore = (connection: Connection) => {
+/** The events of conversations that wait to be delivered: the part of the document that deliveries use. */
+export type OutboxStore = {
+  read: (key: string) => Promise<Outbox | null>;
+
+  /**
+   * Removes ended events from their stream. Call this only after MongoDB has acknowledged their outcomes. Returns the
+   * beginning of the changed outbox, so that the caller can choose the next event. With `readWhole`, returns the
+   * whole changed outbox.
+   */
+  pullEnded: (
+    outbox: Outbox,
+    endpointId: string,
+    ended: OutboxEvent[],
+    options?: { readWhole?: boolean },
+  ) => Promise<Outbox | null>;
+
+  /**
+   * Conversations with a pending event older than `olderThanMs` by MongoDB's clock. `exclude` lists endpoints whose
+   * streams are suspended. A conversation whose events are all for these endpoints is neither found nor read, however
+   * many there are: the index begins with the endpoint.
+   */
+  findStale: (wanted: FindStale) => Promise<StaleOutbox[]>;
+
+  /** Conversations with pending events for this endpoint. */
+  findKeysOf: (endpointId: string, limit: number) => Promise<string[]>;
+
+  /**
+   * The outboxes with pending events for these endpoints, or those of one conversation. They are read only as far as
+   * the caller goes on.
+   */
+  listPending: (of: { endpointIds: string[] } | { conversationId: string }, limit: number) => AsyncIterable<Outbox>;
+
+  /**
+   * The number of pending events in the first `limit` conversations. An event counts once for each of its endpoints.
+   */
+  countPending: (endpointIds: string[], limit: number) => Promise<number>;
+
+  /** The outbox in which this event is pending for this endpoint. */
+  findPending: (eventId: string, endpointId: string) => Promise<Outbox | null>;
+};
+
+export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   /** The outbox of a conversation, or null if the conversation is gone. Reads are batched. */
@@ -138,14 +186,14 @@ export const createOutboxStore = (connection: Connection) => {
   const pullAndRead = async (item: Pull): Promise<Outbox | null> => {
     const [statement, ...others] = pullStatements(item);
     if (!statement || others.length > 0) return null;
-    return updateAndRead<Outbox>(connection, 'conversations', { ...statement, fields: NEXT_FIELDS });
+    return updateAndRead<Outbox>(connection, CONVERSATIONS, { ...statement, fields: NEXT_FIELDS });
   };
 
   const pull = createStoreBatcher<Pull, Outbox | null>(async (items) => {
     const [first] = items;
     const pulled = first && items.length === 1 ? await pullAndRead(first) : null;
     if (pulled) return [pulled];
-    await updateMany(connection, 'conversations', items.flatMap(pullStatements));
+    await updateMany(connection, CONVERSATIONS, items.flatMap(pullStatements));
     return Promise.all(items.map(({ key }) => readNext(key)));
   });
 
@@ -154,27 +202,12 @@ export const createOutboxStore = (connection: Connection) => {
   return {
     read,
 
-    /**
-     * Removes ended events from their stream. Call this only after MongoDB has acknowledged their outcomes. Returns the
-     * beginning of the changed outbox, so that the caller can choose the next event. With `readWhole`, returns the
-     * whole changed outbox.
-     */
-    pullEnded: async (
-      { _id: key, conversationId }: Outbox,
-      endpointId: string,
-      ended: OutboxEvent[],
-      { readWhole = false }: { readWhole?: boolean } = {},
-    ): Promise<Outbox | null> => {
+    pullEnded: async ({ _id: key, conversationId }, endpointId, ended, { readWhole = false } = {}) => {
       const after = await pull({ key, conversationId, endpointId, ended });
       return after && (readWhole || mayHideNext(after, endpointId)) ? read(key) : after;
     },
 
-    /**
-     * Conversations with a pending event older than `olderThanMs` by MongoDB's clock. `exclude` lists endpoints whose
-     * streams are suspended. A conversation whose events are all for these endpoints is neither found nor read, however
-     * many there are: the index begins with the endpoint.
-     */
-    findStale: async ({ olderThanMs, exclude, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
+    findStale: async ({ olderThanMs, exclude, limit, expiredMs }) => {
       const now = serverNow();
       const olderThan = (ms: number) => ({ ...HAS_EVENTS, 'outbox.0.at': { $lt: new Date(now - ms) } });
       const find = (filter: object, hint: string) =>
@@ -194,8 +227,7 @@ export const createOutboxStore = (connection: Connection) => {
       return [...new Map(rows.flat().map((row) => [row._id, row as unknown as StaleOutbox])).values()];
     },
 
-    /** Conversations with pending events for this endpoint. */
-    findKeysOf: async (endpointId: string, limit: number): Promise<string[]> => {
+    findKeysOf: async (endpointId, limit) => {
       const rows = await conversations
         .find(findOfEndpoints([endpointId]), { projection: { _id: 1 } })
         .hint(OUTBOX_INDEXES.byEndpoint)
@@ -204,11 +236,7 @@ export const createOutboxStore = (connection: Connection) => {
       return rows.map(({ _id }) => _id);
     },
 
-    /**
-     * The outboxes with pending events for these endpoints, or those of one conversation. They are read only as far as
-     * the caller goes on.
-     */
-    listPending: (of: { endpointIds: string[] } | { conversationId: string }, limit: number): AsyncIterable<Outbox> => {
+    listPending: (of, limit) => {
       const options = { projection: LIST_FIELDS, batchSize: LISTED_AT_ONCE, ...timeLimit(LIST_WITHIN_MS) };
       if ('endpointIds' in of)
         return conversations
@@ -221,10 +249,7 @@ export const createOutboxStore = (connection: Connection) => {
       return conversations.find<Outbox>(range, options);
     },
 
-    /**
-     * The number of pending events in the first `limit` conversations. An event counts once for each of its endpoints.
-     */
-    countPending: async (endpointIds: string[], limit: number): Promise<number> => {
+    countPending: async (endpointIds, limit) => {
       const size = {
         $reduce: { input: '$outbox', initialValue: 0, in: { $add: ['$$value', { $size: '$$this.endpoints' }] } },
       };
@@ -239,8 +264,7 @@ export const createOutboxStore = (connection: Connection) => {
       return rows[0]?.count ?? 0;
     },
 
-    /** The outbox in which this event is pending for this endpoint. */
-    findPending: async (eventId: string, endpointId: string): Promise<Outbox | null> => {
+    findPending: async (eventId, endpointId) => {
       const rows = await conversations
         .find(
           { ...findOfEndpoints([endpointId]), 'outbox.eventId': eventId },
@@ -258,5 +282,3 @@ export const createOutboxStore = (connection: Connection) => {
     },
   };
 };
-
-export type OutboxStore = ReturnType<typeof createOutboxStore>;

@@ -1,0 +1,130 @@
+import type { Connection, mongo } from 'mongoose';
+import { inChunks } from '../mongo/batches.ts';
+import { collectionOf, timeLimit } from '../mongo/mongo.ts';
+import { mapAtMost } from '../process/slots.ts';
+import {
+  conversationModels,
+  type Entry,
+  type FieldsOf,
+  type Message,
+  type StoredConversation,
+  type StoredPage,
+} from './conversation.ts';
+import { pageRange } from './message-pages.ts';
+
+const LIST_WITHIN_MS = 3_000;
+const LISTS_AT_ONCE = 4;
+/**
+ * At most this many messages of a conversation are read at once: up to 2.5 MB. A longer conversation is read in several
+ * steps.
+ */
+const NUMBERS_AT_ONCE = 80;
+
+export type ChangedConversation = Pick<StoredConversation, '_id' | 'assistantId' | 'updatedAt'>;
+export type ChangePosition = { at: Date; id: string };
+
+/** What the projection reads of a conversation. */
+export type ReadConversation = Pick<
+  StoredConversation,
+  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'seq' | 'texts' | 'updatedAt'
+> &
+  Partial<Pick<StoredConversation, 'resolvedAt' | 'resolutions'>>;
+
+const CHANGE = { _id: 1, assistantId: 1, updatedAt: 1 } as const satisfies FieldsOf<ChangedConversation>;
+const READ = {
+  conversationId: 1,
+  assistantId: 1,
+  sessionId: 1,
+  channel: 1,
+  seq: 1,
+  texts: 1,
+  updatedAt: 1,
+  resolvedAt: 1,
+  resolutions: 1,
+} as const satisfies FieldsOf<ReadConversation>;
+
+const oldestFirst = (a: ChangedConversation, b: ChangedConversation): number =>
+  a.updatedAt.getTime() - b.updatedAt.getTime() || (a._id < b._id ? -1 : 1);
+
+/** Reads what has changed in the conversations, for the projection, which never writes to them. */
+export type ChangedConversations = {
+  /** Conversations that changed after this position, oldest change first. Only an index is read. */
+  listAfter: (assistantIds: string[], position: ChangePosition, limit: number) => Promise<ChangedConversation[]>;
+
+  /** Conversations of one assistant that changed before this position, latest change first. */
+  listBefore: (assistantId: string, position: ChangePosition, limit: number) => Promise<ChangedConversation[]>;
+
+  read: (keys: string[]) => Promise<ReadConversation[]>;
+
+  /**
+   * The entries after `seq`, in order, and the last number up to which they are complete. Messages move from the
+   * document to the pages, so the document must be read before.
+   */
+  readEntries: (conversation: ReadConversation, after: number) => Promise<{ entries: Entry[]; upTo: number }>;
+
+  /** Which of these conversations no longer exist, because they were erased. */
+  findErased: (read: Pick<ReadConversation, '_id' | 'conversationId'>[]) => Promise<string[]>;
+};
+
+export const createChangedConversations = (connection: Connection): ChangedConversations => {
+  const models = conversationModels(connection);
+  const conversations = collectionOf<StoredConversation>(models.conversations);
+  const pages = collectionOf<StoredPage>(models.messages);
+
+  const list = (filter: mongo.Filter<StoredConversation>, direction: 1 | -1, limit: number) =>
+    conversations
+      .find<ChangedConversation>(filter, { projection: CHANGE, ...timeLimit(LIST_WITHIN_MS) })
+      .sort({ updatedAt: direction, _id: direction })
+      .limit(limit)
+      .toArray();
+
+  return {
+    listAfter: async (assistantIds, { at, id }, limit) => {
+      const after = { updatedAt: { $gte: at }, $or: [{ updatedAt: { $gt: at } }, { updatedAt: at, _id: { $gt: id } }] };
+      const found = await mapAtMost(LISTS_AT_ONCE, inChunks(assistantIds), (some) =>
+        list({ assistantId: { $in: some }, ...after }, 1, limit),
+      );
+      return found.flat().toSorted(oldestFirst).slice(0, limit);
+    },
+
+    listBefore: (assistantId, { at, id }, limit) =>
+      list(
+        {
+          assistantId,
+          updatedAt: { $lte: at },
+          $or: [{ updatedAt: { $lt: at } }, { updatedAt: at, _id: { $lt: id } }],
+        },
+        -1,
+        limit,
+      ),
+
+    read: (keys) => conversations.find<ReadConversation>({ _id: { $in: keys } }, { projection: READ }).toArray(),
+
+    readEntries: async ({ conversationId, texts, seq: last }, after) => {
+      const upTo = Math.min(last, after + NUMBERS_AT_ONCE);
+      const bySeq = new Map<number, Message[]>();
+      const inDocument = Object.keys(texts).map(Number);
+      const firstInDocument = Math.min(...inDocument, last + 1);
+      if (firstInDocument > after + 1) {
+        const range = pageRange(conversationId, { from: after + 1, to: upTo });
+        for (const { entries } of await pages.find(range).toArray()) {
+          for (const { seq, messages } of entries) bySeq.set(seq, messages);
+        }
+      }
+      for (const seq of inDocument) bySeq.set(seq, texts[String(seq)] ?? []);
+      const entries = [...bySeq]
+        .filter(([seq]) => seq > after && seq <= upTo)
+        .toSorted(([a], [b]) => a - b)
+        .map(([seq, messages]) => ({ seq, messages }));
+      return { entries, upTo };
+    },
+
+    findErased: async (read) => {
+      const rows = await conversations
+        .find({ _id: { $in: read.map(({ _id }) => _id) } }, { projection: { conversationId: 1 } })
+        .toArray();
+      const existing = new Set(rows.map(({ conversationId }) => conversationId));
+      return read.map(({ conversationId }) => conversationId).filter((id) => !existing.has(id));
+    },
+  };
+};

@@ -1,0 +1,341 @@
+import type { Connection, mongo } from 'mongoose';
+import { serverDate } from '../process/clock.ts';
+import { isUuid, prefixRange, type Uuid } from '../process/ids.ts';
+import { mapAtMost } from '../process/slots.ts';
+import { inChunks } from '../mongo/batches.ts';
+import { collectionOf, DURABLE, timeLimit } from '../mongo/mongo.ts';
+import {
+  type ChannelName,
+  conversationModels,
+  type Message,
+  type PendingTurn,
+  type RecentTurn,
+  type Status,
+  type StoredConversation,
+} from './conversation.ts';
+
+type Query = mongo.Filter<StoredConversation>;
+
+type Snoozed = Pick<StoredConversation, 'snoozedUntil' | 'snoozedAt'> & {
+  waiting: Pick<PendingTurn, 'acceptedAt'>[];
+  recent: Pick<RecentTurn, 'finishedAt'>[];
+};
+
+/**
+ * The end of the snooze, or null if the conversation is not snoozed now. A visitor's message ends a snooze. This is
+ * computed from the pending and finished turns, so that accepting a turn writes nothing more.
+ */
+export const snoozedUntilOf = ({ snoozedUntil, snoozedAt, waiting, recent }: Snoozed, now: Date): Date | null => {
+  if (!snoozedUntil || !snoozedAt || snoozedUntil <= now) return null;
+  const hasTurnSince =
+    waiting.some(({ acceptedAt }) => acceptedAt > snoozedAt) || recent.some(({ finishedAt }) => finishedAt > snoozedAt);
+  return hasTurnSince ? null : snoozedUntil;
+};
+
+const LAST_TURN = { $max: [{ $max: '$recent.finishedAt' }, { $max: '$waiting.acceptedAt' }] };
+
+/** The same rule as a filter. */
+const snoozedFilter = (snoozed: boolean, now: Date): Query =>
+  snoozed
+    ? { snoozedUntil: { $gt: now }, $expr: { $lte: [LAST_TURN, '$snoozedAt'] } }
+    : { $or: [{ snoozedUntil: { $not: { $gt: now } } }, { $expr: { $gt: [LAST_TURN, '$snoozedAt'] } }] };
+
+/** The longest beginning of a text that a row has. */
+export const SNIPPET_CODE_POINTS = 160;
+
+const snippet = (text: string) => ({ $substrCP: [text, 0, SNIPPET_CODE_POINTS] });
+const numberOfKey = { $toLong: '$$this.k' };
+
+/** Of the messages in the document, the newest one with the beginning of its text. */
+const NEWEST_TEXT = {
+  $let: {
+    vars: { newest: { $max: { $map: { input: { $objectToArray: '$texts' }, in: numberOfKey } } } },
+    in: {
+      $arrayToObject: {
+        $map: {
+          input: { $filter: { input: { $objectToArray: '$texts' }, cond: { $eq: [numberOfKey, '$$newest'] } } },
+          as: 'entry',
+          in: {
+            k: '$$entry.k',
+            v: {
+              $map: {
+                input: { $slice: ['$$entry.v', -1] },
+                in: { role: '$$this.role', content: snippet('$$this.content'), createdAt: '$$this.createdAt' },
+              },
+            },
+          },
+        },
+      },
+    },
+  },
+};
+
+/** A conversation as lists of operators need it. Its texts are cut, and of its turns and messages it has the last ones. */
+export type ConversationRow = Pick<
+  StoredConversation,
+  | '_id'
+  | 'conversationId'
+  | 'assistantId'
+  | 'sessionId'
+  | 'channel'
+  | 'language'
+  | 'status'
+  | 'tags'
+  | 'leadScore'
+  | 'createdAt'
+  | 'updatedAt'
+  | 'escalatedAt'
+  | 'escalationReason'
+  | 'resolvedAt'
+  | 'resolvedBy'
+  | 'assigneeId'
+  | 'waitingSince'
+  | 'snoozedUntil'
+  | 'snoozedAt'
+  | 'takeBy'
+  | 'remindedAt'
+  | 'seq'
+> & {
+  recent: RecentTurn[];
+  waiting: Pick<PendingTurn, 'seq' | 'acceptedAt' | 'message'>[];
+  texts: Record<string, Pick<Message, 'role' | 'content' | 'createdAt'>[]>;
+};
+
+/**
+ * The fields that a row is made of, and no long text: a document may hold a MiB of messages, and a list has a hundred
+ * documents.
+ */
+const ROW_FIELDS = {
+  conversationId: 1,
+  assistantId: 1,
+  sessionId: 1,
+  channel: 1,
+  language: 1,
+  status: 1,
+  tags: 1,
+  leadScore: 1,
+  createdAt: 1,
+  updatedAt: 1,
+  escalatedAt: 1,
+  escalationReason: 1,
+  resolvedAt: 1,
+  resolvedBy: 1,
+  assigneeId: 1,
+  waitingSince: 1,
+  snoozedUntil: 1,
+  snoozedAt: 1,
+  takeBy: 1,
+  remindedAt: 1,
+  seq: 1,
+  recent: { $slice: -1 },
+  waiting: {
+    $map: {
+      input: '$waiting',
+      in: { seq: '$$this.seq', acceptedAt: '$$this.acceptedAt', message: snippet('$$this.message') },
+    },
+  },
+  texts: NEWEST_TEXT,
+} as const satisfies Record<Exclude<keyof ConversationRow, '_id'>, unknown>;
+
+/** A search that takes longer than this is ended. The operator then has to search for less. */
+const WITHIN_MS = 3_000;
+/** A page may need many finds, one for each set of operators. They must not take all connections. */
+const FINDS_AT_ONCE = 8;
+
+type AttributeFilter = { name: string; value: string | number | boolean };
+
+/** Whose conversations to list: those of some assistants, of one assignee or of none of these. */
+export type RowGroup = { assistantIds: string[]; assignee?: { is: string } | { notIn: string[] } };
+
+/** Which conversations to list. */
+export type RowFilter = {
+  status?: Status;
+  tag?: string;
+  channel?: ChannelName;
+  language?: string;
+  snoozed?: boolean;
+  /** The attribute has one of these values: an outside text may mean a string, a number or a boolean. */
+  attribute?: AttributeFilter[];
+  sessionId?: string;
+  after?: { at: Date; id: string };
+  /** Aborts when nobody waits for the list any more. */
+  signal?: AbortSignal;
+};
+
+/** What a search text may mean beside words: the id of a conversation, or a part of a recent session id. */
+type SearchedRow = { conversationId: Uuid } | { sessionPart: string; changedSince: Date };
+
+export type RowPage = { conversations: ConversationRow[]; next: { at: Date; id: string } | null };
+
+/** Escapes the search text, so that no character in it acts as a pattern. */
+const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+
+const optionsOf = ({ signal }: Pick<RowFilter, 'signal'>) => ({
+  projection: ROW_FIELDS,
+  ...timeLimit(WITHIN_MS),
+  ...(signal && { signal }),
+});
+
+const searchedFilters = (searched: SearchedRow): Query[] => {
+  if ('conversationId' in searched) {
+    const { conversationId } = searched;
+    return [{ _id: prefixRange(conversationId), conversationId }];
+  }
+  const { sessionPart, changedSince } = searched;
+  return [{ updatedAt: { $gte: changedSince } }, { sessionId: { $regex: escapeRegExp(sessionPart), $options: 'i' } }];
+};
+
+const attributeFilter = (some: AttributeFilter[]): Query => ({
+  'attributes.0': { $exists: true },
+  $or: some.map(({ name, value }) => ({ attributes: { $elemMatch: { name, value } } })),
+});
+
+const conditionsOf = (filter: RowFilter): Query[] => {
+  const { status, tag, channel, language, snoozed, attribute, sessionId, after } = filter;
+  return [
+    { channel: channel ?? { $ne: 'playground' } },
+    ...(status ? [{ status }] : []),
+    ...(tag === undefined ? [] : [{ 'tags.tag': tag, 'tags.0': { $exists: true } }]),
+    ...(language === undefined ? [] : [{ language }]),
+    ...(snoozed === undefined ? [] : [snoozedFilter(snoozed, serverDate())]),
+    ...(attribute === undefined ? [] : [attributeFilter(attribute)]),
+    ...(sessionId === undefined ? [] : [{ sessionId }]),
+    ...(after
+      ? [{ updatedAt: { $lte: after.at } }, { $or: [{ updatedAt: { $lt: after.at } }, { _id: { $lt: after.id } }] }]
+      : []),
+  ];
+};
+
+const assigneeFilters = ({ assignee }: RowGroup): Query[] => {
+  if (!assignee) return [];
+  return [{ assigneeId: 'is' in assignee ? assignee.is : { $nin: assignee.notIn } }];
+};
+
+const queriesOf = (group: RowGroup): Query[] =>
+  inChunks(group.assistantIds).map((some) => {
+    const [only] = some;
+    const assistantId = some.length === 1 && only !== undefined ? only : { $in: some };
+    return { $and: [{ assistantId }, ...assigneeFilters(group)] };
+  });
+
+const newestFirst = (a: ConversationRow, b: ConversationRow): number =>
+  b.updatedAt.getTime() - a.updatedAt.getTime() || (a._id < b._id ? 1 : -1);
+
+const NO_PLAYGROUND: { $ne: ChannelName } = { $ne: 'playground' };
+const COUNT_WITHIN_MS = 3_000;
+
+type Update = Pick<mongo.UpdateFilter<StoredConversation>, '$set' | '$unset'>;
+
+/**
+ * Conversations as operators see them, and what they set. Conversations of the playground are in no list. What only
+ * operators see does not change `updatedAt`: callers list conversations by it, and nothing that a caller can see has
+ * changed.
+ */
+export type InboxStore = {
+  /** Lists conversations of these groups, the latest change first. */
+  list: (groups: RowGroup[], filter: RowFilter & { limit: number }, searched?: SearchedRow) => Promise<RowPage>;
+
+  /** Those of these conversations that are in one of the groups and match the filter. */
+  findAmong: (keys: string[], groups: RowGroup[], filter: Omit<RowFilter, 'after'>) => Promise<ConversationRow[]>;
+
+  /**
+   * Reads the rows of these keys, as far as they belong to these assistants. A document can have a megabyte of texts,
+   * of which a row needs a line. An answer of MongoDB has at most 16 MB, and only one of them is in memory.
+   */
+  readRows: (keys: string[], assistantIds: string[] | null) => AsyncIterable<ConversationRow>;
+
+  /** Assigns the conversation to an operator. It then counts as taken. False if there is no such conversation. */
+  assign: (conversationId: string, operatorId: string) => Promise<boolean>;
+
+  /** Marks that the notes have changed, for live updates. False if there is no such conversation. */
+  markNoted: (conversationId: string) => Promise<boolean>;
+
+  /** Snoozes the conversation, or ends its snooze. Null if there is no such conversation. */
+  snooze: (conversationId: string, snooze: { until: Date; at: Date } | null) => Promise<StoredConversation | null>;
+
+  /** The number of the last final message. Null if there is no such conversation. */
+  findLastSeq: (conversationId: string) => Promise<number | null>;
+
+  /** Counts conversations that changed at or after `since`, by status. */
+  countStatuses: (assistantId: string, since: Date) => Promise<Partial<Record<Status, number>>>;
+};
+
+export const createInboxStore = (connection: Connection): InboxStore => {
+  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+
+  /** Null if there is no such conversation. */
+  const change = async (conversationId: string, update: Update): Promise<StoredConversation | null> =>
+    isUuid(conversationId)
+      ? conversations.findOneAndUpdate(
+          { _id: prefixRange(conversationId), conversationId, channel: NO_PLAYGROUND },
+          update,
+          { returnDocument: 'after', writeConcern: DURABLE, projection: { texts: 0, outbox: 0 } },
+        )
+      : null;
+
+  return {
+    list: async (groups, filter, searched) => {
+      const shared = [...conditionsOf(filter), ...(searched ? searchedFilters(searched) : [])];
+      const found = await mapAtMost(FINDS_AT_ONCE, groups.flatMap(queriesOf), (query) =>
+        conversations
+          .find<ConversationRow>({ $and: [query, ...shared] }, optionsOf(filter))
+          .sort({ updatedAt: -1, _id: -1 })
+          .limit(filter.limit + 1)
+          .toArray(),
+      );
+      const rows = found.length === 1 ? (found[0] ?? []) : found.flat().toSorted(newestFirst);
+      const page = rows.slice(0, filter.limit);
+      const last = rows.length > filter.limit ? page.at(-1) : undefined;
+      return { conversations: page, next: last ? { at: last.updatedAt, id: last._id } : null };
+    },
+
+    findAmong: (keys, groups, filter) => {
+      const inGroup = groups.map(
+        (group): Query => ({ $and: [{ assistantId: { $in: group.assistantIds } }, ...assigneeFilters(group)] }),
+      );
+      const query = { $and: [{ _id: { $in: keys } }, { $or: inGroup }, ...conditionsOf(filter)] };
+      return conversations.find<ConversationRow>(query, optionsOf(filter)).toArray();
+    },
+
+    readRows: (keys, assistantIds) =>
+      conversations.find<ConversationRow>(
+        { _id: { $in: keys }, channel: NO_PLAYGROUND, ...(assistantIds && { assistantId: { $in: assistantIds } }) },
+        { projection: ROW_FIELDS, batchSize: keys.length },
+      ),
+
+    assign: async (conversationId, operatorId) =>
+      (await change(conversationId, {
+        $set: { assigneeId: operatorId },
+        $unset: { takeBy: 1, remindedAt: 1 },
+      })) !== null,
+
+    markNoted: async (conversationId) => (await change(conversationId, { $set: { notedAt: serverDate() } })) !== null,
+
+    snooze: (conversationId, snooze) =>
+      change(
+        conversationId,
+        snooze
+          ? { $set: { snoozedUntil: snooze.until, snoozedAt: snooze.at } }
+          : { $unset: { snoozedUntil: 1, snoozedAt: 1 } },
+      ),
+
+    findLastSeq: async (conversationId) => {
+      if (!isUuid(conversationId)) return null;
+      const filter = { _id: prefixRange(conversationId), conversationId };
+      return (await conversations.findOne(filter, { projection: { seq: 1 } }))?.seq ?? null;
+    },
+
+    countStatuses: async (assistantId, since) => {
+      const rows = await conversations
+        .aggregate<{ _id: Status; count: number }>(
+          [
+            { $match: { assistantId, updatedAt: { $gte: since }, channel: { $ne: 'playground' } } },
+            { $group: { _id: '$status', count: { $sum: 1 } } },
+          ],
+          timeLimit(COUNT_WITHIN_MS),
+        )
+        .toArray();
+      return Object.fromEntries(rows.map(({ _id, count }) => [_id, count]));
+    },
+  };
+};
