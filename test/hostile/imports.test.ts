@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseKnowledge } from '../../src/assistants/knowledge-import.ts';
-import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-index.ts';
+import { buildIndex } from '@parley/understanding';
 import { anEntry } from '../support/builders.ts';
 import { hostileTexts, shortest } from '../support/hostile-texts.ts';
 

@@ -6,7 +6,7 @@ import { LARGEST, shortest } from '../support/hostile-texts.ts';
 const MOST_MS = 5;
 
 /** Files whose patterns are not linear, with the length to which the file cuts a text before it uses the patterns. */
-const GIVEN: Record<string, number> = { 'workers/reply/engines/retrieval/human-request.ts': 400 };
+const GIVEN: Record<string, number> = { 'packages/understanding/src/retrieval/human-request.ts': 400 };
 
 type Pattern = { file: string; source: string; flags: string };
 

@@ -5,7 +5,7 @@ import type { SemanticState, VectorLease } from '../../../src/assistants/semanti
 import { withDeadline } from '../../../src/process/deadline.ts';
 import { newToken } from '../../../src/process/ids.ts';
 import type { Logger } from '../../../src/process/logger.ts';
-import type { Embedder } from '../embedder/embedder.ts';
+import type { Embedder } from '@parley/understanding';
 import { batchesOf, type Plan, planWork, type WorkItem } from './plan.ts';
 
 /** Texts per call of the embedder. The number is small, because a visitor's question may wait for one such call. */
