@@ -24,7 +24,7 @@ const patternsIn = (file: string): Pattern[] => {
 };
 
 /** All code that reads text from outside: headers, bodies, provider replies, imported files, text on pages. */
-const PLACES = ['src/**/*.ts', 'workers/**/*.ts', 'packages/client/src/*.ts', 'scripts/{admin,quickstart}/**/*.ts'];
+const PLACES = ['src/**/*.ts', 'workers/**/*.ts', 'packages/*/src/**/*.ts', 'scripts/{admin,quickstart}/**/*.ts'];
 const patterns = globSync([...PLACES, 'dashboard/src/**/*.{ts,tsx}']).flatMap(patternsIn);
 
 const BITS = ['a', ' ', '.', '/', '[', '](', '[](', '1', '-', '\n', ',', '@', '\u0300', '中', 'а'];

@@ -8,7 +8,6 @@ const ORDER = [
   ['src/process'],
   ['src/mongo', 'src/redis'],
   ['src/http'],
-  ['src/language'],
   ['src/assistants'],
   ['src/webhooks'],
   ['src/conversations'],
@@ -37,8 +36,10 @@ const isNode = (value: unknown): value is Record<string, unknown> => typeof valu
 const importsOf = (file: string): Import[] => {
   const found: Import[] = [];
   const note = (source: unknown): void => {
-    if (!isNode(source) || typeof source.value !== 'string' || !source.value.startsWith('.')) return;
-    found.push({ from: file, to: join(dirname(file), source.value) });
+    if (!isNode(source) || typeof source.value !== 'string') return;
+    const { value } = source;
+    if (value.startsWith('.')) found.push({ from: file, to: join(dirname(file), value) });
+    else if (value.startsWith('@parley/')) found.push({ from: file, to: value });
   };
   const walk = (node: unknown): void => {
     if (!isNode(node)) return;
@@ -49,7 +50,9 @@ const importsOf = (file: string): Import[] => {
   return found;
 };
 
+const PACKAGE = 'packages/understanding';
 const files = globSync(['src/**/*.ts', 'workers/**/*.ts']);
+const packageFiles = globSync(`${PACKAGE}/{src,eval}/**/*.ts`);
 const imports = files.flatMap(importsOf).filter(({ to }) => /^(src|workers)\//.test(to));
 const describe = ({ from, to }: Import): string => `${from} → ${to}`;
 
@@ -71,8 +74,9 @@ const breaksOrder = ({ from, to }: Import): boolean => {
 
 /** Finds an import that leads back to a file on the current path. Returns null if there is no cycle. */
 const findCycle = (): string[] | null => {
-  const targets = new Map(files.map((file) => [file, new Set<string>()]));
-  for (const { from, to } of imports) targets.get(from)?.add(to);
+  const all = [...files, ...packageFiles];
+  const targets = new Map(all.map((file) => [file, new Set<string>()]));
+  for (const { from, to } of all.flatMap(importsOf)) targets.get(from)?.add(to);
   const done = new Set<string>();
   const follow = (file: string, way: string[]): string[] | null => {
     if (way.includes(file)) return [...way.slice(way.indexOf(file)), file];
@@ -84,7 +88,7 @@ const findCycle = (): string[] | null => {
     done.add(file);
     return null;
   };
-  for (const file of files) {
+  for (const file of all) {
     const cycle = follow(file, []);
     if (cycle) return cycle;
   }
@@ -101,12 +105,21 @@ test('imports follow the order of folders, no main.ts is imported, and the worke
   expect(imports.filter(breaksOrder).map(describe)).toEqual([]);
 });
 
+test('the package of understanding imports nothing of ours, and others use only its doors', () => {
+  const own = packageFiles.flatMap(importsOf);
+  const outside = globSync(['{src,workers,scripts,bench,chaos,test}/**/*.ts']).flatMap(importsOf);
+
+  expect(own.filter(({ to }) => !to.startsWith(`${PACKAGE}/`)).map(describe)).toEqual([]);
+  expect(outside.filter(({ to }) => to.startsWith(`${PACKAGE}/`)).map(describe)).toEqual([]);
+  expect(own.length).toBeGreaterThan(packageFiles.length);
+});
+
 test('no import is circular', () => {
   expect(findCycle()).toBeNull();
 });
 
 test('no name is exported twice', () => {
-  const exported = files.flatMap((file) => {
+  const exported = [...files, ...packageFiles.filter((file) => file.includes('/src/'))].flatMap((file) => {
     const names = readFileSync(file, 'utf8').matchAll(
       /^export (?:const|type|class|interface|(?:async )?function) (\w+)/gm,
     );

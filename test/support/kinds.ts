@@ -8,12 +8,13 @@ const IMPORT = /^import (type )?[^;]*?from '(\.[^']+)'/gm;
 const OUTSIDE =
   /'node:(child_process|http|https|net|tls|http2|worker_threads)'|\binject\(|'undici'|'playwright-core'|\bfetch\(/;
 const OPENS =
-  /^(scripts\/services|scripts\/setup|src\/(api|service)\.ts|workers\/reply\/embedder\/|test\/eval\/vectors)/;
+  /^(scripts\/services|scripts\/setup|src\/(api|service)\.ts|workers\/reply\/embedder|packages\/understanding\/(src\/embedder\/|eval\/vectors))/;
 
 /** Code that changes or measures its own process, or that kills what it starts. Starting a program is not enough. */
 const OWN_PROCESS =
   /'node:(worker_threads|perf_hooks|os|inspector\/promises)'|'playwright-core'|\bprocess\.(?!execPath|env)\w|\bprocess\.env\S* = |\bglobalThis\b|\bspawn\b|\bstart(Mongod|Redis|ReplicaSet|SentinelSet)\b/;
-const LOADS = /^(scripts\/setup|scripts\/services\/|workers\/reply\/embedder\/|test\/eval\/vectors)/;
+const LOADS =
+  /^(scripts\/setup|scripts\/services\/|workers\/reply\/embedder|packages\/understanding\/(src\/embedder\/|eval\/vectors))/;
 
 type Reached = { text: string; imports: { target: string; isType: boolean }[] };
 
@@ -41,7 +42,7 @@ const needsNoOwnProcess = ({ text, imports }: Reached): boolean =>
  * imports and words show this, so no list must be kept.
  */
 export const testKinds = (): { unit: string[]; shared: string[] } => {
-  const files = globSync('test/**/*.test.ts', { cwd: ROOT })
+  const files = globSync(['test/**/*.test.ts', 'packages/*/test/*.test.ts'], { cwd: ROOT })
     .toSorted()
     .map((file) => ({ file, reached: reach(join(ROOT, file)) }));
   const unit = files.filter(({ reached }) => reached.every(isPure));

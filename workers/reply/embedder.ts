@@ -88,7 +88,13 @@ const SHORTEST_CUT = 250;
 
 const Answer = z.object({ data: z.array(z.object({ index: z.int().min(0), embedding: z.array(z.number()) })) });
 
-type ServiceOptions = { url: string; model: string; key: string | undefined; dispatcher: Dispatcher; allowPrivate: boolean };
+type ServiceOptions = {
+  url: string;
+  model: string;
+  key: string | undefined;
+  dispatcher: Dispatcher;
+  allowPrivate: boolean;
+};
 
 const readVectors = (answer: unknown, count: number): Float32Array[] => {
   const { data, success } = Answer.safeParse(answer);

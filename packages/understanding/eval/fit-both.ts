@@ -8,11 +8,7 @@ import {
   rankCandidates,
   withoutUnknownWords,
 } from '../src/retrieval/hybrid-search.ts';
-import {
-  candidatesOf,
-  collectLexicalEvidence,
-  type Candidate,
-} from '../src/retrieval/candidate.ts';
+import { candidatesOf, collectLexicalEvidence, type Candidate } from '../src/retrieval/candidate.ts';
 import { indexEntries } from '../src/retrieval/knowledge-index.ts';
 import { searchGroup } from '../src/retrieval/search.ts';
 import { fitChoice, fitLogistic, logit, probability } from './fitting.ts';

@@ -1,6 +1,6 @@
 import { decideLanguage } from '../src/language.ts';
 import type { SemanticSearch } from '../src/similarity.ts';
-import { decide, type EarlierMessage, indexEntries, type KnowledgeIndex } from '../src/understanding.ts';
+import { decideReply, type EarlierMessage, indexEntries, type KnowledgeIndex } from '../src/understanding.ts';
 import { type Base, type ChatMessage, isEntry, loadBase, type Question } from './sets.ts';
 import type { TextVectors } from './vectors.ts';
 
@@ -32,7 +32,7 @@ export const measureAnswers = async (
     const ask = async (message: string) => {
       const { language } = decideLanguage({ message, allowed: base.languages });
       const earlier = async () => [...history];
-      const decision = await decide({ message, language, index, threshold, history: earlier, semanticSearch });
+      const decision = await decideReply({ message, language, index, threshold, history: earlier, semanticSearch });
       history.push({ role: 'user', content: message }, { role: 'assistant', content: '', why: decision.why });
       return decision;
     };

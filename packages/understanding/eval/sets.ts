@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { Entry } from '../src/retrieval/knowledge-index.ts';
+import type { IndexedEntry } from '../src/retrieval/knowledge-index.ts';
 
 export type Half = 'tune' | 'report';
 export type Question = {
@@ -30,7 +30,7 @@ export const BASES = ['shop', 'clinic', 'software'];
 export const UNSEEN_BASES = ['hotel', 'gym', 'library', 'internet'];
 
 /** A knowledge base. Its entries are complete, so that a test can import them; none has an action. */
-export type Base = { name: string; languages: string[]; knowledge: (Entry & { actions: never[] })[] };
+export type Base = { name: string; languages: string[]; knowledge: (IndexedEntry & { actions: never[] })[] };
 
 export const loadBase = (name: string): Base => JSON.parse(read(`${name}.json`)) as Base;
 

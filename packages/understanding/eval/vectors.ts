@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from '
 import { join } from 'node:path';
 import type { EmbeddedKind } from '../src/embedder/backend.ts';
 import type { Embedder } from '../src/embedder/embedder.ts';
-import type { Entry } from '../src/retrieval/knowledge-index.ts';
+import type { IndexedEntry } from '../src/retrieval/knowledge-index.ts';
 import { comparedTexts, measureSimilarity, type SemanticSearch, type VectorEntry } from '../src/similarity.ts';
 
 /** Opens the model that is measured, and names the folder where its vectors are kept for the next run. */
@@ -25,7 +25,7 @@ const written = (vector: Float32Array): string =>
 export type TextVectors = {
   model: string;
   of: (kind: EmbeddedKind, text: string) => Promise<Float32Array>;
-  vectorEntries: (knowledge: Entry[]) => Promise<VectorEntry[]>;
+  vectorEntries: (knowledge: IndexedEntry[]) => Promise<VectorEntry[]>;
   semanticSearchOf: (entries: VectorEntry[]) => SemanticSearch;
   /** Saves new vectors for the next run. */
   close: () => Promise<void>;

@@ -90,7 +90,9 @@ const weighWords = (tokens: readonly string[], among: readonly string[] | null):
     const found = phraseAt(tokens, at);
     at += found?.length ?? 1;
     if (!found) continue;
-    const known = among ? sharesAmong(found.phrase, wordTables(), among) : (wordTables().shares.get(found.phrase) ?? []);
+    const known = among
+      ? sharesAmong(found.phrase, wordTables(), among)
+      : (wordTables().shares.get(found.phrase) ?? []);
     for (const [language, share] of known) sums.set(language, (sums.get(language) ?? 0) + share * found.length);
   }
   return sums;

@@ -31,9 +31,7 @@ export const comparedTexts = ({
   answer: string;
 }): ComparedText[] => [
   { kind: 'question', text: question },
-  ...[...new Set(variants)]
-    .filter((one) => one !== question)
-    .map((text): ComparedText => ({ kind: 'variant', text })),
+  ...[...new Set(variants)].filter((one) => one !== question).map((text): ComparedText => ({ kind: 'variant', text })),
   // The question is added, because an answer alone often does not say what it is about.
   { kind: 'answer', text: `${question} ${beginningOf(answer)}` },
 ];

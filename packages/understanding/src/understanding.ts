@@ -5,7 +5,7 @@ import { findContactDetails, withoutContactDetails } from './retrieval/contact-d
 import { findLastReply, type ReadEarlier, searchFollowUp } from './retrieval/follow-up.ts';
 import { asksForHuman, asksWhoThisIs } from './retrieval/human-request.ts';
 import { searchHybrid } from './retrieval/hybrid-search.ts';
-import type { Entry, KnowledgeIndex } from './retrieval/knowledge-index.ts';
+import type { IndexedEntry, KnowledgeIndex } from './retrieval/knowledge-index.ts';
 import { type Hit, searchLexical } from './retrieval/lexical-search.ts';
 import type { SemanticSearch } from './similarity.ts';
 
@@ -23,7 +23,7 @@ export { findContactDetails } from './retrieval/contact-details.ts';
 export type { EarlierMessage, ReadEarlier } from './retrieval/follow-up.ts';
 export {
   countWordings,
-  type Entry,
+  type IndexedEntry,
   indexEntries,
   indexInSteps,
   type Knowledge,
@@ -40,7 +40,7 @@ export {
 } from './similarity.ts';
 
 /** A visitor's message, and what the decision on it may use. */
-export type Inquiry<Known extends Entry = Entry> = {
+export type Inquiry<Known extends IndexedEntry = IndexedEntry> = {
   /** The visitor's text, exactly as sent. */
   message: string;
   /** BCP 47 tag of the visitor's language. */
@@ -59,7 +59,7 @@ export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
 
 /** Why a decision was made, as compact JSON without text of the visitor. A later decision reads it in the history. */
 export type Explanation = {
-  kind: Decision['kind'];
+  kind: ReplyDecision['kind'];
   /** Language of the reply. */
   language: string;
   /** Missing if nothing was found. */
@@ -71,7 +71,7 @@ export type Explanation = {
 };
 
 /** What to reply. `confidence` is the probability, from 0 to 1, that the first entry is the answer. */
-export type Decision<Known extends Entry = Entry> = { why: Explanation } & (
+export type ReplyDecision<Known extends IndexedEntry = IndexedEntry> = { why: Explanation } & (
   | {
       kind: 'answer';
       entry: Known;
@@ -105,7 +105,7 @@ const OFFER_SCORE_SHARE = 0.6;
 /** The best hit and those within the tie margin. */
 const nearTies = (hits: Hit[]): Hit[] => hits.filter(({ score }) => (hits[0]?.score ?? 0) - score < TIE_MARGIN);
 
-type Context<Known extends Entry> = {
+type Context<Known extends IndexedEntry> = {
   inquiry: Inquiry<Known>;
   threshold: number;
   startedAt: number;
@@ -116,8 +116,8 @@ type Context<Known extends Entry> = {
 const rounded = (value: number, digits: number): number => Number(value.toFixed(digits));
 
 const explain = (
-  { inquiry, threshold, startedAt, hits, by }: Context<Entry>,
-  kind: Decision['kind'],
+  { inquiry, threshold, startedAt, hits, by }: Context<IndexedEntry>,
+  kind: ReplyDecision['kind'],
   language = inquiry.language,
 ): Explanation => ({
   kind,
@@ -142,16 +142,16 @@ const isForeign = (answerLanguage: string, { message, language }: Inquiry): bool
 };
 
 /** The entries of hits, as the index was given them. */
-const entriesOf = <Known extends Entry>({ index }: Inquiry<Known>, hits: Hit[]): Known[] =>
+const entriesOf = <Known extends IndexedEntry>({ index }: Inquiry<Known>, hits: Hit[]): Known[] =>
   hits.flatMap(({ entry }) => index?.entriesById.get(entry.entryId)?.entry ?? []);
 
-const unsure = <Known extends Entry>(context: Context<Known>): Decision<Known> => ({
+const unsure = <Known extends IndexedEntry>(context: Context<Known>): ReplyDecision<Known> => ({
   kind: 'unsure',
   confidence: context.hits[0]?.confidence ?? 0,
   why: explain(context, 'unsure'),
 });
 
-const answer = <Known extends Entry>(context: Context<Known>, hit: Hit): Decision<Known> => {
+const answer = <Known extends IndexedEntry>(context: Context<Known>, hit: Hit): ReplyDecision<Known> => {
   const { inquiry } = context;
   const [entry] = entriesOf(inquiry, [hit]);
   if (!entry) return unsure(context);
@@ -166,7 +166,11 @@ const answer = <Known extends Entry>(context: Context<Known>, hit: Hit): Decisio
   };
 };
 
-const askBack = <Known extends Entry>(context: Context<Known>, hits: Hit[], isLongShot = false): Decision<Known> => ({
+const askBack = <Known extends IndexedEntry>(
+  context: Context<Known>,
+  hits: Hit[],
+  isLongShot = false,
+): ReplyDecision<Known> => ({
   kind: 'askBack',
   entries: entriesOf(context.inquiry, hits),
   confidence: hits[0]?.confidence ?? 0,
@@ -174,13 +178,16 @@ const askBack = <Known extends Entry>(context: Context<Known>, hits: Hit[], isLo
   why: explain(context, 'askBack'),
 });
 
-const plain = <Known extends Entry>(
+const plain = <Known extends IndexedEntry>(
   context: Context<Known>,
-  kind: Exclude<Decision['kind'], 'answer' | 'askBack' | 'unsure'>,
-): Decision<Known> => ({ kind, why: explain(context, kind) });
+  kind: Exclude<ReplyDecision['kind'], 'answer' | 'askBack' | 'unsure'>,
+): ReplyDecision<Known> => ({ kind, why: explain(context, kind) });
 
 /** Chooses between an answer, several questions for the visitor to choose from, and an unsure reply. */
-const choose = <Known extends Entry>(context: Context<Known>, hasContactDetails: boolean): Decision<Known> => {
+const choose = <Known extends IndexedEntry>(
+  context: Context<Known>,
+  hasContactDetails: boolean,
+): ReplyDecision<Known> => {
   const { hits, threshold } = context;
   const [best] = hits;
   const isBoth = context.by === 'both';
@@ -248,7 +255,7 @@ const HYBRID_THRESHOLD = 0.7;
 const SURE_BY_WORDS = 0.95;
 
 /** An inquiry with the hits of the lexical search. */
-type LexicalReading<Known extends Entry> = {
+type LexicalReading<Known extends IndexedEntry> = {
   context: Context<Known>;
   visitorLanguage: string;
   hasContactDetails: boolean;
@@ -257,7 +264,7 @@ type LexicalReading<Known extends Entry> = {
   hits: Hit[];
 };
 
-const read = <Known extends Entry>(inquiry: Inquiry<Known>): LexicalReading<Known> => {
+const read = <Known extends IndexedEntry>(inquiry: Inquiry<Known>): LexicalReading<Known> => {
   const { message, index } = inquiry;
   const visitorLanguage = baseLanguage(inquiry.language);
   const threshold = inquiry.threshold ?? DEFAULT_THRESHOLD;
@@ -269,13 +276,13 @@ const read = <Known extends Entry>(inquiry: Inquiry<Known>): LexicalReading<Know
 };
 
 /** True if word matches alone decide. Without a model, any hit at the threshold is enough. */
-const isSure = ({ hits, context: { inquiry, threshold } }: LexicalReading<Entry>): boolean =>
+const isSure = ({ hits, context: { inquiry, threshold } }: LexicalReading<IndexedEntry>): boolean =>
   (hits[0]?.confidence ?? 0) >= (inquiry.semanticSearch ? Math.max(threshold, SURE_BY_WORDS) : threshold);
 
-const decideSmallTalk = async <Known extends Entry>(
+const decideSmallTalk = async <Known extends IndexedEntry>(
   context: Context<Known>,
   smallTalk: SmallTalk,
-): Promise<Decision<Known>> => {
+): Promise<ReplyDecision<Known>> => {
   const { history, index } = context.inquiry;
   const last = smallTalk === 'yes' ? await findLastReply(history) : null;
   if (last?.kind === 'unsure') return plain(context, 'human');
@@ -293,7 +300,9 @@ const decideSmallTalk = async <Known extends Entry>(
  * Decides what to reply to a message: by lexical search first, and by hybrid search if the lexical confidence is too
  * low.
  */
-export const decide = async <Known extends Entry>(inquiry: Inquiry<Known>): Promise<Decision<Known>> => {
+export const decideReply = async <Known extends IndexedEntry>(
+  inquiry: Inquiry<Known>,
+): Promise<ReplyDecision<Known>> => {
   const reading = read(inquiry);
   const { context, visitorLanguage, hasContactDetails, question, hits } = reading;
   const { message, index, history, semanticSearch } = inquiry;
@@ -319,7 +328,7 @@ export const decide = async <Known extends Entry>(inquiry: Inquiry<Known>): Prom
   return choose({ ...context, hits: better ? continued : hits }, hasContactDetails);
 };
 
-/** True if `decide` needs no model for this inquiry. */
+/** True if `decideReply` needs no model for this inquiry. */
 export const decidesByWords = (inquiry: Inquiry): boolean => {
   if (!inquiry.semanticSearch) return true;
   const reading = read(inquiry);

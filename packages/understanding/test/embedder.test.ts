@@ -3,16 +3,33 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../../../test/support/eventually.ts';
-import { anEmbedder, cosineOf, modelProcessesOf, isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
+import { cosineOf, modelProcessesOf, isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
 import { atPace } from '../../../test/support/pace.ts';
+import { localModel, openEmbedder } from '../src/embedder/embedder.ts';
 
 type Opened = Awaited<ReturnType<typeof anEmbedder>>;
 
 const LONG = 'The quick brown fox jumps over the lazy dog near the river bank. ';
 
+/** An embedder with the local model, its counts and its log. */
+const anEmbedder = async (folder: string) => {
+  const model = localModel(folder);
+  if ('none' in model) throw new Error(model.none);
+  const counts: Record<string, number> = {};
+  const lines: string[] = [];
+  const log = (line: object, text: string): void => void lines.push(`${text} ${JSON.stringify(line)}`);
+  const embedder = await openEmbedder(model, {
+    log: { info: log, warn: log },
+    count: (_kind, result, by = 1) => {
+      counts[result] = (counts[result] ?? 0) + by;
+    },
+  });
+  return { ...embedder, counts, log: () => lines.join('\n') };
+};
+
 /** Opens an embedder and closes it after the test, so that each test finds only its own model process. */
-const opened = async (env: Record<string, string>): Promise<Opened> => {
-  const embedder = await anEmbedder(env);
+const opened = async (folder: string): Promise<Opened> => {
+  const embedder = await anEmbedder(folder);
   onTestFinished(() => embedder.close());
   return embedder;
 };
@@ -45,39 +62,18 @@ const flipByte = async (path: string, at: number): Promise<void> => {
   await file.close();
 };
 
-test('SEMANTIC=off starts nothing, says so in one line, and gives no vector', async () => {
-  const embedder = await opened({ SEMANTIC: 'off', SEMANTIC_DIR: '/anywhere' });
-
-  expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
-  expect(embedder.model()).toBeNull();
-  expect(embedder.status()).toEqual({ available: false, detail: 'off (SEMANTIC=off)' });
-  expect(embedder.log().trim().split('\n')).toHaveLength(1);
-  expect(embedder.log()).toContain('off (SEMANTIC=off)');
-});
-
-test('a model folder that is not set or has no model is logged, and the start succeeds', async () => {
-  const unnamed = await opened({});
-  const empty = await opened({ SEMANTIC_DIR: '/nowhere/at-all' });
-
-  expect(unnamed.status()).toEqual({ available: false, detail: 'not installed (SEMANTIC_DIR is not set)' });
-  expect(empty.status().available).toBe(false);
-  expect(empty.status().detail).toMatch(/cannot be read \(ENOENT\)|no local model for/);
-  expect(await empty.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
-  expect(empty.model()).toBeNull();
-});
-
-// The tests above cover machines that have no local model.
+// test/semantic/embedder-service.test.ts covers machines that have no local model.
 describe.runIf(isLocalModelFor)('the local model', () => {
   let folder = '';
   let shared: Opened;
   beforeAll(async () => {
     folder = modelFolder();
   });
-  const open = () => opened({ SEMANTIC_DIR: folder });
+  const open = () => opened(folder);
 
   describe('in use', () => {
     beforeAll(async () => {
-      shared = await anEmbedder({ SEMANTIC_DIR: folder });
+      shared = await anEmbedder(folder);
     });
     afterAll(() => shared.close());
 
@@ -247,7 +243,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     ['cut short', (weights: string) => truncate(weights, 1_000_000)],
     ['changed in one bit', (weights: string) => flipByte(weights, 40_000_000)],
   ])('a model file that is %s is not used, and the reason is logged', async (_what, damage) => {
-    const embedder = await opened({ SEMANTIC_DIR: await aCopy(folder, damage) });
+    const embedder = await opened(await aCopy(folder, damage));
 
     expect(embedder.status()).toEqual({
       available: false,

@@ -1,9 +1,14 @@
+import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { countOf, LIMITS, limitsOf, shareOf } from '../eval/limits.ts';
 import { type Measured, measureAnswers } from '../eval/measure.ts';
 import { loadQuestions, loadUnseen, type Question } from '../eval/sets.ts';
 import { openTextVectors } from '../eval/vectors.ts';
+import { localModel, openEmbedder } from '../src/embedder/embedder.ts';
 import { isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
+
+/** Where `npm run eval` keeps vectors too. */
+const KEPT = join(import.meta.dirname, '../../../.local/eval');
 
 const reported = (questions: Question[]): Question[] => questions.filter(({ half }) => half === 'report');
 const known = (measured: Measured[]): Measured[] => measured.filter(({ answerable }) => answerable);
@@ -20,7 +25,10 @@ test.runIf(isLocalModelFor)(
   'with meaning, the results on unseen domains are at least as good as the last accepted ones',
   { timeout: 240_000 }, // a first run has some 1,200 texts to embed
   async () => {
-    const vectors = await openTextVectors({ SEMANTIC_DIR: modelFolder() });
+    const model = localModel(modelFolder());
+    if ('none' in model) throw new Error(model.none);
+    const log = { info: () => undefined, warn: () => undefined };
+    const vectors = await openTextVectors({ open: () => openEmbedder(model, { log }), folder: KEPT });
     if ('none' in vectors) throw new Error(vectors.none);
     onTestFinished(vectors.close);
 

@@ -1,9 +1,9 @@
-import type { Entry, SemanticSearch } from '@parley/understanding';
+import type { IndexedEntry, SemanticSearch } from '@parley/understanding';
 import type { EngineSettings } from '../../../src/assistants/engine-settings.ts';
 import type { SuggestedAction } from '../../../src/assistants/suggested-action.ts';
 
 /** A knowledge entry for an engine. */
-export type EngineEntry = Entry & { actions: SuggestedAction[] };
+export type EngineEntry = IndexedEntry & { actions: SuggestedAction[] };
 
 /** The settings of an assistant that an engine needs. `version` changes whenever settings or knowledge change. */
 export type AssistantProfile = {

@@ -1,4 +1,12 @@
-import { countWordings, decide, decidesByWords, type Decision, indexInSteps, type Inquiry, type KnowledgeIndex } from '@parley/understanding';
+import {
+  countWordings,
+  decideReply,
+  decidesByWords,
+  type ReplyDecision,
+  indexInSteps,
+  type Inquiry,
+  type KnowledgeIndex,
+} from '@parley/understanding';
 import { LRUCache } from 'lru-cache';
 import { MAX_SUGGESTED_ACTIONS, type SuggestedAction } from '../../../src/assistants/suggested-action.ts';
 import { createSlices } from '../../../src/process/slices.ts';
@@ -27,7 +35,10 @@ const isSmall = ({ knowledge }: AssistantProfile): boolean =>
 
 /** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
 const createIndexes = ({ maxBytes = MAX_BYTES, onLargeBuilt = () => undefined }: IndexOptions) => {
-  const built = new LRUCache<string, KnowledgeIndex<EngineEntry>>({ maxSize: maxBytes, sizeCalculation: ({ bytes }) => bytes + 1 });
+  const built = new LRUCache<string, KnowledgeIndex<EngineEntry>>({
+    maxSize: maxBytes,
+    sizeCalculation: ({ bytes }) => bytes + 1,
+  });
   /**
    * The cache key and build number of each assistant's newest index. With the number, an older build that finishes
    * later does not replace the newest index.
@@ -108,7 +119,8 @@ const createIndexes = ({ maxBytes = MAX_BYTES, onLargeBuilt = () => undefined }:
     current,
     /** True if a turn would have to wait for seconds. */
     isLongWait: (assistant: AssistantProfile): boolean => !isSmall(assistant) && current(assistant) === undefined,
-    of: async (assistant: AssistantProfile): Promise<KnowledgeIndex<EngineEntry>> => current(assistant) ?? obtain(assistant),
+    of: async (assistant: AssistantProfile): Promise<KnowledgeIndex<EngineEntry>> =>
+      current(assistant) ?? obtain(assistant),
   };
 };
 
@@ -128,7 +140,7 @@ const talkToPersonAction = (language: string): SuggestedAction => ({
 });
 
 /** The texts and buttons of a decision. */
-const wordingOf = (decision: Decision<EngineEntry>, language: string): Partial<EngineReply> & { text: string } => {
+const wordingOf = (decision: ReplyDecision<EngineEntry>, language: string): Partial<EngineReply> & { text: string } => {
   switch (decision.kind) {
     case 'answer': {
       const { entry, confidence, isForeign } = decision;
@@ -187,7 +199,7 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
     reply: async (turn) => {
       const { language } = turn;
       const index = hasKnowledge(turn) ? await indexes.of(turn.assistant) : null;
-      const decision = await decide(toInquiry(turn, index));
+      const decision = await decideReply(toInquiry(turn, index));
       return {
         suggestedActions: [],
         confidence: 1,

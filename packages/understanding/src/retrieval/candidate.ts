@@ -1,6 +1,6 @@
 import { words as wordsIn } from '../fold.ts';
 import type { Distribution, EntrySimilarity, Similarities } from '../similarity.ts';
-import type { Entry, KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
+import type { IndexedEntry, KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
 import { type LexicalEvidence, rankEntries } from './search.ts';
 import { readTerms } from './terms.ts';
 
@@ -9,7 +9,7 @@ import { readTerms } from './terms.ts';
  * counting only the same words (`literal`).
  */
 export type EntryEvidence = {
-  entry: Entry;
+  entry: IndexedEntry;
   group: KnowledgeGroup;
   withConcepts: LexicalEvidence;
   literal: LexicalEvidence;
@@ -77,7 +77,7 @@ export const lexicalConfidence = (evidence: LexicalEvidence): number => {
 
 /** An entry that may be the answer. The order of the features is the order of the weights in `hybrid-search.ts`. */
 export type Candidate = {
-  entry: Entry;
+  entry: IndexedEntry;
   group: KnowledgeGroup;
   /** The confidence by word matches only, and the best cosine (0 if there is no vector). */
   words: number;

@@ -4,7 +4,7 @@ import type { KnowledgeIndex } from './knowledge-index.ts';
 import { rankEntries } from './search.ts';
 import { readTerms, type Term } from './terms.ts';
 
-/** A message before the current one. A reply's `why` is what `decide` gave with it. */
+/** A message before the current one. A reply's `why` is what `decideReply` gave with it. */
 export type EarlierMessage = { role: string; content: string; why?: unknown };
 /** Reads the latest messages before the current one, oldest first. Most messages need none. */
 export type ReadEarlier = (messages: number) => Promise<EarlierMessage[]>;

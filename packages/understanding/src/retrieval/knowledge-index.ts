@@ -4,7 +4,7 @@ import { foldBeginning } from '../fold.ts';
 import { readTerms, type Term } from './terms.ts';
 
 /** An entry of the knowledge: a question, its variants and the answer. */
-export type Entry = {
+export type IndexedEntry = {
   entryId: string;
   question: string;
   variants: string[];
@@ -15,7 +15,10 @@ export type Entry = {
 };
 
 /** What an index is made of. The first language is that of entries without one. */
-export type Knowledge<Known extends Entry = Entry> = { knowledge: readonly Known[]; languages: readonly string[] };
+export type Knowledge<Known extends IndexedEntry = IndexedEntry> = {
+  knowledge: readonly Known[];
+  languages: readonly string[];
+};
 
 /**
  * Adds up scores by document number. `clear` resets only the numbers that were used, because most searches use only a
@@ -81,7 +84,7 @@ export type Postings = {
 /** The lexical index of all entries of one language. A key is a stem, or `§` followed by a concept. */
 export type KnowledgeGroup = {
   language: string;
-  entries: Entry[];
+  entries: IndexedEntry[];
   wordings: Wordings;
   postings: Map<string, Postings>;
   /** All stems, to find misspelt and shortened words. */
@@ -227,7 +230,7 @@ const BY_WORTH: Pass[] = [
  */
 function* buildGroup(
   language: string,
-  entries: Entry[],
+  entries: IndexedEntry[],
   { all, budget, passes }: { all: number; budget: Budget; passes: Pass[] },
 ): Generator<void, KnowledgeGroup> {
   const { postings, stems, spellings, read } = createReader(language, budget);
@@ -306,7 +309,7 @@ function* buildGroup(
 }
 
 /** The index of an assistant's entries. It gives back the entries that it was given, whatever else they have. */
-export type KnowledgeIndex<Known extends Entry = Entry> = {
+export type KnowledgeIndex<Known extends IndexedEntry = IndexedEntry> = {
   groups: KnowledgeGroup[];
   /** Maps an entry id to the entry and its group. */
   entriesById: Map<string, { entry: Known; group: KnowledgeGroup }>;
@@ -316,10 +319,10 @@ export type KnowledgeIndex<Known extends Entry = Entry> = {
   leftOut: number;
 };
 
-export const countWordings = (knowledge: readonly Pick<Entry, 'variants'>[]): number =>
+export const countWordings = (knowledge: readonly Pick<IndexedEntry, 'variants'>[]): number =>
   knowledge.reduce((sum, { variants }) => sum + 1 + variants.length, 0);
 
-function* buildWithin<Known extends Entry>(
+function* buildWithin<Known extends IndexedEntry>(
   { knowledge, languages }: Knowledge<Known>,
   { maxBytes, passes }: { maxBytes: number; passes: Pass[] },
 ): Generator<void, KnowledgeIndex<Known>> {
@@ -344,7 +347,7 @@ function* buildWithin<Known extends Entry>(
  * Builds the index in small steps, so that the caller can yield to other work. Entries are grouped by language, because
  * stemming depends on the language. If the index exceeds `maxBytes`, it is built again from what is worth most.
  */
-export function* indexInSteps<Known extends Entry>(
+export function* indexInSteps<Known extends IndexedEntry>(
   knowledge: Knowledge<Known>,
   maxBytes = Number.POSITIVE_INFINITY,
 ): Generator<void, KnowledgeIndex<Known>> {
@@ -355,7 +358,7 @@ export function* indexInSteps<Known extends Entry>(
 }
 
 /** Builds the index without yielding. */
-export const indexEntries = <Known extends Entry>(knowledge: Knowledge<Known>): KnowledgeIndex<Known> => {
+export const indexEntries = <Known extends IndexedEntry>(knowledge: Knowledge<Known>): KnowledgeIndex<Known> => {
   const steps = indexInSteps(knowledge);
   for (;;) {
     const step = steps.next();

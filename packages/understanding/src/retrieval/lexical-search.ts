@@ -1,10 +1,10 @@
 import { lexicalConfidence } from './candidate.ts';
-import type { Entry, KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
+import type { IndexedEntry, KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
 import { type LexicalCandidate, searchGroup } from './search.ts';
 
 /** An entry that may be the answer, with the probability that it is. */
 export type Hit = {
-  entry: Entry;
+  entry: IndexedEntry;
   group: KnowledgeGroup;
   confidence: number;
   score: number;
