@@ -9,9 +9,12 @@ import { checkEndpointUrl } from '../../src/webhooks/address-guard.ts';
 import { Email } from '../../src/operators/operator.ts';
 import { ChatRequest } from '../../src/turns/turn.ts';
 import type { TurnContext } from '../../workers/reply/engines/engine.ts';
-import { allowedLinksOf } from '../../workers/reply/engines/openai/links.ts';
 import { countTokensOf } from '../../workers/reply/engines/openai/prompt.ts';
-import { createReplyFilter, removeDisallowedLinks } from '../../workers/reply/engines/openai/reply-filter.ts';
+import {
+  allowedLinksOf,
+  createReplyFilter,
+  removeDisallowedLinks,
+} from '../../workers/reply/engines/openai/reply-filter.ts';
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval.ts';
 import { inspectMessage } from '../../workers/reply/guard.ts';
 import { scoreLead } from '../../workers/reply/lead-score.ts';

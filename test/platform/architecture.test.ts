@@ -27,6 +27,9 @@ const LAST_FOR_WORKERS = 'src/turns';
 const FOR_WORKERS = ['src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts'];
 
 const CONVERSATIONS_MAX_LINES = 2_400;
+const MOST_FILES = 230;
+/** Files of less than 60 lines that one other file imports. Most of them could be a part of it. */
+const MOST_SLIGHT_FILES = 25;
 
 type Import = { from: string; to: string };
 
@@ -133,4 +136,15 @@ test('no name is exported twice', () => {
 test('the folder of the aggregate stays below its size limit', () => {
   const lines = globSync('src/conversations/**/*.ts').map((file) => readFileSync(file, 'utf8').split('\n').length - 1);
   expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(CONVERSATIONS_MAX_LINES);
+});
+
+test('the modules are few and whole', () => {
+  const all = [...files, ...packageFiles];
+  const importers = new Map(all.map((file) => [file, new Set<string>()]));
+  for (const { from, to } of all.flatMap(importsOf)) importers.get(to)?.add(from);
+  const isShort = (file: string): boolean => readFileSync(file, 'utf8').split('\n').length <= 60;
+  const slight = all.filter((file) => importers.get(file)?.size === 1 && isShort(file));
+
+  expect(all.length).toBeLessThanOrEqual(MOST_FILES);
+  expect(slight.length).toBeLessThanOrEqual(MOST_SLIGHT_FILES);
 });

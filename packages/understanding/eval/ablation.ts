@@ -1,8 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
-import { fitBoth, type Prediction } from './fit-both.ts';
-import { shareOf } from './limits.ts';
-import { measureAnswers } from './measure.ts';
+import { fitBoth, type Prediction } from './fit.ts';
+import { measureAnswers, shareOf } from './measure.ts';
 import { BASES, loadQuestions, loadUnseen } from './sets.ts';
 import { type EvaluationModel, openTextVectors } from './vectors.ts';
 import { PART_NAMES } from './without.ts';

@@ -2,8 +2,16 @@ import { parseArgs } from 'node:util';
 import { baseLanguage } from '../src/lexicon.ts';
 import { reportAblation } from './ablation.ts';
 import { reportFit } from './fit.ts';
-import { countOf, LIMITS, limitsOf, shareOf } from './limits.ts';
-import { type Measured, measureAnswers, measureLanguage, type Outcome } from './measure.ts';
+import {
+  countOf,
+  LIMITS,
+  limitsOf,
+  type Measured,
+  measureAnswers,
+  measureLanguage,
+  type Outcome,
+  shareOf,
+} from './measure.ts';
 import { type Half, loadChatMessages, loadFollowUps, loadQuestions, loadUnseen, type Question } from './sets.ts';
 import { type EvaluationModel, openTextVectors, type TextVectors } from './vectors.ts';
 

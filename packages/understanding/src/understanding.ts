@@ -1,12 +1,17 @@
+/**
+ * Text in, decision out. Index the entries of an assistant (`indexEntries`), then ask what to reply to a message
+ * (`decideReply`). With an embedder (`openEmbedder`) and stored vectors (`measureSimilarity`), it also searches by
+ * meaning. `@parley/understanding/text` has what every process needs.
+ */
 import { fold, words } from './fold.ts';
 import { decideLanguage } from './language.ts';
 import { baseLanguage, LEXICON, type SmallTalk } from './lexicon.ts';
+import { type Hit, searchLexical } from './retrieval/candidate.ts';
 import { findContactDetails, withoutContactDetails } from './retrieval/contact-details.ts';
 import { findLastReply, type ReadEarlier, searchFollowUp } from './retrieval/follow-up.ts';
 import { asksForHuman, asksWhoThisIs } from './retrieval/human-request.ts';
 import { searchHybrid } from './retrieval/hybrid-search.ts';
 import type { IndexedEntry, KnowledgeIndex } from './retrieval/knowledge-index.ts';
-import { type Hit, searchLexical } from './retrieval/lexical-search.ts';
 import type { SemanticSearch } from './similarity.ts';
 
 export {
@@ -17,8 +22,7 @@ export {
   openEmbedder,
   unavailableEmbedder,
 } from './embedder/embedder.ts';
-export { type ModelBackend, ModelError, type OpenModel, TextsRefused } from './embedder/backend.ts';
-export { normalised } from './embedder/vector.ts';
+export { type ModelBackend, ModelError, normalised, type OpenModel, TextsRefused } from './embedder/backend.ts';
 export { findContactDetails } from './retrieval/contact-details.ts';
 export type { EarlierMessage, ReadEarlier } from './retrieval/follow-up.ts';
 export {

@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { countOf, LIMITS, limitsOf, shareOf } from '../eval/limits.ts';
-import { type Measured, measureAnswers } from '../eval/measure.ts';
+import { countOf, LIMITS, limitsOf, type Measured, measureAnswers, shareOf } from '../eval/measure.ts';
 import { loadQuestions, loadUnseen, type Question } from '../eval/sets.ts';
 import { openTextVectors } from '../eval/vectors.ts';
 import { localModel, openEmbedder } from '../src/embedder/embedder.ts';

@@ -1,7 +1,6 @@
 import { LRUCache } from 'lru-cache';
-import type { CountEmbedding, EmbeddedKind, Limits, Priority } from './backend.ts';
+import { type CountEmbedding, type EmbeddedKind, type Limits, mean, type Priority } from './backend.ts';
 import type { SupervisedModel } from './model-process.ts';
-import { mean } from './vector.ts';
 
 const MAX_CHARACTERS = 2_000;
 const encoder = new TextEncoder();

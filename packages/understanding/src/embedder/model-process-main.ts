@@ -1,7 +1,7 @@
 import { setPriority } from 'node:os';
 import koffi from 'koffi';
-import type { ModelMessage, ModelRequest } from './model-message.ts';
 import { filesIn, findDamage } from './model-files.ts';
+import type { ModelMessage, ModelRequest } from './model-process.ts';
 
 /**
  * The process that runs the local model's native code, started by `model-process.ts`. A crash here loses a vector, but

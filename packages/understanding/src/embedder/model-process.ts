@@ -1,9 +1,15 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type ModelBackend, ModelError, type OpenModel, type ModelStatus, type EmbeddedKind } from './backend.ts';
-import { ModelMessage, type ModelRequest } from './model-message.ts';
-import { normalised } from './vector.ts';
+import * as z from 'zod';
+import {
+  type EmbeddedKind,
+  type ModelBackend,
+  ModelError,
+  type ModelStatus,
+  normalised,
+  type OpenModel,
+} from './backend.ts';
 
 /** Where one line is written when the model becomes available or unavailable, never with a text of a visitor. */
 export type EmbedderLog = Record<'info' | 'warn', (line: object, text: string) => void>;
@@ -102,6 +108,18 @@ export const createSupervisedModel = (kind: ModelBackend, log: EmbedderLog) => {
 };
 
 export type SupervisedModel = ReturnType<typeof createSupervisedModel>;
+
+/** A request to the model process. The process does not validate it, because both sides come from the same release. */
+export type ModelRequest = { id: number; text: string; isQuery: boolean };
+
+/** A message from the model process. The worker validates it, because native code runs in that process. */
+const ModelMessage = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('ready') }),
+  z.object({ type: z.literal('unusable'), reason: z.string() }),
+  z.object({ type: z.literal('vector'), id: z.int(), vector: z.instanceof(Float32Array) }),
+  z.object({ type: z.literal('failed'), id: z.int() }),
+]);
+export type ModelMessage = z.infer<typeof ModelMessage>;
 
 const PROGRAM = join(import.meta.dirname, 'model-process-main.ts');
 /** Small heaps are enough, because nearly all memory of the process is the model, which is mapped from its file. */

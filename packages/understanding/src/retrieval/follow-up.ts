@@ -1,5 +1,5 @@
 import { fold, foldBeginning, words } from '../fold.ts';
-import { type Hit, inLanguageOrder, toHits } from './lexical-search.ts';
+import { type Hit, inLanguageOrder, toHits } from './candidate.ts';
 import type { KnowledgeIndex } from './knowledge-index.ts';
 import { rankEntries } from './search.ts';
 import { readTerms, type Term } from './terms.ts';

@@ -5,12 +5,12 @@ import {
   candidatesOf,
   collectLexicalEvidence,
   type EntryEvidence,
+  type Hit,
   type Question,
 } from './candidate.ts';
 import { expandTerm } from './search.ts';
 import { findPreviousQuestion, type ReadEarlier } from './follow-up.ts';
 import type { KnowledgeIndex } from './knowledge-index.ts';
-import type { Hit } from './lexical-search.ts';
 import { readTerms, type Term } from './terms.ts';
 
 /** Weights, fitted on the `--tune` half of each evaluation set by `npm run eval -- fit`. */
