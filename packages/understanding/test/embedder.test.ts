@@ -69,7 +69,11 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   beforeAll(async () => {
     folder = modelFolder();
   });
-  const open = () => opened(folder);
+  const open = async (): Promise<Opened> => {
+    const embedder = await opened(folder);
+    await eventually(() => expect(embedder.model()).not.toBeNull()); // a busy machine needs longer than the first try
+    return embedder;
+  };
 
   describe('in use', () => {
     beforeAll(async () => {
