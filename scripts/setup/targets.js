@@ -48,14 +48,7 @@ export const targetsIn = (root) => {
     },
     typecheck,
     format,
-    eval: {
-      needs: MODEL,
-      commands: running('scripts/eval.ts'),
-      parts: {
-        fit: { needs: MODEL, commands: running('test/eval/fit.ts') },
-        ablation: { needs: MODEL, commands: running('test/eval/ablation.ts') },
-      },
-    },
+    eval: { needs: MODEL, commands: running('scripts/eval.ts') },
     bench: {
       needs: ALL,
       commands: running('bench/run.ts'),

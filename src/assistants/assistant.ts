@@ -1,9 +1,9 @@
+import type { TextKind } from '@parley/understanding/text';
 import * as z from 'zod';
 import { type Connection, Schema } from 'mongoose';
 import { TIMING } from '../process/timing.ts';
 import { type EngineSettings, RETRIEVAL } from './engine-settings.ts';
 import type { KnowledgeInput } from './knowledge-input.ts';
-import type { TextKind } from './knowledge-texts.ts';
 import { LanguageTag } from './language-tag.ts';
 import { afterOpenMinutes, OpeningHours } from './opening-hours.ts';
 

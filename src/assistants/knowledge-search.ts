@@ -7,7 +7,7 @@ import { stopwords as italian } from '@orama/stopwords/italian';
 import { stopwords as portuguese } from '@orama/stopwords/portuguese';
 import { stopwords as spanish } from '@orama/stopwords/spanish';
 import { LRUCache } from 'lru-cache';
-import { segmentWords } from '../language/fold.ts';
+import { segmentWords } from '@parley/understanding/text';
 import { unavailable } from '../process/errors.ts';
 import { createSlices, type Slices } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';

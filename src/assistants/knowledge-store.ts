@@ -1,3 +1,4 @@
+import type { TextKind } from '@parley/understanding/text';
 import { LRUCache } from 'lru-cache';
 import { notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
@@ -7,7 +8,6 @@ import { createSlots } from '../process/slots.ts';
 import type { Assistant, StoredKnowledge, assistantModels } from './assistant.ts';
 import type { KnowledgeEntry, KnowledgeInput } from './knowledge-input.ts';
 import { createKnowledgePositions, visibleEntries } from './knowledge-positions.ts';
-import type { TextKind } from './knowledge-texts.ts';
 import type { VectorStore } from './knowledge-vectors.ts';
 
 /** The most memory of all cached entries. */

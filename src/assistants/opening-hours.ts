@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { textsIn } from '../language/lexicon.ts';
+import { textsIn } from '@parley/understanding/text';
 
 import texts from './away-texts.json' with { type: 'json' };
 

@@ -1,8 +1,8 @@
+import type { TextKind } from '@parley/understanding/text';
 import type { mongo } from 'mongoose';
 import { leaseIn } from '../mongo/batches.ts';
 import type { Assistant, StoredAssistant } from './assistant.ts';
 import type { Embedders } from './embedders.ts';
-import type { TextKind } from './knowledge-texts.ts';
 
 /**
  * How long a lease lasts without renewal: longer than the slowest batch. After this time, another worker can continue

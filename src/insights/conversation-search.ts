@@ -1,5 +1,5 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
-import { fold, foldBeginning, segmentWords, UNSPACED } from '../language/fold.ts';
+import { fold, foldBeginning, segmentWords, UNSPACED } from '@parley/understanding/text';
 import { isUuid } from '../process/ids.ts';
 import { mapAtMost } from '../process/slots.ts';
 import { inChunks } from '../mongo/batches.ts';

@@ -3,7 +3,7 @@ import type { Accepted, NewTurn } from '../conversations/accept.ts';
 import type { ChannelName } from '../conversations/conversation.ts';
 import { dedupeKeyOf } from '../conversations/duplicates.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import { decideLanguage, type LanguageDecision } from '../language/decide.ts';
+import { decideLanguage, type LanguageDecision } from '@parley/understanding/text';
 import { serverDate } from '../process/clock.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { ApiError } from '../process/errors.ts';

@@ -7,7 +7,7 @@ import type {
   HistoryMessage,
   TurnContext,
 } from '../../workers/reply/engines/engine.ts';
-import { createRetrievalEngine } from '../../workers/reply/engines/retrieval/engine.ts';
+import { createRetrievalEngine } from '../../workers/reply/engines/retrieval.ts';
 import { holdingText, otherLanguageText, TEXT_LANGUAGES, text } from '../../workers/reply/engines/texts.ts';
 
 const engine = createRetrievalEngine();

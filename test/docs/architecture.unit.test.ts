@@ -8,7 +8,6 @@ const ORDER = [
   ['src/process'],
   ['src/mongo', 'src/redis'],
   ['src/http'],
-  ['src/language'],
   ['src/assistants'],
   ['src/webhooks'],
   ['src/conversations'],
@@ -29,6 +28,9 @@ const FOR_WORKERS = ['src/service.ts', 'src/service-metrics.ts', 'src/worker-pro
 
 /** Every statement on the document is in this folder: accept and commit, and the parts of deliveries, inbox and projection. */
 const CONVERSATIONS_MAX_LINES = 3_350;
+const MOST_FILES = 230;
+/** Files of less than 60 lines that one other file imports. Most of them could be a part of it. */
+const MOST_SLIGHT_FILES = 25;
 
 type Import = { from: string; to: string };
 
@@ -38,8 +40,10 @@ const isNode = (value: unknown): value is Record<string, unknown> => typeof valu
 const importsOf = (file: string): Import[] => {
   const found: Import[] = [];
   const note = (source: unknown): void => {
-    if (!isNode(source) || typeof source.value !== 'string' || !source.value.startsWith('.')) return;
-    found.push({ from: file, to: join(dirname(file), source.value) });
+    if (!isNode(source) || typeof source.value !== 'string') return;
+    const { value } = source;
+    if (value.startsWith('.')) found.push({ from: file, to: join(dirname(file), value) });
+    else if (value.startsWith('@parley/')) found.push({ from: file, to: value });
   };
   const walk = (node: unknown): void => {
     if (!isNode(node)) return;
@@ -63,7 +67,9 @@ const namesIn = (file: string): string[] => {
   return found;
 };
 
+const PACKAGE = 'packages/understanding';
 const files = globSync(['src/**/*.ts', 'workers/**/*.ts']);
+const packageFiles = globSync(`${PACKAGE}/{src,eval}/**/*.ts`);
 const imports = files.flatMap(importsOf).filter(({ to }) => /^(src|workers)\//.test(to));
 const describe = ({ from, to }: Import): string => `${from} → ${to}`;
 
@@ -85,8 +91,9 @@ const breaksOrder = ({ from, to }: Import): boolean => {
 
 /** Finds an import that leads back to a file on the current path. Returns null if there is no cycle. */
 const findCycle = (): string[] | null => {
-  const targets = new Map(files.map((file) => [file, new Set<string>()]));
-  for (const { from, to } of imports) targets.get(from)?.add(to);
+  const all = [...files, ...packageFiles];
+  const targets = new Map(all.map((file) => [file, new Set<string>()]));
+  for (const { from, to } of all.flatMap(importsOf)) targets.get(from)?.add(to);
   const done = new Set<string>();
   const follow = (file: string, way: string[]): string[] | null => {
     if (way.includes(file)) return [...way.slice(way.indexOf(file)), file];
@@ -98,7 +105,7 @@ const findCycle = (): string[] | null => {
     done.add(file);
     return null;
   };
-  for (const file of files) {
+  for (const file of all) {
     const cycle = follow(file, []);
     if (cycle) return cycle;
   }
@@ -127,12 +134,21 @@ test('only src/conversations opens the collections of a conversation; live updat
   ]);
 });
 
+test('the package of understanding imports nothing of ours, and others use only its doors', () => {
+  const own = packageFiles.flatMap(importsOf);
+  const outside = globSync(['{src,workers,scripts,bench,chaos,test}/**/*.ts']).flatMap(importsOf);
+
+  expect(own.filter(({ to }) => !to.startsWith(`${PACKAGE}/`)).map(describe)).toEqual([]);
+  expect(outside.filter(({ to }) => to.startsWith(`${PACKAGE}/`)).map(describe)).toEqual([]);
+  expect(own.length).toBeGreaterThan(packageFiles.length);
+});
+
 test('no import is circular', () => {
   expect(findCycle()).toBeNull();
 });
 
 test('no name is exported twice', () => {
-  const exported = files.flatMap((file) => {
+  const exported = [...files, ...packageFiles.filter((file) => file.includes('/src/'))].flatMap((file) => {
     const names = readFileSync(file, 'utf8').matchAll(
       /^export (?:const|type|class|interface|(?:async )?function) (\w+)/gm,
     );
@@ -156,4 +172,15 @@ test('an exported type is declared, so that a reader lands on its members', () =
 test('the folder of the aggregate stays below its size limit', () => {
   const lines = globSync('src/conversations/**/*.ts').map((file) => readFileSync(file, 'utf8').split('\n').length - 1);
   expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(CONVERSATIONS_MAX_LINES);
+});
+
+test('the modules are few and whole', () => {
+  const all = [...files, ...packageFiles];
+  const importers = new Map(all.map((file) => [file, new Set<string>()]));
+  for (const { from, to } of all.flatMap(importsOf)) importers.get(to)?.add(from);
+  const isShort = (file: string): boolean => readFileSync(file, 'utf8').split('\n').length <= 60;
+  const slight = all.filter((file) => importers.get(file)?.size === 1 && isShort(file));
+
+  expect(all.length).toBeLessThanOrEqual(MOST_FILES);
+  expect(slight.length).toBeLessThanOrEqual(MOST_SLIGHT_FILES);
 });

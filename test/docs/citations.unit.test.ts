@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 
 const ROOT = join(import.meta.dirname, '../..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
-const CODE = '{src,workers,bench,chaos,scripts,dashboard/src,packages/client/src,test}/**/*.{ts,tsx,js}';
+const CODE = '{src,workers,bench,chaos,scripts,dashboard/src,packages,test}/**/*.{ts,tsx,js}';
 
 /** Joins the lines of comments, because a citation may continue on the next line. */
 const withoutLineBreaks = (code: string): string => code.replace(/\n *(?:\*|\/\/) ?/g, ' ');

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseKnowledge } from '../../src/assistants/knowledge-import.ts';
-import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-index.ts';
+import { indexEntries } from '@parley/understanding';
 import { anEntry } from '../support/builders.ts';
 import { hostileTexts, shortest } from '../support/hostile-texts.ts';
 
@@ -43,7 +43,7 @@ test.each(hostileTexts(4_000, ['x']))('an assistant whose entries are full of %s
     entryId: String(at),
   }));
 
-  const took = shortest(() => buildIndex({ knowledge, languages: ['de'] } as never), 400, 3);
+  const took = shortest(() => indexEntries({ knowledge, languages: ['de'] }), 400, 3);
 
   expect(took).toBeLessThanOrEqual(400);
 });

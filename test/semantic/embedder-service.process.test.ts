@@ -12,16 +12,39 @@ beforeEach(async () => {
   onTestFinished(() => service.close());
 });
 
-const opened = async (env: Record<string, string> = {}) => {
-  const embedder = await anEmbedder({
+const chosen = async (env: Record<string, string>) => {
+  const embedder = await anEmbedder(env);
+  onTestFinished(() => embedder.close());
+  return embedder;
+};
+const opened = (env: Record<string, string> = {}) =>
+  chosen({
     EMBEDDINGS_URL: service.baseUrl,
     EMBEDDINGS_MODEL: 'embed-small',
     EMBEDDINGS_KEY: 'sk-of-the-service',
     ...env,
   });
-  onTestFinished(() => embedder.close());
-  return embedder;
-};
+
+test('SEMANTIC=off starts nothing, says so in one line, and gives no vector', async () => {
+  const embedder = await chosen({ SEMANTIC: 'off', SEMANTIC_DIR: '/anywhere' });
+
+  expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
+  expect(embedder.model()).toBeNull();
+  expect(embedder.status()).toEqual({ available: false, detail: 'off (SEMANTIC=off)' });
+  expect(embedder.log().trim().split('\n')).toHaveLength(1);
+  expect(embedder.log()).toContain('off (SEMANTIC=off)');
+});
+
+test('a model folder that is not set or has no model is logged, and the start succeeds', async () => {
+  const unnamed = await chosen({});
+  const empty = await chosen({ SEMANTIC_DIR: '/nowhere/at-all' });
+
+  expect(unnamed.status()).toEqual({ available: false, detail: 'not installed (SEMANTIC_DIR is not set)' });
+  expect(empty.status().available).toBe(false);
+  expect(empty.status().detail).toMatch(/cannot be read \(ENOENT\)|no local model for/);
+  expect(await empty.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
+  expect(empty.model()).toBeNull();
+});
 
 test('sends requests of the protocol, and orders the vectors by their index', async () => {
   const embedder = await opened();

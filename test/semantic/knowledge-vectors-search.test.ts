@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { newId } from '../../src/process/ids.ts';
 import { createVectorReader } from '../../workers/reply/vectors/reader.ts';
-import { scan, type VectorEntry } from '../../workers/reply/vectors/similarity.ts';
+import { scan, type VectorEntry } from '@parley/understanding';
 import { anEntry } from '../support/builders.ts';
 import { anEmbedder, vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';

@@ -54,11 +54,28 @@ describe('the image', () => {
     const has = (path: string) => existsSync(join(image.stage.workdir, path));
 
     expect(
-      ['src/main.ts', 'scripts/admin.ts', 'dashboard/dist/index.html', 'node_modules/express'].filter(has),
-    ).toHaveLength(4);
-    expect(['test', 'docs', '.git', '.local', '.env', 'node_modules/vitest', 'node_modules/react'].filter(has)).toEqual(
-      [],
-    );
+      [
+        'src/main.ts',
+        'scripts/admin.ts',
+        'dashboard/dist/index.html',
+        'node_modules/express',
+        'node_modules/@parley/understanding/package.json',
+      ].filter(has),
+    ).toHaveLength(5);
+    expect(
+      [
+        'test',
+        'docs',
+        '.git',
+        '.local',
+        '.env',
+        'node_modules/vitest',
+        'node_modules/react',
+        'node_modules/@parley/dashboard',
+        'packages/understanding/test',
+        'packages/understanding/eval',
+      ].filter(has),
+    ).toEqual([]);
   });
 
   test('is readable but not writable for the user that runs in it', async () => {

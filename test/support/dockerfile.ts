@@ -33,12 +33,13 @@ export const readIgnore = (text: string): ((path: string) => boolean) => {
 /** Copies the installed packages that `npm install --omit=dev` would install. */
 const installForProduction = async (context: string, workdir: string): Promise<void> => {
   const lock = JSON.parse(await readFile(join(workdir, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, { dev?: boolean }>;
+    packages: Record<string, { dev?: boolean; link?: boolean; resolved?: string }>;
   };
   const inside = (path: string): boolean => path.lastIndexOf('node_modules/') > 0;
-  const packages = Object.entries(lock.packages).filter(([path]) => path !== '');
-  for (const [path, { dev }] of packages) {
-    const found = await stat(join(context, path)).catch(() => null);
+  const packages = Object.entries(lock.packages).filter(([path]) => path.startsWith('node_modules/'));
+  for (const [path, { dev, link, resolved = '' }] of packages) {
+    // A workspace is linked if the stage has its manifest.
+    const found = await stat(join(link ? workdir : context, link ? resolved : path)).catch(() => null);
     if (dev || inside(path) || !found) continue; // packages of other platforms are not installed
     await mkdir(dirname(join(workdir, path)), { recursive: true });
     await run('cp', ['-R', join(context, path), join(workdir, path)]);

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Embedder } from '../../workers/reply/embedder/embedder.ts';
+import type { Embedder } from '@parley/understanding';
 
 const DIMENSIONS = 384;
 

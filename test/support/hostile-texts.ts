@@ -73,3 +73,19 @@ export const shortest = (work: () => unknown, enough: number, runs = 12): number
   }
   return least;
 };
+
+/** The most that reading a text may take. */
+const MOST_MS = 5;
+
+/**
+ * Returns the texts that took too long, with their times. A small part of each text comes first, because cubic code
+ * would not finish the whole text.
+ */
+export const slowOf = (read: (text: string) => unknown, texts: [string, string][]): string[] => {
+  read('What are your opening hours?');
+  return texts.flatMap(([name, text]) => {
+    const begun = shortest(() => read(text.slice(0, 1_000)), MOST_MS);
+    const took = begun > MOST_MS ? begun : shortest(() => read(text), MOST_MS);
+    return took > MOST_MS ? [`${name}: ${took.toFixed(1)} ms`] : [];
+  });
+};

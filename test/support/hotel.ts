@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import type { KnowledgeInput } from '../../src/assistants/knowledge-input.ts';
-import { loadBase } from '../eval/sets.ts';
+import { loadBase } from '@parley/understanding/evaluation';
 import { anAssistant, aTurn, type ChatBody } from './builders.ts';
 import { eventually } from './eventually.ts';
 import type { Stack } from './stack.ts';

@@ -153,6 +153,14 @@ export const FAULTS: Record<string, Fault[]> = {
       noticedBy: 'test/deliveries/streams.test.ts',
     },
   ],
+  'an unsure answer is given': [
+    {
+      file: 'packages/understanding/src/understanding.ts',
+      from: 'if (best && best.confidence >= threshold) {',
+      to: 'if (best) {',
+      noticedBy: 'test/assistant/retrieval.test.ts',
+    },
+  ],
   'pages outlive an erasure': [
     {
       file: 'src/conversations/erasure.ts',

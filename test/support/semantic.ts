@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { readConfig } from '../../src/process/config.ts';
 import { createLogger } from '../../src/process/logger.ts';
-import { openEmbedder } from '../../workers/reply/embedder/embedder.ts';
+import { openChosenEmbedder } from '../../workers/reply/embedder.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const Report = z.object({ header: z.object({ glibcVersionRuntime: z.string().optional() }) });
@@ -40,7 +40,7 @@ export const anEmbedder = async (env: Record<string, string>) => {
       done();
     },
   });
-  const embedder = await openEmbedder({
+  const embedder = await openChosenEmbedder({
     config: readConfig({ NODE_ENV: 'test', WEBHOOK_ALLOW_PRIVATE: 'true', ...env }),
     logger: createLogger({ name: 'test', level: 'info' }, destination),
     count: (_kind, result, by = 1) => {

@@ -9,7 +9,7 @@ import type { Timing } from '../../src/process/timing.ts';
 import type { Service } from '../../src/service.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import type { SenderOptions } from '../../workers/delivery/send.ts';
-import type { Embedder } from '../../workers/reply/embedder/embedder.ts';
+import type { Embedder } from '@parley/understanding';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
 

@@ -3,7 +3,7 @@ import type { AssistantStore } from '../../src/assistants/store.ts';
 import type { AnswerableConversation } from '../../src/conversations/commit.ts';
 import type { Message, PendingTurn } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
-import { baseLanguage } from '../../src/language/base.ts';
+import { baseLanguage } from '@parley/understanding/text';
 import { serverNow } from '../../src/process/clock.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import type { TurnEnd } from './end-turn.ts';

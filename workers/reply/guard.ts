@@ -1,4 +1,4 @@
-import { withoutPiledMarks } from '../../src/language/fold.ts';
+import { withoutPiledMarks } from '@parley/understanding/text';
 
 /** What a message tries to do: replace the instructions, read them, or imitate another role. */
 type GuardFinding = 'override' | 'leak' | 'role_token';

@@ -1,5 +1,5 @@
-import { fold, foldBeginning, UNSPACED, words } from '../../src/language/fold.ts';
-import { findContactDetails } from './engines/retrieval/contact-details.ts';
+import { fold, foldBeginning, UNSPACED, words } from '@parley/understanding/text';
+import { findContactDetails } from '@parley/understanding';
 
 type Rule = { because: string; points: number; applies: (message: Message) => boolean };
 type Message = {

@@ -14,12 +14,12 @@ import { createPublisher } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createAnswerTurn } from './answer-turn.ts';
 import { createAskEngine } from './ask-engine.ts';
-import { type Embedder, openEmbedder } from './embedder/embedder.ts';
+import type { Embedder } from '@parley/understanding';
+import { openChosenEmbedder } from './embedder.ts';
 import type { AssistantEngine } from './engines/engine.ts';
 import { openProviderAgent } from './engines/openai/completion.ts';
 import { createOpenAiEngine } from './engines/openai/engine.ts';
-import { createRetrievalEngine } from './engines/retrieval/engine.ts';
-import type { IndexOptions } from './engines/retrieval/indexes.ts';
+import { createRetrievalEngine, type IndexOptions } from './engines/retrieval.ts';
 import { createInFlight } from './in-flight.ts';
 import { createVectorReader } from './vectors/reader.ts';
 import { createSemanticSearch } from './vectors/semantic-search.ts';
@@ -131,7 +131,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
   // The model is opened in parallel with the stores, because both take about the same time.
   const opening = given.embedder
     ? Promise.resolve(given.embedder)
-    : openEmbedder({ config, logger, count: countEmbeddings(metrics) });
+    : openChosenEmbedder({ config, logger, count: countEmbeddings(metrics) });
   void lifecycle.add('embedder', opening, async (opened) => (await opened).close());
   const service = await openService({
     config,

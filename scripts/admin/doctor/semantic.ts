@@ -1,5 +1,5 @@
 import { createLogger } from '../../../src/process/logger.ts';
-import { openEmbedder } from '../../../workers/reply/embedder/embedder.ts';
+import { openChosenEmbedder } from '../../../workers/reply/embedder.ts';
 import type { CommandContext } from '../session.ts';
 
 /** Opens the configured model as a reply worker does, and reports whether the model works on this machine. */
@@ -8,7 +8,7 @@ export const trySemantic = async ({
 }: Pick<CommandContext, 'config'>): Promise<{ available: boolean; detail: string }> => {
   // The log is silent, because the doctor's report already contains the result.
   const logger = createLogger({ name: 'doctor', level: 'silent' });
-  const embedder = await openEmbedder({ config, logger });
+  const embedder = await openChosenEmbedder({ config, logger });
   try {
     return embedder.status();
   } finally {

@@ -1,18 +1,9 @@
+import type { IndexedEntry, SemanticSearch } from '@parley/understanding';
 import type { EngineSettings } from '../../../src/assistants/engine-settings.ts';
 import type { SuggestedAction } from '../../../src/assistants/suggested-action.ts';
-import type { SemanticSearch } from '../vectors/semantic-search.ts';
 
-/** A knowledge entry for an engine: a question, its variants and the answer. */
-export type EngineEntry = {
-  entryId: string;
-  question: string;
-  variants: string[];
-  answer: string;
-  /** BCP 47 tag of question and answer. Null if the author chose no language. */
-  language: string | null;
-  actions: SuggestedAction[];
-  tags: string[];
-};
+/** A knowledge entry for an engine. */
+export type EngineEntry = IndexedEntry & { actions: SuggestedAction[] };
 
 /** The settings of an assistant that an engine needs. `version` changes whenever settings or knowledge change. */
 export type AssistantProfile = {

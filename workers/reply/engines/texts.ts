@@ -1,5 +1,5 @@
-import { baseLanguage } from '../../../src/language/base.ts';
-import { isTraditionalChinese, textsIn } from '../../../src/language/lexicon.ts';
+import { baseLanguage } from '@parley/understanding/text';
+import { isTraditionalChinese, textsIn } from '@parley/understanding/text';
 import texts from './texts.json' with { type: 'json' };
 
 /** Default texts in the visitor's language. An assistant's own texts replace them. */

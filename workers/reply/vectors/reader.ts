@@ -1,9 +1,3 @@
-import type { Assistant } from '../../../src/assistants/assistant.ts';
-import { parseTextKey, type TextKind } from '../../../src/assistants/knowledge-texts.ts';
-import type { EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
-import type { Logger } from '../../../src/process/logger.ts';
-import { createSlices } from '../../../src/process/slices.ts';
-import { createSlots } from '../../../src/process/slots.ts';
 import {
   measureSimilarity,
   scan,
@@ -11,7 +5,14 @@ import {
   type SimilarityOptions,
   type VectorEntry,
   type VectorHit,
-} from './similarity.ts';
+} from '@parley/understanding';
+import type { TextKind } from '@parley/understanding/text';
+import type { Assistant } from '../../../src/assistants/assistant.ts';
+import { parseTextKey } from '../../../src/assistants/knowledge-texts.ts';
+import type { EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
+import type { Logger } from '../../../src/process/logger.ts';
+import { createSlices } from '../../../src/process/slices.ts';
+import { createSlots } from '../../../src/process/slots.ts';
 
 /** The most memory of all vectors. One assistant gets at most half. */
 const MAX_BYTES = 100_000_000;

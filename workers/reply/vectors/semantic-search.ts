@@ -1,19 +1,8 @@
+import type { Embedder, SemanticSearch, Similarities, SimilarityOptions } from '@parley/understanding';
 import type { Assistant } from '../../../src/assistants/assistant.ts';
 import { withDeadline } from '../../../src/process/deadline.ts';
 import type { Logger } from '../../../src/process/logger.ts';
-import type { Embedder } from '../embedder/embedder.ts';
 import type { VectorsOf } from './reader.ts';
-import type { Similarities, SimilarityOptions } from './similarity.ts';
-
-/**
- * Compares a text with the vectors of all entries. Returns null if no vector is available right now. The reply is then
- * chosen by word matches only.
- */
-export type SemanticSearch = (
-  text: string,
-  include: ReadonlySet<string>,
-  options?: SimilarityOptions,
-) => Promise<Similarities | null>;
 
 /**
  * The semantic search of an assistant. Undefined if there is no model, or if the assistant has no vectors of this

@@ -8,7 +8,7 @@ import type { Logger } from '../../../src/process/logger.ts';
 import { startSweeper } from '../../../src/process/sweeper.ts';
 import type { Service } from '../../../src/service.ts';
 import { openQueueWorkers } from '../../../src/worker-process.ts';
-import type { Embedder } from '../embedder/embedder.ts';
+import type { Embedder } from '@parley/understanding';
 import { createUpdateVectors } from './update.ts';
 
 /**

@@ -6,9 +6,8 @@ import type { Breaker } from '../../../../src/process/breaker.ts';
 import { checkEndpointUrl } from '../../../../src/webhooks/address-guard.ts';
 import type { AssistantEngine, EngineReply, EngineEntry, TurnContext } from '../engine.ts';
 import { type Completion, completeInTime, ProviderError } from './completion.ts';
-import { allowedLinksOf } from './links.ts';
 import { buildMessages, countTokensOf } from './prompt.ts';
-import { createReplyFilter } from './reply-filter.ts';
+import { allowedLinksOf, createReplyFilter } from './reply-filter.ts';
 import { TIMING } from '../../../../src/process/timing.ts';
 
 const HISTORY_ENTRIES = 20;

@@ -1,0 +1,149 @@
+import { parseArgs } from 'node:util';
+import { baseLanguage } from '../src/lexicon.ts';
+import { reportAblation } from './ablation.ts';
+import { reportFit } from './fit.ts';
+import {
+  countOf,
+  LIMITS,
+  limitsOf,
+  type Measured,
+  measureAnswers,
+  measureLanguage,
+  type Outcome,
+  shareOf,
+} from './measure.ts';
+import { type Half, loadChatMessages, loadFollowUps, loadQuestions, loadUnseen, type Question } from './sets.ts';
+import { type EvaluationModel, openTextVectors, type TextVectors } from './vectors.ts';
+
+export { BASES, loadBase, loadChatMessages, loadQuestions, loadUnseen, UNSEEN_BASES } from './sets.ts';
+export type { EvaluationModel } from './vectors.ts';
+
+type Options = { half: Half; isWordsOnly: boolean; threshold: number | null };
+
+const percent = (share: number): string => (Number.isNaN(share) ? '–' : `${(100 * share).toFixed(1)} %`);
+const limit = (holds: boolean, words: string): void => {
+  console.log(`${holds ? 'met   ' : 'MISSED'} ${words}`);
+  if (!holds) process.exitCode = 1;
+};
+
+const COLUMNS: readonly [Outcome, string][] = [
+  ['right', 'right'],
+  ['offered', 'offered'],
+  ['wrong', 'wrong'],
+  ['othersOffered', 'others offered'],
+  ['refused', 'refused'],
+];
+const line = (name: string, measured: Measured[]): void => {
+  if (measured.length === 0) return;
+  const cells = COLUMNS.map(([outcome, title]) =>
+    percent(shareOf(measured, outcome)).padStart(Math.max(8, title.length)),
+  );
+  console.log([name.padEnd(24), String(measured.length).padStart(5), ...cells].join('  '));
+};
+const head = (title: string): void => {
+  const titles = COLUMNS.map(([, name]) => name.padStart(Math.max(8, name.length)));
+  console.log(['', ''].join('\n') + [title.padEnd(24), '    n', ...titles].join('  '));
+};
+
+const byGroup = (measured: Measured[], groupOf: (question: Question) => string): void => {
+  const groups = [...Map.groupBy(measured, ({ question }) => groupOf(question))].toSorted(([a], [b]) =>
+    a.localeCompare(b),
+  );
+  for (const [group, of] of groups) line(`  ${group}`, of);
+};
+
+const report = (title: string, measured: Measured[]): void => {
+  const answerable = measured.filter((one) => one.answerable);
+  head(`${title}, to be answered`);
+  line('all', answerable);
+  byGroup(answerable, ({ base }) => base);
+  if (new Set(answerable.map(({ question }) => question.kind)).size > 1)
+    byGroup(answerable, ({ kind }) => `kind ${kind}`);
+  byGroup(answerable, ({ language }) => `in ${language}`);
+  line(
+    'not to be answered',
+    measured.filter((one) => !one.answerable),
+  );
+};
+
+const openVectors = async (model: EvaluationModel): Promise<TextVectors | null> => {
+  const opened = await openTextVectors(model);
+  if (!('none' in opened)) return opened;
+  console.log(`no model (${opened.none}): words alone are measured`);
+  return null;
+};
+
+const reportAnswers = async (model: EvaluationModel, { half, isWordsOnly, threshold }: Options): Promise<void> => {
+  const vectors = isWordsOnly ? null : await openVectors(model);
+  const measure = (questions: Question[]) =>
+    measureAnswers(
+      questions.filter((one) => one.half === half),
+      vectors,
+      threshold,
+    );
+  const [known, unseen, followUps] = [
+    await measure(loadQuestions()),
+    await measure(loadUnseen()),
+    await measure(loadFollowUps()),
+  ];
+  await vectors?.close();
+  // Misses of the report half are not shown, because tuning on them would make its figures worthless.
+  if (half === 'tune') {
+    const misses = [...known, ...unseen, ...followUps].filter(
+      ({ answerable, outcome }) => outcome !== (answerable ? 'right' : 'refused'),
+    );
+    for (const { outcome, explanation } of misses) console.log(`${outcome} ${explanation}`);
+  }
+  console.log(`counted: the ${half} half, ${vectors ? `words and meaning by ${vectors.model}` : 'words alone'}`);
+  report('known domains', known);
+  report('unseen domains', unseen);
+  report('follow-ups', followUps);
+  const decided = Map.groupBy(unseen, ({ by }) => by);
+  console.log(`\nunseen domains, decided by: ${[...decided].map(([by, of]) => `${by} ${countOf(of)}`).join(', ')}\n`);
+  for (const { name, share, least, holds } of limitsOf(unseen, vectors ? LIMITS.meaning : LIMITS.words)) {
+    limit(holds, `${name}: ${percent(share)} (${least})`);
+  }
+};
+
+const reportLanguage = ({ half }: Options): void => {
+  const all = loadChatMessages();
+  const messages = all.filter((each) => each.half === half);
+  const startedAt = performance.now();
+  const measured = measureLanguage(messages);
+  const milliseconds = (performance.now() - startedAt) / messages.length;
+  const languages = new Set(all.map(({ expected }) => baseLanguage(expected)));
+  const right = measured.filter((each) => each.right).length;
+  if (half === 'tune') for (const { explanation } of measured.filter((each) => !each.right)) console.log(explanation);
+  console.log(`${all.length} chat messages in ${languages.size} languages; counted: the ${half} half`);
+  console.log(
+    `right ${right} of ${messages.length} (${percent(right / messages.length)}), ${milliseconds.toFixed(3)} ms a message`,
+  );
+  limit(right / messages.length >= LIMITS.language, `language right in at least ${LIMITS.language * 100} %`);
+};
+
+/**
+ * Measures answers, or with `language` language detection, on the labelled sets of this folder. Each set has two halves.
+ * The figures come from the report half. `--tune` uses the other half and shows every miss, for work on the engine.
+ * `--words` runs without the model. `fit` fits the weights, and `ablation` measures without one word list at a time.
+ */
+export const evaluate = async (args: string[], model: EvaluationModel): Promise<void> => {
+  const { values, positionals } = parseArgs({
+    args,
+    allowPositionals: true,
+    options: {
+      tune: { type: 'boolean', default: false },
+      words: { type: 'boolean', default: false },
+      threshold: { type: 'string' },
+    },
+  });
+  const options: Options = {
+    half: values.tune ? 'tune' : 'report',
+    isWordsOnly: values.words,
+    threshold: values.threshold ? Number(values.threshold) : null,
+  };
+  const [what, ...rest] = positionals;
+  if (what === 'language') reportLanguage(options);
+  else if (what === 'fit') await reportFit(model);
+  else if (what === 'ablation') await reportAblation(model, rest);
+  else await reportAnswers(model, options);
+};

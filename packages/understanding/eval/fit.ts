@@ -1,0 +1,256 @@
+import { decideLanguage } from '../src/language.ts';
+import { baseLanguage } from '../src/lexicon.ts';
+import {
+  type Candidate,
+  candidatesOf,
+  collectLexicalEvidence,
+  inLanguageOrder,
+  lexicalConfidence,
+  lexicalFeatures,
+} from '../src/retrieval/candidate.ts';
+import {
+  adjustConfidence,
+  type Calibration,
+  counterEvidenceOf,
+  featuresInRanking,
+  rankCandidates,
+  withoutUnknownWords,
+} from '../src/retrieval/hybrid-search.ts';
+import { indexEntries } from '../src/retrieval/knowledge-index.ts';
+import { searchGroup } from '../src/retrieval/search.ts';
+import { fitChoice, fitLogistic, logit, probability, type Sample } from './fitting.ts';
+import { BASES, isEntry, loadBase, loadQuestions, loadUnseen, type Question, UNSEEN_BASES } from './sets.ts';
+import { type EvaluationModel, openTextVectors, type TextVectors } from './vectors.ts';
+
+const WORDS_RIDGE = 0.02;
+const FOLDS = 5;
+
+const wordSamples = (): Sample[] => {
+  const samples: Sample[] = [];
+  const bases = new Map(BASES.map((name) => [name, { base: loadBase(name), index: indexEntries(loadBase(name)) }]));
+  for (const { base, half, expected, message } of loadQuestions()) {
+    const known = bases.get(base);
+    if (half !== 'tune' || !known) continue;
+    const visitorLanguage = baseLanguage(decideLanguage({ message, allowed: known.base.languages }).language);
+    let best: { features: number[]; entryId: string; confidence: number } | null = null;
+    for (const group of inLanguageOrder(known.index, visitorLanguage)) {
+      const { candidates, exact } = searchGroup(message, group, visitorLanguage);
+      const [top] = candidates;
+      if (!top || exact) continue;
+      const confidence = lexicalConfidence(top.evidence);
+      if (best !== null && confidence <= best.confidence) continue;
+      best = { features: lexicalFeatures(top.evidence), entryId: group.entries[top.entry]?.entryId ?? '', confidence };
+    }
+    if (best) samples.push({ features: best.features, right: isEntry(best.entryId, expected), weight: 1 });
+  }
+  return samples;
+};
+
+const lossOf = (weights: number[], samples: Sample[]): number =>
+  -samples.reduce(
+    (sum, { features, right }) => sum + Math.log(Math.abs(1 - (right ? 1 : 0) - probability(weights, features))),
+    0,
+  ) / samples.length;
+
+/** Fits the weights of `candidate.ts`, for lexical search. */
+const fitWords = () => {
+  const samples = wordSamples();
+  const folds = Array.from({ length: FOLDS }, (_, fold) =>
+    lossOf(
+      fitLogistic(
+        samples.filter((__, at) => at % FOLDS !== fold),
+        WORDS_RIDGE,
+      ),
+      samples.filter((__, at) => at % FOLDS === fold),
+    ),
+  );
+  const weights = fitLogistic(samples, WORDS_RIDGE);
+  return {
+    samples: samples.length,
+    weights,
+    logLoss: lossOf(weights, samples),
+    unseen: folds.reduce((a, b) => a + b) / FOLDS,
+  };
+};
+
+type Example = {
+  base: string;
+  withoutAnswer: boolean;
+  expected: string[];
+  weight: number;
+  candidates: Candidate[];
+  /** The counter-evidence against each top candidate, by entry id. */
+  counterEvidence: Map<string, number[]>;
+};
+
+const RIDGE = { score: 0.002, confidence: 0.005, counterEvidence: 0.01 };
+/** Weight of a question whose right entry was removed. There are many of these, and they are artificial. */
+const WITHOUT_ANSWER_WEIGHT = 0.05;
+/** Weight of a question of a known domain. The word lists were written for these, so they are easier than real ones. */
+const KNOWN_DOMAIN_WEIGHT = 0.5;
+/** How many top candidates get counter-evidence. Other weights may rank any of them first. */
+const COUNTER_EVIDENCE_FOR = 4;
+
+/**
+ * Asks each question of the `tune` half. A question with a right entry is asked again with that entry removed, and must
+ * then not be answered.
+ */
+const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
+  const examples: Example[] = [];
+  const questions = [...loadQuestions(), ...loadUnseen()].filter(({ half }) => half === 'tune');
+  for (const base of [...BASES, ...UNSEEN_BASES]) {
+    const known = loadBase(base);
+    const all = await vectors.vectorEntries(known.knowledge);
+    const evaluate = async ({ message }: Question, without: string[]) => {
+      const knowledge = known.knowledge.filter(({ entryId }) => !isEntry(entryId, without));
+      const index = indexEntries({ ...known, knowledge });
+      const { language } = decideLanguage({ message, allowed: known.languages });
+      const asked = { message, visitorLanguage: baseLanguage(language), index };
+      const counterEvidence = new Map<string, number[]>();
+      if (index.groups.some((group) => searchGroup(message, group, asked.visitorLanguage).exact))
+        return { candidates: [], counterEvidence };
+      const semanticSearch = vectors.semanticSearchOf(all.filter(({ entryId }) => !isEntry(entryId, without)));
+      const lexical = collectLexicalEvidence(message, index, asked.visitorLanguage);
+      const whole = await semanticSearch(message, new Set(lexical.keys()));
+      const candidates = whole ? candidatesOf(asked, lexical, whole) : [];
+      for (const one of rankCandidates(candidates).slice(0, COUNTER_EVIDENCE_FOR)) {
+        const rest = withoutUnknownWords(asked, one);
+        const reduced =
+          rest === null ? null : await semanticSearch(rest, new Set([one.entry.entryId]), { includedOnly: true });
+        const found = whole && reduced ? counterEvidenceOf(one.entry.entryId, whole, reduced) : null;
+        if (found) counterEvidence.set(one.entry.entryId, found);
+      }
+      return { candidates, counterEvidence };
+    };
+    for (const question of questions.filter((one) => one.base === base)) {
+      const share = BASES.includes(base) ? KNOWN_DOMAIN_WEIGHT : 1;
+      examples.push({
+        base,
+        withoutAnswer: false,
+        expected: question.expected,
+        weight: share,
+        ...(await evaluate(question, [])),
+      });
+      if (question.expected.length === 0) continue;
+      examples.push({
+        base,
+        withoutAnswer: true,
+        expected: [],
+        weight: share * WITHOUT_ANSWER_WEIGHT,
+        ...(await evaluate(question, question.expected)),
+      });
+    }
+  }
+  return examples.filter(({ candidates }) => candidates.length > 0);
+};
+
+const fit = (examples: Example[]): Calibration => {
+  const known = examples.filter(({ candidates, expected }) =>
+    candidates.some(({ entry }) => isEntry(entry.entryId, expected)),
+  );
+  const score = fitChoice(
+    known.map(({ candidates, expected, weight }) => ({
+      weight,
+      features: candidates.map(({ scoreFeatures }) => scoreFeatures),
+      right: candidates.map(({ entry }) => isEntry(entry.entryId, expected)),
+    })),
+    RIDGE.score,
+  );
+  const samples = examples.map(({ candidates, expected, weight, counterEvidence }) => {
+    const ranked = rankCandidates(candidates, { score, confidence: [], counterEvidence: [] });
+    const entryId = ranked[0]?.entry.entryId ?? '';
+    return {
+      features: featuresInRanking(ranked, 0),
+      right: isEntry(entryId, expected),
+      weight,
+      counterEvidence: counterEvidence.get(entryId),
+    };
+  });
+  const confidence = fitLogistic(samples, RIDGE.confidence);
+  const checkedSamples = samples.flatMap(({ features, counterEvidence, ...sample }) =>
+    counterEvidence ? [{ ...sample, features: [1, logit(probability(confidence, features)), ...counterEvidence] }] : [],
+  );
+  return { score, confidence, counterEvidence: fitLogistic(checkedSamples, RIDGE.counterEvidence) };
+};
+
+export type Prediction = { right: boolean; three: boolean; sure: number; answerable: boolean };
+
+/** What a calibration predicts for the examples. */
+const predict = (calibration: Calibration, examples: Example[]): Prediction[] =>
+  examples.map(({ candidates, expected, counterEvidence }) => {
+    const ranked = rankCandidates(candidates, calibration);
+    const entryId = ranked[0]?.entry.entryId ?? '';
+    const first = probability(calibration.confidence, featuresInRanking(ranked, 0));
+    const against = counterEvidence.get(entryId);
+    return {
+      right: isEntry(entryId, expected),
+      three: ranked.slice(0, 3).some(({ entry }) => isEntry(entry.entryId, expected)),
+      sure: against ? adjustConfidence(first, against, calibration) : first,
+      answerable: expected.length > 0,
+    };
+  });
+
+/** Fits all examples. Also measures each domain with a fit to the other domains, because only unseen domains count. */
+export const fitBoth = async (vectors: TextVectors) => {
+  const examples = await examplesOf(vectors);
+  const unseen = [...BASES, ...UNSEEN_BASES].map((domain) => ({
+    domain,
+    predictions: predict(
+      fit(examples.filter(({ base }) => base !== domain)),
+      examples.filter(({ base, withoutAnswer }) => base === domain && !withoutAnswer),
+    ),
+  }));
+  return { examples: examples.length, calibration: fit(examples), unseen };
+};
+
+const rounded = (weights: number[]): string => `[${weights.map((weight) => Number(weight.toFixed(2))).join(', ')}]`;
+const percent = (of: Prediction[], is: (one: Prediction) => boolean): string =>
+  `${((100 * of.filter(is).length) / of.length).toFixed(1)} %`.padStart(8);
+const logLoss = (told: Prediction[]): number =>
+  -told.reduce((sum, { right, sure }) => sum + Math.log(right ? sure : 1 - sure), 0) / told.length;
+
+/**
+ * Fits the engine's confidence to the `tune` half of each question set. It prints the weights for
+ * `candidate.ts` (search by words only) and `hybrid-search.ts` (search by words and meaning), and how well such weights
+ * work for questions that they were not fitted to.
+ */
+export const reportFit = async (model: EvaluationModel): Promise<void> => {
+  const words = fitWords();
+  console.log(
+    `words alone: ${words.samples} questions, log loss ${words.logLoss.toFixed(3)}, in five folds ${words.unseen.toFixed(3)}`,
+  );
+  console.log(`  weights ${rounded(words.weights)} (those in use were fitted before, and do as well)\n`);
+
+  const vectors = await openTextVectors(model);
+  if ('none' in vectors) {
+    console.log(`no model (${vectors.none}): words and meaning cannot be fitted`);
+    process.exitCode = 1;
+    return;
+  }
+  const { examples, calibration, unseen } = await fitBoth(vectors);
+  await vectors.close();
+  console.log(`words and meaning by ${vectors.model}: ${examples} questions`);
+  for (const [name, weights] of Object.entries(calibration)) console.log(`  ${name}: ${rounded(weights)},`);
+
+  console.log('\neach domain by a fit to the other six:');
+  for (const { domain, predictions } of unseen) {
+    const known = predictions.filter(({ answerable }) => answerable);
+    const first = percent(known, ({ right }) => right);
+    const three = percent(known, (one) => one.three);
+    console.log(
+      `  ${domain.padEnd(9)} log loss ${logLoss(predictions).toFixed(3)}  first right ${first}  among three ${three}`,
+    );
+  }
+  const all = unseen.flatMap(({ predictions }) => predictions);
+  const [known, unknown] = [all.filter(({ answerable }) => answerable), all.filter(({ answerable }) => !answerable)];
+  console.log(
+    `  all       log loss ${logLoss(all).toFixed(3)}\n\nthreshold  answered right  answered wrong  unanswerable answered`,
+  );
+  for (const threshold of [0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9]) {
+    const right = percent(known, (one) => one.right && one.sure >= threshold);
+    const wrong = percent(known, (one) => !one.right && one.sure >= threshold);
+    console.log(
+      `${String(threshold).padEnd(15)} ${right}        ${wrong}            ${percent(unknown, ({ sure }) => sure >= threshold)}`,
+    );
+  }
+};

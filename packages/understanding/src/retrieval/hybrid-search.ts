@@ -1,0 +1,191 @@
+import { fold } from '../fold.ts';
+import type { SemanticSearch, Similarities } from '../similarity.ts';
+import {
+  type Candidate,
+  candidatesOf,
+  collectLexicalEvidence,
+  type EntryEvidence,
+  type Hit,
+  type Question,
+} from './candidate.ts';
+import { expandTerm } from './search.ts';
+import { findPreviousQuestion, type ReadEarlier } from './follow-up.ts';
+import type { KnowledgeIndex } from './knowledge-index.ts';
+import { readTerms, type Term } from './terms.ts';
+
+/** Weights, fitted on the `--tune` half of each evaluation set by `npm run eval -- fit`. */
+export type Calibration = { score: number[]; confidence: number[]; counterEvidence: number[] };
+
+const FITTED: Calibration = {
+  score: [2.13, 2.84, 2.19, 2.37, 0.02],
+  confidence: [
+    -0.73, 0.3, 1.25, 0.51, 0.19, -0.8, 0.26, 0.56, 0.93, 1.58, -1.32, -1.49, -0.41, 0.4, -0.15, -0.96, 0.99,
+  ],
+  counterEvidence: [-0.3, 0.88, -0.82, -0.64],
+};
+
+type RankedCandidate = Candidate & { score: number; confidence: number };
+
+const weighted = (features: number[], weights: number[]): number =>
+  features.reduce((sum, feature, at) => sum + feature * (weights[at] ?? 0), 0);
+
+/** Scores the candidates and sorts them, the best first. */
+export const rankCandidates = (
+  candidates: Candidate[],
+  { score }: Calibration = FITTED,
+): (Candidate & { score: number })[] =>
+  candidates
+    .map((one) => ({ ...one, score: weighted(one.scoreFeatures, score) }))
+    .toSorted((a, b) => b.score - a.score);
+
+/** The lead that a candidate gets if there is no other candidate. */
+const LONE_LEAD = 3;
+
+/**
+ * The features from which the confidence of the candidate at `position` is computed: a constant 1 for the bias, the
+ * lead over the best rival, the share among all candidates, and the candidate's own features.
+ */
+export const featuresInRanking = (ranked: (Candidate & { score: number })[], position: number): number[] => {
+  const own = ranked[position];
+  if (!own) return [];
+  const rival = ranked[position === 0 ? 1 : 0];
+  const all = ranked.reduce((sum, { score }) => sum + Math.exp(score - own.score), 0);
+  return [1, rival ? own.score - rival.score : LONE_LEAD, -Math.log(all), ...own.confidenceFeatures];
+};
+
+const sigmoid = (value: number): number => 1 / (1 + Math.exp(-value));
+
+/** Adjusts a confidence by the features of `counterEvidenceOf`. The result can be higher or lower than before. */
+export const adjustConfidence = (confidence: number, features: number[], calibration: Calibration = FITTED): number =>
+  sigmoid(weighted([1, Math.log(confidence / (1 - confidence)), ...features], calibration.counterEvidence));
+
+/** Ranks the candidates by words and vectors together. The confidence is the probability that the entry is the answer. */
+const rankWithConfidence = (candidates: Candidate[], calibration: Calibration = FITTED): RankedCandidate[] => {
+  const ranked = rankCandidates(candidates, calibration);
+  return ranked.map((one, position) => ({
+    ...one,
+    confidence: sigmoid(weighted(featuresInRanking(ranked, position), calibration.confidence)),
+  }));
+};
+
+const LEAST_WORDS = 2;
+/** Cosine differences are small. This factor scales them to about 1, like the factor in `candidate.ts`. */
+const SCALE = 20;
+
+const isIn = (term: Term, { group, entry }: Candidate): boolean => {
+  const number = group.entries.indexOf(entry);
+  return [...expandTerm({ ...term, concept: null }, group).keys()].some((key) => {
+    const postings = group.postings.get(key);
+    return (
+      postings !== undefined && (postings.questionEntries.includes(number) || postings.answerEntries.includes(number))
+    );
+  });
+};
+
+/**
+ * The message without the words that the entry does not contain. Null if no word is removed, if too few words remain,
+ * or if the entry is in another language.
+ */
+export const withoutUnknownWords = ({ message, visitorLanguage }: Question, candidate: Candidate): string | null => {
+  if (candidate.group.language !== visitorLanguage) return null;
+  const unknownWords = new Set(
+    readTerms(message, candidate.group.language, visitorLanguage)
+      .filter((term) => !isIn(term, candidate))
+      .flatMap(({ word }) => word.split(' ')),
+  );
+  if (unknownWords.size === 0) return null;
+  const words = message.split(/\s+/).filter(Boolean);
+  const rest = words.filter((word) => !unknownWords.has(fold(word).replace(/[^\p{L}\p{M}\p{N}]/gu, '')));
+  return rest.length < LEAST_WORDS || rest.length === words.length ? null : rest.join(' ');
+};
+
+/**
+ * Compares the entry's similarity to the full message with its similarity to the reduced message. If the reduced
+ * message is more similar, that is evidence against the entry: an entry on renewing books does not contain "passport",
+ * and is more similar to "how do I renew my" than to the full question. If it is less similar, the entry probably says
+ * the same in other words.
+ */
+export const counterEvidenceOf = (entryId: string, full: Similarities, reduced: Similarities): number[] | null => {
+  const [before, after] = [full, reduced].map(({ entries }) => entries.find((near) => near.entryId === entryId));
+  if (!before || !after) return null;
+  const byQuestion = after.question - before.question;
+  const byAnswer = (after.answer ?? after.question) - (before.answer ?? before.question);
+  return [SCALE * byQuestion, SCALE * byAnswer];
+};
+
+type HybridQuery = {
+  message: string;
+  /** The message without contact details. */
+  question: string;
+  visitorLanguage: string;
+  index: KnowledgeIndex;
+  history: ReadEarlier;
+  semanticSearch: SemanticSearch;
+};
+type Found = { ranked: RankedCandidate[]; similarities: Similarities };
+
+const MAX_HITS = 3;
+/** Counter-evidence is measured only for a confidence in this range, because outside it cannot change the reply. */
+const CHECKED_CONFIDENCE = { from: 0.35, to: 0.95 };
+
+const searchMessage = async (
+  { semanticSearch, visitorLanguage, index }: HybridQuery,
+  message: string,
+  lexical: ReadonlyMap<string, EntryEvidence> = collectLexicalEvidence(message, index, visitorLanguage),
+): Promise<Found | null> => {
+  const query: Question = { message, visitorLanguage, index };
+  const similarities = await semanticSearch(message, new Set(lexical.keys()));
+  if (!similarities) return null;
+  const [first, ...others] = rankWithConfidence(candidatesOf(query, lexical, similarities));
+  if (!first) return { ranked: [], similarities };
+  const { from, to } = CHECKED_CONFIDENCE;
+  const isChecked = first.confidence >= from && first.confidence <= to;
+  const reducedMessage = isChecked ? withoutUnknownWords(query, first) : null;
+  const reduced =
+    reducedMessage === null
+      ? null
+      : await semanticSearch(reducedMessage, new Set([first.entry.entryId]), { includedOnly: true });
+  const counterEvidence = reduced ? counterEvidenceOf(first.entry.entryId, similarities, reduced) : null;
+  const best = counterEvidence ? { ...first, confidence: adjustConfidence(first.confidence, counterEvidence) } : first;
+  return { ranked: [best, ...others], similarities };
+};
+
+/**
+ * Limits for a follow-up, which is searched together with the previous question. The entry's similarity may be lower
+ * for both questions together than for the previous question alone, but at most by `maxDrop`. A message with new words
+ * ("and a climbing wall?") is probably not a follow-up. It therefore gets a smaller `maxDrop`, and its confidence is
+ * multiplied by a smaller `factor`.
+ */
+const FOLLOW_UP_LIMITS = { known: { maxDrop: 0.3, factor: 1 }, unknown: { maxDrop: 0.1, factor: 0.65 } };
+const UNKNOWN_SHARE = 0.5;
+
+const hasNewWords = (lexical: ReadonlyMap<string, EntryEvidence>): boolean =>
+  ![...lexical.values()].some(({ withConcepts }) => withConcepts.unknownShare < UNKNOWN_SHARE);
+
+/** Searches for the message and the previous question together. */
+const searchWithPrevious = async (query: HybridQuery, previous: string, isNew: boolean): Promise<Hit[]> => {
+  const { semanticSearch, index, visitorLanguage } = query;
+  const message = `${previous} ${query.question}`;
+  const lexical = collectLexicalEvidence(message, index, visitorLanguage);
+  const together = await semanticSearch(message, new Set(lexical.keys()));
+  const candidates = together ? candidatesOf({ message, index, visitorLanguage }, lexical, together) : [];
+  const [first, ...others] = rankWithConfidence(candidates);
+  if (!together || !first) return [];
+  const alone = await semanticSearch(previous, new Set([first.entry.entryId]), { includedOnly: true });
+  const [, drop = Number.POSITIVE_INFINITY] = (alone && counterEvidenceOf(first.entry.entryId, together, alone)) ?? [];
+  const { maxDrop, factor } = FOLLOW_UP_LIMITS[isNew ? 'unknown' : 'known'];
+  return drop > maxDrop ? [] : [{ ...first, confidence: first.confidence * factor }, ...others];
+};
+
+/** The most likely entries by words and vectors. Null if the model gave no vector in time. */
+export const searchHybrid = async (query: HybridQuery): Promise<Hit[] | null> => {
+  const lexical = collectLexicalEvidence(query.question, query.index, query.visitorLanguage);
+  const previous = await findPreviousQuestion(query.message, query.history);
+  const [alone, withPrevious] = await Promise.all([
+    searchMessage(query, query.question, lexical),
+    previous === null ? [] : searchWithPrevious(query, previous, hasNewWords(lexical)),
+  ]);
+  if (!alone) return null;
+  const isFollowUp = (withPrevious[0]?.confidence ?? 0) > (alone.ranked[0]?.confidence ?? 0);
+  return (isFollowUp ? withPrevious : alone.ranked).slice(0, MAX_HITS);
+};

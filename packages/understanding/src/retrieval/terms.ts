@@ -1,0 +1,210 @@
+import { stemmer as arabic } from '@orama/stemmers/arabic';
+import { stemmer as armenian } from '@orama/stemmers/armenian';
+import { stemmer as bulgarian } from '@orama/stemmers/bulgarian';
+import { stemmer as danish } from '@orama/stemmers/danish';
+import { stemmer as dutch } from '@orama/stemmers/dutch';
+import { stemmer as english } from '@orama/stemmers/english';
+import { stemmer as finnish } from '@orama/stemmers/finnish';
+import { stemmer as french } from '@orama/stemmers/french';
+import { stemmer as german } from '@orama/stemmers/german';
+import { stemmer as greek } from '@orama/stemmers/greek';
+import { stemmer as hungarian } from '@orama/stemmers/hungarian';
+import { stemmer as indian } from '@orama/stemmers/indian';
+import { stemmer as indonesian } from '@orama/stemmers/indonesian';
+import { stemmer as italian } from '@orama/stemmers/italian';
+import { stemmer as lithuanian } from '@orama/stemmers/lithuanian';
+import { stemmer as norwegian } from '@orama/stemmers/norwegian';
+import { stemmer as portuguese } from '@orama/stemmers/portuguese';
+import { stemmer as romanian } from '@orama/stemmers/romanian';
+import { stemmer as russian } from '@orama/stemmers/russian';
+import { stemmer as serbian } from '@orama/stemmers/serbian';
+import { stemmer as spanish } from '@orama/stemmers/spanish';
+import { stemmer as swedish } from '@orama/stemmers/swedish';
+import { stemmer as tamil } from '@orama/stemmers/tamil';
+import { stemmer as turkish } from '@orama/stemmers/turkish';
+import { stemmer as ukrainian } from '@orama/stemmers/ukrainian';
+import { stopwords as arabicStops } from '@orama/stopwords/arabic';
+import { stopwords as armenianStops } from '@orama/stopwords/armenian';
+import { stopwords as bulgarianStops } from '@orama/stopwords/bulgarian';
+import { stopwords as danishStops } from '@orama/stopwords/danish';
+import { stopwords as dutchStops } from '@orama/stopwords/dutch';
+import { stopwords as englishStops } from '@orama/stopwords/english';
+import { stopwords as finnishStops } from '@orama/stopwords/finnish';
+import { stopwords as frenchStops } from '@orama/stopwords/french';
+import { stopwords as germanStops } from '@orama/stopwords/german';
+import { stopwords as greekStops } from '@orama/stopwords/greek';
+import { stopwords as hungarianStops } from '@orama/stopwords/hungarian';
+import { stopwords as indianStops } from '@orama/stopwords/indian';
+import { stopwords as indonesianStops } from '@orama/stopwords/indonesian';
+import { stopwords as italianStops } from '@orama/stopwords/italian';
+import { stopwords as lithuanianStops } from '@orama/stopwords/lithuanian';
+import { stopwords as norwegianStops } from '@orama/stopwords/norwegian';
+import { stopwords as portugueseStops } from '@orama/stopwords/portuguese';
+import { stopwords as romanianStops } from '@orama/stopwords/romanian';
+import { stopwords as russianStops } from '@orama/stopwords/russian';
+import { stopwords as serbianStops } from '@orama/stopwords/serbian';
+import { stopwords as spanishStops } from '@orama/stopwords/spanish';
+import { stopwords as swedishStops } from '@orama/stopwords/swedish';
+import { stopwords as tamilStops } from '@orama/stopwords/tamil';
+import { stopwords as turkishStops } from '@orama/stopwords/turkish';
+import { stopwords as ukrainianStops } from '@orama/stopwords/ukrainian';
+import { fold, UNSPACED, withoutPiledMarks, words } from '../fold.ts';
+import { LEXICON } from '../lexicon.ts';
+import { conceptOf, phraseConcept } from './concepts.ts';
+
+import fillerWords from './fillers.json' with { type: 'json' };
+
+/**
+ * Additional stop words for questions, by language. General lists lack them, because they have a meaning in other
+ * texts. Words are folded. A word that belongs to a concept is never one of these stop words.
+ */
+const FILLERS: Readonly<Record<string, string>> = fillerWords;
+
+type Stemming = { stem: (word: string) => string; stopWords: ReadonlySet<string> };
+
+const PACKAGED: Readonly<Record<string, readonly [(word: string) => string, readonly string[]]>> = {
+  ar: [arabic, arabicStops],
+  hy: [armenian, armenianStops],
+  bg: [bulgarian, bulgarianStops],
+  da: [danish, danishStops],
+  nl: [dutch, dutchStops],
+  en: [english, englishStops],
+  fi: [finnish, finnishStops],
+  fr: [french, frenchStops],
+  de: [german, germanStops],
+  el: [greek, greekStops],
+  hu: [hungarian, hungarianStops],
+  hi: [indian, indianStops],
+  id: [indonesian, indonesianStops],
+  it: [italian, italianStops],
+  lt: [lithuanian, lithuanianStops],
+  no: [norwegian, norwegianStops],
+  pt: [portuguese, portugueseStops],
+  ro: [romanian, romanianStops],
+  ru: [russian, russianStops],
+  sr: [serbian, serbianStops],
+  es: [spanish, spanishStops],
+  sv: [swedish, swedishStops],
+  ta: [tamil, tamilStops],
+  tr: [turkish, turkishStops],
+  uk: [ukrainian, ukrainianStops],
+  ms: [indonesian, indonesianStops],
+  hr: [serbian, serbianStops],
+};
+
+/** The stem for languages without a stemmer: the beginning of a long word, since most endings are short. */
+const clip = (word: string): string => (word.length > 6 ? word.slice(0, Math.max(5, word.length - 3)) : word);
+const NO_STEMS = new Set(['zh', 'ja', 'th', 'ko', 'lo', 'km', 'my', 'vi']);
+const whole = (word: string): string => word;
+
+const chatWords = (language: string): string[] =>
+  (Object.hasOwn(LEXICON, language) ? (LEXICON[language]?.common ?? '') : '').split('|');
+
+const fillers = (language: string): string[] =>
+  (Object.hasOwn(FILLERS, language) ? (FILLERS[language] ?? '') : '').split(' ');
+
+/**
+ * Languages with their own tables. All other tags share one cache entry, so that visitors cannot fill the cache with
+ * invented tags.
+ */
+const KNOWN = new Set([...Object.keys(PACKAGED), ...Object.keys(LEXICON), ...Object.keys(FILLERS), ...NO_STEMS]);
+const UNKNOWN = 'und';
+const ready = new Map<string, Stemming>();
+
+/** Stemmer and stop words of a base language, created on first use. */
+export const stemmingOf = (tag: string): Stemming => {
+  const language = KNOWN.has(tag) ? tag : UNKNOWN;
+  const known = ready.get(language);
+  if (known) return known;
+  const [stem, stops] = Object.hasOwn(PACKAGED, language) ? (PACKAGED[language] ?? []) : [];
+  const made: Stemming = {
+    stem: stem ?? (NO_STEMS.has(language) ? whole : clip),
+    stopWords: new Set([...(stops ?? []), ...chatWords(language), ...fillers(language)].map(fold)),
+  };
+  ready.set(language, made);
+  return made;
+};
+
+/** A term of a text: the stem of a word or phrase, and its concept if the concept is known. */
+export type Term = {
+  stem: string;
+  /** The folded word, as written. */
+  word: string;
+  concept: string | null;
+};
+
+/** Longer messages are cut, so that no visitor can make a turn expensive. */
+const MAX_LENGTH = 1000;
+const MAX_WORDS = 100;
+const MAX_TERMS = 32;
+/** Longer words are cut, because stemming and fuzzy search take quadratic time. */
+const LONGEST_WORD = 64;
+const LONGEST_PHRASE = 4;
+const HANGUL = /\p{Script=Hangul}/u;
+
+const segmenters = new Map<string, Intl.Segmenter>();
+const segmenterFor = (language: string): Intl.Segmenter => {
+  const known = segmenters.get(language);
+  if (known) return known;
+  const made = new Intl.Segmenter(language, { granularity: 'word' });
+  segmenters.set(language, made);
+  return made;
+};
+
+/**
+ * Languages that need a dictionary to separate words. Each has its own segmenter; all other tags share one, so that the
+ * cache stays small.
+ */
+const SEGMENTED = new Set(['zh', 'ja', 'th', 'lo', 'km', 'my']);
+
+/**
+ * Splits a Korean word into pairs of syllables. They match better than whole words, because Korean particles are
+ * attached to words.
+ */
+const syllablePairs = (word: string): string[] =>
+  word.length < 3 ? [word] : Array.from({ length: word.length - 1 }, (_, at) => word.slice(at, at + 2));
+
+const splitWords = (text: string, language: string): string[] => {
+  if (UNSPACED.test(text)) {
+    const parts: string[] = [];
+    const segmenter = segmenterFor(SEGMENTED.has(language) ? language : 'zh');
+    for (const { segment, isWordLike } of segmenter.segment(text)) if (isWordLike) parts.push(segment);
+    return parts;
+  }
+  return HANGUL.test(text)
+    ? words(text).flatMap((word) => (HANGUL.test(word) ? syllablePairs(word) : [word]))
+    : words(text);
+};
+
+/**
+ * The terms of a text, stemmed for `language`. Stop words of `language` and of the visitor's language are left out,
+ * unless the text has only stop words.
+ */
+export const readTerms = (text: string, language: string, visitorLanguage: string = language): Term[] => {
+  const { stem, stopWords } = stemmingOf(language);
+  const spokenStops = stemmingOf(visitorLanguage).stopWords;
+  const plain = withoutPiledMarks(text.slice(0, MAX_LENGTH)).normalize('NFKC').toLowerCase().replaceAll('’', "'");
+  const written = splitWords(plain.slice(0, MAX_LENGTH), language)
+    .slice(0, MAX_WORDS)
+    .map((word) => word.slice(0, LONGEST_WORD));
+  const folded = written.map(fold);
+  const terms = new Map<string, Term>();
+  const stops = new Map<string, Term>();
+  const keep = (table: Map<string, Term>, term: Term): void => {
+    if (!table.has(term.stem)) table.set(term.stem, term);
+  };
+  for (let at = 0; at < written.length && terms.size < MAX_TERMS; at += 1) {
+    let wordCount = 1;
+    let concept: string | null = null;
+    for (let length = Math.min(LONGEST_PHRASE, written.length - at); length > 1 && concept === null; length -= 1) {
+      concept = phraseConcept(folded.slice(at, at + length).join(' '));
+      if (concept) wordCount = length;
+    }
+    const word = folded.slice(at, at + wordCount).join(' ');
+    concept ??= conceptOf(word);
+    const term = { stem: wordCount > 1 ? word : fold(stem(written[at] ?? word)), word, concept };
+    keep(concept === null && (stopWords.has(word) || spokenStops.has(word)) ? stops : terms, term);
+    at += wordCount - 1;
+  }
+  return [...(terms.size > 0 ? terms : stops).values()];
+};

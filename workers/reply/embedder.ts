@@ -1,0 +1,224 @@
+import {
+  type CountEmbedding,
+  type Embedder,
+  localModel,
+  type ModelBackend,
+  ModelError,
+  normalised,
+  openEmbedder,
+  type OpenModel,
+  TextsRefused,
+  unavailableEmbedder,
+} from '@parley/understanding';
+import { type Dispatcher, request } from 'undici';
+import * as z from 'zod';
+import { withoutSlashes } from '../../src/assistants/engine-settings.ts';
+import type { Config } from '../../src/process/config.ts';
+import { withDeadline } from '../../src/process/deadline.ts';
+import type { Logger } from '../../src/process/logger.ts';
+import { checkEndpointUrl } from '../../src/webhooks/address-guard.ts';
+import { openProviderAgent } from './engines/openai/completion.ts';
+
+const ANSWER_MS = 5_000;
+const MAX_BYTES = 2_000_000;
+/** Statuses that are caused by the texts themselves. */
+const TEXT_ERRORS = new Set([400, 413, 422]);
+
+type Call = {
+  body: unknown;
+  headers: Record<string, string>;
+  dispatcher: Dispatcher;
+  allowPrivate: boolean;
+};
+
+const send = async (url: string, { body, headers, dispatcher }: Call, signal: AbortSignal): Promise<unknown> => {
+  const answer = await request(url, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', Accept: 'application/json', ...headers },
+    body: JSON.stringify(body),
+    dispatcher,
+    signal,
+  });
+  try {
+    if (answer.statusCode !== 200) {
+      const reason = `the embeddings service answered ${answer.statusCode}`;
+      throw TEXT_ERRORS.has(answer.statusCode) ? new TextsRefused(reason) : new ModelError(reason);
+    }
+    const chunks: Uint8Array[] = [];
+    let bytes = 0;
+    for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
+      bytes += chunk.length;
+      if (bytes > MAX_BYTES) throw new ModelError('the answer of the embeddings service is too large');
+      chunks.push(chunk);
+    }
+    return JSON.parse(Buffer.concat(chunks).toString());
+  } finally {
+    // A body that was not read to its end makes the connection unusable.
+    if (!answer.body.readableEnded) answer.body.on('error', () => undefined).destroy();
+  }
+};
+
+const failureOf = (cause: unknown): ModelError => {
+  if (cause instanceof ModelError) return cause;
+  const { name } = cause as Error;
+  if (name === 'AddressRefused') return new ModelError('the embeddings service has an address that is not public');
+  if (name === 'SyntaxError') return new ModelError('the embeddings service did not answer with JSON');
+  return new ModelError('the embeddings service could not be reached');
+};
+
+/**
+ * Posts JSON and returns the parsed answer, with one deadline for connection, request and answer. Throws a
+ * `ModelError`.
+ */
+const postJson = async (url: string, call: Call): Promise<unknown> => {
+  if (!checkEndpointUrl(url, call).ok) {
+    throw new ModelError('EMBEDDINGS_URL is not allowed: it must be https, and public in production');
+  }
+  const late = () => new ModelError('the embeddings service did not answer in time');
+  return withDeadline((signal) => send(url, call, signal), ANSWER_MS, { late }).catch((cause: unknown) => {
+    throw failureOf(cause);
+  });
+};
+
+const PROBE = 'Can I bring my dog?';
+/** After this many failed requests in a row, no requests are sent to the service for a while. */
+const FAILURES = 3;
+/** A refused text is cut in halves down to this length. */
+const SHORTEST_CUT = 250;
+
+const Answer = z.object({ data: z.array(z.object({ index: z.int().min(0), embedding: z.array(z.number()) })) });
+
+type ServiceOptions = {
+  url: string;
+  model: string;
+  key: string | undefined;
+  dispatcher: Dispatcher;
+  allowPrivate: boolean;
+};
+
+const readVectors = (answer: unknown, count: number): Float32Array[] => {
+  const { data, success } = Answer.safeParse(answer);
+  if (!success) throw new ModelError('the answer of the embeddings service has another shape');
+  const ordered = data.data.toSorted((one, other) => one.index - other.index);
+  if (ordered.length !== count || ordered.some(({ index }, at) => index !== at)) {
+    throw new ModelError('the embeddings service gave another number of vectors than texts');
+  }
+  return ordered.map(({ embedding }) => Float32Array.from(embedding));
+};
+
+/** An OpenAI-compatible `/embeddings` endpoint. It embeds questions and passages in the same way. */
+const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: ServiceOptions): ModelBackend => {
+  const ask = async (texts: string[]): Promise<Float32Array[]> => {
+    const answer = await postJson(`${withoutSlashes(url)}/embeddings`, {
+      body: { model, input: texts.map((text) => text || ' '), encoding_format: 'float' },
+      headers: key === undefined ? {} : { Authorization: `Bearer ${key}` },
+      dispatcher,
+      allowPrivate,
+    });
+    return readVectors(answer, texts.length);
+  };
+
+  /**
+   * One refused text fails a whole request, so the others are tried without it. Some services refuse long texts, so
+   * only the beginning of a refused text is tried next.
+   */
+  const askForEach = async (texts: string[]): Promise<(Float32Array | null)[]> => {
+    try {
+      return await ask(texts);
+    } catch (cause) {
+      if (!(cause instanceof TextsRefused)) throw cause;
+    }
+    const half = Math.ceil(texts.length / 2);
+    if (texts.length > 1)
+      return [...(await askForEach(texts.slice(0, half))), ...(await askForEach(texts.slice(half)))];
+    const [text = ''] = texts;
+    if (text.length > SHORTEST_CUT) return askForEach([text.slice(0, text.length / 2).toWellFormed()]);
+    await ask([PROBE]); // throws if the service refuses every text
+    return [null];
+  };
+
+  return {
+    // A request has at most eight texts, so that parsing the answer does not block the event loop.
+    limits: { texts: 8, concurrency: 4, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } },
+
+    open: async (signal): Promise<OpenModel> => {
+      const [probe] = await ask([PROBE]);
+      const dimensions = normalised(probe ?? new Float32Array()).length;
+      const ended = Promise.withResolvers<string>();
+      signal.addEventListener('abort', () => ended.resolve('closed'), { once: true });
+      if (signal.aborted) ended.resolve('closed');
+      let failures = 0;
+      const embed = async (texts: string[]): Promise<(Float32Array | null)[]> => {
+        try {
+          const vectors = await askForEach(texts);
+          failures = 0;
+          return vectors;
+        } catch (cause) {
+          failures += 1;
+          if (failures >= FAILURES) ended.resolve((cause as Error).message);
+          throw cause;
+        }
+      };
+      const name = `${model}@${new URL(url).host}/${dimensions}`;
+      return { model: name, dimensions, embed, ended: ended.promise, end: ended.resolve };
+    },
+  };
+};
+
+type SemanticConfig = Pick<
+  Config,
+  'SEMANTIC' | 'SEMANTIC_DIR' | 'EMBEDDINGS_URL' | 'EMBEDDINGS_MODEL' | 'EMBEDDINGS_KEY' | 'WEBHOOK_ALLOW_PRIVATE'
+>;
+
+/** The maximum number of connections to an embeddings service. Further texts wait in the embedder's queue. */
+const CONNECTIONS = 16;
+
+type Chosen = { model: ModelBackend; close: () => Promise<void> } | { none: string };
+
+/**
+ * Chooses the model by the settings: an embeddings service if one is set, otherwise the local model. If no model is
+ * chosen, `none` is the reason.
+ */
+const chooseModel = (config: SemanticConfig): Chosen => {
+  const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = config;
+  if (SEMANTIC === 'off') return { none: 'off (SEMANTIC=off)' };
+  if (EMBEDDINGS_URL !== undefined && EMBEDDINGS_MODEL !== undefined) {
+    const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
+    const dispatcher = openProviderAgent({ allowPrivate, connections: CONNECTIONS });
+    const model = remoteModel({
+      url: EMBEDDINGS_URL,
+      model: EMBEDDINGS_MODEL,
+      key: EMBEDDINGS_KEY,
+      dispatcher,
+      allowPrivate,
+    });
+    return { model, close: () => dispatcher.destroy() };
+  }
+  if (SEMANTIC_DIR === undefined) return { none: 'not installed (SEMANTIC_DIR is not set)' };
+  const model = localModel(SEMANTIC_DIR);
+  return 'none' in model ? model : { model, close: () => Promise.resolve() };
+};
+
+type Options = { config: SemanticConfig; logger: Logger; count?: CountEmbedding };
+
+/**
+ * Opens the model that the settings choose. A missing model is not an error: `status` and one log line give the reason.
+ */
+export const openChosenEmbedder = async ({ config, logger, count }: Options): Promise<Embedder> => {
+  const chosen = chooseModel(config);
+  if ('none' in chosen) {
+    const line = { reason: chosen.none };
+    const text = 'semantic search is not available: lexical answers stand';
+    if (config.SEMANTIC === 'on') logger.warn(line, text);
+    else logger.info(line, text);
+    return unavailableEmbedder(chosen.none);
+  }
+  const embedder = await openEmbedder(chosen.model, { log: logger, ...(count && { count }) });
+  return {
+    ...embedder,
+    close: async () => {
+      await embedder.close();
+      await chosen.close();
+    },
+  };
+};
