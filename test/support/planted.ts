@@ -158,7 +158,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'packages/understanding/src/understanding.ts',
       from: 'if (best && best.confidence >= threshold) {',
       to: 'if (best) {',
-      noticedBy: 'test/assistant/retrieval.test.ts',
+      noticedBy: 'test/assistant/retrieval.unit.test.ts',
     },
   ],
   'pages outlive an erasure': [

@@ -62,7 +62,7 @@ const flipByte = async (path: string, at: number): Promise<void> => {
   await file.close();
 };
 
-// test/semantic/embedder-service.test.ts covers machines that have no local model.
+// test/semantic/embedder-service.process.test.ts covers machines that have no local model.
 describe.runIf(isLocalModelFor)('the local model', () => {
   let folder = '';
   let shared: Opened;
