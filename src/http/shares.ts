@@ -5,8 +5,8 @@ import { unavailable } from '../process/errors.ts';
 import { createSlots, type Slot, type Slots } from '../process/slots.ts';
 
 /**
- * Names who answers for the bytes of a request: the API key, the channel or the operator that access has found, and
- * before that the network of the client.
+ * Names who answers for the bytes of a request: the assistant of the key or channel, or the operator, that access has
+ * found, and before that the network of the client.
  */
 export const holdFor = (res: Response, holder: string): void => {
   res.locals.holder = holder;
