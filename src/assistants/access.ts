@@ -33,8 +33,8 @@ const bearerOf = (req: Request): string | null => {
 const unauthorized = (code: ErrorCode): ApiError => new ApiError(code, { headers: { 'WWW-Authenticate': 'Bearer' } });
 
 type Dependencies = {
-  assistants: AssistantStore;
-  rateLimiter: RateLimiter;
+  assistants: Pick<AssistantStore, 'findApiKey' | 'findAssistant'>;
+  rateLimiter: Pick<RateLimiter, 'forApiKey' | 'forChannel' | 'forFailing' | 'forLongPoll'>;
   channelCalls: ChannelCalls;
   orUnavailable: OrUnavailable;
 };

@@ -76,8 +76,8 @@ const ROUNDS_PER_SWEEP = 3;
 type SweepDependencies = {
   conversations: { outbox: OutboxStore };
   deliveries: DeliveryStore;
-  endpoints: EndpointStore;
-  deliveryQueue: DeliveryQueue;
+  endpoints: Pick<EndpointStore, 'listPausedIds' | 'readForSending'>;
+  deliveryQueue: Pick<DeliveryQueue, 'byPartition' | 'wake' | 'wakeDelivery'>;
   eventMaxAgeMs: number;
   timing: Timing;
   /** Endpoints whose streams are suspended in this process: by the breaker, or because their slots are full. */

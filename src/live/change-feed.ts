@@ -185,54 +185,46 @@ const merge = (batches: Omit<Changes, 'position'>[], position: string): Changes 
   position,
 });
 
+const sizeOf = ({ keys, erased, reload }: Changes): number => keys.length + erased.length + Number(reload);
+
 /**
  * The latest changes of this process, so that a browser that reconnects soon needs no read of the change stream.
  * Bounded: the oldest changes are dropped first.
  */
-export type RecentChanges = {
-  /** The position of the latest batch. */
-  newest: () => string;
-
+export class RecentChanges {
   /** Changes after this position are all known. */
-  oldest: () => string;
+  oldest: string;
+  /** The position of the latest batch. */
+  newest: string;
+  private readonly batches: Changes[] = [];
+  private kept = 0;
 
-  add: (changes: Changes) => void;
+  constructor(start: string) {
+    this.oldest = start;
+    this.newest = start;
+  }
+
+  add(changes: Changes): void {
+    this.newest = changes.position;
+    if (sizeOf(changes) === 0) return;
+    this.batches.push(changes);
+    this.kept += sizeOf(changes);
+    while (this.kept > MAX_KEYS) {
+      const dropped = this.batches.shift();
+      if (!dropped) return;
+      this.oldest = dropped.position;
+      this.kept -= sizeOf(dropped);
+    }
+  }
 
   /** All changes after the position. The position must not be before `oldest`. */
-  since: (position: string) => Changes;
-};
-
-export const createRecentChanges = (start: string): RecentChanges => {
-  const batches: Changes[] = [];
-  let kept = 0;
-  let [oldest, newest] = [start, start];
-
-  const sizeOf = ({ keys, erased, reload }: Changes): number => keys.length + erased.length + Number(reload);
-
-  return {
-    newest: () => newest,
-    oldest: () => oldest,
-
-    add: (changes) => {
-      newest = changes.position;
-      if (sizeOf(changes) === 0) return;
-      batches.push(changes);
-      kept += sizeOf(changes);
-      while (kept > MAX_KEYS) {
-        const dropped = batches.shift();
-        if (!dropped) return;
-        oldest = dropped.position;
-        kept -= sizeOf(dropped);
-      }
-    },
-
-    since: (position) =>
-      merge(
-        batches.filter((batch) => batch.position > position),
-        newest,
-      ),
-  };
-};
+  since(position: string): Changes {
+    return merge(
+      this.batches.filter((batch) => batch.position > position),
+      this.newest,
+    );
+  }
+}
 
 /** A browser that missed more conversations than this loads its lists again instead. */
 export const MISSED_MAX = 2_000;

@@ -7,13 +7,12 @@ import { createSlots } from '../process/slots.ts';
 import {
   type ChangeFeed,
   type Changes,
-  createRecentChanges,
   isPosition,
   MISSED_MAX,
   openChangeFeed,
   PositionLost,
   readMissed,
-  type RecentChanges,
+  RecentChanges,
 } from './change-feed.ts';
 import type { LiveRow, Subscriber } from './subscriber.ts';
 
@@ -50,7 +49,7 @@ const openSource = async ({ connect, inTurn, onChanges, onLost, readWithinMs, lo
     throw cause;
   });
   let feed: ChangeFeed | null = first;
-  const recent = createRecentChanges(first.position);
+  const recent = new RecentChanges(first.position);
   const source: Source = { connection, recent, stop: async () => undefined };
   let [stopped, failing, refusals] = [false, false, 0];
 
@@ -58,7 +57,7 @@ const openSource = async ({ connect, inTurn, onChanges, onLost, readWithinMs, lo
     const opened = await openChangeFeed(connection, null);
     feed = opened;
     await inTurn(async () => {
-      source.recent = createRecentChanges(opened.position);
+      source.recent = new RecentChanges(opened.position);
       onLost(opened.position);
     });
   };
@@ -71,7 +70,7 @@ const openSource = async ({ connect, inTurn, onChanges, onLost, readWithinMs, lo
   };
 
   const step = async (): Promise<void> => {
-    feed ??= await openChangeFeed(connection, source.recent.newest());
+    feed ??= await openChangeFeed(connection, source.recent.newest);
     const changes = await feed.read(WAIT_MS, readWithinMs);
     await inTurn(async () => {
       await onChanges(changes);
@@ -272,8 +271,8 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
     left: AbortSignal,
   ): Promise<Changes | null> => {
     if (!isPosition(from)) return null;
-    if (from >= recent.oldest()) return recent.since(from);
-    return readMissed(connection, { from, until: recent.newest(), left });
+    if (from >= recent.oldest) return recent.since(from);
+    return readMissed(connection, { from, until: recent.newest, left });
   };
 
   /**
@@ -301,8 +300,8 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
 
   const join = async ({ recent }: Source, subscriber: Subscriber, reached: string | null): Promise<void> => {
     if (subscriber.left.aborted) return;
-    const position = recent.newest();
-    const rest = reached === null || reached < recent.oldest() ? null : recent.since(reached);
+    const position = recent.newest;
+    const rest = reached === null || reached < recent.oldest ? null : recent.since(reached);
     if (rest === null || rest.reload || rest.keys.length > REST_MAX) subscriber.reset(position);
     else {
       await publish(rest, new Set([subscriber]), relieve);
@@ -313,7 +312,7 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
 
   return {
     keepAlive: () => {
-      for (const subscriber of subscribers) subscriber.keepAlive(running?.recent.newest() ?? null);
+      for (const subscriber of subscribers) subscriber.keepAlive(running?.recent.newest ?? null);
     },
 
     add: async (subscriber, from) => {
@@ -329,7 +328,7 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
       };
       try {
         const opened = await start();
-        const reached = from === null ? opened.recent.newest() : await catchUp(opened, subscriber, from);
+        const reached = from === null ? opened.recent.newest : await catchUp(opened, subscriber, from);
         await inTurn(() => join(opened, subscriber, reached));
       } catch (cause) {
         remove();

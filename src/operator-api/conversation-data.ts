@@ -110,7 +110,7 @@ type Export = z.input<typeof ExportView>;
 type Dependencies = {
   conversations: ConversationStore;
   deliveries: DeliveryStore;
-  inbox: Inbox;
+  inbox: Pick<Inbox, 'readDetails'>;
   notes: Notes;
   readPositions: ReadPositions;
   insights: { misses: Pick<MissStore, 'findTextsOf'> };

@@ -136,11 +136,11 @@ export const conversationOperations = {
 };
 
 type Dependencies = {
-  conversations: ConversationStore;
+  conversations: Pick<ConversationStore, 'findById' | 'findOwner' | 'history' | 'transitions'>;
   notes: Pick<Notes, 'read'>;
   inbox: Inbox;
   managedTags: ManagedTags;
-  operators: OperatorStore;
+  operators: Pick<OperatorStore, 'findFirstOwner' | 'findOperator'>;
 };
 type Changed = { conversation: StoredConversation };
 

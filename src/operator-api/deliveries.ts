@@ -138,9 +138,9 @@ export const deliveryOperations = {
 };
 
 type Dependencies = {
-  endpoints: EndpointStore;
+  endpoints: Pick<EndpointStore, 'getEndpoint'>;
   deliveries: DeliveryStore;
-  deliveryQueue: DeliveryQueue;
+  deliveryQueue: Pick<DeliveryQueue, 'wakeDelivery'>;
 };
 
 const toDate = (text: string | undefined): Date | undefined => (text === undefined ? undefined : new Date(text));

@@ -125,10 +125,10 @@ export const endpointOperations = {
 };
 
 type Dependencies = {
-  assistants: AssistantStore;
+  assistants: Pick<AssistantStore, 'getAssistant'>;
   endpoints: EndpointStore;
-  deliveries: DeliveryStore;
-  deliveryQueue: DeliveryQueue;
+  deliveries: Pick<DeliveryStore, 'queueTest'>;
+  deliveryQueue: Pick<DeliveryQueue, 'wakeDelivery'>;
 };
 
 /** Logs and audit lines show only the host of a URL, because its path may contain a secret. */

@@ -221,7 +221,7 @@ export const inboxOperations = {
 };
 
 type InboxDependencies = {
-  assistants: AssistantStore;
+  assistants: Pick<AssistantStore, 'listAssistantIds'>;
   conversations: Pick<ConversationStore, 'findOwner'>;
   inbox: Inbox;
 };

@@ -171,7 +171,7 @@ export const knowledgeRoutes = ({
   logger,
 }: {
   assistants: AssistantStore;
-  insights: Insights;
+  insights: Pick<Insights, 'misses' | 'teach'>;
   logger: Logger;
 }): Handled[] => {
   const findConflicts = createFindConflicts();

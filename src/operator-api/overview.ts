@@ -109,7 +109,11 @@ const Ailment = z
   .meta({ id: 'Ailment' });
 type Ailment = z.input<typeof Ailment>;
 
-type Dependencies = { deliveries: DeliveryStore; turnQueue: TurnQueue; deliveryQueue: DeliveryQueue };
+type Dependencies = {
+  deliveries: Pick<DeliveryStore, 'findCertificateExpiry'>;
+  turnQueue: Pick<TurnQueue, 'oldestWaitingAt'>;
+  deliveryQueue: Pick<DeliveryQueue, 'oldestWaitingAt'>;
+};
 
 const findPaused = (endpoints: Endpoint[], now: number): Ailment[] =>
   endpoints.flatMap((one): Ailment[] =>
@@ -199,11 +203,11 @@ export const overviewOperations = {
 type OverviewDependencies = {
   conversations: Pick<ConversationStore, 'inbox' | 'outbox'>;
   insights: Insights;
-  assistants: AssistantStore;
+  assistants: Pick<AssistantStore, 'countApiKeys' | 'countKnowledge' | 'getAssistant'>;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
-  turnQueue: TurnQueue;
-  deliveryQueue: DeliveryQueue;
+  turnQueue: Pick<TurnQueue, 'countJobs' | 'oldestWaitingAt'>;
+  deliveryQueue: Pick<DeliveryQueue, 'countJobs' | 'oldestWaitingAt'>;
 };
 
 /** Adds pending events to `queued`. The outbox still contains events that are being sent, so these are subtracted. */

@@ -43,7 +43,7 @@ export const playgroundOperations = {
 };
 
 type Dependencies = {
-  assistants: AssistantStore;
+  assistants: Pick<AssistantStore, 'getAssistant'>;
   submit: Submit;
   streamTurn: StreamTurn;
   rateLimiter: Pick<RateLimiter, 'forPlayground'>;

@@ -124,7 +124,7 @@ export const sessionOperations = {
 type Dependencies = {
   access: Pick<OperatorAccess, 'findSignedIn'>;
   operators: OperatorStore;
-  assistants: AssistantStore;
+  assistants: Pick<AssistantStore, 'listAssistants'>;
   devices: Devices;
   limits: SignInLimits;
   orUnavailable: OrUnavailable;

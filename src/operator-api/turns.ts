@@ -17,7 +17,7 @@ import { type Handled, handled, operation } from './operation.ts';
 import { time, uuid } from './wire.ts';
 
 type TurnTraceDependencies = {
-  conversations: ConversationStore;
+  conversations: Pick<ConversationStore, 'findTurn' | 'history' | 'outbox'>;
   deliveries: DeliveryStore;
   leases: TurnLeases;
   deliveredReplies: DeliveredReplies;

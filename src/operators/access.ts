@@ -93,7 +93,7 @@ export type OperatorAccess = {
 
 export const createOperatorAccess = (dependencies: {
   operators: OperatorStore;
-  tokens: TokenStore;
+  tokens: Pick<TokenStore, 'findToken'>;
   rateLimiter: Pick<RateLimiter, 'forFailing' | 'forAnonymous' | 'forToken'>;
   publicUrl: string | undefined;
   orUnavailable: OrUnavailable;

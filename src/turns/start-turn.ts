@@ -38,8 +38,8 @@ export type TurnRequest = {
 };
 
 type PrepareTurnDependencies = {
-  conversations: ConversationStore;
-  idempotencyKeys: IdempotencyKeys;
+  conversations: Pick<ConversationStore, 'findLanguage'>;
+  idempotencyKeys: Pick<IdempotencyKeys, 'reserve'>;
   replies: Pick<Replies, 'channel' | 'streamChannel'>;
 };
 
@@ -162,7 +162,7 @@ type Dependencies = {
   conversations: ConversationStore;
   idempotencyKeys: IdempotencyKeys;
   deliveredReplies: DeliveredReplies;
-  turnQueue: TurnQueue;
+  turnQueue: Pick<TurnQueue, 'enqueue'>;
   replies: Replies;
   replyTimeoutMs: number;
   /** Aborted, with the error that waiting callers get, when the process stops and they must not wait any longer. */

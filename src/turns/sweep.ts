@@ -44,7 +44,7 @@ const HEADS_PER_SWEEP = 1_000;
 type SweepDependencies = {
   conversations: Pick<ConversationStore, 'findStaleHeads' | 'renewHeads'>;
   leases: TurnLeases;
-  turnQueue: TurnQueue;
+  turnQueue: Pick<TurnQueue, 'byPartition' | 'enqueue'>;
   timing: Timing;
 };
 

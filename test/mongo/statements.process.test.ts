@@ -291,7 +291,7 @@ const shapeOf = (one: Profiled): string => {
 const foundBy = ({ nreturned = 0, nMatched = 0, ndeleted = 0 }: Profiled): number => nreturned + nMatched + ndeleted;
 
 const CALL =
-  /\b(\w+)\s*\.(find|findOne|aggregate|distinct|countDocuments|updateOne|updateMany|deleteOne|deleteMany|insertOne|insertMany|bulkWrite|findOneAndUpdate|findOneAndDelete|findById)\((?!\(?[^()]*\)?\s*=>)/g;
+  /\b(\w+)\s*\.(find|findOne|aggregate|distinct|countDocuments|updateOne|updateMany|deleteOne|deleteMany|insertOne|insertMany|bulkWrite|findOneAndUpdate|findOneAndDelete|findById)(?:<[\w, ]+>)?\((?!\(?[^()]*\)?\s*=>)/g;
 
 /**
  * Runs `work`, and returns the calls of MongoDB in the source that were not made meanwhile. V8 counts what was run. So a

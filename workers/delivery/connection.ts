@@ -217,65 +217,58 @@ export const openConnection = (url: URL, trace: Trace, settings: DialSettings, o
  * Idle connections, by endpoint and origin. The newest connection is used first. undici closes connections that are
  * idle for too long, and a closed connection is removed from the pool.
  */
-export type Pool = {
-  readonly size: number;
-  take: (key: string) => Connection | null;
-  put: (key: string, connection: Connection) => void;
+export class Pool {
+  private readonly idle = new Map<string, Connection[]>();
+  private readonly perKey: number;
+  private count = 0;
+
+  constructor({ perKey }: { perKey: number }) {
+    this.perKey = perKey;
+  }
+
+  get size(): number {
+    return this.count;
+  }
+
+  take(key: string): Connection | null {
+    for (let next = this.idle.get(key)?.at(-1); next; next = this.idle.get(key)?.at(-1)) {
+      this.remove(key, next);
+      if (next.alive) return next;
+    }
+    return null;
+  }
+
+  put(key: string, connection: Connection): void {
+    const connections = this.idle.get(key) ?? [];
+    if (connections.length >= this.perKey) return connection.close(false);
+    this.idle.set(key, connections);
+    connections.push(connection);
+    connection.onClose = () => this.remove(key, connection);
+    this.count += 1;
+  }
 
   /** Closes an idle connection to make room for a new one. */
-  dropOne: () => void;
+  dropOne(): void {
+    for (const [key, [oldest]] of this.idle) {
+      if (!oldest) continue;
+      this.remove(key, oldest);
+      return oldest.close(false);
+    }
+  }
 
-  close: () => void;
-};
+  close(): void {
+    for (const connections of this.idle.values()) for (const connection of connections) connection.close(false);
+    this.idle.clear();
+    this.count = 0;
+  }
 
-export const createPool = ({ perKey }: { perKey: number }): Pool => {
-  const idle = new Map<string, Connection[]>();
-  let count = 0;
-
-  const remove = (key: string, connection: Connection): void => {
-    const connections = idle.get(key) ?? [];
+  private remove(key: string, connection: Connection): void {
+    const connections = this.idle.get(key) ?? [];
     const at = connections.indexOf(connection);
     if (at === -1) return;
     connections.splice(at, 1);
-    if (connections.length === 0) idle.delete(key);
+    if (connections.length === 0) this.idle.delete(key);
     connection.onClose = null;
-    count -= 1;
-  };
-
-  return {
-    get size() {
-      return count;
-    },
-
-    take: (key) => {
-      for (let next = idle.get(key)?.at(-1); next; next = idle.get(key)?.at(-1)) {
-        remove(key, next);
-        if (next.alive) return next;
-      }
-      return null;
-    },
-
-    put: (key, connection) => {
-      const connections = idle.get(key) ?? [];
-      if (connections.length >= perKey) return connection.close(false);
-      idle.set(key, connections);
-      connections.push(connection);
-      connection.onClose = () => remove(key, connection);
-      count += 1;
-    },
-
-    dropOne: () => {
-      for (const [key, [oldest]] of idle) {
-        if (!oldest) continue;
-        remove(key, oldest);
-        return oldest.close(false);
-      }
-    },
-
-    close: () => {
-      for (const connections of idle.values()) for (const connection of connections) connection.close(false);
-      idle.clear();
-      count = 0;
-    },
-  };
-};
+    this.count -= 1;
+  }
+}

@@ -46,8 +46,8 @@ type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued
 export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[] };
 
 type Dependencies = {
-  endpoints: EndpointStore;
-  deliveries: DeliveryStore;
+  endpoints: Pick<EndpointStore, 'pauseEndpoint'>;
+  deliveries: Pick<DeliveryStore, 'recordOutcome' | 'release'>;
   sender: Sender;
   breaker: DeliveryBreaker;
   countDelivery: CountDelivery;

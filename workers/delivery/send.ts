@@ -4,12 +4,11 @@ import { performance } from 'node:perf_hooks';
 import { checkEndpointUrl, guardedLookup, type Resolve } from '../../src/webhooks/address-guard.ts';
 import {
   type Connection,
-  createPool,
   type Dial,
   type DialSettings,
   newTrace,
   openConnection,
-  type Pool,
+  Pool,
   type Trace,
 } from './connection.ts';
 import {
@@ -320,7 +319,7 @@ export interface Sender {
  */
 export const createSender = (options: SenderOptions): Sender => {
   const { perEndpointConnections, maxSockets = 512, resolver, allowPrivate } = options;
-  const pool = createPool({ perKey: perEndpointConnections });
+  const pool = new Pool({ perKey: perEndpointConnections });
   const settings: AttemptSettings = {
     userAgent: options.userAgent,
     allowPrivate,

@@ -21,11 +21,11 @@ const MAX_TRIES = 3;
 const TURNS_IN_A_ROW = 50;
 
 export type Dependencies = {
-  conversations: ConversationStore;
+  conversations: Pick<ConversationStore, 'commit' | 'findForAnswer' | 'findTakeBy' | 'history'>;
   leases: TurnLeases;
   askEngine: AskEngine;
   inFlight: InFlight;
-  turnQueue: TurnQueue;
+  turnQueue: Pick<TurnQueue, 'enqueue'>;
   publish: Publish;
   countTurn: CountTurn;
   draining: AbortSignal;

@@ -148,8 +148,8 @@ const refusalReply = (language: string): EngineReply => {
 };
 
 type Dependencies = {
-  conversations: ConversationStore;
-  assistants: AssistantStore;
+  conversations: Pick<ConversationStore, 'findForAnswer'>;
+  assistants: Pick<AssistantStore, 'findAssistant' | 'findKnowledge'>;
   engine: AssistantEngine;
   semanticSearchOf: SemanticSearchOf;
   publish: Publish;
