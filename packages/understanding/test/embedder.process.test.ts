@@ -249,10 +249,12 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   ])('a model file that is %s is not used, and the reason is logged', async (_what, damage) => {
     const embedder = await opened(await aCopy(folder, damage));
 
-    expect(embedder.status()).toEqual({
-      available: false,
-      detail: `${WEIGHTS} is damaged or replaced: its hash is not the expected one`,
-    });
+    await eventually(() =>
+      expect(embedder.status()).toEqual({
+        available: false,
+        detail: `${WEIGHTS} is damaged or replaced: its hash is not the expected one`,
+      }),
+    );
     expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
   });
 
