@@ -54,8 +54,15 @@ describe('the image', () => {
     const has = (path: string) => existsSync(join(image.stage.workdir, path));
 
     expect(
-      ['src/main.ts', 'scripts/admin.ts', 'dashboard/dist/index.html', 'node_modules/express'].filter(has),
-    ).toHaveLength(4);
+      [
+        'src/main.ts',
+        'src/openapi/reference.js',
+        'scripts/admin.ts',
+        'dashboard/dist/index.html',
+        'node_modules/express',
+        'node_modules/swagger-ui-dist/swagger-ui-bundle.js',
+      ].filter(has),
+    ).toHaveLength(6);
     expect(['test', 'docs', '.git', '.local', '.env', 'node_modules/vitest', 'node_modules/react'].filter(has)).toEqual(
       [],
     );
