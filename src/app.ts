@@ -20,7 +20,7 @@ import { createStreamTurn } from './turns/stream.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
 import { monitoringRoutes } from './monitoring/operations.ts';
 
-export type AppDependencies = {
+type AppDependencies = {
   access: Access;
   conversations: ConversationStore;
   startTurn: StartTurn;

@@ -142,5 +142,3 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
     },
   };
 };
-
-export type Erasure = ReturnType<typeof createErasure>;

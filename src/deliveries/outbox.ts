@@ -27,7 +27,7 @@ export type Outbox = Pick<
 const OUTBOX_FIELDS = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, outbox: 1 };
 
 /** The part of an event that is needed to choose the next event. */
-export type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
+type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
 /**
  * The part of each outbox that a sweep reads: of each endpoint the first event, without its payload. `isFull`: it has
  * more events than a stream may have.
@@ -104,7 +104,7 @@ const pullStatements = ({ key, conversationId, endpointId, ended }: Pull): Updat
   return [last, oneOfMany];
 };
 
-export type FindStale = {
+type FindStale = {
   olderThanMs: number;
   exclude: string[];
   limit: number;

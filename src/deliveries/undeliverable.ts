@@ -93,5 +93,3 @@ export const createEndUndeliverable =
     // The next events are probably undeliverable too, so the whole outbox is read.
     return deliveries.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
   };
-
-export type EndUndeliverable = ReturnType<typeof createEndUndeliverable>;

@@ -1,4 +1,4 @@
-import { type Header, type HeaderRecord, isFinal, type StoredDelivery } from './delivery.ts';
+import { type Header, isFinal, type StoredDelivery } from './delivery.ts';
 import type { ResendRisk } from './tests-and-resends.ts';
 import { DELIVERY_DEADLINE_MS } from '../process/timing.ts';
 
@@ -29,9 +29,10 @@ export type ListedDelivery = ReturnType<typeof toDeliveryRow>;
 
 const SIGNATURE = /^x-factory-signature$/i;
 
+type HeaderRecord = Record<string, string | string[]>;
+
 /** Headers by name. The value of a repeated header is a list. */
-const byName = (headers: Header[] | HeaderRecord = []): HeaderRecord => {
-  if (!Array.isArray(headers)) return headers;
+const byName = (headers: Header[] = []): HeaderRecord => {
   const grouped = Map.groupBy(headers, ({ name }) => name);
   return Object.fromEntries(
     [...grouped].map(([name, same]) => {
@@ -74,7 +75,7 @@ export type DeliveryView = ReturnType<typeof toDeliveryView>;
 const resendRiskOf = ({ outcome }: StoredDelivery): ResendRisk => (outcome === 'not_sent' ? 'safe' : 'may_double');
 
 /** One check of a test event. `ok` is null if the delivery did not reach this step or there is nothing to check. */
-export type TestCheck = { check: 'address' | 'tls' | 'status' | 'time'; ok: boolean | null; detail: string | null };
+type TestCheck = { check: 'address' | 'tls' | 'status' | 'time'; ok: boolean | null; detail: string | null };
 
 type Checked = Pick<
   StoredDelivery,

@@ -7,7 +7,6 @@ import {
   type StoredPage,
 } from '../conversations/conversation.ts';
 import { pageRange } from '../conversations/message-pages.ts';
-import { resolutionsOf } from '../conversations/transitions.ts';
 import type { Logger } from '../process/logger.ts';
 import { inChunks } from '../mongo/batches.ts';
 import { isMongoUnavailable } from '../mongo/failures.ts';
@@ -33,9 +32,8 @@ export type ChangePosition = { at: Date; id: string };
 /** The fields that the projection reads. */
 type ReadConversation = Pick<
   StoredConversation,
-  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'seq' | 'texts' | 'updatedAt'
-> &
-  Partial<Pick<StoredConversation, 'resolvedAt' | 'resolutions'>>;
+  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'seq' | 'texts' | 'updatedAt' | 'resolutions'
+>;
 
 const CHANGE = { _id: 1, assistantId: 1, updatedAt: 1 } as const;
 const READ = {
@@ -46,7 +44,6 @@ const READ = {
   seq: 1,
   texts: 1,
   updatedAt: 1,
-  resolvedAt: 1,
   resolutions: 1,
 } as const;
 
@@ -192,7 +189,7 @@ const planProjection = async (
   const { terms, chars } = await newTermsOf(entries, conversation, before?.terms ?? []);
   const lessons = lessonsOf(entries, before);
   const counted = before?.resolvedAt ?? null;
-  const resolutions = resolutionsOf(conversation).filter((at) => counted === null || at > counted);
+  const resolutions = (conversation.resolutions ?? []).filter((at) => counted === null || at > counted);
   const resolvedAt = resolutions.at(-1) ?? counted;
   const fields = { updatedAt, seq: upTo, resolvedAt, ...(lessons.length > 0 && { hasMissed: true }) };
   const statement: Plan['statement'] = before

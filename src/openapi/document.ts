@@ -378,5 +378,3 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
       },
     },
   });
-
-export type ApiDocument = ReturnType<typeof createApiDocument>;

@@ -57,7 +57,7 @@ export const onceChecked = (write: () => void, { used }: { used: boolean }): voi
 };
 
 /** What undici's error says about the response. `unknown`: nothing, so the error is the connection's own. */
-export type Breach = 'unasked_continue' | 'unasked_upgrade' | 'closed' | 'not_http' | 'unknown';
+type Breach = 'unasked_continue' | 'unasked_upgrade' | 'closed' | 'not_http' | 'unknown';
 
 export const breachOf = (error: Error): Breach => {
   // These two can be recognised only by their messages.

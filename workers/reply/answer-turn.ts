@@ -240,5 +240,3 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     if (next !== null) enqueue(next);
   };
 };
-
-export type AnswerTurn = ReturnType<typeof createAnswerTurn>;

@@ -6,7 +6,7 @@ import { rankEntries } from './search.ts';
 import { readTerms, type Term } from './terms.ts';
 
 /** Kind and entries of an assistant's reply, read from its `why`. */
-export type LastReply = { kind: string; entryIds: string[] };
+type LastReply = { kind: string; entryIds: string[] };
 
 /** How many earlier messages are searched for the subject. */
 const LOOK_BACK = 6;

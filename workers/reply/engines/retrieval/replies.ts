@@ -8,10 +8,10 @@ import type { Hit } from './lexical-search.ts';
 const MAX_LABEL = 80;
 const MAX_PAYLOAD = 2048;
 
-export type ReplyKind = TextKey | 'answer' | 'human' | 'contact';
+type ReplyKind = TextKey | 'answer' | 'human' | 'contact';
 
 /** How the entries were found. `words only` means that the model gave no vector in time, so the words decided. */
-export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
+type FoundBy = 'wording' | 'words' | 'words only' | 'both';
 
 /** The data from which a reply and its `why` are made. */
 export type ReplyContext = { turn: TurnContext; threshold: number; startedAt: number; hits: Hit[]; by: FoundBy };
