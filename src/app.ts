@@ -20,7 +20,7 @@ import { createStreamTurn } from './turns/stream.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
 import { monitoringRoutes } from './monitoring/operations.ts';
 
-export type AppDependencies = {
+type AppDependencies = {
   access: Access;
   conversations: ConversationStore;
   startTurn: StartTurn;
@@ -87,7 +87,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   // HSTS nor upgrade-insecure-requests, because both would send a browser to an https address that does not exist.
   const { tls } = dependencies.operatorApi;
   const document = createApiDocument({ serverUrl: dependencies.publicUrl });
-  app.use(referenceRoutes(document, { tls }));
+  app.use(referenceRoutes({ tls }));
   const upgrades = tls ? {} : { directives: { upgradeInsecureRequests: null } };
   app.use(helmet({ strictTransportSecurity: tls, contentSecurityPolicy: upgrades }));
   app.use(monitoringRoutes({ ...dependencies, document }));

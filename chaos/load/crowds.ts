@@ -151,7 +151,7 @@ const largest: Crowd = async (loaded, run) => {
   return allAtOnce(run, LARGEST, { ...door, questions: [costliestText(costs)] });
 };
 
-export const CROWDS: Record<string, Crowd> = { idle, slow, sessions, largest };
+const CROWDS: Record<string, Crowd> = { idle, slow, sessions, largest };
 
 /** Runs one crowd against the whole service, and compares what is stored with what callers were told. */
 export const runCrowd = async (name: string): Promise<boolean> => {

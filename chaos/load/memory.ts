@@ -1,7 +1,7 @@
 import { median } from '../../bench/support/figures.ts';
 
 /** What a process may grow from the second to the last quarter of a run. A heap grows in steps, so a little is allowed. */
-export const GROWTH_MAX = { share: 0.1, mb: 20 };
+const GROWTH_MAX = { share: 0.1, mb: 20 };
 
 /** The medians of the second and the last quarter of a series. The first quarter is the warm-up. */
 export const quartersOf = (series: number[]): { second: number; last: number } => {

@@ -23,7 +23,7 @@ const DONE_WITHIN_MS = 120_000;
 /** A longer wait than the limit, so that the stored events can be compared also if the limit is missed. */
 const WAIT_FOR_EVENTS_MS = 600_000;
 
-export type OverloadOptions = { minutes: number; rateFactor: number };
+type OverloadOptions = { minutes: number; rateFactor: number };
 
 /**
  * Offers a multiple of what one API, one reply worker and one delivery worker can do, and judges what callers see, what

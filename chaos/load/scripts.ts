@@ -32,7 +32,7 @@ const textOf = ([first, letters]: [number, number], spaced: boolean): string => 
   return text;
 };
 
-export type ScriptCost = { name: string; text: string; ms: number };
+type ScriptCost = { name: string; text: string; ms: number };
 
 /** Measures how long the service takes for one message of the largest size, in each script. */
 export const measureScripts = async ({

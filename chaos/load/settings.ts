@@ -25,7 +25,7 @@ export type LoadSettings = {
 };
 
 /** How a message ended that may be stored: with the reply's id, with 202, or unknown because no answer came. */
-export type ToldTurn = [message: string, end: { messageId: string } | 'accepted' | 'unknown'];
+type ToldTurn = [message: string, end: { messageId: string } | 'accepted' | 'unknown'];
 /** The turns of one session, in the order in which they were sent. A session has one request in flight at a time. */
 export type ToldSession = { conversationId: string | null; turns: ToldTurn[] };
 export type Told = Record<string, ToldSession>;

@@ -32,7 +32,7 @@ export const findUnfinished = async ({ mongo }: Service): Promise<string[]> => {
 };
 
 /** Waits until no work is left. Returns what is left a minute after the last fault. */
-export const converge = async (
+const converge = async (
   service: Service,
   calmSince: number,
 ): Promise<{ unfinished: string[]; convergedMs: number }> => {

@@ -75,7 +75,7 @@ const faultsOnStores = ({ redis, mongodb, flushRedis, refused }: Field): Fault[]
   ),
 ];
 
-export type FaultPlan = { everyMs: number; isOver: () => boolean; say: (line: string) => void };
+type FaultPlan = { everyMs: number; isOver: () => boolean; say: (line: string) => void };
 
 /**
  * Injects random faults until the run is over, about one every `everyMs`. Faults on different targets overlap, and a

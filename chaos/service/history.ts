@@ -8,7 +8,7 @@ export type Way = (typeof WAYS)[number];
 export type Told = { reply: string; conversationId: string; messageId: string };
 
 /** What came of one attempt to send a message, `200` or the failure, and when. */
-export type Attempted = { result: string; at: number };
+type Attempted = { result: string; at: number };
 
 /** One message of a visitor, with all attempts to send it. Times are monotonic, in ms. */
 export type Sent = {

@@ -14,7 +14,7 @@ export const OTHER_RULES = [
   'signatures are valid',
 ] as const;
 
-export type Judged = { seed: number; histories: Histories; evidence: Evidence; violations: Violation[] };
+type Judged = { seed: number; histories: Histories; evidence: Evidence; violations: Violation[] };
 export type Result = Judged & { minutes: number; faults: Map<string, number> };
 
 /** The attempts in order, equal ones counted: `503 unavailable × 4 | 200`. */

@@ -4,7 +4,7 @@ import type { Delivery, Histories, Seen, Violation } from './history.ts';
 import { ANNOUNCEMENTS } from './rules-of-announcements.ts';
 
 export type Endpoint = { endpointId: string; assistantId: string; good: boolean; seen: Seen[] };
-export type EventsEvidence = Pick<Evidence, 'stored' | 'deliveries'> & { endpoints: Endpoint[]; histories: Histories };
+type EventsEvidence = Pick<Evidence, 'stored' | 'deliveries'> & { endpoints: Endpoint[]; histories: Histories };
 
 export type Own = {
   endpoint: Endpoint;

@@ -11,7 +11,7 @@ const THINKS_MS = 400;
 
 type Assistant = Pick<Door, 'assistantId' | 'apiKey' | 'channelToken'>;
 
-export type VisitorOptions = {
+type VisitorOptions = {
   name: string;
   way: Way;
   assistant: Assistant;

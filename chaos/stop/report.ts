@@ -13,7 +13,7 @@ const UNLUCKY_SHARE = 0.01;
 const SHOWN = 10;
 
 /** Rules of this command. The rules of turns and events are those of the whole service. */
-export const STOP_RULES = [
+const STOP_RULES = [
   'every stop ends with 0 within 10 s',
   'no request is broken or fails',
   'few requests meet no process or get no reply in time',

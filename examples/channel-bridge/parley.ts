@@ -6,7 +6,7 @@ type Listed = { conversationId: string; sessionId: string; channel: string; upda
 type Settings = { url: string; assistantId: string; verifyToken: string; apiKey: string };
 
 /** An answer that another try may change: the caller tries again later. */
-export class TryAgain extends Error {}
+class TryAgain extends Error {}
 
 /** The three calls that the bridge makes. */
 export const createParley = ({ url, assistantId, verifyToken, apiKey }: Settings) => {

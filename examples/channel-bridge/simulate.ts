@@ -11,7 +11,7 @@ import { type OperatorApi, setUpAssistant } from './set-up.ts';
 const SAME_WITHIN_MS = 30_000;
 const LONG = 'A long answer that is more than five hundred characters. '.repeat(40).trim();
 
-export type Simulated = {
+type Simulated = {
   history: Shown[];
   chat: Shown[];
   counts: { lost: number; repeated: number; passed: number; restarts: number };

@@ -8,7 +8,7 @@ import { plain } from './text.ts';
 import { ROOT } from '../services/installed.ts';
 
 /** What a command reads and writes beside its arguments. */
-export type Surroundings = {
+type Surroundings = {
   environment: Record<string, string | undefined>;
   stdout: NodeJS.WritableStream;
   stderr: NodeJS.WritableStream;

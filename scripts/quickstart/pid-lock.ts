@@ -3,7 +3,7 @@ import { linkSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { writePrivately } from './private-file.ts';
 
-export type LockResult = { acquired: true; release: () => void } | { acquired: false; pid: number };
+type LockResult = { acquired: true; release: () => void } | { acquired: false; pid: number };
 
 /** The command line of a process, or empty if it is not running. The caller uses it to detect a reused process id. */
 const commandOf = (pid: number): string => {

@@ -17,7 +17,7 @@ const FoundServices = z.object({
 });
 
 export type ServiceName = 'redis' | 'mongodb';
-export type Program = { program: string } | { image: string };
+type Program = { program: string } | { image: string };
 /**
  * An installed browser. `sandbox` is true if the browser's sandbox works on this machine. `env` has the variables that
  * the browser needs.

@@ -87,7 +87,7 @@ export type SentinelSet = {
   dispose: () => Promise<void>;
 };
 
-export type SentinelSetOptions = {
+type SentinelSetOptions = {
   /** The port on which sentinels, replicas and clients reach the member with this port. Default: its own. */
   announcedPortOf?: (port: number) => Promise<number>;
 };

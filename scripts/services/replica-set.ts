@@ -17,7 +17,7 @@ export type ReplicaSet = {
   dispose: () => Promise<void>;
 };
 
-export type ReplicaSetOptions = {
+type ReplicaSetOptions = {
   /** The time after which a dead member is noticed. */
   electionTimeoutMs?: number;
   /** The port on which peers and clients reach the member with this port. Default: its own. */

@@ -34,7 +34,7 @@ export const dashboardStep = {
   },
 };
 
-export const buildDashboard = async (root, env, onLine) => {
+const buildDashboard = async (root, env, onLine) => {
   const vite = join(root, 'node_modules/vite/bin/vite.js');
   // Another NODE_ENV would include React's development build.
   const options = { cwd: root, env: { ...env, NODE_ENV: 'production' }, onLine };

@@ -11,7 +11,7 @@ const atLeast = (version, needed) => {
 };
 
 /** Checks that a program runs and is new enough. Returns `{version}`, or `{why}` if the program cannot be used. */
-export const tryProgram = async (kind, path) => {
+const tryProgram = async (kind, path) => {
   const asked = await run(path, ['--version'], { timeoutMs: 10_000 });
   if (!asked.ok) return { why: `${path} does not run here: ${asked.reason}` };
   const version = kind.versionPattern.exec(asked.output)?.[1];

@@ -11,7 +11,7 @@ import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';
 import type { AssistantStore } from './store.ts';
 
 /** The authenticated caller of a request, kept in `res.locals.caller`. */
-export type Caller = { assistant: Assistant; channel: 'api' | 'webhook'; keyId: string | null; limitPerMinute: number };
+type Caller = { assistant: Assistant; channel: 'api' | 'webhook'; keyId: string | null; limitPerMinute: number };
 
 export const callerOf = (res: Response): Caller => res.locals.caller as Caller;
 

@@ -7,9 +7,9 @@ const EXPIRES_AFTER_MS = 12_000;
 const KEPT_S = 3_600;
 
 /** The embedding model of a reply worker, and whether it works. */
-export type EmbedderInfo = { model: string | null; available: boolean; detail: string };
+type EmbedderInfo = { model: string | null; available: boolean; detail: string };
 
-export type StoredEmbedder = EmbedderInfo & { _id: string; seenAt: Date };
+type StoredEmbedder = EmbedderInfo & { _id: string; seenAt: Date };
 
 const schema = new Schema<StoredEmbedder>(
   {

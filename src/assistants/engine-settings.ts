@@ -3,7 +3,7 @@ import { TIMING } from '../process/timing.ts';
 import type { Vault } from '../process/vault.ts';
 import { validate } from '../process/validation.ts';
 
-export const DEFAULT_PROVIDER_TIMEOUT_MS = TIMING.providerTimeoutMs;
+const DEFAULT_PROVIDER_TIMEOUT_MS = TIMING.providerTimeoutMs;
 
 /**
  * Removes trailing slashes. A loop does this, because a regular expression for trailing slashes takes quadratic time.

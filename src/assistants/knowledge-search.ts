@@ -125,7 +125,7 @@ const likeness = (a: Float64Array, b: Float64Array): number => {
 const mayShareLanguage = (a: Compared, b: Compared): boolean =>
   a.language === null || b.language === null || a.language.split('-')[0] === b.language.split('-')[0];
 
-export type KnowledgeConflict = {
+type KnowledgeConflict = {
   entryIds: [string, string];
   questions: [string, string];
   /** The number of common words divided by the number of distinct words in both phrasings: 0.8 to 1. */

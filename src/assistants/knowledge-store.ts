@@ -42,7 +42,7 @@ const bytesOf = ({ question, variants, answer, tags }: KnowledgeInput): number =
 };
 
 /** The entries for replies. `leftOut` is the number of questions and variants that exceed the memory. */
-export type KnowledgeEntries = { entries: KnowledgeEntry[]; leftOut: number };
+type KnowledgeEntries = { entries: KnowledgeEntry[]; leftOut: number };
 type Held = KnowledgeEntries & { version: number; bytes: number };
 
 type Dependencies = ReturnType<typeof assistantModels> & {

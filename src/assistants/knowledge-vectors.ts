@@ -12,7 +12,7 @@ const INFO_BATCH = 500;
 const TEXTS_BATCH = 100;
 const VECTORS_BATCH = 50;
 
-export type StoredVectors = {
+type StoredVectors = {
   /** The id of the entry. */
   _id: string;
   assistantId: string;

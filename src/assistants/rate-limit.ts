@@ -5,18 +5,18 @@ import { ApiError, unavailable } from '../process/errors.ts';
 import type { RedisClient } from '../redis/redis.ts';
 
 const WINDOW_S = 60;
-export const FAILING_LIMIT_PER_MINUTE = 60;
+const FAILING_LIMIT_PER_MINUTE = 60;
 /** Requests with a body and without a sign-in: attempts to sign in, and links. Many people may share a network. */
-export const ANONYMOUS_LIMIT_PER_MINUTE = 120;
+const ANONYMOUS_LIMIT_PER_MINUTE = 120;
 /** Playground turns of one operator: enough for a person, and few compared with visitors' turns. */
-export const PLAYGROUND_LIMIT_PER_MINUTE = 60;
+const PLAYGROUND_LIMIT_PER_MINUTE = 60;
 /** Requests of one operator token: ten a second, enough for a program that follows the inbox of many assistants. */
-export const TOKEN_LIMIT_PER_MINUTE = 600;
+const TOKEN_LIMIT_PER_MINUTE = 600;
 
 /** The kinds of rate-limit windows. */
 export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'anonymous' | 'sign_in' | 'playground' | 'token';
 
-export type RateLimitState = { limit: number; remaining: number; resetSeconds: number };
+type RateLimitState = { limit: number; remaining: number; resetSeconds: number };
 
 /** A request that takes one point from its subject's window. */
 type Request = { subject: string; limit: number };

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-export const SUGGESTED_ACTION_TYPES = ['link', 'reply', 'escalate', 'phone', 'email'] as const;
+const SUGGESTED_ACTION_TYPES = ['link', 'reply', 'escalate', 'phone', 'email'] as const;
 export const MAX_SUGGESTED_ACTIONS = 5;
 
 const MAX_PAYLOAD = 2048;

@@ -10,7 +10,7 @@ export const STATUSES = ['open', 'escalated', 'resolved'] as const;
 export type Status = (typeof STATUSES)[number];
 
 export const MESSAGE_ROLES = ['user', 'assistant', 'operator', 'system'] as const;
-export type MessageRole = (typeof MESSAGE_ROLES)[number];
+type MessageRole = (typeof MESSAGE_ROLES)[number];
 
 /**
  * The maximum number of pending turns of a session, including the one being answered (docs/contract.md, Order of
@@ -175,11 +175,8 @@ type Turns = {
 type Texts = {
   /** The number of the last final message. */
   seq: number;
-  /**
-   * Messages up to this number are in the collection `messages`; later messages are in `texts`. Documents of early 0.1
-   * versions do not have this field.
-   */
-  storedTo?: number;
+  /** Messages up to this number are in the collection `messages`; later messages are in `texts`. */
+  storedTo: number;
   /**
    * Messages that are not stored as a page yet, by `seq`. Their page is still incomplete, or the last write completed
    * it.

@@ -13,7 +13,7 @@ import {
 export const dedupeKeyOf = (message: string): string =>
   createHash('sha256').update(message).digest('base64url').slice(0, 22);
 
-export type DedupeQuery = {
+type DedupeQuery = {
   turnId: string;
   /** Null for a message with an `Idempotency-Key`, because such a message is not matched by content. */
   dedupeKey: string | null;

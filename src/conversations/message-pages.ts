@@ -41,7 +41,7 @@ const lastOfFullPages = (seq: number): number => seq - (seq % PAGE_SIZE);
 
 /** True if `texts` contains a full page that is not stored yet. The next write that adds a text stores this page. */
 export const hasFullPage = ({ seq, storedTo }: Pick<StoredConversation, 'seq' | 'storedTo'>): boolean =>
-  lastOfFullPages(seq) > (storedTo ?? 0);
+  lastOfFullPages(seq) > storedTo;
 
 /**
  * The messages that are now stored as pages. The write that sets `storedTo` also removes the messages with these

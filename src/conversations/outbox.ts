@@ -35,7 +35,7 @@ const OUTBOX_FIELDS = {
 } satisfies FieldsOf<Outbox>;
 
 /** The part of an event that is needed to choose the next event. */
-export type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
+type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
 /**
  * The part of each outbox that a sweep reads: of each endpoint the first event, without its payload. `isFull`: it has
  * more events than a stream may have.
@@ -112,7 +112,7 @@ const pullStatements = ({ key, conversationId, endpointId, ended }: Pull): Updat
   return [last, oneOfMany];
 };
 
-export type FindStale = {
+type FindStale = {
   olderThanMs: number;
   exclude: string[];
   limit: number;

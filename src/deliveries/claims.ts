@@ -32,9 +32,7 @@ export type Claim = {
   happenedAt: Date;
 };
 
-export type ClaimResult =
-  | { won: true; deliveryId: string; token: string }
-  | { won: false; found: StoredDelivery | null };
+type ClaimResult = { won: true; deliveryId: string; token: string } | { won: false; found: StoredDelivery | null };
 
 type Ended = { deliveryId: string; token: string; exchange: Exchange };
 

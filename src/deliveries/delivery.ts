@@ -121,13 +121,7 @@ export const neverSent = (errorKind: ErrorKind): Exchange => ({
   tls: null,
 });
 
-/** Headers as release 0.1 stored them. Records with such headers are read until they expire. */
-export type HeaderRecord = Record<string, string | string[]>;
-
-export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders' | 'responseHeaders'>> & {
-  requestHeaders?: Header[] | HeaderRecord;
-  responseHeaders?: Header[] | HeaderRecord;
-
+export type StoredDelivery = Partial<Omit<Exchange, 'outcome'>> & {
   _id: string;
   eventId: string;
   endpointId: string;

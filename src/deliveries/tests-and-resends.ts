@@ -21,7 +21,7 @@ const QUEUED_PER_SWEEP = 500;
 export type ResendRisk = 'safe' | 'may_double';
 
 /** The number of the next resend, and its risk. */
-export type ResendPlan = { number: number; risk: ResendRisk };
+type ResendPlan = { number: number; risk: ResendRisk };
 
 type Resend = { original: StoredDelivery; plan: ResendPlan; number: number; url: string };
 

@@ -1,11 +1,4 @@
-import {
-  type ErrorKind,
-  type Header,
-  type HeaderRecord,
-  isFinal,
-  type StoredDelivery,
-  type Timings,
-} from './delivery.ts';
+import { type ErrorKind, type Header, isFinal, type StoredDelivery, type Timings } from './delivery.ts';
 import type { ResendRisk } from './tests-and-resends.ts';
 import { DELIVERY_DEADLINE_MS } from '../process/timing.ts';
 
@@ -56,9 +49,10 @@ export const toDeliveryRow = (delivery: DeliveryListRow): ListedDelivery => ({
 
 const SIGNATURE = /^x-factory-signature$/i;
 
+type HeaderRecord = Record<string, string | string[]>;
+
 /** Headers by name. The value of a repeated header is a list. */
-const byName = (headers: Header[] | HeaderRecord = []): HeaderRecord => {
-  if (!Array.isArray(headers)) return headers;
+const byName = (headers: Header[] = []): HeaderRecord => {
   const grouped = Map.groupBy(headers, ({ name }) => name);
   return Object.fromEntries(
     [...grouped].map(([name, same]) => {
@@ -113,7 +107,7 @@ export const toDeliveryView = (delivery: StoredDelivery): DeliveryView => ({
 const resendRiskOf = ({ outcome }: StoredDelivery): ResendRisk => (outcome === 'not_sent' ? 'safe' : 'may_double');
 
 /** One check of a test event. `ok` is null if the delivery did not reach this step or there is nothing to check. */
-export type TestCheck = { check: 'address' | 'tls' | 'status' | 'time'; ok: boolean | null; detail: string | null };
+type TestCheck = { check: 'address' | 'tls' | 'status' | 'time'; ok: boolean | null; detail: string | null };
 
 type Checked = Pick<
   StoredDelivery,

@@ -7,7 +7,7 @@ import { takeRoomForBody } from './shares.ts';
 import { validate } from '../process/validation.ts';
 
 /** An additional response. With `code`, the response is an error and has the headers of that error. */
-export type OtherAnswer = {
+type OtherAnswer = {
   description: string;
   schema: z.ZodType;
   example?: unknown;

@@ -110,7 +110,7 @@ const COSTLY_AT_ONCE = 4;
 const COSTLY_PER_TENANT = 2;
 
 /** Who reads, and what. `signal` aborts when the caller leaves. */
-export type Reader = { caller: string; tenant: string; signal: AbortSignal };
+type Reader = { caller: string; tenant: string; signal: AbortSignal };
 export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>) => Promise<Value>;
 
 /**

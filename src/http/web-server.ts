@@ -87,7 +87,7 @@ const trackResponses = (server: Server): Set<ServerResponse> => {
   return inFlight;
 };
 
-/** What the operating system has not taken yet of the write in progress. Node has no public name for it (24.21). */
+/** What the operating system has not taken yet of the write in progress. Node has no public name for it. Checked with Node 24. */
 const unsentOf = (socket: Socket): number =>
   (socket as { _handle?: { writeQueueSize?: number } | null })._handle?.writeQueueSize ?? 0;
 

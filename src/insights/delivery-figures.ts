@@ -16,7 +16,7 @@ const WORK_MS = 250;
 const REMEMBERED_MAX = 10_000;
 
 export type OutcomeCounts = Record<'delivered' | 'rejected' | 'not_sent' | 'unknown', number>;
-export type CountHours = (
+type CountHours = (
   assistantId: string,
   range: { from: Date; to: Date },
 ) => Promise<{ hour: Date; outcomes: OutcomeCounts }[]>;

@@ -1,7 +1,6 @@
 import type { Connection, mongo } from 'mongoose';
 import type { ChangedConversations, ReadConversation } from '../conversations/changed-since.ts';
 import type { Entry } from '../conversations/conversation.ts';
-import { resolutionsOf } from '../conversations/transitions.ts';
 import type { Logger } from '../process/logger.ts';
 import { isMongoUnavailable } from '../mongo/failures.ts';
 import { collectionOf, inTransaction } from '../mongo/mongo.ts';
@@ -69,7 +68,7 @@ const planProjection = async (
   const { terms, chars } = await newTermsOf(entries, conversation, before?.terms ?? []);
   const lessons = lessonsOf(entries, before);
   const counted = before?.resolvedAt ?? null;
-  const resolutions = resolutionsOf(conversation).filter((at) => counted === null || at > counted);
+  const resolutions = (conversation.resolutions ?? []).filter((at) => counted === null || at > counted);
   const resolvedAt = resolutions.at(-1) ?? counted;
   const fields = { updatedAt, seq: upTo, resolvedAt, ...(lessons.length > 0 && { hasMissed: true }) };
   const statement: Plan['statement'] = before

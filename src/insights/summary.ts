@@ -12,7 +12,7 @@ const DAY_MS = 86_400_000;
 const OUTCOMES = ['delivered', 'rejected', 'not_sent', 'unknown'] as const;
 
 export type Days = 1 | 7 | 30;
-export type TimeSlot = Record<Counter, number> & {
+type TimeSlot = Record<Counter, number> & {
   escalated: Record<CountedReason, number>;
   deliveries: OutcomeCounts;
   replyMs: { p50: number; p95: number } | null;

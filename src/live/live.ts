@@ -10,7 +10,7 @@ const CHECK_EVERY_MS = 500;
 /** Without an answer of MongoDB for this time, nobody knows who is still signed in, so all connections end. */
 const UNCHECKED_MAX_MS = 5_000;
 const COMMENT_EVERY_MS = 15_000;
-export const CONNECTIONS_MAX = 10;
+const CONNECTIONS_MAX = 10;
 
 type Connected = { subscriber: Subscriber; session: SessionRef; operator: Operator };
 type Dependencies = {

@@ -8,7 +8,7 @@ export type LiveAccess = Pick<Operator, 'operatorId' | 'role' | 'assistantIds'>;
 export type LiveRow = { conversationId: string; assistantId: string; json: string };
 
 /** `position` is null if more of the same changes follows. */
-export type LiveBatch = { rows: LiveRow[]; erased: Erased[]; position: string | null };
+type LiveBatch = { rows: LiveRow[]; erased: Erased[]; position: string | null };
 
 /** The part of a response that events are written to. */
 export type EventSink = {

@@ -1,6 +1,6 @@
 import mongoose, { type Connection } from 'mongoose';
 
-/** What this file uses of the driver's connection, which is not part of the driver's public interface. */
+// What this file uses of the driver's connection is not part of its public interface. Checked with mongodb 7.8.0.
 type DriverConnection = {
   socket: { destroyed: boolean };
   onError: (error: Error) => void;
@@ -11,7 +11,7 @@ type Driver = { topology?: { s: { servers: Map<string, { pool: { connections: It
 const mended = new WeakSet<object>();
 
 /**
- * Makes a command fail if the server has just ended its connection. Without this, the driver (7.8.0) waits forever: a
+ * Makes a command fail if the server has just ended its connection. Without this, the driver waits forever: a
  * write to an ended socket asks it to wait until the socket has drained, and that never happens. The caller would get
  * no response, a batcher would lose one of its two places, and the pool would lose a connection.
  *

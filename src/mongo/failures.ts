@@ -37,7 +37,7 @@ export const toItemFailure = ({ code }: { code: number }): ItemFailure =>
   );
 
 /** A statement of a batch that the server refused. */
-export class StatementRefused extends Error {
+class StatementRefused extends Error {
   override name = 'StatementRefused';
   readonly code: number;
   constructor(code: number) {

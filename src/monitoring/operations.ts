@@ -68,7 +68,7 @@ export const monitoringOperations = {
     id: 'getReference',
     summary: 'Read this document as a web page',
     answer: z.string(),
-    answerDescription: 'A page without scripts.',
+    answerDescription: 'Swagger UI.',
     contentType: 'text/html',
   }),
 };

@@ -8,7 +8,7 @@ import { extname, join } from 'node:path';
 import type { Logger } from '../process/logger.ts';
 import { OWN_ORIGIN, pageHeaders } from '../http/http.ts';
 
-export const DASHBOARD_PATH = '/operator';
+const DASHBOARD_PATH = '/operator';
 const BUILT = join(import.meta.dirname, '../../dashboard/dist');
 const NONCE = /__CSP_NONCE__/g;
 

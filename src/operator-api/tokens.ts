@@ -24,7 +24,7 @@ const TokenView = z
   })
   .meta({ id: 'OperatorToken' });
 
-export const NewTokenInput = z.object({
+const NewTokenInput = z.object({
   name: line(100),
   scope: z.enum(SCOPES).default('read').meta({ description: '`read`: GET only. `manage`: changes too.' }),
   assistantIds: AssistantIds.default(null),

@@ -8,7 +8,7 @@ const DAY_S = 86_400;
 
 /** Who can act: a signed-in operator, a program with an operator token, or the admin command on the server. */
 export const ACTORS = ['operator', 'token', 'command'] as const;
-export type Actor = (typeof ACTORS)[number];
+type Actor = (typeof ACTORS)[number];
 
 /** Records who did what to which object, and when. A line contains ids and names, but never a secret or a message. */
 export type AuditLine = {
@@ -50,7 +50,7 @@ auditSchema.index({ at: -1, _id: -1 });
 auditSchema.index({ operatorId: 1, at: -1, _id: -1 });
 auditSchema.index({ target: 1, at: -1, _id: -1 });
 
-export type AuditFilter = {
+type AuditFilter = {
   operatorId?: string;
   action?: string;
   target?: string;

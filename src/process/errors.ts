@@ -66,7 +66,7 @@ const MESSAGE: Record<ErrorCode, string> = {
   headers_too_large: 'The request line and headers are larger than 16 KiB.',
 };
 
-export const ERROR_CODES = Object.keys(STATUS) as ErrorCode[];
+const ERROR_CODES = Object.keys(STATUS) as ErrorCode[];
 
 /** The maximum number of wrong fields that an answer lists. */
 export const MAX_DETAILS = 20;

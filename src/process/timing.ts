@@ -78,7 +78,7 @@ export const TIMING = {
 export type Timing = typeof TIMING;
 
 /** Limits by their names in the environment. */
-export type ConfiguredTiming = {
+type ConfiguredTiming = {
   REPLY_TIMEOUT_MS: number;
   SHUTDOWN_GRACE_MS: number;
   SHUTDOWN_DEADLINE_MS: number;

@@ -1,6 +1,6 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 
-export interface VaultKey {
+interface VaultKey {
   id: string;
   key: Buffer;
 }

@@ -1,7 +1,6 @@
 import { Cluster, type ClusterNode, type ClusterOptions, type Redis } from 'ioredis';
 import { BLOCKED_FOR_MS, type ClusterAddress, type RedisRole, retryStrategy, SILENT_AFTER_MS } from './address.ts';
-import { corkWrites } from './cork.ts';
-import { watchSilence } from './silence.ts';
+import { corkWrites, watchSilence } from './connection.ts';
 
 const SLOTS_REFRESH_MS = 1_000;
 

@@ -4,7 +4,7 @@ import { withDeadline } from '../process/deadline.ts';
 import type { Logger } from '../process/logger.ts';
 import { clusterAddressOf, type RedisRole, SILENT_AFTER_MS } from './address.ts';
 import { CLUSTER_FAILING_FAST, connectMasters, createCluster } from './cluster.ts';
-import { watchSilence } from './silence.ts';
+import { watchSilence } from './connection.ts';
 import { createSingle, FAILING_FAST } from './single.ts';
 
 /** One connection, or a client of a cluster. */

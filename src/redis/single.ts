@@ -8,8 +8,7 @@ import {
   retryStrategy,
   sentinelOptionsOf,
 } from './address.ts';
-import { corkWrites } from './cork.ts';
-import { watchSilence } from './silence.ts';
+import { corkWrites, watchSilence } from './connection.ts';
 
 export const FAILING_FAST = { enableOfflineQueue: false, maxRetriesPerRequest: 0 } as const;
 const OPTIONS = {

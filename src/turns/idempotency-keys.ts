@@ -8,7 +8,7 @@ import { dedupeKeyOf } from '../conversations/duplicates.ts';
 
 const KEPT_S = 86_400;
 
-export type Reservation = { turnId: string; state: 'new' | 'known' } | { state: 'reused' };
+type Reservation = { turnId: string; state: 'new' | 'known' } | { state: 'reused' };
 
 /** What is stored for an `Idempotency-Key`: the message, its session, and the turn id that is reserved for it. */
 type StoredKey = {

@@ -19,7 +19,7 @@ const longest = (max: number) => (value: string) => value.length <= max || codeP
  * A well-formed string. Every string from outside needs this check, because a lone surrogate cannot be stored or sent
  * exactly.
  */
-export const wellFormed = z.string().refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
+const wellFormed = z.string().refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
 
 const notBlank = (value: string): boolean => value.trim() !== '';
 

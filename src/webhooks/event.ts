@@ -45,7 +45,7 @@ export type EventPayloads = {
  * The texts of a `message.sent` event. They are read when the body is composed: with the texts of 500 pending events, a
  * conversation's document would exceed MongoDB's limit of 16 MB.
  */
-export type MessageTexts = { content: string; suggestedActions?: SuggestedAction[] };
+type MessageTexts = { content: string; suggestedActions?: SuggestedAction[] };
 
 export type ConversationEvent = {
   [Kind in ConversationEventKind]: { event: Kind; payload: EventPayloads[Kind] };

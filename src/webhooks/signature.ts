@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
 
-export interface SignedEvent {
+interface SignedEvent {
   body: Buffer | string;
   /** The list has one secret. During the overlap of a rotation it has two, the new secret first. */
   secrets: readonly string[];

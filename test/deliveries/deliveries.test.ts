@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type AddressInfo, createServer, type Server } from 'node:net';
 import { afterAll, expect, test } from 'vitest';
 import type { DeliveryPage } from '../../src/deliveries/list.ts';
-import { ERROR_KINDS, type Header, isFinal, OUTCOMES, STEPS } from '../../src/deliveries/delivery.ts';
+import { ERROR_KINDS, isFinal, OUTCOMES, STEPS } from '../../src/deliveries/delivery.ts';
 import { toDeliveryView } from '../../src/deliveries/view.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -70,9 +70,9 @@ test('a delivery records the exact request, the response and the outcome', async
     worker: expect.stringMatching(/^.{16}$/) as string,
   });
   expect(Buffer.from(delivery.body ?? '')).toEqual(request?.body);
-  const sent = ((delivery.requestHeaders ?? []) as Header[]).map(({ name, value }) => [name.toLowerCase(), value]);
+  const sent = (delivery.requestHeaders ?? []).map(({ name, value }) => [name.toLowerCase(), value]);
   expect(Object.fromEntries(sent)).toEqual(request?.headers);
-  const kept = ((delivery.responseHeaders ?? []) as Header[]).map(({ name, value }) => [name, value]);
+  const kept = (delivery.responseHeaders ?? []).map(({ name, value }) => [name, value]);
   expect(Object.fromEntries(kept)).toMatchObject(headers);
   expect(delivery.responseBody).toBe('ü'.repeat(8192));
   expect(delivery.timings?.total).toBeGreaterThan(0);

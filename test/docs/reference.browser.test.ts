@@ -1,8 +1,9 @@
+import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
-import { barriersIn, overflowOf } from '../support/page.ts';
-import { problemOf } from '../support/problem.ts';
 import { request } from '../support/builders.ts';
+import { animated, barriersIn, overflowOf } from '../support/page.ts';
+import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
 import { apiDocument } from '../support/validate-response.ts';
 
@@ -14,20 +15,25 @@ const SIZES = [
   { width: 390, height: 844 },
 ];
 
+const opened = (page: Page, id: string) => page.locator(`.opblock.is-open[id$="-${id}"]`);
+
 test.for(SIZES)('the reference is accessible in light and in dark, and fits the width: $width', async (viewport) => {
   const page = await browser.open(stack.url, { viewport, colorScheme: 'light' });
 
-  await page.goto('/docs');
-  await page.evaluate(`for (const one of document.querySelectorAll('details')) one.open = true`);
+  await page.goto('/docs#sendMessage');
+  await opened(page, 'sendMessage').getByText('suggestedActions').first().waitFor();
   const light = await barriersIn(page);
+  const background = await page.evaluate<string>(`getComputedStyle(document.documentElement).backgroundColor`);
   await page.emulateMedia({ colorScheme: 'dark' });
+  await animated(page);
   const dark = await barriersIn(page, { only: 'colour' });
 
   expect({ light, dark }).toEqual({ light: [], dark: [] });
   expect(await overflowOf(page)).toBe(0);
+  expect(await page.evaluate(`getComputedStyle(document.documentElement).backgroundColor`)).not.toBe(background);
 });
 
-test('every operation has a section with its own address, and its link leads there', async () => {
+test('every operation and event is listed, and its address opens it with its fields, limits and authorization', async () => {
   const page = await browser.open(stack.url);
   const { operations, document } = apiDocument();
   const events = Object.values(document.webhooks as Record<string, { post: { operationId: string } }>);
@@ -35,37 +41,77 @@ test('every operation has a section with its own address, and its link leads the
     ...operations.map(({ operation }) => operation.operationId),
     ...events.map(({ post }) => post.operationId),
   ];
+  const textOf = async (id: string): Promise<string> => {
+    await page.goto('about:blank');
+    await page.goto(`/docs#${id}`);
+    await opened(page, id).locator('.responses-wrapper').waitFor();
+    return (await opened(page, id).innerText()).replaceAll(/\s+/g, ' ');
+  };
 
-  await page.goto('/docs#sendMessage');
-  const shown = await page.evaluate<string[]>(`[...document.querySelectorAll('.operation')].map(({ id }) => id)`);
-  const links = await page.evaluate<string[]>(
-    `[...document.querySelectorAll('nav a')].map((one) => one.getAttribute('href').slice(1))`,
+  const send = await textOf('sendMessage');
+  const listed = await page.evaluate<string[]>(
+    `[...document.querySelectorAll('.opblock')].map(({ id }) => id.split('-').at(-1))`,
   );
+  const address = await page.evaluate('location.hash');
 
-  expect(shown.toSorted()).toEqual(ids.toSorted());
-  expect(links).toEqual(shown);
-  expect(await page.locator('#sendMessage').getByText('POST').first().isVisible()).toBe(true);
-  expect(await page.locator('#sendMessage').innerText()).toMatch(/session_id string, 1–256 characters required/);
-  expect(await page.locator('#sendMessage').innerText()).toContain('language string or null');
-  expect(await page.locator('#setEngine').innerText()).toMatch(/timeoutMs whole number, 100–25,000, default 20000/);
-  expect(await page.locator('body').innerText()).not.toMatch(/undefined|\[object|&lt;|`/);
+  expect(listed.toSorted()).toEqual(ids.toSorted());
+  expect(address).toBe('#/Chat/sendMessage');
+  expect(send).toMatch(/session_id ?string ?\[1, 256\] characters/);
+  expect(send).toMatch(/language ?string \| null/);
+  expect(send).toContain('apiKey: An API key of one assistant.');
+  expect(send).toContain('429 rate_limited: Too many requests.');
+  expect(await textOf('messageReceived')).toContain('X-Factory-Signature');
+  expect(await page.locator('body').innerText()).not.toMatch(/undefined|\[object|&lt;|Try it out|Authorize/);
 });
 
-test('the page runs no script and loads nothing, and its policy forbids both', async () => {
+test('the page loads only its own files, which a browser keeps, and its policy allows no others', async () => {
   const page = await browser.open(stack.url);
   const asked: string[] = [];
   page.on('request', (one) => asked.push(new URL(one.url()).pathname));
 
   const answer = await page.goto('/docs');
+  await page.locator('.opblock').first().waitFor();
+  const files = asked.filter((path) => path.startsWith('/docs/'));
   const policy = answer?.headers()['content-security-policy'] ?? '';
-  const plain = await fetch(`${stack.url}/docs`, { headers: { 'Accept-Encoding': 'identity' } });
-  const wrong = await request(`${stack.url}/docs`, { method: 'POST', body: {} });
 
-  expect(asked.filter((path) => path.startsWith('/'))).toEqual(['/docs']);
-  expect(policy).toMatch(/^default-src 'none';style-src 'sha256-[\w+/]{43}=';img-src data:;/);
-  expect(policy).not.toMatch(/unsafe|script-src|http/);
-  expect(await page.locator('script').count()).toBe(0);
-  expect(answer?.headers()['content-encoding']).toBe('gzip');
-  expect([plain.headers.get('content-encoding'), await plain.text()]).toEqual([null, await answer?.text()]);
-  expect(problemOf(wrong)).toBe('405 method_not_allowed');
+  expect(asked.filter((path) => path.startsWith('/')).toSorted()).toEqual(
+    ['/docs', ...files, '/openapi.json'].toSorted(),
+  );
+  expect(files.map((path) => path.split('/').at(-1)).toSorted()).toEqual(
+    ['reference.css', 'reference.js', 'swagger-ui-bundle.js', 'swagger-ui.css'].toSorted(),
+  );
+  expect(policy).toBe(
+    "default-src 'none';script-src 'self';style-src 'self';img-src 'self' data:;font-src 'self';connect-src 'self';" +
+      "base-uri 'none';form-action 'none';frame-ancestors 'none'",
+  );
+  for (const path of files) {
+    const [zipped, plain] = await Promise.all(
+      ['gzip', 'identity'].map((coding) => fetch(stack.url + path, { headers: { 'Accept-Encoding': coding } })),
+    );
+    expect([zipped!.headers.get('content-encoding'), plain!.headers.get('content-encoding')]).toEqual(['gzip', null]);
+    expect(zipped!.headers.get('cache-control')).toBe('public, max-age=31536000, immutable');
+    expect(zipped!.headers.get('x-content-type-options')).toBe('nosniff');
+    expect(await zipped!.text()).toBe(await plain!.text());
+  }
+});
+
+test('no other file of the package is served, and no other method', async () => {
+  const html = await (await fetch(`${stack.url}/docs`)).text();
+  const folder = /\/docs\/assets-[\w-]{8}/.exec(html)?.[0] ?? '';
+
+  const paths = [
+    `${folder}/index.html`,
+    `${folder}/package.json`,
+    `${folder}/../package.json`,
+    `${folder}/`,
+    '/docs/x',
+  ];
+  const answers = await Promise.all(paths.map((path) => request(stack.url + path)));
+
+  expect(folder).not.toBe('');
+  expect(answers.map(problemOf)).toEqual(paths.map(() => '404 not_found'));
+  expect(problemOf(await request(`${stack.url}/docs`, { method: 'POST', body: {} }))).toBe('405 method_not_allowed');
+  expect(problemOf(await request(`${stack.url}${folder}/reference.js`, { method: 'POST', body: {} }))).toBe(
+    '404 not_found',
+  );
 });

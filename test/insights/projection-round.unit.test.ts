@@ -8,7 +8,7 @@ import {
   type ProjectionStates,
 } from '../../src/insights/projection-round.ts';
 
-test('a conversation of an earlier release that fails once is projected by a later round', async () => {
+test('an older conversation that fails once is projected by a later round', async () => {
   const now = new Date();
   const old: ChangedConversation = { _id: 'key', assistantId: 'assistant', updatedAt: new Date(0) };
   let back: ProjectionState['back'] = { assistantId: 'assistant', at: now, id: LAST_KEY };

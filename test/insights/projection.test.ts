@@ -134,21 +134,6 @@ test('figures tell how turns ended, and count each message once', async () => {
   expect(sums).toEqual({ ...expected, turns: 6, notAnswered: 2 });
 });
 
-test('a resolution that release 0.1 stored counts once', async () => {
-  const assistant = await anAssistant(stack);
-  const owner = await anOperator(stack);
-  const { conversationId } = await say(assistant, ['Hello!']);
-  await stack.service.mongo
-    .collection('conversations')
-    .updateOne({ conversationId }, { $set: { status: 'resolved', resolvedAt: new Date(), updatedAt: new Date() } });
-  const resolved = async () => (await sumsOf(stack, assistant.assistantId))['resolved'];
-  await eventually(async () => expect(await resolved()).toBe(1));
-
-  for (const change of ['reopen', 'resolve']) await owner.post(`/conversations/${conversationId}/${change}`, {});
-
-  await eventually(async () => expect(await resolved()).toBe(2));
-});
-
 test('an erased conversation is not found any more, and is not projected again', async () => {
   const assistant = await anAssistant(stack);
   const { conversationId, session_id } = await say(assistant, ['A zeppelin, please']);

@@ -56,12 +56,14 @@ describe('the image', () => {
     expect(
       [
         'src/main.ts',
+        'src/openapi/reference.js',
         'scripts/admin.ts',
         'dashboard/dist/index.html',
         'node_modules/express',
+        'node_modules/swagger-ui-dist/swagger-ui-bundle.js',
         'node_modules/@parley/understanding/package.json',
       ].filter(has),
-    ).toHaveLength(5);
+    ).toHaveLength(7);
     expect(
       [
         'test',

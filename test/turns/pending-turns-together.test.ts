@@ -176,28 +176,6 @@ test('an operator and a visitor who alternate leave no more history in the docum
   await worker.close();
 });
 
-test('a conversation without storedTo is compacted like any other', async () => {
-  const { assistant, session, worker, conversationId } = await aConversation();
-  await stack.service.mongo.collection('conversations').updateOne({ conversationId }, { $unset: { storedTo: 1 } });
-
-  for (const round of numbers(1, 4)) {
-    await acceptAll(
-      assistant,
-      session,
-      numbers(1, 10).map((number) => `${round}.${number}`),
-    );
-    await answered(conversationId);
-  }
-
-  const { conversation, pages } = await stored(conversationId);
-  expect(Object.keys(conversation.texts).length).toBeLessThan(PAGE_SIZE + 20);
-  expect([
-    ...pages.flatMap(({ entries }) => entries.map(({ seq }) => seq)),
-    ...Object.keys(conversation.texts).map(Number),
-  ]).toEqual(numbers(1, 41));
-  await worker.close();
-});
-
 test('after many turns each number is stored once, and the document keeps few', async () => {
   const assistant = await anAssistant(stack, { knowledge: KNOWLEDGE });
   const session = randomUUID();

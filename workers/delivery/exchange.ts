@@ -1,7 +1,7 @@
-import { AssertionError } from 'node:assert';
-import { type Dispatcher, errors } from 'undici';
+import type { Dispatcher } from 'undici';
 import { AddressRefused, NameUnresolved } from '../../src/webhooks/address-guard.ts';
 import type { IncomingHttpHeaders } from 'node:http';
+import { breachOf } from './undici.ts';
 import type { Header } from '../../src/deliveries/delivery.ts';
 import { performance } from 'node:perf_hooks';
 
@@ -29,20 +29,12 @@ export const connectionFailure = (error: unknown, phase: Phase): { kind: SendFai
   return { kind: phase, detail: describe(error) };
 };
 
-// These two errors of undici can be recognised only by their messages.
-const UNEXPECTED_CONTINUE = 'bad response';
-const UNEXPECTED_UPGRADE = 'bad upgrade';
-
-/** True for undici's error on a 101 that was not requested. */
-const isUpgrade = (error: Error): boolean => error.message === UNEXPECTED_UPGRADE;
-
 /** The failure of a request that was written and got no status. */
 const responseFailure = (error: Error): { kind: SendFailure; detail: string } => {
-  if (error.message === UNEXPECTED_CONTINUE)
-    return { kind: 'bad_response', detail: '100 Continue, which was not asked for' };
-  if (error instanceof errors.SocketError) return { kind: 'reset', detail: 'closed before a whole response' };
-  const isBreach = [errors.HTTPParserError, errors.UndiciError, AssertionError].some((known) => error instanceof known);
-  return isBreach
+  const breach = breachOf(error);
+  if (breach === 'unasked_continue') return { kind: 'bad_response', detail: '100 Continue, which was not asked for' };
+  if (breach === 'closed') return { kind: 'reset', detail: 'closed before a whole response' };
+  return breach === 'not_http'
     ? { kind: 'bad_response', detail: error.message.slice(0, 200) }
     : { kind: 'reset', detail: describe(error) };
 };
@@ -162,7 +154,7 @@ export class HttpExchange implements Dispatcher.DispatchHandler {
       this.done = error === TOO_LATE;
       return this.listener.onNotWritten(error);
     }
-    if (isUpgrade(error)) return this.onUpgrade({});
+    if (breachOf(error) === 'unasked_upgrade') return this.onUpgrade({});
     const { kind, detail } = responseFailure(error);
     this.onBroken(kind, detail);
   }

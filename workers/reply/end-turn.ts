@@ -38,7 +38,7 @@ export type TurnEnd =
 /**
  * The result for a waiting caller: the chat response (docs/contract.md, Response), or the fact that the turn failed.
  */
-export type TurnReply =
+type TurnReply =
   | { outcome: 'answered'; reply: string; suggestedActions?: SuggestedAction[]; messageId: string }
   | { outcome: 'failed' };
 

@@ -71,7 +71,7 @@ const MAX_SCORE = 100;
 /** Only this many characters of a message are read, so that long messages do not take longer. */
 const MAX_LENGTH = 1000;
 
-export type LeadEvidence = {
+type LeadEvidence = {
   /** The conversation's score so far. An operator may have set it. */
   previous: number;
   /** Names of the rules that have counted already. */

@@ -1,6 +1,6 @@
 const KEY = 'parley-notifications';
 
-export type NotificationChoice = 'on' | 'off' | 'blocked' | 'impossible';
+type NotificationChoice = 'on' | 'off' | 'blocked' | 'impossible';
 
 const isWanted = (): boolean => {
   try {

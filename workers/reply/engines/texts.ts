@@ -38,7 +38,7 @@ const ENGLISH = texts.en;
 export const TEXT_LANGUAGES: readonly string[] = Object.keys(TEXTS);
 
 /** False if `text` would return English because the language has no texts. */
-export const hasTexts = (language: string): boolean => tableOf(language) !== undefined;
+const hasTexts = (language: string): boolean => tableOf(language) !== undefined;
 
 /** A default text. If the language has no texts, the text is in English. */
 export const text = (language: string, key: TextKey): string => (tableOf(language) ?? ENGLISH)[key];

@@ -38,7 +38,7 @@ type CachedVectors = AssistantVersion & {
 };
 
 /** The vectors of an assistant's entries, at one version of the assistant. */
-export type AssistantVectors = {
+type AssistantVectors = {
   model: string;
   find: (query: Float32Array, limit: number) => Promise<VectorHit[]>;
   measureSimilarity: (

@@ -16,7 +16,7 @@ export const SHORTCUTS = [
   ['Escape', 'Leave a field, or go back to the list'],
 ] as const;
 
-export type Shortcut = (typeof SHORTCUTS)[number][0];
+type Shortcut = (typeof SHORTCUTS)[number][0];
 
 const STORE = 'parley-shortcuts';
 const listeners = new Set<() => void>();

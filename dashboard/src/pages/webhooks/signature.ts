@@ -50,7 +50,7 @@ const findMistake = async (
   return null;
 };
 
-export type Pasted = { header: string; body: string; secret: string };
+type Pasted = { header: string; body: string; secret: string };
 
 const wrong = (title: string, why: string): Verdict => ({ ok: false, title, why });
 

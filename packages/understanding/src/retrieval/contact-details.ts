@@ -13,7 +13,7 @@ const MAILBOX = /[\p{L}\p{N}._%+-]/u;
  */
 const PHONE = /(?<![\p{L}\p{N}#])(?:\+|00)?\(?\d[\d\s()./-]{5,22}\d(?![\p{L}\p{N}])/u;
 
-export type ContactDetails = { email: boolean; phone: boolean };
+type ContactDetails = { email: boolean; phone: boolean };
 
 const looksLikePhone = (text: string): boolean => {
   const found = PHONE.exec(text)?.[0];

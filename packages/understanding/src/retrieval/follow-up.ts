@@ -10,7 +10,7 @@ export type EarlierMessage = { role: string; content: string; why?: unknown };
 export type ReadEarlier = (messages: number) => Promise<EarlierMessage[]>;
 
 /** Kind and entries of an assistant's reply, read from its `why`. */
-export type LastReply = { kind: string; entryIds: string[] };
+type LastReply = { kind: string; entryIds: string[] };
 
 /** How many earlier messages are searched for the subject. */
 const LOOK_BACK = 6;

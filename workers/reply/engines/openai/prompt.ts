@@ -22,7 +22,7 @@ const loadTokenizer = async () => {
 let tokenizer: ReturnType<typeof loadTokenizer> | null = null;
 
 /** Counts tokens, and stops when there are more than `atMost`. */
-export type CountTokens = (text: string, atMost: number) => number;
+type CountTokens = (text: string, atMost: number) => number;
 
 export const countTokensOf = async (): Promise<CountTokens> => {
   const countTokens = await (tokenizer ??= loadTokenizer());

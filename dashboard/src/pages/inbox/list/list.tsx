@@ -3,7 +3,7 @@ import { type RefObject, useDeferredValue, useEffect, useLayoutEffect, useRef } 
 import type { InboxRow, Me } from '../../../types.ts';
 import { Row } from './row.tsx';
 
-export const ROW_HEIGHT = 92;
+const ROW_HEIGHT = 92;
 const AHEAD = 15;
 
 /** Keeps the rows on the screen where they are while others move above them. */

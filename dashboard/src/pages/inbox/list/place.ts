@@ -3,7 +3,7 @@ import type { Inbox, InboxRow } from '../../../types.ts';
 
 export type Pages = InfiniteData<Inbox, string>;
 /** Where a changed row goes: into the list, out of it, or where it already stands, if only the API can know. */
-export type Belongs = (row: InboxRow) => boolean | null;
+type Belongs = (row: InboxRow) => boolean | null;
 
 const isNewer = (one: InboxRow, other: InboxRow): boolean =>
   one.updatedAt === other.updatedAt ? one.conversationId > other.conversationId : one.updatedAt > other.updatedAt;

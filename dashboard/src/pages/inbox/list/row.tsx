@@ -12,7 +12,7 @@ import { Waiting } from './waiting.tsx';
 const TAGS = 2;
 const SPEAKERS = { user: '', assistant: 'Assistant: ', operator: 'Operator: ', system: '' } as const;
 
-export const isUnread = ({ seq, readSeq, last }: InboxRow): boolean => seq > (readSeq ?? 0) || last?.pending === true;
+const isUnread = ({ seq, readSeq, last }: InboxRow): boolean => seq > (readSeq ?? 0) || last?.pending === true;
 
 const Assignee = ({ row: { assistantId, assigneeId } }: { row: InboxRow }) => {
   const agent = useAgent(assistantId, assigneeId);

@@ -5,7 +5,7 @@ import { isProblem } from '../../../problem.ts';
 import type { Inbox, InboxRow } from '../../../types.ts';
 import type { RowFilter } from '../views.ts';
 
-export const LIST = '/inbox';
+const LIST = '/inbox';
 const PAGE = 50;
 
 export const pathOf = ({ snoozed, ...filter }: RowFilter): string =>

@@ -2,7 +2,7 @@ import { useNow } from '../../../parts/when.tsx';
 
 const MINUTE = 60_000;
 
-export const durationWords = (ms: number): string => {
+const durationWords = (ms: number): string => {
   const minutes = Math.max(0, Math.floor(ms / MINUTE));
   if (minutes < 1) return 'less than a minute';
   if (minutes < 60) return `${minutes} min`;
