@@ -26,9 +26,8 @@ export type ChangePosition = { at: Date; id: string };
 /** What the projection reads of a conversation. */
 export type ReadConversation = Pick<
   StoredConversation,
-  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'seq' | 'texts' | 'updatedAt'
-> &
-  Partial<Pick<StoredConversation, 'resolvedAt' | 'resolutions'>>;
+  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'seq' | 'texts' | 'updatedAt' | 'resolutions'
+>;
 
 const CHANGE = { _id: 1, assistantId: 1, updatedAt: 1 } as const satisfies FieldsOf<ChangedConversation>;
 const READ = {
@@ -39,7 +38,6 @@ const READ = {
   seq: 1,
   texts: 1,
   updatedAt: 1,
-  resolvedAt: 1,
   resolutions: 1,
 } as const satisfies FieldsOf<ReadConversation>;
 

@@ -1,7 +1,7 @@
 import type { TurnRef } from '../conversations/conversation.ts';
 import { newToken } from '../process/ids.ts';
 import type { RedisClient } from '../redis/redis.ts';
-import type { Partitions } from '../redis/partitions.ts';
+import type { Partitions } from '../redis/queue.ts';
 import type { Timing } from '../process/timing.ts';
 
 // Acquires the lease and counts the try. Returns 0 if another worker has the lease. If the connection breaks before the

@@ -3,9 +3,8 @@ import { expect, test } from 'vitest';
 import { startRedis } from '../../scripts/services.ts';
 import { createDeliveryQueue, type WakeUpJob } from '../../src/deliveries/queue.ts';
 import { createLogger } from '../../src/process/logger.ts';
-import { openQueues } from '../../src/redis/queue.ts';
+import { createPartitions, openQueues } from '../../src/redis/queue.ts';
 import { closeRedis, openRedis } from '../../src/redis/redis.ts';
-import { createPartitions } from '../../src/redis/partitions.ts';
 import { eventually } from '../support/eventually.ts';
 
 test('repeated sweeps and readings leave no commands behind while Redis is away', async () => {
