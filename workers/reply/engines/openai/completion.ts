@@ -2,12 +2,8 @@ import { isIP } from 'node:net';
 import { createParser } from 'eventsource-parser';
 import { Agent, buildConnector, type Dispatcher, request } from 'undici';
 import * as z from 'zod';
-<<<<<<< HEAD
 import { withDeadline } from '../../../../src/process/deadline.ts';
-=======
-import { withDeadline } from '../../../../src/platform/deadline.ts';
 import { createSlots } from '../../../../src/process/slots.ts';
->>>>>>> 0d883e9 (providers: read their streams in turns and bound their events)
 import { AddressRefused, guardedLookup, isAllowedPeer } from '../../../../src/webhooks/address-guard.ts';
 
 const CONNECT_MS = 3_000;
