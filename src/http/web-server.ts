@@ -88,7 +88,7 @@ const PIPELINED_MAX = 20;
  */
 const endFloods = (listener: RequestListener): RequestListener => {
   const inFlight = new WeakMap<Socket, number>();
-  return (req, res) => {
+  const guarded: RequestListener = (req, res) => {
     const { socket } = req;
     if (socket.destroyed) return;
     const others = inFlight.get(socket) ?? 0;
@@ -97,6 +97,8 @@ const endFloods = (listener: RequestListener): RequestListener => {
     res.once('close', () => inFlight.set(socket, (inFlight.get(socket) ?? 1) - 1));
     listener(req, res);
   };
+  // As Node does for `once`: `server.listeners` gives the listener itself.
+  return Object.assign(guarded, { listener });
 };
 
 const trackResponses = (server: Server): Set<ServerResponse> => {
