@@ -244,7 +244,12 @@ type Dependencies = {
   listEndpointIds: (assistantId: string) => Promise<string[]>;
 };
 
-export type DeliveryPage = { deliveries: ListedDelivery[]; nextCursor: string | null };
+export type DeliveryPage = {
+  deliveries: ListedDelivery[];
+  nextCursor: string | null;
+  /** True if more events wait than are looked at for a page. Some of them may be missing, also on later pages. */
+  moreWaiting: boolean;
+};
 
 const toPendingRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpointId: string): ListedDelivery => ({
   deliveryId: deliveryIdOf(eventId, endpointId),
@@ -320,7 +325,7 @@ export const createDeliveryList = ({
     return unclaimed.slice(0, count);
   };
 
-  const findPending = async (filter: DeliveryFilter): Promise<ListedDelivery[]> => {
+  const findPending = async (filter: DeliveryFilter): Promise<{ queued: ListedDelivery[]; moreWaiting: boolean }> => {
     const { assistantId, conversationId, endpointId } = filter;
     const ofAssistant = async () => {
       const own = await listEndpointIds(assistantId);
@@ -329,15 +334,17 @@ export const createDeliveryList = ({
     const of = conversationId === undefined ? await ofAssistant() : { conversationId };
     const wanted: ListedDelivery[] = [];
     const slices = createSlices();
-    let looked = 0;
+    let [looked, outboxes] = [0, 0];
     for await (const one of outbox.listPending(of, OUTBOXES_MAX)) {
+      outboxes += 1;
       const rows = pendingRowsOf(one);
       wanted.push(...rows.filter((row) => matches(row, filter)));
       looked += rows.length;
       if (looked >= PENDING_MAX) break;
       if (slices.isOver()) await slices.next();
     }
-    return firstUnclaimed(wanted.toSorted(newestFirst), sizeOf(filter) + 1);
+    const queued = await firstUnclaimed(wanted.toSorted(newestFirst), sizeOf(filter) + 1);
+    return { queued, moreWaiting: looked >= PENDING_MAX || outboxes >= OUTBOXES_MAX };
   };
 
   return async (filter) => {
@@ -345,7 +352,7 @@ export const createDeliveryList = ({
     const mayBePending = filter.status === undefined && [undefined, 'queued'].includes(filter.outcome);
     // Outboxes are read before records. So an event that is claimed between the two reads is found in both, and only
     // its record is shown.
-    const queued = mayBePending ? await findPending(filter) : [];
+    const { queued, moreWaiting } = mayBePending ? await findPending(filter) : { queued: [], moreWaiting: false };
     const records = await listRecords(filter);
     const known = new Set(records.deliveries.map(({ _id }) => _id));
     const rows = [
@@ -358,6 +365,7 @@ export const createDeliveryList = ({
     return {
       deliveries: page,
       nextCursor: more && last ? deliveryCursor.encode({ at: last.createdAt, id: last.deliveryId }) : null,
+      moreWaiting,
     };
   };
 };

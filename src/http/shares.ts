@@ -82,11 +82,34 @@ const takeSlot = async (slots: Slots, req: Request, res: Response): Promise<void
   throw unavailable();
 };
 
+/** How long a caller without any place waits before a reader loses its own. */
+const PATIENCE_MS = 2_000;
+type Place = { holder: string; req: Request; res: Response };
+/** The large answers that have a place, the oldest first. */
+const places = new Set<Place>();
+
+/** Ends the connection of the answer that has waited longest for its reader, for a caller who has no place. */
+const freeFor = (holder: string): void => {
+  const all = [...places];
+  if (all.some((one) => one.holder === holder)) return;
+  all.find(({ res }) => res.writableEnded || res.writableNeedDrain)?.req.socket.destroy();
+};
+
 /**
  * Call this before anything of a large answer is read. So callers who do not read hold the memory of some answers, and
- * not of all that they ask for.
+ * not of all that they ask for. Several of them together can hold all places, so the slowest of them lose theirs.
  */
-export const takeRoomForAnswer = (req: Request, res: Response): Promise<void> => takeSlot(largeAnswers, req, res);
+export const takeRoomForAnswer = async (req: Request, res: Response): Promise<void> => {
+  const place = { holder: holderOf(req, res), req, res };
+  const timer = setInterval(() => freeFor(place.holder), PATIENCE_MS);
+  try {
+    await takeSlot(largeAnswers, req, res);
+  } finally {
+    clearInterval(timer);
+  }
+  places.add(place);
+  res.once('close', () => places.delete(place));
+};
 
 /** Other requests run between two steps of a large answer, so few steps of one holder may be due at the same time. */
 const building = createSlots(({ own }) => own < 2);

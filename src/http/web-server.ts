@@ -78,6 +78,29 @@ const OPTIONS = {
   connectionsCheckingInterval: REQUEST_CHECK_MS,
 };
 
+/** Requests that a connection may have in flight. Browsers and proxies have one, and clients that pipeline a few. */
+const PIPELINED_MAX = 20;
+
+/**
+ * Node handles all requests that it reads on a connection at once, and reads on before it has answered one. So without
+ * this limit, one connection could bring tens of thousands of requests, of which each is handled before any other
+ * caller's.
+ */
+const endFloods = (listener: RequestListener): RequestListener => {
+  const inFlight = new WeakMap<Socket, number>();
+  const guarded: RequestListener = (req, res) => {
+    const { socket } = req;
+    if (socket.destroyed) return;
+    const others = inFlight.get(socket) ?? 0;
+    if (others >= PIPELINED_MAX) return void socket.destroy();
+    inFlight.set(socket, others + 1);
+    res.once('close', () => inFlight.set(socket, (inFlight.get(socket) ?? 1) - 1));
+    listener(req, res);
+  };
+  // As Node does for `once`: `server.listeners` gives the listener itself.
+  return Object.assign(guarded, { listener });
+};
+
 const trackResponses = (server: Server): Set<ServerResponse> => {
   const inFlight = new Set<ServerResponse>();
   server.prependListener('request', (_request, response: ServerResponse) => {
@@ -173,9 +196,9 @@ export const createWebServer = (
     TLS_CERT_FILE && TLS_KEY_FILE
       ? createTlsServer(
           { ...OPTIONS, cert: readFileSync(TLS_CERT_FILE), key: readFileSync(TLS_KEY_FILE), minVersion: 'TLSv1.3' },
-          listener,
+          endFloods(listener),
         )
-      : createServer(OPTIONS, listener);
+      : createServer(OPTIONS, endFloods(listener));
   // The timeout is longer than the idle time of common load balancers, so that none sends a request on a connection
   // that is closing.
   server.keepAliveTimeout = KEEP_ALIVE_MS;

@@ -66,12 +66,17 @@ export const createCannedReplies = (connection: Connection): CannedReplies => {
     },
 
     add: async (assistantId, input) => {
-      if ((await replies.countDocuments({ assistantId })) >= CANNED_REPLIES_MAX)
-        throw invalid('title', 'too_many', `an assistant has at most ${CANNED_REPLIES_MAX} canned replies`);
+      const count = () => replies.countDocuments({ assistantId }, { limit: CANNED_REPLIES_MAX + 1 });
+      const tooMany = () =>
+        invalid('title', 'too_many', `an assistant has at most ${CANNED_REPLIES_MAX} canned replies`);
+      if ((await count()) >= CANNED_REPLIES_MAX) throw tooMany();
       const now = serverDate();
       const stored = { _id: newId(), assistantId, ...input, createdAt: now, updatedAt: now };
       await replies.create(stored);
-      return toCannedReply(stored);
+      // As for notes: others may have been added at the same time. Then the last ones are withdrawn.
+      if ((await count()) <= CANNED_REPLIES_MAX) return toCannedReply(stored);
+      await replies.deleteOne({ _id: stored._id });
+      throw tooMany();
     },
 
     update: async (cannedReplyId, input) => {

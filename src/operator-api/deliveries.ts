@@ -99,7 +99,13 @@ export const deliveryOperations = {
       limit: wholeNumber(1, LIST_MAX).optional(),
       cursor: cursor.optional(),
     }),
-    answer: z.object({ deliveries: z.array(DeliveryRow), nextCursor }),
+    answer: z.object({
+      deliveries: z.array(DeliveryRow),
+      nextCursor,
+      moreWaiting: z.boolean().meta({
+        description: 'True: so many events wait that some of them are not listed, also not on later pages.',
+      }),
+    }),
   }),
   read: operation({
     method: 'get',

@@ -77,14 +77,14 @@ test('a list of deliveries reads a bounded part of the events that wait', async 
   const { secret: bearer } = await stack.service.tokens.createToken(made);
   const stop = watchLoop();
 
-  const { status, body } = await request<{ deliveries: object[]; nextCursor: string | null }>(
+  const { status, body } = await request<{ deliveries: object[]; nextCursor: string | null; moreWaiting: boolean }>(
     `${stack.url}/operator/v1/assistants/${assistantId}/deliveries`,
     { bearer },
   );
 
   const { ms, name } = stop();
   expect(ms, name).toBeLessThan(atPace(100));
-  expect([status, body.deliveries.length, typeof body.nextCursor]).toEqual([200, 50, 'string']);
+  expect([status, body.deliveries.length, typeof body.nextCursor, body.moreWaiting]).toEqual([200, 50, 'string', true]);
 });
 
 test('streams that wait for hanging receivers do not keep their events in memory', async () => {

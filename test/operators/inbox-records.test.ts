@@ -384,3 +384,21 @@ test.each([
 
   expect(problemOf(refused)).toBe(`422 validation_failed ${field}`);
 });
+
+test('an assistant never has more than 500 canned replies, however many are added at once', async () => {
+  const { owner, assistantId } = await aConversation();
+  const replies = stack.service.mongo.collection<{ _id: string }>('cannedReplies');
+  const [createdAt, updatedAt] = [new Date(), new Date()];
+  const old = { assistantId, title: 'old', content: 'old', createdAt, updatedAt };
+  await replies.insertMany(Array.from({ length: 495 }, () => ({ _id: randomUUID(), ...old })));
+  const path = `/assistants/${assistantId}/canned-replies`;
+
+  const added = await Promise.all(
+    Array.from({ length: 12 }, (_, nth) => owner.post(path, { title: `new ${nth}`, content: 'x' })),
+  );
+  const { body } = await owner.get<{ cannedReplies: CannedReply[] }>(path);
+
+  const accepted = added.filter(({ status }) => status === 201).map(({ body: reply }) => reply['title']);
+  expect(body.cannedReplies.length).toBeLessThanOrEqual(500);
+  expect(body.cannedReplies.map(({ title }) => title).filter((title) => title !== 'old')).toEqual(accepted.sort());
+});

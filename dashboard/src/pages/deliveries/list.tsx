@@ -2,6 +2,7 @@ import { Button, NativeSelect, TextInput } from '@mantine/core';
 import { at, withQuery } from '../../api.ts';
 import { type Address, useAddress } from '../../parts/address.ts';
 import { Live, useLive } from '../../parts/live.tsx';
+import { Notice } from '../../parts/notice.tsx';
 import { Page, Section } from '../../parts/page.tsx';
 import { Pager } from '../../parts/pager.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
@@ -121,6 +122,11 @@ const Deliveries = ({ id }: { id: string }) => {
       actions={!older && <Live live={live} failed={read.isError} />}
     >
       <FilterBar id={id} filters={filters} />
+      {read.data?.moreWaiting && (
+        <Notice tone="warn">
+          So many events wait that some of them are not listed. Choose an endpoint or a conversation.
+        </Notice>
+      )}
       <Section flush>
         <Shown read={read} rows={8}>
           {({ deliveries }) =>

@@ -3,6 +3,7 @@ import { createParser } from 'eventsource-parser';
 import { Agent, buildConnector, type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { withDeadline } from '../../../../src/process/deadline.ts';
+import { createSlots } from '../../../../src/process/slots.ts';
 import { AddressRefused, guardedLookup, isAllowedPeer } from '../../../../src/webhooks/address-guard.ts';
 
 const CONNECT_MS = 3_000;
@@ -41,7 +42,31 @@ export const openProviderAgent = ({ allowPrivate, connections }: Options): Agent
 /** More characters than any real reply has. A longer answer is an error. */
 const MAX_TEXT = 16_000;
 const MAX_BYTES = 2_000_000;
+/** More events than a reply has letters. The same number of chunks may arrive. */
+const MAX_EVENTS = 20_000;
+/** An event may hold the whole reply, with every letter escaped. */
+const MAX_EVENT_CHARS = 128 * 1024;
+/** More interim (1xx) responses than real servers send. */
+const MAX_INTERIM = 16;
 const MAX_ATTEMPTS = 2;
+
+/** What is read of an answer in one step, and what may wait for it. */
+const PART_BYTES = 8 * 1024;
+/**
+ * The streams of an assistant are read in turns: one part in each turn of the loop. So a provider that sends as much as
+ * it may in as many streams as it may delays the turns of other assistants by milliseconds.
+ */
+const reading = createSlots(({ own }) => own < 1);
+
+const readInTurn = async (assistantId: string, read: () => void): Promise<void> => {
+  const slot = await reading.acquire(assistantId);
+  if (!slot) throw new ProviderError('too_large');
+  try {
+    read();
+  } finally {
+    setImmediate(slot.release);
+  }
+};
 
 type ProviderFailure =
   | 'address_refused'
@@ -76,15 +101,13 @@ const finishOf = (reason: string): Finish => FINISHES.find((known) => known === 
 const TOKENS_MAX = 100_000_000;
 const tokens = z.int().min(0).max(TOKENS_MAX);
 const Usage = z.object({ prompt_tokens: tokens, completion_tokens: tokens });
+const Choice = z.object({
+  delta: z.object({ content: z.string().nullish() }).nullish(),
+  finish_reason: z.string().nullish(),
+});
 const Chunk = z.object({
-  choices: z
-    .array(
-      z.object({
-        delta: z.object({ content: z.string().nullish() }).nullish(),
-        finish_reason: z.string().nullish(),
-      }),
-    )
-    .default([]),
+  // Only the first choice is asked for and read.
+  choices: z.preprocess((all) => (Array.isArray(all) ? all.slice(0, 1) : all), z.array(Choice).default([])),
   usage: Usage.nullish().catch(null),
   error: z.unknown().optional(),
 });
@@ -92,6 +115,7 @@ const Chunk = z.object({
 export type Completion = { finish: Finish; usage: { prompt: number; completion: number } | null; firstMs: number };
 
 type Call = {
+  assistantId: string;
   url: string;
   headers: Record<string, string>;
   body: string;
@@ -100,9 +124,11 @@ type Call = {
   onText: (text: string) => void;
 };
 
-type Reading = { finish: Finish | null; done: boolean; text: number; usage: Completion['usage'] };
+type Reading = { finish: Finish | null; done: boolean; text: number; events: number; usage: Completion['usage'] };
 
-const readChunk = (data: string, reading: Reading, onText: (text: string) => void): void => {
+const readEvent = (data: string, reading: Reading, onText: (text: string) => void): void => {
+  reading.events += 1;
+  if (reading.events > MAX_EVENTS) throw new ProviderError('too_large');
   if (data === '[DONE]') {
     reading.done = true;
     return;
@@ -128,12 +154,20 @@ const readChunk = (data: string, reading: Reading, onText: (text: string) => voi
 
 /** Sends the request, and repeats it once if the connection failed before the answer began. */
 const send = async ({ url, headers, body, dispatcher, signal }: Call): Promise<Dispatcher.ResponseData> => {
+  const flooded = new AbortController();
+  const either = AbortSignal.any([signal, flooded.signal]);
+  let interim = 0;
+  const onInfo = (): void => {
+    interim += 1;
+    if (interim > MAX_INTERIM) flooded.abort();
+  };
+  const options = { method: 'POST', headers, body, dispatcher, signal: either, onInfo } as const;
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await request(url, { method: 'POST', headers, body, dispatcher, signal });
+      return await request(url, options);
     } catch (cause) {
       if ((cause as Error).name === 'AddressRefused') throw new ProviderError('address_refused', { cause });
-      if (attempt >= MAX_ATTEMPTS || signal.aborted) throw new ProviderError('connection', { cause });
+      if (attempt >= MAX_ATTEMPTS || either.aborted) throw new ProviderError('connection', { cause });
     }
   }
 };
@@ -145,23 +179,32 @@ const complete = async (call: Call): Promise<Completion> => {
   try {
     if (statusCode !== 200) throw new ProviderError('status', { status: statusCode });
     if (!/^text\/event-stream\b/i.test(String(headers['content-type']))) throw new ProviderError('content_type');
-    const reading: Reading = { finish: null, done: false, text: 0, usage: null };
+    const reading: Reading = { finish: null, done: false, text: 0, events: 0, usage: null };
     let firstMs: number | null = null;
     const parser = createParser({
       onEvent: ({ data }) => {
         if (reading.done) return;
-        readChunk(data, reading, (text) => {
+        readEvent(data, reading, (text) => {
           firstMs ??= performance.now() - startedAt;
           call.onText(text);
         });
       },
+      maxBufferSize: MAX_EVENT_CHARS,
+      onError: ({ type }) => {
+        if (type === 'max-buffer-size-exceeded') throw new ProviderError('too_large');
+      },
     });
     const decoder = new TextDecoder();
-    let bytes = 0;
+    const read = (part: Uint8Array): void => {
+      if (!reading.done) parser.feed(decoder.decode(part, { stream: true }));
+    };
+    let [bytes, chunks] = [0, 0];
     for await (const chunk of body as AsyncIterable<Uint8Array>) {
       bytes += chunk.length;
-      if (bytes > MAX_BYTES) throw new ProviderError('too_large');
-      parser.feed(decoder.decode(chunk, { stream: true }));
+      chunks += 1;
+      if (bytes > MAX_BYTES || chunks > MAX_EVENTS) throw new ProviderError('too_large');
+      for (let from = 0; from < chunk.length && !reading.done; from += PART_BYTES)
+        await readInTurn(call.assistantId, () => read(chunk.subarray(from, from + PART_BYTES)));
       if (reading.done) break;
     }
     if (!reading.done && reading.finish === null) throw new ProviderError('cut_off');

@@ -87,6 +87,7 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
     try {
       const completion = await completeInTime(
         {
+          assistantId,
           url: `${baseUrl}/chat/completions`,
           headers: {
             'Content-Type': 'application/json',

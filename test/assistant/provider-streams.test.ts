@@ -1,0 +1,79 @@
+import { randomUUID } from 'node:crypto';
+import { type AddressInfo, createServer } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { anAssistant, anEntry } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { watchLoop } from '../support/loop.ts';
+import { atPace } from '../support/pace.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 0 });
+/** Not more than may be in flight. */
+const STREAMS = 10;
+const QUESTION = 'What are your opening hours?';
+const HEAD = 'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n';
+const END = 'data: {"choices":[{"delta":{"content":"ok"}}]}\n\ndata: [DONE]\n\n';
+
+/** An assistant whose provider answers with these bytes, or with a flood of them, once so many requests are there. */
+const setUp = async (bytes: string, { floods = false, together = 1 } = {}) => {
+  const answer = Buffer.from(bytes);
+  const waiting: (() => void)[] = [];
+  const server = createServer((socket) => {
+    const flood = (): void => {
+      while (!socket.destroyed && socket.write(answer));
+      if (!socket.destroyed) socket.once('drain', () => setImmediate(flood));
+    };
+    socket.on('error', () => undefined);
+    socket.once('data', () => {
+      waiting.push(() => (floods ? flood() : socket.end(answer)));
+      if (waiting.length >= together) for (const send of waiting.splice(0)) send();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const assistant = await anAssistant(stack, { knowledge: [anEntry({})] });
+  const engine = { kind: 'openai' as const, baseUrl: `http://127.0.0.1:${port}/v1`, model: 'm' };
+  await stack.service.assistants.setEngine(assistant.assistantId, engine);
+  return {
+    ask: async () => {
+      const { status, body } = await assistant.chat({ session_id: randomUUID(), message: QUESTION });
+      expect(status).toBe(200);
+      const { conversationId } = body;
+      return eventually(() => {
+        const line = stack.logs.find((one) => one.msg === 'turn ended' && one.conversationId === conversationId);
+        return (line as { why: { fallBack?: { because: string } } }).why.fallBack?.because ?? 'none';
+      });
+    },
+  };
+};
+
+test.each([
+  ['more events than a reply has letters', 'data: {}\n\n'.repeat(25_000)],
+  ['an event that is larger than any reply', `data: {"choices":[${'{},'.repeat(60_000)}{}]}\n\n`],
+  ['a line that does not end', `data: ${'x'.repeat(200_000)}`],
+])('a stream with %s is given up', async (_, events) => {
+  const { ask } = await setUp(HEAD + events + END);
+
+  expect(await ask()).toBe('too_large');
+});
+
+test('a provider that sends interim responses without end is given up before its time is over', async () => {
+  const { ask } = await setUp('HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(2_000), { floods: true });
+
+  expect(await ask()).toBe('connection');
+});
+
+test('long streams of one assistant that come at once are read in small parts', async () => {
+  const events = 'data: {"choices":[{"delta":{"content":"a."}}]}\n\n'.repeat(7_900);
+  const { ask } = await setUp(HEAD + events + END, { together: STREAMS });
+  const askAll = () => Promise.all(Array.from({ length: STREAMS }, ask));
+  await askAll(); // The first one also loads the tokenizer.
+  const stop = watchLoop();
+
+  const ended = await askAll();
+
+  const { ms, name } = stop();
+  expect(ms, name).toBeLessThan(atPace(25));
+  expect(ended).toEqual(Array.from({ length: STREAMS }, () => 'none'));
+});
