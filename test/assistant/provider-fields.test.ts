@@ -40,7 +40,7 @@ const storedOf = (conversationId: string, { mongo } = stack.service) =>
 test('a provider’s finish reason is one of a few words: no visitor’s text in the log, no growing document', async () => {
   const { chat } = await setUp((message) => [
     chunk({
-      choices: [{ delta: { content: 'A short answer.' }, finish_reason: `ECHO ${message}${'y'.repeat(500_000)}` }],
+      choices: [{ delta: { content: 'A short answer.' }, finish_reason: `ECHO ${message}${'y'.repeat(100_000)}` }],
     }),
   ]);
 

@@ -18,7 +18,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/conversations/accept.ts',
       from: "waiting: append('$waiting', [toPending(turn)]),",
       to: "waiting: { $concatArrays: [literal([toPending(turn)]), { $cond: [IS_NEW, [], { $ifNull: ['$waiting', []] }] }] },",
-      noticedBy: 'test/turns/order.test.ts',
+      noticedBy: 'test/turns/order.process.test.ts',
     },
   ],
   'turn id not in the filter': [
@@ -26,13 +26,13 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/conversations/accept.ts',
       from: "'waiting.turnId': { $ne: turnId },",
       to: '',
-      noticedBy: 'test/conversations/unknown-outcome.test.ts',
+      noticedBy: 'test/conversations/unknown-outcome.process.test.ts',
     },
     {
       file: 'src/conversations/accept.ts',
       from: "'recent.turnId': { $ne: turn.turnId },",
       to: '',
-      noticedBy: 'test/conversations/unknown-outcome.test.ts',
+      noticedBy: 'test/conversations/unknown-outcome.process.test.ts',
     },
   ],
   'told before stored': [
@@ -166,7 +166,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/conversations/erasure.ts',
       from: '    await pages.erase(conversationId, draining);\n',
       to: '',
-      noticedBy: 'test/conversations/sweeps.test.ts',
+      noticedBy: 'test/conversations/sweeps.process.test.ts',
     },
   ],
 };
