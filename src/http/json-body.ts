@@ -3,7 +3,7 @@ import { MIMEType, promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import type { Request, RequestHandler, Response } from 'express';
 import { ApiError, unavailable } from '../process/errors.ts';
-import { createByteShares, holderOf } from './shares.ts';
+import { createByteShares, freeSessionSlot, holderOf } from './shares.ts';
 import { createSlices } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';
 
@@ -45,6 +45,7 @@ export async function* toJson(
  */
 export const sendJson = async (res: Response, pieces: AsyncGenerator<string>, signal?: AbortSignal): Promise<void> => {
   const first = await pieces.next();
+  freeSessionSlot(res);
   async function* all(): AsyncGenerator<string> {
     if (!first.done) yield first.value;
     yield* pieces;

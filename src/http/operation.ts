@@ -3,7 +3,7 @@ import type * as z from 'zod';
 import type { ErrorCode } from '../process/errors.ts';
 import { methodNotAllowed } from './http.ts';
 import { jsonBody, toJson } from './json-body.ts';
-import { takeRoomForBody } from './shares.ts';
+import { freeSessionSlot, takeRoomForBody } from './shares.ts';
 import { validate } from '../process/validation.ts';
 
 /** An additional response. With `code`, the response is an error and has the headers of that error. */
@@ -102,6 +102,7 @@ export const answerWithList = async <
   res.type('json');
   for await (const piece of toJson(head, { [list]: [items] })) res.write(piece);
   res.end();
+  freeSessionSlot(res);
 };
 
 export const bodyReader = ({ body, bodyLimitBytes, bodyOptional }: Declaration): RequestHandler[] => {

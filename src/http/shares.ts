@@ -1,4 +1,4 @@
-import type { Request, Response } from 'express';
+import type { Request, RequestHandler, Response } from 'express';
 import { networkOf } from './http.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { unavailable } from '../process/errors.ts';
@@ -81,6 +81,30 @@ const takeSlot = async (slots: Slots, req: Request, res: Response): Promise<void
   slot.release();
   throw unavailable();
 };
+
+/** How many requests of one session or operator token a process works on at once. */
+const OF_ONE_SESSION = 2;
+const ofSessions = createSlots(({ own }) => own < OF_ONE_SESSION);
+
+/**
+ * Lets the requests of one session or token wait for each other, so that a program that sends a hundred at once has a
+ * few of them between two requests of a visitor. Those that last, and cost nothing meanwhile, pass.
+ */
+export const limitEachSession =
+  (lasts: (req: Request) => boolean): RequestHandler =>
+  async (req, res, next) => {
+    const { authorization, cookie } = req.headers;
+    const session = authorization ?? cookie;
+    if (session === undefined || lasts(req)) return next();
+    const slot = await acquireInTime(ofSessions, session);
+    res.locals.sessionSlot = slot;
+    res.once('close', slot.release);
+    if (res.closed || res.destroyed) return slot.release();
+    next();
+  };
+
+/** Lets the next request of the session begin, because this one only waits for its reader. */
+export const freeSessionSlot = (res: Response): void => (res.locals.sessionSlot as Slot | undefined)?.release();
 
 /** How long a caller without any place waits before a reader loses its own. */
 const PATIENCE_MS = 2_000;

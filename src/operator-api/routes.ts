@@ -25,7 +25,7 @@ import { requestIdOf } from '../http/http.ts';
 import type { Logger } from '../process/logger.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
 import { bodyReader, mount, type Served } from '../http/operation.ts';
-import { type CostlyReads, createCostlyReads, takeRoomForAnswer } from '../http/shares.ts';
+import { type CostlyReads, createCostlyReads, limitEachSession, takeRoomForAnswer } from '../http/shares.ts';
 import { findUnstorable, validate } from '../process/validation.ts';
 import type { DeliveredReplies } from '../turns/delivered-replies.ts';
 import type { TurnLeases } from '../turns/leases.ts';
@@ -283,6 +283,9 @@ const PAGES = [
   auditRoutes,
 ];
 
+/** Live updates, and turns of the playground. Both have limits of their own. */
+const LASTING = /^\/live$|\/playground$/;
+
 /** The operator API, the queue board and the dashboard (docs/contract.md, Operator API). */
 export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router => {
   const access = createOperatorAccess(dependencies);
@@ -290,6 +293,7 @@ export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router
   const router = Router({ caseSensitive: true });
   router.use(
     OPERATOR_PREFIX,
+    limitEachSession(({ path }) => LASTING.test(path)),
     ...dependencies.sessions,
     createOperatorRouter(all, {
       ...dependencies,

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import type { Connection } from 'mongoose';
 import { expect, test } from 'vitest';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { watchNeighbour } from '../support/neighbour.ts';
+import { watchPool } from '../support/pool.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
@@ -42,23 +42,6 @@ const aSearchedInbox = async () => {
       ...(signal && { signal }),
     });
   return { ...assistant, owner, search, secret: made.body.secret };
-};
-
-/** The most connections of a pool in use at once, until it is stopped. */
-const watchPool = (connection: Connection) => {
-  let [inFlight, most] = [0, 0];
-  const start = (): void => {
-    inFlight += 1;
-    most = Math.max(most, inFlight);
-  };
-  const end = (): void => {
-    inFlight -= 1;
-  };
-  const client = connection.getClient().on('connectionCheckOutStarted', start).on('connectionCheckedIn', end);
-  return (): number => {
-    client.off('connectionCheckOutStarted', start).off('connectionCheckedIn', end);
-    return most;
-  };
 };
 
 /** How many statements have read the words of conversations since MongoDB started. */
