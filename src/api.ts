@@ -24,7 +24,7 @@ import { openOperators } from './operators/open.ts';
 import { openService, OPERATORS_POOL_SIZE } from './service.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
-import { createOverload } from './turns/admission.ts';
+import { createOverload } from './turns/overload.ts';
 import { createPublisher, openReplies } from './turns/replies.ts';
 import { createStartTurn, createSubmit } from './turns/start-turn.ts';
 import { createReadTurn, storedReplyOf } from './turns/turn-view.ts';

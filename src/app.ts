@@ -15,7 +15,7 @@ import type { Metrics } from './process/metrics.ts';
 import type { MongoWatch } from './mongo/silence.ts';
 import type { StartTurn, Submit } from './turns/start-turn.ts';
 import { TURN_PATHS, chatTurnRoutes } from './chat-api/turn-routes.ts';
-import { measureTurns, type Overload, refuseInOverload } from './turns/admission.ts';
+import { measureTurns, type Overload, refuseInOverload } from './turns/overload.ts';
 import { createStreamTurn } from './turns/stream.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
 import { monitoringRoutes } from './monitoring/operations.ts';

@@ -37,9 +37,9 @@ const whenIdle = async (running: Set<Promise<void>>, signal: AbortSignal): Promi
 type Opened = { worker: Worker; connection: RedisClient; prefix: string; running: Set<Promise<void>> };
 
 /**
- * Closes a worker. BullMQ cannot close a worker without Redis, so while Redis is unavailable only the running jobs are
- * awaited. The wait for BullMQ is bounded, because a closing worker of a cluster connects again to end its wait for
- * jobs, and while a node is unavailable that attempt may take longer than the process has to stop.
+ * Closes a worker. Without Redis, BullMQ cannot close it, so only the running jobs are awaited. The wait is bounded: a
+ * closing worker of a cluster connects again to stop waiting for jobs, and while a node is unavailable that takes
+ * longer than the process has.
  */
 const closeWorker = async ({ worker, connection, prefix, running }: Opened): Promise<void> => {
   const closed = new AbortController();
@@ -88,7 +88,8 @@ export const openQueueWorkers = async (
 };
 
 /**
- * Starts what both kinds of workers do beside their queue: the sweeps and the health server. Returns the health port.
+ * Starts what both kinds of workers have besides their queue: the sweeps and the health server. Returns the health
+ * port.
  */
 export const openWorkerDuties = async (
   { service, config, logger, lifecycle }: Options,

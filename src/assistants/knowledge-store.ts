@@ -17,7 +17,7 @@ const MAX_BYTES = CACHED_BYTES / 4;
 /** Estimated memory of an entry and of each of its texts without their characters. */
 const ENTRY_BYTES = 400;
 const TEXT_BYTES = 40;
-/** How many variants of each entry are read next, when those before exceed the memory. */
+/** When the entries exceed the memory, the number of variants kept of each entry is divided by this. */
 const FEWER_VARIANTS = 3;
 /** How many assistants' entries are read at the same time. */
 const READS = 4;

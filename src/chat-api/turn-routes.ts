@@ -4,7 +4,7 @@ import { createPublicRouter } from '../assistants/operation.ts';
 import { invalid } from '../process/errors.ts';
 import { answerWith, bodyOf } from '../http/operation.ts';
 import { knownConversationOf, type StartTurn, type Submit, type TurnRequest } from '../turns/start-turn.ts';
-import { enterUntilClosed, type Overload } from '../turns/admission.ts';
+import { enterUntilClosed, type Overload } from '../turns/overload.ts';
 import { chatTurnOperations } from './turn-operations.ts';
 import { type StreamTurn, wantsStream } from '../turns/stream.ts';
 import { IdempotencyKey } from '../turns/turn.ts';

@@ -131,7 +131,7 @@ type Identity = {
   createdAt: Date;
 };
 
-/** What callers see change. A write that callers do not see leaves `updatedAt`. */
+/** What callers can see. Only a write that changes what they see sets `updatedAt`. */
 type State = {
   language: string;
   status: Status;

@@ -90,11 +90,11 @@ const mayHideNext = (next: Outbox, endpointId: string): boolean =>
 type Pull = { key: string; conversationId: string; endpointId: string; ended: OutboxEvent[] };
 
 /**
- * Updates that remove the endpoint from the outbox entries of ended events. One statement removes the whole entry if
- * this endpoint is its last. Another removes only the endpoint if the entry has more. No entry matches both. An entry
- * never gains endpoints, so the first statement is enough for an entry that was read with this endpoint alone. An entry
- * that was read with more endpoints may have lost them by now, so it needs both statements. If two concurrent pulls
- * still leave an entry, the next delivery finds that the event has ended and pulls the entry again.
+ * Updates that remove the endpoint from the outbox entries of ended events. The first statement removes an entry that
+ * has no other endpoint left. The second removes only the endpoint from an entry that has others. An entry never gains
+ * endpoints, so one that was read with this endpoint alone needs only the first. One that was read with more may have
+ * lost them by now, so it needs both. If two concurrent pulls still leave an entry, the next delivery finds that the
+ * event has ended and pulls the entry again.
  */
 const pullStatements = ({ key, conversationId, endpointId, ended }: Pull): UpdateStatement[] => {
   const eventId = { $in: ended.map((event) => event.eventId) };

@@ -62,10 +62,10 @@ export type FoundTurn =
   | { state: 'pending'; conversation: TurnConversation; turn: PendingTurn; head: boolean }
   | { state: 'finished'; conversation: TurnConversation; turn: RecentTurn };
 
-/** Two conversations whose keys begin with the same 48 bits are rare, and more than these do not occur. */
+/** At most this many conversations are read whose keys begin with the same 48 bits. Even two are rare. */
 const SAME_PREFIX_MAX = 4;
 
-/** The owner of a turn, and of its turns only this one. */
+/** The fields that identify a conversation, and of its turns only this one. */
 const forTurn = (turnId: Uuid) => ({
   conversationId: 1,
   assistantId: 1,

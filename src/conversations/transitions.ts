@@ -37,10 +37,10 @@ const notTakenMessage = (
   createdAt: Date,
 ): Message => ({ messageId: newId(), turnId: null, role: 'assistant', content, language, createdAt });
 
-/** More than a conversation has between two rounds of the projection, which counts them. */
+/** How many resolutions are kept: more than happen between two rounds of the projection, which counts them. */
 const KEPT = 20;
 
-/** The resolutions with one more. Its time is later than the others, because the projection counts what is later. */
+/** Adds a resolution. Its time is later than that of the others, because the projection counts only later times. */
 const withResolution = ({ resolutions: before = [] }: Pick<StoredConversation, 'resolutions'>, now: Date): Date[] => {
   const last = before.at(-1)?.getTime() ?? 0;
   return [...before, new Date(Math.max(now.getTime(), last + 1))].slice(-KEPT);

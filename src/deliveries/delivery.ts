@@ -162,7 +162,7 @@ const deliverySchema = new Schema<StoredDelivery>(
   { collection: 'deliveries', versionKey: false, strict: false, strictQuery: false },
 );
 // This index serves every list. A query without a filter on kind or endpoint lists all kinds and endpoints explicitly
-// (see record-list.ts).
+// (see list.ts).
 deliverySchema.index({ assistantId: 1, endpointId: 1, event: 1, createdAt: -1, _id: -1 });
 deliverySchema.index({ conversationId: 1 });
 deliverySchema.index({ claimedAt: 1 }, { partialFilterExpression: { outcome: 'sending' }, name: IN_FLIGHT.sending });

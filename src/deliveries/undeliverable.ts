@@ -30,9 +30,9 @@ export const claimOf = (
 });
 
 /**
- * True if the event happened while the endpoint was disabled. An endpoint that was never disabled has two equal times,
- * and only events stored after its creation name it. So its events are not compared with them, because the clocks of two
- * processes differ by some milliseconds.
+ * True if the event happened while the endpoint was disabled. If the endpoint was never disabled, its two times are
+ * equal and are not compared: every event that names it came after its creation, but clocks of two processes differ by
+ * some milliseconds.
  */
 const isFromDisabledTime = (event: OutboxEvent, { enabledSince, createdAt }: StoredEndpoint): boolean =>
   enabledSince.getTime() !== createdAt.getTime() && enabledSince > event.at;

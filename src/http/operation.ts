@@ -80,13 +80,13 @@ const room: RequestHandler = async (req, res, next) => {
   next();
 };
 
-/** A shorter answer is encoded in one step. */
+/** An answer with fewer bytes is encoded in one step. */
 const LARGE_BYTES = 100_000;
 
 /**
- * Sends the response that the operation declares, of about this length, with the field `list` last. A long one is
- * encoded in pieces, and other requests run in between. The pieces are not kept back until the caller reads, so the
- * whole answer must be bounded.
+ * Sends the response that the operation declares, with the field `list` last. If it has many `bytes`, it is encoded in
+ * pieces, and other requests run in between. The pieces do not wait for the caller to read, so the whole answer must be
+ * bounded.
  */
 export const answerWithList = async <
   One extends { answer: z.ZodType },

@@ -106,7 +106,7 @@ export const limitEachSession =
 /** Lets the next request of the session begin, because this one only waits for its reader. */
 export const freeSessionSlot = (res: Response): void => (res.locals.sessionSlot as Slot | undefined)?.release();
 
-/** How long a caller without any place waits before a reader loses its own. */
+/** How long a caller without a place waits before a caller who does not read loses one. */
 const PATIENCE_MS = 2_000;
 type Place = { holder: string; req: Request; res: Response };
 /** The large answers that have a place, the oldest first. */
@@ -120,8 +120,9 @@ const freeFor = (holder: string): void => {
 };
 
 /**
- * Call this before anything of a large answer is read. So callers who do not read hold the memory of some answers, and
- * not of all that they ask for. Several of them together can hold all places, so the slowest of them lose theirs.
+ * Call this before anything of a large answer is read, so that only a few large answers are in memory. Callers who do
+ * not read could hold all places. So for a caller who has none, the one that has waited longest for its reader is cut
+ * off.
  */
 export const takeRoomForAnswer = async (req: Request, res: Response): Promise<void> => {
   const place = { holder: holderOf(req, res), req, res };
@@ -135,7 +136,7 @@ export const takeRoomForAnswer = async (req: Request, res: Response): Promise<vo
   res.once('close', () => places.delete(place));
 };
 
-/** Other requests run between two steps of a large answer, so few steps of one holder may be due at the same time. */
+/** Limits how many large answers of one holder are built at once, because other requests run between their steps. */
 const building = createSlots(({ own }) => own < 2);
 
 /** Builds a large answer: reads it, encodes it and hands it to the connection. */
@@ -153,7 +154,7 @@ export const takeRoomForBody = (req: Request, res: Response): Promise<void> => t
 
 /** How many costly reads a process makes at once. */
 const COSTLY_AT_ONCE = 4;
-/** How many of them may be about the same assistants, whoever reads. */
+/** How many costly reads may concern the same assistants, whoever reads. */
 const COSTLY_PER_TENANT = 2;
 
 /** Who reads, and what. `signal` aborts when the caller leaves. */

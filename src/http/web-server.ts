@@ -116,7 +116,7 @@ const unsentOf = (socket: Socket): number =>
 
 /**
  * `idle`: how many checks in a row found nothing read. Checks are counted, so that a pause of this process cuts nobody.
- * `since` and `readThen`: when the present time of `LEAST_READ_WITHIN_MS` began, and what had been read by then.
+ * `since`: when the present period of `LEAST_READ_WITHIN_MS` began. `readThen`: what had been read by then.
  */
 type Unread = { waiting: number; unsent: number; idle: number; since: number; readThen: number };
 

@@ -55,7 +55,7 @@ export const createTakeBy = ({ findAssistant, readAssignees }: RuleDependencies)
 
 const OPERATORS_PER_SWEEP = 20;
 const ESCALATIONS_PER_SWEEP = 200;
-/** Longer than a write can be on its way that still counted on the operator. */
+/** A write that still relied on the operator's old access arrives within this time. */
 const SETTLED_MS = 10_000;
 
 type ReleaseDependencies = {
@@ -65,8 +65,8 @@ type ReleaseDependencies = {
 };
 
 /**
- * Gives escalations a take-by time whose assignee was disabled or lost the assistant. The write that changes the
- * operator also marks that this is due. The mark stays until writes that came too late are found as well.
+ * Gives a take-by time to escalations whose assignee was disabled or lost the assistant. The write that changes the
+ * operator also marks that this is due. The mark stays until late writes are found as well.
  */
 export const createReleaseSweep =
   ({ conversations, operators, listAssistants }: ReleaseDependencies) =>
@@ -80,7 +80,8 @@ export const createReleaseSweep =
       );
       const assistantIds = lost.map(({ assistantId }) => assistantId);
       const held = await conversations.findAssigned({ operatorId, assistantIds }, ESCALATIONS_PER_SWEEP);
-      // One that was erased meanwhile, or changes too fast, must not delay the others. It is found again.
+      // A conversation that was erased, or that changes too fast, must not delay the others. The next sweep finds it
+      // again.
       for (const conversationId of held)
         await conversations.transitions.startTakeBy({ conversationId }).catch(() => undefined);
       const isSettled = changedAt === null || serverNow() - changedAt.getTime() > SETTLED_MS;

@@ -175,8 +175,8 @@ export const createInboxList = (
   };
 
   /**
-   * Lists the conversations that a search finds. The position in this list is the time that the search knows, which can
-   * be some seconds older than the conversation's time.
+   * Lists the conversations that a search finds, in the order of the times that the search knows. These can be some
+   * seconds older than the conversations' own.
    */
   const listFound = async (filter: SearchFilter): Promise<RowPage> => {
     const { assistantIds, search, limit, signal } = filter;

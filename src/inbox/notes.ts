@@ -59,7 +59,8 @@ export const createNotes = (connection: Connection): Notes => {
       const { noteId, ...stored } = note;
       const _id = idOf(conversationId, noteId);
       await notes.insertOne({ _id, ...stored }, { writeConcern: DURABLE });
-      // Others may have been added at the same time. Then the last ones are withdrawn, and perhaps one too many.
+      // Others may have added notes at the same time. If there are too many now, this one is withdrawn, and perhaps
+      // theirs too.
       if ((await count()) <= NOTES_MAX) return note;
       await notes.deleteOne({ _id }, { writeConcern: DURABLE });
       throw tooMany();

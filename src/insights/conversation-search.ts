@@ -98,9 +98,12 @@ type SearchPosition = { at: Date; id: string };
 
 /** If a word is in at most this many conversations, all of them are read and sorted. */
 const RARE = 2_000;
-/** Words in more conversations are first looked for in the newest conversations, where a page is usually full soon. */
+/** A word in more conversations is first looked for in the newest ones, which usually fill the page. */
 const NEWEST = 5_000;
-/** If the page is not full then, all conversations with the rarest word are read, up to this many. */
+/**
+ * If they do not fill the page: a word in fewer conversations than this is looked up in the index of words, and a more
+ * frequent one from the newest conversation back.
+ */
 const FREQUENT = 30_000;
 /** A search that takes longer than this is ended. The operator then has to search for other words. */
 const WITHIN_MS = 3_000;

@@ -15,9 +15,9 @@ const LATE_MS = 60_000;
 /** How long one call may work. */
 const WORK_MS = 8_000;
 
-/** What one step of the projection has read of a conversation, until it is grouped. */
+/** The lessons that one step of the projection has read of a conversation. Removed once they are grouped. */
 type StoredPending = {
-  /** The conversation id and the last number of the step, so that they sort in the order of the messages. */
+  /** The conversation id and the last `seq` of the step, so that ids sort in the order of the messages. */
   _id: string;
   assistantId: string;
   conversationId: string;
@@ -34,9 +34,9 @@ schema.index({ assistantId: 1, at: 1, _id: 1 });
 schema.index({ conversationId: 1 });
 
 /**
- * Questions that wait to be grouped. The projection stores them with its own writes, and they are grouped apart from it,
- * because the model may be slow. Each is grouped exactly once: the transaction that changes a group also removes it from
- * here.
+ * Questions that wait to be grouped. The projection stores them with its own writes. They are grouped apart from it,
+ * because the model may be slow. Each is grouped exactly once: the transaction that changes a group also removes the
+ * question from here.
  */
 export type PendingMisses = {
   model: Model<StoredPending>;

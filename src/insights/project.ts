@@ -10,23 +10,23 @@ import { countMessages, type Figures, hourOf, type Increment, incrementsOf } fro
 import { fitStep, type Lesson, readLessons } from './misses.ts';
 import type { PendingMisses } from './pending-misses.ts';
 
-/** At most this many words of a conversation are searchable. Only a conversation that is meant to harm has more. */
+/** At most this many words of a conversation are searchable. Only a conversation made to do harm has more. */
 const MAX_TERMS = 5_000;
 
 /** What the projection writes for one conversation. `isBehind`: it has more messages than were read. */
 type Plan = {
   conversation: ReadConversation;
-  /** The last number that is read then. */
+  /** The last `seq` that is projected after this step. */
   seq: number;
   chars: number;
   statement: mongo.AnyBulkWriteOperation<ProjectedConversation>;
   increments: Increment[];
-  /** What is to be learned, outside of the projection's transaction. */
+  /** Stored by the projection's transaction, and learned later. */
   lessons: Lesson[];
   isBehind: boolean;
 };
 
-/** The words that are not known yet. Replies are written in between. */
+/** Finds the words that are not stored yet. Other work of the process runs in between. */
 const newTermsOf = async (
   entries: Entry[],
   { sessionId }: ReadConversation,
@@ -105,7 +105,7 @@ class Overtaken extends Error {
   override name = 'Overtaken';
 }
 
-/** Conversations with more messages than were read, if any, and conversations that could not be projected. */
+/** `behind`: conversations with more messages than were read. `failed`: conversations that could not be projected. */
 type Projected = { behind: string[]; failed: string[] };
 
 type Dependencies = {

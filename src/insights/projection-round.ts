@@ -97,11 +97,11 @@ const AT_LATEST_MS = 30_000;
 const OVERLAP_MS = 10_000;
 /** How long the projection works before it rests, stores its position and lists again. */
 const WORK_MS = 250;
-/** How long a round works and rests while it has more to do. After that, other duties get their turn. */
+/** How long a round works and rests while it has more to do. Then it ends, so that other duties of the leader run. */
 const ROUND_MS = 8_000;
 /**
- * How long the projection rests after its work, as a multiple of it, by the share of time in which the process runs
- * code meanwhile. With room, the projection keeps up with the turns; without, it falls behind, so that turns do not.
+ * How long the projection rests for each millisecond of work. It rests longer the busier its process was in the last
+ * rest. So on a busy process the projection falls behind, and the turns do not.
  */
 const RESTS = [
   { busyBelow: 0.3, rest: 0.5 },
@@ -111,7 +111,10 @@ const RESTS = [
 const LISTED_AT_ONCE = 1_000;
 const PROJECTED_AT_ONCE = 25;
 const REMEMBERED_MAX = 50_000;
-/** How many changed conversations wait in memory for all assistants, and at least for each. The others are listed later. */
+/**
+ * The most changed conversations in memory, of all assistants together. They share it, but each may have `QUEUED_MIN`.
+ * The others are listed later.
+ */
 const QUEUED_MAX = 20_000;
 const QUEUED_MIN = 10;
 /** Lists are not repeated more often than this. */
@@ -130,7 +133,7 @@ type Dependencies = {
 type Backlog = {
   /** By conversation, oldest change first. */
   changes: Map<string, ChangedConversation>;
-  /** If set, the changes after this position are not in memory, and are listed when there is room. */
+  /** If set, only the changes up to this position are in memory. The later ones are listed when there is room. */
   listedTo: ChangePosition | null;
 };
 
@@ -215,7 +218,8 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
       if (!last || listed.length < LISTED_AT_ONCE) break;
       position = { at: last.updatedAt, id: last._id };
       listedTo = Math.min(now, Math.max(from, last.updatedAt.getTime()));
-      // A page without anything new does not end the listing. Otherwise a long overlap could end all of them.
+      // The first pages may hold only the overlap, whose changes are known. They do not end the listing, or it could
+      // never go on.
       if (listedTo > from && !hasBudget(until)) return;
     }
     listedTo = now;

@@ -8,8 +8,8 @@ import { isMongoUnavailable } from '../mongo/failures.ts';
 /** The most changes that one read returns. */
 const BATCH = 1_000;
 /**
- * A read that finds nothing for this time, and does not come to the present either, has too much to pass: MongoDB reads
- * every write of all databases in between, and says nothing before it has found a change or the end.
+ * A read that neither finds a change nor comes to the present within this time is given up. MongoDB passes every write
+ * of all databases before it answers, and that may be too many.
  */
 const READ_WITHIN_MS = 10_000;
 const CLOSED_WITHIN_MS = 500;
@@ -111,9 +111,12 @@ const collect = (changes: Change[], position: string): Changes => {
 export type ChangeFeed = {
   /** Where the feed was opened. */
   position: string;
-  /** The changes since the last read. Waits up to `waitMs` for the first one, beside the time to come to the present. */
+  /**
+   * Reads the changes since the last read. Waits up to `waitMs` for the first change, and as long as it takes to come
+   * to the present, at most `withinMs`.
+   */
   read: (waitMs: number, withinMs?: number) => Promise<Changes>;
-  /** Ends a read in flight too. Without an answer, the server closes the cursor with the session. */
+  /** Ends the stream, and a read in flight. If the server does not answer, it closes the cursor with the session. */
   close: () => Promise<void>;
 };
 
@@ -128,7 +131,10 @@ export const openChangeFeed = async (connection: Connection, position: string | 
   const run = async (command: mongo.Document): Promise<Reply['cursor']> =>
     ((await db.command(command, { session, promoteLongs: false })) as Reply).cursor;
 
-  /** Just after the last write that a majority has: every read sees that one, and every later one is in the stream. */
+  /**
+   * The moment just after the last write that a majority has. Every read sees that write, and the stream has every
+   * later one.
+   */
   const present = async (): Promise<mongo.Timestamp> => {
     const { lastWrite, operationTime } = await db.admin().command({ hello: 1 });
     const last = ((lastWrite as { majorityOpTime?: { ts: mongo.Timestamp } } | undefined)?.majorityOpTime?.ts ??
@@ -136,7 +142,7 @@ export const openChangeFeed = async (connection: Connection, position: string | 
     return new mongo.Timestamp({ t: last.getHighBitsUnsigned(), i: last.getLowBitsUnsigned() + 1 });
   };
 
-  /** An empty first batch, because MongoDB would fill it before it answers, however long that takes. */
+  /** Asks for an empty first batch. MongoDB would fill any other before it answers, however long that takes. */
   const open = async (): Promise<Reply['cursor']> => {
     const start = position === null ? { startAtOperationTime: await present() } : { resumeAfter: { _data: position } };
     const command = {

@@ -21,7 +21,7 @@ const GATHER_MS = 200;
 const WAIT_MS = 2_000;
 const RETRY_MS = 250;
 const STOPPED_WITHIN_MS = 500;
-/** An error of MongoDB that comes back this often has to do with the position. */
+/** If MongoDB refuses the stream this often in a row, the position counts as lost, because it is the likely reason. */
 const REFUSALS_MAX = 4;
 
 type Source = { connection: Connection; recent: RecentChanges; stop: () => Promise<void> };

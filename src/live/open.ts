@@ -14,8 +14,8 @@ import { createPresence } from './presence.ts';
 import type { RedisClient } from '../redis/redis.ts';
 
 /**
- * Reads the rows of these conversation keys, as far as they belong to these assistants. They have no read position,
- * because one row is sent to all operators.
+ * Reads the rows of these conversations, if they belong to these assistants. The rows have no read position, because
+ * one row is sent to all operators.
  */
 export const createReadRows =
   (inbox: Pick<InboxStore, 'readRows'>, readAssignees: ReadAssignees) =>

@@ -47,7 +47,7 @@ const READS = new Set(['GET', 'HEAD', 'OPTIONS']);
 export const operatorOf = (res: Response): OperatorCaller => res.locals.operator as OperatorCaller;
 
 /**
- * The origin of a URL, or null if the URL has no origin: `file:`, `data:` and extensions all share the opaque origin
+ * The origin of a URL. Null if it has none of its own: `file:`, `data:` and extensions all share the opaque origin
  * "null".
  */
 const originOf = (url: string | undefined): string | null => {

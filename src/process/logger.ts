@@ -170,7 +170,7 @@ type Options = {
   secrets?: readonly string[];
 };
 
-/** Adds what to do about the error of a line, if it is known. Once a minute for each cause, not with every failure. */
+/** Adds to a line what to do about its error, if that is known. Does so once a minute for each cause. */
 const withHint = (logger: object, [first, ...rest]: unknown[]): unknown[] => {
   const fields = first as { err?: unknown; hint?: string };
   if (typeof first !== 'object' || first === null || fields.hint !== undefined) return [first, ...rest];

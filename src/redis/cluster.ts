@@ -13,7 +13,8 @@ export const CLUSTER_FAILING_FAST = {
 } as const;
 
 const OPTIONS = {
-  // Without delays before retries, nothing else notices that a node has lost its slots but still answers.
+  // The client looks at the slots by itself. As its commands fail without a delay, nothing else notices a node that has
+  // lost its slots but still answers.
   api: { ...CLUSTER_FAILING_FAST, slotsRefreshInterval: SLOTS_REFRESH_MS },
   // Commands wait for the fail-over, however long it takes.
   worker: { maxRedirections: Number.POSITIVE_INFINITY },

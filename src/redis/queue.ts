@@ -105,8 +105,8 @@ export const openQueues = <Data>(
 };
 
 /**
- * Asks a queue at most once at a time. While its node is unavailable, a worker's command is repeated until the node
- * answers, so further callers share that command. Otherwise each sweep and each reader of metrics would leave one behind.
+ * Asks a queue at most once at a time, and later callers share the answer. While a node is unavailable, a worker's
+ * command is repeated until the node answers, so without this each sweep would leave one more such command behind.
  */
 const askOnce = <Answer>(ask: (queue: Queue) => Promise<Answer>): ((queue: Queue) => Promise<Answer>) => {
   const asked = new WeakMap<Queue, Promise<Answer>>();
@@ -168,8 +168,8 @@ export const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> =
 };
 
 /**
- * How many jobs wait in each partition, and since when, if the oldest one is older than this. Leaves out partitions that
- * do not answer in time.
+ * For each partition, the number of waiting jobs and the time of the oldest. Zero and null if none is older than
+ * `olderThanMs`. Leaves out partitions that do not answer in time.
  */
 export const waitingByPartition = async (
   queues: Queue[],

@@ -55,9 +55,9 @@ export type IdempotencyKeys = {
   bind: (assistantId: string, idempotencyKey: string, conversationId: string) => void;
 
   /**
-   * Erases the keys of a conversation. With `unboundBefore`, also those of its session that were reserved before this
-   * time and belong to no conversation, because their requests were refused. Call it with `unboundBefore` only after
-   * all requests of that time have ended.
+   * Erases the keys of a conversation. With `unboundBefore`, also erases keys of its session that are older and belong
+   * to no conversation, because their requests were refused. Give this time only once all requests before it have
+   * ended.
    */
   erase: (conversationId: string, options: { until?: AbortSignal; unboundBefore?: Date }) => Promise<void>;
 };

@@ -10,7 +10,7 @@ import { ApiError } from '../process/errors.ts';
 import { conversationKeyOf, newId, newPrefixedId } from '../process/ids.ts';
 import type { Logger } from '../process/logger.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
-import type { WaitingTurn } from './admission.ts';
+import type { WaitingTurn } from './overload.ts';
 import type { DeliveredReplies } from './delivered-replies.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
 import type { TurnQueue } from './queue.ts';

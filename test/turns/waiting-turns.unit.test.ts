@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createRandom } from '../../chaos/support/random.ts';
-import { createWaitingTurns, type WaitingTurn } from '../../src/turns/admission.ts';
+import { createWaitingTurns, type WaitingTurn } from '../../src/turns/overload.ts';
 import { atPace } from '../support/pace.ts';
 
 const REPLY_LIMIT_MS = 30_000;

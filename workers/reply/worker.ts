@@ -112,8 +112,8 @@ const openProjection = (embedder: Embedder, { service, logger, lifecycle }: Insi
 };
 
 /**
- * Slots for provider calls. A single assistant gets at most half of the slots, so twice as many slots as jobs let it
- * use every job.
+ * Slots for provider calls, for each job. One assistant gets at most half of all slots. With two for each job, it can
+ * use as many as there are jobs.
  */
 const SLOTS_PER_JOB = 2;
 

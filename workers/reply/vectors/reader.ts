@@ -84,11 +84,9 @@ export type VectorsOf = (
 
 /**
  * Caches vectors, at most `maxBytes` in all. If the assistant's version or revision has increased, the stored hashes
- * are compared and only changed entries are read.
- *
- * When the memory is full, assistants that nobody asks lose their vectors, and then the assistant with the most
- * vectors drops those of its answers, its variants, its questions. So assistants in use never push each other out, and
- * no turn after turn reads the same vectors again.
+ * are compared and only changed entries are read. When the memory is full, assistants without turns lose their vectors
+ * first. Then the assistant with the most vectors drops those of its answers, then of its variants, then of its
+ * questions. So assistants in use never push each other out, which would make every turn read the same vectors again.
  */
 export const createVectorReader = (
   vectors: VectorStore,

@@ -125,8 +125,8 @@ const createEmbedEntries = ({ vectors, embedder, draining }: EmbedEntriesDepende
   };
 
   /**
-   * Finds stored vectors of the same texts, so that they need not be embedded again. They belong to these entries or to
-   * removed ones. Keys are text hashes.
+   * Finds stored vectors of the same texts, so that these texts need not be embedded again. The vectors may belong to
+   * these entries or to removed ones. The map is keyed by the hash of a text.
    */
   const findKnown = async ({ plan, batch, model }: Task, entries: EntryTexts[]): Promise<Map<string, Float32Array>> => {
     const hashes = entries.flatMap(({ texts }) => texts.map(({ hash }) => hash));

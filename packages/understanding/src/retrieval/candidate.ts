@@ -87,7 +87,8 @@ export type Hit = {
   cosine?: number;
 };
 
-const MAX_HITS = 3;
+/** The most hits of a search. A reply offers at most so many questions. */
+export const MAX_HITS = 3;
 /** The confidence of a hit in another language is multiplied by this factor, if the visitor's language has hits too. */
 const FOREIGN_SHARE = 0.75;
 

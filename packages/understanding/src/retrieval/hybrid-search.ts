@@ -6,6 +6,7 @@ import {
   collectLexicalEvidence,
   type EntryEvidence,
   type Hit,
+  MAX_HITS,
   type Question,
 } from './candidate.ts';
 import { expandTerm } from './search.ts';
@@ -124,7 +125,6 @@ type HybridQuery = {
 };
 type Found = { ranked: RankedCandidate[]; similarities: Similarities };
 
-const MAX_HITS = 3;
 /** Counter-evidence is measured only for a confidence in this range, because outside it cannot change the reply. */
 const CHECKED_CONFIDENCE = { from: 0.35, to: 0.95 };
 

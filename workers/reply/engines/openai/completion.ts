@@ -42,7 +42,7 @@ export const openProviderAgent = ({ allowPrivate, connections }: Options): Agent
 /** More characters than any real reply has. A longer answer is an error. */
 const MAX_TEXT = 16_000;
 const MAX_BYTES = 2_000_000;
-/** More events than a reply has letters. The same number of chunks may arrive. */
+/** The most events of an answer, and the most chunks: more than a reply has letters. */
 const MAX_EVENTS = 20_000;
 /** An event may hold the whole reply, with every letter escaped. */
 const MAX_EVENT_CHARS = 128 * 1024;
@@ -50,11 +50,11 @@ const MAX_EVENT_CHARS = 128 * 1024;
 const MAX_INTERIM = 16;
 const MAX_ATTEMPTS = 2;
 
-/** What is read of an answer in one step, and what may wait for it. */
+/** How much of an answer is read in one step. */
 const PART_BYTES = 8 * 1024;
 /**
- * The streams of an assistant are read in turns: one part in each turn of the loop. So a provider that sends as much as
- * it may in as many streams as it may delays the turns of other assistants by milliseconds.
+ * The streams of one assistant share the turns of the event loop: in each, one part of one stream is read. So a
+ * provider with many full streams delays the turns of other assistants only by milliseconds.
  */
 const reading = createSlots(({ own }) => own < 1);
 

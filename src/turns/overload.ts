@@ -10,9 +10,9 @@ const SAMPLE_EVERY_MS = 100;
 const SAMPLE_VALID_MS = 2_000;
 
 /**
- * How long the oldest job has waited, sampled while turns arrive. It also counts turns that other processes accepted,
- * and turns whose callers do not wait. This is the wait in the middle one of the partitions that answer. So a partition
- * that is stuck does not count.
+ * How long the oldest job has waited, sampled while turns arrive. This also counts turns of other processes and turns
+ * whose callers do not wait. Of the partitions that answer, the one with the middle wait is taken, so that a stuck one
+ * does not count.
  */
 const createQueueWait = (queue: Pick<TurnQueue, 'waitingByPartition'>): ((now: number) => number) => {
   let waitMs = 0;
@@ -98,9 +98,9 @@ const WAIT_FREE_MS = 500;
 const WAIT_AIM_MS = 1_000;
 /** Fewer turns or jobs are no overload. A few may wait long for other reasons. */
 const BACKLOG_MIN = 100;
-/** So many turns may wait. This bounds a burst, in which no turn has waited long yet. */
+/** The most turns that wait. This bounds a burst, in which no turn has waited long yet. */
 const BURST_MAX = 2_000;
-/** So many answers are saved for an overload. A short stall of a store is thus no overload. */
+/** At most this many answers are saved for an overload. So a short stall of a store refuses no turn. */
 const SAVED_MAX = 200;
 
 /** A turn that waits for its reply in this process. */
@@ -118,7 +118,10 @@ export type WaitingTurn = {
  */
 export const createWaitingTurns = () => {
   const backlog = new Set<{ since: number }>();
-  /** In an overload, new turns are accepted in exchange for answers. */
+  /**
+   * How many turns were answered and not yet exchanged for a new one. In an overload, only such an exchange accepts a
+   * turn.
+   */
   let answers = 0;
 
   return {
