@@ -166,7 +166,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/conversations/erasure.ts',
       from: '    await pages.erase(conversationId, draining);\n',
       to: '',
-      noticedBy: 'test/conversations/sweeps.process.test.ts',
+      noticedBy: 'test/conversations/states.test.ts',
     },
   ],
 };
