@@ -388,6 +388,19 @@ test('an erased conversation leaves no trace, its waiting caller gets 404, and t
   await receiver.close();
 });
 
+test('erasing a long conversation removes its pages of messages too', async () => {
+  const { conversationId, call, say, receiver } = await aConversation();
+  const pages = stack.service.mongo.collection('messages');
+  for (let nth = 0; nth < 20; nth += 1) expect((await say(`message ${nth}`)).status).toBe(200);
+  expect(await pages.countDocuments({ conversationId })).toBeGreaterThan(0);
+
+  const erased = await call<null>(`/api/v1/conversations/${conversationId}`, { method: 'DELETE' });
+
+  expect(erased.status).toBe(204);
+  await eventually(async () => expect(await pages.countDocuments({ conversationId })).toBe(0), 5_000);
+  await receiver.close();
+});
+
 test("another assistant's conversation, an unknown one and a malformed id look the same", async () => {
   const { conversationId, receiver } = await aConversation();
   const stranger = await anAssistant(stack);

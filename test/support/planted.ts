@@ -161,6 +161,14 @@ export const FAULTS: Record<string, Fault[]> = {
       noticedBy: 'test/assistant/retrieval.unit.test.ts',
     },
   ],
+  'a session floods': [
+    {
+      file: 'src/http/shares.ts',
+      from: 'own < OF_ONE_SESSION',
+      to: 'own < 200',
+      noticedBy: 'test/http/session-floods.test.ts',
+    },
+  ],
   'pages outlive an erasure': [
     {
       file: 'src/conversations/erasure.ts',
