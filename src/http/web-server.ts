@@ -101,10 +101,14 @@ const endFloods = (listener: RequestListener): RequestListener => {
   return Object.assign(guarded, { listener });
 };
 
+/** Every limit of a request waits for its end, so Node's warning at ten listeners would not mean a leak. */
+const LISTENERS_MAX = 20;
+
 const trackResponses = (server: Server): Set<ServerResponse> => {
   const inFlight = new Set<ServerResponse>();
   server.prependListener('request', (_request, response: ServerResponse) => {
     inFlight.add(response);
+    response.setMaxListeners(LISTENERS_MAX);
     response.once('close', () => inFlight.delete(response));
   });
   return inFlight;
