@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 
-// Only this file uses the undocumented `sendCommand`, `stream` and `commandQueue` of ioredis. Checked with ioredis
-// 6.0.0.
+// Only this file uses the undocumented `sendCommand`, `stream` and `commandQueue` of ioredis.
+// Checked with ioredis 6.0.0.
 
 const CHECK_EVERY_MS = 200;
 const PING_EVERY_CHECKS = 5;

@@ -69,6 +69,10 @@ test('lists of conversations and of deliveries are read from MongoDB without the
   const texts = Object.fromEntries(
     Array.from({ length: 10 }, (_, nth) => [nth + 1, [says(LONG), says(`${nth + 1}${LONG}`)]]),
   );
+  // The projection reads texts too, so it has read the conversation before these are stored.
+  await eventually(async () =>
+    expect(await mongo.collection('search').findOne({ _id: conversationId as never })).not.toBeNull(),
+  );
   await mongo.collection('conversations').updateOne({ conversationId }, { $set: { seq: 10, texts } });
   const record = {
     _id: `${randomUUID()}:${randomUUID()}`,
