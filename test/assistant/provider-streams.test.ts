@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { watchLoop } from '../support/loop.ts';
+import { type Step, watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -69,11 +69,17 @@ test('long streams of one assistant that come at once are read in small parts', 
   const { ask } = await setUp(HEAD + events + END, { together: STREAMS });
   const askAll = () => Promise.all(Array.from({ length: STREAMS }, ask));
   await askAll(); // The first one also loads the tokenizer.
-  const stop = watchLoop();
+  const steps: Step[] = [];
+  let ended: unknown[] = [];
 
-  const ended = await askAll();
+  for (let nth = 0; nth < 3; nth += 1) {
+    const stop = watchLoop();
+    ended = await askAll();
+    steps.push(stop());
+  }
 
-  const { ms, name } = stop();
+  // A long step comes each time, and a long garbage collection does not.
+  const [{ ms, name } = { ms: 0, name: '' }] = steps.toSorted((one, other) => one.ms - other.ms);
   expect(ms, name).toBeLessThan(atPace(25));
   expect(ended).toEqual(Array.from({ length: STREAMS }, () => 'none'));
 });
