@@ -61,6 +61,7 @@ const expectAnsweredOnce = async ({ history }: TestAssistant, conversations: str
 };
 
 test('160 turns that wait for a slow provider do not delay turns without a provider', async () => {
+  const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
   const slow = await aSlowAssistant('slow');
   const neighbour = await anAssistant(stack);
   const escalated = randomUUID();
@@ -69,6 +70,12 @@ test('160 turns that wait for a slow provider do not delay turns without a provi
     .collection('conversations')
     .updateOne({ sessionId: escalated }, { $set: { status: 'escalated' } });
   await timed(neighbour, 'hello');
+  provider.behave(async ({ open, say, done }) => {
+    await answered;
+    open();
+    say('A slow answer.');
+    done();
+  });
 
   const conversations = await flood(slow, 160);
   const answers = await Promise.all([
@@ -81,6 +88,7 @@ test('160 turns that wait for a slow provider do not delay turns without a provi
   expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   expect(answers.filter(({ took }) => took >= 1_000)).toEqual([]);
   expect(askedFor('slow')).toBeLessThan(100);
+  answer();
   await expectAnsweredOnce(slow, conversations);
   expect(askedFor('slow')).toBe(161);
 });

@@ -7,9 +7,20 @@ import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
-// With this deadline, a hanging send lasts longer than the test, even on a busy machine. The send still ends before its
-// claim counts as lost.
-const stack = useStack({ deliveryWorkers: 0, sending: { deadlineMs: 9_500 } });
+/** A hanging send lasts longer than the test, even on a busy machine. */
+const DEADLINE_MS = 120_000;
+const stack = useStack({
+  deliveryWorkers: 0,
+  env: { SHUTDOWN_DEADLINE_MS: String(DEADLINE_MS + 5_000) },
+  sending: { deadlineMs: DEADLINE_MS },
+  timing: {
+    deliveryDeadlineMs: DEADLINE_MS,
+    writeBeforeMs: DEADLINE_MS + 2_000,
+    claimLostMs: DEADLINE_MS + 3_000,
+    recordForMs: DEADLINE_MS + 3_000,
+    claimEndedWithinMs: DEADLINE_MS + 5_000,
+  },
+});
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 

@@ -12,7 +12,7 @@ let set: ReplicaSet;
 let stack: Stack;
 beforeAll(async () => {
   // The election timeout is long, so that a primary without secondaries stays primary until the test kills it.
-  set = await startReplicaSet(3, { electionTimeoutMs: 60_000 });
+  set = await startReplicaSet(3, { electionTimeoutMs: 600_000 });
   stack = await openStack({ env: { MONGODB_URL: set.url }, deliveryWorkers: 0 });
 });
 afterAll(async () => {

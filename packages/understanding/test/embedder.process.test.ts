@@ -66,15 +66,15 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   beforeAll(async () => {
     folder = modelFolder();
   });
-  const open = async (): Promise<Opened> => {
-    const embedder = await opened(folder);
+  const ready = async (embedder: Opened): Promise<Opened> => {
     await eventually(() => expect(embedder.model()).not.toBeNull()); // a busy machine needs longer than the first try
     return embedder;
   };
+  const open = async (): Promise<Opened> => ready(await opened(folder));
 
   describe('in use', () => {
     beforeAll(async () => {
-      shared = await anEmbedder(folder);
+      shared = await ready(await anEmbedder(folder));
     });
     afterAll(() => shared.close());
 
