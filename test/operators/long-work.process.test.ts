@@ -12,8 +12,8 @@ import { type Command, openRelay, type Relay, through } from '../support/relay.t
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
-/** The deliveries of a busy session after a year. MongoDB needs several seconds to rewrite them. */
-const DELIVERIES = 200_000;
+/** The deliveries of a busy session after some months. MongoDB needs longer to rewrite them than an answer may take. */
+const DELIVERIES = 60_000;
 const AT_A_TIME = 10_000;
 const ANSWERED_WITHIN_MS = 3_000;
 /** Longer than a connection's idle timeout, but shorter than the time limit of a list request. */

@@ -7,7 +7,7 @@ import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { anOperator, openOperatorClient, type OperatorClient } from '../support/operator-client.ts';
 import { useStack } from '../support/stack.ts';
 
-const RUNS = 60;
+const RUNS = 30;
 const AT_ONCE = 10;
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0 });
