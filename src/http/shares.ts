@@ -73,10 +73,10 @@ const largeBodies = shared(4);
  * Waits for a slot, and releases it once the response has been written or its caller has left. Requests of one holder
  * wait for each other; others go ahead of them.
  */
-const takeSlot = async (slots: Slots, req: Request, res: Response): Promise<void> => {
-  const slot = await acquireInTime(slots, holderOf(req, res));
+const takeSlot = async (slots: Slots, holder: string, res: Response): Promise<Slot> => {
+  const slot = await acquireInTime(slots, holder);
   res.once('close', slot.release);
-  if (!res.closed && !res.destroyed && !res.writableEnded) return;
+  if (!res.closed && !res.destroyed && !res.writableEnded) return slot;
   // The caller has left, or was refused, while the request waited. No query follows.
   slot.release();
   throw unavailable();
@@ -87,8 +87,8 @@ const OF_ONE_SESSION = 2;
 const ofSessions = createSlots(({ own }) => own < OF_ONE_SESSION);
 
 /**
- * Lets the requests of one session or token wait for each other, so that a program that sends a hundred at once has a
- * few of them between two requests of a visitor. Those that last, and cost nothing meanwhile, pass.
+ * Lets the requests of one session or token wait for each other, so that a visitor's request waits for a few of them,
+ * also if a program sends a hundred at once. Those that last, and cost nothing meanwhile, pass.
  */
 export const limitEachSession =
   (lasts: (req: Request) => boolean): RequestHandler =>
@@ -96,10 +96,7 @@ export const limitEachSession =
     const { authorization, cookie } = req.headers;
     const session = authorization ?? cookie;
     if (session === undefined || lasts(req)) return next();
-    const slot = await acquireInTime(ofSessions, session);
-    res.locals.sessionSlot = slot;
-    res.once('close', slot.release);
-    if (res.closed || res.destroyed) return slot.release();
+    res.locals.sessionSlot = await takeSlot(ofSessions, session, res);
     next();
   };
 
@@ -128,7 +125,7 @@ export const takeRoomForAnswer = async (req: Request, res: Response): Promise<vo
   const place = { holder: holderOf(req, res), req, res };
   const timer = setInterval(() => freeFor(place.holder), PATIENCE_MS);
   try {
-    await takeSlot(largeAnswers, req, res);
+    await takeSlot(largeAnswers, place.holder, res);
   } finally {
     clearInterval(timer);
   }
@@ -150,7 +147,8 @@ export const buildAnswer = async (req: Request, res: Response, build: () => Prom
 };
 
 /** Call this before a large body is read. */
-export const takeRoomForBody = (req: Request, res: Response): Promise<void> => takeSlot(largeBodies, req, res);
+export const takeRoomForBody = (req: Request, res: Response): Promise<Slot> =>
+  takeSlot(largeBodies, holderOf(req, res), res);
 
 /** How many costly reads a process makes at once. */
 const COSTLY_AT_ONCE = 4;
