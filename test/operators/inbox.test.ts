@@ -5,6 +5,7 @@ import { createInboxList } from '../../src/inbox/inbox.ts';
 import type { Operator } from '../../src/operators/operator.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
+import { watchPool } from '../support/pool.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -247,19 +248,11 @@ test('a list over assistants that all have their own agents makes few finds at o
   const own = async () => ({ find: () => null, of: (one: string) => [{ operatorId: `agent of ${one}` } as Operator] });
   const list = createInboxList(stack.service.conversations, own, async () => []);
   const assistantIds = [...Array.from({ length: 300 }, () => randomUUID()), assistantId];
-  let [inFlight, most] = [0, 0];
-  const start = (): void => {
-    inFlight += 1;
-    most = Math.max(most, inFlight);
-  };
-  const end = (): void => {
-    inFlight -= 1;
-  };
-  const client = stack.service.mongo.getClient().on('connectionCheckOutStarted', start).on('connectionCheckedIn', end);
+  const stopWatching = watchPool(stack.service.mongo);
 
   const { conversations } = await list({ assistantIds, assignee: 'none', limit: 10 });
 
-  client.off('connectionCheckOutStarted', start).off('connectionCheckedIn', end);
+  const most = stopWatching();
   expect(conversations.map(({ conversationId }) => conversationId)).toEqual([id]);
   expect(most).toBeGreaterThanOrEqual(4);
   expect(most).toBeLessThanOrEqual(16); // the service itself may use some connections meanwhile
