@@ -4,7 +4,17 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { brotliCompressSync, constants } from 'node:zlib';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { type Answer, anAssistant, aTurn, type HistoryBody, request, type TestAssistant } from '../support/builders.ts';
+import {
+  aLongConversation,
+  type Answer,
+  anAssistant,
+  aTurn,
+  type HistoryBody,
+  LONG_MESSAGES,
+  LONGEST_TEXT,
+  request,
+  type TestAssistant,
+} from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { watchNeighbour } from '../support/neighbour.ts';
 import { problemOf } from '../support/problem.ts';
@@ -14,8 +24,6 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ engine: aScriptedEngine().engine, deliveryWorkers: 0 });
 const MB = 1024 * 1024;
-/** 32 KB of UTF-8. */
-const LONG = '😀'.repeat(8_000);
 let api: RealProcess;
 let neighbour: TestAssistant;
 
@@ -67,7 +75,7 @@ test('lists of conversations and of deliveries are read from MongoDB without the
   const { mongo } = stack.service;
   const says = (content: string, role = 'operator') => ({ role, content, createdAt: new Date() });
   const texts = Object.fromEntries(
-    Array.from({ length: 10 }, (_, nth) => [nth + 1, [says(LONG), says(`${nth + 1}${LONG}`)]]),
+    Array.from({ length: 10 }, (_, nth) => [nth + 1, [says(LONGEST_TEXT), says(`${nth + 1}${LONGEST_TEXT}`)]]),
   );
   // The projection reads texts too, so it has read the conversation before these are stored.
   await eventually(async () =>
@@ -84,8 +92,8 @@ test('lists of conversations and of deliveries are read from MongoDB without the
     outcome: 'delivered',
     url: '',
     redelivery: false,
-    body: LONG,
-    responseBody: LONG,
+    body: LONGEST_TEXT,
+    responseBody: LONGEST_TEXT,
     createdAt: new Date(),
     happenedAt: new Date(),
     endedAt: new Date(),
@@ -130,33 +138,9 @@ test.each([
   },
 );
 
-const MESSAGES = 400;
-
-/** A conversation with very long messages, stored as pages. */
-const aLongConversation = async (assistant: TestAssistant): Promise<string> => {
-  const { conversationId } = (await assistant.chat(aTurn())).body;
-  const { mongo } = stack.service;
-  const message = (seq: number) => ({
-    seq,
-    messages: [
-      { messageId: randomUUID(), turnId: null, role: 'operator', content: LONG, language: 'en', createdAt: new Date() },
-    ],
-  });
-  const pages = Array.from({ length: MESSAGES / 8 }, (_, page) => ({
-    _id: `${conversationId}:${String(page).padStart(12, '0')}`,
-    conversationId,
-    entries: Array.from({ length: 8 }, (__, nth) => message(page * 8 + nth + 1)),
-  }));
-  for (let at = 0; at < pages.length; at += 25)
-    await mongo.collection('messages').insertMany(pages.slice(at, at + 25) as never);
-  const whole = { seq: MESSAGES, storedTo: MESSAGES, texts: {} };
-  await mongo.collection('conversations').updateOne({ conversationId }, { $set: whole });
-  return conversationId;
-};
-
 test('a page of history ends at its bytes as well as at its limit, and the cursor gives the rest', async () => {
   const assistant = await anAssistant(stack, { knowledge: [] });
-  const conversationId = await aLongConversation(assistant);
+  const conversationId = await aLongConversation(stack, assistant);
   const sizes: number[] = [];
   const seqs: (number | null)[] = [];
   let cursor: string | null = null;
@@ -171,7 +155,7 @@ test('a page of history ends at its bytes as well as at its limit, and the curso
   } while (cursor !== null);
   const two = await assistant.history(conversationId, '?after_seq=390&limit=2');
 
-  expect(seqs).toEqual(Array.from({ length: MESSAGES }, (_, nth) => nth + 1));
+  expect(seqs).toEqual(Array.from({ length: LONG_MESSAGES }, (_, nth) => nth + 1));
   expect(Math.max(...sizes)).toBeLessThan(1.1 * MB);
   expect(sizes.length).toBeLessThan(16); // pages are as large as they may be
   expect(two.body.messages.map(({ seq }) => seq)).toEqual([391, 392]);
@@ -179,7 +163,7 @@ test('a page of history ends at its bytes as well as at its limit, and the curso
 
 test('long histories that one key asks for and does not read cost the memory of some pages', async () => {
   const assistant = await anAssistant(stack, { knowledge: [] });
-  const path = `/api/v1/conversations/${await aLongConversation(assistant)}`;
+  const path = `/api/v1/conversations/${await aLongConversation(stack, assistant)}`;
   await chat();
   const before = peakOf(api);
   const head = `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${assistant.apiKey}\r\n\r\n`;

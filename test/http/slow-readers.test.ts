@@ -1,40 +1,16 @@
-import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
+import { aLongConversation, anAssistant, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
 /** Together they take all places for large answers: eight, four, two and one. */
 const TENANTS = 4;
-const MESSAGES = 400;
-const LONG = '😀'.repeat(8_000);
-
-/** A conversation whose page of history has a MiB. */
-const aLongConversation = async ({ chat }: TestAssistant): Promise<string> => {
-  const { conversationId } = (await chat(aTurn())).body;
-  const { mongo } = stack.service;
-  const message = (seq: number) => ({
-    seq,
-    messages: [
-      { messageId: randomUUID(), turnId: null, role: 'operator', content: LONG, language: 'en', createdAt: new Date() },
-    ],
-  });
-  const pages = Array.from({ length: MESSAGES / 8 }, (_, page) => ({
-    _id: `${conversationId}:${String(page).padStart(12, '0')}`,
-    conversationId,
-    entries: Array.from({ length: 8 }, (__, nth) => message(page * 8 + nth + 1)),
-  }));
-  await mongo.collection('messages').insertMany(pages as never);
-  const whole = { seq: MESSAGES, storedTo: MESSAGES, texts: {} };
-  await mongo.collection('conversations').updateOne({ conversationId }, { $set: whole });
-  return conversationId;
-};
 
 /** Asks for the history on some connections, and does not read it. */
 const askWithoutReading = async (assistant: TestAssistant): Promise<void> => {
-  const path = `/api/v1/conversations/${await aLongConversation(assistant)}`;
+  const path = `/api/v1/conversations/${await aLongConversation(stack, assistant)}`;
   const head = `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${assistant.apiKey}\r\n\r\n`;
   for (let count = 0; count < 3; count += 1) {
     let answered = false;
