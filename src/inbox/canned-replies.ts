@@ -1,6 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../process/clock.ts';
 import { invalid, notFound } from '../process/errors.ts';
+import { insertAtMost } from '../mongo/batches.ts';
 import { collectionOf, type Indexed } from '../mongo/mongo.ts';
 import { newId } from '../process/ids.ts';
 
@@ -49,13 +50,12 @@ export type CannedReplies = {
 
 export const createCannedReplies = (connection: Connection): CannedReplies => {
   const replies = connection.model<StoredCannedReply>('CannedReply', cannedReplySchema);
+  const collection = collectionOf<StoredCannedReply>(replies);
   return {
     models: [replies],
 
     async *read(assistantId: string): AsyncGenerator<CannedReply[]> {
-      const rows = collectionOf<StoredCannedReply>(replies)
-        .find({ assistantId }, { batchSize: READ_BATCH })
-        .sort({ title: 1, _id: 1 });
+      const rows = collection.find({ assistantId }, { batchSize: READ_BATCH }).sort({ title: 1, _id: 1 });
       while (await rows.hasNext()) yield rows.readBufferedDocuments(READ_BATCH).map(toCannedReply);
     },
 
@@ -66,17 +66,12 @@ export const createCannedReplies = (connection: Connection): CannedReplies => {
     },
 
     add: async (assistantId, input) => {
-      const count = () => replies.countDocuments({ assistantId }, { limit: CANNED_REPLIES_MAX + 1 });
       const tooMany = () =>
         invalid('title', 'too_many', `an assistant has at most ${CANNED_REPLIES_MAX} canned replies`);
-      if ((await count()) >= CANNED_REPLIES_MAX) throw tooMany();
       const now = serverDate();
       const stored = { _id: newId(), assistantId, ...input, createdAt: now, updatedAt: now };
-      await replies.create(stored);
-      // As for notes: others may have been added at the same time. Then the last ones are withdrawn.
-      if ((await count()) <= CANNED_REPLIES_MAX) return toCannedReply(stored);
-      await replies.deleteOne({ _id: stored._id });
-      throw tooMany();
+      await insertAtMost({ collection, filter: { assistantId }, max: CANNED_REPLIES_MAX, tooMany }, stored);
+      return toCannedReply(stored);
     },
 
     update: async (cannedReplyId, input) => {

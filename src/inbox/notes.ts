@@ -3,7 +3,7 @@ import { serverDate } from '../process/clock.ts';
 import { invalid } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
 import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
-import { inBatches } from '../mongo/batches.ts';
+import { inBatches, insertAtMost } from '../mongo/batches.ts';
 import { partsOf } from './read-positions.ts';
 
 const NOTES_MAX = 500;
@@ -52,18 +52,12 @@ export const createNotes = (connection: Connection): Notes => {
     models: [model],
 
     add: async (conversationId, { operatorId, content }) => {
-      const count = () => notes.countDocuments(partsOf(conversationId), { limit: NOTES_MAX + 1 });
-      const tooMany = () => invalid('content', 'too_many', `a conversation has at most ${NOTES_MAX} notes`);
-      if ((await count()) >= NOTES_MAX) throw tooMany();
       const note = { noteId: newId(), operatorId, content, createdAt: serverDate() };
       const { noteId, ...stored } = note;
-      const _id = idOf(conversationId, noteId);
-      await notes.insertOne({ _id, ...stored }, { writeConcern: DURABLE });
-      // Others may have added notes at the same time. If there are too many now, this one is withdrawn, and perhaps
-      // theirs too.
-      if ((await count()) <= NOTES_MAX) return note;
-      await notes.deleteOne({ _id }, { writeConcern: DURABLE });
-      throw tooMany();
+      const tooMany = () => invalid('content', 'too_many', `a conversation has at most ${NOTES_MAX} notes`);
+      const bound = { collection: notes, filter: partsOf(conversationId), max: NOTES_MAX, tooMany };
+      await insertAtMost(bound, { _id: idOf(conversationId, noteId), ...stored });
+      return note;
     },
 
     find: async (conversationId, noteId) => {

@@ -1,4 +1,5 @@
 import type { mongo } from 'mongoose';
+import { DURABLE } from './mongo.ts';
 
 export type Lease = { token: string; until: Date };
 
@@ -54,4 +55,26 @@ export const inBatches = async <Row extends { _id: string }>(
   } finally {
     await found.close();
   }
+};
+
+type Bound<Row extends { _id: string }> = {
+  collection: mongo.Collection<Row>;
+  filter: mongo.Filter<Row>;
+  max: number;
+  tooMany: () => Error;
+};
+
+/** Inserts a row, unless `filter` then matches more than `max`. */
+export const insertAtMost = async <Row extends { _id: string }>(
+  { collection, filter, max, tooMany }: Bound<Row>,
+  row: Row,
+): Promise<void> => {
+  const count = () => collection.countDocuments(filter, { limit: max + 1 });
+  if ((await count()) >= max) throw tooMany();
+  await collection.insertOne(row as mongo.OptionalUnlessRequiredId<Row>, { writeConcern: DURABLE });
+  // Others may have inserted rows at the same time. If there are too many now, this one is withdrawn, and perhaps theirs
+  // too.
+  if ((await count()) <= max) return;
+  await collection.deleteOne({ _id: row._id } as mongo.Filter<Row>, { writeConcern: DURABLE });
+  throw tooMany();
 };
