@@ -137,11 +137,12 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
       receivers: endpoints.receivers,
       wakeDeliveries: deliveryQueue.wake,
       findDelivered: deliveredReplies.find,
-      eraseElsewhere: async (conversationId, when) => {
+      eraseElsewhere: async (erased, when) => {
+        const { conversationId } = erased;
         const { until } = when;
         await idempotencyKeys.erase(conversationId, when);
         await inboxRecords.eraseConversation(conversationId, until);
-        await deliveries.eraseConversation(conversationId, until);
+        await deliveries.eraseConversation(erased, until);
         await insights.eraseConversations([conversationId]);
       },
       takeBy: createTakeBy({ findAssistant: assistants.findAssistant, readAssignees: createReadAssignees(operators) }),

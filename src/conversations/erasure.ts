@@ -31,12 +31,15 @@ const tombstoneSchema = new Schema<StoredTombstone>(
 );
 tombstoneSchema.index({ purgeAt: 1 });
 
+/** The assistant is missing in tombstones of earlier versions. */
+export type ErasedConversation = { conversationId: string; assistantId?: string | undefined };
+
 /**
  * Erases what other folders store for a conversation: its idempotency keys, and the texts of its deliveries. A later
  * purge says when the conversation was erased, because no request of that time is running any more.
  */
 export type EraseElsewhere = (
-  conversationId: string,
+  erased: ErasedConversation,
   when: { until: AbortSignal; unboundBefore?: Date },
 ) => Promise<void>;
 
@@ -77,16 +80,16 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const purge = async (conversationId: string, unboundBefore?: Date): Promise<void> => {
-    await pages.erase(conversationId, draining);
-    await eraseElsewhere(conversationId, { until: draining, ...(unboundBefore && { unboundBefore }) });
+  const purge = async (erased: ErasedConversation, unboundBefore?: Date): Promise<void> => {
+    await pages.erase(erased.conversationId, draining);
+    await eraseElsewhere(erased, { until: draining, ...(unboundBefore && { unboundBefore }) });
   };
 
-  const purgeDue = async ({ _id, erasedAt, purgesLeft }: StoredTombstone): Promise<void> => {
+  const purgeDue = async ({ _id, assistantId, erasedAt, purgesLeft }: StoredTombstone): Promise<void> => {
     // If an erasure stopped before it deleted the document, this call deletes the document.
     if (isUuid(_id))
       await conversations.deleteOne({ _id: prefixRange(_id), conversationId: _id }, { writeConcern: DURABLE });
-    await purge(_id, erasedAt);
+    await purge({ assistantId, conversationId: _id }, erasedAt);
     if (purgesLeft <= 1) await tombstones.deleteOne({ _id });
     else {
       const purgeAt = new Date(erasedAt.getTime() + LAST_PURGE_MS);
@@ -120,7 +123,7 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
         { upsert: true, writeConcern: DURABLE },
       );
       const erased = await conversations.findOneAndDelete({ _id, conversationId }, { writeConcern: DURABLE });
-      const purged = withDeadline(purge(conversationId), PURGED_WITHIN_MS).catch(() => undefined);
+      const purged = withDeadline(purge({ assistantId, conversationId }), PURGED_WITHIN_MS).catch(() => undefined);
       return { erased, purged };
     },
 

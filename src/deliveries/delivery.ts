@@ -155,7 +155,7 @@ export const deliveryIdOf = (eventId: string, endpointId: string, resend?: numbe
  * The indexes that contain only deliveries in flight, which are few. Any other index would read all ended deliveries
  * too.
  */
-export const IN_FLIGHT = { queued: 'createdAt_1', sending: 'claimedAt_1' };
+export const IN_FLIGHT = { queued: 'queued', sending: 'claimedAt_1' };
 
 const deliverySchema = new Schema<StoredDelivery>(
   { _id: { type: String, required: true } },
@@ -166,7 +166,11 @@ const deliverySchema = new Schema<StoredDelivery>(
 deliverySchema.index({ assistantId: 1, endpointId: 1, event: 1, createdAt: -1, _id: -1 });
 deliverySchema.index({ conversationId: 1 });
 deliverySchema.index({ claimedAt: 1 }, { partialFilterExpression: { outcome: 'sending' }, name: IN_FLIGHT.sending });
-deliverySchema.index({ createdAt: 1 }, { partialFilterExpression: { outcome: 'queued' }, name: IN_FLIGHT.queued });
+// Begins with the assistant, because any number of tests and resends may wait for an endpoint that hangs.
+deliverySchema.index(
+  { assistantId: 1, createdAt: -1, _id: -1 },
+  { partialFilterExpression: { outcome: 'queued' }, name: IN_FLIGHT.queued },
+);
 deliverySchema.index({ expiresAt: 1 }, { expireAfterSeconds: 0 });
 // Indexes for lists of failures. Successful deliveries are not in these indexes and cost nothing.
 deliverySchema.index(

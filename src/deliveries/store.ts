@@ -11,6 +11,7 @@ import {
 } from './delivery.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
 import type { Outbox } from '../conversations/outbox.ts';
+import type { ErasedConversation } from '../conversations/erasure.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { serverDate } from '../process/clock.ts';
 import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
@@ -100,7 +101,7 @@ export type DeliveryStore = Claims &
      * claimed again. Deliveries in flight are ended first. The hinted indexes contain only deliveries in flight, so
      * this is quick.
      */
-    eraseConversation: (conversationId: string, until?: AbortSignal) => Promise<void>;
+    eraseConversation: (erased: ErasedConversation, until?: AbortSignal) => Promise<void>;
   };
 
 export const createDeliveryStore = ({
@@ -156,12 +157,13 @@ export const createDeliveryStore = ({
     countHourlyOutcomes: createHourlyOutcomes(deliveries),
     findCertificateExpiry: createCertificateExpiry(deliveries),
 
-    eraseConversation: async (conversationId, until) => {
+    eraseConversation: async ({ assistantId, conversationId }, until) => {
       const endedAt = serverDate();
       const end = (step: 'eraseQueued' | 'eraseSending', outcome: FinalOutcome, hint: string) => {
         const errorKind: ErrorKind = 'erased';
         const change = { $set: { outcome, errorKind, endedAt }, $unset: TEXTS };
-        return deliveries.updateMany({ conversationId, ...stateBefore(step) }, change, { writeConcern: DURABLE, hint });
+        const those = { conversationId, ...(assistantId !== undefined && { assistantId }), ...stateBefore(step) };
+        return deliveries.updateMany(those, change, { writeConcern: DURABLE, hint });
       };
       await end('eraseQueued', 'not_sent', IN_FLIGHT.queued);
       await end('eraseSending', 'unknown', IN_FLIGHT.sending);

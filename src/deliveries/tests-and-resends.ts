@@ -50,12 +50,17 @@ export type TestsAndResends = {
   /** Claims a test or a resend by a compare-and-set from `queued`. */
   claimQueued: (deliveryId: string) => Promise<{ delivery: StoredDelivery; token: string } | null>;
 
-  /** Ends queued tests and resends that are too old. Returns the ids of those that need another wake-up. */
+  /**
+   * Ends queued tests and resends that are too old. Returns the ids of those that need another wake-up: the oldest of
+   * some assistants, and at the next call those of the others.
+   */
   sweepQueued: (options: { wakeAfterMs: number; expireAfterMs: number }) => Promise<string[]>;
 };
 
 export const createTestsAndResends = ({ connection, worker, retentionDays }: ClaimOptions): TestsAndResends => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
+  /** The assistant at which the last sweep had enough. The next one goes on behind it. */
+  let sweptTo: string | null = null;
 
   const findDelivery = (deliveryId: string): Promise<StoredDelivery | null> => deliveries.findOne({ _id: deliveryId });
 
@@ -134,7 +139,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
     },
 
     sweepQueued: async ({ wakeAfterMs, expireAfterMs }) => {
-      // The range finds them in the index, and `$$NOW` decides.
+      // The range finds them in the index, with one seek for each assistant, and `$$NOW` decides.
       const older = (ms: number) => ({
         createdAt: { $lt: new Date(serverNow() - ms) },
         $expr: { $lt: ['$createdAt', { $subtract: ['$$NOW', ms] }] },
@@ -145,12 +150,15 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
         { $set: { ...end, endedAt: serverDate() } },
         { writeConcern: DURABLE, hint: IN_FLIGHT.queued },
       );
+      const behind = sweptTo === null ? {} : { assistantId: { $lt: sweptTo } };
       const rows = await deliveries
-        .find({ ...stateBefore('claimQueued'), ...older(wakeAfterMs) })
-        .project<{ _id: string }>({ _id: 1 })
+        .find({ ...stateBefore('claimQueued'), ...older(wakeAfterMs), ...behind })
+        .project<{ _id: string; assistantId: string }>({ _id: 1, assistantId: 1 })
+        .sort({ assistantId: -1, createdAt: 1, _id: 1 })
         .hint(IN_FLIGHT.queued)
         .limit(QUEUED_PER_SWEEP)
         .toArray();
+      sweptTo = rows.length < QUEUED_PER_SWEEP ? null : (rows.at(-1)?.assistantId ?? null);
       return rows.map(({ _id }) => _id);
     },
   };

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { isFinal } from '../../src/deliveries/delivery.ts';
 import { describeTest, toDeliveryView } from '../../src/deliveries/view.ts';
@@ -5,6 +6,7 @@ import { anAssistant } from '../support/builders.ts';
 import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
+import { examinedBy, profileStatements } from '../support/profile.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -149,14 +151,47 @@ test('a test or resend that could not be tried is queued again; only its owner c
 });
 
 test('an event of an erased conversation cannot be resent', async () => {
-  const { endpoint, say } = await anEndpoint();
+  const { assistantId, endpoint, say } = await anEndpoint();
   const [event] = await say('private');
   const { _id, conversationId } = await endOf(`${event?.eventId}:${endpoint.endpointId}`);
 
-  await stack.service.deliveries.eraseConversation(conversationId ?? '');
+  await stack.service.deliveries.eraseConversation({ assistantId, conversationId: conversationId ?? '' });
 
   const kept = await stack.service.deliveries.getDelivery(_id);
   expect(JSON.stringify(kept)).not.toContain('private');
   expect(toDeliveryView(kept)).toMatchObject({ outcome: 'delivered', body: null, responseBody: null, resend: null });
   await expect(resend(_id, 1, endpoint.url)).rejects.toMatchObject({ code: 'validation_failed' });
+});
+
+test('tests that wait for a hanging endpoint neither hold up nor slow down what another assistant sends again', async () => {
+  const hanging = await anEndpoint({ respond: () => new Promise(() => undefined) });
+  const neighbour = await anEndpoint();
+  const [event] = await neighbour.say('hello');
+  const sent = await endOf(`${event?.eventId}:${neighbour.endpoint.endpointId}`);
+  const { deliveries, mongo } = stack.service;
+  const one = await deliveries.getDelivery(await deliveries.queueTest(hanging.endpoint));
+  const createdAt = new Date(Date.now() - 60_000);
+  const waiting = Array.from({ length: 2_000 }, () => ({
+    ...one,
+    _id: `${randomUUID()}:${one.endpointId}`,
+    createdAt,
+  }));
+  await mongo.collection('deliveries').insertMany(waiting as never);
+  const { assistantId } = neighbour;
+
+  // Without a wake-up, as if it was lost. A sweep must find it.
+  const lost = await deliveries.queueTest(neighbour.endpoint);
+  const statements = await profileStatements(stack, async () => {
+    await deliveries.listRecords({ assistantId, outcome: 'queued' });
+    await deliveries.countOutcomes(assistantId, createdAt);
+    await deliveries.eraseConversation({ assistantId, conversationId: sent.conversationId ?? '' });
+  });
+  const delivery = await endOf(lost);
+  await mongo.collection('deliveries').deleteMany({ endpointId: one.endpointId });
+
+  expect(delivery.outcome).toBe('delivered');
+  expect(Date.now() - delivery.createdAt.getTime()).toBeLessThan(20_000);
+  const ofNeighbour = statements.filter(({ command }) => JSON.stringify(command).includes(assistantId));
+  expect(ofNeighbour.length).toBeGreaterThan(3);
+  expect(Math.max(...ofNeighbour.map(examinedBy))).toBeLessThan(100);
 });
