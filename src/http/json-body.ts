@@ -6,6 +6,7 @@ import { ApiError, unavailable } from '../process/errors.ts';
 import { createByteShares, freeSessionSlot, holderOf } from './shares.ts';
 import { createSlices } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';
+import { forEachJsonMark, JSON_MARKS } from '../process/validation.ts';
 
 /** A piece of JSON is sent when it has about this many characters. */
 const PIECE = 64 * 1024;
@@ -185,25 +186,13 @@ const parseObject = (bytes: Buffer): object => {
   return value;
 };
 
-const CODES = { quote: 0x22, comma: 0x2c, array: 0x5b, backslash: 0x5c, object: 0x7b };
-const LOOK_EVERY = 64 * 1024;
-
-/** Refuses JSON with too many values, before it is parsed. Other requests run in between. */
+/** Refuses JSON with too many values, before it is parsed. */
 const checkValues = async (bytes: Buffer): Promise<void> => {
-  const slices = createSlices();
-  let [values, look, inString] = [0, LOOK_EVERY, false];
-  for (let at = 0; at < bytes.length; at += 1) {
-    const code = bytes[at];
-    if (inString) {
-      if (code === CODES.backslash) at += 1;
-      else if (code === CODES.quote) inString = false;
-    } else if (code === CODES.quote) inString = true;
-    else if (code === CODES.comma || code === CODES.array || code === CODES.object) values += 1;
+  let values = 0;
+  await forEachJsonMark(bytes, (mark) => {
+    if (mark !== JSON_MARKS.colon) values += 1;
     if (values > VALUES_MAX) throw new ApiError('invalid_json', { message: 'The body has too many values.' });
-    if (at < look) continue;
-    look = at + LOOK_EVERY;
-    if (slices.isOver()) await slices.next();
-  }
+  });
 };
 
 /**

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { ApiError, type ErrorDetail, MAX_DETAILS } from './errors.ts';
+import { createSlices } from './slices.ts';
 
 type TreeNode = { value: unknown; key: string; parent: TreeNode | null };
 
@@ -214,4 +215,30 @@ export const validate = <Schema extends z.ZodType>(schema: Schema, value: unknow
   const parsed = check(schema, value);
   if (parsed.success) return parsed.data;
   throw new ApiError('validation_failed', { details: parsed.error.issues.slice(0, MAX_DETAILS).map(detailOf) });
+};
+
+const [QUOTE, BACKSLASH] = [0x22, 0x5c];
+export const JSON_MARKS = { comma: 0x2c, colon: 0x3a, array: 0x5b, object: 0x7b } as const;
+const LOOK_EVERY = 64 * 1024;
+
+/**
+ * Calls `onMark` with each comma, colon and opening bracket of JSON, outside of its strings. It is for JSON that is not
+ * parsed yet, because parsing a million small values would hold the event loop for some hundred milliseconds. Other work
+ * runs in between. `onMark` throws if there are too many.
+ */
+export const forEachJsonMark = async (bytes: Buffer, onMark: (mark: number) => void): Promise<void> => {
+  const { comma, colon, array, object } = JSON_MARKS;
+  const slices = createSlices();
+  let [look, inString] = [LOOK_EVERY, false];
+  for (let at = 0; at < bytes.length; at += 1) {
+    const code = bytes[at];
+    if (inString) {
+      if (code === BACKSLASH) at += 1;
+      else if (code === QUOTE) inString = false;
+    } else if (code === QUOTE) inString = true;
+    else if (code === comma || code === colon || code === array || code === object) onMark(code);
+    if (at < look) continue;
+    look = at + LOOK_EVERY;
+    if (slices.isOver()) await slices.next();
+  }
 };

@@ -16,11 +16,18 @@ import { withoutSlashes } from '../../src/assistants/engine-settings.ts';
 import type { Config } from '../../src/process/config.ts';
 import { withDeadline } from '../../src/process/deadline.ts';
 import type { Logger } from '../../src/process/logger.ts';
+import { forEachJsonMark, JSON_MARKS } from '../../src/process/validation.ts';
 import { checkEndpointUrl } from '../../src/webhooks/address-guard.ts';
 import { openProviderAgent } from './engines/openai/completion.ts';
 
 const ANSWER_MS = 5_000;
 const MAX_BYTES = 2_000_000;
+/** A request has few texts, so that parsing the answer does not block the event loop. */
+const TEXTS_MAX = 8;
+/** More numbers for each text than any model gives. */
+const NUMBERS_MAX = 8_192;
+/** More fields, lists and objects than an answer has around the numbers. */
+const FIELDS_MAX = 400;
 /** Statuses that are caused by the texts themselves. */
 const TEXT_ERRORS = new Set([400, 413, 422]);
 
@@ -29,6 +36,17 @@ type Call = {
   headers: Record<string, string>;
   dispatcher: Dispatcher;
   allowPrivate: boolean;
+};
+
+/** Refuses an answer whose parts are too many to parse in one step. */
+const checkParts = async (bytes: Buffer): Promise<void> => {
+  let [commas, others] = [0, 0];
+  await forEachJsonMark(bytes, (mark) => {
+    if (mark === JSON_MARKS.comma) commas += 1;
+    else others += 1;
+    if (commas > TEXTS_MAX * NUMBERS_MAX + FIELDS_MAX || others > FIELDS_MAX)
+      throw new ModelError('the answer of the embeddings service has too many values');
+  });
 };
 
 const send = async (url: string, { body, headers, dispatcher }: Call, signal: AbortSignal): Promise<unknown> => {
@@ -51,7 +69,9 @@ const send = async (url: string, { body, headers, dispatcher }: Call, signal: Ab
       if (bytes > MAX_BYTES) throw new ModelError('the answer of the embeddings service is too large');
       chunks.push(chunk);
     }
-    return JSON.parse(Buffer.concat(chunks).toString());
+    const whole = Buffer.concat(chunks);
+    await checkParts(whole);
+    return JSON.parse(whole.toString());
   } finally {
     // A body that was not read to its end makes the connection unusable.
     if (!answer.body.readableEnded) answer.body.on('error', () => undefined).destroy();
@@ -86,7 +106,11 @@ const FAILURES = 3;
 /** A refused text is cut in halves down to this length. */
 const SHORTEST_CUT = 250;
 
-const Answer = z.object({ data: z.array(z.object({ index: z.int().min(0), embedding: z.array(z.number()) })) });
+const isVector = (value: unknown): boolean => Array.isArray(value) && value.every((one) => typeof one === 'number');
+// A list of zod would report each wrong item.
+const Item = z.object({ index: z.int().min(0), embedding: z.custom<number[]>(isVector) });
+const isShort = (value: unknown): boolean => Array.isArray(value) && value.length <= TEXTS_MAX;
+const Answer = z.object({ data: z.custom<unknown[]>(isShort).pipe(z.array(Item)) });
 
 type ServiceOptions = {
   url: string;
@@ -138,8 +162,7 @@ const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: ServiceOptio
   };
 
   return {
-    // A request has at most eight texts, so that parsing the answer does not block the event loop.
-    limits: { texts: 8, concurrency: 4, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } },
+    limits: { texts: TEXTS_MAX, concurrency: 4, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } },
 
     open: async (signal): Promise<OpenModel> => {
       const [probe] = await ask([PROBE]);
