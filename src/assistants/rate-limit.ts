@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
 import { createBatcher, ItemFailure } from '../process/batch.ts';
@@ -5,6 +6,11 @@ import { ApiError, unavailable } from '../process/errors.ts';
 import type { RedisClient } from '../redis/redis.ts';
 
 const WINDOW_S = 60;
+/** How many requests of a window are refused at once. Whoever goes on without regard to them waits for each refusal. */
+const REFUSED_AT_ONCE = 100;
+const REFUSED_LATE_MS = 1_000;
+/** How many refusals wait in a process. Further ones are answered at once. */
+const LATE_MAX = 2_000;
 const FAILING_LIMIT_PER_MINUTE = 60;
 /** Requests with a body and without a sign-in: attempts to sign in, and links. Many people may share a network. */
 const ANONYMOUS_LIMIT_PER_MINUTE = 120;
@@ -15,6 +21,9 @@ const TOKEN_LIMIT_PER_MINUTE = 600;
 
 /** The kinds of rate-limit windows. */
 export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'anonymous' | 'sign_in' | 'playground' | 'token';
+
+/** Requests that operators make share slots, in which a refusal must not wait. */
+const SLOWED = new Set<LimitKind>(['key', 'channel', 'poll', 'failing']);
 
 type RateLimitState = { limit: number; remaining: number; resetSeconds: number };
 
@@ -123,6 +132,14 @@ export const createRateLimiter = (
     { maxInFlight: Number.POSITIVE_INFINITY },
   );
 
+  let late = 0;
+  const slowDown = async (): Promise<void> => {
+    if (late >= LATE_MAX) return;
+    late += 1;
+    await sleep(REFUSED_LATE_MS);
+    late -= 1;
+  };
+
   const consume = async (kind: LimitKind, subject: string, limit: number): Promise<RateLimitState> => {
     const counted = await count({ subject: `${kind}:${subject}`, limit }).catch((cause: unknown) => {
       throw unavailable(cause);
@@ -130,6 +147,8 @@ export const createRateLimiter = (
     const state = stateOf(limit, counted);
     if (counted.consumed <= limit) return state;
     onRefused(kind);
+    // On a few connections, each request would follow the refusal of the one before at once, thousands in a second.
+    if (SLOWED.has(kind) && counted.consumed > limit + REFUSED_AT_ONCE) await slowDown();
     throw new ApiError('rate_limited', {
       headers: { ...rateLimitHeaders(state), 'Retry-After': String(state.resetSeconds) },
     });

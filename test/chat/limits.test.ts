@@ -93,6 +93,23 @@ test('refused, replayed and read requests count like any other', async () => {
   expect([first, ...answers].map(remaining)).toEqual(['49', '48', '47', '46', '45', '44', '43', '42', '41', '40']);
 });
 
+test('a caller who goes on after 100 refusals waits for each further one, and another caller is answered', async () => {
+  const [{ chat }, neighbour] = [await anAssistant(stack, { limitPerMinute: 1 }), await anAssistant(stack)];
+  const timed = async (send: () => Promise<{ status: number }>) => {
+    const since = performance.now();
+    const { status } = await send();
+    return { status, took: performance.now() - since };
+  };
+  const first = await Promise.all(Array.from({ length: 101 }, () => chat(aTurn())));
+
+  const waiting = Promise.all(Array.from({ length: 20 }, () => timed(() => chat(aTurn()))));
+  const other = await neighbour.chat(aTurn());
+
+  expect(first.filter(({ status }) => status === 429)).toHaveLength(100);
+  expect(other.status).toBe(200);
+  for (const { status, took } of await waiting) expect([status, took > 950]).toEqual([429, true]);
+});
+
 test('a long poll has its own window, but only if it may wait', async () => {
   const { chat, call } = await anAssistant(stack, { limitPerMinute: 2 });
   const { body } = await chat(aTurn());
