@@ -16,11 +16,22 @@ const FAILING_LIMIT_PER_MINUTE = 60;
 const ANONYMOUS_LIMIT_PER_MINUTE = 120;
 /** Playground turns of one operator: enough for a person, and few compared with visitors' turns. */
 const PLAYGROUND_LIMIT_PER_MINUTE = 60;
+/** What one operator tells others of reading and writing: ten pages tell it every seven seconds. */
+const PRESENCE_LIMIT_PER_MINUTE = 240;
 /** Requests of one operator token: ten a second, enough for a program that follows the inbox of many assistants. */
 const TOKEN_LIMIT_PER_MINUTE = 600;
 
 /** The kinds of rate-limit windows. */
-export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'anonymous' | 'sign_in' | 'playground' | 'token';
+export type LimitKind =
+  | 'key'
+  | 'channel'
+  | 'poll'
+  | 'failing'
+  | 'anonymous'
+  | 'sign_in'
+  | 'playground'
+  | 'presence'
+  | 'token';
 
 /** Requests that operators make share slots, in which a refusal must not wait. */
 const SLOWED = new Set<LimitKind>(['key', 'channel', 'poll', 'failing']);
@@ -53,7 +64,7 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
 
 /**
  * Fixed windows of 60 s in Redis, shared by all API processes. There is one window for each API key, each channel, each
- * client network that sends failing requests, each operator token, and each operator who uses the playground. `consume`
+ * client network that sends failing requests, each operator token, and each operator who uses the playground or is present. `consume`
  * throws 429 with all headers when the window is used up, and 503 when Redis is unavailable. While only the window's
  * node of a cluster is unavailable, each process counts for itself, so that a key's callers do not lose the
  * conversations on other nodes.
@@ -70,6 +81,7 @@ export type RateLimiter = {
 
   forAnonymous: (address: string) => Promise<RateLimitState>;
   forPlayground: (operatorId: string) => Promise<RateLimitState>;
+  forPresence: (operatorId: string) => Promise<RateLimitState>;
   forToken: (tokenId: string) => Promise<RateLimitState>;
 
   /** Counts an attempt to sign in. `src/operators/sign-in-limits.ts` decides the subjects and the limits. */
@@ -161,6 +173,7 @@ export const createRateLimiter = (
     forFailing: (address) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
     forAnonymous: (address) => consume('anonymous', address, ANONYMOUS_LIMIT_PER_MINUTE),
     forPlayground: (operatorId) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),
+    forPresence: (operatorId) => consume('presence', operatorId, PRESENCE_LIMIT_PER_MINUTE),
     forToken: (tokenId) => consume('token', tokenId, TOKEN_LIMIT_PER_MINUTE),
     forSignIn: (subject, limit) => consume('sign_in', subject, limit),
     refundSignIn: async (subject, limit) => {

@@ -2,6 +2,7 @@ import * as z from 'zod';
 import { once } from 'node:events';
 import type { Response } from 'express';
 import type { ConversationStore } from '../conversations/store.ts';
+import { type RateLimiter, rateLimitHeaders } from '../assistants/rate-limit.ts';
 import type { LiveUpdates } from '../live/live.ts';
 import { PRESENT_STATES } from '../live/presence.ts';
 import type { EventSink } from '../live/subscriber.ts';
@@ -47,7 +48,8 @@ export const liveOperations = {
     resource: 'conversation',
     peopleOnly: true,
     body: z.object({ state: z.enum([...PRESENT_STATES, 'gone']) }),
-    errors: ['not_found'],
+    limited: true,
+    errors: ['not_found', 'rate_limited'],
     // No audit line: nothing is stored for longer than 15 seconds.
   }),
 };
@@ -76,9 +78,13 @@ const sinkOf = (res: Response): EventSink => {
   };
 };
 
-type Dependencies = { live: LiveUpdates; conversations: Pick<ConversationStore, 'findOwner'> };
+type Dependencies = {
+  live: LiveUpdates;
+  conversations: Pick<ConversationStore, 'findOwner'>;
+  rateLimiter: Pick<RateLimiter, 'forPresence'>;
+};
 
-export const liveRoutes = ({ live, conversations }: Dependencies): Handled[] => [
+export const liveRoutes = ({ live, conversations, rateLimiter }: Dependencies): Handled[] => [
   handled(liveOperations.live, async ({ operator, req, res }) => {
     if (req.method === 'HEAD') {
       res.set(EVENT_STREAM_HEADERS).end();
@@ -92,7 +98,9 @@ export const liveRoutes = ({ live, conversations }: Dependencies): Handled[] => 
     return '';
   }),
 
-  handled(liveOperations.presence, async ({ params: { id = '' }, body: { state }, operator }) => {
+  handled(liveOperations.presence, async ({ params: { id = '' }, body: { state }, operator, res }) => {
+    // Each one is kept for 15 s and sent to every browser.
+    res.set(rateLimitHeaders(await rateLimiter.forPresence(operator.operatorId)));
     const owner = await conversations.findOwner(id);
     if (!owner) throw notFound();
     const { operatorId, email } = operator;

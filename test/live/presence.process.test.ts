@@ -121,3 +121,15 @@ test('a state that does not exist is refused, and replies still reach their call
   expect(said.status).toBe(200);
   expect(stack.logs.filter(({ msg }) => msg === 'malformed replies were published')).toEqual([]);
 });
+
+test('an operator cannot be in thousands of conversations, and others still tell where they are', async () => {
+  const [flooder, stream] = [await anOperator(stack), await follow(ann)];
+
+  const answers = await Promise.all(Array.from({ length: 250 }, () => announce(flooder, 'reading')));
+  const bens = await announce(ben, 'reading');
+
+  expect(answers.filter(({ status }) => status === 204)).toHaveLength(240);
+  expect(problemOf(answers.find(({ status }) => status !== 204)!)).toBe('429 rate_limited');
+  expect(bens.status).toBe(204);
+  await eventually(() => expect(statesIn(stream, ben)).toContain('reading'));
+});
