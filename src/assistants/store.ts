@@ -4,6 +4,7 @@ import type { Connection } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { newId } from '../process/ids.ts';
 import { invalid, notFound } from '../process/errors.ts';
+import { insertAtMost } from '../mongo/batches.ts';
 import { collectionOf, type Indexed } from '../mongo/mongo.ts';
 import type { Vault } from '../process/vault.ts';
 import { validate } from '../process/validation.ts';
@@ -26,6 +27,8 @@ import { createSemanticState, type SemanticState } from './semantic-state.ts';
 
 /** The most memory of each cache, counted in characters of JSON. */
 const CACHED_CHARS = 20_000_000;
+/** Revoked ones count, because they stay in the list. */
+const KEYS_MAX = 1_000;
 const LAST_USED_EVERY_MS = 60_000;
 const AFTER = { returnDocument: 'after' } as const;
 
@@ -230,7 +233,12 @@ export const createAssistantStore = ({
         lastUsedAt: null,
         revokedAt: null,
       };
-      await apiKeys.create(stored);
+      const tooMany = () =>
+        invalid('name', 'too_many', `an assistant has at most ${KEYS_MAX} keys, revoked ones included: rotate one`);
+      await insertAtMost(
+        { collection: collectionOf(apiKeys), filter: { assistantId }, max: KEYS_MAX, tooMany },
+        stored,
+      );
       return { key: toApiKey(stored), apiKey };
     },
 

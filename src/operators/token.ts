@@ -1,10 +1,11 @@
 import { type Connection, Schema } from 'mongoose';
 import { hashSecret, newSecret, SECRET_BODY } from '../assistants/api-keys.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
-import { notFound } from '../process/errors.ts';
+import { invalid, notFound } from '../process/errors.ts';
+import { insertAtMost } from '../mongo/batches.ts';
 import { newId } from '../process/ids.ts';
 import { createAssistantIdsCheck, type Operator, operatorModel } from './operator.ts';
-import type { Indexed } from '../mongo/mongo.ts';
+import { collectionOf, type Indexed } from '../mongo/mongo.ts';
 
 /** What a token may do: only read, or also change things. */
 export const SCOPES = ['read', 'manage'] as const;
@@ -92,6 +93,8 @@ export const callerOfToken = (token: OperatorToken): OperatorCaller => ({
   token,
 });
 
+/** Revoked ones count, because they stay in the list. */
+const TOKENS_MAX = 1_000;
 const LAST_USED_EVERY_MS = 60_000;
 
 type NewToken = Pick<OperatorToken, 'name' | 'scope' | 'assistantIds' | 'createdBy'>;
@@ -144,7 +147,10 @@ export const createTokenStore = (connection: Connection): TokenStore => {
         lastUsedAt: null,
         revokedAt: null,
       };
-      await tokens.create(stored);
+      const tooMany = () =>
+        invalid('name', 'too_many', `there are at most ${TOKENS_MAX} tokens, revoked ones included`);
+      const filter = { _id: { $gt: '' } }; // all of them, counted in an index
+      await insertAtMost({ collection: collectionOf(tokens), filter, max: TOKENS_MAX, tooMany }, stored);
       return { token: toToken(stored), secret };
     },
 

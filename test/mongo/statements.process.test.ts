@@ -56,6 +56,8 @@ const NOT_READ = ['endpoints assistantId_1_place_1', 'operators links'];
 
 /** Work that the reply worker ends within seconds, so there is nothing to copy. */
 const SOON_EMPTY = 'pendingMisses';
+/** A service has so few of them that copies would leave none for the walk. */
+const FEW = 'operatorTokens';
 
 const stack = useStack({ embedder: anEmbedder });
 let database: mongo.Db;
@@ -148,7 +150,7 @@ beforeAll(async () => {
   const names = await collections();
   // First, because the projection would make some of them from the copied conversations.
   await multiply('search');
-  for (const name of names) if (name !== 'search' && name !== SOON_EMPTY) await multiply(name);
+  for (const name of names) if (!['search', SOON_EMPTY, FEW].includes(name)) await multiply(name);
 }, 300_000);
 afterAll(() => close());
 

@@ -208,3 +208,25 @@ test('a token resolves as the named operator or the first owner, and an operator
   expect([named.body, first.body]).toMatchObject([{ resolvedBy: somebody }, { resolvedBy: owners?.operatorId }]);
   for (const refused of [nobody, asAnother]) expect(problemOf(refused)).toBe('422 validation_failed operatorId');
 });
+
+test.each([
+  ['keys', 'apiKeys', async () => `/assistants/${(await anAssistant(stack)).assistantId}/keys`, {}],
+  ['tokens', 'operatorTokens', async () => '/tokens', { scope: 'read', assistantIds: null }],
+])('there are never more than 1,000 %s, however many are made at once', async (what, collection, pathOf, more) => {
+  const path = await pathOf();
+  const first = await owner.post<Record<string, { keyId?: string }>>(path, { name: 'first', ...more });
+  const rows = stack.service.mongo.collection<{ _id: string }>(collection);
+  const { _id, ...row } = (await rows.find({ name: 'first' }).toArray())[0]!;
+  const others = await rows.countDocuments('assistantId' in row ? { assistantId: row['assistantId'] } : {});
+  const copies = Array.from({ length: 995 - others }, () => ({ ...row, _id: randomUUID(), hash: randomUUID() }));
+  await rows.insertMany(copies.map((one) => ({ ...one, name: 'many' })));
+
+  const made = await Promise.all(Array.from({ length: 12 }, (_, nth) => owner.post(path, { name: `${nth}`, ...more })));
+  const { body } = await owner.get<Record<string, object[]>>(path);
+  await rows.deleteMany({ name: 'many' });
+
+  expect([first.status, _id !== undefined]).toEqual([201, true]);
+  expect(body[what]?.length).toBeLessThanOrEqual(1_000);
+  expect(body[what]).toHaveLength(995 + made.filter(({ status }) => status === 201).length);
+  expect(problemOf(made.find(({ status }) => status !== 201)!)).toBe('422 validation_failed name');
+});
