@@ -49,6 +49,9 @@ const redact = <Job extends Shown>(job: Job): Job => {
   return job;
 };
 
+/** The most jobs of a page, whatever number its address asks for. */
+const JOBS_SHOWN = 100;
+
 /**
  * Shows the kind of a failed job's error and the place where it was thrown. Hides the error's message, which could
  * contain a visitor's text or a secret.
@@ -59,8 +62,9 @@ class RedactedAdapter extends BullMQAdapter {
     return job && redact(job);
   }
 
-  override async getJobs(...args: Parameters<BullMQAdapter['getJobs']>) {
-    return (await super.getJobs(...args)).map(redact);
+  override async getJobs(...[statuses, start = 0, end]: Parameters<BullMQAdapter['getJobs']>) {
+    const last = start + JOBS_SHOWN - 1;
+    return (await super.getJobs(statuses, start, Math.min(end ?? last, last))).map(redact);
   }
 
   override getJobLogs(): Promise<string[]> {

@@ -126,3 +126,23 @@ test('the board is read-only, for owners too', async () => {
     }
   }
 });
+
+test('a page of the board has 100 jobs at most, whatever its address asks for', async () => {
+  const owner = await anOperator(stack);
+  const [{ assistantId }, receiver] = [await anAssistant(stack), await openReceiver()];
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  for (let nth = 0; nth < 150; nth += 1) stack.service.deliveryQueue.wakeDelivery(`${nth}:${endpoint.endpointId}`);
+  const jobsOf = async (query: string) => {
+    const { text } = await look(`/api/queues?activeQueue=deliveries&status=completed&${query}`, owner.cookie());
+    const { queues } = JSON.parse(text) as {
+      queues: { name: string; jobs: unknown[]; counts: { completed: number } }[];
+    };
+    return queues.find(({ name }) => name === 'deliveries')!;
+  };
+  await eventually(async () => expect((await jobsOf('page=1')).counts.completed).toBeGreaterThanOrEqual(150));
+
+  const { jobs } = await jobsOf('page=1&jobsPerPage=20000');
+
+  await receiver.close();
+  expect(jobs).toHaveLength(100);
+});
