@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import * as z from 'zod';
 import { textsIn } from '@parley/understanding/text';
 
@@ -76,7 +77,9 @@ export const OpeningHours = z
   .meta({ id: 'OpeningHours' });
 export type OpeningHours = z.infer<typeof OpeningHours>;
 
-const clocks = new Map<string, Intl.DateTimeFormat>();
+/** One has some 40 KB, and every spelling of a name (`europe/BERLIN`) has its own. */
+const CLOCKS_MAX = 200;
+const clocks = new LRUCache<string, Intl.DateTimeFormat>({ max: CLOCKS_MAX });
 
 const clockOf = (timeZone: string): Intl.DateTimeFormat => {
   const known = clocks.get(timeZone);

@@ -1,4 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest';
+import { nextOpening } from '../../src/assistants/opening-hours.ts';
 import { createBreaker } from '../../src/process/breaker.ts';
 import { otherLanguageText, TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
 
@@ -14,6 +15,22 @@ test('language names are created only for the languages that have texts, however
   }
 
   expect(names.mock.calls.length).toBeLessThanOrEqual(TEXT_LANGUAGES.length);
+});
+
+test('the clocks of time zones that were read last are kept, however a name is spelled', () => {
+  const spellings = Array.from({ length: 1_000 }, (_, nth) =>
+    [...'europe/berlin'].map((letter, at) => ((nth >> at) % 2 === 0 ? letter : letter.toUpperCase())).join(''),
+  );
+  const week = [{ day: 1, from: '09:00', to: '17:00' }];
+  const read = (timeZone = ''): unknown => nextOpening({ timeZone, week }, new Date());
+  for (const spelling of new Set(spellings)) read(spelling);
+  const made = vi.spyOn(Intl, 'DateTimeFormat');
+
+  read(spellings.at(-1));
+  const again = made.mock.calls.length;
+  read(spellings[0]);
+
+  expect([again, made.mock.calls.length]).toEqual([0, 1]);
 });
 
 test('a circuit breaker remembers only the keys that failed last', () => {
