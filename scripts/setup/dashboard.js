@@ -11,7 +11,7 @@ const FILES = [
   'dashboard/vite.config.ts',
   'dashboard/tsconfig.json',
   // The only file of the service from which the pages import values, not only types.
-  'src/process/timing.ts',
+  'src/process/time-limits.ts',
   'package-lock.json',
 ];
 

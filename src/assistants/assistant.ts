@@ -1,7 +1,7 @@
 import type { TextKind } from '@parley/understanding/text';
 import * as z from 'zod';
 import { type Connection, Schema } from 'mongoose';
-import { TIMING } from '../process/timing.ts';
+import { TIMING } from '../process/time-limits.ts';
 import { type EngineSettings, RETRIEVAL } from './engine-settings.ts';
 import type { KnowledgeInput } from './knowledge-input.ts';
 import { LanguageTag } from './language-tag.ts';

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { TIMING } from '../process/timing.ts';
+import { TIMING } from '../process/time-limits.ts';
 import type { Vault } from '../process/vault.ts';
 import { validate } from '../process/validation.ts';
 

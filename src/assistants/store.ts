@@ -20,7 +20,7 @@ import {
 import { type ChannelChange, channelWrite } from './channel.ts';
 import { createEmbedders, type Embedders } from './embedders.ts';
 import { type EngineInput, sealedEngine } from './engine-settings.ts';
-import { TIMING } from '../process/timing.ts';
+import { TIMING } from '../process/time-limits.ts';
 import { createKnowledgeStore, type KnowledgeStore } from './knowledge-store.ts';
 import { createVectorStore, type VectorStore } from './knowledge-vectors.ts';
 import { createSemanticState, type SemanticState } from './semantic-state.ts';

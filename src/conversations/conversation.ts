@@ -1,7 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import type { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { ConversationEvent } from '../webhooks/event.ts';
-import { TIMING } from '../process/timing.ts';
+import { TIMING } from '../process/time-limits.ts';
 
 export const CHANNELS = ['api', 'webhook', 'web', 'playground'] as const;
 export type ChannelName = (typeof CHANNELS)[number];

@@ -1,6 +1,6 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
 import type { EventKind } from '../webhooks/event.ts';
-import { TIMING } from '../process/timing.ts';
+import { TIMING } from '../process/time-limits.ts';
 
 /**
  * The delivery of one event to one endpoint, as a state machine (docs/contract.md, Outcomes).

@@ -6,7 +6,7 @@ import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import { deliveryIdOf } from './delivery.ts';
 import { createEndUndeliverable, type OnEnded } from './undeliverable.ts';
 import { serverNow } from '../process/clock.ts';
-import type { Timing } from '../process/timing.ts';
+import type { Timing } from '../process/time-limits.ts';
 
 /** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
 const MANY = 100;

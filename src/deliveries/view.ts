@@ -1,6 +1,6 @@
 import { type ErrorKind, type Header, isFinal, type StoredDelivery, type Timings } from './delivery.ts';
 import type { ResendRisk } from './tests-and-resends.ts';
-import { DELIVERY_DEADLINE_MS } from '../process/timing.ts';
+import { DELIVERY_DEADLINE_MS } from '../process/time-limits.ts';
 
 /** A list shows neither bodies nor headers, which may have some ten KB in each record. */
 export const WITHOUT_TEXTS = { body: 0, responseBody: 0, requestHeaders: 0, responseHeaders: 0 } as const;

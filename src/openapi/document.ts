@@ -17,7 +17,7 @@ import type { Operation } from '../operator-api/operation.ts';
 import { OPERATIONS } from '../operator-api/operations.ts';
 import { ApiError, ErrorBody, type ErrorCode, invalid } from '../process/errors.ts';
 import type { Declaration } from '../http/operation.ts';
-import { DELIVERY_DEADLINE_MS } from '../process/timing.ts';
+import { DELIVERY_DEADLINE_MS } from '../process/time-limits.ts';
 import { VERSION } from '../process/process.ts';
 import type { EventKind } from '../webhooks/event.ts';
 import { WIRE_EVENTS } from '../webhooks/wire.ts';

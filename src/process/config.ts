@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { withoutCredentials } from './credentials.ts';
-import { TIMING, type Timing, timingProblems } from './timing.ts';
+import { TIMING, type Timing, timingProblems } from './time-limits.ts';
 import { check } from './validation.ts';
 
 const flag = (byDefault: boolean) => z.stringbool().default(byDefault).meta({ values: '`true`, `false`' });

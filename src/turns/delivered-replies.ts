@@ -1,7 +1,7 @@
 import type { TurnRef } from '../conversations/conversation.ts';
 import type { RedisClient } from '../redis/redis.ts';
 import type { Partitions } from '../redis/queue.ts';
-import { TIMING } from '../process/timing.ts';
+import { TIMING } from '../process/time-limits.ts';
 
 const MARK = `for _, key in ipairs(KEYS) do redis.call('SET', key, '1', 'PX', ARGV[1]) end`;
 

@@ -2,7 +2,7 @@ import type { TurnRef } from '../conversations/conversation.ts';
 import { newToken } from '../process/ids.ts';
 import type { RedisClient } from '../redis/redis.ts';
 import type { Partitions } from '../redis/queue.ts';
-import type { Timing } from '../process/timing.ts';
+import type { Timing } from '../process/time-limits.ts';
 
 // Acquires the lease and counts the try. Returns 0 if another worker has the lease. If the connection breaks before the
 // answer, the command is sent again, finds its own token and succeeds.

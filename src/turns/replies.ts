@@ -5,7 +5,7 @@ import type { FoundTurn, TurnConversation } from '../conversations/store.ts';
 import { withDeadline } from '../process/deadline.ts';
 import type { Logger } from '../process/logger.ts';
 import type { RedisClient } from '../redis/redis.ts';
-import type { Timing } from '../process/timing.ts';
+import type { Timing } from '../process/time-limits.ts';
 
 /** A part of a reply, published by a worker. The part follows the first `from` characters of the reply. */
 const Delta = z.object({

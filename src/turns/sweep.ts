@@ -6,7 +6,7 @@ import type { TakeByEnd } from '../conversations/transitions.ts';
 import type { Logger } from '../process/logger.ts';
 import type { TurnLeases } from './leases.ts';
 import type { TurnQueue } from './queue.ts';
-import type { Timing } from '../process/timing.ts';
+import type { Timing } from '../process/time-limits.ts';
 
 const ENDED_PER_SWEEP = 200;
 

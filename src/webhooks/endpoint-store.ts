@@ -6,7 +6,7 @@ import { invalid, notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
 import { isDuplicateKey } from '../mongo/failures.ts';
 import { collectionOf, createReader, type Indexed } from '../mongo/mongo.ts';
-import { TIMING } from '../process/timing.ts';
+import { TIMING } from '../process/time-limits.ts';
 import { validate } from '../process/validation.ts';
 import type { Vault } from '../process/vault.ts';
 import { type GuardOptions, requirePublicUrl } from './address-guard.ts';

@@ -4,7 +4,7 @@ import { afterAll, expect, test } from 'vitest';
 import { claimOf } from '../../src/deliveries/undeliverable.ts';
 import { createBackoff, createDeliverySweeps } from '../../src/deliveries/sweep.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';
-import { TIMING } from '../../src/process/timing.ts';
+import { TIMING } from '../../src/process/time-limits.ts';
 import { composeBody } from '../../src/webhooks/event.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

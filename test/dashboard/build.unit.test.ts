@@ -17,7 +17,7 @@ const { dashboardStep } = (await import(file)) as { dashboardStep: Step };
 const aClone = (builder = 'appendFileSync("builds", "x")'): string => {
   const root = mkdtempSync(join(tmpdir(), 'parley-dashboard-build-'));
   onTestFinished(() => rmSync(root, { recursive: true }));
-  for (const path of ['dashboard', 'src/process/timing.ts', 'package-lock.json']) {
+  for (const path of ['dashboard', 'src/process/time-limits.ts', 'package-lock.json']) {
     cpSync(join(ROOT, path), join(root, path), { recursive: true, filter: (from) => !from.includes('dashboard/dist') });
   }
   mkdirSync(join(root, 'node_modules/vite/bin'), { recursive: true });

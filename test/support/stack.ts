@@ -5,7 +5,7 @@ import { readConfig } from '../../src/process/config.ts';
 import { newToken } from '../../src/process/ids.ts';
 import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger, type Logger } from '../../src/process/logger.ts';
-import type { Timing } from '../../src/process/timing.ts';
+import type { Timing } from '../../src/process/time-limits.ts';
 import type { Service } from '../../src/service.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import type { SenderOptions } from '../../workers/delivery/send.ts';

@@ -1,7 +1,7 @@
 import { LOOK_AHEAD, type Outbox, type OutboxStore, pendingOf } from '../../src/conversations/outbox.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { Slot, Slots } from '../../src/process/slots.ts';
-import type { Timing } from '../../src/process/timing.ts';
+import type { Timing } from '../../src/process/time-limits.ts';
 import { type EndpointStore, isPaused, type StoredEndpoint } from '../../src/webhooks/endpoint-store.ts';
 import type { OutboxEvent } from '../../src/conversations/conversation.ts';
 import { claimOf, createEndUndeliverable, undeliverableOf } from '../../src/deliveries/undeliverable.ts';

@@ -9,7 +9,7 @@ import { serverNow } from '../../src/process/clock.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { isMongoUnavailable } from '../../src/mongo/failures.ts';
 import type { Slot } from '../../src/process/slots.ts';
-import type { Timing } from '../../src/process/timing.ts';
+import type { Timing } from '../../src/process/time-limits.ts';
 import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { Sender, SendResult } from './send.ts';
 

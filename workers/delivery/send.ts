@@ -20,7 +20,7 @@ import {
   TOO_LATE,
 } from './exchange.ts';
 import { createSecureContext } from 'node:tls';
-import { TIMING } from '../../src/process/timing.ts';
+import { TIMING } from '../../src/process/time-limits.ts';
 import type { Header } from '../../src/deliveries/delivery.ts';
 
 /**

@@ -4,7 +4,7 @@ import { deliveryOperations } from '../../../src/operator-api/deliveries.ts';
 import type { Answered, Api } from '../api.ts';
 import type { Answer } from '../session.ts';
 import { plain } from '../text.ts';
-import { DELIVERY_DEADLINE_MS } from '../../../src/process/timing.ts';
+import { DELIVERY_DEADLINE_MS } from '../../../src/process/time-limits.ts';
 
 const WAIT_MS = 10_000;
 const LOOK_EVERY_MS = 50;

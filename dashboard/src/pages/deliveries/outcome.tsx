@@ -1,4 +1,4 @@
-import { DELIVERY_DEADLINE_MS } from '../../../../src/process/timing.ts';
+import { DELIVERY_DEADLINE_MS } from '../../../../src/process/time-limits.ts';
 import { Status, type Tone } from '../../parts/status.tsx';
 import type { DeliveryRow, Outcome as OutcomeName } from '../../types.ts';
 

@@ -8,7 +8,7 @@ import type { AssistantEngine, EngineReply, EngineEntry, TurnContext } from '../
 import { type Completion, completeInTime, ProviderError } from './completion.ts';
 import { buildMessages, countTokensOf } from './prompt.ts';
 import { allowedLinksOf, createReplyFilter } from './reply-filter.ts';
-import { TIMING } from '../../../../src/process/timing.ts';
+import { TIMING } from '../../../../src/process/time-limits.ts';
 
 const HISTORY_ENTRIES = 20;
 /** Statuses that are caused by the request itself, so the breaker does not count them as failures of the provider. */
