@@ -65,7 +65,7 @@ export type Service = Stores & {
   mongo: Connection;
   /** The same stores on the second pool: for operators in the API, for background work in a worker. */
   aside: Stores & { mongo: Connection };
-  /** One for both pools, so that a change by an operator ends what turns have cached. */
+  /** One for both pools, so that an operator's change clears what turns have cached. */
   endpoints: EndpointStore;
   mongoWatch: MongoWatch;
   redis: RedisClient;

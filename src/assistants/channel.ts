@@ -48,7 +48,7 @@ export type ChannelCalls = {
 
 export const createChannelCalls = (redis: RedisClient, prefix: string): ChannelCalls => {
   const keyOf = (assistantId: string): string => `${prefix}:channel-calls:${assistantId}`;
-  /** Holds when a session was erased. Contains a hash, because the session's id is to be forgotten. */
+  /** Key of a session's time of erasure. Contains a hash, because the session id must be forgotten. */
   const forgottenKeyOf = (assistantId: string, sessionId: string): string =>
     `${prefix}:channel-forgotten:${assistantId}:${createHash('sha256').update(sessionId).digest('base64url')}`;
   let pending = new Map<string, ChannelCall[]>();

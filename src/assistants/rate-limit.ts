@@ -12,7 +12,7 @@ const REFUSED_LATE_MS = 1_000;
 /** How many refusals wait in a process. Further ones are answered at once. */
 const LATE_MAX = 2_000;
 const FAILING_LIMIT_PER_MINUTE = 60;
-/** Requests with a body and without a sign-in: attempts to sign in, and links. Many people may share a network. */
+/** Requests with a body but no sign-in: sign-ins, invitation and reset links. Many people may share a network. */
 const ANONYMOUS_LIMIT_PER_MINUTE = 120;
 /** Playground turns of one operator: enough for a person, and few compared with visitors' turns. */
 const PLAYGROUND_LIMIT_PER_MINUTE = 60;
@@ -33,7 +33,7 @@ export type LimitKind =
   | 'presence'
   | 'token';
 
-/** Requests that operators make share slots, in which a refusal must not wait. */
+/** Kinds whose refusals may wait. Requests of operators hold shared slots, so theirs do not. */
 const SLOWED = new Set<LimitKind>(['key', 'channel', 'poll', 'failing']);
 
 type RateLimitState = { limit: number; remaining: number; resetSeconds: number };

@@ -7,7 +7,7 @@ import { collectionOf, DURABLE } from '../mongo/mongo.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf, sentEvents } from './announce.ts';
 import { type Compact, pushFinished, trimmedFields } from './commit.ts';
 import { conversationModels, type Message, type StoredConversation } from './conversation.ts';
-import type { MessagePages } from './message-pages.ts';
+import type { MessagePages } from './stored-pages.ts';
 
 const MAX_TRIES = 50;
 

@@ -10,7 +10,7 @@ import {
   type StoredConversation,
   type StoredPage,
 } from './conversation.ts';
-import { pageRange } from './message-pages.ts';
+import { pageRange } from './stored-pages.ts';
 
 const LIST_WITHIN_MS = 3_000;
 const LISTS_AT_ONCE = 4;

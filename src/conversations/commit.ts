@@ -17,7 +17,7 @@ import {
   type StoredConversation,
   assigneeOf,
 } from './conversation.ts';
-import { hasFullPage, lengthOfMessages, type MessagePages, type StoredPages } from './message-pages.ts';
+import { hasFullPage, lengthOfMessages, type MessagePages, type StoredPages } from './stored-pages.ts';
 
 /**
  * The fields of a conversation that an answer can depend on. A worker reads these fields, and computes them again after
@@ -169,7 +169,7 @@ export const commitStatement = (
       seq: read.seq,
       status: read.status,
       leadScore: read.leadScore,
-      // Whether a handoff gets a take-by time depends on who has the conversation.
+      // The take-by time was decided for this assignee, who must be unchanged.
       ...(ended.some(({ changes }) => changes.escalatedAt) && assigneeOf(read)),
       // Turns leave the list at its head and are added at its end. So if this turn is still the head, the other
       // committed turns still follow it.

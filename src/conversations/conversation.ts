@@ -201,7 +201,7 @@ type Handling = {
 
 /**
  * The document of a conversation: everything that must change in one atomic update (docs/design.md, The conversation
- * document). Only this folder reads and writes it; the fields of all parts stand side by side.
+ * document). Only this folder reads and writes it. The fields of all parts are top-level.
  */
 export type StoredConversation = Identity & State & Escalation & Turns & Texts & Deliveries & Handling;
 

@@ -4,7 +4,7 @@ import { isUuid, prefixRange } from '../process/ids.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
-import type { MessagePages } from './message-pages.ts';
+import type { MessagePages } from './stored-pages.ts';
 
 const FIRST_PURGE_MS = 60_000;
 const LAST_PURGE_MS = 86_400_000;

@@ -13,7 +13,7 @@ import {
   type StoredConversation,
   type StoredPage,
 } from './conversation.ts';
-import { lengthOfMessages, numbersOf, pageIdOf, pageOf, pageRange } from './message-pages.ts';
+import { lengthOfMessages, numbersOf, pageIdOf, pageOf, pageRange } from './stored-pages.ts';
 
 export const HISTORY_MAX = 1000;
 /** The visitor message and the reply of a resumed turn may be in two pages. */
@@ -130,8 +130,8 @@ export const createHistory = (connection: Connection): History => {
   };
 
   /**
-   * The entries from one number to another, in order. They are read only as far as the caller goes on: first one stored
-   * page, then as many as their length allows. Other requests run between two reads.
+   * The entries from one number to another, in order. Stored pages are read as the caller iterates: first one, then as
+   * many as contain about `READ_CHARS`. Other requests run between two reads.
    */
   async function* entriesOf(
     { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,

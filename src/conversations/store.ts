@@ -22,7 +22,7 @@ import { createChangeConversation } from './change-conversation.ts';
 import { type ChangedConversations, createChangedConversations } from './changed-since.ts';
 import { createHistory, type History } from './history.ts';
 import { createInboxStore, type InboxStore } from './inbox.ts';
-import { createMessagePages } from './message-pages.ts';
+import { createMessagePages } from './stored-pages.ts';
 import { createOutboxStore, type OutboxStore } from './outbox.ts';
 import { createTransitions, type TakeBy, type Transitions } from './transitions.ts';
 

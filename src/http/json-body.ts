@@ -41,8 +41,8 @@ export async function* toJson(
 }
 
 /**
- * Sends JSON as it is made, without ever holding all of it. A failure before the first piece is still an error response.
- * Ends without an error if the caller leaves, which also ends the reads of `signal`.
+ * Sends JSON as it is made, without ever holding all of it. A failure before the first piece is still an error
+ * response. Resolves if the caller leaves, or if `signal` is aborted, which ends the reads.
  */
 export const sendJson = async (res: Response, pieces: AsyncGenerator<string>, signal?: AbortSignal): Promise<void> => {
   const first = await pieces.next();

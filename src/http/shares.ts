@@ -117,9 +117,8 @@ const freeFor = (holder: string): void => {
 };
 
 /**
- * Call this before anything of a large answer is read, so that only a few large answers are in memory. Callers who do
- * not read could hold all places. So for a caller who has none, the one that has waited longest for its reader is cut
- * off.
+ * Call this before loading any of a large answer, so that only a few are in memory. Clients that stop reading could
+ * hold all places, so a holder without a place cuts off the answer that has waited longest for its client.
  */
 export const takeRoomForAnswer = async (req: Request, res: Response): Promise<void> => {
   const place = { holder: holderOf(req, res), req, res };

@@ -39,7 +39,7 @@ const toCannedReply = ({ _id, ...stored }: StoredCannedReply): CannedReply => ({
 export type CannedReplies = {
   models: Indexed[];
 
-  /** The replies of an assistant, by title, in small parts, because together they may have some MiB. */
+  /** The replies of an assistant, by title, in small parts, because together they may be a few MiB. */
   read: (assistantId: string) => AsyncGenerator<CannedReply[]>;
 
   get: (cannedReplyId: string) => Promise<CannedReply>;

@@ -7,7 +7,7 @@ import {
   SNIPPET_CODE_POINTS,
   snoozedUntilOf,
 } from '../conversations/inbox.ts';
-import { numbersOf } from '../conversations/message-pages.ts';
+import { numbersOf } from '../conversations/stored-pages.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { FindByWords, FoundConversation } from '../insights/conversation-search.ts';
 import { exceededTimeLimit } from '../mongo/failures.ts';

@@ -197,7 +197,7 @@ export const createConversationSearch = (connection: Connection): { findByWords:
   const byWords = async (text: string, range: Range): Promise<Row[]> => {
     const search = readSearch(text);
     if (!search) return [];
-    const prefix: Filter = { terms: { $regex: `^${search.prefix}` } }; // a word has only letters and digits
+    const prefix: Filter = { terms: { $regex: `^${search.prefix}` } }; // letters and digits need no escape
     const conditionsOfWords = [prefix, ...search.words.map((word): Filter => ({ terms: word }))];
     const [prefixCount = 0, ...counts] = await mapAtMost(READS_AT_ONCE, conditionsOfWords, (one) => count(range, one));
     const rarest = Math.min(prefixCount, ...counts);

@@ -7,7 +7,7 @@ import { collectionOf } from '../mongo/mongo.ts';
 import { readReply } from './figures.ts';
 import { searchWordsOf } from './conversation-search.ts';
 
-/** At most this many groups of an assistant are kept. For a new one, the rarest is dropped, of those the oldest. */
+/** At most this many groups of an assistant are kept. A new one replaces the rarest, or the oldest of these. */
 export const MAX_GROUPS = 500;
 export const MAX_EXAMPLES = 5;
 

@@ -89,7 +89,7 @@ const sumOf = (hours: StoredFigures[]): TimeSlot => {
 const dayBefore = (day: string, days: number): string =>
   new Date(Date.parse(`${day}T00:00:00Z`) - days * DAY_MS).toISOString().slice(0, 10);
 
-/** The time since which the hours of a summary are needed. */
+/** A summary needs the hourly figures from this time on. */
 export const summarySince = (days: Days, now: number): Date => new Date(now - (days + 1) * DAY_MS);
 
 /** Sums up hourly figures: today, or the last 7 or 30 days with today, in a time zone. */

@@ -216,7 +216,7 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
       for (const subscriber of to) subscriber.reset(position);
       return;
     }
-    // A browser that comes back gets the rows of what it missed when it joins.
+    // On joining again, a browser gets the rows that it missed.
     if (to.size === 0) return;
     const assistantIds = assistantsOf(to);
     for (let at = 0; at === 0 || at < keys.length; at += ROWS_AT_ONCE) {

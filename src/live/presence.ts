@@ -56,7 +56,7 @@ export type PresenceBoard = {
 export const createPresence = ({ redis, subscriber, name, onChange }: Dependencies): PresenceBoard => {
   const present = new Map<string, { presence: Presence; until: number }>();
   let listening = false;
-  /** True while it must still be read who was present before. */
+  /** True if the read of who was present must be repeated. */
   let unread = false;
   let timer: NodeJS.Timeout | undefined;
 

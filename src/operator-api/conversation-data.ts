@@ -99,7 +99,7 @@ export const conversationDataOperations = {
   }),
 };
 
-/** The URL is for owners. */
+/** Hides owners' fields. */
 const toAgentsView = (one: StoredDelivery) => {
   const { url: _url, errorDetail: _detail, ...row } = toDeliveryRow(one);
   return row;

@@ -184,8 +184,8 @@ export const knowledgeRoutes = ({
         logger.error({ err: cause, assistantId, missId, entryId }, 'a group of misses was not marked as taught'),
       );
   /**
-   * The pages of a list. Each of them is read in turn with other costly reads, and none while the caller has not taken
-   * the one before, so a slow caller holds nobody up.
+   * The pages of a list. Each takes its turn among the costly reads, and only after the caller has taken the one
+   * before, so a slow caller holds nobody up.
    */
   async function* found(
     { costly, signal }: Pick<Call<Operation>, 'costly' | 'signal'>,

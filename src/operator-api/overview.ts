@@ -60,7 +60,7 @@ export const createReadFigures = ({ insights, deliveries }: { insights: Insights
   const latestDeliveries = cachedByCost(async (assistantId) => {
     const counted = (await insights.deliveryFigures.countedTo(assistantId))?.getTime() ?? 0;
     const to = new Date(serverNow() + HOUR_MS);
-    // A whole hour, because the counts from the records replace the stored counts of their hours.
+    // Starts at a full hour, because a count from records replaces the stored count of its hour.
     const from = hourOf(new Date(Math.max(counted, to.getTime() - UNCOUNTED_MAX_MS)));
     const hours = await deliveries.countHourlyOutcomes(assistantId, { from, to });
     return hours.map(({ hour, outcomes }): StoredFigures => {

@@ -10,8 +10,8 @@ type Scripts = { parleyDelivered: (...args: (string | number)[]) => Promise<unkn
 /** Records which replies have reached a caller. If Redis loses a record, the stored reply may be sent again. */
 export type DeliveredReplies = {
   /**
-   * Records a delivery. Call this after a response was written. Does not wait for Redis. The records of one turn of
-   * the event loop are written with one command per partition.
+   * Records a delivery. Call this after a response was written. Does not wait for Redis. The records of one tick are
+   * written with one command per partition.
    */
   mark: (turn: TurnRef) => void;
 

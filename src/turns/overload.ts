@@ -147,8 +147,8 @@ export const createWaitingTurns = () => {
     isFull: (): boolean => backlog.size >= BURST_MAX,
 
     /**
-     * True if a new turn must be refused after turns have waited for so long. Call it once for each turn. A new turn costs
-     * one answer at the wait that is aimed at, two at twice the wait, and so on. So the wait settles there.
+     * True if a new turn must be refused at this wait. Call it once for each turn. At `WAIT_AIM_MS`, each accepted turn
+     * uses up one answered turn, at twice that wait two, and so on. So the wait settles at `WAIT_AIM_MS`.
      */
     refuses: (waitMs: number): boolean => {
       if (backlog.size >= BURST_MAX) return true;

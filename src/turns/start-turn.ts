@@ -146,7 +146,7 @@ type StartedTurn = {
   replayed: boolean;
   /** Waits for the answer. Throws the error that the caller must get. Not called for a 202. */
   response: () => Promise<ChatResponse>;
-  /** Call this once the response was written. From then on, a repeated message may become a new turn. */
+  /** Call this after the response is written. From then on, a repeated message may become a new turn. */
   delivered: () => void;
   /** Call this when nobody waits for the reply any more. */
   end: () => void;

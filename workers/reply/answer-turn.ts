@@ -160,9 +160,9 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
   };
 
   /**
-   * Acquires the lease of a session's first pending turn. The turn is checked before, so that a stray job never leases
-   * a later turn. If this worker's own commit just made the turn the first, no check is needed, so the conversation is
-   * read while the lease is acquired.
+   * Acquires the lease of a session's first pending turn. `seen` shows that the turn is the first, so that a stray job
+   * never leases a later one. It is null if this worker's own commit made the turn the first; the read and the lease
+   * then run at once.
    */
   const acquireHead = async (ref: TurnRef, seen: AnswerableConversation | null) => {
     if (seen) return [seen, await leases.acquire(ref)] as const;

@@ -38,7 +38,7 @@ type Call = {
   allowPrivate: boolean;
 };
 
-/** Refuses an answer whose parts are too many to parse in one step. */
+/** Refuses an answer with too many parts to parse in one step. */
 const checkParts = async (bytes: Buffer): Promise<void> => {
   let [commas, others] = [0, 0];
   await forEachJsonMark(bytes, (mark) => {

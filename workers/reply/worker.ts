@@ -112,8 +112,8 @@ const openProjection = (embedder: Embedder, { service, logger, lifecycle }: Insi
 };
 
 /**
- * Slots for provider calls, for each job. One assistant gets at most half of all slots. With two for each job, it can
- * use as many as there are jobs.
+ * Slots for provider calls per job. One assistant gets at most half of all slots, so with two per job it gets one for
+ * each job.
  */
 const SLOTS_PER_JOB = 2;
 

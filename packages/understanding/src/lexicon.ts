@@ -19,7 +19,7 @@ export const textsIn = <Texts>(tables: Readonly<Record<string, Texts>>, language
 
 export const isTraditionalChinese = (language: string): boolean => TRADITIONAL.test(language);
 
-/** Small talk before and after a question. Phrases are separated by `|`. */
+/** Small talk around a question. The lexicon separates phrases by `|`. */
 export type SmallTalk = 'greeting' | 'thanks' | 'goodbye' | 'yes' | 'no';
 
 /** `common` contains words that reveal a language but carry no subject, so an index may skip them. */

@@ -1,6 +1,6 @@
 /**
- * What every process may ask of a text: its language, its words, and which texts of an entry are compared. Loading this
- * is quick. `@parley/understanding` has the search and the model.
+ * What every process may use: the language of a text, its words, and an entry’s texts to compare. Loading this is
+ * quick. `@parley/understanding` has the search and the model.
  */
 export { fold, foldBeginning, segmentWords, UNSPACED, withoutPiledMarks, words } from './fold.ts';
 export { decideLanguage, type LanguageDecision, type LanguageEvidence, loadLanguages } from './language.ts';

@@ -68,7 +68,7 @@ export type Explanation = {
   language: string;
   /** Missing if nothing was found. */
   by?: FoundBy;
-  /** The best entries. `score` is the confidence; `words` and `meaning` are its parts after a search by both. */
+  /** The best entries. `score` is the confidence; a hybrid search adds `words` and `meaning`, the cosine. */
   hits: { entryId: string; score: number; words?: number; meaning?: number }[];
   threshold: number;
   ms: number;

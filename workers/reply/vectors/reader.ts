@@ -22,7 +22,7 @@ const IDLE_MS = 60_000;
 const RETRY_MS = 10 * 60_000;
 /** Estimated memory of an entry without its vectors. */
 const ENTRY_BYTES = 400;
-/** The order in which vectors are dropped, by kind, if they exceed the memory. Without questions, words decide alone. */
+/** The order in which kinds of vectors are dropped if they exceed the memory. Without any, only words decide. */
 const DROP_ORDER: TextKind[] = ['answer', 'variant', 'question'];
 
 type AssistantVersion = { assistantId: string; version: number; revision: number };

@@ -11,7 +11,7 @@ import {
   type OpenModel,
 } from './backend.ts';
 
-/** Where one line is written when the model becomes available or unavailable, never with a text of a visitor. */
+/** Gets one line when the model becomes available or unavailable. A line never contains a visitor's text. */
 export type EmbedderLog = Record<'info' | 'warn', (line: object, text: string) => void>;
 
 const FIRST_BACKOFF_MS = 200;

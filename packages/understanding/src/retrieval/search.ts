@@ -53,7 +53,7 @@ export type LexicalEvidence = {
   coverage: number;
   /** Share of the message that the entry's questions contain. */
   wordingCoverage: number;
-  /** Share of the best matching question of the entry that occurs in the message. */
+  /** Share of the entry’s best matching question that the message contains. */
   wordingMatch: number;
   /** Share of the message that no entry contains. */
   unknownShare: number;
