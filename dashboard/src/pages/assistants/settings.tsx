@@ -98,7 +98,7 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
         />
         <NativeSelect
           label="Answers"
-          description="Below what it is sure of, it answers with “This may be what you are looking for”, then with questions to choose from."
+          description="How sure it must be. If it is less sure, it says “This may be what you are looking for”, or asks back."
           data={ANSWERING}
           {...form.text('answering')}
         />
@@ -116,7 +116,7 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
         <Group grow align="flex-start">
           <TextInput
             label="Threshold"
-            description="For experts: the confidence for a sure answer, 0 to 1, in place of the choice above."
+            description="For experts: confidence from 0 to 1, in place of the choice above."
             inputMode="decimal"
             {...form.text('threshold')}
           />

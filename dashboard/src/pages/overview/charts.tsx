@@ -8,7 +8,7 @@ const sum = (counts: Record<string, number>): number => Object.values(counts).re
 
 const TURNS: Series[] = [
   { name: 'answered', label: 'Answered', color: 'var(--good)' },
-  { name: 'hedged', label: 'Hedged', color: 'color-mix(in srgb, var(--good) 50%, var(--surface))' },
+  { name: 'hedged', label: 'Hedged', color: 'var(--fair)' },
   { name: 'offered', label: 'Offered', color: 'var(--mantine-color-anchor)' },
   { name: 'notAnswered', label: 'Not answered', color: 'var(--warn)' },
   { name: 'rest', label: 'Other', color: 'var(--calm)' },
