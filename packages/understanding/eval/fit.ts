@@ -77,7 +77,8 @@ const fitWords = () => {
 
 type Example = {
   base: string;
-  withoutAnswer: boolean;
+  /** False if the question is asked of other knowledge than it was written for. */
+  isWhole: boolean;
   expected: string[];
   weight: number;
   candidates: Candidate[];
@@ -90,6 +91,8 @@ const RIDGE = { score: 0.002, confidence: 0.01, counterEvidence: 0.01 };
 const WITHOUT_ANSWER_WEIGHT = 0.05;
 /** Weight of a question of a known domain. The word lists were written for these, so they are easier than real ones. */
 const KNOWN_DOMAIN_WEIGHT = 0.75;
+/** Each question is asked of small assistants too, with every n-th of the other entries, because many have few entries. */
+const SMALL = { everyNth: [4, 13, 40], weight: 0.05, withoutAnswerWeight: 0.025 };
 /** How many top candidates get counter-evidence. Other weights may rank any of them first. */
 const COUNTER_EVIDENCE_FOR = 4;
 
@@ -103,15 +106,20 @@ const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
   for (const base of [...BASES, ...UNSEEN_BASES]) {
     const known = loadBase(base);
     const all = await vectors.vectorEntries(known.knowledge);
-    const evaluate = async ({ message }: Question, without: string[]) => {
-      const knowledge = known.knowledge.filter(({ entryId }) => !isEntry(entryId, without));
+    const evaluate = async (
+      { message, expected }: Question,
+      { without = [], everyNth = 1 }: { without?: string[]; everyNth?: number },
+    ) => {
+      const isIn = (entryId: string, nth: number): boolean =>
+        !isEntry(entryId, without) && (nth % everyNth === 0 || isEntry(entryId, expected));
+      const knowledge = known.knowledge.filter(({ entryId }, nth) => isIn(entryId, nth));
       const index = indexEntries({ ...known, knowledge });
       const { language } = decideLanguage({ message, allowed: known.languages });
       const asked = { message, visitorLanguage: baseLanguage(language), index };
       const counterEvidence = new Map<string, CounterEvidence>();
       if (index.groups.some((group) => searchGroup(message, group, asked.visitorLanguage).exact))
         return { candidates: [], counterEvidence };
-      const semanticSearch = vectors.semanticSearchOf(all.filter(({ entryId }) => !isEntry(entryId, without)));
+      const semanticSearch = vectors.semanticSearchOf(all.filter(({ entryId }, nth) => isIn(entryId, nth)));
       const lexical = collectLexicalEvidence(message, index, asked.visitorLanguage);
       const whole = await semanticSearch(message, new Set(lexical.keys()));
       const candidates = whole ? candidatesOf(asked, lexical, whole) : [];
@@ -128,19 +136,26 @@ const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
       const share = BASES.includes(base) ? KNOWN_DOMAIN_WEIGHT : 1;
       examples.push({
         base,
-        withoutAnswer: false,
+        isWhole: true,
         expected: question.expected,
         weight: share,
-        ...(await evaluate(question, [])),
+        ...(await evaluate(question, {})),
       });
       if (question.expected.length === 0) continue;
       examples.push({
         base,
-        withoutAnswer: true,
+        isWhole: false,
         expected: [],
         weight: share * WITHOUT_ANSWER_WEIGHT,
-        ...(await evaluate(question, question.expected)),
+        ...(await evaluate(question, { without: question.expected })),
       });
+      for (const everyNth of SMALL.everyNth) {
+        for (const without of [[], question.expected]) {
+          const weight = share * (without.length > 0 ? SMALL.withoutAnswerWeight : SMALL.weight);
+          const cut = { isWhole: false, expected: without.length > 0 ? [] : question.expected, weight };
+          examples.push({ base, ...cut, ...(await evaluate(question, { without, everyNth })) });
+        }
+      }
     }
   }
   return examples.filter(({ candidates }) => candidates.length > 0);
@@ -201,7 +216,7 @@ export const fitBoth = async (vectors: TextVectors) => {
     domain,
     predictions: predict(
       fit(examples.filter(({ base }) => base !== domain)),
-      examples.filter(({ base, withoutAnswer }) => base === domain && !withoutAnswer),
+      examples.filter(({ base, isWhole }) => base === domain && isWhole),
     ),
   }));
   return { examples: examples.length, calibration: fit(examples), unseen };

@@ -108,13 +108,13 @@ export type ReplyDecision<Known extends IndexedEntry = IndexedEntry> = { why: Ex
  */
 const THRESHOLDS: Readonly<Record<Answering, { words: number; both: number }>> = {
   careful: { words: 0.9, both: 0.85 },
-  balanced: { words: 0.8, both: 0.72 },
+  balanced: { words: 0.8, both: 0.74 },
   direct: { words: 0.7, both: 0.6 },
 };
 /** The least confidence for a hedged answer, as a share of the threshold. */
 const HEDGE_SHARE = { words: 0.75, both: 0.55 };
 /** The least confidence for offering questions, as a share of the threshold. Below it, no question is plausible. */
-const OFFER_SHARE = { words: 0.5, both: 0.22 };
+const OFFER_SHARE = { words: 0.5, both: 0.24 };
 /** Each offered question is at least this likely. Only hybrid search knows how likely the others are. */
 const PLAUSIBLE = 0.02;
 /**

@@ -33,11 +33,8 @@ test.runIf(isLocalModelFor)(
     const unseen = await measureAnswers(reported(loadUnseen()), vectors);
     const others = await measureAnswers(reported([...loadQuestions(), ...loadFollowUps()]), vectors);
 
-    const [right, wrong, hedgedWrong, answered, offers] = limitsOf([...unseen, ...others], LIMITS.meaning);
     expect(countOf([...unseen, ...others])).toBeGreaterThan(500);
-    expect([right, wrong, hedgedWrong, offers].filter((limit) => limit?.holds !== true)).toEqual([]);
-    // The limit is 4 %: one question less.
-    expect(answered?.share).toBeLessThanOrEqual(0.043);
+    expect(limitsOf([...unseen, ...others], LIMITS.meaning).filter(({ holds }) => !holds)).toEqual([]);
     expect(shareOf(known(unseen), 'right', 'hedged')).toBeGreaterThanOrEqual(0.6);
     expect(shareOf(known(unseen), 'right')).toBeGreaterThanOrEqual(0.45);
     expect(shareOf(known(unseen), 'right', 'hedged', 'offered')).toBeGreaterThanOrEqual(0.68);
