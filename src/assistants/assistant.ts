@@ -41,6 +41,9 @@ export const IF_NOT_TAKEN = ['remind', 'hand_back', 'stay'] as const;
 
 export const GUARDS = ['off', 'flag', 'refuse'] as const;
 
+/** How sure an assistant must be before it answers, from the most to the least. */
+export const ANSWERING = ['careful', 'balanced', 'direct'] as const;
+
 export const AssistantInput = z.object({
   name: z.string().trim().min(1).max(100),
   instructions: z.string().max(8000).default(''),
@@ -51,7 +54,14 @@ export const AssistantInput = z.object({
     .max(1000)
     .nullish()
     .transform((value) => value || null),
-  threshold: z.number().min(0).max(1).nullable().default(null),
+  answering: z
+    .enum(ANSWERING)
+    .default('balanced')
+    .meta({ description: 'How sure the assistant must be before it answers.' }),
+  threshold: z.number().min(0).max(1).nullable().default(null).meta({
+    description:
+      'The least confidence for a sure answer, in place of what `answering` means. Null: as `answering` says.',
+  }),
   dedupeWindowSeconds: z
     .number()
     .int()
@@ -105,6 +115,7 @@ export type Assistant = z.infer<typeof AssistantInput> & {
 /** Defaults for assistants that were created before these settings existed. */
 const LATER_DEFAULTS = {
   engine: RETRIEVAL,
+  answering: 'balanced' as const,
   guard: 'flag' as const,
   allowedLinks: [],
   openingHours: null,
@@ -147,6 +158,7 @@ const assistantSchema = new Schema<StoredAssistant>(
     instructions: { type: String, default: '' },
     languages: { type: [String], default: [] },
     holdingText: { type: String, default: null },
+    answering: { type: String },
     threshold: { type: Number, default: null },
     dedupeWindowSeconds: { type: Number, required: true },
     guard: { type: String },

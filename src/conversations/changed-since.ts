@@ -44,6 +44,8 @@ const READ = {
 const oldestFirst = (a: ChangedConversation, b: ChangedConversation): number =>
   a.updatedAt.getTime() - b.updatedAt.getTime() || (a._id < b._id ? -1 : 1);
 
+export type ReadEntries = { earlier: Entry[]; entries: Entry[]; upTo: number };
+
 /** Reads what has changed in the conversations, for the projection, which never writes to them. */
 export type ChangedConversations = {
   /** Conversations that changed after this position, oldest change first. Only an index is read. */
@@ -55,10 +57,11 @@ export type ChangedConversations = {
   read: (keys: string[]) => Promise<ReadConversation[]>;
 
   /**
-   * The entries after `seq`, in order, and the last number up to which they are complete. Messages move from the
-   * document to the pages, so the document must be read before.
+   * The entries after `seq`, in order, and the last number up to which they are complete. `earlier` has those before
+   * them that are still in the document. Messages move from the document to the pages, so the document must be read
+   * before.
    */
-  readEntries: (conversation: ReadConversation, after: number) => Promise<{ entries: Entry[]; upTo: number }>;
+  readEntries: (conversation: ReadConversation, after: number) => Promise<ReadEntries>;
 
   /** Which of these conversations no longer exist, because they were erased. */
   findErased: (read: Pick<ReadConversation, '_id' | 'conversationId'>[]) => Promise<string[]>;
@@ -110,11 +113,9 @@ export const createChangedConversations = (connection: Connection): ChangedConve
         }
       }
       for (const seq of inDocument) bySeq.set(seq, texts[String(seq)] ?? []);
-      const entries = [...bySeq]
-        .filter(([seq]) => seq > after && seq <= upTo)
-        .toSorted(([a], [b]) => a - b)
-        .map(([seq, messages]) => ({ seq, messages }));
-      return { entries, upTo };
+      const read = [...bySeq].toSorted(([a], [b]) => a - b).map(([seq, messages]) => ({ seq, messages }));
+      const entries = read.filter(({ seq }) => seq > after && seq <= upTo);
+      return { earlier: read.filter(({ seq }) => seq <= after), entries, upTo };
     },
 
     findErased: async (read) => {

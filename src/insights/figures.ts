@@ -13,10 +13,11 @@ const Why = z.object({
   error: z.string().optional(),
 });
 
-type ReplyOutcome = Extract<Counter, 'answered' | 'offered' | 'notAnswered' | 'other' | 'held'>;
+type ReplyOutcome = Extract<Counter, 'answered' | 'hedged' | 'offered' | 'notAnswered' | 'other' | 'held'>;
 
 const OUTCOME_OF_KIND: Readonly<Record<string, ReplyOutcome>> = {
   answer: 'answered',
+  hedge: 'hedged',
   askBack: 'offered',
   unsure: 'notAnswered',
   noKnowledge: 'notAnswered',
@@ -81,6 +82,8 @@ export const COUNTERS = [
   'turns',
   /** Replies with an answer: from the knowledge or by a provider. */
   'answered',
+  /** Replies with an answer that may not be meant, and other questions. */
+  'hedged',
   /** Replies that offered several questions. */
   'offered',
   /** Turns without an answer: the assistant was not sure, knew nothing, or failed. */

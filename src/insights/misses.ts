@@ -180,37 +180,62 @@ export type Lesson =
   | { kind: 'miss'; question: string; language: string | null; at: Date }
   | { kind: 'answer'; content: string; at: Date };
 
-const Offer = z.object({
-  kind: z.literal('askBack'),
+/** The part of a reply's `why` that lessons need. */
+const Why = z.object({
+  kind: z.string(),
+  by: z.string().optional(),
+  rejected: z.boolean().optional(),
   threshold: z.number(),
-  hits: z.array(z.object({ score: z.number() })).min(1),
+  hits: z.array(z.object({ entryId: z.string(), score: z.number() })),
 });
+type Why = z.infer<typeof Why>;
 
-const isLongShot = ({ why }: Message): boolean => {
-  const offer = Offer.safeParse(why).data;
-  return offer !== undefined && (offer.hits[0]?.score ?? 0) < offer.threshold * LONG_SHOT_SHARE;
-};
+const isLongShot = (why: Why | undefined): boolean =>
+  why !== undefined && (why.hits[0]?.score ?? 1) < why.threshold * LONG_SHOT_SHARE;
 
-const isMiss = (reply: Message): boolean => {
+const isMiss = (reply: Message, why: Why | undefined): boolean => {
   const { outcome, engineFailed } = readReply(reply);
-  return (outcome === 'notAnswered' && !engineFailed) || (outcome === 'offered' && isLongShot(reply));
+  return (outcome === 'notAnswered' && !engineFailed) || (outcome === 'offered' && isLongShot(why));
 };
 
 const cut = (text: string, length: number): string => text.trim().slice(0, length).toWellFormed();
 
-/** The lessons of some entries, in order. */
-export const readLessons = (entries: Entry[]): Lesson[] =>
-  entries.flatMap(({ messages }) =>
-    messages.flatMap((message): Lesson[] => {
-      if (message.role === 'operator')
-        return [{ kind: 'answer', content: cut(message.content, ANSWER_MAX), at: message.createdAt }];
-      if (message.role !== 'assistant' || message.turnId === null || !isMiss(message)) return [];
-      const visitor = messages.find(({ role, turnId }) => role === 'user' && turnId === message.turnId);
-      if (!visitor || !/\p{L}/u.test(visitor.content)) return [];
-      const { content, language, createdAt: at } = visitor;
-      return [{ kind: 'miss', question: cut(content, QUESTION_MAX), language, at }];
-    }),
-  );
+type Question = Pick<Message, 'content' | 'language'>;
+/** A hedged answer: its question, and the other entries that the visitor could choose. */
+type Hedge = { question: Question; others: string[] };
+
+/** True if the visitor chose another entry than the hedged answer, or said that it was not meant. */
+const isRejected = ({ others }: Hedge, why: Why): boolean =>
+  why.rejected === true || (why.by === 'wording' && others.includes(why.hits[0]?.entryId ?? ''));
+
+const hedgeOf = (why: Why | undefined, question: Question): Hedge | null =>
+  why?.kind === 'hedge' ? { question, others: why.hits.slice(1).map(({ entryId }) => entryId) } : null;
+
+/**
+ * The lessons of some entries, in order. `earlier` has the entries before them, because a hedged answer becomes a miss
+ * only with the visitor's next message.
+ */
+export const readLessons = (entries: Entry[], earlier: Entry[] = []): Lesson[] => {
+  const lessons: Lesson[] = [];
+  let hedge: Hedge | null = null;
+  for (const { seq, messages } of [...earlier.slice(-1), ...entries]) {
+    const isNew = seq >= (entries[0]?.seq ?? 0);
+    for (const message of messages) {
+      const { role, turnId, createdAt: at } = message;
+      if (role === 'operator' && isNew) lessons.push({ kind: 'answer', content: cut(message.content, ANSWER_MAX), at });
+      const visitor = messages.find((one) => one.role === 'user' && one.turnId === turnId);
+      if (role !== 'assistant' || turnId === null || !visitor) continue;
+      const why = Why.safeParse(message.why).data;
+      let missed: Question | null = isMiss(message, why) && !why?.rejected ? visitor : null;
+      if (hedge && why && isRejected(hedge, why)) missed = hedge.question;
+      hedge = hedgeOf(why, visitor);
+      if (!isNew || !missed || !/\p{L}/u.test(missed.content)) continue;
+      const { content, language } = missed;
+      lessons.push({ kind: 'miss', question: cut(content, QUESTION_MAX), language, at: visitor.createdAt });
+    }
+  }
+  return lessons;
+};
 
 /**
  * The first entries whose lessons and texts fit one step, at least one entry, and the last number up to which they are

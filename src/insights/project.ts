@@ -1,5 +1,5 @@
 import type { Connection, mongo } from 'mongoose';
-import type { ChangedConversations, ReadConversation } from '../conversations/changed-since.ts';
+import type { ChangedConversations, ReadConversation, ReadEntries } from '../conversations/changed-since.ts';
 import type { Entry } from '../conversations/conversation.ts';
 import type { Logger } from '../process/logger.ts';
 import { isMongoUnavailable } from '../mongo/failures.ts';
@@ -46,8 +46,8 @@ const newTermsOf = async (
 };
 
 /** Answers before the first miss of a conversation teach nothing. */
-const lessonsOf = (entries: Entry[], before: ProjectedConversation | null): Lesson[] => {
-  const lessons = readLessons(entries);
+const lessonsOf = (entries: Entry[], earlier: Entry[], before: ProjectedConversation | null): Lesson[] => {
+  const lessons = readLessons(entries, earlier);
   if (before?.hasMissed === true || before?.missId !== undefined) return lessons;
   const first = lessons.findIndex(({ kind }) => kind === 'miss');
   return first === -1 ? [] : lessons.slice(first);
@@ -61,12 +61,12 @@ const isCurrent = (read: ReadConversation, before: ProjectedConversation | null)
 const planProjection = async (
   conversation: ReadConversation,
   before: ProjectedConversation | null,
-  read: { entries: Entry[]; upTo: number },
+  read: ReadEntries,
 ): Promise<Plan> => {
   const { entries, upTo } = fitStep(read);
   const { _id: key, conversationId, assistantId, sessionId, updatedAt } = conversation;
   const { terms, chars } = await newTermsOf(entries, conversation, before?.terms ?? []);
-  const lessons = lessonsOf(entries, before);
+  const lessons = lessonsOf(entries, read.earlier, before);
   const counted = before?.resolvedAt ?? null;
   const resolutions = (conversation.resolutions ?? []).filter((at) => counted === null || at > counted);
   const resolvedAt = resolutions.at(-1) ?? counted;

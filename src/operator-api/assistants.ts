@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { type Assistant, AssistantInput, GUARDS, IF_NOT_TAKEN } from '../assistants/assistant.ts';
+import { ANSWERING, type Assistant, AssistantInput, GUARDS, IF_NOT_TAKEN } from '../assistants/assistant.ts';
 import { EngineInput, toEngineView } from '../assistants/engine-settings.ts';
 import { OpeningHours } from '../assistants/opening-hours.ts';
 import type { AssistantStore } from '../assistants/store.ts';
@@ -32,6 +32,7 @@ const AssistantView = z
     instructions: z.string(),
     languages: z.array(z.string()),
     holdingText: z.string().nullable(),
+    answering: z.enum(ANSWERING),
     threshold: z.number().nullable(),
     dedupeWindowSeconds: z.number(),
     guard: z.enum(GUARDS),
@@ -120,6 +121,7 @@ const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
     instructions: assistant.instructions,
     languages: assistant.languages,
     holdingText: assistant.holdingText,
+    answering: assistant.answering,
     threshold: assistant.threshold,
     dedupeWindowSeconds: assistant.dedupeWindowSeconds,
     guard: assistant.guard,

@@ -127,7 +127,8 @@ const findFailingEngine = (hours: StoredFigures[], now: number): Ailment[] => {
   const sum = (of: (one: StoredFigures) => number): number => latest.reduce((total, one) => total + of(one), 0);
   const failed = sum(({ engineErrors = 0 }) => engineErrors);
   const replies = sum(
-    ({ answered = 0, offered = 0, notAnswered = 0, other = 0 }) => answered + offered + notAnswered + other,
+    ({ answered = 0, hedged = 0, offered = 0, notAnswered = 0, other = 0 }) =>
+      answered + hedged + offered + notAnswered + other,
   );
   return failed >= FAILED_MIN && failed >= replies * FAILED_SHARE ? [{ kind: 'engine_failing', failed, replies }] : [];
 };

@@ -155,7 +155,7 @@ test('the threshold of the assistant decides how sure an answer must be', async 
   const strict = await ask('delivery charges', { assistant: anAssistant({ threshold: 0.99 }) });
   const bold = await ask('delivery charges', { assistant: anAssistant({ threshold: 0.2 }) });
 
-  expect(strict.why).toMatchObject({ kind: 'askBack', threshold: 0.99 });
+  expect(strict.why).toMatchObject({ kind: 'hedge', threshold: 0.99 });
   expect(bold.why).toMatchObject({ kind: 'answer', threshold: 0.2 });
 });
 

@@ -56,6 +56,21 @@ test('an owner sets opening hours and a take-by time, and finds them again', asy
   await page.getByText('Must be a time from 00:00 to 24:00').waitFor();
 });
 
+test('an owner chooses how sure the assistant must be, and a number for experts', async () => {
+  const { page, stored, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
+
+  const before = await page.getByLabel('Answers', { exact: true }).inputValue();
+  await page.getByLabel('Answers', { exact: true }).selectOption('careful');
+  await page.getByLabel('Threshold').fill('0.65');
+  await page.getByRole('button', { name: 'Save changes' }).click();
+  await page.getByText('Saved.').waitFor();
+
+  expect(before).toBe('balanced');
+  expect(await stored()).toMatchObject({ answering: 'careful', threshold: 0.65 });
+  await go(page, `/assistants/${assistantId}/settings`);
+  expect(await page.getByLabel('Answers', { exact: true }).inputValue()).toBe('careful');
+});
+
 test('an owner lists tags and a canned reply', async () => {
   const { page, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
   const { managedTags, cannedReplies } = stack.service.inboxRecords;

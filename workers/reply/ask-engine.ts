@@ -200,6 +200,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       name: assistant.name,
       instructions: assistant.instructions,
       languages: assistant.languages,
+      answering: assistant.answering,
       threshold: assistant.threshold,
       knowledge: entries,
       leftOut,

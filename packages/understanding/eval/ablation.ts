@@ -40,7 +40,7 @@ const measureRow = async (model: EvaluationModel): Promise<Row> => {
     const unknown = measured.filter(({ answerable }) => !answerable);
     return {
       right: shareOf(known, 'right'),
-      offered: shareOf(known, 'offered'),
+      offered: shareOf(known, 'hedged', 'offered'),
       wrong: shareOf(known, 'wrong'),
       answered: shareOf(unknown, 'wrong'),
     };

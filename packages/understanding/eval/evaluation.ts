@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { baseLanguage } from '../src/lexicon.ts';
+import type { Answering } from '../src/understanding.ts';
 import { reportAblation } from './ablation.ts';
 import { reportFit } from './fit.ts';
 import {
@@ -18,7 +19,7 @@ import { type EvaluationModel, openTextVectors, type TextVectors } from './vecto
 export { BASES, loadBase, loadChatMessages, loadQuestions, loadUnseen, UNSEEN_BASES } from './sets.ts';
 export type { EvaluationModel } from './vectors.ts';
 
-type Options = { half: Half; isWordsOnly: boolean; threshold: number | null };
+type Options = { half: Half; isWordsOnly: boolean; answering: Answering; threshold: number | null };
 
 const percent = (share: number): string => (Number.isNaN(share) ? '–' : `${(100 * share).toFixed(1)} %`);
 const limit = (holds: boolean, words: string): void => {
@@ -28,8 +29,10 @@ const limit = (holds: boolean, words: string): void => {
 
 const COLUMNS: readonly [Outcome, string][] = [
   ['right', 'right'],
+  ['hedged', 'hedged'],
   ['offered', 'offered'],
   ['wrong', 'wrong'],
+  ['hedgedWrong', 'hedged wrong'],
   ['othersOffered', 'others offered'],
   ['refused', 'refused'],
 ];
@@ -73,13 +76,16 @@ const openVectors = async (model: EvaluationModel): Promise<TextVectors | null> 
   return null;
 };
 
-const reportAnswers = async (model: EvaluationModel, { half, isWordsOnly, threshold }: Options): Promise<void> => {
+const reportAnswers = async (
+  model: EvaluationModel,
+  { half, isWordsOnly, answering, threshold }: Options,
+): Promise<void> => {
   const vectors = isWordsOnly ? null : await openVectors(model);
   const measure = (questions: Question[]) =>
     measureAnswers(
       questions.filter((one) => one.half === half),
       vectors,
-      threshold,
+      { answering, threshold },
     );
   const [known, unseen, followUps] = [
     await measure(loadQuestions()),
@@ -100,7 +106,18 @@ const reportAnswers = async (model: EvaluationModel, { half, isWordsOnly, thresh
   report('follow-ups', followUps);
   const decided = Map.groupBy(unseen, ({ by }) => by);
   console.log(`\nunseen domains, decided by: ${[...decided].map(([by, of]) => `${by} ${countOf(of)}`).join(', ')}\n`);
-  for (const { name, share, least, holds } of limitsOf(unseen, vectors ? LIMITS.meaning : LIMITS.words)) {
+  const all = [...known, ...unseen, ...followUps];
+  head('all sets together');
+  line(
+    'to be answered',
+    all.filter((one) => one.answerable),
+  );
+  line(
+    'not to be answered',
+    all.filter((one) => !one.answerable),
+  );
+  console.log('');
+  for (const { name, share, least, holds } of limitsOf(all, vectors ? LIMITS.meaning : LIMITS.words)) {
     limit(holds, `${name}: ${percent(share)} (${least})`);
   }
 };
@@ -133,12 +150,14 @@ export const evaluate = async (args: string[], model: EvaluationModel): Promise<
     options: {
       tune: { type: 'boolean', default: false },
       words: { type: 'boolean', default: false },
+      answering: { type: 'string', default: 'balanced' },
       threshold: { type: 'string' },
     },
   });
   const options: Options = {
     half: values.tune ? 'tune' : 'report',
     isWordsOnly: values.words,
+    answering: values.answering as Answering,
     threshold: values.threshold ? Number(values.threshold) : null,
   };
   const [what, ...rest] = positionals;

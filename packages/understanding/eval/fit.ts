@@ -10,7 +10,9 @@ import {
 } from '../src/retrieval/candidate.ts';
 import {
   adjustConfidence,
+  adjustmentFeatures,
   type Calibration,
+  type CounterEvidence,
   counterEvidenceOf,
   featuresInRanking,
   rankCandidates,
@@ -18,7 +20,7 @@ import {
 } from '../src/retrieval/hybrid-search.ts';
 import { indexEntries } from '../src/retrieval/knowledge-index.ts';
 import { searchGroup } from '../src/retrieval/search.ts';
-import { fitChoice, fitLogistic, logit, probability, type Sample } from './fitting.ts';
+import { fitChoice, fitLogistic, probability, type Sample } from './fitting.ts';
 import { BASES, isEntry, loadBase, loadQuestions, loadUnseen, type Question, UNSEEN_BASES } from './sets.ts';
 import { type EvaluationModel, openTextVectors, type TextVectors } from './vectors.ts';
 
@@ -75,19 +77,22 @@ const fitWords = () => {
 
 type Example = {
   base: string;
-  withoutAnswer: boolean;
+  /** False if the question is asked of other knowledge than it was written for. */
+  isWhole: boolean;
   expected: string[];
   weight: number;
   candidates: Candidate[];
   /** The counter-evidence against each top candidate, by entry id. */
-  counterEvidence: Map<string, number[]>;
+  counterEvidence: Map<string, CounterEvidence>;
 };
 
-const RIDGE = { score: 0.002, confidence: 0.005, counterEvidence: 0.01 };
+const RIDGE = { score: 0.002, confidence: 0.01, counterEvidence: 0.01 };
 /** Weight of a question whose right entry was removed. There are many of these, and they are artificial. */
 const WITHOUT_ANSWER_WEIGHT = 0.05;
 /** Weight of a question of a known domain. The word lists were written for these, so they are easier than real ones. */
-const KNOWN_DOMAIN_WEIGHT = 0.5;
+const KNOWN_DOMAIN_WEIGHT = 0.75;
+/** Each question is asked of small assistants too, with every n-th of the other entries, because many have few entries. */
+const SMALL = { everyNth: [4, 13, 40], weight: 0.05, withoutAnswerWeight: 0.025 };
 /** How many top candidates get counter-evidence. Other weights may rank any of them first. */
 const COUNTER_EVIDENCE_FOR = 4;
 
@@ -101,15 +106,20 @@ const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
   for (const base of [...BASES, ...UNSEEN_BASES]) {
     const known = loadBase(base);
     const all = await vectors.vectorEntries(known.knowledge);
-    const evaluate = async ({ message }: Question, without: string[]) => {
-      const knowledge = known.knowledge.filter(({ entryId }) => !isEntry(entryId, without));
+    const evaluate = async (
+      { message, expected }: Question,
+      { without = [], everyNth = 1 }: { without?: string[]; everyNth?: number },
+    ) => {
+      const isIn = (entryId: string, nth: number): boolean =>
+        !isEntry(entryId, without) && (nth % everyNth === 0 || isEntry(entryId, expected));
+      const knowledge = known.knowledge.filter(({ entryId }, nth) => isIn(entryId, nth));
       const index = indexEntries({ ...known, knowledge });
       const { language } = decideLanguage({ message, allowed: known.languages });
       const asked = { message, visitorLanguage: baseLanguage(language), index };
-      const counterEvidence = new Map<string, number[]>();
+      const counterEvidence = new Map<string, CounterEvidence>();
       if (index.groups.some((group) => searchGroup(message, group, asked.visitorLanguage).exact))
         return { candidates: [], counterEvidence };
-      const semanticSearch = vectors.semanticSearchOf(all.filter(({ entryId }) => !isEntry(entryId, without)));
+      const semanticSearch = vectors.semanticSearchOf(all.filter(({ entryId }, nth) => isIn(entryId, nth)));
       const lexical = collectLexicalEvidence(message, index, asked.visitorLanguage);
       const whole = await semanticSearch(message, new Set(lexical.keys()));
       const candidates = whole ? candidatesOf(asked, lexical, whole) : [];
@@ -126,19 +136,26 @@ const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
       const share = BASES.includes(base) ? KNOWN_DOMAIN_WEIGHT : 1;
       examples.push({
         base,
-        withoutAnswer: false,
+        isWhole: true,
         expected: question.expected,
         weight: share,
-        ...(await evaluate(question, [])),
+        ...(await evaluate(question, {})),
       });
       if (question.expected.length === 0) continue;
       examples.push({
         base,
-        withoutAnswer: true,
+        isWhole: false,
         expected: [],
         weight: share * WITHOUT_ANSWER_WEIGHT,
-        ...(await evaluate(question, question.expected)),
+        ...(await evaluate(question, { without: question.expected })),
       });
+      for (const everyNth of SMALL.everyNth) {
+        for (const without of [[], question.expected]) {
+          const weight = share * (without.length > 0 ? SMALL.withoutAnswerWeight : SMALL.weight);
+          const cut = { isWhole: false, expected: without.length > 0 ? [] : question.expected, weight };
+          examples.push({ base, ...cut, ...(await evaluate(question, { without, everyNth })) });
+        }
+      }
     }
   }
   return examples.filter(({ candidates }) => candidates.length > 0);
@@ -168,7 +185,9 @@ const fit = (examples: Example[]): Calibration => {
   });
   const confidence = fitLogistic(samples, RIDGE.confidence);
   const checkedSamples = samples.flatMap(({ features, counterEvidence, ...sample }) =>
-    counterEvidence ? [{ ...sample, features: [1, logit(probability(confidence, features)), ...counterEvidence] }] : [],
+    counterEvidence
+      ? [{ ...sample, features: adjustmentFeatures(probability(confidence, features), counterEvidence) }]
+      : [],
   );
   return { score, confidence, counterEvidence: fitLogistic(checkedSamples, RIDGE.counterEvidence) };
 };
@@ -197,7 +216,7 @@ export const fitBoth = async (vectors: TextVectors) => {
     domain,
     predictions: predict(
       fit(examples.filter(({ base }) => base !== domain)),
-      examples.filter(({ base, withoutAnswer }) => base === domain && !withoutAnswer),
+      examples.filter(({ base, isWhole }) => base === domain && isWhole),
     ),
   }));
   return { examples: examples.length, calibration: fit(examples), unseen };
@@ -244,13 +263,13 @@ export const reportFit = async (model: EvaluationModel): Promise<void> => {
   const all = unseen.flatMap(({ predictions }) => predictions);
   const [known, unknown] = [all.filter(({ answerable }) => answerable), all.filter(({ answerable }) => !answerable)];
   console.log(
-    `  all       log loss ${logLoss(all).toFixed(3)}\n\nthreshold  answered right  answered wrong  unanswerable answered`,
+    `  all       log loss ${logLoss(all).toFixed(3)}\n\nfrom       first right  first wrong  right among three  unanswerable`,
   );
-  for (const threshold of [0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9]) {
-    const right = percent(known, (one) => one.right && one.sure >= threshold);
-    const wrong = percent(known, (one) => !one.right && one.sure >= threshold);
-    console.log(
-      `${String(threshold).padEnd(15)} ${right}        ${wrong}            ${percent(unknown, ({ sure }) => sure >= threshold)}`,
-    );
+  for (const least of [0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.65, 0.7, 0.72, 0.75, 0.8, 0.9]) {
+    const right = percent(known, (one) => one.right && one.sure >= least);
+    const wrong = percent(known, (one) => !one.right && one.sure >= least);
+    const among = percent(known, (one) => one.three && one.sure >= least);
+    const unanswerable = percent(unknown, ({ sure }) => sure >= least);
+    console.log(`${String(least).padEnd(8)}    ${right}     ${wrong}           ${among}      ${unanswerable}`);
   }
 };

@@ -43,8 +43,6 @@ const dot = (a: number[], b: number[]): number => a.reduce((sum, value, at) => s
 export const probability = (weights: number[], features: number[]): number =>
   1 / (1 + Math.exp(-dot(weights, features)));
 
-export const logit = (chance: number): number => Math.log(chance / (1 - chance));
-
 export type Sample = { features: number[]; right: boolean; weight: number };
 
 /** Logistic regression. The ridge penalty treats features as standardised, and skips the first (the bias). */

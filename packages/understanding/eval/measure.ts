@@ -1,21 +1,28 @@
 import { decideLanguage } from '../src/language.ts';
 import type { SemanticSearch } from '../src/similarity.ts';
-import { decideReply, type EarlierMessage, indexEntries, type KnowledgeIndex } from '../src/understanding.ts';
+import {
+  type Answering,
+  decideReply,
+  type EarlierMessage,
+  indexEntries,
+  type KnowledgeIndex,
+} from '../src/understanding.ts';
 import { type Base, type ChatMessage, isEntry, loadBase, type Question } from './sets.ts';
 import type { TextVectors } from './vectors.ts';
 
 /**
- * The result of a question. `offered`: the right question is among the offered ones. `othersOffered`: only other
- * questions are offered. A question that must not be answered can be `wrong`, `othersOffered` or `refused`.
+ * The result of a question. `right` and `wrong` are sure answers. `hedged` and `hedgedWrong` are answers after a sentence
+ * that says "may be". `offered`: the right question is among the offered ones. `othersOffered`: only other questions are
+ * offered. A question that must not be answered can be anything but `right`, `hedged` and `offered`.
  */
-export type Outcome = 'right' | 'offered' | 'wrong' | 'othersOffered' | 'refused';
+export type Outcome = 'right' | 'hedged' | 'offered' | 'wrong' | 'hedgedWrong' | 'othersOffered' | 'refused';
 export type Measured = { question: Question; answerable: boolean; outcome: Outcome; by: string; explanation: string };
 
 /** Asks each question as a turn does. A follow-up is asked after its first question. */
 export const measureAnswers = async (
   questions: Question[],
   vectors: TextVectors | null,
-  threshold: number | null = null,
+  { answering = 'balanced', threshold = null }: { answering?: Answering; threshold?: number | null } = {},
 ): Promise<Measured[]> => {
   const bases = new Map<string, { base: Base; index: KnowledgeIndex; semanticSearch: SemanticSearch | undefined }>();
   for (const name of new Set(questions.map(({ base }) => base))) {
@@ -32,7 +39,8 @@ export const measureAnswers = async (
     const ask = async (message: string) => {
       const { language } = decideLanguage({ message, allowed: base.languages });
       const earlier = async () => [...history];
-      const decision = await decideReply({ message, language, index, threshold, history: earlier, semanticSearch });
+      const asks = { message, language, index, answering, threshold, history: earlier, semanticSearch };
+      const decision = await decideReply(asks);
       history.push({ role: 'user', content: message }, { role: 'assistant', content: '', why: decision.why });
       return decision;
     };
@@ -42,6 +50,7 @@ export const measureAnswers = async (
     const { kind, by = kind, hits, language } = decision.why;
     let outcome: Outcome = 'refused';
     if (decision.kind === 'answer') outcome = isEntry(decision.entry.entryId, expected) ? 'right' : 'wrong';
+    if (decision.kind === 'hedge') outcome = isEntry(decision.entry.entryId, expected) ? 'hedged' : 'hedgedWrong';
     if (decision.kind === 'askBack') {
       outcome = decision.entries.some(({ entryId }) => isEntry(entryId, expected)) ? 'offered' : 'othersOffered';
     }
@@ -63,16 +72,16 @@ export const measureLanguage = (messages: ChatMessage[]): MeasuredLanguage[] =>
     return { chat, right: language === chat.expected, explanation };
   });
 
-type Limit = { answered: number; reached: number; wrong: number; unanswerable: number; cross: number };
+type Limit = Record<'right' | 'wrong' | 'hedgedWrong' | 'unanswerable' | 'offers', number>;
 
 /**
- * Limits for unseen domains, as shares of the questions. `answered`: answered right. `reached`: the right answer is
- * given or offered. `wrong`: answered wrong. `unanswerable`: answered, although there is no answer. `cross`: answered
- * right across languages.
+ * Limits for all sets together. `right`: answered right, surely or hedged. `wrong`: surely wrong. Both are shares of the
+ * answerable questions. `hedgedWrong` is a share of all questions. `unanswerable`: surely answered, although there is no
+ * answer. `offers`: an unanswerable question got a hedged answer or was offered questions.
  */
 export const LIMITS: { meaning: Limit; words: Limit; language: number } = {
-  meaning: { answered: 0.82, reached: 0.93, wrong: 0.04, unanswerable: 0.04, cross: 0.75 },
-  words: { answered: 0.15, reached: 0.3, wrong: 0.04, unanswerable: 0.1, cross: 0 },
+  meaning: { right: 0.65, wrong: 0.03, hedgedWrong: 0.08, unanswerable: 0.04, offers: 0.4 },
+  words: { right: 0.4, wrong: 0.03, hedgedWrong: 0.04, unanswerable: 0.05, offers: 0.3 },
   language: 0.95,
 };
 
@@ -86,7 +95,6 @@ export const shareOf = (measured: Measured[], ...outcomes: Outcome[]): number =>
 export const limitsOf = (measured: Measured[], limit: Limit) => {
   const answerable = measured.filter((one) => one.answerable);
   const unanswerable = measured.filter((one) => !one.answerable);
-  const cross = answerable.filter(({ question }) => question.kind === 'cross');
   const atLeast = (name: string, share: number, least: number) => ({
     name,
     share,
@@ -100,10 +108,10 @@ export const limitsOf = (measured: Measured[], limit: Limit) => {
     holds: share <= most,
   });
   return [
-    atLeast('answered right', shareOf(answerable, 'right'), limit.answered),
-    atLeast('right or offered', shareOf(answerable, 'right', 'offered'), limit.reached),
-    atMost('answered wrong', shareOf(answerable, 'wrong'), limit.wrong),
-    atMost('unanswerable answered', shareOf(unanswerable, 'wrong'), limit.unanswerable),
-    atLeast('answered right across languages', shareOf(cross, 'right'), limit.cross),
+    atLeast('right, surely or hedged', shareOf(answerable, 'right', 'hedged'), limit.right),
+    atMost('surely wrong', shareOf(answerable, 'wrong'), limit.wrong),
+    atMost('hedged wrong, of all', shareOf(measured, 'hedgedWrong'), limit.hedgedWrong),
+    atMost('unanswerable surely answered', shareOf(unanswerable, 'wrong'), limit.unanswerable),
+    atMost('unanswerable with offers', shareOf(unanswerable, 'hedgedWrong', 'othersOffered'), limit.offers),
   ];
 };

@@ -43,6 +43,9 @@ export {
   type VectorHit,
 } from './similarity.ts';
 
+/** How sure an assistant must be before it answers. */
+export type Answering = 'careful' | 'balanced' | 'direct';
+
 /** A visitor's message, and what the decision on it may use. */
 export type Inquiry<Known extends IndexedEntry = IndexedEntry> = {
   /** The visitor's text, exactly as sent. */
@@ -51,9 +54,12 @@ export type Inquiry<Known extends IndexedEntry = IndexedEntry> = {
   language: string;
   /** The index of the knowledge. Null if there is none. */
   index: KnowledgeIndex<Known> | null;
-  /** The least confidence for an answer. Null means the default. */
+  answering: Answering;
+  /** The least confidence for a sure answer. Null: `answering` decides. */
   threshold: number | null;
   history: ReadEarlier;
+  /** True if the message says that the hedged answer before it was not meant. */
+  isRejection?: boolean;
   /** Is called only if the words do not decide. Without it, the words decide alone. */
   semanticSearch?: SemanticSearch | undefined;
 };
@@ -70,6 +76,8 @@ export type Explanation = {
   by?: FoundBy;
   /** The best entries. `score` is the confidence; a hybrid search adds `words` and `meaning`, the cosine. */
   hits: { entryId: string; score: number; words?: number; meaning?: number }[];
+  /** True if the visitor said that the hedged answer before this reply was not meant. */
+  rejected?: true;
   threshold: number;
   ms: number;
 };
@@ -84,6 +92,8 @@ export type ReplyDecision<Known extends IndexedEntry = IndexedEntry> = { why: Ex
       language: string;
       isForeign: boolean;
     }
+  /** Probably the answer. The visitor may choose one of the other entries instead. */
+  | { kind: 'hedge'; entry: Known; others: Known[]; confidence: number; language: string; isForeign: boolean }
   /** The visitor chooses between the questions of these entries. A long shot also offers a person. */
   | { kind: 'askBack'; entries: Known[]; confidence: number; isLongShot: boolean }
   /** No entry is likely enough. */
@@ -93,10 +103,20 @@ export type ReplyDecision<Known extends IndexedEntry = IndexedEntry> = { why: Ex
 );
 
 /**
- * The minimum confidence for offering questions, as a share of the threshold: `words` after lexical search, `both`
- * after hybrid search.
+ * The least confidence for a sure answer: after lexical search, and after hybrid search. Fitted on the `--tune` half of
+ * each evaluation set, so that a balanced assistant is sure of a wrong answer for at most 3 % of the questions.
  */
-const OFFER_SHARE = { words: 0.5, both: 0.07 };
+const THRESHOLDS: Readonly<Record<Answering, { words: number; both: number }>> = {
+  careful: { words: 0.9, both: 0.85 },
+  balanced: { words: 0.8, both: 0.74 },
+  direct: { words: 0.7, both: 0.6 },
+};
+/** The least confidence for a hedged answer, as a share of the threshold. */
+const HEDGE_SHARE = { words: 0.75, both: 0.55 };
+/** The least confidence for offering questions, as a share of the threshold. Below it, no question is plausible. */
+const OFFER_SHARE = { words: 0.5, both: 0.24 };
+/** Each offered question is at least this likely. Only hybrid search knows how likely the others are. */
+const PLAUSIBLE = 0.02;
 /**
  * If the confidence is below this share of the threshold, the offered questions come with a button to talk to a person.
  */
@@ -155,19 +175,26 @@ const unsure = <Known extends IndexedEntry>(context: Context<Known>): ReplyDecis
   why: explain(context, 'unsure'),
 });
 
-const answer = <Known extends IndexedEntry>(context: Context<Known>, hit: Hit): ReplyDecision<Known> => {
+/** The visitor rejected a hedged answer, and is asked for other words. */
+const rejected = <Known extends IndexedEntry>(context: Context<Known>): ReplyDecision<Known> => {
+  const decision = unsure({ ...context, hits: [] });
+  return { ...decision, why: { ...decision.why, rejected: true } };
+};
+
+/** Gives the entry of the hit: as the answer, or hedged, with other hits for the visitor to choose from. */
+const answer = <Known extends IndexedEntry>(
+  context: Context<Known>,
+  hit: Hit,
+  others: Hit[] | null = null,
+): ReplyDecision<Known> => {
   const { inquiry } = context;
   const [entry] = entriesOf(inquiry, [hit]);
   if (!entry) return unsure(context);
   const language = entry.language ?? hit.group.language;
-  return {
-    kind: 'answer',
-    entry,
-    confidence: hit.confidence,
-    language,
-    isForeign: isForeign(language, inquiry),
-    why: explain(context, 'answer', language),
-  };
+  const given = { entry, confidence: hit.confidence, language, isForeign: isForeign(language, inquiry) };
+  return others === null
+    ? { ...given, kind: 'answer', why: explain(context, 'answer', language) }
+    : { ...given, kind: 'hedge', others: entriesOf(inquiry, others), why: explain(context, 'hedge', language) };
 };
 
 const askBack = <Known extends IndexedEntry>(
@@ -184,10 +211,10 @@ const askBack = <Known extends IndexedEntry>(
 
 const plain = <Known extends IndexedEntry>(
   context: Context<Known>,
-  kind: Exclude<ReplyDecision['kind'], 'answer' | 'askBack' | 'unsure'>,
+  kind: Exclude<ReplyDecision['kind'], 'answer' | 'hedge' | 'askBack' | 'unsure'>,
 ): ReplyDecision<Known> => ({ kind, why: explain(context, kind) });
 
-/** Chooses between an answer, several questions for the visitor to choose from, and an unsure reply. */
+/** Chooses between an answer, a hedged answer, several questions for the visitor to choose from, and an unsure reply. */
 const choose = <Known extends IndexedEntry>(
   context: Context<Known>,
   hasContactDetails: boolean,
@@ -202,9 +229,16 @@ const choose = <Known extends IndexedEntry>(
     return close.length > 1 ? askBack(context, close) : answer(context, best);
   }
   if (hasContactDetails) return plain(context, 'contact');
-  if (best && best.confidence >= threshold * OFFER_SHARE[isBoth ? 'both' : 'words']) {
-    const likely = isBoth ? hits : hits.filter(({ score }) => score >= best.score * OFFER_SCORE_SHARE);
-    return askBack(context, likely, best.confidence < threshold * LONG_SHOT_SHARE);
+  if (!best) return unsure(context);
+  const by = isBoth ? 'both' : 'words';
+  const plausible = hits.filter((hit) =>
+    hit === best ? true : isBoth ? hit.confidence >= PLAUSIBLE : hit.score >= best.score * OFFER_SCORE_SHARE,
+  );
+  if (best.confidence >= threshold * HEDGE_SHARE[by] && (isBoth || nearTies(hits).length === 1)) {
+    return answer(context, best, plausible.slice(1));
+  }
+  if (best.confidence >= threshold * OFFER_SHARE[by]) {
+    return askBack(context, plausible, best.confidence < threshold * LONG_SHOT_SHARE);
   }
   return unsure(context);
 };
@@ -248,10 +282,6 @@ export const readSmallTalk = (message: string, language: string): SmallTalk | nu
   return KINDS.find((kind) => said.has(kind)) ?? null;
 };
 
-/** The minimum confidence for an answer from word matches only. Chosen on the `--tune` half of each evaluation set. */
-const DEFAULT_THRESHOLD = 0.8;
-/** The minimum confidence for an answer from words and vectors together. */
-const HYBRID_THRESHOLD = 0.7;
 /**
  * At or above this lexical confidence, the model is not asked. Lower limits gave wrong answers in domains outside the
  * tuning data.
@@ -271,7 +301,7 @@ type LexicalReading<Known extends IndexedEntry> = {
 const read = <Known extends IndexedEntry>(inquiry: Inquiry<Known>): LexicalReading<Known> => {
   const { message, index } = inquiry;
   const visitorLanguage = baseLanguage(inquiry.language);
-  const threshold = inquiry.threshold ?? DEFAULT_THRESHOLD;
+  const threshold = inquiry.threshold ?? THRESHOLDS[inquiry.answering].words;
   const context: Context<Known> = { inquiry, threshold, startedAt: performance.now(), hits: [], by: 'words' };
   const hasContactDetails = findContactDetails(message) !== null;
   const question = hasContactDetails ? withoutContactDetails(message) : message;
@@ -288,7 +318,8 @@ const decideSmallTalk = async <Known extends IndexedEntry>(
   smallTalk: SmallTalk,
 ): Promise<ReplyDecision<Known>> => {
   const { history, index } = context.inquiry;
-  const last = smallTalk === 'yes' ? await findLastReply(history) : null;
+  const last = smallTalk === 'yes' || smallTalk === 'no' ? await findLastReply(history) : null;
+  if (smallTalk === 'no') return last?.kind === 'hedge' ? rejected(context) : plain(context, smallTalk);
   if (last?.kind === 'unsure') return plain(context, 'human');
   if (last?.kind === 'askBack') {
     const meant = index?.entriesById.get(last.entryIds[0] ?? '');
@@ -314,6 +345,7 @@ export const decideReply = async <Known extends IndexedEntry>(
   // wrote an answer for it.
   if (hits[0]?.confidence === 1) return answer({ ...context, hits, by: 'wording' }, hits[0]);
 
+  if (inquiry.isRejection) return rejected(context);
   if (asksForHuman(message)) return plain(context, 'human');
   if (asksWhoThisIs(message)) return plain(context, 'whoAmI');
   const smallTalk = readSmallTalk(message, visitorLanguage);
@@ -323,7 +355,7 @@ export const decideReply = async <Known extends IndexedEntry>(
   const sure = isSure(reading);
   if (!sure && semanticSearch) {
     const found = await searchHybrid({ message, question, visitorLanguage, index, history, semanticSearch });
-    const threshold = inquiry.threshold ?? HYBRID_THRESHOLD;
+    const threshold = inquiry.threshold ?? THRESHOLDS[inquiry.answering].both;
     if (found) return choose({ ...context, threshold, hits: found, by: 'both' }, hasContactDetails);
     context.by = 'words only';
   }
@@ -338,6 +370,7 @@ export const decidesByWords = (inquiry: Inquiry): boolean => {
   const reading = read(inquiry);
   const { message } = inquiry;
   return (
+    inquiry.isRejection === true ||
     isSure(reading) ||
     asksForHuman(message) ||
     asksWhoThisIs(message) ||

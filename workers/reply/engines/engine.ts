@@ -1,4 +1,4 @@
-import type { IndexedEntry, SemanticSearch } from '@parley/understanding';
+import type { Answering, IndexedEntry, SemanticSearch } from '@parley/understanding';
 import type { EngineSettings } from '../../../src/assistants/engine-settings.ts';
 import type { SuggestedAction } from '../../../src/assistants/suggested-action.ts';
 
@@ -13,7 +13,9 @@ export type AssistantProfile = {
   instructions: string;
   /** The languages of the assistant, the preferred language first. An empty list means any language. */
   languages: string[];
-  /** The minimum confidence for an answer. Null means the engine's default. */
+  /** Default: balanced. */
+  answering?: Answering;
+  /** The minimum confidence for a sure answer. Null: `answering` decides. */
   threshold: number | null;
   knowledge: EngineEntry[];
   /** How many texts of the knowledge are not in `knowledge`, because they exceed the memory. */

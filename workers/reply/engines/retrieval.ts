@@ -12,7 +12,7 @@ import { MAX_SUGGESTED_ACTIONS, type SuggestedAction } from '../../../src/assist
 import { createSlices } from '../../../src/process/slices.ts';
 import { createSlots } from '../../../src/process/slots.ts';
 import type { AssistantEngine, AssistantProfile, EngineEntry, EngineReply, TurnContext } from './engine.ts';
-import { otherLanguageText, text } from './texts.ts';
+import { isRejection, otherLanguageText, text } from './texts.ts';
 
 export type IndexOptions = {
   /** The most memory of all cached indexes together. One assistant gets at most half. */
@@ -139,14 +139,32 @@ const talkToPersonAction = (language: string): SuggestedAction => ({
   payload: 'user_requested',
 });
 
+const ownActions = ({ actions }: EngineEntry): SuggestedAction[] => actions.slice(0, MAX_SUGGESTED_ACTIONS);
+
+/** The buttons of a hedged answer. Those that lead away from it come last, and the entry's own fill the rest. */
+const hedgedActions = (
+  { entry, others }: Extract<ReplyDecision<EngineEntry>, { kind: 'hedge' }>,
+  language: string,
+): SuggestedAction[] => {
+  const label = text(language, 'notMeant');
+  const away = [...others.map(questionAction), { label, type: 'reply' as const, payload: label }];
+  return [...ownActions(entry).slice(0, MAX_SUGGESTED_ACTIONS - away.length), ...away];
+};
+
 /** The texts and buttons of a decision. */
 const wordingOf = (decision: ReplyDecision<EngineEntry>, language: string): Partial<EngineReply> & { text: string } => {
   switch (decision.kind) {
-    case 'answer': {
+    case 'answer':
+    case 'hedge': {
       const { entry, confidence, isForeign } = decision;
+      const lines = [
+        ...(decision.kind === 'hedge' ? [text(language, 'hedge')] : []),
+        ...(isForeign ? [otherLanguageText(language, decision.language)] : []),
+        entry.answer,
+      ];
       return {
-        text: `${isForeign ? `${otherLanguageText(language, decision.language)}\n` : ''}${entry.answer}`,
-        suggestedActions: entry.actions.slice(0, MAX_SUGGESTED_ACTIONS),
+        text: lines.join('\n'),
+        suggestedActions: decision.kind === 'hedge' ? hedgedActions(decision, language) : ownActions(entry),
         confidence,
         language: decision.language,
       };
@@ -180,7 +198,16 @@ const wordingOf = (decision: ReplyDecision<EngineEntry>, language: string): Part
 const toInquiry = (
   { assistant, message, language, history, semanticSearch }: TurnContext,
   index: KnowledgeIndex<EngineEntry> | null,
-): Inquiry<EngineEntry> => ({ message, language, index, threshold: assistant.threshold, history, semanticSearch });
+): Inquiry<EngineEntry> => ({
+  message,
+  language,
+  index,
+  answering: assistant.answering ?? 'balanced',
+  threshold: assistant.threshold,
+  history,
+  isRejection: isRejection(message),
+  semanticSearch,
+});
 
 /** Answers from the assistant's knowledge: `@parley/understanding` decides, this engine indexes and words the reply. */
 export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngine => {

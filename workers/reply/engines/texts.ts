@@ -17,6 +17,10 @@ export type TextKey =
   | 'holding'
   /** The visitor can choose between several questions. */
   | 'askBack'
+  /** Introduces an answer that may not be meant. */
+  | 'hedge'
+  /** Label and message of the button below such an answer. */
+  | 'notMeant'
   | 'contactNoted'
   /** Introduces an answer in another language; `{language}` is the name of that language. */
   | 'otherLanguage'
@@ -42,6 +46,18 @@ const hasTexts = (language: string): boolean => tableOf(language) !== undefined;
 
 /** A default text. If the language has no texts, the text is in English. */
 export const text = (language: string, key: TextKey): string => (tableOf(language) ?? ENGLISH)[key];
+
+const folded = (message: string): string =>
+  message
+    .toLowerCase()
+    .replace(/[\p{P}\s]+/gu, ' ')
+    .trim();
+const REJECTIONS: ReadonlySet<string> = new Set(Object.values(TEXTS).map(({ notMeant }) => folded(notMeant)));
+const LONGEST_REJECTION = 100;
+
+/** True if the message is what the button “That is not what I meant” sends, in any language. */
+export const isRejection = (message: string): boolean =>
+  message.length <= LONGEST_REJECTION && REJECTIONS.has(folded(message));
 
 export const holdingText = (language: string): string => text(language, 'holding');
 export const apologyText = (language: string): string => text(language, 'apology');

@@ -19,11 +19,18 @@ const GUARDS = [
   { value: 'off', label: 'Do nothing' },
 ];
 
-const fieldsOf = ({ name, instructions, languages, holdingText, threshold, guard, ...rest }: Assistant) => ({
+const ANSWERING = [
+  { value: 'careful', label: 'Careful: fewer answers, hardly a wrong one' },
+  { value: 'balanced', label: 'Balanced' },
+  { value: 'direct', label: 'Direct: more answers, more wrong ones' },
+];
+
+const fieldsOf = ({ name, instructions, languages, holdingText, answering, threshold, guard, ...rest }: Assistant) => ({
   name,
   instructions,
   languages,
   holdingText: holdingText ?? '',
+  answering: answering as string,
   threshold: threshold === null ? '' : String(threshold),
   dedupeWindowSeconds: String(rest.dedupeWindowSeconds),
   guard: guard as string,
@@ -90,6 +97,12 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
           {...form.text('holdingText')}
         />
         <NativeSelect
+          label="Answers"
+          description="How sure it must be. If it is less sure, it says “This may be what you are looking for”, or asks back."
+          data={ANSWERING}
+          {...form.text('answering')}
+        />
+        <NativeSelect
           label="Prompt injection"
           description="What to do with messages such as “forget your instructions”."
           data={GUARDS}
@@ -103,7 +116,7 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
         <Group grow align="flex-start">
           <TextInput
             label="Threshold"
-            description="Confidence needed to answer, 0 to 1. Leave empty for the default."
+            description="For experts: confidence from 0 to 1, in place of the choice above."
             inputMode="decimal"
             {...form.text('threshold')}
           />

@@ -8,6 +8,7 @@ const sum = (counts: Record<string, number>): number => Object.values(counts).re
 
 const TURNS: Series[] = [
   { name: 'answered', label: 'Answered', color: 'var(--good)' },
+  { name: 'hedged', label: 'Hedged', color: 'var(--fair)' },
   { name: 'offered', label: 'Offered', color: 'var(--mantine-color-anchor)' },
   { name: 'notAnswered', label: 'Not answered', color: 'var(--warn)' },
   { name: 'rest', label: 'Other', color: 'var(--calm)' },
@@ -30,6 +31,7 @@ const HOURS: Series[] = [{ name: 'turns', label: 'Messages', color: 'var(--manti
 const rowOf = ({ at, ...slot }: Figures['slots'][number]) => ({
   at: at.length === 10 ? at.slice(5) : at,
   answered: slot.answered,
+  hedged: slot.hedged,
   offered: slot.offered,
   notAnswered: slot.notAnswered,
   rest: slot.other + slot.held,

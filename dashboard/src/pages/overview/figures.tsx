@@ -49,11 +49,16 @@ const Tile = ({ label, value, note, to }: TileProps) => {
 export const FigureTiles = ({ id, totals }: { id: string; totals: Slot }) => {
   const base = `/assistants/${id}`;
   const inbox = (view: string) => withQuery('/inbox', { view, assistant: id });
-  const replies = totals.answered + totals.offered + totals.notAnswered;
+  const answered = totals.answered + totals.hedged;
+  const replies = answered + totals.offered + totals.notAnswered;
   return (
     <div className="tiles">
       <Tile label="Messages" value={totals.turns} note="of visitors" to={inbox('all')} />
-      <Tile label="Answered" value={totals.answered} note={`${shareOf(totals.answered, replies)} of questions`} />
+      <Tile
+        label="Answered"
+        value={answered}
+        note={`${shareOf(answered, replies)} of questions, ${totals.hedged} hedged`}
+      />
       <Tile label="Offered" value={totals.offered} note="questions to choose from" />
       <Tile label="Not answered" value={totals.notAnswered} note="learn from them" to={`${base}/learn`} />
       <Tile

@@ -13,6 +13,7 @@ const KINDS: Record<string, string> = {
   thanks: 'Thanks',
   goodbye: 'A goodbye',
   unsure: 'Not sure enough to answer',
+  hedge: 'A knowledge entry that may be the answer, with others to choose from',
   askBack: 'Not sure which entry matches, so it asked back',
   noKnowledge: 'It has no entries yet',
   whoAmI: 'Asked what it is',
@@ -96,7 +97,7 @@ const Hits = ({ id, why }: { id: string; why: Reason }) => {
         );
       })}
       {threshold !== null && (
-        <li className="dim">The threshold is {threshold}: an entry below it is not the answer.</li>
+        <li className="dim">The threshold is {threshold}: an entry below it is not a sure answer.</li>
       )}
     </ul>
   );

@@ -216,6 +216,9 @@ export const candidatesOf = (
           Math.min(3, literal.matchedTerms),
           isVisitorLanguage,
           length,
+          // A question about something else is about equally far from all entries.
+          SCALE * questions.deviation,
+          SCALE * (answers.mean - PRIOR.mean),
         ],
       },
     ];

@@ -17,6 +17,9 @@ const LOOK_BACK = 6;
 /** Kinds of replies that do not change the subject. */
 const ASIDES = new Set(['greeting', 'thanks', 'yes', 'no', 'contact', 'whoAmI']);
 
+/** Kinds of replies that give an entry's answer. */
+const ANSWERS = new Set(['answer', 'hedge']);
+
 const readWhy = (why: unknown): LastReply | null => {
   if (typeof why !== 'object' || why === null) return null;
   const { kind, hits } = why as { kind?: unknown; hits?: unknown };
@@ -47,7 +50,7 @@ export const findPreviousQuestion = async (message: string, history: ReadEarlier
   const answered = earlier.findLastIndex(
     ({ role, why }) => role === 'assistant' && !ASIDES.has(readWhy(why)?.kind ?? ''),
   );
-  if (readWhy(earlier[answered]?.why)?.kind !== 'answer') return null;
+  if (!ANSWERS.has(readWhy(earlier[answered]?.why)?.kind ?? '')) return null;
   return earlier.slice(0, answered).findLast(({ role }) => role === 'user')?.content ?? null;
 };
 
@@ -56,7 +59,7 @@ const subjectOf = (earlier: EarlierMessage[]): string | null => {
   for (const message of earlier.slice(-LOOK_BACK).toReversed()) {
     const word = message.role === 'assistant' ? readWhy(message.why) : null;
     if (!word || ASIDES.has(word.kind)) continue;
-    return word.kind === 'answer' ? (word.entryIds[0] ?? null) : null;
+    return ANSWERS.has(word.kind) ? (word.entryIds[0] ?? null) : null;
   }
   return null;
 };

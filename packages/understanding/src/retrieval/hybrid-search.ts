@@ -18,12 +18,16 @@ import { readTerms, type Term } from './terms.ts';
 export type Calibration = { score: number[]; confidence: number[]; counterEvidence: number[] };
 
 const FITTED: Calibration = {
-  score: [2.13, 2.84, 2.19, 2.37, 0.02],
+  score: [1.95, 2.47, 2.16, 1.83, 0.03],
   confidence: [
-    -0.73, 0.3, 1.25, 0.51, 0.19, -0.8, 0.26, 0.56, 0.93, 1.58, -1.32, -1.49, -0.41, 0.4, -0.15, -0.96, 0.99,
+    -0.25, 0.28, 0.92, 0.07, 0.15, -0.08, 0.08, 0.99, 1.48, 1.44, -0.51, -1.04, -0.36, 0.15, -0.04, -0.68, 1.07, -3.13,
+    -0.51,
   ],
-  counterEvidence: [-0.3, 0.88, -0.82, -0.64],
+  counterEvidence: [0.26, 0.94, -1.85, -0.13],
 };
+
+/** How much nearer the reduced message is to an entry's questions and to its answer than the whole message. */
+export type CounterEvidence = { question: number; answer: number };
 
 type RankedCandidate = Candidate & { score: number; confidence: number };
 
@@ -56,9 +60,18 @@ export const featuresInRanking = (ranked: (Candidate & { score: number })[], pos
 
 const sigmoid = (value: number): number => 1 / (1 + Math.exp(-value));
 
-/** Adjusts a confidence by the features of `counterEvidenceOf`. The result can be higher or lower than before. */
-export const adjustConfidence = (confidence: number, features: number[], calibration: Calibration = FITTED): number =>
-  sigmoid(weighted([1, Math.log(confidence / (1 - confidence)), ...features], calibration.counterEvidence));
+/** A counter-evidence weighs differently for and against an entry, so its two directions have a weight each. */
+export const adjustmentFeatures = (confidence: number, { question, answer }: CounterEvidence): number[] => {
+  const change = question + answer;
+  return [1, Math.log(confidence / (1 - confidence)), Math.max(0, change), Math.min(0, change)];
+};
+
+/** Adjusts a confidence by counter-evidence. The result can be higher or lower than before. */
+export const adjustConfidence = (
+  confidence: number,
+  counterEvidence: CounterEvidence,
+  calibration: Calibration = FITTED,
+): number => sigmoid(weighted(adjustmentFeatures(confidence, counterEvidence), calibration.counterEvidence));
 
 /** Ranks the candidates by words and vectors together. The confidence is the probability that the entry is the answer. */
 const rankWithConfidence = (candidates: Candidate[], calibration: Calibration = FITTED): RankedCandidate[] => {
@@ -106,12 +119,17 @@ export const withoutUnknownWords = ({ message, visitorLanguage }: Question, cand
  * and is more similar to "how do I renew my" than to the full question. If it is less similar, the entry probably says
  * the same in other words.
  */
-export const counterEvidenceOf = (entryId: string, full: Similarities, reduced: Similarities): number[] | null => {
+export const counterEvidenceOf = (
+  entryId: string,
+  full: Similarities,
+  reduced: Similarities,
+): CounterEvidence | null => {
   const [before, after] = [full, reduced].map(({ entries }) => entries.find((near) => near.entryId === entryId));
   if (!before || !after) return null;
-  const byQuestion = after.question - before.question;
-  const byAnswer = (after.answer ?? after.question) - (before.answer ?? before.question);
-  return [SCALE * byQuestion, SCALE * byAnswer];
+  return {
+    question: SCALE * (after.question - before.question),
+    answer: SCALE * ((after.answer ?? after.question) - (before.answer ?? before.question)),
+  };
 };
 
 type HybridQuery = {
@@ -126,7 +144,7 @@ type HybridQuery = {
 type Found = { ranked: RankedCandidate[]; similarities: Similarities };
 
 /** Counter-evidence is measured only for a confidence in this range, because outside it cannot change the reply. */
-const CHECKED_CONFIDENCE = { from: 0.35, to: 0.95 };
+const CHECKED_CONFIDENCE = { from: 0.15, to: 0.95 };
 
 const searchMessage = async (
   { semanticSearch, visitorLanguage, index }: HybridQuery,
@@ -172,7 +190,7 @@ const searchWithPrevious = async (query: HybridQuery, previous: string, isNew: b
   const [first, ...others] = rankWithConfidence(candidates);
   if (!together || !first) return [];
   const alone = await semanticSearch(previous, new Set([first.entry.entryId]), { includedOnly: true });
-  const [, drop = Number.POSITIVE_INFINITY] = (alone && counterEvidenceOf(first.entry.entryId, together, alone)) ?? [];
+  const drop = (alone && counterEvidenceOf(first.entry.entryId, together, alone))?.answer ?? Number.POSITIVE_INFINITY;
   const { maxDrop, factor } = FOLLOW_UP_LIMITS[isNew ? 'unknown' : 'known'];
   return drop > maxDrop ? [] : [{ ...first, confidence: first.confidence * factor }, ...others];
 };
