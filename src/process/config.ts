@@ -146,6 +146,11 @@ export const Environment = z.object({
     description: 'The folder with the local model.',
     otherwise: 'set by the launcher (`.local/semantic`); else none',
   }),
+  SEMANTIC_WAIT_MS: count(400, 0, 2_000).meta({
+    group: 'Replies',
+    description:
+      'How long a turn may be expected to wait for the model. If its queue is longer, words alone decide, at once.',
+  }),
   EMBEDDINGS_URL: z
     .url({ protocol: /^https?$/ })
     .optional()

@@ -162,7 +162,13 @@ const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: ServiceOptio
   };
 
   return {
-    limits: { texts: TEXTS_MAX, concurrency: 4, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } },
+    limits: {
+      texts: TEXTS_MAX,
+      concurrency: 4,
+      pieceBytes: 8_000,
+      pieces: { query: 1, passage: 1 },
+      answerMs: 1_600,
+    },
 
     open: async (signal): Promise<OpenModel> => {
       const [probe] = await ask([PROBE]);
@@ -190,7 +196,13 @@ const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: ServiceOptio
 
 type SemanticConfig = Pick<
   Config,
-  'SEMANTIC' | 'SEMANTIC_DIR' | 'EMBEDDINGS_URL' | 'EMBEDDINGS_MODEL' | 'EMBEDDINGS_KEY' | 'WEBHOOK_ALLOW_PRIVATE'
+  | 'SEMANTIC'
+  | 'SEMANTIC_DIR'
+  | 'SEMANTIC_WAIT_MS'
+  | 'EMBEDDINGS_URL'
+  | 'EMBEDDINGS_MODEL'
+  | 'EMBEDDINGS_KEY'
+  | 'WEBHOOK_ALLOW_PRIVATE'
 >;
 
 /** The maximum number of connections to an embeddings service. Further texts wait in the embedder's queue. */
@@ -235,7 +247,11 @@ export const openChosenEmbedder = async ({ config, logger, count }: Options): Pr
     else logger.info(line, text);
     return unavailableEmbedder(chosen.none);
   }
-  const embedder = await openEmbedder(chosen.model, { log: logger, ...(count && { count }) });
+  const embedder = await openEmbedder(chosen.model, {
+    log: logger,
+    waitMs: config.SEMANTIC_WAIT_MS,
+    ...(count && { count }),
+  });
   return {
     ...embedder,
     close: async () => {

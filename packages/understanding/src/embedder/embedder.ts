@@ -36,7 +36,7 @@ const isProbeVector = (vector: Float32Array): boolean => {
 export const localModel = (folder: string): ModelBackend => ({
   // Limited, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens and take
   // 0.03 s.
-  limits: { texts: 1, concurrency: 1, pieceBytes: 320, pieces: { query: 3, passage: 7 } },
+  limits: { texts: 1, concurrency: 1, pieceBytes: 320, pieces: { query: 3, passage: 7 }, answerMs: 400 },
 
   open: async (signal): Promise<OpenModel> => {
     const { embed, ended, end } = await startModelProcess(folder, signal);
@@ -58,13 +58,14 @@ export const localModel = (folder: string): ModelBackend => ({
 export type Embedder = {
   /**
    * Returns vectors of length 1 in the order of the texts; do not modify them. Returns null if the model is not
-   * available right now (off, not installed, queue full, too slow, restarting). The caller then works without vectors.
-   * `holder` is the assistant that the texts are for: assistants share the model.
+   * available right now (off, not installed, too busy, too slow, restarting). The caller then works without vectors.
+   * `holder` is the assistant that the texts are for: assistants share the model. `since` is when the turn asked for
+   * its first text; leave it out for this one.
    */
   embed: (
     texts: string[],
     kind: EmbeddedKind,
-    options: { holder: string; priority?: Priority },
+    options: { holder: string; priority?: Priority; since?: number | undefined },
   ) => Promise<Float32Array[] | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
   model: () => string | null;
@@ -75,6 +76,8 @@ export type Embedder = {
 
 /** How long a start waits for the model. After this time, the model continues to open in the background. */
 const FIRST_TRY_MS = 3_000;
+/** The longest expected wait of a turn for the model, unless the caller sets another. */
+const WAIT_MS = 400;
 
 /** An embedder that gives no vectors. */
 export const unavailableEmbedder = (detail: string): Embedder => ({
@@ -87,16 +90,16 @@ export const unavailableEmbedder = (detail: string): Embedder => ({
 /** Opens a model. A model that does not open is not an error: `status` and one log line give the reason. */
 export const openEmbedder = async (
   backend: ModelBackend,
-  { log, count = () => undefined }: { log: EmbedderLog; count?: CountEmbedding },
+  { log, count = () => undefined, waitMs = WAIT_MS }: { log: EmbedderLog; count?: CountEmbedding; waitMs?: number },
 ): Promise<Embedder> => {
   const model = createSupervisedModel(backend, log);
-  const embed = createEmbedding({ model, count });
+  const embed = createEmbedding({ model, count, waitMs });
   const opened = new AbortController();
   const late = sleep(FIRST_TRY_MS, undefined, { signal: opened.signal }).catch(() => undefined);
   await Promise.race([model.firstTry, late]);
   opened.abort();
   return {
-    embed: (texts, kind, { holder, priority = 'turn' }) => embed(texts, kind, { holder, priority }),
+    embed: (texts, kind, { holder, priority = 'turn', since }) => embed(texts, kind, { holder, priority, since }),
     model: model.model,
     status: model.status,
     close: model.close,
