@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import {
   type CountEmbedding,
   type Embedder,
@@ -198,6 +199,7 @@ type SemanticConfig = Pick<
   Config,
   | 'SEMANTIC'
   | 'SEMANTIC_DIR'
+  | 'SEMANTIC_PROCESSES'
   | 'SEMANTIC_WAIT_MS'
   | 'EMBEDDINGS_URL'
   | 'EMBEDDINGS_MODEL'
@@ -207,6 +209,12 @@ type SemanticConfig = Pick<
 
 /** The maximum number of connections to an embeddings service. Further texts wait in the embedder's queue. */
 const CONNECTIONS = 16;
+
+/**
+ * A turn costs the event loops and the stores three times what it costs the model. So the model gets a quarter of the
+ * cores.
+ */
+const defaultProcesses = (): number => Math.min(8, Math.max(1, Math.floor(availableParallelism() / 4)));
 
 type Chosen = { model: ModelBackend; close: () => Promise<void> } | { none: string };
 
@@ -230,7 +238,8 @@ const chooseModel = (config: SemanticConfig): Chosen => {
     return { model, close: () => dispatcher.destroy() };
   }
   if (SEMANTIC_DIR === undefined) return { none: 'not installed (SEMANTIC_DIR is not set)' };
-  return { model: localModel(SEMANTIC_DIR), close: () => Promise.resolve() };
+  const processes = config.SEMANTIC_PROCESSES ?? defaultProcesses();
+  return { model: localModel(SEMANTIC_DIR, { processes }), close: () => Promise.resolve() };
 };
 
 type Options = { config: SemanticConfig; logger: Logger; count?: CountEmbedding };

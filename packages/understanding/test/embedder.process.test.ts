@@ -12,11 +12,15 @@ type Opened = Awaited<ReturnType<typeof anEmbedder>>;
 const LONG = 'The quick brown fox jumps over the lazy dog near the river bank. ';
 
 /** An embedder with the local model, its counts and its log. */
-const anEmbedder = async (folder: string, { localModel, openEmbedder } = program, waitMs = 400) => {
+const anEmbedder = async (
+  folder: string,
+  { localModel, openEmbedder } = program,
+  { waitMs = 400, processes = 1 } = {},
+) => {
   const counts: Record<string, number> = {};
   const lines: string[] = [];
   const log = (line: object, text: string): void => void lines.push(`${text} ${JSON.stringify(line)}`);
-  const embedder = await openEmbedder(localModel(folder), {
+  const embedder = await openEmbedder(localModel(folder, { processes }), {
     log: { info: log, warn: log },
     waitMs,
     count: (_kind, result, by = 1) => {
@@ -182,7 +186,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   });
 
   test('a turn that would wait too long gets no vector at once; a flood does not take the model from others', async () => {
-    const embedder = await anEmbedder(folder, program, 100);
+    const embedder = await anEmbedder(folder, program, { waitMs: 100 });
     onTestFinished(() => embedder.close());
     await eventually(() => expect(embedder.model()).not.toBeNull());
     for (let at = 0; at < 5; at += 1)
@@ -228,6 +232,29 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     expect(theModel()).not.toBe(model);
     expect(embedder.log().match(/is not available/g)).toHaveLength(1);
     expect(embedder.log().match(/search is available/g)).toHaveLength(2);
+  });
+
+  test('two processes answer at the same time; one that is killed is replaced, and its log line is the only one', async () => {
+    const embedder = await anEmbedder(folder, program, { processes: 2 });
+    onTestFinished(() => embedder.close());
+    await eventually(() => expect(embedder.model()).not.toBeNull());
+    const [one, other] = modelProcessesOf();
+    process.kill(one!, 'SIGSTOP');
+    const asked = ['can I bring my dog', 'is there parking'].map((text) =>
+      embedder.embed([text], 'query', { holder: 'a' }),
+    );
+    const beside = await Promise.race(asked);
+    process.kill(one!, 'SIGKILL');
+    await Promise.all(asked);
+
+    expect(beside).toEqual([expect.any(Float32Array)]);
+    const again = () => embedder.embed(['can I bring my cat'], 'query', { holder: 'a' });
+    await eventually(async () => expect(await again()).not.toBeNull());
+    const after = modelProcessesOf();
+    expect(after).toHaveLength(2);
+    expect(after).not.toContain(one);
+    expect(after).not.toContain(other);
+    expect(embedder.log().match(/is not available/g)).toHaveLength(1);
   });
 
   test('a model process that hangs delays a turn for less than a second and is replaced', async () => {

@@ -29,25 +29,52 @@ const isProbeVector = (vector: Float32Array): boolean => {
   return product / (Math.hypot(...PROBE_VECTOR) * Math.hypot(...first)) >= LEAST_COSINE;
 };
 
-/**
- * multilingual-e5-small in a separate process. Before the model is used, it must return the known vector of a probe
- * text.
- */
-export const localModel = (folder: string): ModelBackend => ({
+/** Starts a process, which must return the known vector of a probe text before it is used. */
+const startProbed = async (folder: string, signal: AbortSignal) => {
+  const started = await startModelProcess(folder, signal);
+  const probe = await started.embed(PROBE, 'query');
+  if (!isProbeVector(probe)) {
+    started.end('a wrong vector');
+    throw new ModelError('the model gives a wrong vector for a known text');
+  }
+  return { ...started, dimensions: probe.length, texts: 0 };
+};
+
+type ProbedProcess = Awaited<ReturnType<typeof startProbed>>;
+
+/** Starts all processes, or none if one of them does not start. */
+const startAll = async (folder: string, count: number, signal: AbortSignal): Promise<ProbedProcess[]> => {
+  const starting = await Promise.allSettled(Array.from({ length: count }, () => startProbed(folder, signal)));
+  const started = starting.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  const failed = starting.find((one) => one.status === 'rejected');
+  if (!failed) return started;
+  for (const { end } of started) end('another process did not start');
+  throw failed.reason;
+};
+
+/** multilingual-e5-small in separate processes. If one of them ends, all do and are started again. */
+export const localModel = (folder: string, { processes = 1 }: { processes?: number } = {}): ModelBackend => ({
   // Limited, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens and take
   // 0.03 s.
-  limits: { texts: 1, concurrency: 1, pieceBytes: 320, pieces: { query: 3, passage: 7 }, answerMs: 400 },
+  limits: { texts: 1, concurrency: processes, pieceBytes: 320, pieces: { query: 3, passage: 7 }, answerMs: 400 },
 
   open: async (signal): Promise<OpenModel> => {
-    const { embed, ended, end } = await startModelProcess(folder, signal);
-    const probe = await embed(PROBE, 'query');
-    if (!isProbeVector(probe)) {
-      end('a wrong vector');
-      throw new ModelError('the model gives a wrong vector for a known text');
-    }
+    const started = await startAll(folder, processes, signal);
+    const end = (reason: string): void => {
+      for (const one of started) one.end(reason);
+    };
+    const ended = Promise.race(started.map((one) => one.ended));
+    void ended.then(end);
+    const [first] = started;
+    if (!first) throw new ModelError('no process runs the model');
+    const embed = async (text: string, kind: EmbeddedKind): Promise<Float32Array> => {
+      const idlest = started.reduce((least, one) => (one.texts < least.texts ? one : least), first);
+      idlest.texts += 1;
+      return idlest.embed(text, kind).finally(() => (idlest.texts -= 1));
+    };
     return {
       model: MODEL,
-      dimensions: probe.length,
+      dimensions: first.dimensions,
       embed: (texts, kind) => Promise.all(texts.map((text) => embed(text, kind))),
       ended,
       end,
