@@ -251,6 +251,14 @@ export const mixed: Part = async ({ rounds, seconds: asked }, say) => {
   // A new worker has no vector in its cache, so it makes each of them again.
   await worker.stop();
   worker = await parley.start('reply worker');
+  for (let nth = 0; ; nth += 1) {
+    // A turn that needs the model, until the model has opened.
+    const [turn] = nextTurns(20).filter(({ kind }) => kind === 'meant');
+    const since = new Date();
+    if (turn) await caller.ask(turn, 'opening');
+    if (turn && (await countByWordsOnly(since)) === 0) break;
+    if (nth > 100) throw new Error('the model did not open again');
+  }
   const differing = new Map<string, number>();
   for (const [name, all] of runs) {
     const answered = all.flatMap((run) => run.answered);
