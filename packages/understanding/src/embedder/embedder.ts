@@ -29,6 +29,9 @@ const isProbeVector = (vector: Float32Array): boolean => {
   return product / (Math.hypot(...PROBE_VECTOR) * Math.hypot(...first)) >= LEAST_COSINE;
 };
 
+/** A process has one text in work and one waiting, so that it is never idle until a busy event loop sends the next. */
+const AHEAD = 2;
+
 /** Starts a process, which must return the known vector of a probe text before it is used. */
 const startProbed = async (folder: string, signal: AbortSignal) => {
   const started = await startModelProcess(folder, signal);
@@ -54,9 +57,15 @@ const startAll = async (folder: string, count: number, signal: AbortSignal): Pro
 
 /** multilingual-e5-small in separate processes. If one of them ends, all do and are started again. */
 export const localModel = (folder: string, { processes = 1 }: { processes?: number } = {}): ModelBackend => ({
-  // Limited, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens and take
-  // 0.03 s.
-  limits: { texts: 1, concurrency: processes, pieceBytes: 320, pieces: { query: 3, passage: 7 }, answerMs: 400 },
+  limits: {
+    texts: 1,
+    concurrency: AHEAD * processes,
+    // Limited, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens and take
+    // 0.03 s.
+    pieceBytes: 320,
+    pieces: { query: 3, passage: 7 },
+    answerMs: 400,
+  },
 
   open: async (signal): Promise<OpenModel> => {
     const started = await startAll(folder, processes, signal);
