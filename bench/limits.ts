@@ -26,6 +26,8 @@ export const LIMITS: Record<string, Limit> = {
   'hot.turns': { atLeast: 600 },
   'start.api': { atMost: 1500 },
   'engine.missed': { atMost: 0 },
+  'mixed.half.p99': { atMost: 250 },
+  'mixed.half.differ': { atMost: 1 },
   'memory.growth': { atMost: 10 },
   'neighbours.ratio': { atMost: 3 },
   'neighbours.refused': { atMost: 0 },

@@ -8,6 +8,7 @@ import { collectionOf } from '../mongo/mongo.ts';
 const Why = z.object({
   engine: z.string().optional(),
   kind: z.string().optional(),
+  by: z.string().optional(),
   unsure: z.boolean().optional(),
   fallBack: z.unknown().optional(),
   error: z.string().optional(),
@@ -22,6 +23,9 @@ const OUTCOME_OF_KIND: Readonly<Record<string, ReplyOutcome>> = {
   unsure: 'notAnswered',
   noKnowledge: 'notAnswered',
 };
+
+/** Whether a reply was found by words alone, because the model had no time for it or was not there. */
+const isByWordsOnly = ({ why }: Message): boolean => Why.safeParse(why).data?.by === 'words only';
 
 /** How a reply was decided, read from its `why`. A holding text of an escalated conversation has no `why`. */
 export const readReply = ({ why }: Message): { outcome: ReplyOutcome; engineFailed: boolean } => {
@@ -51,6 +55,7 @@ const namesOf = (message: Message, entry: Entry): string[] => {
       return [
         outcome,
         ...(engineFailed ? ['engineErrors'] : []),
+        ...(isByWordsOnly(message) ? ['byWordsOnly'] : []),
         ...(visitor ? [`buckets.${bucketOf(message.createdAt.getTime() - visitor.createdAt.getTime())}`] : []),
       ];
     }
@@ -94,6 +99,8 @@ export const COUNTERS = [
   'held',
   /** Replies that an engine or a provider failed to make. */
   'engineErrors',
+  /** Replies that were found by words alone, because the model had no time for them or was not there. */
+  'byWordsOnly',
   'operatorReplies',
   'handedBack',
   'resolved',

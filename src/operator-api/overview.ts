@@ -87,9 +87,12 @@ export const createReadFigures = ({ insights, deliveries }: { insights: Insights
 
 const QUEUE_SLOW_MS = 10_000;
 const CERTIFICATE_MS = 21 * 86_400_000;
-/** An engine counts as failing if at least three replies and a tenth of all replies of the last hour or two failed. */
-const FAILED_MIN = 3;
-const FAILED_SHARE = 0.1;
+/**
+ * An engine counts as failing, and the model as busy, if that was so for at least three replies and a tenth of all
+ * replies of the last hour or two.
+ */
+const LEAST_REPLIES = 3;
+const LEAST_SHARE = 0.1;
 
 const ofEndpoint = { endpointId: uuid, url: z.string() };
 
@@ -105,6 +108,7 @@ const Ailment = z
     z.object({ kind: z.literal('certificate_expires'), ...ofEndpoint, expiresAt: time }),
     z.object({ kind: z.literal('queue_slow'), queue: z.enum(['turns', 'deliveries']), waitingSince: time }),
     z.object({ kind: z.literal('engine_failing'), failed: z.int(), replies: z.int() }),
+    z.object({ kind: z.literal('model_busy'), byWordsOnly: z.int(), replies: z.int() }),
   ])
   .meta({ id: 'Ailment' });
 type Ailment = z.input<typeof Ailment>;
@@ -122,7 +126,7 @@ const findPaused = (endpoints: Endpoint[], now: number): Ailment[] =>
       : [],
   );
 
-const findFailingEngine = (hours: StoredFigures[], now: number): Ailment[] => {
+const findFailing = (hours: StoredFigures[], now: number): Ailment[] => {
   const latest = hours.filter(({ hour }) => hour.getTime() > now - 2 * HOUR_MS);
   const sum = (of: (one: StoredFigures) => number): number => latest.reduce((total, one) => total + of(one), 0);
   const failed = sum(({ engineErrors = 0 }) => engineErrors);
@@ -130,7 +134,12 @@ const findFailingEngine = (hours: StoredFigures[], now: number): Ailment[] => {
     ({ answered = 0, hedged = 0, offered = 0, notAnswered = 0, other = 0 }) =>
       answered + hedged + offered + notAnswered + other,
   );
-  return failed >= FAILED_MIN && failed >= replies * FAILED_SHARE ? [{ kind: 'engine_failing', failed, replies }] : [];
+  const byWordsOnly = sum((one) => one.byWordsOnly ?? 0);
+  const isMuch = (count: number): boolean => count >= LEAST_REPLIES && count >= replies * LEAST_SHARE;
+  return [
+    ...(isMuch(failed) ? [{ kind: 'engine_failing' as const, failed, replies }] : []),
+    ...(isMuch(byWordsOnly) ? [{ kind: 'model_busy' as const, byWordsOnly, replies }] : []),
+  ];
 };
 
 /** Finds what is unhealthy, for one assistant and for the queues that all assistants share. */
@@ -157,7 +166,7 @@ const createFindAilments = ({ deliveries, turnQueue, deliveryQueue }: Dependenci
       findSlow('deliveries', deliveryQueue.oldestWaitingAt()),
       ...endpoints.map(findExpiring),
     ]);
-    return [...findPaused(endpoints, now), ...findFailingEngine(hours, now), ...found.flat()];
+    return [...findPaused(endpoints, now), ...findFailing(hours, now), ...found.flat()];
   };
 };
 

@@ -146,6 +146,16 @@ export const Environment = z.object({
     description: 'The folder with the local model.',
     otherwise: 'set by the launcher (`.local/semantic`); else none',
   }),
+  SEMANTIC_PROCESSES: z.coerce.number().int().min(1).max(64).optional().meta({
+    group: 'Replies',
+    description: 'Processes in which a reply worker runs the local model, each on one core and with 150 MB.',
+    otherwise: 'a quarter of the cores, at least 1 and at most 8',
+  }),
+  SEMANTIC_WAIT_MS: count(400, 0, 2_000).meta({
+    group: 'Replies',
+    description:
+      'How long a turn may be expected to wait for the model. If its queue is longer, words alone decide, at once.',
+  }),
   EMBEDDINGS_URL: z
     .url({ protocol: /^https?$/ })
     .optional()

@@ -164,7 +164,7 @@ test('what is unhealthy is told: a paused endpoint, an expiring certificate, a f
     const _id = `${assistantId}:${hour.toISOString().slice(0, 13)}` as never;
     await stack.service.mongo
       .collection('figures')
-      .insertOne({ _id, assistantId, hour, turns: 10, answered: 10, engineErrors: 4 });
+      .insertOne({ _id, assistantId, hour, turns: 10, answered: 10, engineErrors: 4, byWordsOnly: 3 });
     const { body } = await assistant.chat({ session_id: randomUUID(), message: 'What are your opening hours?' });
     await owner.post(`/conversations/${body.conversationId}/tags`, { tag: 'a' });
 
@@ -174,6 +174,7 @@ test('what is unhealthy is told: a paused endpoint, an expiring certificate, a f
         'certificate_expires',
         'endpoint_paused',
         'engine_failing',
+        'model_busy',
       ]);
       expect(unhealthy).toContainEqual(
         expect.objectContaining({ kind: 'endpoint_paused', endpointId: paused.endpointId, reason: 'gone' }),

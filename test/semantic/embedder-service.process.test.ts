@@ -184,7 +184,7 @@ test('one assistant cannot fill the queue, nor make others wait for its place in
   const embedder = await opened();
   const { inFlight, answerNext } = answeredOneByOne();
   const ask = (text: string, holder: string) => embedder.embed([text], 'query', { holder });
-  const flood = [...textsOf(BUSY, 'in flight'), ...textsOf(200, 'waiting')].map((text) => ask(text, 'flood'));
+  const flood = [...textsOf(BUSY, 'in flight'), ...textsOf(700, 'waiting')].map((text) => ask(text, 'flood'));
   await inFlight(4);
 
   const [own, other] = [ask('waiting 60', 'neighbour'), ask('another', 'neighbour')];

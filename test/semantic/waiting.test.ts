@@ -92,3 +92,23 @@ test('a turn waits for the model for two seconds at most, then it is answered by
   expect(why).toMatchObject({ by: 'words only', hits: [expect.not.objectContaining({ meaning: expect.anything() })] });
   await worker.close();
 });
+
+test('a turn for which the model had no time says so, also if words find nothing, and is counted', async () => {
+  const assistant = await aKnown();
+  const busy = anEmbedder();
+  busy.refuse = () => true;
+  const worker = await stack.startReplyWorker(undefined, busy);
+
+  const { body } = await assistant.chat(aTurn({ message: 'somewhere for my lorry', language: 'en' }));
+
+  const ended = stack.logs.findLast(
+    ({ msg, conversationId }) => msg === 'turn ended' && conversationId === body.conversationId,
+  );
+  expect(ended?.['why']).toMatchObject({ kind: 'unsure', by: 'words only' });
+  await eventually(async () => {
+    const { assistantId } = assistant;
+    const [hour] = await stack.service.insights.figures.listHours(assistantId, new Date(Date.now() - 3_600_000));
+    expect(hour).toMatchObject({ turns: 1, notAnswered: 1, byWordsOnly: 1 });
+  });
+  await worker.close();
+});

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import {
   type CountEmbedding,
   type Embedder,
@@ -162,7 +163,13 @@ const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: ServiceOptio
   };
 
   return {
-    limits: { texts: TEXTS_MAX, concurrency: 4, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } },
+    limits: {
+      texts: TEXTS_MAX,
+      concurrency: 4,
+      pieceBytes: 8_000,
+      pieces: { query: 1, passage: 1 },
+      answerMs: 1_600,
+    },
 
     open: async (signal): Promise<OpenModel> => {
       const [probe] = await ask([PROBE]);
@@ -190,11 +197,24 @@ const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: ServiceOptio
 
 type SemanticConfig = Pick<
   Config,
-  'SEMANTIC' | 'SEMANTIC_DIR' | 'EMBEDDINGS_URL' | 'EMBEDDINGS_MODEL' | 'EMBEDDINGS_KEY' | 'WEBHOOK_ALLOW_PRIVATE'
+  | 'SEMANTIC'
+  | 'SEMANTIC_DIR'
+  | 'SEMANTIC_PROCESSES'
+  | 'SEMANTIC_WAIT_MS'
+  | 'EMBEDDINGS_URL'
+  | 'EMBEDDINGS_MODEL'
+  | 'EMBEDDINGS_KEY'
+  | 'WEBHOOK_ALLOW_PRIVATE'
 >;
 
 /** The maximum number of connections to an embeddings service. Further texts wait in the embedder's queue. */
 const CONNECTIONS = 16;
+
+/**
+ * A turn costs the event loops and the stores three times what it costs the model. So the model gets a quarter of the
+ * cores.
+ */
+const defaultProcesses = (): number => Math.min(8, Math.max(1, Math.floor(availableParallelism() / 4)));
 
 type Chosen = { model: ModelBackend; close: () => Promise<void> } | { none: string };
 
@@ -218,7 +238,8 @@ const chooseModel = (config: SemanticConfig): Chosen => {
     return { model, close: () => dispatcher.destroy() };
   }
   if (SEMANTIC_DIR === undefined) return { none: 'not installed (SEMANTIC_DIR is not set)' };
-  return { model: localModel(SEMANTIC_DIR), close: () => Promise.resolve() };
+  const processes = config.SEMANTIC_PROCESSES ?? defaultProcesses();
+  return { model: localModel(SEMANTIC_DIR, { processes }), close: () => Promise.resolve() };
 };
 
 type Options = { config: SemanticConfig; logger: Logger; count?: CountEmbedding };
@@ -235,7 +256,11 @@ export const openChosenEmbedder = async ({ config, logger, count }: Options): Pr
     else logger.info(line, text);
     return unavailableEmbedder(chosen.none);
   }
-  const embedder = await openEmbedder(chosen.model, { log: logger, ...(count && { count }) });
+  const embedder = await openEmbedder(chosen.model, {
+    log: logger,
+    waitMs: config.SEMANTIC_WAIT_MS,
+    ...(count && { count }),
+  });
   return {
     ...embedder,
     close: async () => {

@@ -16,7 +16,15 @@ import {
 import { type Half, loadChatMessages, loadFollowUps, loadQuestions, loadUnseen, type Question } from './sets.ts';
 import { type EvaluationModel, openTextVectors, type TextVectors } from './vectors.ts';
 
-export { BASES, loadBase, loadChatMessages, loadQuestions, loadUnseen, UNSEEN_BASES } from './sets.ts';
+export {
+  BASES,
+  loadBase,
+  loadChatMessages,
+  loadFollowUps,
+  loadQuestions,
+  loadUnseen,
+  UNSEEN_BASES,
+} from './sets.ts';
 export type { EvaluationModel } from './vectors.ts';
 
 type Options = { half: Half; isWordsOnly: boolean; answering: Answering; threshold: number | null };

@@ -64,7 +64,7 @@ export type Inquiry<Known extends IndexedEntry = IndexedEntry> = {
   semanticSearch?: SemanticSearch | undefined;
 };
 
-/** How the entries were found. `words only` means that the model gave no vector in time, so the words decided. */
+/** How the entries were found. `words only`: the model was too busy, too slow or not there, so the words decided. */
 export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
 
 /** Why a decision was made, as compact JSON without text of the visitor. A later decision reads it in the history. */
@@ -72,7 +72,7 @@ export type Explanation = {
   kind: ReplyDecision['kind'];
   /** Language of the reply. */
   language: string;
-  /** Missing if nothing was found. */
+  /** Missing if nothing was found, unless for lack of the model. */
   by?: FoundBy;
   /** The best entries. `score` is the confidence; a hybrid search adds `words` and `meaning`, the cosine. */
   hits: { entryId: string; score: number; words?: number; meaning?: number }[];
@@ -146,7 +146,7 @@ const explain = (
 ): Explanation => ({
   kind,
   language,
-  ...(hits.length > 0 && { by }),
+  ...((hits.length > 0 || by === 'words only') && { by }),
   hits: hits.map(({ entry, confidence, words: wordsAlone, cosine }) => ({
     entryId: entry.entryId,
     score: rounded(confidence, 2),

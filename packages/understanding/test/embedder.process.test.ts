@@ -12,12 +12,17 @@ type Opened = Awaited<ReturnType<typeof anEmbedder>>;
 const LONG = 'The quick brown fox jumps over the lazy dog near the river bank. ';
 
 /** An embedder with the local model, its counts and its log. */
-const anEmbedder = async (folder: string, { localModel, openEmbedder } = program) => {
+const anEmbedder = async (
+  folder: string,
+  { localModel, openEmbedder } = program,
+  { waitMs = 400, processes = 1 } = {},
+) => {
   const counts: Record<string, number> = {};
   const lines: string[] = [];
   const log = (line: object, text: string): void => void lines.push(`${text} ${JSON.stringify(line)}`);
-  const embedder = await openEmbedder(localModel(folder), {
+  const embedder = await openEmbedder(localModel(folder, { processes }), {
     log: { info: log, warn: log },
+    waitMs,
     count: (_kind, result, by = 1) => {
       counts[result] = (counts[result] ?? 0) + by;
     },
@@ -178,26 +183,34 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       expect(order.indexOf('turn')).toBeLessThanOrEqual(1);
       expect(order).toHaveLength(7);
     });
+  });
 
-    test('texts beyond the queue’s limit get no vector at once, and the others are answered', async () => {
-      const before = { ...shared.counts };
-      const model = theModel();
-      const answers: boolean[] = [];
-      process.kill(model, 'SIGSTOP');
-      // One call is in flight and 64 calls wait, so five of the 70 calls are refused.
-      const asked = Array.from({ length: 70 }, async (_, at) => {
-        answers.push((await shared.embed([`question ${at}`], 'query', { holder: 'a' })) !== null);
-      });
-      await eventually(() => expect(answers).toHaveLength(5));
-      const atOnce = [...answers];
-      process.kill(model, 'SIGCONT');
-      await Promise.all(asked);
-
-      expect(atOnce).toEqual([false, false, false, false, false]);
-      expect((shared.counts['full'] ?? 0) - (before['full'] ?? 0)).toBe(5);
-      expect(answers.filter(Boolean).length).toBeGreaterThan(0);
-      expect(answers).toHaveLength(70);
+  test('a turn that would wait too long gets no vector at once; a flood does not take the model from others', async () => {
+    const embedder = await anEmbedder(folder, program, { waitMs: 100 });
+    onTestFinished(() => embedder.close());
+    await eventually(() => expect(embedder.model()).not.toBeNull());
+    for (let at = 0; at < 5; at += 1)
+      await embedder.embed([`so long does it take ${at}`], 'query', { holder: 'first' });
+    const model = theModel();
+    let refused = 0;
+    process.kill(model, 'SIGSTOP');
+    const flood = Array.from({ length: 400 }, async (_, at) => {
+      const vectors = await embedder.embed([`question ${at}`], 'query', { holder: 'flood' });
+      if (vectors === null) refused += 1;
     });
+    const [neighbour, again] = ['can I bring my dog', 'can I bring my cat'].map((text) =>
+      embedder.embed([text], 'query', { holder: 'neighbour' }),
+    );
+    await Promise.resolve();
+    const busy = embedder.counts['busy'] ?? 0;
+    process.kill(model, 'SIGCONT');
+
+    expect(busy).toBeGreaterThan(200);
+    expect([await neighbour, await again]).toEqual([[expect.anything()], [expect.anything()]]);
+    expect(embedder.counts['busy']).toBe(busy);
+    await Promise.all(flood);
+    expect(refused).toBeGreaterThanOrEqual(busy);
+    expect(embedder.counts['full']).toBeUndefined();
   });
 
   test('a model process that is killed loses only its current work and is restarted', async () => {
@@ -221,7 +234,30 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     expect(embedder.log().match(/search is available/g)).toHaveLength(2);
   });
 
-  test('a model process that hangs delays a turn for two seconds at most and is replaced', async () => {
+  test('two processes answer at the same time; one that is killed is replaced, and its log line is the only one', async () => {
+    const embedder = await anEmbedder(folder, program, { processes: 2 });
+    onTestFinished(() => embedder.close());
+    await eventually(() => expect(embedder.model()).not.toBeNull());
+    const [one, other] = modelProcessesOf();
+    process.kill(one!, 'SIGSTOP');
+    const asked = ['can I bring my dog', 'is there parking'].map((text) =>
+      embedder.embed([text], 'query', { holder: 'a' }),
+    );
+    const beside = await Promise.race(asked);
+    process.kill(one!, 'SIGKILL');
+    await Promise.all(asked);
+
+    expect(beside).toEqual([expect.any(Float32Array)]);
+    const again = () => embedder.embed(['can I bring my cat'], 'query', { holder: 'a' });
+    await eventually(async () => expect(await again()).not.toBeNull());
+    const after = modelProcessesOf();
+    expect(after).toHaveLength(2);
+    expect(after).not.toContain(one);
+    expect(after).not.toContain(other);
+    expect(embedder.log().match(/is not available/g)).toHaveLength(1);
+  });
+
+  test('a model process that hangs delays a turn for less than a second and is replaced', async () => {
     const embedder = await open();
     const model = theModel();
     process.kill(model, 'SIGSTOP');
@@ -235,7 +271,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     );
 
     expect(vectors).toBeNull();
-    expect(waited).toBeLessThan(atPace(4_000));
+    expect(waited).toBeLessThan(atPace(1_500));
     expect(embedder.counts['late']).toBeGreaterThanOrEqual(1);
     expect(embedder.log()).toContain('its process did not answer in time');
   });

@@ -1,12 +1,12 @@
-import type { Embedder, SemanticSearch, Similarities, SimilarityOptions } from '@parley/understanding';
+import type { Embedder, SemanticSearch, Similarities } from '@parley/understanding';
 import type { Assistant } from '../../../src/assistants/assistant.ts';
 import { withDeadline } from '../../../src/process/deadline.ts';
 import type { Logger } from '../../../src/process/logger.ts';
 import type { VectorsOf } from './reader.ts';
 
 /**
- * The semantic search of an assistant. Undefined if there is no model, or if the assistant has no vectors of this
- * model.
+ * The semantic search of one turn of an assistant. Undefined if there is no model, or if the assistant has no vectors
+ * of this model.
  */
 export type SemanticSearchOf = (
   assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>,
@@ -21,12 +21,11 @@ const MAX_MS = 2_000;
 export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, logger: Logger): SemanticSearchOf => {
   const measure = async (
     assistant: Parameters<SemanticSearchOf>[0],
-    text: string,
-    include: ReadonlySet<string>,
-    options?: SimilarityOptions,
+    since: number | undefined,
+    [text, include, options]: Parameters<SemanticSearch>,
   ): Promise<Similarities | null> => {
-    const holder = assistant.assistantId;
-    const [vectors, embedded] = await Promise.all([vectorsOf(assistant), embedder.embed([text], 'query', { holder })]);
+    const asked = { holder: assistant.assistantId, since };
+    const [vectors, embedded] = await Promise.all([vectorsOf(assistant), embedder.embed([text], 'query', asked)]);
     const [query] = embedded ?? [];
     // The model may have changed during the call.
     if (!query || !vectors || vectors.model !== embedder.model()) return null;
@@ -36,9 +35,12 @@ export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, l
   return (assistant) => {
     const model = embedder.model();
     if (model === null || assistant.semantic?.model !== model) return undefined;
-    return (text, include, options) =>
-      withDeadline(
-        measure(assistant, text, include, options).catch((cause: unknown) => {
+    let startedAt: number | undefined;
+    return (...query) => {
+      const since = startedAt;
+      startedAt ??= performance.now();
+      return withDeadline(
+        measure(assistant, since, query).catch((cause: unknown) => {
           logger.warn(
             { err: cause, assistantId: assistant.assistantId },
             'vectors could not be read: words decide alone',
@@ -47,5 +49,6 @@ export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, l
         }),
         MAX_MS,
       ).catch(() => null);
+    };
   };
 };

@@ -60,6 +60,13 @@ export const FigureTiles = ({ id, totals }: { id: string; totals: Slot }) => {
         note={`${shareOf(answered, replies)} of questions, ${totals.hedged} hedged`}
       />
       <Tile label="Offered" value={totals.offered} note="questions to choose from" />
+      {totals.byWordsOnly > 0 && (
+        <Tile
+          label="By words only"
+          value={shareOf(totals.byWordsOnly, replies)}
+          note={`${totals.byWordsOnly} replies without the model`}
+        />
+      )}
       <Tile label="Not answered" value={totals.notAnswered} note="learn from them" to={`${base}/learn`} />
       <Tile
         label="With a person"

@@ -58,6 +58,13 @@ const describe = (base: string, one: Ailment): { title: string; text: ReactNode;
         to: `${base}/settings`,
         bad: true,
       };
+    case 'model_busy':
+      return {
+        title: 'The language model is too busy',
+        text: `${one.byWordsOnly} of the last ${one.replies} replies were found by shared words only. Another reply worker helps.`,
+        to: `${base}/knowledge`,
+        bad: false,
+      };
   }
 };
 

@@ -25,7 +25,7 @@ const KINDS: Record<string, string> = {
 const FOUND_BY: Record<string, string> = {
   wording: 'by its exact words',
   words: 'by shared words',
-  'words only': 'by shared words only; semantic search took too long',
+  'words only': 'by shared words only: the language model was too busy or not there',
   both: 'by shared words and meaning',
 };
 

@@ -4,11 +4,12 @@ export type ModelStatus = { available: boolean; detail: string };
 
 /**
  * What happened to a text to embed. `made`, `cached` and `joined` have a vector. The other results have no vector: the
- * queue was full, the model was too slow for the turn, the model failed, or there is no model.
+ * turn would have waited too long, the queue was full, the model was too slow for the turn, the model failed, or there
+ * is no model.
  */
 export type CountEmbedding = (
   kind: EmbeddedKind,
-  result: 'made' | 'cached' | 'joined' | 'full' | 'late' | 'failed' | 'unavailable',
+  result: 'made' | 'cached' | 'joined' | 'busy' | 'full' | 'late' | 'failed' | 'unavailable',
   count?: number,
 ) => void;
 
@@ -22,6 +23,8 @@ export type Limits = {
    */
   pieceBytes: number;
   pieces: Record<EmbeddedKind, number>;
+  /** How long a turn waits at most, beyond the longest expected wait. */
+  answerMs: number;
 };
 
 /** An opened model. `ended` resolves with the reason when it stops working. */

@@ -29,25 +29,61 @@ const isProbeVector = (vector: Float32Array): boolean => {
   return product / (Math.hypot(...PROBE_VECTOR) * Math.hypot(...first)) >= LEAST_COSINE;
 };
 
-/**
- * multilingual-e5-small in a separate process. Before the model is used, it must return the known vector of a probe
- * text.
- */
-export const localModel = (folder: string): ModelBackend => ({
-  // Limited, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens and take
-  // 0.03 s.
-  limits: { texts: 1, concurrency: 1, pieceBytes: 320, pieces: { query: 3, passage: 7 } },
+/** A process has one text in work and one waiting, so that it is never idle until a busy event loop sends the next. */
+const AHEAD = 2;
+
+/** Starts a process, which must return the known vector of a probe text before it is used. */
+const startProbed = async (folder: string, signal: AbortSignal) => {
+  const started = await startModelProcess(folder, signal);
+  const probe = await started.embed(PROBE, 'query');
+  if (!isProbeVector(probe)) {
+    started.end('a wrong vector');
+    throw new ModelError('the model gives a wrong vector for a known text');
+  }
+  return { ...started, dimensions: probe.length, texts: 0 };
+};
+
+type ProbedProcess = Awaited<ReturnType<typeof startProbed>>;
+
+/** Starts all processes, or none if one of them does not start. */
+const startAll = async (folder: string, count: number, signal: AbortSignal): Promise<ProbedProcess[]> => {
+  const starting = await Promise.allSettled(Array.from({ length: count }, () => startProbed(folder, signal)));
+  const started = starting.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  const failed = starting.find((one) => one.status === 'rejected');
+  if (!failed) return started;
+  for (const { end } of started) end('another process did not start');
+  throw failed.reason;
+};
+
+/** multilingual-e5-small in separate processes. If one of them ends, all do and are started again. */
+export const localModel = (folder: string, { processes = 1 }: { processes?: number } = {}): ModelBackend => ({
+  limits: {
+    texts: 1,
+    concurrency: AHEAD * processes,
+    // Limited, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens and take
+    // 0.03 s.
+    pieceBytes: 320,
+    pieces: { query: 3, passage: 7 },
+    answerMs: 400,
+  },
 
   open: async (signal): Promise<OpenModel> => {
-    const { embed, ended, end } = await startModelProcess(folder, signal);
-    const probe = await embed(PROBE, 'query');
-    if (!isProbeVector(probe)) {
-      end('a wrong vector');
-      throw new ModelError('the model gives a wrong vector for a known text');
-    }
+    const started = await startAll(folder, processes, signal);
+    const end = (reason: string): void => {
+      for (const one of started) one.end(reason);
+    };
+    const ended = Promise.race(started.map((one) => one.ended));
+    void ended.then(end);
+    const [first] = started;
+    if (!first) throw new ModelError('no process runs the model');
+    const embed = async (text: string, kind: EmbeddedKind): Promise<Float32Array> => {
+      const idlest = started.reduce((least, one) => (one.texts < least.texts ? one : least), first);
+      idlest.texts += 1;
+      return idlest.embed(text, kind).finally(() => (idlest.texts -= 1));
+    };
     return {
       model: MODEL,
-      dimensions: probe.length,
+      dimensions: first.dimensions,
       embed: (texts, kind) => Promise.all(texts.map((text) => embed(text, kind))),
       ended,
       end,
@@ -58,13 +94,14 @@ export const localModel = (folder: string): ModelBackend => ({
 export type Embedder = {
   /**
    * Returns vectors of length 1 in the order of the texts; do not modify them. Returns null if the model is not
-   * available right now (off, not installed, queue full, too slow, restarting). The caller then works without vectors.
-   * `holder` is the assistant that the texts are for: assistants share the model.
+   * available right now (off, not installed, too busy, too slow, restarting). The caller then works without vectors.
+   * `holder` is the assistant that the texts are for: assistants share the model. `since` is when the turn asked for
+   * its first text; leave it out for this one.
    */
   embed: (
     texts: string[],
     kind: EmbeddedKind,
-    options: { holder: string; priority?: Priority },
+    options: { holder: string; priority?: Priority; since?: number | undefined },
   ) => Promise<Float32Array[] | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
   model: () => string | null;
@@ -75,6 +112,8 @@ export type Embedder = {
 
 /** How long a start waits for the model. After this time, the model continues to open in the background. */
 const FIRST_TRY_MS = 3_000;
+/** The longest expected wait of a turn for the model, unless the caller sets another. */
+const WAIT_MS = 400;
 
 /** An embedder that gives no vectors. */
 export const unavailableEmbedder = (detail: string): Embedder => ({
@@ -87,16 +126,16 @@ export const unavailableEmbedder = (detail: string): Embedder => ({
 /** Opens a model. A model that does not open is not an error: `status` and one log line give the reason. */
 export const openEmbedder = async (
   backend: ModelBackend,
-  { log, count = () => undefined }: { log: EmbedderLog; count?: CountEmbedding },
+  { log, count = () => undefined, waitMs = WAIT_MS }: { log: EmbedderLog; count?: CountEmbedding; waitMs?: number },
 ): Promise<Embedder> => {
   const model = createSupervisedModel(backend, log);
-  const embed = createEmbedding({ model, count });
+  const embed = createEmbedding({ model, count, waitMs });
   const opened = new AbortController();
   const late = sleep(FIRST_TRY_MS, undefined, { signal: opened.signal }).catch(() => undefined);
   await Promise.race([model.firstTry, late]);
   opened.abort();
   return {
-    embed: (texts, kind, { holder, priority = 'turn' }) => embed(texts, kind, { holder, priority }),
+    embed: (texts, kind, { holder, priority = 'turn', since }) => embed(texts, kind, { holder, priority, since }),
     model: model.model,
     status: model.status,
     close: model.close,

@@ -43,23 +43,32 @@ const piecesOf = (text: string, { bytes, most }: { bytes: number; most: number }
   return pieces;
 };
 
-type Refusal = 'full' | 'late' | 'failed';
+type Refusal = 'busy' | 'full' | 'late' | 'failed';
 type Answer = Float32Array | Refusal;
 /** A text for the model. `holder` is the assistant that it is for. */
-type TextRequest = { text: string; kind: EmbeddedKind; priority: Priority; holder: string };
+type TextRequest = {
+  text: string;
+  kind: EmbeddedKind;
+  priority: Priority;
+  holder: string;
+  /** When its turn asked for its first text. Undefined for this first text. */
+  since?: number | undefined;
+};
 type Job = TextRequest & { answer: (answer: Answer) => void };
 
 type Options = {
   run: (texts: string[], kind: EmbeddedKind) => Promise<(Float32Array | null)[] | null>;
-  limits: Pick<Limits, 'texts' | 'concurrency'>;
+  limits: Pick<Limits, 'texts' | 'concurrency' | 'answerMs'>;
   /** How many texts may wait. Each holder gets a share. */
   capacity: Record<Priority, number>;
-  /** The time limit for the vector of a turn's text, including the wait. Background texts have no limit. */
-  turnMs: number;
+  /** The longest expected wait for the first text of a turn. */
+  waitMs: number;
 };
 
-/** So many batches of turns may go first while background texts wait. Then it is the background's turn. */
-const TURN_BATCHES_IN_A_ROW = 3;
+/** While turns wait, the background gets a quarter of the model's time: it goes after three times its own. */
+const TURN_TIMES = 3;
+/** The weight of the latest batch in the mean time of a batch. */
+const LATEST = 0.1;
 /** The time after which a text that a holder was given counts only half. */
 const HALF_LIFE_MS = 5_000;
 /** Holders in memory. Those that were given the least are forgotten, because it makes no difference for them. */
@@ -88,15 +97,17 @@ const createShares = () => {
 
 /** The waiting texts of one priority, by holder, each in order of arrival. */
 const createLine = (capacity: number) => {
-  const byHolder = new Map<string, Set<Job>>();
+  const byHolder = new Map<string, Job[]>();
   const shares = createShares();
   let size = 0;
 
   const remove = (job: Job): void => {
-    const own = byHolder.get(job.holder);
-    if (!own?.delete(job)) return;
+    const own = byHolder.get(job.holder) ?? [];
+    const at = own.indexOf(job);
+    if (at === -1) return;
+    own.splice(at, 1);
     size -= 1;
-    if (own.size === 0) byHolder.delete(job.holder);
+    if (own.length === 0) byHolder.delete(job.holder);
   };
 
   /** The first text of the holder that was given the least, of those whose first text has the kind. */
@@ -116,11 +127,25 @@ const createLine = (capacity: number) => {
     },
 
     /** A holder may have as many texts waiting as there is room left, so there is always room for the next holder. */
-    hasRoom: (holder: string, texts: number): boolean => (byHolder.get(holder)?.size ?? 0) + texts <= capacity - size,
+    hasRoom: (holder: string, texts: number): boolean => (byHolder.get(holder)?.length ?? 0) + texts <= capacity - size,
 
+    /** How many texts go before the next one of a holder: its own, and those of others until they had as much. */
+    countBefore: (holder: string): number => {
+      const own = byHolder.get(holder)?.length ?? 0;
+      const until = shares.of(holder) + own;
+      let before = own;
+      for (const [other, { length }] of byHolder) {
+        if (other !== holder) before += Math.min(length, Math.max(0, Math.floor(until - shares.of(other)) + 1));
+      }
+      return before;
+    },
+
+    /** A text of a turn that already has a vector goes before its holder's other texts: that turn has waited before. */
     add: (job: Job): void => {
-      const own = byHolder.get(job.holder) ?? new Set();
-      byHolder.set(job.holder, own.add(job));
+      const own = byHolder.get(job.holder) ?? [];
+      if (job.since === undefined) own.push(job);
+      else own.unshift(job);
+      byHolder.set(job.holder, own);
       size += 1;
     },
 
@@ -138,47 +163,81 @@ const createLine = (capacity: number) => {
   };
 };
 
+/** The mean time of the latest batches. Null until the first one has ended. */
+const createPace = () => {
+  let mean: number | null = null;
+  return {
+    get ms(): number | null {
+      return mean;
+    },
+    note: (ms: number): void => {
+      mean = mean === null ? ms : mean + LATEST * (ms - mean);
+    },
+  };
+};
+
 /**
- * The queue of texts for the model. Texts of turns go first, but the background gets every fourth batch. Within both,
- * holders share: one with many texts does not delay the others. The queue has a size limit, and texts of turns have a
- * deadline. A turn without a vector is answered from word matches only.
+ * The queue of texts for the model. Texts of turns go first, but the background gets a quarter of the time. Within both,
+ * holders share: one with many texts does not delay the others. A turn that would wait too long is refused at once, and
+ * one that does wait too long, later. It is then answered from word matches only.
  */
-const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
+const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
   const waiting = { turn: createLine(capacity.turn), background: createLine(capacity.background) };
+  const pace = { turn: createPace(), background: createPace() };
   // With more than one slot, one slot is reserved for turns.
   const backgroundSlots = Math.max(1, limits.concurrency - 1);
   let running = 0;
-  /** Batches of turns since the background waits. */
-  let turnBatches = 0;
+  /** The time that the model has spent on turns since the background waits. */
+  let turnMs = 0;
 
   const nextBatch = (): Job[] => {
     if (running >= limits.concurrency) return [];
-    const isBackgroundsTurn =
-      turnBatches >= TURN_BATCHES_IN_A_ROW || (waiting.turn.size === 0 && running < backgroundSlots);
-    if (waiting.background.size > 0 && isBackgroundsTurn) {
-      turnBatches = 0;
+    const hasHadLeast = turnMs >= TURN_TIMES * (pace.background.ms ?? pace.turn.ms ?? Number.POSITIVE_INFINITY);
+    const isBackgroundsTurn = hasHadLeast || (waiting.turn.size === 0 && running < backgroundSlots);
+    if (waiting.background.size === 0) turnMs = 0;
+    else if (isBackgroundsTurn) {
+      turnMs = 0;
       return waiting.background.takeBatch(limits.texts);
     }
-    if (waiting.background.size > 0) turnBatches += 1;
     return waiting.turn.takeBatch(limits.texts);
   };
 
-  const runBatch = async (jobs: Job[], kind: EmbeddedKind): Promise<void> => {
+  const runBatch = async (jobs: Job[], { kind, priority }: Job): Promise<void> => {
     running += 1;
+    const startedAt = performance.now();
     const texts = jobs.map(({ text }) => text);
     const vectors = await run(texts, kind).catch(() => null);
+    const ms = performance.now() - startedAt;
     running -= 1;
+    if (vectors) pace[priority].note(ms);
+    if (priority === 'turn') turnMs += ms;
     jobs.forEach((job, index) => job.answer(vectors?.[index] ?? 'failed'));
     startBatches();
   };
 
   const startBatches = (): void => {
-    for (let jobs = nextBatch(); jobs[0] !== undefined; jobs = nextBatch()) void runBatch(jobs, jobs[0].kind);
+    for (let jobs = nextBatch(); jobs[0] !== undefined; jobs = nextBatch()) void runBatch(jobs, jobs[0]);
+  };
+
+  /** How long the next text of a turn will wait, by the pace of the latest ones. */
+  const expectedWaitMs = (holder: string): number => {
+    const batches = Math.ceil(waiting.turn.countBefore(holder) / limits.texts) + (running < limits.concurrency ? 0 : 1);
+    const share = waiting.background.size > 0 ? TURN_TIMES / (TURN_TIMES + 1) : 1;
+    return (batches * (pace.turn.ms ?? 0)) / limits.concurrency / share;
+  };
+
+  const refusalOf = (
+    texts: number,
+    { priority, holder, since }: Pick<TextRequest, 'priority' | 'holder' | 'since'>,
+  ): 'busy' | 'full' | null => {
+    if (!waiting[priority].hasRoom(holder, texts)) return 'full';
+    // A turn that already has a vector is not refused, because a decision with half of the evidence may be a wrong one.
+    return priority === 'turn' && since === undefined && expectedWaitMs(holder) > waitMs ? 'busy' : null;
   };
 
   return {
-    hasCapacity: (texts: number, { priority, holder }: Pick<TextRequest, 'priority' | 'holder'>): boolean =>
-      waiting[priority].hasRoom(holder, texts),
+    /** Whether so many texts may be added now, and if not, why. */
+    refusalOf,
 
     add: (request: TextRequest): Promise<Answer> => {
       const line = waiting[request.priority];
@@ -187,10 +246,14 @@ const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
       const job: Job = { ...request, answer: resolve };
       line.add(job);
       if (request.priority === 'turn') {
-        const timer = setTimeout(() => {
-          line.remove(job);
-          resolve('late');
-        }, turnMs);
+        const now = performance.now();
+        const timer = setTimeout(
+          () => {
+            line.remove(job);
+            resolve('late');
+          },
+          Math.max(0, (request.since ?? now) + waitMs + limits.answerMs - now),
+        );
         job.answer = (answer) => {
           clearTimeout(timer);
           resolve(answer);
@@ -202,28 +265,26 @@ const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
   };
 };
 
-/** A single assistant may use half of it. */
-const QUEUE_CAPACITY = { turn: 128, background: 512 };
-/** How long a turn waits for a vector. */
-const TURN_MS = 2_000;
+/** A single assistant may use half of it. Turns hardly reach it, because they are refused if they would wait too long. */
+const QUEUE_CAPACITY = { turn: 1_000, background: 512 };
 /** Cached vectors of questions: about 4,000 with the local model. Different visitors often ask the same question. */
 const CACHED_BYTES = 8_000_000;
 /** Estimated memory of a cached vector without its values and its text. */
 const CACHED_OVERHEAD_BYTES = 250;
 
-type EmbeddingOptions = { model: SupervisedModel; count: CountEmbedding };
+type EmbeddingOptions = { model: SupervisedModel; count: CountEmbedding; waitMs: number };
 
-type EmbedOptions = Pick<TextRequest, 'priority' | 'holder'>;
+type EmbedOptions = Pick<TextRequest, 'priority' | 'holder' | 'since'>;
 
 /** Embeds texts. Vectors of turns are cached, and the same text is never embedded twice at the same time. */
-export const createEmbedding = ({ model, count }: EmbeddingOptions) => {
+export const createEmbedding = ({ model, count, waitMs }: EmbeddingOptions) => {
   const { limits } = model;
   const cached = new LRUCache<string, Float32Array>({
     maxSize: CACHED_BYTES,
     sizeCalculation: ({ byteLength }, { length }) => byteLength + 2 * length + CACHED_OVERHEAD_BYTES,
   });
   const inFlight = new Map<string, Promise<Float32Array | null>>();
-  const queue = createTextQueue({ run: model.embed, limits, capacity: QUEUE_CAPACITY, turnMs: TURN_MS });
+  const queue = createTextQueue({ run: model.embed, limits, capacity: QUEUE_CAPACITY, waitMs });
 
   const ask = async (pieces: string[], kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array | null> => {
     const answers = await Promise.all(pieces.map((text) => queue.add({ text, kind, ...options })));
@@ -253,8 +314,9 @@ export const createEmbedding = ({ model, count }: EmbeddingOptions) => {
       return asked;
     }
     const pieces = piecesOf(text, { bytes: limits.pieceBytes, most: limits.pieces[kind] });
-    if (!queue.hasCapacity(pieces.length, options)) {
-      count(kind, 'full');
+    const refusal = queue.refusalOf(pieces.length, options);
+    if (refusal !== null) {
+      count(kind, refusal);
       return Promise.resolve(null);
     }
     const asking = ask(pieces, kind, options)

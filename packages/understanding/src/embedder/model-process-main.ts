@@ -1,4 +1,3 @@
-import { setPriority } from 'node:os';
 import { createTokenizer, filesIn, findDamage, openWeights } from './model-files.ts';
 import type { ModelMessage, ModelRequest } from './model-process.ts';
 
@@ -7,9 +6,6 @@ import type { ModelMessage, ModelRequest } from './model-process.ts';
  * loop while it runs. Here a crash loses a vector, but never a worker. The process runs until its parent disconnects or
  * kills it.
  */
-
-/** Lowers the priority of this process, so that the event loops that answer callers go first. */
-const NICE = 5;
 
 const send = (message: ModelMessage): void => void process.send?.(message);
 
@@ -77,5 +73,4 @@ process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 // These signals are ignored: Ctrl-C reaches the whole process group, but the worker first finishes its turns and may
 // need vectors for them.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
-setPriority(NICE);
 await main(process.argv[2] ?? '');
