@@ -34,7 +34,7 @@ export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
     labels: {
       kind: '`query` or `passage`',
       result:
-        'with a vector `made`, `cached`, `joined`; without one `busy` (the turn would have waited too long), `full` (the queue), `late` (for the turn), `failed`, `unavailable` (no model)',
+        'with a vector `made`, `cached`, `joined`, `shared` (made by another process); without one `busy` (the turn would have waited too long), `full` (the queue), `late` (for the turn), `failed`, `unavailable` (no model)',
     },
   });
   return (kind, result, count = 1) => ended({ kind, result }, count);

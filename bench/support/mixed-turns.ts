@@ -66,6 +66,7 @@ const createKindOf = () => {
       message,
       language,
       index,
+      answering: 'balanced' as const,
       threshold: null,
       history: async () => [],
       semanticSearch: async () => null,

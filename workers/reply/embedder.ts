@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import {
   type CountEmbedding,
@@ -7,6 +8,7 @@ import {
   ModelError,
   normalised,
   openEmbedder,
+  type SharedVectors,
   type OpenModel,
   TextsRefused,
   unavailableEmbedder,
@@ -16,6 +18,7 @@ import * as z from 'zod';
 import { withoutSlashes } from '../../src/assistants/engine-settings.ts';
 import type { Config } from '../../src/process/config.ts';
 import { withDeadline } from '../../src/process/deadline.ts';
+import type { RedisClient } from '../../src/redis/redis.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { forEachJsonMark, JSON_MARKS } from '../../src/process/validation.ts';
 import { checkEndpointUrl } from '../../src/webhooks/address-guard.ts';
@@ -242,12 +245,50 @@ const chooseModel = (config: SemanticConfig): Chosen => {
   return { model: localModel(SEMANTIC_DIR, { processes }), close: () => Promise.resolve() };
 };
 
-type Options = { config: SemanticConfig; logger: Logger; count?: CountEmbedding };
+/** The places of vectors in Redis: at most about 15 MB. A question takes the place of another one, if they collide. */
+const PLACES = 8_192;
+const SHARED_S = 3_600;
+const FOUND_WITHIN_MS = 20;
+const HASH_BYTES = 32;
+
+/**
+ * Vectors of questions that all reply workers share through Redis for an hour. A key is the number of a place, and a
+ * value begins with a hash of the question, so texts of visitors are not stored, and any number of them takes bounded
+ * memory. While Redis is slow or away, each worker asks its own model.
+ */
+export const createSharedVectors = (redis: RedisClient, prefix: string): SharedVectors => {
+  const placeOf = (key: string) => {
+    const hash = createHash('sha256').update(key).digest();
+    return { hash, at: `${prefix}:vector:${hash.readUInt16BE() % PLACES}` };
+  };
+  return {
+    find: async (key) => {
+      if (redis.status !== 'ready') return null;
+      const { hash, at } = placeOf(key);
+      const value = await withDeadline(redis.getBuffer(at), FOUND_WITHIN_MS).catch(() => null);
+      const isKnown = value !== null && value.length > HASH_BYTES && value.subarray(0, HASH_BYTES).equals(hash);
+      return isKnown ? new Float32Array(Uint8Array.from(value.subarray(HASH_BYTES)).buffer) : null;
+    },
+    keep: (key, vector) => {
+      if (redis.status !== 'ready') return;
+      const { hash, at } = placeOf(key);
+      const bytes = new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength);
+      redis.set(at, Buffer.concat([hash, bytes]), 'EX', SHARED_S).catch(() => undefined);
+    },
+  };
+};
+
+type Options = {
+  config: SemanticConfig;
+  logger: Logger;
+  count?: CountEmbedding;
+  shared?: () => SharedVectors | null;
+};
 
 /**
  * Opens the model that the settings choose. A missing model is not an error: `status` and one log line give the reason.
  */
-export const openChosenEmbedder = async ({ config, logger, count }: Options): Promise<Embedder> => {
+export const openChosenEmbedder = async ({ config, logger, count, shared }: Options): Promise<Embedder> => {
   const chosen = chooseModel(config);
   if ('none' in chosen) {
     const line = { reason: chosen.none };
@@ -260,6 +301,7 @@ export const openChosenEmbedder = async ({ config, logger, count }: Options): Pr
     log: logger,
     waitMs: config.SEMANTIC_WAIT_MS,
     ...(count && { count }),
+    ...(shared && { shared }),
   });
   return {
     ...embedder,

@@ -14,8 +14,8 @@ import { createPublisher } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createAnswerTurn } from './answer-turn.ts';
 import { createAskEngine } from './ask-engine.ts';
-import type { Embedder } from '@parley/understanding';
-import { openChosenEmbedder } from './embedder.ts';
+import type { Embedder, SharedVectors } from '@parley/understanding';
+import { createSharedVectors, openChosenEmbedder } from './embedder.ts';
 import type { AssistantEngine } from './engines/engine.ts';
 import { openProviderAgent } from './engines/openai/completion.ts';
 import { createOpenAiEngine } from './engines/openai/engine.ts';
@@ -128,10 +128,11 @@ type Options = {
 /** Assembles and starts the reply worker. Tests may pass their own engine or embedder. */
 export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...given }: Options) => {
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
+  let sharedVectors: SharedVectors | null = null;
   // The model is opened in parallel with the stores, because both take about the same time.
   const opening = given.embedder
     ? Promise.resolve(given.embedder)
-    : openChosenEmbedder({ config, logger, count: countEmbeddings(metrics) });
+    : openChosenEmbedder({ config, logger, count: countEmbeddings(metrics), shared: () => sharedVectors });
   void lifecycle.add('embedder', opening, async (opened) => (await opened).close());
   const service = await openService({
     config,
@@ -141,6 +142,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     asidePoolSize: BACKGROUND_POOL_SIZE,
   });
   const { conversations, assistants, leases, turnQueue, redis, vault } = service;
+  sharedVectors = createSharedVectors(redis, config.REDIS_PREFIX);
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
   const dispatcher = openProviderAgent({ allowPrivate, connections: turnsInFlight });

@@ -22,7 +22,14 @@ export {
   openEmbedder,
   unavailableEmbedder,
 } from './embedder/embedder.ts';
-export { type ModelBackend, ModelError, normalised, type OpenModel, TextsRefused } from './embedder/backend.ts';
+export {
+  type ModelBackend,
+  ModelError,
+  normalised,
+  type OpenModel,
+  type SharedVectors,
+  TextsRefused,
+} from './embedder/backend.ts';
 export { findContactDetails } from './retrieval/contact-details.ts';
 export type { EarlierMessage, ReadEarlier } from './retrieval/follow-up.ts';
 export {

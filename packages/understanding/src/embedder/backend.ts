@@ -9,9 +9,18 @@ export type ModelStatus = { available: boolean; detail: string };
  */
 export type CountEmbedding = (
   kind: EmbeddedKind,
-  result: 'made' | 'cached' | 'joined' | 'busy' | 'full' | 'late' | 'failed' | 'unavailable',
+  result: 'made' | 'cached' | 'joined' | 'shared' | 'busy' | 'full' | 'late' | 'failed' | 'unavailable',
   count?: number,
 ) => void;
+
+/**
+ * Vectors of questions that any process made lately. `key` names the model, the kind and the text. Both calls never
+ * throw, and `find` answers within some milliseconds: a vector is quickly made again.
+ */
+export type SharedVectors = {
+  find: (key: string) => Promise<Float32Array | null>;
+  keep: (key: string, vector: Float32Array) => void;
+};
 
 /** Limits for requests to a model, and for the length of texts. */
 export type Limits = {

@@ -7,6 +7,7 @@ import {
   type ModelStatus,
   type OpenModel,
   type Priority,
+  type SharedVectors,
 } from './backend.ts';
 import { createEmbedding } from './embedding.ts';
 import { MODEL } from './model-files.ts';
@@ -123,13 +124,21 @@ export const unavailableEmbedder = (detail: string): Embedder => ({
   close: () => Promise.resolve(),
 });
 
+type EmbedderOptions = {
+  log: EmbedderLog;
+  count?: CountEmbedding;
+  waitMs?: number;
+  /** Vectors that processes share. Null until they are known. */
+  shared?: () => SharedVectors | null;
+};
+
 /** Opens a model. A model that does not open is not an error: `status` and one log line give the reason. */
 export const openEmbedder = async (
   backend: ModelBackend,
-  { log, count = () => undefined, waitMs = WAIT_MS }: { log: EmbedderLog; count?: CountEmbedding; waitMs?: number },
+  { log, count = () => undefined, waitMs = WAIT_MS, shared = () => null }: EmbedderOptions,
 ): Promise<Embedder> => {
   const model = createSupervisedModel(backend, log);
-  const embed = createEmbedding({ model, count, waitMs });
+  const embed = createEmbedding({ model, count, waitMs, shared });
   const opened = new AbortController();
   const late = sleep(FIRST_TRY_MS, undefined, { signal: opened.signal }).catch(() => undefined);
   await Promise.race([model.firstTry, late]);

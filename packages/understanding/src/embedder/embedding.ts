@@ -1,5 +1,12 @@
 import { LRUCache } from 'lru-cache';
-import { type CountEmbedding, type EmbeddedKind, type Limits, mean, type Priority } from './backend.ts';
+import {
+  type CountEmbedding,
+  type EmbeddedKind,
+  type Limits,
+  mean,
+  type Priority,
+  type SharedVectors,
+} from './backend.ts';
 import type { SupervisedModel } from './model-process.ts';
 
 const MAX_CHARACTERS = 2_000;
@@ -272,12 +279,18 @@ const CACHED_BYTES = 8_000_000;
 /** Estimated memory of a cached vector without its values and its text. */
 const CACHED_OVERHEAD_BYTES = 250;
 
-type EmbeddingOptions = { model: SupervisedModel; count: CountEmbedding; waitMs: number };
+type EmbeddingOptions = {
+  model: SupervisedModel;
+  count: CountEmbedding;
+  waitMs: number;
+  /** Null while there are none. */
+  shared: () => SharedVectors | null;
+};
 
 type EmbedOptions = Pick<TextRequest, 'priority' | 'holder' | 'since'>;
 
 /** Embeds texts. Vectors of turns are cached, and the same text is never embedded twice at the same time. */
-export const createEmbedding = ({ model, count, waitMs }: EmbeddingOptions) => {
+export const createEmbedding = ({ model, count, waitMs, shared }: EmbeddingOptions) => {
   const { limits } = model;
   const cached = new LRUCache<string, Float32Array>({
     maxSize: CACHED_BYTES,
@@ -298,6 +311,25 @@ export const createEmbedding = ({ model, count, waitMs }: EmbeddingOptions) => {
     );
   };
 
+  /** Takes the vector from another process, or asks the model. Entries are not shared: they are stored. */
+  const findOrAsk = async (key: string, text: string, kind: EmbeddedKind, options: EmbedOptions) => {
+    const others = kind === 'query' ? shared() : null;
+    const found = await others?.find(key);
+    if (found) {
+      count(kind, 'shared');
+      return found;
+    }
+    const pieces = piecesOf(text, { bytes: limits.pieceBytes, most: limits.pieces[kind] });
+    const refusal = queue.refusalOf(pieces.length, options);
+    if (refusal !== null) {
+      count(kind, refusal);
+      return null;
+    }
+    const vector = await ask(pieces, kind, options);
+    if (vector) others?.keep(key, vector);
+    return vector;
+  };
+
   const embedOne = (text: string, kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array | null> => {
     const { priority, holder } = options;
     const key = `${model.model()} ${kind} ${text}`;
@@ -313,13 +345,7 @@ export const createEmbedding = ({ model, count, waitMs }: EmbeddingOptions) => {
       count(kind, 'joined');
       return asked;
     }
-    const pieces = piecesOf(text, { bytes: limits.pieceBytes, most: limits.pieces[kind] });
-    const refusal = queue.refusalOf(pieces.length, options);
-    if (refusal !== null) {
-      count(kind, refusal);
-      return Promise.resolve(null);
-    }
-    const asking = ask(pieces, kind, options)
+    const asking = findOrAsk(key, text, kind, options)
       .then((vector) => {
         if (vector && priority === 'turn') cached.set(key, vector);
         return vector;
