@@ -69,6 +69,8 @@ type SearchResult = { candidates: LexicalCandidate[]; group: KnowledgeGroup; exa
 
 const ANSWER_SHARE = 0.6;
 const MAX_CANDIDATES = 5;
+/** How many places a search reads, so that it is one short step. Thousands of entries with all words of a message have more. */
+const MAX_PLACES = 60_000;
 
 /** Searches the entries of one language. `visitorLanguage` is the base language of the message. */
 export const searchGroup = (message: string, group: KnowledgeGroup, visitorLanguage: string): SearchResult => {
@@ -88,6 +90,27 @@ export const searchGroup = (message: string, group: KnowledgeGroup, visitorLangu
   return { candidates: rankEntries(readTerms(message, group.language, visitorLanguage), group), group, exact: false };
 };
 
+type Found = { term: Term; isOwn: boolean; postings: [Postings, number][] };
+
+/** Leaves out the commonest terms of a message if all together are in too many places. They distinguish the least. */
+const withinPlaces = (terms: Found[]): Found[] => {
+  const placesOf = ({ postings }: Found): number =>
+    postings.reduce(
+      (sum, [{ wordings, questionEntries, answerEntries }]) =>
+        sum + wordings.length + questionEntries.length + answerEntries.length,
+      0,
+    );
+  const rarestFirst = terms.map((one) => ({ one, places: placesOf(one) })).sort((a, b) => a.places - b.places);
+  const kept = new Set<Found>();
+  let left = MAX_PLACES;
+  for (const { one, places } of rarestFirst) {
+    left -= places;
+    if (left < 0 && kept.size > 0) break;
+    kept.add(one);
+  }
+  return kept.size === terms.length ? terms : terms.filter((one) => kept.has(one));
+};
+
 /**
  * Ranks the entries of a group for a message. For a follow-up question, `subject` has the terms of the last answered
  * entry.
@@ -101,14 +124,16 @@ export const rankEntries = (
   const accumulators = [byWording, coverage, wordingCoverage, ownCoverage, matchedTerms];
   for (const accumulator of accumulators) accumulator.clear();
   const weights = { all: 0, unknown: 0, own: 0 };
-  for (const [position, term] of [...own, ...(subject?.terms ?? [])].entries()) {
-    const isOwn = position < own.length;
-    const share = conceptWeight(term) * (isOwn ? 1 : (subject?.share ?? 0));
-    const found: [Postings, number][] = [];
+  const terms = [...own, ...(subject?.terms ?? [])].map((term, position): Found => {
+    const postings: [Postings, number][] = [];
     for (const [key, similarity] of expandTerm(term, group)) {
-      const postings = group.postings.get(key);
-      if (postings) found.push([postings, similarity]);
+      const found = group.postings.get(key);
+      if (found) postings.push([found, similarity]);
     }
+    return { term, isOwn: position < own.length, postings };
+  });
+  for (const { term, isOwn, postings: found } of withinPlaces(terms)) {
+    const share = conceptWeight(term) * (isOwn ? 1 : (subject?.share ?? 0));
     const weight =
       share * (found.length === 0 ? group.unknownTermWeight : Math.max(...found.map(([postings]) => postings.weight)));
     weights.all += weight;

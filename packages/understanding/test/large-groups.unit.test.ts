@@ -1,0 +1,45 @@
+import { expect, test } from 'vitest';
+import { atPace } from '../../../test/support/pace.ts';
+import { indexEntries } from '../src/retrieval/knowledge-index.ts';
+import { searchGroup } from '../src/retrieval/search.ts';
+
+const COMMON = Array.from(
+  { length: 32 },
+  (_, nth) => `commonword${String.fromCharCode(97 + (nth % 26), 97 + (nth >> 2))}`,
+);
+const ENTRIES = 10_000;
+const rareWord = (nth: number): string =>
+  `q${String(nth).replaceAll(/\d/g, (digit) => String.fromCharCode(107 + Number(digit)))}q`;
+
+const group = (() => {
+  const knowledge = Array.from({ length: ENTRIES }, (_, nth) => ({
+    entryId: `e${nth}`,
+    language: 'en',
+    question: `${rareWord(nth)} ${COMMON.join(' ')}`,
+    variants: [],
+    answer: COMMON.join(' '),
+    tags: [],
+  }));
+  return indexEntries({ knowledge, languages: ['en'] }).groups[0]!;
+})();
+
+const timeOf = (message: string): number => {
+  const since = performance.now();
+  searchGroup(message, group, 'en');
+  return performance.now() - since;
+};
+
+test('a message whose words all entries have is searched in a short step', () => {
+  const message = `${COMMON.join(' ')} please`;
+  timeOf(message);
+
+  const times = Array.from({ length: 5 }, () => timeOf(message));
+
+  expect(Math.min(...times)).toBeLessThan(atPace(10));
+});
+
+test('a rare word among words that all entries have still finds its entry', () => {
+  const { candidates } = searchGroup(`${COMMON.slice(0, 10).join(' ')} ${rareWord(77)} please`, group, 'en');
+
+  expect(candidates[0]?.entry).toBe(77);
+});
