@@ -207,11 +207,16 @@ export const createInboxList = (
     return page && page.conversations.length > 0 ? page : listFound(filter);
   };
 
+  const costliest = ({ search, attribute, tag }: Partial<SearchFilter>): string | null =>
+    search !== undefined ? 'search' : attribute !== undefined ? 'attribute' : tag !== undefined ? 'tag' : null;
+
   return async ({ search, ...filter }) => {
-    if (search === undefined) return inbox.list(await readGroups(filter), filter);
-    return listSearched({ ...filter, search }).catch((cause: unknown) => {
-      if (!exceededTimeLimit(cause)) throw cause;
-      throw invalid('search', 'too_slow', 'must be more specific: the search covers too much');
+    const listing =
+      search === undefined ? inbox.list(await readGroups(filter), filter) : listSearched({ ...filter, search });
+    return listing.catch((cause: unknown) => {
+      const field = costliest({ ...filter, ...(search !== undefined && { search }) });
+      if (!exceededTimeLimit(cause) || field === null) throw cause;
+      throw invalid(field, 'too_slow', 'must be more specific: it covers too much');
     });
   };
 };

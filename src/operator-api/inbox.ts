@@ -112,7 +112,7 @@ const InboxRow = z
 const valuesOf = (text: string): (string | number | boolean)[] => {
   if (text === 'true' || text === 'false') return [text, text === 'true'];
   const number = Number(text);
-  return text.trim() !== '' && Number.isFinite(number) ? [text, number] : [text];
+  return Number.isFinite(number) && String(number) === text ? [text, number] : [text];
 };
 
 const AttributeFilter = z

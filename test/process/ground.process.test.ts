@@ -6,6 +6,7 @@ import { type Service, startMongod, startRedis } from '../../scripts/services.ts
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { openReceiver, contentOf } from '../support/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { hintsIn, openStack, type Stack } from '../support/stack.ts';
@@ -15,6 +16,7 @@ const OUT_OF_DISK_SPACE = 14031;
 const WARN = 40;
 const NO_PRIMARY_S = 6;
 const UNAUTHORIZED = 13;
+const MAX_TIME_EXPIRED = 50;
 const AUTHENTICATION_FAILED = 18;
 
 const { engine, hold, asked } = aScriptedEngine();
@@ -66,6 +68,23 @@ test('Redis out of memory: 503 with Retry-After, accepted turns and events are n
   );
   expect(events).toEqual(['conversation.created', 'before', 'conversation.escalated', 'meanwhile']);
   await receiver.close();
+});
+
+test('a list of the inbox that takes too long says which filter covers too much', async () => {
+  const owner = await anOperator(stack);
+  const slow = {
+    errorCode: MAX_TIME_EXPIRED,
+    failCommands: ['find'],
+    namespace: `${stack.service.mongo.name}.conversations`,
+  };
+  const problems: string[] = [];
+
+  await withFailPoint(mongod.url, slow, async () => {
+    for (const filter of [`search=${randomUUID()}`, 'attribute=plan:pro&channel=api', 'tag=vip'])
+      problems.push(problemOf(await owner.get(`/inbox?${filter}`)));
+  });
+
+  expect(problems).toEqual(['search', 'attribute', 'tag'].map((field) => `422 validation_failed ${field}`));
 });
 
 /** Lets all writes of MongoDB fail with this code while `during` runs. */
