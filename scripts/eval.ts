@@ -10,7 +10,8 @@ const given = { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDD
 const config = readConfig({ NODE_ENV: 'test', WEBHOOK_ALLOW_PRIVATE: 'true', ...given });
 const logger = createLogger({ name: 'eval', level: 'silent' });
 
-await evaluate(process.argv.slice(2), {
+const model = {
   open: () => openChosenEmbedder({ config, logger }),
   folder: join(import.meta.dirname, '../.local/eval'),
-});
+};
+await evaluate(process.argv.slice(2), model, SEMANTIC_DIR ?? '');

@@ -54,6 +54,7 @@ export const anEmbedder = ({ model = 'trigrams-1', msEach = 0 }: { model?: strin
       embedder.texts.push(...texts);
       return texts.map(vectorOf);
     },
+    embedTokens: async () => null,
     model: () => (available ? named : null),
     status: () => ({ available, detail: available ? `${named}, on this machine` : 'its file is damaged' }),
     close: async () => undefined,

@@ -14,6 +14,7 @@ import {
   shareOf,
 } from './measure.ts';
 import { type Half, loadChatMessages, loadFollowUps, loadQuestions, loadUnseen, type Question } from './sets.ts';
+import { fitProjection, reportPassages } from './token-stage.ts';
 import { type EvaluationModel, openTextVectors, type TextVectors } from './vectors.ts';
 
 export {
@@ -149,9 +150,10 @@ const reportLanguage = ({ half }: Options): void => {
 /**
  * Measures answers, or with `language` language detection, on the labelled sets of this folder. Each set has two halves.
  * The figures come from the report half. `--tune` uses the other half and shows every miss, for work on the engine.
- * `--words` runs without the model. `fit` fits the weights, and `ablation` measures without one word list at a time.
+ * `--words` runs without the model. `passages` measures the ranking of documents, and `projection` fits it.
+ * `fit` fits the weights, and `ablation` measures without one word list at a time.
  */
-export const evaluate = async (args: string[], model: EvaluationModel): Promise<void> => {
+export const evaluate = async (args: string[], model: EvaluationModel, localFolder: string): Promise<void> => {
   const { values, positionals } = parseArgs({
     args,
     allowPositionals: true,
@@ -172,5 +174,7 @@ export const evaluate = async (args: string[], model: EvaluationModel): Promise<
   if (what === 'language') reportLanguage(options);
   else if (what === 'fit') await reportFit(model);
   else if (what === 'ablation') await reportAblation(model, rest);
+  else if (what === 'passages') await reportPassages(localFolder);
+  else if (what === 'projection') await fitProjection(localFolder);
   else await reportAnswers(model, options);
 };

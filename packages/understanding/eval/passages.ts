@@ -31,6 +31,16 @@ const SITES: Record<string, string[]> = {
   ],
 };
 
+const OTHER_PAGES = [
+  'body-parser',
+  'semver',
+  'router',
+  'picomatch',
+  'magic-string',
+  'rate-limiter-flexible',
+  'debug',
+].map((name) => `${name}/README.md`);
+
 /** A passage has at most so many words, and aims at so many at least. */
 const WORDS = { most: 160, least: 60 };
 /** What is shorter and stands alone says hardly more than its heading. */
@@ -94,12 +104,17 @@ const passagesOf = (site: string, file: string): Passage[] => {
   return passages;
 };
 
-export const loadPassages = (): Passage[] =>
-  Object.entries(SITES).flatMap(([site, patterns]) =>
+const passagesOfSites = (sites: Record<string, string[]>): Passage[] =>
+  Object.entries(sites).flatMap(([site, patterns]) =>
     globSync(patterns, { cwd: MODULES })
       .toSorted()
       .flatMap((file) => passagesOf(site, file)),
   );
+
+export const loadPassages = (): Passage[] => passagesOfSites(SITES);
+
+/** Passages of other pages, to which the projection of token vectors is fitted. */
+export const loadOtherPassages = (): Passage[] => passagesOfSites({ other: OTHER_PAGES });
 
 /** A question belongs to a half by its hash, which was so before anything was measured. */
 const halfOf = (message: string): Half =>

@@ -36,6 +36,9 @@ export type Limits = {
   answerMs: number;
 };
 
+/** What a model gives for a text. `tokens` has the vectors of its tokens if they were asked for. */
+export type Embedded = { vector: Float32Array; tokens?: Int8Array | undefined };
+
 /** An opened model. `ended` resolves with the reason when it stops working. */
 export type OpenModel = {
   /** Name and version of the model. Stored vectors of another model are replaced. */
@@ -43,6 +46,8 @@ export type OpenModel = {
   dimensions: number;
   /** A text that the model refuses gives null, and no other text is affected. */
   embed: (texts: string[], kind: EmbeddedKind) => Promise<(Float32Array | null)[]>;
+  /** The vectors of a text's tokens too, of this kind. Only the local model has them. */
+  withTokens?: { kind: string; embed: (text: string, kind: EmbeddedKind) => Promise<Embedded> };
   ended: Promise<string>;
   end: (reason: string) => void;
 };

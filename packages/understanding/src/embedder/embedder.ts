@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type TokenVectors, tokenKindOf } from '../token-vectors.ts';
 import {
   type CountEmbedding,
+  type Embedded,
   type EmbeddedKind,
   type ModelBackend,
   ModelError,
@@ -36,7 +38,7 @@ const AHEAD = 2;
 /** Starts a process, which must return the known vector of a probe text before it is used. */
 const startProbed = async (folder: string, signal: AbortSignal) => {
   const started = await startModelProcess(folder, signal);
-  const probe = await started.embed(PROBE, 'query');
+  const { vector: probe } = await started.embed(PROBE, 'query');
   if (!isProbeVector(probe)) {
     started.end('a wrong vector');
     throw new ModelError('the model gives a wrong vector for a known text');
@@ -56,17 +58,15 @@ const startAll = async (folder: string, count: number, signal: AbortSignal): Pro
   throw failed.reason;
 };
 
+/**
+ * Limited, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens and take
+ * 0.03 s.
+ */
+export const LOCAL_PIECES = { pieceBytes: 320, pieces: { query: 3, passage: 7 } };
+
 /** multilingual-e5-small in separate processes. If one of them ends, all do and are started again. */
 export const localModel = (folder: string, { processes = 1 }: { processes?: number } = {}): ModelBackend => ({
-  limits: {
-    texts: 1,
-    concurrency: AHEAD * processes,
-    // Limited, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens and take
-    // 0.03 s.
-    pieceBytes: 320,
-    pieces: { query: 3, passage: 7 },
-    answerMs: 400,
-  },
+  limits: { ...LOCAL_PIECES, texts: 1, concurrency: AHEAD * processes, answerMs: 400 },
 
   open: async (signal): Promise<OpenModel> => {
     const started = await startAll(folder, processes, signal);
@@ -77,20 +77,26 @@ export const localModel = (folder: string, { processes = 1 }: { processes?: numb
     void ended.then(end);
     const [first] = started;
     if (!first) throw new ModelError('no process runs the model');
-    const embed = async (text: string, kind: EmbeddedKind): Promise<Float32Array> => {
+    const embed = async (text: string, kind: EmbeddedKind, withTokens: boolean): Promise<Embedded> => {
       const idlest = started.reduce((least, one) => (one.texts < least.texts ? one : least), first);
       idlest.texts += 1;
-      return idlest.embed(text, kind).finally(() => (idlest.texts -= 1));
+      return idlest.embed(text, kind, withTokens).finally(() => (idlest.texts -= 1));
     };
     return {
       model: MODEL,
       dimensions: first.dimensions,
-      embed: (texts, kind) => Promise.all(texts.map((text) => embed(text, kind))),
+      embed: async (texts, kind) => {
+        const answers = await Promise.all(texts.map((text) => embed(text, kind, false)));
+        return answers.map(({ vector }) => vector);
+      },
+      withTokens: { kind: tokenKindOf(MODEL), embed: (text, kind) => embed(text, kind, true) },
       ended,
       end,
     };
   },
 });
+
+type TextOptions = { holder: string; priority?: Priority; since?: number | undefined };
 
 export type Embedder = {
   /**
@@ -99,11 +105,13 @@ export type Embedder = {
    * `holder` is the assistant that the texts are for: assistants share the model. `since` is when the turn asked for
    * its first text; leave it out for this one.
    */
-  embed: (
+  embed: (texts: string[], kind: EmbeddedKind, options: TextOptions) => Promise<Float32Array[] | null>;
+  /** The same with the vectors of the texts' tokens. Null if the model has none. */
+  embedTokens: (
     texts: string[],
     kind: EmbeddedKind,
-    options: { holder: string; priority?: Priority; since?: number | undefined },
-  ) => Promise<Float32Array[] | null>;
+    options: TextOptions,
+  ) => Promise<(TokenVectors & { vector: Float32Array })[] | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
   model: () => string | null;
   /** One line for the log, the doctor and the assistant's page. */
@@ -119,6 +127,7 @@ const WAIT_MS = 400;
 /** An embedder that gives no vectors. */
 export const unavailableEmbedder = (detail: string): Embedder => ({
   embed: () => Promise.resolve(null),
+  embedTokens: () => Promise.resolve(null),
   model: () => null,
   status: () => ({ available: false, detail }),
   close: () => Promise.resolve(),
@@ -144,7 +153,16 @@ export const openEmbedder = async (
   await Promise.race([model.firstTry, late]);
   opened.abort();
   return {
-    embed: (texts, kind, { holder, priority = 'turn', since }) => embed(texts, kind, { holder, priority, since }),
+    embed: async (texts, kind, { holder, priority = 'turn', since }) => {
+      const made = await embed(texts, kind, { holder, priority, since, withTokens: false });
+      return made && made.map(({ vector }) => vector);
+    },
+    embedTokens: async (texts, kind, { holder, priority = 'turn', since }) => {
+      const tokenKind = model.tokenKind();
+      if (tokenKind === null) return null;
+      const made = await embed(texts, kind, { holder, priority, since, withTokens: true });
+      return made && made.map(({ vector, tokens = new Int8Array() }) => ({ kind: tokenKind, vector, tokens }));
+    },
     model: model.model,
     status: model.status,
     close: model.close,

@@ -1,6 +1,8 @@
 import { LRUCache } from 'lru-cache';
+import { joinTokens } from '../token-vectors.ts';
 import {
   type CountEmbedding,
+  type Embedded,
   type EmbeddedKind,
   type Limits,
   mean,
@@ -16,7 +18,7 @@ const encoder = new TextEncoder();
  * The beginning of a text, normalised. The model would do this too, but after the text is cut into pieces: a piece of
  * characters that expand to many (U+FDFA) would then take several times as long.
  */
-const readable = (text: string): string =>
+export const readable = (text: string): string =>
   text
     .slice(0, MAX_CHARACTERS)
     .toWellFormed()
@@ -38,7 +40,7 @@ const fittingLength = (text: string, room: Uint8Array): number => {
  * predicts the number of tokens, and so the time, better than the number of characters: about four bytes per token in
  * any script.
  */
-const piecesOf = (text: string, { bytes, most }: { bytes: number; most: number }): string[] => {
+export const piecesOf = (text: string, { bytes, most }: { bytes: number; most: number }): string[] => {
   const room = new Uint8Array(bytes);
   const pieces: string[] = [];
   let rest = text;
@@ -51,7 +53,7 @@ const piecesOf = (text: string, { bytes, most }: { bytes: number; most: number }
 };
 
 type Refusal = 'busy' | 'full' | 'late' | 'failed';
-type Answer = Float32Array | Refusal;
+type Answer = Embedded | Refusal;
 /** A text for the model. `holder` is the assistant that it is for. */
 type TextRequest = {
   text: string;
@@ -60,11 +62,13 @@ type TextRequest = {
   holder: string;
   /** When its turn asked for its first text. Undefined for this first text. */
   since?: number | undefined;
+  /** Whether the vectors of its tokens are asked for too. */
+  withTokens: boolean;
 };
 type Job = TextRequest & { answer: (answer: Answer) => void };
 
 type Options = {
-  run: (texts: string[], kind: EmbeddedKind) => Promise<(Float32Array | null)[] | null>;
+  run: SupervisedModel['embed'];
   limits: Pick<Limits, 'texts' | 'concurrency' | 'answerMs'>;
   /** How many texts may wait. Each holder gets a share. */
   capacity: Record<Priority, number>;
@@ -117,11 +121,11 @@ const createLine = (capacity: number) => {
     if (own.length === 0) byHolder.delete(job.holder);
   };
 
-  /** The first text of the holder that was given the least, of those whose first text has the kind. */
-  const next = (kind?: EmbeddedKind): Job | undefined => {
+  /** The first text of the holder that was given the least, of those whose first text can be in a batch with another. */
+  const next = (like?: Job): Job | undefined => {
     let least: { job: Job; share: number } | undefined;
     for (const [holder, [job]] of byHolder) {
-      if (!job || (kind !== undefined && job.kind !== kind)) continue;
+      if (!job || (like && (job.kind !== like.kind || job.withTokens !== like.withTokens))) continue;
       const share = shares.of(holder);
       if (!least || share < least.share) least = { job, share };
     }
@@ -160,7 +164,7 @@ const createLine = (capacity: number) => {
 
     takeBatch: (texts: number): Job[] => {
       const batch: Job[] = [];
-      for (let job = next(); job && batch.length < texts; job = next(job.kind)) {
+      for (let job = next(); job && batch.length < texts; job = next(job)) {
         remove(job);
         shares.add(job.holder);
         batch.push(job);
@@ -209,16 +213,16 @@ const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
     return waiting.turn.takeBatch(limits.texts);
   };
 
-  const runBatch = async (jobs: Job[], { kind, priority }: Job): Promise<void> => {
+  const runBatch = async (jobs: Job[], { kind, priority, withTokens }: Job): Promise<void> => {
     running += 1;
     const startedAt = performance.now();
     const texts = jobs.map(({ text }) => text);
-    const vectors = await run(texts, kind).catch(() => null);
+    const answers = await run(texts, kind, withTokens).catch(() => null);
     const ms = performance.now() - startedAt;
     running -= 1;
-    if (vectors) pace[priority].note(ms);
+    if (answers) pace[priority].note(ms);
     if (priority === 'turn') turnMs += ms;
-    jobs.forEach((job, index) => job.answer(vectors?.[index] ?? 'failed'));
+    jobs.forEach((job, index) => job.answer(answers?.[index] ?? 'failed'));
     startBatches();
   };
 
@@ -287,37 +291,57 @@ type EmbeddingOptions = {
   shared: () => SharedVectors | null;
 };
 
-type EmbedOptions = Pick<TextRequest, 'priority' | 'holder' | 'since'>;
+type EmbedOptions = Omit<TextRequest, 'text' | 'kind'>;
+
+const NO_TOKENS = new Int8Array();
 
 /** Embeds texts. Vectors of turns are cached, and the same text is never embedded twice at the same time. */
 export const createEmbedding = ({ model, count, waitMs, shared }: EmbeddingOptions) => {
   const { limits } = model;
-  const cached = new LRUCache<string, Float32Array>({
+  const cached = new LRUCache<string, Embedded>({
     maxSize: CACHED_BYTES,
-    sizeCalculation: ({ byteLength }, { length }) => byteLength + 2 * length + CACHED_OVERHEAD_BYTES,
+    sizeCalculation: ({ vector, tokens }, { length }) =>
+      vector.byteLength + (tokens?.byteLength ?? 0) + 2 * length + CACHED_OVERHEAD_BYTES,
   });
-  const inFlight = new Map<string, Promise<Float32Array | null>>();
+  const inFlight = new Map<string, Promise<Embedded | null>>();
   const queue = createTextQueue({ run: model.embed, limits, capacity: QUEUE_CAPACITY, waitMs });
 
-  const ask = async (pieces: string[], kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array | null> => {
+  const ask = async (pieces: string[], kind: EmbeddedKind, options: EmbedOptions): Promise<Embedded | null> => {
     const answers = await Promise.all(pieces.map((text) => queue.add({ text, kind, ...options })));
     const refusal = answers.find((answer) => typeof answer === 'string');
     count(kind, refusal ?? 'made');
     if (refusal !== undefined) return null;
-    const vectors = answers.filter((answer) => typeof answer !== 'string');
-    return mean(
-      vectors,
-      pieces.map(({ length }) => length),
+    const made = answers.filter((answer) => typeof answer !== 'string');
+    const lengths = pieces.map(({ length }) => length);
+    const vector = mean(
+      made.map((one) => one.vector),
+      lengths,
     );
+    if (!options.withTokens) return { vector };
+    return {
+      vector,
+      tokens: joinTokens(
+        made.map(({ tokens = NO_TOKENS }) => tokens),
+        kind,
+      ),
+    };
   };
 
-  /** Takes the vector from another process, or asks the model. Entries are not shared: they are stored. */
-  const findOrAsk = async (key: string, text: string, kind: EmbeddedKind, options: EmbedOptions) => {
+  /**
+   * Takes the vector from another process, or asks the model. Entries are not shared, because they are stored, and
+   * neither are vectors of tokens.
+   */
+  const findOrAsk = async (
+    key: string,
+    text: string,
+    kind: EmbeddedKind,
+    options: EmbedOptions,
+  ): Promise<Embedded | null> => {
     const others = kind === 'query' ? shared() : null;
-    const found = await others?.find(key);
+    const found = options.withTokens ? null : await others?.find(key);
     if (found) {
       count(kind, 'shared');
-      return found;
+      return { vector: found };
     }
     const pieces = piecesOf(text, { bytes: limits.pieceBytes, most: limits.pieces[kind] });
     const refusal = queue.refusalOf(pieces.length, options);
@@ -325,40 +349,39 @@ export const createEmbedding = ({ model, count, waitMs, shared }: EmbeddingOptio
       count(kind, refusal);
       return null;
     }
-    const vector = await ask(pieces, kind, options);
-    if (vector) others?.keep(key, vector);
-    return vector;
+    const made = await ask(pieces, kind, options);
+    if (made) others?.keep(key, made.vector);
+    return made;
   };
 
-  const embedOne = (text: string, kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array | null> => {
-    const { priority, holder } = options;
+  const embedOne = (text: string, kind: EmbeddedKind, options: EmbedOptions): Promise<Embedded | null> => {
+    const { priority, holder, withTokens } = options;
     const key = `${model.model()} ${kind} ${text}`;
     const known = cached.get(key);
-    if (known) {
+    if (known && (known.tokens || !withTokens)) {
       count(kind, 'cached');
       return Promise.resolve(known);
     }
     // A turn joins neither a request of low priority nor one of another assistant, which may wait longer.
-    const flightKey = `${priority} ${holder} ${key}`;
+    const flightKey = `${priority} ${holder} ${withTokens} ${key}`;
     const asked = inFlight.get(flightKey);
     if (asked) {
       count(kind, 'joined');
       return asked;
     }
     const asking = findOrAsk(key, text, kind, options)
-      .then((vector) => {
-        if (vector && priority === 'turn') cached.set(key, vector);
-        return vector;
+      .then((made) => {
+        if (made && priority === 'turn') cached.set(key, made);
+        return made;
       })
       .finally(() => inFlight.delete(flightKey));
     inFlight.set(flightKey, asking);
     return asking;
   };
 
-  const allOrNull = (vectors: (Float32Array | null)[]): Float32Array[] | null =>
-    vectors.every((vector) => vector !== null) ? vectors : null;
+  const allOrNull = (made: (Embedded | null)[]): Embedded[] | null => (made.every((one) => one !== null) ? made : null);
 
-  return async (texts: string[], kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array[] | null> => {
+  return async (texts: string[], kind: EmbeddedKind, options: EmbedOptions): Promise<Embedded[] | null> => {
     if (!model.status().available) {
       count(kind, 'unavailable', texts.length);
       return null;
@@ -368,12 +391,12 @@ export const createEmbedding = ({ model, count, waitMs, shared }: EmbeddingOptio
       return allOrNull(await Promise.all(read.map((text) => embedOne(text, kind, options))));
     // The texts are queued a few at a time, so that ten thousand entries do not fill the queue.
     const step = limits.texts * limits.concurrency;
-    const vectors: Float32Array[] = [];
+    const made: Embedded[] = [];
     for (let at = 0; at < read.length; at += step) {
       const some = allOrNull(await Promise.all(read.slice(at, at + step).map((text) => embedOne(text, kind, options))));
       if (!some) return null;
-      vectors.push(...some);
+      made.push(...some);
     }
-    return vectors;
+    return made;
   };
 };

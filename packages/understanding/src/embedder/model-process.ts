@@ -2,7 +2,9 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
+import { TOKEN_DIMENSIONS } from '../token-vectors.ts';
 import {
+  type Embedded,
   type EmbeddedKind,
   type ModelBackend,
   ModelError,
@@ -69,12 +71,19 @@ export const createSupervisedModel = (kind: ModelBackend, log: EmbedderLog) => {
   };
   const running = keepOpen();
 
-  const checked = (vectors: (Float32Array | null)[], count: number, dimensions: number) => {
-    if (vectors.length !== count) throw new ModelError('the model gave another number of vectors than texts');
-    if (vectors.some((vector) => vector !== null && vector.length !== dimensions)) {
-      throw new ModelError('the model changed the length of its vectors');
-    }
-    return vectors.map((vector) => vector && normalised(vector));
+  const checked = (answers: (Embedded | null)[], count: number, dimensions: number): (Embedded | null)[] => {
+    if (answers.length !== count) throw new ModelError('the model gave another number of vectors than texts');
+    const isChanged = (one: Embedded | null): boolean =>
+      one !== null && (one.vector.length !== dimensions || (one.tokens?.length ?? 0) % TOKEN_DIMENSIONS !== 0);
+    if (answers.some(isChanged)) throw new ModelError('the model changed the length of its vectors');
+    return answers.map((one) => one && { ...one, vector: normalised(one.vector) });
+  };
+
+  const askFor = async (used: OpenModel, texts: string[], textKind: EmbeddedKind, tokens: boolean) => {
+    const { withTokens } = used;
+    if (tokens) return withTokens ? Promise.all(texts.map((text) => withTokens.embed(text, textKind))) : null;
+    const vectors = await used.embed(texts, textKind);
+    return vectors.map((vector) => vector && { vector });
   };
 
   return {
@@ -84,13 +93,16 @@ export const createSupervisedModel = (kind: ModelBackend, log: EmbedderLog) => {
     model: (): string | null => open?.model ?? null,
     status: (): ModelStatus => ({ available: open !== null, detail: open?.model ?? reason }),
 
-    embed: async (texts: string[], textKind: EmbeddedKind): Promise<(Float32Array | null)[] | null> => {
+    /** The kind of the vectors of tokens. Null if there are none. */
+    tokenKind: (): string | null => open?.withTokens?.kind ?? null,
+
+    embed: async (texts: string[], textKind: EmbeddedKind, tokens: boolean): Promise<(Embedded | null)[] | null> => {
       const used = open;
       if (!used) return null;
-      const vectors = await used.embed(texts, textKind).catch(() => null);
-      if (!vectors) return null;
+      const answers = await askFor(used, texts, textKind, tokens).catch(() => null);
+      if (!answers) return null;
       try {
-        return checked(vectors, texts.length, used.dimensions);
+        return checked(answers, texts.length, used.dimensions);
       } catch (cause) {
         used.end(reasonOf(cause));
         return null;
@@ -110,13 +122,18 @@ export const createSupervisedModel = (kind: ModelBackend, log: EmbedderLog) => {
 export type SupervisedModel = ReturnType<typeof createSupervisedModel>;
 
 /** A request to the model process. The process does not validate it, because both sides come from the same release. */
-export type ModelRequest = { id: number; text: string; isQuery: boolean };
+export type ModelRequest = { id: number; text: string; isQuery: boolean; withTokens: boolean };
 
 /** A message from the model process. The worker validates it, because native code runs in that process. */
 const ModelMessage = z.discriminatedUnion('type', [
   z.object({ type: z.literal('ready') }),
   z.object({ type: z.literal('unusable'), reason: z.string() }),
-  z.object({ type: z.literal('vector'), id: z.int(), vector: z.instanceof(Float32Array) }),
+  z.object({
+    type: z.literal('vector'),
+    id: z.int(),
+    vector: z.instanceof(Float32Array),
+    tokens: z.instanceof(Int8Array).optional(),
+  }),
   z.object({ type: z.literal('failed'), id: z.int() }),
 ]);
 export type ModelMessage = z.infer<typeof ModelMessage>;
@@ -129,7 +146,7 @@ const START_MS = 20_000;
 const ANSWER_MS = 5_000;
 
 type PendingRequest = {
-  resolve: (vector: Float32Array) => void;
+  resolve: (answer: Embedded) => void;
   reject: (cause: Error) => void;
   timer: NodeJS.Timeout;
 };
@@ -190,16 +207,16 @@ export const startModelProcess = async (folder: string, signal: AbortSignal) => 
     else if (message.type === 'unusable') end(message.reason);
     else if (message.type === 'failed')
       complete(message.id, ({ reject }) => reject(new ModelError('the model failed')));
-    else complete(message.id, ({ resolve }) => resolve(message.vector));
+    else complete(message.id, ({ resolve }) => resolve(message));
   });
 
-  const embed = (text: string, kind: EmbeddedKind): Promise<Float32Array> =>
+  const embed = (text: string, kind: EmbeddedKind, withTokens = false): Promise<Embedded> =>
     new Promise((resolve, reject) => {
       if (!child.connected) return reject(new ModelError('its process is gone'));
       lastId += 1;
       const timer = setTimeout(() => end('its process did not answer in time'), ANSWER_MS);
       pending.set(lastId, { resolve, reject, timer });
-      const message: ModelRequest = { id: lastId, text, isQuery: kind === 'query' };
+      const message: ModelRequest = { id: lastId, text, isQuery: kind === 'query', withTokens };
       child.send(message, (cause) => cause && end('its process does not listen'));
     });
 

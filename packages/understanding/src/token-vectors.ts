@@ -1,0 +1,158 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
+/**
+ * The vectors of a text's tokens rank long texts better than its one vector: of a long text, one vector is a mean of
+ * everything it says. They are made smaller by a fitted projection, because a passage has hundreds of them. A caller
+ * stores those of its passages, finds candidates by the one vector, and ranks these again by their tokens.
+ */
+
+/** The size of a token's vector, and so its bytes. With 64 or 48, fewer right passages come first. */
+export const TOKEN_DIMENSIONS = 96;
+/** Further tokens are left out: those of a passage take at most 49,152 bytes. */
+const MAX_TOKENS = { query: 64, passage: 512 };
+const MAX_CANDIDATES = 30;
+/** How long ranking may hold the event loop before others have their turn. */
+const SLICE_MS = 4;
+/** The length of the model's own vectors of tokens. */
+const STATE = 384;
+const PROJECTION = new URL('embedder/token-projection.bin', import.meta.url);
+
+/** `kind` names the model and the projection. Vectors of different kinds cannot be compared. */
+export type TokenVectors = { kind: string; tokens: Int8Array };
+
+/** The kind of the token vectors of a model: another projection makes another kind. */
+export const tokenKindOf = (model: string): string => {
+  const hash = createHash('sha256').update(readFileSync(PROJECTION)).digest('hex');
+  return `${model}+tokens-${hash.slice(0, 8)}`;
+};
+
+/** For each dimension of the result: the float to subtract, the float to scale by, and the weights in 8 bits. */
+const readProjection = () => {
+  const file = new Uint8Array(readFileSync(PROJECTION)).buffer;
+  if (file.byteLength !== TOKEN_DIMENSIONS * (8 + STATE)) throw new Error('the projection has another size');
+  return {
+    offsets: new Float32Array(file, 0, TOKEN_DIMENSIONS),
+    scales: new Float32Array(file, 4 * TOKEN_DIMENSIONS, TOKEN_DIMENSIONS),
+    weights: new Int8Array(file, 8 * TOKEN_DIMENSIONS),
+  };
+};
+
+/** What the file of a projection has. `directions` are its rows of length 1, `mean` is what is subtracted before. */
+export const writtenProjection = (directions: Float64Array, mean: Float64Array): Buffer => {
+  const offsets = new Float32Array(TOKEN_DIMENSIONS);
+  const scales = new Float32Array(TOKEN_DIMENSIONS);
+  const weights = new Int8Array(TOKEN_DIMENSIONS * STATE);
+  for (let row = 0; row < TOKEN_DIMENSIONS; row += 1) {
+    const direction = directions.subarray(row * STATE, (row + 1) * STATE);
+    const scale = direction.reduce((most, value) => Math.max(most, Math.abs(value)), 0) / 127;
+    scales[row] = scale;
+    direction.forEach((value, at) => {
+      const weight = Math.round(value / scale);
+      weights[row * STATE + at] = weight;
+      offsets[row] = (offsets[row] as number) + weight * scale * (mean[at] as number);
+    });
+  }
+  return Buffer.concat([Buffer.from(offsets.buffer), Buffer.from(scales.buffer), Buffer.from(weights.buffer)]);
+};
+
+/**
+ * Makes token vectors of the last layer's states. `from` and `to` leave out the tokens that every text has: the marks of
+ * its beginning and end, and its prefix.
+ */
+export const createProjection = () => {
+  const { offsets, scales, weights } = readProjection();
+  const directions = Float32Array.from(weights, (weight, at) => weight * (scales[Math.floor(at / STATE)] as number));
+  const projected = new Float32Array(TOKEN_DIMENSIONS);
+  return (states: Float32Array, from: number, to: number): Int8Array<ArrayBuffer> => {
+    const tokens = new Int8Array(Math.max(0, to - from) * TOKEN_DIMENSIONS);
+    for (let nth = 0; nth < to - from; nth += 1) {
+      const state = states.subarray((from + nth) * STATE, (from + nth + 1) * STATE);
+      let squares = 0;
+      for (const value of state) squares += value * value;
+      const length = Math.sqrt(squares);
+      let largest = 1e-9;
+      for (let row = 0; row < TOKEN_DIMENSIONS; row += 1) {
+        let sum = 0;
+        const start = row * STATE;
+        for (let at = 0; at < STATE; at += 1) sum += (state[at] as number) * (directions[start + at] as number);
+        const value = sum / length - (offsets[row] as number);
+        projected[row] = value;
+        largest = Math.max(largest, Math.abs(value));
+      }
+      // The length of a vector does not matter, so each one uses all of the 8 bits.
+      for (let row = 0; row < TOKEN_DIMENSIONS; row += 1) {
+        tokens[nth * TOKEN_DIMENSIONS + row] = Math.round(((projected[row] as number) / largest) * 127);
+      }
+    }
+    return tokens;
+  };
+};
+
+/** The token vectors of a text that was embedded in pieces. */
+export const joinTokens = (pieces: Int8Array[], kind: 'query' | 'passage'): Int8Array => {
+  const joined = new Int8Array(pieces.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const piece of pieces) {
+    joined.set(piece, at);
+    at += piece.length;
+  }
+  return joined.slice(0, MAX_TOKENS[kind] * TOKEN_DIMENSIONS);
+};
+
+/** One divided by the length of each vector. A cosine is then two multiplications more than a product. */
+const inverseLengths = (tokens: Int8Array): Float64Array =>
+  Float64Array.from({ length: tokens.length / TOKEN_DIMENSIONS }, (_, nth) => {
+    let sum = 0;
+    for (let at = nth * TOKEN_DIMENSIONS; at < (nth + 1) * TOKEN_DIMENSIONS; at += 1)
+      sum += (tokens[at] as number) ** 2;
+    return sum === 0 ? 0 : 1 / Math.sqrt(sum);
+  });
+
+/** The best cosine of one token of a question to any token of a passage. */
+const bestCosine = (token: Int8Array, passage: Int8Array, inverses: Float64Array): number => {
+  let best = Number.NEGATIVE_INFINITY;
+  for (let nth = 0, from = 0; nth < inverses.length; nth += 1, from += TOKEN_DIMENSIONS) {
+    let product = 0;
+    for (let at = 0; at < TOKEN_DIMENSIONS; at += 1) {
+      product += Math.imul(token[at] as number, passage[from + at] as number);
+    }
+    best = Math.max(best, product * (inverses[nth] as number));
+  }
+  return best;
+};
+
+/**
+ * Ranks passages that were found by other means, at most 30: the mean over the tokens of the question of the best cosine
+ * to a token of the passage. Those without tokens, or whose vectors have another kind than the question's, are left out. The event loop is
+ * held for a few milliseconds at a time.
+ */
+export const rankByTokens = async <Candidate extends TokenVectors>(
+  question: TokenVectors,
+  candidates: Candidate[],
+): Promise<{ candidate: Candidate; score: number }[]> => {
+  const asked = joinTokens([question.tokens], 'query');
+  const ownInverses = inverseLengths(asked);
+  const ranked: { candidate: Candidate; score: number }[] = [];
+  let since = performance.now();
+  const letOthersGo = async (): Promise<void> => {
+    if (performance.now() - since < SLICE_MS) return;
+    await nextTurn();
+    since = performance.now();
+  };
+  for (const candidate of candidates.slice(0, MAX_CANDIDATES)) {
+    if (candidate.kind !== question.kind || candidate.tokens.length === 0 || asked.length === 0) continue;
+    const passage = joinTokens([candidate.tokens], 'passage');
+    const inverses = inverseLengths(passage);
+    await letOthersGo();
+    let sum = 0;
+    for (let nth = 0; nth < ownInverses.length; nth += 1) {
+      const token = asked.subarray(nth * TOKEN_DIMENSIONS, (nth + 1) * TOKEN_DIMENSIONS);
+      sum += bestCosine(token, passage, inverses) * (ownInverses[nth] as number);
+      await letOthersGo();
+    }
+    ranked.push({ candidate, score: sum / ownInverses.length });
+  }
+  return ranked.toSorted((one, other) => other.score - one.score);
+};
