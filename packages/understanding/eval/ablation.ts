@@ -1,9 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { fitBoth, type Prediction } from './fit.ts';
-import { measureAnswers, shareOf } from './measure.ts';
+import { type EvaluationModel, measureAnswers, openTextVectors, shareOf } from './measure.ts';
 import { BASES, loadQuestions, loadUnseen } from './sets.ts';
-import { type EvaluationModel, openTextVectors } from './vectors.ts';
 import { PART_NAMES } from './without.ts';
 
 const THRESHOLD = 0.7;

@@ -12,10 +12,12 @@ import {
   measureLanguage,
   type Outcome,
   shareOf,
+  type EvaluationModel,
+  openTextVectors,
+  type TextVectors,
 } from './measure.ts';
 import { type Half, loadChatMessages, loadFollowUps, loadQuestions, loadUnseen, type Question } from './sets.ts';
-import { fitProjection, reportPassages } from './token-stage.ts';
-import { type EvaluationModel, openTextVectors, type TextVectors } from './vectors.ts';
+import { fitProjection, reportPassages } from './passages.ts';
 
 export {
   BASES,
@@ -26,7 +28,7 @@ export {
   loadUnseen,
   UNSEEN_BASES,
 } from './sets.ts';
-export type { EvaluationModel } from './vectors.ts';
+export type { EvaluationModel } from './measure.ts';
 
 type Options = { half: Half; isWordsOnly: boolean; answering: Answering; threshold: number | null };
 

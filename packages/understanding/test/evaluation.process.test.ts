@@ -1,8 +1,7 @@
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { countOf, LIMITS, limitsOf, type Measured, measureAnswers, shareOf } from '../eval/measure.ts';
+import { countOf, LIMITS, limitsOf, type Measured, measureAnswers, shareOf, openTextVectors } from '../eval/measure.ts';
 import { loadFollowUps, loadQuestions, loadUnseen, type Question } from '../eval/sets.ts';
-import { openTextVectors } from '../eval/vectors.ts';
 import { localModel, openEmbedder } from '../src/embedder/embedder.ts';
 import { isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
 

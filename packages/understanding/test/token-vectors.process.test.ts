@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../../../test/support/eventually.ts';
 import { cosineOf, isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
-import { loadPassageQuestions, loadPassages } from '../eval/passages.ts';
-import { countRight, findCandidates } from '../eval/token-stage.ts';
+import { countRight, findCandidates, loadPassageQuestions, loadPassages } from '../eval/passages.ts';
 import { type Embedder, localModel, openEmbedder } from '../src/embedder/embedder.ts';
-import { rankByTokens, TOKEN_DIMENSIONS, type TokenVectors } from '../src/token-vectors.ts';
+import { rankByTokens, TOKEN_DIMENSIONS, type TokenVectors } from '../src/embedder/token-vectors.ts';
 
 /** Token vectors without a meaning, of the largest texts that are ranked. */
 const someTokens = (count: number, seed: number): TokenVectors => ({
@@ -46,7 +45,9 @@ describe.runIf(isLocalModelFor)('with the local model', () => {
   beforeAll(async () => {
     const log = { info: () => undefined, warn: () => undefined };
     embedder = await openEmbedder(localModel(modelFolder()), { log });
-    await eventually(() => expect(embedder.model()).not.toBeNull());
+    await eventually(() => {
+      if (embedder.model() === null) throw new Error(embedder.status().detail);
+    });
   });
   afterAll(() => embedder.close());
 

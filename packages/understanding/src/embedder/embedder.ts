@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type TokenVectors, tokenKindOf } from '../token-vectors.ts';
 import {
   type CountEmbedding,
   type Embedded,
@@ -14,6 +13,7 @@ import {
 import { createEmbedding } from './embedding.ts';
 import { MODEL } from './model-files.ts';
 import { createSupervisedModel, type EmbedderLog, startModelProcess } from './model-process.ts';
+import { type TokenVectors, tokenKindOf } from './token-vectors.ts';
 
 export type { CountEmbedding, EmbedderLog };
 

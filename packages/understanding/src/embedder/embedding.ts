@@ -1,5 +1,4 @@
 import { LRUCache } from 'lru-cache';
-import { joinTokens } from '../token-vectors.ts';
 import {
   type CountEmbedding,
   type Embedded,
@@ -10,6 +9,7 @@ import {
   type SharedVectors,
 } from './backend.ts';
 import type { SupervisedModel } from './model-process.ts';
+import { joinTokens } from './token-vectors.ts';
 
 const MAX_CHARACTERS = 2_000;
 const encoder = new TextEncoder();

@@ -1,7 +1,6 @@
-import { createProjection } from '../token-vectors.ts';
-import { findDamage } from './model-files.ts';
+import { createProjection } from './token-vectors.ts';
+import { findDamage, openSession } from './model-files.ts';
 import type { ModelMessage, ModelRequest } from './model-process.ts';
-import { openSession } from './session.ts';
 
 /**
  * The process that runs the local model, started by `model-process.ts`. onnxruntime is native code and blocks the event

@@ -2,7 +2,6 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
-import { TOKEN_DIMENSIONS } from '../token-vectors.ts';
 import {
   type Embedded,
   type EmbeddedKind,
@@ -12,6 +11,7 @@ import {
   normalised,
   type OpenModel,
 } from './backend.ts';
+import { TOKEN_DIMENSIONS } from './token-vectors.ts';
 
 /** Gets one line when the model becomes available or unavailable. A line never contains a visitor's text. */
 export type EmbedderLog = Record<'info' | 'warn', (line: object, text: string) => void>;

@@ -17,7 +17,7 @@ const MAX_CANDIDATES = 30;
 const SLICE_MS = 4;
 /** The length of the model's own vectors of tokens. */
 const STATE = 384;
-const PROJECTION = new URL('embedder/token-projection.bin', import.meta.url);
+const PROJECTION = new URL('token-projection.bin', import.meta.url);
 
 /** `kind` names the model and the projection. Vectors of different kinds cannot be compared. */
 export type TokenVectors = { kind: string; tokens: Int8Array };
