@@ -35,6 +35,8 @@ export const createByteShares = (total: number) => {
       return inUse;
     },
 
+    has: (holder: string): boolean => held.has(holder),
+
     /** Takes bytes for a holder. False, and takes nothing, if they are more than its share. */
     take: (holder: string, bytes: number): boolean => {
       if ((held.get(holder) ?? 0) + bytes > total - inUse - bytes) return false;
