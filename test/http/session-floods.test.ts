@@ -75,3 +75,21 @@ test('live updates and turns of the playground do not hold up the rest of their 
   expect([...opened, { status }].map((one) => one.status)).toEqual([200, 200, 200, 200]);
   leave.abort();
 });
+
+test('many checks of the readiness at once ask MongoDB once', async () => {
+  let asked = 0;
+  const client = stack.service.mongo.getClient();
+  const count = () => {
+    asked += 1;
+  };
+  client.on('connectionCheckOutStarted', count);
+
+  const statuses = await Promise.all(
+    Array.from({ length: FLOOD }, async () => (await fetch(`${stack.url}/readyz`)).status),
+  );
+
+  client.off('connectionCheckOutStarted', count);
+  expect([...new Set(statuses)]).toEqual([200]);
+  expect(asked).toBeGreaterThan(0);
+  expect(asked).toBeLessThan(FLOOD / 4);
+});
