@@ -173,7 +173,7 @@ export const openApi = async ({
     trustProxy: config.TRUST_PROXY,
     logger,
   });
-  const server = createWebServer(config, app, lifecycle.draining);
+  const server = createWebServer(config, app, lifecycle.draining, { logger });
   const port = await listen(server, { host: config.HOST, port: config.PORT });
   const closing = { graceMs: config.SHUTDOWN_GRACE_MS, cutAfterMs: config.timing.connectionsCutAfterMs };
   lifecycle.add('web server', server, (opened) => closeWebServer(opened, closing));

@@ -8,6 +8,8 @@ import type { Metrics } from '../process/metrics.ts';
 import { pingRedis, type RedisClient } from '../redis/redis.ts';
 
 const ANSWER_WITHIN_MS = 1_000;
+/** So long the answers of MongoDB and Redis are used again, so that many checks at once cost as much as one. */
+const CHECKED_FOR_MS = 200;
 
 export type Readiness = { ready: boolean; checks: Record<string, string> };
 
@@ -31,17 +33,38 @@ type Dependencies = {
  * Checks whether the process is ready: MongoDB and Redis answer, the process is not draining, and its work is not
  * stuck.
  */
-export const createReadiness =
-  ({ mongo, redis, draining, stuck = () => null }: Dependencies) =>
-  async (): Promise<Readiness> => {
+export const createReadiness = ({
+  mongo,
+  redis,
+  draining,
+  stuck = () => null,
+}: Dependencies): (() => Promise<Readiness>) => {
+  const askStores = async (): Promise<Record<string, string>> => {
     const ping = mongo.db ? mongo.db.admin().command({ ping: 1 }) : Promise.reject(new Error('not connected'));
     const [mongodb, redisAnswer] = await Promise.all([checkResult(ping), checkResult(pingRedis(redis))]);
-    const checks: Record<string, string> = { mongodb, redis: redisAnswer };
+    return { mongodb, redis: redisAnswer };
+  };
+  let last: { at: number; isOver: boolean; stores: Promise<Record<string, string>> } | null = null;
+  const recentAnswers = (): Promise<Record<string, string>> => {
+    const now = performance.now();
+    if (last && (!last.isOver || now - last.at < CHECKED_FOR_MS)) return last.stores;
+    const asked = { at: now, isOver: false, stores: askStores() };
+    const end = (): void => {
+      asked.isOver = true;
+    };
+    asked.stores.then(end, end);
+    last = asked;
+    return asked.stores;
+  };
+
+  return async () => {
+    const checks = { ...(await recentAnswers()) };
     if (draining.aborted) checks.process = 'draining';
     const problem = stuck();
     if (problem !== null) checks.work = problem;
     return { ready: Object.values(checks).every((value) => value === 'ok'), checks };
   };
+};
 
 /** Serves a worker's `/healthz`, `/readyz` and, if metrics are given, `/metrics`. */
 export const openHealthServer = async (options: {

@@ -35,6 +35,8 @@ export const createByteShares = (total: number) => {
       return inUse;
     },
 
+    has: (holder: string): boolean => held.has(holder),
+
     /** Takes bytes for a holder. False, and takes nothing, if they are more than its share. */
     take: (holder: string, bytes: number): boolean => {
       if ((held.get(holder) ?? 0) + bytes > total - inUse - bytes) return false;
@@ -88,19 +90,17 @@ const ofSessions = createSlots(({ own }) => own < OF_ONE_SESSION);
 
 /**
  * Lets the requests of one session or token wait for each other, so that a visitor's request waits for a few of them,
- * also if a program sends a hundred at once. Those that last, and cost nothing meanwhile, pass.
+ * also if a program sends a hundred at once. `sessionOf` names the session or token, whatever else the headers contain.
  */
 export const limitEachSession =
-  (lasts: (req: Request) => boolean): RequestHandler =>
+  (sessionOf: (req: Request) => string | null): RequestHandler =>
   async (req, res, next) => {
-    const { authorization, cookie } = req.headers;
-    const session = authorization ?? cookie;
-    if (session === undefined || lasts(req)) return next();
-    res.locals.sessionSlot = await takeSlot(ofSessions, session, res);
+    const session = sessionOf(req);
+    if (session !== null) res.locals.sessionSlot = await takeSlot(ofSessions, session, res);
     next();
   };
 
-/** Lets the next request of the session begin, because this one only waits for its reader. */
+/** Lets the next request of the session begin, because this one only waits, for its reader or for something new. */
 export const freeSessionSlot = (res: Response): void => (res.locals.sessionSlot as Slot | undefined)?.release();
 
 /** How long a caller without a place waits before a caller who does not read loses one. */

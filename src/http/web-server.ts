@@ -3,10 +3,13 @@ import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode, notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
 import { readFileSync } from 'node:fs';
-import { createServer as createTlsServer } from 'node:https';
+import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../process/config.ts';
+import type { Logger } from '../process/logger.ts';
+import { networkOf } from './http.ts';
+import { createByteShares } from './shares.ts';
 
 /** How long the client can read the answer before the connection is destroyed. */
 const LINGER_MS = 1_000;
@@ -186,15 +189,148 @@ const cutConnections = (server: Server): void => {
   for (const socket of connections.get(server) ?? []) socket.destroy();
 };
 
+/** Open connections of a process. Each holds a file, so a process needs some more files than these (docs/operating.md). */
+const CONNECTIONS_MAX = 10_000;
+const FULL_AGAIN_AFTER_MS = 60_000;
+
+/** `read`: what had been read when the connection became idle. */
+type Connection = { socket: Socket; holder: string; inFlight: number; read: number; isCounted: boolean };
+
+/** Calls `log` with what was counted since its last call, at most once a minute. */
+const createFullLog = (log: (counts: { ended: number; refused: number }) => void) => {
+  let counts = { ended: 0, refused: 0 };
+  let loggedAt = Number.NEGATIVE_INFINITY;
+  return (what: keyof typeof counts): void => {
+    counts[what] += 1;
+    const now = performance.now();
+    if (now - loggedAt < FULL_AGAIN_AFTER_MS) return;
+    loggedAt = now;
+    log(counts);
+    counts = { ended: 0, refused: 0 };
+  };
+};
+
+/** Idle connections, the longest idle first: all, and those of each holder. */
+const createIdle = () => {
+  const all = new Set<Connection>();
+  const byHolder = new Map<string, Set<Connection>>();
+  return {
+    all,
+    of: (holder: string): Set<Connection> => byHolder.get(holder) ?? new Set(),
+    add: (one: Connection): void => {
+      one.read = one.socket.bytesRead;
+      all.add(one);
+      byHolder.set(one.holder, (byHolder.get(one.holder) ?? new Set()).add(one));
+    },
+    delete: (one: Connection): void => {
+      all.delete(one);
+      const own = byHolder.get(one.holder);
+      if (own?.delete(one) && own.size === 0) byHolder.delete(one.holder);
+    },
+  };
+};
+
+/** The same for a connection and the TLS connection in it. Node has no public way from one to the other. */
+const endsOf = ({ localAddress, remoteAddress, remotePort }: Socket): string =>
+  `${localAddress} ${remoteAddress} ${remotePort}`;
+
+/**
+ * Limits the open connections, so that nobody can use up the files of the process. A network may have as many as stay
+ * free; behind a proxy all are the proxy's. Who wants more loses its longest idle connection. One that works on a request,
+ * or on which a request is arriving, is never ended.
+ */
+const shareConnections = (
+  server: Server,
+  { connectionsMax = CONNECTIONS_MAX, isBehindProxy, logger }: ConnectionLimits & { isBehindProxy: boolean },
+): void => {
+  // One holder gets a half.
+  const shares = createByteShares(isBehindProxy ? 2 * connectionsMax : connectionsMax);
+  const byEnds = new Map<string, Connection>();
+  const bySocket = new WeakMap<Socket, Connection>();
+  const idle = createIdle();
+  const note = createFullLog((counts) => {
+    const hint =
+      'Find who opens so many. If a proxy opens them for its clients, set TRUST_PROXY, or start more processes.';
+    logger?.warn({ ...counts, hint }, 'connections were ended or refused, because one client or all have too many');
+  });
+
+  const release = (one: Connection): void => {
+    idle.delete(one);
+    if (one.isCounted) shares.release(one.holder, 1);
+    one.isCounted = false;
+  };
+
+  const endLongestIdle = (some: Set<Connection>): boolean => {
+    for (const one of some) {
+      idle.delete(one);
+      if (one.socket.bytesRead !== one.read) continue; // a request is arriving
+      release(one);
+      one.socket.destroy();
+      note('ended');
+      return true;
+    }
+    return false;
+  };
+
+  /** A holder without a connection gets one as long as anybody has an idle one. */
+  const takePlace = (holder: string): boolean => {
+    while (!shares.take(holder, 1)) {
+      if (!endLongestIdle(shares.has(holder) ? idle.of(holder) : idle.all)) return false;
+    }
+    return true;
+  };
+
+  const found = (socket: Socket, one: Connection): void => {
+    one.socket = socket;
+    bySocket.set(socket, one);
+    idle.add(one);
+  };
+
+  server.on('connection', (socket: Socket) => {
+    const holder = isBehindProxy ? 'proxy' : networkOf(socket.remoteAddress ?? 'unknown');
+    if (!takePlace(holder)) {
+      note('refused');
+      return void socket.destroy();
+    }
+    const one: Connection = { socket, holder, inFlight: 0, read: 0, isCounted: true };
+    const ends = endsOf(socket);
+    byEnds.set(ends, one);
+    if (!(server instanceof TlsServer)) found(socket, one);
+    socket.once('close', () => {
+      release(one);
+      if (byEnds.get(ends) === one) byEnds.delete(ends);
+    });
+  });
+  server.on('secureConnection', (socket: Socket) => {
+    const one = byEnds.get(endsOf(socket));
+    if (one?.isCounted) found(socket, one);
+  });
+  server.prependListener('request', ({ socket }, response: ServerResponse) => {
+    const one = bySocket.get(socket);
+    if (!one) return;
+    one.inFlight += 1;
+    idle.delete(one);
+    response.once('close', () => {
+      one.inFlight -= 1;
+      if (one.inFlight === 0 && one.isCounted && !socket.destroyed) idle.add(one);
+    });
+  });
+};
+
 /** How long a client may take to read. Tests set shorter times. */
 export type ReadLimits = { withinMs?: number; leastWithinMs?: number };
+type ConnectionLimits = { connectionsMax?: number; logger?: Logger };
 
 /** Plain HTTP, or TLS 1.3 only if a certificate is configured (docs/contract.md, TLS). */
 export const createWebServer = (
-  { TLS_CERT_FILE, TLS_KEY_FILE }: Pick<Config, 'TLS_CERT_FILE' | 'TLS_KEY_FILE'>,
+  {
+    TLS_CERT_FILE,
+    TLS_KEY_FILE,
+    TRUST_PROXY = false,
+  }: Pick<Config, 'TLS_CERT_FILE' | 'TLS_KEY_FILE'> & Partial<Pick<Config, 'TRUST_PROXY'>>,
   listener: RequestListener,
   draining: AbortSignal,
-  limits: ReadLimits = {},
+  limits: ReadLimits & ConnectionLimits = {},
 ): Server => {
   const server =
     TLS_CERT_FILE && TLS_KEY_FILE
@@ -207,6 +343,7 @@ export const createWebServer = (
   // that is closing.
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   trackConnections(server);
+  shareConnections(server, { ...limits, isBehindProxy: TRUST_PROXY !== false });
   answerMalformed(server);
   const inFlight = trackResponses(server);
   endConnectionsByResponses(server, inFlight, draining);

@@ -22,6 +22,7 @@ export const liveOperations = {
   live: operation({
     method: 'get',
     path: '/live',
+    lasts: true,
     id: 'followInbox',
     tag,
     summary: 'Follow the inbox as server-sent events',

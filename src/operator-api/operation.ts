@@ -43,6 +43,8 @@ export type Operation = (ForSome | ForAnyone) &
     limited?: boolean;
     /** True if the answer may have some MiB. The call then waits for its place (`src/http/shares.ts`). */
     isLarge?: boolean;
+    /** True if the call waits for something and has a limit of its own. Other calls of its session begin meanwhile. */
+    lasts?: boolean;
   };
 
 export const operation = <const One extends Operation>(one: One): One => one;

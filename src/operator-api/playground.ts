@@ -25,6 +25,7 @@ export const playgroundOperations = {
   turn: operation({
     method: 'post',
     path: '/assistants/:id/playground',
+    lasts: true,
     id: 'playgroundTurn',
     tag: 'Operators',
     summary: 'Try the assistant; no events are sent',

@@ -15,17 +15,23 @@ import type { Insights } from '../insights/store.ts';
 import type { LiveUpdates } from '../live/live.ts';
 import { createOperatorAccess, type OperatorAccess, operatorOf } from '../operators/access.ts';
 import { type Audit, boundedLine } from '../operators/audit.ts';
-import type { Devices } from '../operators/session.ts';
+import { type Devices, readSessionCookie } from '../operators/session.ts';
 import { hasAssistant } from '../operators/operator.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
-import type { TokenStore } from '../operators/token.ts';
+import { readToken, type TokenStore } from '../operators/token.ts';
 import { invalid, notFound } from '../process/errors.ts';
 import { requestIdOf } from '../http/http.ts';
 import type { Logger } from '../process/logger.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
 import { bodyReader, mount, type Served } from '../http/operation.ts';
-import { type CostlyReads, createCostlyReads, limitEachSession, takeRoomForAnswer } from '../http/shares.ts';
+import {
+  type CostlyReads,
+  createCostlyReads,
+  freeSessionSlot,
+  limitEachSession,
+  takeRoomForAnswer,
+} from '../http/shares.ts';
 import { findUnstorable, validate } from '../process/validation.ts';
 import type { DeliveredReplies } from '../turns/delivered-replies.ts';
 import type { TurnLeases } from '../turns/leases.ts';
@@ -189,6 +195,7 @@ const run =
       req,
       res,
     };
+    if (operation.lasts) freeSessionSlot(res);
     if (operation.isLarge) await takeRoomForAnswer(req, res);
     const answer = await handle(call).catch((cause: unknown) => {
       if (cause instanceof CallerLeft) return WRITTEN; // nobody waits for an answer
@@ -283,9 +290,6 @@ const PAGES = [
   auditRoutes,
 ];
 
-/** Live updates, and turns of the playground. Both have limits of their own. */
-const LASTING = /^\/live$|\/playground$/;
-
 /** The operator API, the queue board and the dashboard (docs/contract.md, Operator API). */
 export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router => {
   const access = createOperatorAccess(dependencies);
@@ -293,7 +297,10 @@ export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router
   const router = Router({ caseSensitive: true });
   router.use(
     OPERATOR_PREFIX,
-    limitEachSession(({ path }) => LASTING.test(path)),
+    limitEachSession(
+      ({ headers }) =>
+        readToken(headers.authorization) ?? readSessionCookie(headers.cookie, { secure: dependencies.tls }),
+    ),
     ...dependencies.sessions,
     createOperatorRouter(all, {
       ...dependencies,

@@ -137,19 +137,21 @@ export const createOperatorAccess = (dependencies: {
     return null;
   };
 
+  const refuse = async (req: Request, message?: string): Promise<never> => {
+    await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
+    throw new ApiError('not_signed_in', message === undefined ? {} : { message });
+  };
+
   const getSignedIn = async (req: Request, audience: AccessRule['audience']): Promise<OperatorCaller> => {
     const operator = await findSignedIn(req);
-    if (!operator) throw new ApiError('not_signed_in');
+    if (!operator) return refuse(req);
     if (!mayUse(operator.role, audience)) throw new ApiError('forbidden');
     return operator;
   };
 
   const getWithToken = async (req: Request, secret: string, rule: AccessRule): Promise<OperatorCaller> => {
     const token = await orUnavailable(tokens.findToken(secret));
-    if (!token) {
-      await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
-      throw new ApiError('not_signed_in', { message: 'This operator token is not valid. It may have been revoked.' });
-    }
+    if (!token) return refuse(req, 'This operator token is not valid. It may have been revoked.');
     await rateLimiter.forToken(token.tokenId);
     checkToken(token, rule);
     return callerOfToken(token);

@@ -130,6 +130,22 @@ const secretsOf = ({ ENCRYPTION_KEY }: SessionConfig): string[] =>
 const cookieNameOf = (secure: boolean): string => (secure ? '__Host-parley' : 'parley');
 
 /**
+ * The value of the session cookie, whether valid or not, as the session library reads it: of several cookies with the
+ * name the first, without quotes, decoded. So one session has one value, however its cookie is written.
+ */
+export const readSessionCookie = (header: string | undefined, { secure }: { secure: boolean }): string | null => {
+  const name = cookieNameOf(secure);
+  const pairs = header?.split(';').map((one) => /^[ \t]*([^=]*?)[ \t]*=[ \t]*(.*?)[ \t]*$/.exec(one));
+  const value = pairs?.find((pair) => pair?.[1] === name)?.[2];
+  if (value === undefined) return null;
+  try {
+    return decodeURIComponent(value.replace(/^"(.*)"$/, '$1'));
+  } catch {
+    return value;
+  }
+};
+
+/**
  * True for requests that no person caused. The queue board polls without sending the header, so its path is recognised
  * too, and so are live updates, which the page opens again by itself.
  */

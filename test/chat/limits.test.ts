@@ -7,6 +7,7 @@ import { createLogger } from '../../src/process/logger.ts';
 import { createRateLimiter } from '../../src/assistants/rate-limit.ts';
 import { closeRedis, openRedis } from '../../src/redis/redis.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
+import { anOperator, openOperatorClient } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -164,6 +165,19 @@ test('the 61st failing request of an address is 429, and a valid key or token fr
   expect(refused.map(problemOf)).toEqual(Array(4).fill('429 rate_limited'));
   expect(refused[0]?.headers.get('x-ratelimit-limit')).toBe(String(FAILING));
   expect(valid.map(({ status }) => status)).toEqual([200, 200, 200]);
+});
+
+test('a request to the operator API without a session counts as failing, and those with one go on', async () => {
+  const operator = await anOperator(stack);
+  const stranger = openOperatorClient(stack.url);
+  const answers = await Promise.all(Array.from({ length: FAILING }, () => stranger.get('/inbox')));
+
+  const refused = [await stranger.get('/inbox'), await stranger.get('/session'), await fail(stack.url)];
+  const others = [await operator.get('/inbox'), await stranger.get('/session/current')];
+
+  expect([...new Set(answers.map(problemOf))]).toEqual(['401 not_signed_in']);
+  expect(refused.map(problemOf)).toEqual(Array(3).fill('429 rate_limited'));
+  expect(others.map(({ status }) => status)).toEqual([200, 200]);
 });
 
 test('an unknown conversation or path is not a failing request', async () => {

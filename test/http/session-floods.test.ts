@@ -22,6 +22,51 @@ test.each(['/operator/v1/inbox?limit=10', '/operator/queues/api/queues?activeQue
   },
 );
 
+const FORMS: [string, (session: string, nth: number) => Record<string, string>][] = [
+  ['another cookie beside it', (session, nth) => ({ Cookie: `x=${nth}; ${session}; y=${nth}` })],
+  ['a name that is nearly the same', (session, nth) => ({ Cookie: `\u00a0parley=${nth}; ${session}` })],
+  ['a second session', (session, nth) => ({ Cookie: `${session}; parley=${nth}` })],
+  ['a header that is no token', (session, nth) => ({ Cookie: session, Authorization: `Basic ${nth}` })],
+  [
+    'another spelling',
+    (session, nth) => {
+      const at = 'parley=s%3A'.length + (nth % 20);
+      const code = session.charCodeAt(at).toString(16);
+      return { Cookie: `${session.slice(0, at)}%${nth % 2 ? code : code.toUpperCase()}${session.slice(at + 1)}` };
+    },
+  ],
+];
+
+test.each(FORMS)('a session stays one with %s', async (_what, headersOf) => {
+  const owner = await anOperator(stack);
+  const session = owner.cookie() ?? '';
+  const stop = watchPool(stack.service.aside.mongo);
+
+  const statuses = await Promise.all(
+    Array.from({ length: FLOOD }, async (_, nth) => {
+      const answer = await fetch(`${stack.url}/operator/v1/inbox?limit=10`, { headers: headersOf(session, nth) });
+      return answer.status;
+    }),
+  );
+
+  expect(stop()).toBeLessThan(8);
+  expect([...new Set(statuses)]).toEqual([200]);
+});
+
+test('paths that end like the playground’s are limited too', async () => {
+  const owner = await anOperator(stack);
+  const stop = watchPool(stack.service.aside.mongo);
+
+  const calls = Array.from({ length: FLOOD }, () => [
+    owner.get('/nothing/playground'),
+    owner.post('/assistants/nobody/playground', { sessionId: 'try', message: 'Hello' }),
+  ]);
+  const statuses = (await Promise.all(calls.flat())).map(({ status }) => status);
+
+  expect(stop()).toBeLessThan(8);
+  expect([...new Set(statuses)]).toEqual([404]);
+});
+
 test('live updates and turns of the playground do not hold up the rest of their session', async () => {
   const owner = await anOperator(stack);
   const leave = new AbortController();
@@ -33,4 +78,22 @@ test('live updates and turns of the playground do not hold up the rest of their 
 
   expect([...opened, { status }].map((one) => one.status)).toEqual([200, 200, 200, 200]);
   leave.abort();
+});
+
+test('many checks of the readiness at once ask MongoDB once', async () => {
+  let asked = 0;
+  const client = stack.service.mongo.getClient();
+  const count = () => {
+    asked += 1;
+  };
+  client.on('connectionCheckOutStarted', count);
+
+  const statuses = await Promise.all(
+    Array.from({ length: FLOOD }, async () => (await fetch(`${stack.url}/readyz`)).status),
+  );
+
+  client.off('connectionCheckOutStarted', count);
+  expect([...new Set(statuses)]).toEqual([200]);
+  expect(asked).toBeGreaterThan(0);
+  expect(asked).toBeLessThan(FLOOD / 4);
 });

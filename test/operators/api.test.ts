@@ -10,7 +10,7 @@ import { useStack } from '../support/stack.ts';
 import { apiDocument } from '../support/validate-response.ts';
 import { atPace } from '../support/pace.ts';
 
-const stack = useStack();
+const stack = useStack({ env: { TRUST_PROXY: '1' } });
 
 type Id<Name extends string> = Record<Name, string>;
 type NewKey = { apiKey: string; key: { keyId: string; lastFour: string } };
@@ -276,7 +276,8 @@ test('a playground turn can be streamed, and a refused one is a JSON error', asy
 });
 
 test('every operation is documented, needs a sign-in, and refuses agents unless it is for them', async () => {
-  const stranger = openOperatorClient(stack.url);
+  /** Each from its own address, because failing requests of an address are limited. */
+  const stranger = (nth: number) => openOperatorClient(stack.url, { 'X-Forwarded-For': `203.0.113.${nth}` });
   const agent = await anOperator(stack, 'agent');
   const operations = apiDocument().operations.filter(({ path }) => path.startsWith('/operator/v1'));
   const open = ['signIn', 'lookForSession', 'readLink', 'useLink'];
@@ -285,7 +286,9 @@ test('every operation is documented, needs a sign-in, and refuses agents unless 
     client.call(method.toUpperCase(), path.replace('/operator/v1', '').replaceAll(/\{\w+\}/g, randomUUID()));
   const locked = operations.filter(({ operation }) => !open.includes(operation.operationId));
   const ofOwners = locked.filter(({ operation }) => JSON.stringify(operation).includes('"For owners."'));
-  for (const one of locked) expect([one.path, problemOf(await called(stranger, one))]).toContain('401 not_signed_in');
+  for (const [nth, one] of locked.entries()) {
+    expect([one.path, problemOf(await called(stranger(nth), one))]).toContain('401 not_signed_in');
+  }
   for (const one of ofOwners) expect([one.path, problemOf(await called(agent, one))]).toContain('403 forbidden');
 
   const agents = locked.filter((one) => !ofOwners.includes(one)).map(({ operation }) => operation.operationId);
