@@ -8,7 +8,7 @@ import type { Metrics } from '../process/metrics.ts';
 import { pingRedis, type RedisClient } from '../redis/redis.ts';
 
 const ANSWER_WITHIN_MS = 1_000;
-/** So long the answers of MongoDB and Redis are used again, so that many checks at once cost as much as one. */
+/** How long the results of the pings are used again, so that many checks at once cost as much as one. */
 const CHECKED_FOR_MS = 200;
 
 export type Readiness = { ready: boolean; checks: Record<string, string> };

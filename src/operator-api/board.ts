@@ -7,7 +7,6 @@ import { DELIVERIES_QUEUE, type WakeUpJob } from '../deliveries/queue.ts';
 import type { OperatorAccess } from '../operators/access.ts';
 import { notFound } from '../process/errors.ts';
 import { methodNotAllowed, OWN_ORIGIN, pageHeaders } from '../http/http.ts';
-import { limitEachSession } from '../http/shares.ts';
 import type { PartitionedQueue } from '../redis/queue.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
 
@@ -196,16 +195,6 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
 
   const router = Router({ caseSensitive: true });
   const checks = [access.fromOwnPages, access.signedInFor('owners')];
-  const turns = limitEachSession(() => false);
-  router.use(
-    BOARD_PATH,
-    turns,
-    ...sessions,
-    ...checks,
-    readOnly,
-    pageHeaders(tls, POLICY),
-    withOurPage,
-    withOurErrors(board),
-  );
+  router.use(BOARD_PATH, ...sessions, ...checks, readOnly, pageHeaders(tls, POLICY), withOurPage, withOurErrors(board));
   return router;
 };

@@ -295,13 +295,16 @@ export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router
   const access = createOperatorAccess(dependencies);
   const all = PAGES.flatMap((routes) => routes({ ...dependencies, access }));
   const router = Router({ caseSensitive: true });
-  router.use(
-    OPERATOR_PREFIX,
+  const sessions = [
     limitEachSession(
       ({ headers }) =>
         readToken(headers.authorization) ?? readSessionCookie(headers.cookie, { secure: dependencies.tls }),
     ),
     ...dependencies.sessions,
+  ];
+  router.use(
+    OPERATOR_PREFIX,
+    ...sessions,
     createOperatorRouter(all, {
       ...dependencies,
       access,
@@ -309,7 +312,7 @@ export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router
       costlyReads: createCostlyReads(),
     }),
   );
-  router.use(boardRoutes({ ...dependencies, access }));
+  router.use(boardRoutes({ ...dependencies, access, sessions }));
   router.use(dashboardRoutes(dependencies));
   return router;
 };
