@@ -63,7 +63,7 @@ const alive = (opened: { client: Socket }[]) => opened.filter(({ client }) => !c
 const statusesOf = (opened: { status: number | null }[]) => [...new Set(opened.map(({ status }) => status))];
 
 /** A client that opens three times as many connections as the server has, and a visitor who comes then. */
-const attack = async ({ ask, openMany, lines }: Awaited<ReturnType<typeof serve>>) => {
+const expectUnharmedBesideAttack = async ({ ask, openMany, lines }: Awaited<ReturnType<typeof serve>>) => {
   const held = await openMany(ATTACKER, 3 * MAX);
   await eventually(() => expect(alive(held).length).toBeLessThanOrEqual(MAX / 2));
   const visits = await openMany(VISITOR, 10);
@@ -80,7 +80,7 @@ const attack = async ({ ask, openMany, lines }: Awaited<ReturnType<typeof serve>
 };
 
 test('a network with too many connections loses its longest idle ones, and a visitor notices nothing', async () => {
-  await attack(await serve());
+  await expectUnharmedBesideAttack(await serve());
 });
 
 test('the same over TLS', async () => {
@@ -90,7 +90,7 @@ test('the same over TLS', async () => {
   writeFileSync(TLS_CERT_FILE, VALID);
   writeFileSync(TLS_KEY_FILE, KEY);
 
-  await attack(await serve(undefined, { TLS_CERT_FILE, TLS_KEY_FILE }));
+  await expectUnharmedBesideAttack(await serve(undefined, { TLS_CERT_FILE, TLS_KEY_FILE }));
 });
 
 test('connections that send nothing are idle, and the next one of their network gets their place', async () => {
