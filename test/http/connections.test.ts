@@ -62,36 +62,38 @@ const serve = async (listener: RequestListener = (_req, res) => void res.end('ok
 const alive = (opened: { client: Socket }[]) => opened.filter(({ client }) => !client.closed);
 const statusesOf = (opened: { status: number | null }[]) => [...new Set(opened.map(({ status }) => status))];
 
-/** A client that opens three times as many connections as the server has, and a visitor who comes then. */
-const expectUnharmedBesideAttack = async ({ ask, openMany, lines }: Awaited<ReturnType<typeof serve>>) => {
-  const held = await openMany(ATTACKER, 3 * MAX);
-  await eventually(() => expect(alive(held).length).toBeLessThanOrEqual(MAX / 2));
-  const visits = await openMany(VISITOR, 10);
-  const more = await openMany(ATTACKER, MAX);
-  const again = await Promise.all(visits.map(({ client }) => ask(client)));
-
-  expect(statusesOf(held)).toEqual([200]);
-  expect(statusesOf(visits)).toEqual([200]);
-  expect([...new Set(again)]).toEqual([200]);
-  await eventually(() => expect(alive([...held, ...more]).length).toBeLessThanOrEqual(MAX - 10 - 10));
-  expect(alive(more).at(-1)).toBe(more.at(-1));
-  expect(lines).toHaveLength(1);
-  expect(JSON.parse(lines[0] ?? '')).toMatchObject({ level: 40, ended: 1, refused: 0, hint: expect.any(String) });
-};
-
-test('a network with too many connections loses its longest idle ones, and a visitor notices nothing', async () => {
-  await expectUnharmedBesideAttack(await serve());
-});
-
-test('the same over TLS', async () => {
+const aCertificate = () => {
   const folder = mkdtempSync(join(tmpdir(), 'parley-connections-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const [TLS_CERT_FILE, TLS_KEY_FILE] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
   writeFileSync(TLS_CERT_FILE, VALID);
   writeFileSync(TLS_KEY_FILE, KEY);
+  return { TLS_CERT_FILE, TLS_KEY_FILE };
+};
 
-  await expectUnharmedBesideAttack(await serve(undefined, { TLS_CERT_FILE, TLS_KEY_FILE }));
-});
+test.each([
+  ['plain HTTP', () => ({})],
+  ['TLS', aCertificate],
+])(
+  'a network with too many connections loses its longest idle ones, and a visitor notices nothing: %s',
+  async (_, settings) => {
+    const { ask, openMany, lines } = await serve(undefined, settings());
+
+    const held = await openMany(ATTACKER, 3 * MAX);
+    await eventually(() => expect(alive(held).length).toBeLessThanOrEqual(MAX / 2));
+    const visits = await openMany(VISITOR, 10);
+    const more = await openMany(ATTACKER, MAX);
+    const again = await Promise.all(visits.map(({ client }) => ask(client)));
+
+    expect(statusesOf(held)).toEqual([200]);
+    expect(statusesOf(visits)).toEqual([200]);
+    expect([...new Set(again)]).toEqual([200]);
+    await eventually(() => expect(alive([...held, ...more]).length).toBeLessThanOrEqual(MAX - 10 - 10));
+    expect(alive(more).at(-1)).toBe(more.at(-1));
+    expect(lines).toHaveLength(1);
+    expect(JSON.parse(lines[0] ?? '')).toMatchObject({ level: 40, ended: 1, refused: 0, hint: expect.any(String) });
+  },
+);
 
 test('connections that send nothing are idle, and the next one of their network gets their place', async () => {
   const { open, openMany } = await serve();
