@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import type { Service } from './process.ts';
 import { startRedis } from './redis.ts';
-import { freePort } from './resources.ts';
+import { freePort, isFree } from './resources.ts';
 
 const MASTERS = 3;
 const SLOTS = 16_384;
@@ -32,8 +32,16 @@ export type ClusterOptions = {
 
 type Node = { service: Service; redis: Redis; busPort: number };
 
+/** A free port whose bus port is free too. */
+const freePorts = async (): Promise<number> => {
+  for (;;) {
+    const port = await freePort(PORTS);
+    if (await isFree(port + BUS_OFFSET)) return port;
+  }
+};
+
 const startNode = async ({ busPortOf }: ClusterOptions): Promise<Node> => {
-  const port = await freePort(PORTS);
+  const port = await freePorts();
   const busPort = (await busPortOf?.(port)) ?? port + BUS_OFFSET;
   const cluster = ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT_MS)];
   const announced = ['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-bus-port', String(busPort)];

@@ -8,7 +8,7 @@ const ROOMY = 4 * 1024 ** 3;
 const PORTS = { from: 20_000, to: 32_000 };
 const TRIES = 100;
 
-const isFree = (port: number): Promise<boolean> =>
+export const isFree = (port: number): Promise<boolean> =>
   new Promise((resolve) => {
     const server = createServer().unref();
     server.on('error', () => resolve(false));

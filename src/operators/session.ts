@@ -129,14 +129,23 @@ const secretsOf = ({ ENCRYPTION_KEY }: SessionConfig): string[] =>
 /** The prefix `__Host-` ensures that neither a subdomain nor a plain-HTTP page can set the cookie. */
 const cookieNameOf = (secure: boolean): string => (secure ? '__Host-parley' : 'parley');
 
+/** Only spaces and tabs are blanks in a cookie. Other spaces belong to a name. */
+const withoutBlanks = (text: string): string => {
+  const isBlank = (at: number): boolean => text[at] === ' ' || text[at] === '\t';
+  let [from, to] = [0, text.length];
+  while (from < to && isBlank(from)) from += 1;
+  while (to > from && isBlank(to - 1)) to -= 1;
+  return text.slice(from, to);
+};
+
 /**
  * The value of the session cookie, whether valid or not, as the session library reads it: of several cookies with the
  * name the first, without quotes, decoded. So one session has one value, however its cookie is written.
  */
 export const readSessionCookie = (header: string | undefined, { secure }: { secure: boolean }): string | null => {
   const name = cookieNameOf(secure);
-  const pairs = header?.split(';').map((one) => /^[ \t]*([^=]*?)[ \t]*=[ \t]*(.*?)[ \t]*$/.exec(one));
-  const value = pairs?.find((pair) => pair?.[1] === name)?.[2];
+  const pairs = (header ?? '').split(';').map((one) => one.split(/=(.*)/s, 2).map(withoutBlanks));
+  const value = pairs.find(([key]) => key === name)?.[1];
   if (value === undefined) return null;
   try {
     return decodeURIComponent(value.replace(/^"(.*)"$/, '$1'));
