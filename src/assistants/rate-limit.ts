@@ -64,10 +64,10 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
 
 /**
  * Fixed windows of 60 s in Redis, shared by all API processes. There is one window for each API key, each channel, each
- * client network that sends failing requests, each operator token, and each operator who uses the playground or is present. `consume`
- * throws 429 with all headers when the window is used up, and 503 when Redis is unavailable. While only the window's
- * node of a cluster is unavailable, each process counts for itself, so that a key's callers do not lose the
- * conversations on other nodes.
+ * client network that sends failing requests, each operator token, and each operator for the playground and for
+ * presence. `consume` throws 429 with all headers when the window is used up, and 503 when Redis is unavailable. While
+ * only the window's node of a cluster is unavailable, each process counts for itself, so that a key's callers do not
+ * lose the conversations on other nodes.
  */
 export type RateLimiter = {
   forApiKey: (keyId: string, limit: number) => Promise<RateLimitState>;

@@ -24,19 +24,24 @@ const OUTCOME_OF_KIND: Readonly<Record<string, ReplyOutcome>> = {
   noKnowledge: 'notAnswered',
 };
 
-/** Whether a reply was found by words alone, because the model had no time for it or was not there. */
-const isByWordsOnly = ({ why }: Message): boolean => Why.safeParse(why).data?.by === 'words only';
+type Why = z.infer<typeof Why>;
+
+const outcomeOf = ({ engine, kind, unsure, error }: Why): ReplyOutcome => {
+  if (error !== undefined || unsure === true) return 'notAnswered';
+  // A provider's reply has no kind.
+  if (kind === undefined) return engine === undefined ? 'other' : 'answered';
+  return Object.hasOwn(OUTCOME_OF_KIND, kind) ? (OUTCOME_OF_KIND[kind] ?? 'other') : 'other';
+};
+
+/** `byWordsOnly`: the reply was found by words alone, because the model had no time for it or was not there. */
+type ReadReply = { outcome: ReplyOutcome; engineFailed: boolean; byWordsOnly: boolean };
 
 /** How a reply was decided, read from its `why`. A holding text of an escalated conversation has no `why`. */
-export const readReply = ({ why }: Message): { outcome: ReplyOutcome; engineFailed: boolean } => {
-  if (why === undefined) return { outcome: 'held', engineFailed: false };
-  const { engine, kind, unsure, fallBack, error } = Why.safeParse(why).data ?? {};
-  if (error !== undefined) return { outcome: 'notAnswered', engineFailed: true };
-  const engineFailed = fallBack !== undefined;
-  if (unsure === true) return { outcome: 'notAnswered', engineFailed };
-  // A provider's reply has no kind.
-  if (kind === undefined) return { outcome: engine === undefined ? 'other' : 'answered', engineFailed };
-  return { outcome: Object.hasOwn(OUTCOME_OF_KIND, kind) ? (OUTCOME_OF_KIND[kind] ?? 'other') : 'other', engineFailed };
+export const readReply = ({ why }: Message): ReadReply => {
+  if (why === undefined) return { outcome: 'held', engineFailed: false, byWordsOnly: false };
+  const read = Why.safeParse(why).data ?? {};
+  const engineFailed = read.error !== undefined || read.fallBack !== undefined;
+  return { outcome: outcomeOf(read), engineFailed, byWordsOnly: read.by === 'words only' };
 };
 
 const reasonOf = (reason: string): CountedReason => ESCALATION_REASONS.find((known) => known === reason) ?? 'other';
@@ -50,12 +55,12 @@ const namesOf = (message: Message, entry: Entry): string[] => {
     }
     case 'assistant': {
       if (message.turnId === null) return []; // not the reply of a turn
-      const { outcome, engineFailed } = readReply(message);
+      const { outcome, engineFailed, byWordsOnly } = readReply(message);
       const visitor = entry.messages.find(({ role, turnId }) => role === 'user' && turnId === message.turnId);
       return [
         outcome,
         ...(engineFailed ? ['engineErrors'] : []),
-        ...(isByWordsOnly(message) ? ['byWordsOnly'] : []),
+        ...(byWordsOnly ? ['byWordsOnly'] : []),
         ...(visitor ? [`buckets.${bucketOf(message.createdAt.getTime() - visitor.createdAt.getTime())}`] : []),
       ];
     }

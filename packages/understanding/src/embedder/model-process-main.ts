@@ -12,10 +12,12 @@ const send = (message: ModelMessage): void => void process.send?.(message);
 
 const openModel = async (folder: string) => {
   const run = await openSession(folder);
-  const tokenVectorsOf = createProjection();
+  let tokenVectorsOf: ReturnType<typeof createProjection> | undefined; // most installations never ask for them
   return async ({ text, isQuery, withTokens }: ModelRequest) => {
     const { vector, states, from, to } = await run(text, isQuery ? 'query' : 'passage', withTokens);
-    return states ? { vector, tokens: tokenVectorsOf(states, from, to) } : { vector };
+    if (!states) return { vector };
+    tokenVectorsOf ??= createProjection();
+    return { vector, tokens: tokenVectorsOf(states, from, to) };
   };
 };
 

@@ -124,9 +124,9 @@ const bestCosine = (token: Int8Array, passage: Int8Array, inverses: Float64Array
 };
 
 /**
- * Ranks passages that were found by other means, at most 30: the mean over the tokens of the question of the best cosine
- * to a token of the passage. Those without tokens, or whose vectors have another kind than the question's, are left out. The event loop is
- * held for a few milliseconds at a time.
+ * Ranks passages that were found by other means, at most 30. The score is the mean over the question's tokens of the best
+ * cosine to a token of the passage. Passages without tokens, or with vectors of another kind than the question's, are
+ * left out. The event loop is held for a few milliseconds at a time.
  */
 export const rankByTokens = async <Candidate extends TokenVectors>(
   question: TokenVectors,

@@ -69,7 +69,10 @@ type SearchResult = { candidates: LexicalCandidate[]; group: KnowledgeGroup; exa
 
 const ANSWER_SHARE = 0.6;
 const MAX_CANDIDATES = 5;
-/** How many places a search reads, so that it is one short step. Thousands of entries with all words of a message have more. */
+/**
+ * How many places a search reads, so that it is one short step. If thousands of entries have all words of a message,
+ * there are more.
+ */
 const MAX_PLACES = 60_000;
 
 /** Searches the entries of one language. `visitorLanguage` is the base language of the message. */
