@@ -78,6 +78,11 @@ type Options = {
 
 /** While turns wait, the background gets a quarter of the model's time: it goes after three times its own. */
 const TURN_TIMES = 3;
+/**
+ * While turns come more often, the background rests after each batch for as long as the batch took. The processors are
+ * then free for the rest of these turns.
+ */
+const TURNS_ARE_RARE_MS = 1_000;
 /** The weight of the latest batch in the mean time of a batch. */
 const LATEST = 0.1;
 /** The time after which a text that a holder was given counts only half. */
@@ -112,13 +117,15 @@ const createLine = (capacity: number) => {
   const shares = createShares();
   let size = 0;
 
-  const remove = (job: Job): void => {
+  /** Returns false if the text no longer waits. */
+  const remove = (job: Job): boolean => {
     const own = byHolder.get(job.holder) ?? [];
     const at = own.indexOf(job);
-    if (at === -1) return;
+    if (at === -1) return false;
     own.splice(at, 1);
     size -= 1;
     if (own.length === 0) byHolder.delete(job.holder);
+    return true;
   };
 
   /** The first text of the holder that was given the least, of those whose first text can be in a batch with another. */
@@ -200,11 +207,14 @@ const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
   let running = 0;
   /** The time that the model has spent on turns since the background waits. */
   let turnMs = 0;
+  let lastTurnAt = Number.NEGATIVE_INFINITY;
+  let backgroundRests = false;
 
   const nextBatch = (): Job[] => {
     if (running >= limits.concurrency) return [];
     const hasHadLeast = turnMs >= TURN_TIMES * (pace.background.ms ?? pace.turn.ms ?? Number.POSITIVE_INFINITY);
-    const isBackgroundsTurn = hasHadLeast || (waiting.turn.size === 0 && running < backgroundSlots);
+    const mayGo = waiting.turn.size === 0 && running < backgroundSlots && !backgroundRests;
+    const isBackgroundsTurn = hasHadLeast || mayGo;
     if (waiting.background.size === 0) turnMs = 0;
     else if (isBackgroundsTurn) {
       turnMs = 0;
@@ -221,7 +231,16 @@ const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
     const ms = performance.now() - startedAt;
     running -= 1;
     if (answers) pace[priority].note(ms);
-    if (priority === 'turn') turnMs += ms;
+    if (priority === 'turn') {
+      turnMs += ms;
+      lastTurnAt = performance.now();
+    } else if (performance.now() - lastTurnAt < TURNS_ARE_RARE_MS) {
+      backgroundRests = true;
+      setTimeout(() => {
+        backgroundRests = false;
+        startBatches();
+      }, ms);
+    }
     jobs.forEach((job, index) => job.answer(answers?.[index] ?? 'failed'));
     startBatches();
   };
@@ -246,6 +265,25 @@ const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
     return priority === 'turn' && since === undefined && expectedWaitMs(holder) > waitMs ? 'busy' : null;
   };
 
+  /**
+   * Limits how long a turn waits in line, also if others pass it, and how long the model then takes. A turn that already
+   * has a vector may wait for both times.
+   */
+  const limitTime = (job: Job, leaveLine: () => boolean): void => {
+    const { answer, since } = job;
+    const late = (): void => answer('late');
+    const inWork = limits.answerMs;
+    const inLine = since === undefined ? waitMs : Math.max(0, since + waitMs + inWork - performance.now());
+    let timer = setTimeout(() => {
+      if (leaveLine()) late();
+      else timer = setTimeout(late, since === undefined ? inWork : 0);
+    }, inLine);
+    job.answer = (given) => {
+      clearTimeout(timer);
+      answer(given);
+    };
+  };
+
   return {
     /** Whether so many texts may be added now, and if not, why. */
     refusalOf,
@@ -256,20 +294,7 @@ const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
       const { promise, resolve } = Promise.withResolvers<Answer>();
       const job: Job = { ...request, answer: resolve };
       line.add(job);
-      if (request.priority === 'turn') {
-        const now = performance.now();
-        const timer = setTimeout(
-          () => {
-            line.remove(job);
-            resolve('late');
-          },
-          Math.max(0, (request.since ?? now) + waitMs + limits.answerMs - now),
-        );
-        job.answer = (answer) => {
-          clearTimeout(timer);
-          resolve(answer);
-        };
-      }
+      if (request.priority === 'turn') limitTime(job, () => line.remove(job));
       startBatches();
       return promise;
     },
