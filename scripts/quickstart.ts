@@ -61,6 +61,7 @@ const main = async (): Promise<number> => {
       env: process.env,
       settings,
       watch: values.watch,
+      stays: !values.exit,
       terminal,
       signal: stopping.signal,
       defer: (one) => undo.push(one),

@@ -1,5 +1,6 @@
 import { rmSync } from 'node:fs';
 import { withoutCredentials } from '../../src/process/credentials.ts';
+import { type Capacity, measureCapacity } from './capacity.ts';
 import { seedDemo } from './demo.ts';
 import { type FirstTurn, tryFirstTurn } from './first-turn.ts';
 import { writeJsonPrivately } from './private-file.ts';
@@ -40,6 +41,8 @@ type Options = {
    * sources.
    */
   watch: boolean;
+  /** False with `--exit`. */
+  stays: boolean;
   terminal: Terminal;
   signal: AbortSignal;
   /** Registers a cleanup function. The functions run in reverse order. */
@@ -51,8 +54,10 @@ type Options = {
 const hostOf = (url: string): string => /:\/\/([^/]+)/.exec(withoutCredentials(url))?.[1] ?? 'its URL';
 const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
-/** Starts the stores, the demo and the processes, and sends a first turn. */
-export const openQuickstart = async (options: Options): Promise<{ state: QuickstartState; firstTurn: FirstTurn }> => {
+type Opened = { state: QuickstartState; firstTurn: FirstTurn; capacity: Capacity | null };
+
+/** Starts the stores, the demo and the processes, and sends a first turn. The first start also measures the capacity. */
+export const openQuickstart = async (options: Options): Promise<Opened> => {
   const { root, settings, watch, terminal, signal, defer } = options;
   const { counts } = settings;
   const files = filesIn(settings.dir);
@@ -73,6 +78,17 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
   signal.throwIfAborted();
 
   const env = { ...baseEnv, MONGODB_URL: stores.mongodbUrl, REDIS_URL: stores.redisUrl };
+  const hasOwnStores = !options.env['MONGODB_URL'] && !options.env['REDIS_URL'];
+  const capacity =
+    options.stays && hasOwnStores && !watch
+      ? await terminal.step(
+          'capacity',
+          () => measureCapacity({ ...options, cwd: root, env, logDir: files.logs, file: files.capacity }),
+          ({ sure, mixed }) => `${sure} turns a second if words decide, ${mixed} if half of them need the model`,
+        )
+      : null;
+  signal.throwIfAborted();
+
   const demo = await terminal.step(
     'demo assistant',
     () => seedDemo(env, { file: files.demo, receiverUrl: plan.receiverUrl }),
@@ -134,5 +150,5 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
     ({ answeredMs, eventIds }) =>
       `answered in ${Math.round(answeredMs)} ms, ${eventIds.length} events received, signatures verified`,
   );
-  return { state, firstTurn };
+  return { state, firstTurn, capacity };
 };

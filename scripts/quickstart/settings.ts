@@ -79,5 +79,6 @@ export const filesIn = (dir: string) => ({
   secrets: join(dir, 'env'),
   data: join(dir, 'data'),
   demo: join(dir, 'data/demo.json'),
+  capacity: join(dir, 'data/capacity.json'),
   logs: join(dir, 'logs'),
 });

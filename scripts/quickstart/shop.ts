@@ -119,3 +119,19 @@ export const SHOP = {
   ),
   firstQuestion: 'What are your opening hours?',
 };
+
+/** Questions to the demo assistant that share hardly a word with the entries that answer them. */
+export const MEANT_QUESTIONS = [
+  'until when can I come by in the evening',
+  'can I leave my car near you',
+  'what will it be to have it sent to my flat',
+  'I have been waiting for my beans for a week',
+  'it tastes burnt and I do not like it, what now',
+  'is it possible to settle the bill with my phone',
+  'what do I pay for half a kilo',
+  'could you send me some every few weeks',
+  'I do not own a mill',
+  'something that lets me sleep at night',
+  'a birthday surprise for my mother',
+  'who can I speak to about a business account',
+];

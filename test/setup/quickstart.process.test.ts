@@ -94,6 +94,7 @@ describe('npm run quickstart', () => {
     expect(run.stdout).toContain('demo assistant: found from an earlier start');
     expect(run.stdout).toMatch(/^ {2}OpenAPI {2,}http:\S+\/openapi\.json$/m);
     expect(run.stdout).toMatch(/^ {2}verify token {2,}\S+$/m);
+    expect(run.stdout).toMatch(/^ {2}turns\/s {2,}[1-9]\d* if words decide, [1-9]\d* if half need the model/m);
     expect(run.stdout).toContain(before.apiKey);
     expect(run.stdout).toContain(before.operator.password);
     const signIn = await fetch(`${before.baseUrl}/operator/v1/session`, {
