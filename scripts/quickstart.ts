@@ -3,6 +3,7 @@ import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { requireNode } from '../src/process/lifecycle.ts';
 import { explainFailure } from '../src/process/process.ts';
+import type { Capacity } from './quickstart/capacity.ts';
 import { openQuickstart } from './quickstart/open.ts';
 import { filesIn, readSettings, StartError } from './quickstart/settings.ts';
 import { acquireLock } from './quickstart/pid-lock.ts';
@@ -15,17 +16,17 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 const terminal = createTerminal(process.stdout);
 const stopping = new AbortController();
-let supervisor: Supervisor | undefined;
+const supervisors: Supervisor[] = [];
 let stopSignal: (typeof SIGNALS)[number] | undefined;
 
 const onSignal = (signal: (typeof SIGNALS)[number]): void => {
   if (stopSignal) {
-    supervisor?.kill(); // a second Ctrl-C does not wait
+    for (const one of supervisors) one.kill(); // a second Ctrl-C does not wait
     return;
   }
   stopSignal = signal;
   stopping.abort();
-  void supervisor?.stop();
+  for (const one of supervisors) void one.stop();
 };
 
 const untilStopped = (): Promise<void> =>
@@ -41,6 +42,14 @@ const untilStopped = (): Promise<void> =>
 
 const explain = (cause: unknown): string =>
   cause instanceof StartError ? cause.message : explainFailure(cause, process.env);
+
+const sayCapacity = async (measure: () => Promise<Capacity>): Promise<void> => {
+  const summarize = ({ sure, mixed }: Capacity): string =>
+    `this machine answers ${sure} turns a second if words decide, ${mixed} if half of them need the model`;
+  await terminal.step('capacity', measure, summarize).catch((cause: unknown) => {
+    if (!stopSignal) terminal.say(`the capacity could not be measured: ${explain(cause)}`);
+  });
+};
 
 const main = async (): Promise<number> => {
   const { values } = parseArgs({
@@ -61,22 +70,21 @@ const main = async (): Promise<number> => {
       env: process.env,
       settings,
       watch: values.watch,
-      stays: !values.exit,
       terminal,
       signal: stopping.signal,
       defer: (one) => undo.push(one),
-      onSupervisor: (made) => {
-        supervisor = made;
-      },
+      onSupervisor: (made) => void supervisors.push(made),
     });
     terminal.show(
       await welcome({ ...opened, dir: relative(ROOT, settings.dir) || '.', stays: !values.exit, watch: values.watch }),
     );
-    if (!values.exit) await untilStopped();
+    if (values.exit) return 0;
+    if (opened.measure && !values.watch) await sayCapacity(opened.measure);
+    await untilStopped();
     return 0;
   } catch (cause) {
     if (stopSignal) return 128 + constants.signals[stopSignal];
-    process.stderr.write(`${explain(cause)}\n${supervisor ? `The logs are in ${files.logs}.\n` : ''}`);
+    process.stderr.write(`${explain(cause)}\n${supervisors.length > 0 ? `The logs are in ${files.logs}.\n` : ''}`);
     return 1;
   } finally {
     const since = performance.now();

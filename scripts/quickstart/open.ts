@@ -41,8 +41,6 @@ type Options = {
    * sources.
    */
   watch: boolean;
-  /** False with `--exit`. */
-  stays: boolean;
   terminal: Terminal;
   signal: AbortSignal;
   /** Registers a cleanup function. The functions run in reverse order. */
@@ -54,9 +52,14 @@ type Options = {
 const hostOf = (url: string): string => /:\/\/([^/]+)/.exec(withoutCredentials(url))?.[1] ?? 'its URL';
 const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
-type Opened = { state: QuickstartState; firstTurn: FirstTurn; capacity: Capacity | null };
+type Opened = {
+  state: QuickstartState;
+  firstTurn: FirstTurn;
+  /** Only with stores of the quickstart's own. */
+  measure: (() => Promise<Capacity>) | null;
+};
 
-/** Starts the stores, the demo and the processes, and sends a first turn. The first start also measures the capacity. */
+/** Starts the stores, the demo and the processes, and sends a first turn. */
 export const openQuickstart = async (options: Options): Promise<Opened> => {
   const { root, settings, watch, terminal, signal, defer } = options;
   const { counts } = settings;
@@ -78,17 +81,6 @@ export const openQuickstart = async (options: Options): Promise<Opened> => {
   signal.throwIfAborted();
 
   const env = { ...baseEnv, MONGODB_URL: stores.mongodbUrl, REDIS_URL: stores.redisUrl };
-  const hasOwnStores = !options.env['MONGODB_URL'] && !options.env['REDIS_URL'];
-  const capacity =
-    options.stays && hasOwnStores && !watch
-      ? await terminal.step(
-          'capacity',
-          () => measureCapacity({ ...options, cwd: root, env, logDir: files.logs, file: files.capacity }),
-          ({ sure, mixed }) => `${sure} turns a second if words decide, ${mixed} if half of them need the model`,
-        )
-      : null;
-  signal.throwIfAborted();
-
   const demo = await terminal.step(
     'demo assistant',
     () => seedDemo(env, { file: files.demo, receiverUrl: plan.receiverUrl }),
@@ -150,5 +142,7 @@ export const openQuickstart = async (options: Options): Promise<Opened> => {
     ({ answeredMs, eventIds }) =>
       `answered in ${Math.round(answeredMs)} ms, ${eventIds.length} events received, signatures verified`,
   );
-  return { state, firstTurn, capacity };
+  const hasOwnStores = !options.env['MONGODB_URL'] && !options.env['REDIS_URL'];
+  const measure = () => measureCapacity({ ...options, cwd: root, env, logDir: files.logs, file: files.capacity });
+  return { state, firstTurn, measure: hasOwnStores ? measure : null };
 };

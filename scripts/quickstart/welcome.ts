@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import type { Capacity } from './capacity.ts';
 import type { FirstTurn } from './first-turn.ts';
 import type { QuickstartState } from './open.ts';
 
@@ -20,17 +19,10 @@ const curlFor = ({ baseUrl, apiKey }: QuickstartState): string[] => [
 const actionWords = (type: string, payload: string): string =>
   type === 'escalate' ? 'asks for a person' : `${type} ${payload}`;
 
-type Opened = {
-  state: QuickstartState;
-  firstTurn: FirstTurn;
-  capacity: Capacity | null;
-  dir: string;
-  stays: boolean;
-  watch: boolean;
-};
+type Opened = { state: QuickstartState; firstTurn: FirstTurn; dir: string; stays: boolean; watch: boolean };
 
 /** The lines that a new user needs next. They list a page only if it responds. */
-export const welcome = async ({ state, firstTurn, capacity, dir, stays, watch }: Opened): Promise<string[]> => {
+export const welcome = async ({ state, firstTurn, dir, stays, watch }: Opened): Promise<string[]> => {
   const { baseUrl, dashboardUrl, assistantId, operator } = state;
   const [dashboard, openApi] = await Promise.all([isThere(dashboardUrl), isThere(`${baseUrl}/openapi.json`)]);
   const actions = firstTurn.suggestedActions.map(
@@ -53,9 +45,6 @@ export const welcome = async ({ state, firstTurn, capacity, dir, stays, watch }:
     channel: `${baseUrl}/api/v1/channels/webhook/${assistantId}`,
     'verify token': state.verifyToken,
     events: `${state.receiverUrl}/received`,
-    ...(capacity && {
-      'turns/s': `${capacity.sure} if words decide, ${capacity.mixed} if half need the model (measured here, at the first start)`,
-    }),
     files: `${dir}/quickstart.json (these facts), ${dir}/logs, ${dir}/data`,
   };
   const width = Math.max(...Object.keys(facts).map(({ length }) => length)) + 2;
