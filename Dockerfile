@@ -2,6 +2,7 @@
 FROM node:24-slim AS packages
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
+COPY packages/reading/package.json ./packages/reading/
 COPY packages/understanding/package.json ./packages/understanding/
 # Not `npm ci`, which wants other platforms' optional binaries in the lock; versions come from the lock all the same.
 RUN npm install --omit=dev --no-save --no-audit --no-fund && npm cache clean --force
@@ -12,6 +13,7 @@ RUN cd node_modules/onnxruntime-node/bin/napi-v6 && find . -mindepth 1 -maxdepth
 FROM node:24-slim AS dashboard
 WORKDIR /app
 COPY package.json package-lock.json .npmrc tsconfig.json ./
+COPY packages/reading/package.json ./packages/reading/
 COPY packages/understanding/package.json ./packages/understanding/
 COPY dashboard/package.json ./dashboard/
 RUN npm install --no-save --workspace dashboard --no-audit --no-fund

@@ -68,8 +68,11 @@ const namesIn = (file: string): string[] => {
 };
 
 const PACKAGE = 'packages/understanding';
+/** It reads files of strangers in a process of its own. */
+const READING = 'packages/reading';
 const files = globSync(['src/**/*.ts', 'workers/**/*.ts']);
 const packageFiles = globSync(`${PACKAGE}/{src,eval}/**/*.ts`);
+const readingFiles = globSync(`${READING}/src/**/*.ts`);
 const imports = files.flatMap(importsOf).filter(({ to }) => /^(src|workers)\//.test(to));
 const describe = ({ from, to }: Import): string => `${from} → ${to}`;
 
@@ -91,7 +94,7 @@ const breaksOrder = ({ from, to }: Import): boolean => {
 
 /** Finds an import that leads back to a file on the current path. Returns null if there is no cycle. */
 const findCycle = (): string[] | null => {
-  const all = [...files, ...packageFiles];
+  const all = [...files, ...packageFiles, ...readingFiles];
   const targets = new Map(all.map((file) => [file, new Set<string>()]));
   for (const { from, to } of all.flatMap(importsOf)) targets.get(from)?.add(to);
   const done = new Set<string>();
@@ -134,13 +137,18 @@ test('only src/conversations opens the collections of a conversation; live updat
   ]);
 });
 
-test('the package of understanding imports nothing of ours, and others use only its doors', () => {
-  const own = packageFiles.flatMap(importsOf);
+test('a package imports nothing of ours, and others use only its doors', () => {
   const outside = globSync(['{src,workers,scripts,bench,chaos,test}/**/*.ts']).flatMap(importsOf);
 
-  expect(own.filter(({ to }) => !to.startsWith(`${PACKAGE}/`)).map(describe)).toEqual([]);
-  expect(outside.filter(({ to }) => to.startsWith(`${PACKAGE}/`)).map(describe)).toEqual([]);
-  expect(own.length).toBeGreaterThan(packageFiles.length);
+  for (const [folder, inside] of [
+    [PACKAGE, packageFiles],
+    [READING, readingFiles],
+  ] as const) {
+    const own = inside.flatMap(importsOf);
+    expect(own.filter(({ to }) => !to.startsWith(`${folder}/`)).map(describe)).toEqual([]);
+    expect(outside.filter(({ to }) => to.startsWith(`${folder}/`)).map(describe)).toEqual([]);
+    expect(own.length).toBeGreaterThan(inside.length);
+  }
 });
 
 test('no import is circular', () => {
@@ -148,12 +156,14 @@ test('no import is circular', () => {
 });
 
 test('no name is exported twice', () => {
-  const exported = [...files, ...packageFiles.filter((file) => file.includes('/src/'))].flatMap((file) => {
-    const names = readFileSync(file, 'utf8').matchAll(
-      /^export (?:const|type|class|interface|(?:async )?function) (\w+)/gm,
-    );
-    return [...new Set([...names].map(([, name]) => name))].map((name) => ({ name, file }));
-  });
+  const exported = [...files, ...packageFiles.filter((file) => file.includes('/src/')), ...readingFiles].flatMap(
+    (file) => {
+      const names = readFileSync(file, 'utf8').matchAll(
+        /^export (?:const|type|class|interface|(?:async )?function) (\w+)/gm,
+      );
+      return [...new Set([...names].map(([, name]) => name))].map((name) => ({ name, file }));
+    },
+  );
   const places = Map.groupBy(exported, ({ name }) => name);
   expect([...places.values()].filter((all) => all.length > 1)).toEqual([]);
   expect(places.size).toBeGreaterThan(700);

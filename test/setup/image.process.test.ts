@@ -61,10 +61,11 @@ describe('the image', () => {
         'dashboard/dist/index.html',
         'node_modules/express',
         'node_modules/swagger-ui-dist/swagger-ui-bundle.js',
+        'node_modules/@parley/reading/package.json',
         'node_modules/@parley/understanding/package.json',
         `node_modules/onnxruntime-node/bin/napi-v6/linux/${process.arch}/onnxruntime_binding.node`,
       ].filter(has),
-    ).toHaveLength(8);
+    ).toHaveLength(9);
     expect(
       [
         'test',
@@ -77,6 +78,7 @@ describe('the image', () => {
         'node_modules/@parley/dashboard',
         'node_modules/onnxruntime-node/bin/napi-v6/darwin',
         'node_modules/onnxruntime-node/bin/napi-v6/win32',
+        'packages/reading/test',
         'packages/understanding/test',
         'packages/understanding/eval',
       ].filter(has),

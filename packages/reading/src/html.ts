@@ -1,0 +1,678 @@
+import { Parser } from 'htmlparser2';
+import { toLine, toLines, Unreadable, withoutInvisible } from './text.ts';
+
+/**
+ * A page as blocks in reading order. One pass over the markup makes them, without a tree: a page of 10 MB costs little more than its text,
+ * and no depth of elements overflows a stack. Which blocks are the page's text is decided afterwards (main-text.ts).
+ */
+export type Block = {
+  /** `leave` ends what headings of its level or deeper are about, as the end of `<details>` does. */
+  kind: 'heading' | 'text' | 'leave';
+  text: string;
+  /** Of a heading: 1 to 6, and more for what is folded away under a summary. */
+  level: number;
+  anchor: string | null;
+  /** A heading that opens an answer, as a summary does. */
+  asks: boolean;
+  /** Code and rows are split at lines, not at sentences. */
+  byLine: boolean;
+  region: Region;
+  /** The characters that are links, and those of them that lead to a place on the same page. */
+  linkChars: number;
+  insideChars: number;
+};
+
+/** A part of the page that may be its text, or may have to go. */
+export type Region = {
+  parent: Region | null;
+  /** `aside` are elements that are never text; `named` are called like a menu; `likely` are menus if they are mostly links. */
+  role: 'page' | 'main' | 'article' | 'aside' | 'named' | 'likely' | 'hidden';
+  hasMain: boolean;
+  hasTitle: boolean;
+};
+
+export type HtmlDocument = {
+  blocks: Block[];
+  /** A parent comes before its children. */
+  regions: Region[];
+  title: string;
+  meta: Map<string, string>;
+  language: string | null;
+  canonical: string | null;
+  base: string | null;
+  /** Addresses as written, each once. */
+  hrefs: string[];
+  /** Contents of the `application/ld+json` scripts. */
+  data: string[];
+};
+
+// An older page that leaves elements open comes to some thousands.
+const MAX_DEPTH = 10_000;
+const MAX_TEXT_CHARS = 12_000_000;
+const MAX_BLOCKS = 300_000;
+const MAX_HREFS = 50_000;
+const MAX_HREF_CHARS = 2048;
+const MAX_DATA_CHARS = 1_000_000;
+const MAX_META = 200;
+const MAX_REGIONS = 100_000;
+const MAX_TERMS = 5;
+const MAX_HEADING_CHARS = 500;
+const MAX_COLUMNS = 50;
+/** A cell with more than this arranges the page. */
+const MAX_CELL_CHARS = 800;
+const MAX_CELL_BLOCKS = 8;
+
+const namesOf = (list: string): ReadonlySet<string> => new Set(list.split(' '));
+
+const BLOCKS = namesOf(
+  'address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer form frameset ' +
+    'h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol p pre search section summary table tbody td tfoot th thead tr ul',
+);
+/** What a visitor does not read as text. */
+const SKIPPED = namesOf(
+  'annotation applet audio canvas datalist embed iframe map noframes noscript object optgroup option rp rt script select style svg template ' +
+    'textarea video',
+);
+const ASIDE_ELEMENTS = namesOf('nav footer dialog menu search');
+const ASIDE_ROLES = namesOf(
+  'alert alertdialog banner contentinfo dialog menu menubar navigation search tablist toolbar tooltip',
+);
+/** Words in the classes of what stands around the text. */
+const ASIDE_WORDS = namesOf(
+  'ad ads advert advertisement breadcrumb breadcrumbs byline cmp consent cookie cookiebar cookiebot cookies copyright disqus editlink ' +
+    'feedback footer gdpr hamburger jumplinks lightbox masthead modal nav navbar navbox navi navigation newsletter noprint onetrust outbrain ' +
+    'pager pagination popup related share sharing sidenav signup skip skiplink skiplinks social sponsor sponsored subscribe subnav taboola ' +
+    'toc tableofcontents usercentrics',
+);
+/** Words of what may be a menu, or may be a restaurant's. */
+const LIKELY_WORDS = namesOf(
+  'banner comments menu metadata overlay promo rail sidebar sidebars submenu toolbar topbar widget widgets',
+);
+/** An element with one of these words is about its inside ("page-with-sidebar"). */
+const TEXT_WORDS = namesOf(
+  'article body container content declaration has layout main no page policy root text with without wrap wrapper',
+);
+const UNSEEN_WORDS = namesOf('sronly screenreadertext screenreaderonly visuallyhidden visuallyhiddenfocusable');
+const ARTICLE_IDS = namesOf('content main maincontent pagecontent bodycontent articlebody mwcontenttext primary');
+
+type Attributes = Record<string, string>;
+
+const wordsOf = (names: string): string[] =>
+  names
+    .slice(0, 300)
+    .replace(/([a-z])([A-Z])/g, '$1 $2')
+    .toLowerCase()
+    .split(/[^a-z]+/);
+const joinedNames = (names: string): string[] => names.slice(0, 300).toLowerCase().replace(/[-_]/g, '').split(/\s+/);
+
+/** How its names call an element. Ids count for plain boxes only: a section's id repeats its heading. */
+const calledBy = (name: string, { class: classes = '', id = '' }: Attributes): 'named' | 'likely' | null => {
+  const isPlain = (name === 'div' || name === 'ul') && !classes.split(/\s+/).includes('section');
+  const words = wordsOf(isPlain ? `${classes} ${id}` : classes);
+  if (words.some((word) => TEXT_WORDS.has(word))) return null;
+  if (words.some((word) => ASIDE_WORDS.has(word))) return 'named';
+  return words.some((word) => LIKELY_WORDS.has(word)) ? 'likely' : null;
+};
+
+const looksUnseen = ({ class: classes = '' }: Attributes): boolean =>
+  classes !== '' && joinedNames(classes).some((name) => UNSEEN_WORDS.has(name));
+
+const isHidden = ({ hidden, style = '' }: Attributes): boolean =>
+  (hidden !== undefined && hidden !== 'until-found') || /display\s{0,3}:\s{0,3}none/i.test(style.slice(0, 500));
+
+const headingLevelOf = (name: string, { role, 'aria-level': level }: Attributes): number => {
+  if (/^h[1-6]$/.test(name)) return Number(name.slice(1));
+  return role === 'heading' ? Math.min(6, Math.max(1, Number(level) || 2)) : 0;
+};
+
+const countOf = (attribute: string | undefined, most: number): number =>
+  Math.min(most, Math.max(1, Math.trunc(Number(attribute)) || 1));
+
+/** Without the signs of links to the heading itself. */
+const headingText = (written: string): string =>
+  toLine(written)
+    .slice(0, MAX_HEADING_CHARS)
+    .replace(/^[#¶§🔗]+ /u, '')
+    .replace(/ ?[#¶🔗]$/u, '')
+    .trim();
+
+const codeText = (written: string): string => {
+  const lines = withoutInvisible(written)
+    .split(/\r?\n/)
+    .map((line) => line.trimEnd());
+  return lines.filter((line) => line !== '').join('\n');
+};
+
+type Cell = { text: string; isHeader: boolean };
+
+/** A row as a line of its own, because a passage may have some rows only: "Day: Monday; Open: 9 to 5". */
+const writeRow = (row: readonly Cell[], headers: readonly string[]): string => {
+  const filled = row
+    .map(({ text }, column) => ({ text, header: headers[column] ?? '' }))
+    .filter(({ text }) => text !== '');
+  if (headers.length > 0)
+    return filled
+      .map(({ text, header }) => (header === '' || header === text ? text : `${header}: ${text}`))
+      .join('; ');
+  const texts = filled.map(({ text }) => text);
+  if (texts.length > 1 && (row[0]?.isHeader || texts.length === 2)) return `${texts[0]}: ${texts.slice(1).join('; ')}`;
+  return texts.join(' | ');
+};
+
+type Table = {
+  headers: string[];
+  row: Cell[];
+  hasRows: boolean;
+  /** The blocks of the cell that is open. */
+  cell: string[] | null;
+  isBold: boolean;
+  /** Cells that reach down into the next rows, by column. */
+  reaching: Map<number, { text: string; rows: number }>;
+  /** It only arranges blocks on the page, so it is read like other elements. */
+  isLayout: boolean;
+};
+
+/** An element that is open. */
+type Frame = { name: string; region: Region; isSkipped: boolean; onClose: (() => void) | null };
+
+const asksSomething = (text: string): boolean => /[?？؟]$/.test(text);
+
+class BlockWriter {
+  readonly document: HtmlDocument;
+  private readonly stack: Frame[] = [];
+  private region: Region = { parent: null, role: 'page', hasMain: false, hasTitle: false };
+  private parts: string[] = [];
+  private chars = 0;
+  private linkChars = 0;
+  private insideChars = 0;
+  private totalChars = 0;
+  private hasInk = false;
+  private endsWithBreak = false;
+  private link: 'inside' | 'away' | null = null;
+  private heading: { level: number; anchor: string | null; asks: boolean } | null = null;
+  /** The text of a button or a label. It is of use if it asks something. */
+  private button: string[] | null = null;
+  /** The contents of a title or of data. */
+  private captured: { parts: string[]; chars: number } | null = null;
+  private pendingAnchor: string | null = null;
+  private preformatted = 0;
+  private details = 0;
+  private readonly lists: { isOrdered: boolean; count: number }[] = [];
+  private prefix = '';
+  private openTerms = 0;
+  private readonly terms: string[] = [];
+  private isAskedTerm = false;
+  private readonly tables: Table[] = [];
+  private readonly seenHrefs = new Set<string>();
+
+  constructor() {
+    this.document = {
+      blocks: [],
+      regions: [this.region],
+      title: '',
+      meta: new Map(),
+      language: null,
+      canonical: null,
+      base: null,
+      hrefs: [],
+      data: [],
+    };
+  }
+
+  onopentag(name: string, attributes: Attributes): void {
+    if (this.stack.length >= MAX_DEPTH)
+      throw new Unreadable(
+        'damaged',
+        'The elements of this page are nested too deeply. Save it in another way, or add its text as a text file.',
+      );
+    const isSkipped = this.stack.at(-1)?.isSkipped === true || SKIPPED.has(name);
+    const frame: Frame = { name, region: this.region, isSkipped, onClose: null };
+    this.stack.push(frame);
+    if (name === 'script') this.openScript(frame, attributes);
+    else if (!isSkipped) this.openElement(frame, attributes);
+  }
+
+  /** The parser closes what is open in the order of the stack, and a void element at once. */
+  onclosetag(): void {
+    const frame = this.stack.pop();
+    if (!frame) return;
+    if (BLOCKS.has(frame.name) && !frame.isSkipped) this.breakBlock();
+    frame.onClose?.();
+    this.region = frame.region;
+  }
+
+  ontext(data: string): void {
+    if (this.captured) {
+      this.captured.chars += data.length;
+      if (this.captured.chars <= MAX_DATA_CHARS) this.captured.parts.push(data);
+    } else if (this.stack.at(-1)?.isSkipped !== true) {
+      if (this.button) this.button.push(data);
+      else this.write(this.preformatted > 0 ? data : data.replace(/[\r\n]/g, ' '));
+    }
+  }
+
+  onend(): void {
+    this.flush();
+  }
+
+  private write(data: string): void {
+    this.parts.push(data);
+    if (data.trim() !== '') {
+      this.hasInk = true;
+      this.endsWithBreak = false;
+    }
+    this.chars += data.length;
+    this.totalChars += data.length;
+    if (this.totalChars > MAX_TEXT_CHARS || this.document.blocks.length > MAX_BLOCKS)
+      throw new Unreadable(
+        'too_large',
+        'This document has more text than one document may have. Split it into smaller ones.',
+      );
+    if (this.link) this.linkChars += data.length;
+    if (this.link === 'inside') this.insideChars += data.length;
+  }
+
+  private capture(frame: Frame, use: (text: string) => void): void {
+    const captured = { parts: [] as string[], chars: 0 };
+    this.captured = captured;
+    frame.onClose = () => {
+      this.captured = null;
+      if (captured.chars <= MAX_DATA_CHARS) use(captured.parts.join(''));
+    };
+  }
+
+  private openScript(frame: Frame, { type = '' }: Attributes): void {
+    if (/^\s{0,9}application\/ld\+json/i.test(type)) this.capture(frame, (text) => this.document.data.push(text));
+  }
+
+  private openElement(frame: Frame, attributes: Attributes): void {
+    const { name } = frame;
+    const isBlock = BLOCKS.has(name);
+    if (isBlock) this.breakBlock();
+    else if (this.isUnseen(name, attributes)) {
+      frame.isSkipped = true;
+      return;
+    }
+    if (this.openHead(frame, attributes)) return;
+    if (isBlock) this.enterRegion(frame, attributes);
+    this.noteAnchor(name, attributes, isBlock);
+
+    const level = headingLevelOf(name, attributes);
+    if (level > 0) this.openHeading(frame, this.details > 0 ? 6 + this.details + level : level, false);
+    else if (name === 'summary') this.openHeading(frame, 6 + Math.max(1, this.details), true);
+    else if (name === 'a') this.openLink(frame, attributes);
+    else if (name === 'br') this.writeBreak();
+    else if (name === 'button' || name === 'label' || attributes.role === 'button') this.openButton(frame);
+    else if (name === 'b' || name === 'strong') this.noteBold();
+    else if (isBlock) this.openBlock(frame, attributes);
+  }
+
+  private isUnseen(name: string, attributes: Attributes): boolean {
+    if (attributes['aria-hidden'] === 'true' || looksUnseen(attributes)) return true;
+    const { class: classes = '' } = attributes;
+    if (name === 'sup' || name === 'a') return /(?:^|\s)(?:reference|footnote-ref)(?:\s|$)/.test(classes);
+    return name === 'span' && classes.includes('mw-editsection');
+  }
+
+  /** What a page says about itself. Returns whether the element was that. */
+  private openHead(frame: Frame, attributes: Attributes): boolean {
+    const { document } = this;
+    if (frame.name === 'html') document.language ??= attributes.lang ?? attributes['xml:lang'] ?? null;
+    else if (frame.name === 'base') document.base ??= attributes.href ?? null;
+    else if (frame.name === 'meta') this.noteMeta(attributes);
+    else if (frame.name === 'area') this.noteHref(attributes.href ?? '');
+    else if (frame.name === 'link') {
+      const rel = (attributes.rel ?? '').toLowerCase();
+      if (rel === 'canonical') document.canonical ??= attributes.href ?? null;
+      if (rel === 'next' || rel === 'prev') this.noteHref(attributes.href ?? '');
+    } else if (frame.name === 'title') {
+      this.capture(frame, (text) => {
+        document.title ||= toLine(text.slice(0, MAX_HEADING_CHARS));
+      });
+      return true;
+    }
+    return false;
+  }
+
+  private noteMeta({ name, property, 'http-equiv': equivalent, content = '' }: Attributes): void {
+    const { meta } = this.document;
+    const key = (name ?? property ?? equivalent ?? '').trim().toLowerCase();
+    if (key === '' || key.length > 100 || meta.size >= MAX_META) return;
+    const known = meta.get(key);
+    const given = content.slice(0, 2000);
+    // Each of several `robots` forbids something.
+    if (key !== 'robots') meta.set(key, known ?? given);
+    else if ((known?.length ?? 0) < 2000) meta.set(key, known === undefined ? given : `${known},${given}`);
+  }
+
+  private noteHref(href: string): void {
+    const written = href.length > MAX_HREF_CHARS ? '' : href.trim();
+    if (written === '' || written.startsWith('#') || this.seenHrefs.size >= MAX_HREFS || this.seenHrefs.has(written))
+      return;
+    this.seenHrefs.add(written);
+    this.document.hrefs.push(written);
+  }
+
+  private noteAnchor(name: string, { id, name: given }: Attributes, isBlock: boolean): void {
+    const anchor = id || (name === 'a' ? given : undefined);
+    if (!anchor || anchor.length > 200 || !(isBlock || name === 'a' || name === 'span')) return;
+    if (this.heading) this.heading.anchor ??= anchor;
+    else this.pendingAnchor = anchor;
+  }
+
+  private enterRegion(frame: Frame, attributes: Attributes): void {
+    const role = this.roleOf(frame.name, attributes);
+    if (role === null || this.tables.at(-1)?.cell || this.document.regions.length >= MAX_REGIONS) return;
+    this.region = { parent: this.region, role, hasMain: false, hasTitle: false };
+    this.document.regions.push(this.region);
+    if (role === 'main') this.mark('hasMain');
+  }
+
+  private roleOf(name: string, attributes: Attributes): Region['role'] | null {
+    const role = attributes.role?.toLowerCase() ?? '';
+    if (name === 'main' || role === 'main') return 'main';
+    if (name === 'html' || name === 'body' || headingLevelOf(name, attributes) > 0) return null;
+    if (ASIDE_ELEMENTS.has(name) || ASIDE_ROLES.has(role) || looksUnseen(attributes)) return 'aside';
+    // Inside the text, a header has its title and an aside has a note.
+    if ((name === 'header' || name === 'aside' || role === 'complementary') && !this.isInText()) return 'aside';
+    const called = calledBy(name, attributes);
+    if (called) return called;
+    if (name === 'article' || role === 'article' || joinedNames(attributes.id ?? '').some((id) => ARTICLE_IDS.has(id)))
+      return 'article';
+    return isHidden(attributes) ? 'hidden' : null;
+  }
+
+  private isInText(): boolean {
+    for (let region: Region | null = this.region; region; region = region.parent)
+      if (region.role === 'main' || region.role === 'article') return true;
+    return false;
+  }
+
+  private mark(sign: 'hasMain' | 'hasTitle'): void {
+    for (let region: Region | null = this.region; region && !region[sign]; region = region.parent) region[sign] = true;
+  }
+
+  private openHeading(frame: Frame, level: number, asks: boolean): void {
+    if (this.heading) return;
+    this.becomeLayout();
+    if (level === 1) this.mark('hasTitle');
+    this.heading = { level, anchor: this.pendingAnchor, asks };
+    this.pendingAnchor = null;
+    frame.onClose = () => this.endHeading();
+  }
+
+  private endHeading(): void {
+    const { heading, parts } = this;
+    this.heading = null;
+    this.startBlock();
+    const text = headingText(parts.join(''));
+    if (heading && text !== '') this.push({ kind: 'heading', text, ...heading });
+  }
+
+  private openLink(frame: Frame, { href = '', rel = '' }: Attributes): void {
+    if (!/(?:^|\s)nofollow(?:\s|$)/i.test(rel.slice(0, 200))) this.noteHref(href);
+    if (href === '' || this.link) return;
+    const isInside = href.startsWith('#');
+    if (this.heading && isInside && href.length < 200) this.heading.anchor ??= href.slice(1) || null;
+    this.link = isInside ? 'inside' : 'away';
+    frame.onClose = () => {
+      this.link = null;
+    };
+  }
+
+  private openButton(frame: Frame): void {
+    if (this.heading || this.button) return;
+    const button: string[] = [];
+    this.button = button;
+    frame.onClose = () => {
+      this.button = null;
+      const text = headingText(button.join(''));
+      if (!asksSomething(text)) return;
+      this.flush();
+      this.push({ kind: 'heading', text, level: this.foldedLevel, anchor: null, asks: true });
+    };
+  }
+
+  /** The level of questions that open their answers. */
+  private get foldedLevel(): number {
+    return 7 + this.details;
+  }
+
+  private writeBreak(): void {
+    if (this.button) return;
+    if (this.heading) this.write(' ');
+    else if (this.preformatted > 0 || !this.endsWithBreak) {
+      this.parts.push('\n');
+      this.endsWithBreak = true;
+    } else this.flush();
+  }
+
+  private noteBold(): void {
+    const table = this.tables.at(-1);
+    if (table?.cell?.length === 0 && !this.hasInk) table.isBold = true;
+  }
+
+  private openBlock(frame: Frame, attributes: Attributes): void {
+    const { name } = frame;
+    if (name === 'pre') this.openPreformatted(frame);
+    else if (name === 'ul' || name === 'ol') this.openList(frame, attributes);
+    else if (name === 'li') this.openItem(frame);
+    else if (name === 'details') this.openDetails(frame);
+    else if (name === 'dl') frame.onClose = () => this.endTerms();
+    else if (name === 'dt') this.openTerm(frame);
+    else if (name === 'table') this.openTable(frame, attributes);
+    else if (name === 'tr') this.openRow(frame);
+    else if (name === 'td' || name === 'th') this.openCell(frame, attributes);
+  }
+
+  private openPreformatted(frame: Frame): void {
+    this.preformatted += 1;
+    frame.onClose = () => {
+      this.preformatted -= 1;
+    };
+  }
+
+  private openList(frame: Frame, { start }: Attributes): void {
+    this.lists.push({ isOrdered: frame.name === 'ol', count: (Math.trunc(Number(start)) || 1) - 1 });
+    frame.onClose = () => {
+      this.lists.pop();
+    };
+  }
+
+  /** "1) " instead of "1. ", after which a sentence would seem to end. */
+  private openItem(frame: Frame): void {
+    const list = this.lists.at(-1);
+    if (list) list.count += 1;
+    this.prefix = list?.isOrdered ? `${list.count}) ` : '- ';
+    frame.onClose = () => {
+      this.prefix = '';
+    };
+  }
+
+  private openDetails(frame: Frame): void {
+    this.becomeLayout();
+    this.details += 1;
+    frame.onClose = () => {
+      this.leave(6 + this.details);
+      this.details -= 1;
+    };
+  }
+
+  private leave(level: number): void {
+    this.push({ kind: 'leave', text: '', level });
+  }
+
+  private openTerm(frame: Frame): void {
+    if (this.isAskedTerm || this.terms.length >= MAX_TERMS) this.endTerms();
+    this.openTerms += 1;
+    frame.onClose = () => {
+      this.openTerms -= 1;
+    };
+  }
+
+  /** Writes the terms that nothing explained, and ends what the last question was about. */
+  private endTerms(): void {
+    this.push({ kind: 'text', text: this.terms.splice(0).join(', ') });
+    if (this.isAskedTerm) this.leave(this.foldedLevel);
+    this.isAskedTerm = false;
+  }
+
+  private openTable(frame: Frame, { role }: Attributes): void {
+    this.becomeLayout();
+    const isLayout = role === 'presentation' || role === 'none';
+    const table: Table = {
+      headers: [],
+      row: [],
+      hasRows: false,
+      cell: null,
+      isBold: false,
+      reaching: new Map(),
+      isLayout,
+    };
+    this.tables.push(table);
+    frame.onClose = () => {
+      this.endRow(table);
+      this.tables.pop();
+    };
+  }
+
+  /** What was gathered of a table is written as plain blocks once the table proves to arrange blocks. */
+  private becomeLayout(): void {
+    const table = this.tables.at(-1);
+    if (!table || table.isLayout) return;
+    table.isLayout = true;
+    for (const text of [...table.row.map(({ text }) => text), ...(table.cell ?? [])])
+      if (text !== '') this.push({ kind: 'text', text });
+    table.row = [];
+    table.cell = null;
+  }
+
+  private openRow(frame: Frame): void {
+    const table = this.tables.at(-1);
+    if (!table) return;
+    this.endRow(table);
+    frame.onClose = () => this.endRow(table);
+  }
+
+  private openCell(frame: Frame, { colspan, rowspan }: Attributes): void {
+    const table = this.tables.at(-1);
+    if (!table || table.isLayout) return;
+    const cell: string[] = [];
+    table.cell = cell;
+    table.isBold = false;
+    frame.onClose = () => {
+      if (table.isLayout || table.cell !== cell) return;
+      table.cell = null;
+      this.endCell(table, cell.join(' '), frame.name === 'th', countOf(colspan, MAX_COLUMNS), countOf(rowspan, 1000));
+    };
+  }
+
+  private endCell(table: Table, text: string, isTh: boolean, columns: number, rows: number): void {
+    this.fillReaching(table);
+    const isHeader = isTh || (table.isBold && !table.hasRows);
+    for (let column = 0; column < columns && table.row.length < MAX_COLUMNS; column += 1) {
+      if (rows > 1) table.reaching.set(table.row.length, { text, rows: rows - 1 });
+      table.row.push({ text: column === 0 || isHeader ? text : '', isHeader });
+    }
+  }
+
+  private fillReaching(table: Table): void {
+    while (table.row.length < MAX_COLUMNS) {
+      const column = table.row.length;
+      const reaching = table.reaching.get(column);
+      if (!reaching) return;
+      reaching.rows -= 1;
+      if (reaching.rows === 0) table.reaching.delete(column);
+      table.row.push({ text: reaching.text, isHeader: false });
+    }
+  }
+
+  private endRow(table: Table): void {
+    if (table.isLayout || table.row.length === 0) return;
+    const { row } = table;
+    this.fillReaching(table);
+    table.row = [];
+    const isHeaders = !table.hasRows && row.length > 1 && row.every(({ isHeader, text }) => isHeader || text === '');
+    table.hasRows = true;
+    if (isHeaders) table.headers = row.map(({ text }) => text);
+    else this.push({ kind: 'text', text: writeRow(row, table.headers), byLine: true });
+  }
+
+  /** Between blocks. A heading's inner boxes are parts of it. */
+  private breakBlock(): void {
+    if (this.heading) this.write(' ');
+    else this.flush();
+  }
+
+  private startBlock(): void {
+    this.parts = [];
+    this.chars = 0;
+    this.linkChars = 0;
+    this.insideChars = 0;
+    this.hasInk = false;
+    this.endsWithBreak = false;
+  }
+
+  /** Ends the block that is being written. */
+  private flush(): void {
+    if (this.parts.length === 0) return;
+    const { chars, linkChars, insideChars } = this;
+    const written = this.parts.join('');
+    this.startBlock();
+    const text = this.preformatted > 0 ? codeText(written) : toLines(written);
+    if (text === '') return;
+    if (this.openTerms > 0) {
+      this.endTerm(text);
+      return;
+    }
+    const explained = this.terms.splice(0).join(', ');
+    const shown = `${this.prefix}${explained === '' ? '' : `${explained}: `}${text}`;
+    this.prefix = '';
+    const table = this.tables.at(-1);
+    if (table?.cell) {
+      table.cell.push(toLine(shown));
+      const length = table.cell.reduce((sum, one) => sum + one.length, 0);
+      if (length > MAX_CELL_CHARS || table.cell.length > MAX_CELL_BLOCKS) this.becomeLayout();
+      return;
+    }
+    this.pendingAnchor = null;
+    // All three count the markup's spaces, which are left out of the text.
+    const share = shown.length / chars;
+    this.push({
+      kind: 'text',
+      text: shown,
+      byLine: this.preformatted > 0,
+      linkChars: linkChars * share,
+      insideChars: insideChars * share,
+    });
+  }
+
+  /** A term is written before what explains it. One that asks is a heading over its answer. */
+  private endTerm(text: string): void {
+    const term = toLine(text).slice(0, MAX_HEADING_CHARS);
+    this.isAskedTerm = asksSomething(term);
+    if (!this.isAskedTerm) this.terms.push(term);
+    else this.push({ kind: 'heading', text: term, level: this.foldedLevel, anchor: this.pendingAnchor, asks: true });
+  }
+
+  private push(block: Pick<Block, 'kind' | 'text'> & Partial<Block>): void {
+    if (block.text === '' && block.kind !== 'leave') return;
+    this.document.blocks.push({
+      level: 0,
+      anchor: null,
+      asks: false,
+      byLine: false,
+      region: this.region,
+      linkChars: 0,
+      insideChars: 0,
+      ...block,
+    });
+  }
+}
+
+export const parseHtml = (markup: string): HtmlDocument => {
+  const writer = new BlockWriter();
+  const parser = new Parser(writer, { decodeEntities: true });
+  parser.end(markup);
+  return writer.document;
+};

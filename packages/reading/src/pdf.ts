@@ -1,0 +1,273 @@
+import { getDocumentProxy } from 'unpdf';
+import type { TextBlock } from './passages.ts';
+import type { Contents } from './read.ts';
+import { joinBrokenLines, toLine, Unreadable } from './text.ts';
+
+// A PDF knows letters and places, no paragraphs. So lines are put together from pieces at one height, paragraphs from lines close to each
+// other, and headings are found by their size and in the outline.
+
+const MAX_PAGES = 3_000;
+const MAX_TEXT_CHARS = 12_000_000;
+const MAX_OUTLINE = 5000;
+/** Of the size of most text. */
+const HEADING_SIZE = 1.12;
+const MAX_HEADING_CHARS = 200;
+/** Lines further apart than this share of the usual distance belong to different paragraphs. */
+const PARAGRAPH_GAP = 1.35;
+/** A gap of so many letter widths parts two cells of a table. */
+const CELL_GAP = 1.6;
+/** Lines at the same place of this share of the pages are headers and footers. */
+const REPEATED_SHARE = 0.4;
+const LEAST_REPEATED = 3;
+
+type Line = { text: string; size: number; x: number; y: number; page: number };
+type Item = { str: string; transform: number[]; width: number; height: number; hasEOL: boolean };
+type Pdf = Awaited<ReturnType<typeof getDocumentProxy>>;
+
+const DAMAGED = 'This PDF is incomplete or damaged. Export it again from the program that made it, and add it again.';
+
+const isItem = (item: Item | object): item is Item => 'str' in item;
+
+const nameOfError = (cause: unknown): string => (cause instanceof Error ? cause.name : '');
+
+const open = async (bytes: Uint8Array): Promise<Pdf> => {
+  try {
+    // A copy, because the library takes the buffer over.
+    return await getDocumentProxy(new Uint8Array(bytes), {
+      verbosity: 0,
+      disableFontFace: true,
+      useSystemFonts: false,
+    });
+  } catch (cause) {
+    if (nameOfError(cause) === 'PasswordException')
+      throw new Unreadable('encrypted', 'This PDF has a password. Save it without one, and add it again.');
+    throw new Unreadable('damaged', DAMAGED);
+  }
+};
+
+/** Puts the pieces of one page together to lines. */
+const toLines = (items: readonly Item[], page: number): Line[] => {
+  const lines: Line[] = [];
+  let line: (Line & { end: number }) | null = null;
+  const end = (): void => {
+    const text = line ? toLine(line.text) : '';
+    if (line && text !== '') lines.push({ text, size: line.size, x: line.x, y: line.y, page });
+    line = null;
+  };
+  for (const { str, transform, width, height, hasEOL } of items) {
+    const [a = 0, b = 0, , , x = 0, y = 0] = transform;
+    const size = height || Math.hypot(a, b);
+    if (line && str !== '' && Math.abs(y - line.y) > Math.max(1, size * 0.6)) end();
+    if (str !== '') {
+      if (line) {
+        const gap = x - line.end;
+        // Writing from right to left has no such gap to measure.
+        line.text +=
+          gap > size * CELL_GAP && str.trim() !== '' && !line.text.endsWith('| ')
+            ? ` | ${str}`
+            : gap > size * 0.2
+              ? ` ${str}`
+              : str;
+        line.size = Math.max(line.size, str.trim() === '' ? 0 : size);
+        line.end = x + width;
+      } else line = { text: str, size: str.trim() === '' ? 0 : size, x, y, page, end: x + width };
+    }
+    if (hasEOL) end();
+  }
+  end();
+  return lines;
+};
+
+const readLines = async (pdf: Pdf): Promise<Line[][]> => {
+  const pages: Line[][] = [];
+  let chars = 0;
+  for (let number = 1; number <= pdf.numPages; number += 1) {
+    const page = await pdf.getPage(number);
+    const { items } = await page.getTextContent();
+    const lines = toLines((items as (Item | object)[]).filter(isItem), number);
+    pages.push(lines);
+    page.cleanup();
+    chars += lines.reduce((sum, { text }) => sum + text.length, 0);
+    if (chars > MAX_TEXT_CHARS)
+      throw new Unreadable(
+        'too_large',
+        'This PDF has more text than one document may have. Split it into smaller ones.',
+      );
+  }
+  return pages;
+};
+
+/** The same in each page except for numbers. */
+const patternOf = ({ text, y }: Line): string => `${Math.round(y / 4)} ${text.replace(/\d+/g, '#').toLowerCase()}`;
+
+/** Without headers, footers and numbers of pages. */
+const withoutRepeated = (pages: readonly Line[][]): Line[][] => {
+  const edges = (lines: readonly Line[]): Line[] => {
+    const sorted = [...lines].sort((one, other) => one.y - other.y);
+    return [...new Set([...sorted.slice(0, 2), ...sorted.slice(-2)])];
+  };
+  const counts = new Map<string, number>();
+  for (const lines of pages)
+    for (const line of edges(lines)) counts.set(patternOf(line), (counts.get(patternOf(line)) ?? 0) + 1);
+  const most = Math.max(LEAST_REPEATED, pages.length * REPEATED_SHARE);
+  return pages.map((lines) => {
+    const atEdge = new Set(edges(lines));
+    return lines.filter(
+      (line) => !atEdge.has(line) || ((counts.get(patternOf(line)) ?? 0) < most && !isPageNumber(line)),
+    );
+  });
+};
+
+const isPageNumber = ({ text }: Line): boolean =>
+  /^(?:[-–—| ]*(?:page|seite|página|pagina)? ?\d{1,4}(?: ?(?:\/|of|von|de|di|sur) ?\d{1,4})?[-–—| ]*|[ivxlc]{1,7})$/i.test(
+    text,
+  );
+/** A line of a table of contents. */
+const isListed = ({ text }: Line): boolean => /(?:\.\s?){4}\s*\d{1,4}$/.test(text);
+
+const keyOf = (text: string): string => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '');
+
+type OutlineItem = { title: string; items: OutlineItem[] };
+
+/** The level of each title of the outline. */
+const readOutline = async (pdf: Pdf): Promise<Map<string, number>> => {
+  const levels = new Map<string, number>();
+  const outline = ((await pdf.getOutline().catch(() => null)) ?? []) as OutlineItem[]; // the library declares `any`
+  const open = outline.map((item) => ({ item, level: 1 }));
+  for (let at = 0; at < Math.min(open.length, MAX_OUTLINE); at += 1) {
+    const next = open[at];
+    if (!next) break;
+    const key = keyOf(next.item.title);
+    if (key !== '' && !levels.has(key)) levels.set(key, next.level);
+    for (const item of next.item.items) open.push({ item, level: Math.min(6, next.level + 1) });
+  }
+  return levels;
+};
+
+const roundSize = (size: number): number => Math.round(size * 2) / 2;
+
+/** The size that most letters have, and the larger ones with their levels. */
+const sizesOf = (lines: readonly Line[]): { body: number; levels: Map<number, number> } => {
+  const chars = new Map<number, number>();
+  for (const { text, size } of lines) chars.set(roundSize(size), (chars.get(roundSize(size)) ?? 0) + text.length);
+  const body = [...chars].sort(([, one], [, other]) => other - one)[0]?.[0] ?? 0;
+  const larger = [...chars.keys()].filter((size) => size > body * HEADING_SIZE).sort((one, other) => other - one);
+  return { body, levels: new Map(larger.map((size, at) => [size, Math.min(6, at + 1)])) };
+};
+
+/** The usual distance of two lines, as a multiple of their size. */
+const spacingOf = (lines: readonly Line[]): number => {
+  const counts = new Map<number, number>();
+  for (const [at, line] of lines.entries()) {
+    const before = lines[at - 1];
+    if (!before || before.page !== line.page || line.size === 0) continue;
+    const distance = Math.round(((before.y - line.y) / line.size) * 10) / 10;
+    if (distance > 0.8 && distance < 3) counts.set(distance, (counts.get(distance) ?? 0) + 1);
+  }
+  return [...counts].sort(([, one], [, other]) => other - one)[0]?.[0] ?? 1.2;
+};
+
+const isHeadingLike = ({ text }: Line): boolean =>
+  text.length <= MAX_HEADING_CHARS && /\p{L}/u.test(text) && !/[,;]$/.test(text);
+
+type Reading = { body: number; levels: Map<number, number>; outline: Map<string, number>; spacing: number };
+
+const levelOf = (line: Line, { levels, outline }: Reading): number => {
+  if (!isHeadingLike(line)) return 0;
+  return outline.get(keyOf(line.text)) ?? levels.get(roundSize(line.size)) ?? 0;
+};
+
+const startsItem = ({ text }: Line): boolean => /^(?:[•▪◦‣●○■□➢–—*-]\s|\(?\d{1,2}[.)]\s|\(?[a-z][.)]\s)/u.test(text);
+
+/** Whether a line goes on with the paragraph of the line before. */
+const goesOn = (line: Line, before: Line, { spacing }: Reading): boolean => {
+  if (startsItem(line) || line.text.includes(' | ') || before.text.includes(' | ')) return false;
+  if (Math.abs(line.size - before.size) > 1) return false;
+  // A paragraph may go on over the end of a column or page.
+  if (line.page !== before.page || line.y > before.y) return !/[.!?:。！？]$/.test(before.text);
+  return before.y - line.y <= line.size * spacing * PARAGRAPH_GAP;
+};
+
+const toBlocks = (lines: readonly Line[], reading: Reading): TextBlock[] => {
+  const blocks: TextBlock[] = [];
+  let paragraph: string[] = [];
+  let first: Line | null = null;
+  const end = (): void => {
+    if (first) {
+      const text = joinBrokenLines(paragraph)
+        .replace(/^[•▪◦‣●○■□➢]\s*/u, '- ')
+        .replace(/^(\(?\d{1,2})\.\s/, '$1) ');
+      blocks.push({ kind: 'text', text, level: 0, anchor: null, asks: false, byLine: text.includes(' | ') });
+    }
+    paragraph = [];
+    first = null;
+  };
+  let before: Line | null = null;
+  for (const line of lines) {
+    const level = levelOf(line, reading);
+    const last = blocks.at(-1);
+    const isWrapped =
+      level > 0 &&
+      last?.kind === 'heading' &&
+      last.level === level &&
+      before !== null &&
+      before.page === line.page &&
+      before.y - line.y > 0 &&
+      before.y - line.y < line.size * 1.6 &&
+      last.text.length + line.text.length < MAX_HEADING_CHARS;
+    if (isWrapped && last) last.text = joinBrokenLines([last.text, line.text]);
+    else if (level > 0) {
+      end();
+      blocks.push({ kind: 'heading', text: line.text, level, anchor: `page=${line.page}`, asks: false, byLine: false });
+    } else {
+      if (!before || !first || !goesOn(line, before, reading)) end();
+      paragraph.push(line.text);
+      first ??= line;
+    }
+    before = line;
+  }
+  end();
+  return blocks;
+};
+
+/** A title that a program made up is none. */
+const isTitle = (title: string): boolean =>
+  title.length > 2 &&
+  !/^(?:untitled|document\d*|microsoft word|powerpoint|slide \d|print|layout \d|ohne titel|sans titre)/i.test(title) &&
+  !/\.(?:docx?|pdf|indd|tex|odt|pptx?|xlsx?|qxd)$/i.test(title);
+
+export const readPdf = async (bytes: Uint8Array): Promise<Contents> => {
+  const pdf = await open(bytes);
+  if (pdf.numPages > MAX_PAGES)
+    throw new Unreadable('too_large', `This PDF has more than ${MAX_PAGES} pages. Split it into smaller ones.`);
+  let pages: Line[][];
+  try {
+    pages = withoutRepeated(await readLines(pdf));
+  } catch (cause) {
+    if (cause instanceof Unreadable || cause instanceof RangeError) throw cause;
+    throw new Unreadable('damaged', DAMAGED);
+  }
+  const lines = pages.flat().filter((line) => !isListed(line));
+  const reading: Reading = { ...sizesOf(lines), outline: await readOutline(pdf), spacing: spacingOf(lines) };
+  const blocks = toBlocks(lines, reading);
+  const info = await pdf.getMetadata().then(
+    ({ info }) => info as Record<string, unknown>, // the library declares `Object`
+    () => ({}) as Record<string, unknown>,
+  );
+  const declared = typeof info.Title === 'string' ? toLine(info.Title) : '';
+  const language = typeof info.Language === 'string' ? info.Language : null;
+  const largest = blocks.find(({ kind, level }) => kind === 'heading' && level === 1)?.text ?? '';
+  await pdf.loadingTask.destroy();
+  const document = {
+    blocks: [],
+    regions: [],
+    title: '',
+    meta: new Map(),
+    language,
+    canonical: null,
+    base: null,
+    hrefs: [],
+    data: [],
+  };
+  return { document, blocks, title: isTitle(declared) ? declared : largest };
+};
