@@ -46,6 +46,18 @@ export type HtmlDocument = {
   data: string[];
 };
 
+export const emptyDocument = (language: string | null = null): HtmlDocument => ({
+  blocks: [],
+  regions: [],
+  title: '',
+  meta: new Map(),
+  language,
+  canonical: null,
+  base: null,
+  hrefs: [],
+  data: [],
+});
+
 // An older page that leaves elements open comes to some thousands.
 const MAX_DEPTH = 10_000;
 const MAX_TEXT_CHARS = 12_000_000;
@@ -178,7 +190,7 @@ type Frame = { name: string; region: Region; isSkipped: boolean; onClose: (() =>
 const asksSomething = (text: string): boolean => /[?？؟]$/.test(text);
 
 class BlockWriter {
-  readonly document: HtmlDocument;
+  readonly document = emptyDocument();
   private readonly stack: Frame[] = [];
   private region: Region = { parent: null, role: 'page', hasMain: false, hasTitle: false };
   private parts: string[] = [];
@@ -206,17 +218,7 @@ class BlockWriter {
   private readonly seenHrefs = new Set<string>();
 
   constructor() {
-    this.document = {
-      blocks: [],
-      regions: [this.region],
-      title: '',
-      meta: new Map(),
-      language: null,
-      canonical: null,
-      base: null,
-      hrefs: [],
-      data: [],
-    };
+    this.document.regions.push(this.region);
   }
 
   onopentag(name: string, attributes: Attributes): void {

@@ -1,8 +1,16 @@
-import type { Block } from './html.ts';
+import type { Block, HtmlDocument } from './html.ts';
 import { MAX_PASSAGE_CHARS, type Splitter, Unreadable } from './text.ts';
 
 /** What passages need of a block. Every format comes to these. */
 export type TextBlock = Pick<Block, 'kind' | 'text' | 'level' | 'anchor' | 'asks' | 'byLine'>;
+
+/** What the reader of a format finds. */
+export type Contents = {
+  document: HtmlDocument;
+  blocks: readonly TextBlock[];
+  /** The heading over all, or else the title that the document declares. */
+  title: string;
+};
 
 export type Passage = { path: string[]; text: string; anchor: string | null };
 

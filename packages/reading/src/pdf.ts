@@ -1,6 +1,6 @@
 import { getDocumentProxy } from 'unpdf';
-import type { TextBlock } from './passages.ts';
-import type { Contents } from './read.ts';
+import { emptyDocument } from './html.ts';
+import type { Contents, TextBlock } from './passages.ts';
 import { joinBrokenLines, toLine, Unreadable } from './text.ts';
 
 // A PDF knows letters and places, no paragraphs. So lines are put together from pieces at one height, paragraphs from lines close to each
@@ -14,8 +14,11 @@ const HEADING_SIZE = 1.12;
 const MAX_HEADING_CHARS = 200;
 /** Lines further apart than this share of the usual distance belong to different paragraphs. */
 const PARAGRAPH_GAP = 1.35;
-/** A gap of so many letter widths parts two cells of a table. */
+/** Gaps, as shares of the size: between words, and between cells of a table. */
+const WORD_GAP = 0.2;
 const CELL_GAP = 1.6;
+/** Pieces at nearly one height, such as an exponent, are of one line. */
+const SAME_LINE = 0.6;
 /** Lines at the same place of this share of the pages are headers and footers. */
 const REPEATED_SHARE = 0.4;
 const LEAST_REPEATED = 3;
@@ -45,10 +48,19 @@ const open = async (bytes: Uint8Array): Promise<Pdf> => {
   }
 };
 
+type OpenLine = Line & { end: number; hasSpace: boolean };
+
+/** What stands between two pieces of a line. The library fills a gap with a space as wide as the gap. */
+const between = (line: OpenLine, x: number, size: number): string => {
+  const gap = x - line.end; // negative where writing runs from right to left
+  if (gap > size * CELL_GAP) return ' | ';
+  return line.hasSpace || gap > size * WORD_GAP ? ' ' : '';
+};
+
 /** Puts the pieces of one page together to lines. */
 const toLines = (items: readonly Item[], page: number): Line[] => {
   const lines: Line[] = [];
-  let line: (Line & { end: number }) | null = null;
+  let line: OpenLine | null = null;
   const end = (): void => {
     const text = line ? toLine(line.text) : '';
     if (line && text !== '') lines.push({ text, size: line.size, x: line.x, y: line.y, page });
@@ -57,21 +69,15 @@ const toLines = (items: readonly Item[], page: number): Line[] => {
   for (const { str, transform, width, height, hasEOL } of items) {
     const [a = 0, b = 0, , , x = 0, y = 0] = transform;
     const size = height || Math.hypot(a, b);
-    if (line && str !== '' && Math.abs(y - line.y) > Math.max(1, size * 0.6)) end();
-    if (str !== '') {
-      if (line) {
-        const gap = x - line.end;
-        // Writing from right to left has no such gap to measure.
-        line.text +=
-          gap > size * CELL_GAP && str.trim() !== '' && !line.text.endsWith('| ')
-            ? ` | ${str}`
-            : gap > size * 0.2
-              ? ` ${str}`
-              : str;
-        line.size = Math.max(line.size, str.trim() === '' ? 0 : size);
-        line.end = x + width;
-      } else line = { text: str, size: str.trim() === '' ? 0 : size, x, y, page, end: x + width };
-    }
+    if (line && str !== '' && Math.abs(y - line.y) > Math.max(1, size * SAME_LINE)) end();
+    if (str.trim() === '') {
+      if (line && str !== '') line.hasSpace = true;
+    } else if (line) {
+      line.text += between(line, x, size) + str;
+      line.size = Math.max(line.size, size);
+      line.end = x + width;
+      line.hasSpace = false;
+    } else line = { text: str, size, x, y, page, end: x + width, hasSpace: false };
     if (hasEOL) end();
   }
   end();
@@ -252,22 +258,11 @@ export const readPdf = async (bytes: Uint8Array): Promise<Contents> => {
   const blocks = toBlocks(lines, reading);
   const info = await pdf.getMetadata().then(
     ({ info }) => info as Record<string, unknown>, // the library declares `Object`
-    () => ({}) as Record<string, unknown>,
+    () => ({}),
   );
   const declared = typeof info.Title === 'string' ? toLine(info.Title) : '';
   const language = typeof info.Language === 'string' ? info.Language : null;
   const largest = blocks.find(({ kind, level }) => kind === 'heading' && level === 1)?.text ?? '';
   await pdf.loadingTask.destroy();
-  const document = {
-    blocks: [],
-    regions: [],
-    title: '',
-    meta: new Map(),
-    language,
-    canonical: null,
-    base: null,
-    hrefs: [],
-    data: [],
-  };
-  return { document, blocks, title: isTitle(declared) ? declared : largest };
+  return { document: emptyDocument(language), blocks, title: isTitle(declared) ? declared : largest };
 };

@@ -1,8 +1,8 @@
 import { analyse } from 'chardet';
 import { unzipSync } from 'fflate';
 import { findMainText } from './main-text.ts';
-import { type HtmlDocument, parseHtml } from './html.ts';
-import { type TextBlock, toPassages, toSections } from './passages.ts';
+import { emptyDocument, type HtmlDocument, parseHtml } from './html.ts';
+import { type Contents, type TextBlock, toPassages, toSections } from './passages.ts';
 import { findProposals, isQuestion } from './proposals.ts';
 import type { ReadInput, ReadPage } from './reading.ts';
 import { createSplitter, joinBrokenLines, toLanguage, toLine, Unreadable } from './text.ts';
@@ -48,7 +48,8 @@ const sniffed = (bytes: Uint8Array): Format | null => {
   if (start.startsWith('PK\u0003\u0004')) return 'docx';
   if (startsWith(bytes, 0xd0, 0xcf, 0x11, 0xe0)) throw oldOffice(bytes);
   if (/^(?:\u0089PNG|GIF8|\u00ff\u00d8\u00ff|RIFF|BM.{4}\0|II\*\0|MM\0\*)/s.test(start)) throw unsupported('a picture');
-  if (/^(?:\u001f\u008b|7z\u00bc|Rar!|BZh|\u00fd7zXZ)/.test(start)) throw unsupported('a packed archive');
+  if (startsWith(bytes, 0x1f, 0x8b) || /^(?:7z\u00bc|Rar!|BZh|\u00fd7zXZ)/.test(start))
+    throw unsupported('a packed archive');
   if (/^(?:\u007fELF|MZ.{60}|\u00ca\u00fe\u00ba\u00be|\u00cf\u00fa\u00ed\u00fe)/s.test(start))
     throw unsupported('a program');
   if (start.startsWith('{\\rtf')) throw unsupported('an RTF document');
@@ -137,29 +138,11 @@ const decode = (bytes: Uint8Array, contentType: string | null): string => {
     '';
   const sample = text.slice(0, 20_000);
   // oxlint-disable-next-line no-control-regex -- control characters tell what is no text
-  const strange = sample.match(/[\u0000-\u0008\u000e-\u001a\u001c-\u001f\ufffd]/g)?.length ?? 0;
-  if (strange > sample.length / 10) throw new Unreadable('damaged', DAMAGED_TEXT);
+  const controls = sample.match(/[\u0000-\u0008\u000e-\u001a\u001c-\u001f]/g)?.length ?? 0;
+  const unknown = sample.match(/\ufffd/g)?.length ?? 0;
+  if (controls > 2 + sample.length / 100 || unknown > 10 + sample.length / 10)
+    throw new Unreadable('damaged', DAMAGED_TEXT);
   return text;
-};
-
-const EMPTY: HtmlDocument = {
-  blocks: [],
-  regions: [],
-  title: '',
-  meta: new Map(),
-  language: null,
-  canonical: null,
-  base: null,
-  hrefs: [],
-  data: [],
-};
-
-/** What a format's reader finds. */
-export type Contents = {
-  document: HtmlDocument;
-  blocks: readonly TextBlock[];
-  /** The heading that stands over all, or else the title that the document declares. */
-  title: string;
 };
 
 const textBlock = (text: string): TextBlock => ({
@@ -194,7 +177,7 @@ const readText = (text: string): Contents => {
   }
   end();
   const [first] = blocks;
-  return { document: EMPTY, blocks, title: first?.kind === 'heading' && first.level === 1 ? first.text : '' };
+  return { document: emptyDocument(), blocks, title: first?.kind === 'heading' && first.level === 1 ? first.text : '' };
 };
 
 /** The values of a front matter that a page may need. */

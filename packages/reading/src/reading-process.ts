@@ -1,17 +1,26 @@
 import { isMainThread, Worker, workerData } from 'node:worker_threads';
-import { MEMORY_SIGNAL, type ReadFailure, type ReadRequest, type ReadResponse } from './reading.ts';
+import { MEMORY_SIGNAL, type ReadFailure, type ReadRequest, type ReadResponse, TIME_SIGNAL } from './reading.ts';
 
 // The process that reads. Its second thread watches it, because a parser that never returns lets nothing else run in the first.
 
 const WATCH_MS = 50;
+/** A process that keeps more of its memory after a document is replaced, so that each document has nearly all of it. */
+const KEPT_SHARE = 0.5;
 
-type Watched = { memoryMb: number; parent: number };
+/** `until` is the processor time at which the document's time is over. */
+type Watched = { memoryMb: number; parent: number; until: Float64Array };
 
-const watch = ({ memoryMb, parent }: Watched): void => {
+const processorMs = (): number => {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+};
+
+const watch = ({ memoryMb, parent, until }: Watched): void => {
   setInterval(() => {
     // A parent that was killed stops nobody. Without this a parser would go on for ever.
     if (process.ppid !== parent) process.kill(process.pid, 'SIGKILL');
     else if (process.memoryUsage.rss() > memoryMb * 1e6) process.kill(process.pid, MEMORY_SIGNAL);
+    else if (processorMs() > (until[0] ?? 0)) process.kill(process.pid, TIME_SIGNAL);
   }, WATCH_MS);
 };
 
@@ -22,24 +31,34 @@ const toFailure = (isMemory: boolean, known: ReadFailure | null): ReadFailure =>
   return { failed, message: `${what} Save it as Markdown or plain text, and add it again.` };
 };
 
-const serve = async (memoryMb: number): Promise<void> => {
-  const watched: Watched = { memoryMb, parent: process.ppid };
+const serve = async (memoryMb: number, timeoutMs: number): Promise<void> => {
+  const until = new Float64Array(new SharedArrayBuffer(8)).fill(Infinity);
+  const watched: Watched = { memoryMb, parent: process.ppid, until };
   new Worker(new URL(import.meta.url), { workerData: watched, resourceLimits: { maxOldGenerationSizeMb: 16 } }).unref();
   const { isOfMemory, readDocument } = await import('./read.ts');
   const { Unreadable } = await import('./text.ts');
-  const reply = (response: ReadResponse): void => void process.send?.(response);
+  const reply = (response: Pick<ReadResponse, 'read'>): void => {
+    until[0] = Infinity;
+    const isTight = process.memoryUsage.rss() > memoryMb * 1e6 * KEPT_SHARE;
+    if (isTight) globalThis.gc?.();
+    process.send?.({
+      ...response,
+      isTight: isTight && process.memoryUsage.rss() > memoryMb * 1e6 * KEPT_SHARE,
+    } satisfies ReadResponse);
+  };
   process.on('disconnect', () => process.exit());
   process.on('message', ({ read }: ReadRequest) => {
+    until[0] = processorMs() + timeoutMs;
     readDocument(read).then(
-      (page) => reply({ page, memory: process.memoryUsage.rss() }),
+      (page) => reply({ read: page }),
       (cause: unknown) => {
         const known = cause instanceof Unreadable ? { failed: cause.failed, message: cause.message } : null;
-        reply({ failure: toFailure(isOfMemory(cause), known), memory: process.memoryUsage.rss() });
+        reply({ read: toFailure(isOfMemory(cause), known) });
       },
     );
   });
   process.send?.('started');
 };
 
-if (isMainThread) await serve(Number(process.argv[2]));
+if (isMainThread) await serve(Number(process.argv[2]), Number(process.argv[3]));
 else watch(workerData as Watched); // given by `serve`

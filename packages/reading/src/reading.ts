@@ -39,7 +39,7 @@ export type Reader = {
 export type ReaderOptions = {
   /** The memory of the reading process, with what its libraries use outside of the heap. */
   memoryMb?: number;
-  /** How long one document may take. */
+  /** The processor time that one document may take. By the clock it may take ten times as long, on a machine with much to do. */
   timeoutMs?: number;
   /** The process ends after so long without work, and the next document starts another. */
   idleMs?: number;
@@ -47,16 +47,17 @@ export type ReaderOptions = {
 
 /** What the parent and the reading process say to each other. */
 export type ReadRequest = { read: ReadInput };
-export type ReadResponse = { page: ReadPage; memory: number } | { failure: ReadFailure; memory: number };
+export type ReadResponse = { read: ReadPage | ReadFailure; isTight: boolean };
 
 export const MAX_FILE_BYTES = 20_000_000;
 /** The reading process ends itself with this signal when it uses too much memory. */
 export const MEMORY_SIGNAL = 'SIGUSR2';
+/** And with this one when its processor time is over. */
+export const TIME_SIGNAL = 'SIGXCPU';
+const CLOCK_FACTOR = 10;
 const START_TIMEOUT_MS = 30_000;
 /** The rest is for buffers of the libraries, and for the reserve that V8 takes before it gives up. */
 const HEAP_SHARE = 0.6;
-/** A process that keeps more than this share after a document is replaced, so that each document has its whole memory. */
-const KEPT_SHARE = 0.5;
 
 const ENTRY = fileURLToPath(new URL('./reading-process.ts', import.meta.url));
 
@@ -75,6 +76,7 @@ type Ended = { code: number | null; signal: NodeJS.Signals | null };
 
 /** V8 aborts when its heap is full. The kernel kills when the machine's memory is full. */
 const failureOf = ({ code, signal }: Ended): ReadFailure => {
+  if (signal === TIME_SIGNAL) return failure('too_slow');
   const isMemory =
     signal === MEMORY_SIGNAL || signal === 'SIGABRT' || signal === 'SIGKILL' || signal === 'SIGTRAP' || code === 134;
   return failure(isMemory ? 'too_much_memory' : 'damaged');
@@ -88,8 +90,8 @@ type ReadingProcess = {
   hasEnded: () => boolean;
 };
 
-const startProcess = (memoryMb: number): ReadingProcess => {
-  const child = fork(ENTRY, [String(memoryMb)], {
+const startProcess = (memoryMb: number, timeoutMs: number): ReadingProcess => {
+  const child = fork(ENTRY, [String(memoryMb), String(timeoutMs)], {
     // It reads files of strangers, so it knows no secrets and may change nothing.
     env: {},
     execArgv: [
@@ -97,6 +99,7 @@ const startProcess = (memoryMb: number): ReadingProcess => {
       '--permission',
       '--allow-fs-read=*',
       '--allow-worker',
+      '--expose-gc',
       '--no-warnings',
     ],
     serialization: 'advanced',
@@ -120,10 +123,11 @@ const startProcess = (memoryMb: number): ReadingProcess => {
       clearTimeout(timer);
       resolve();
     });
-    void ended.then(({ code, signal }) => {
+    child.once('exit', (code, signal) => {
       clearTimeout(timer);
       reject(new Error(`the reading process ended while it started (${signal ?? code})`));
     });
+    child.once('error', reject);
   });
   started.catch(() => undefined); // the document that waits for it hears of it
   return { child, started, ended, hasEnded: () => hasEnded };
@@ -139,7 +143,7 @@ class ProcessReader implements Reader {
   private last: Promise<unknown> = Promise.resolve();
   private isClosed = false;
 
-  constructor({ memoryMb = 512, timeoutMs = 30_000, idleMs = 30_000 }: ReaderOptions) {
+  constructor({ memoryMb = 512, timeoutMs = 20_000, idleMs = 30_000 }: ReaderOptions) {
     this.memoryMb = memoryMb;
     this.timeoutMs = timeoutMs;
     this.idleMs = idleMs;
@@ -162,7 +166,7 @@ class ProcessReader implements Reader {
     signal?.throwIfAborted();
     if (this.isClosed) throw new Error('the reader is closed');
     clearTimeout(this.idle);
-    if (!this.process || this.process.hasEnded()) this.process = startProcess(this.memoryMb);
+    if (!this.process || this.process.hasEnded()) this.process = startProcess(this.memoryMb, this.timeoutMs);
     const { process } = this;
     const abort = (): void => void process.child.kill('SIGKILL');
     signal?.addEventListener('abort', abort, { once: true });
@@ -181,29 +185,27 @@ class ProcessReader implements Reader {
     }
   }
 
-  private async ask({ child, ended }: ReadingProcess, input: ReadInput): Promise<ReadPage | ReadFailure> {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<'late'>((resolve) => {
-      timer = setTimeout(() => resolve('late'), this.timeoutMs);
-    });
-    const answered = new Promise<ReadResponse>((resolve) => {
-      child.once('message', (response) => resolve(response as ReadResponse)); // our own process sends nothing else
-    });
-    // An error of sending means that the process has ended, which `ended` tells.
+  /** Listeners instead of a race of promises: one that lives as long as the process would keep every page. */
+  private async ask({ child }: ReadingProcess, input: ReadInput): Promise<ReadPage | ReadFailure> {
+    const { promise, resolve } = Promise.withResolvers<ReadResponse | Ended | 'late'>();
+    const end = (code: number | null, signal: NodeJS.Signals | null): void => resolve({ code, signal });
+    const answer = (response: unknown): void => resolve(response as ReadResponse); // our own process sends nothing else
+    const timer = setTimeout(() => resolve('late'), this.timeoutMs * CLOCK_FACTOR);
+    child.once('exit', end);
+    child.once('message', answer);
+    // An error of sending means that the process has ended, which its exit tells.
     child.send({ read: input } satisfies ReadRequest, () => undefined);
-    try {
-      const first = await Promise.race([answered, ended, late]);
-      if (first === 'late') {
-        await this.stop();
-        return failure('too_slow');
-      }
-      if ('signal' in first) return failureOf(first);
-      if (first.memory > this.memoryMb * 1e6 * KEPT_SHARE) await this.stop();
-      return 'page' in first ? first.page : first.failure;
-    } finally {
-      clearTimeout(timer);
-      child.removeAllListeners('message');
+    const first = await promise;
+    clearTimeout(timer);
+    child.off('exit', end);
+    child.off('message', answer);
+    if (first === 'late') {
+      await this.stop();
+      return failure('too_slow');
     }
+    if ('signal' in first) return failureOf(first);
+    if (first.isTight) await this.stop();
+    return first.read;
   }
 
   private async stop(): Promise<void> {
