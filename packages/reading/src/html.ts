@@ -82,23 +82,25 @@ const BLOCKS = namesOf(
 );
 /** What a visitor does not read as text. */
 const SKIPPED = namesOf(
-  'annotation applet audio canvas datalist embed iframe map noframes noscript object optgroup option rp rt script select style svg template ' +
+  'annotation applet audio canvas datalist embed iframe noframes noscript object optgroup option rp rt script select style svg template ' +
     'textarea video',
 );
 const ASIDE_ELEMENTS = namesOf('nav footer dialog menu search');
 const ASIDE_ROLES = namesOf(
   'alert alertdialog banner contentinfo dialog menu menubar navigation search tablist toolbar tooltip',
 );
+/** The marks of notes, and the way back from a note. */
+const NOTE = /^#(?:user-content-)?(?:fn(?:ref)?[-:_]?\d|footnote-|endnote-|cite[_-](?:note|ref))/;
 /** Words in the classes of what stands around the text. */
 const ASIDE_WORDS = namesOf(
-  'ad ads advert advertisement breadcrumb breadcrumbs byline cmp consent cookie cookiebar cookiebot cookies copyright disqus editlink ' +
+  'ad ads advert advertisement breadcrumb breadcrumbs byline cmp commentlist comments consent cookie cookiebar cookiebot cookies copyright disqus editlink ' +
     'feedback footer gdpr hamburger jumplinks lightbox masthead modal nav navbar navbox navi navigation newsletter noprint onetrust outbrain ' +
     'pager pagination popup related share sharing sidenav signup skip skiplink skiplinks social sponsor sponsored subscribe subnav taboola ' +
     'toc tableofcontents usercentrics',
 );
 /** Words of what may be a menu, or may be a restaurant's. */
 const LIKELY_WORDS = namesOf(
-  'banner comments menu metadata overlay promo rail sidebar sidebars submenu toolbar topbar widget widgets',
+  'banner menu metadata overlay promo rail sidebar sidebars submenu toolbar topbar widget widgets',
 );
 /** An element with one of these words is about its inside ("page-with-sidebar"). */
 const TEXT_WORDS = namesOf(
@@ -144,8 +146,8 @@ const countOf = (attribute: string | undefined, most: number): number =>
 const headingText = (written: string): string =>
   toLine(written)
     .slice(0, MAX_HEADING_CHARS)
-    .replace(/^[#¶§🔗]+ /u, '')
-    .replace(/ ?[#¶🔗]$/u, '')
+    .replace(/^(?:[#§](?! ?\d)|[¶🔗])+ ?/u, '')
+    .replace(/ ?[#¶§🔗]$/u, '')
     .trim();
 
 const codeText = (written: string): string => {
@@ -201,7 +203,7 @@ class BlockWriter {
   private hasInk = false;
   private endsWithBreak = false;
   private link: 'inside' | 'away' | null = null;
-  private heading: { level: number; anchor: string | null; asks: boolean } | null = null;
+  private heading: { level: number; anchor: string | null; asks: boolean; button: string } | null = null;
   /** The text of a button or a label. It is of use if it asks something. */
   private button: string[] | null = null;
   /** The contents of a title or of data. */
@@ -290,6 +292,7 @@ class BlockWriter {
   private openElement(frame: Frame, attributes: Attributes): void {
     const { name } = frame;
     const isBlock = BLOCKS.has(name);
+    if (name === 'a' || name === 'area') this.noteLink(attributes);
     if (isBlock) this.breakBlock();
     else if (this.isUnseen(name, attributes)) {
       frame.isSkipped = true;
@@ -311,7 +314,8 @@ class BlockWriter {
 
   private isUnseen(name: string, attributes: Attributes): boolean {
     if (attributes['aria-hidden'] === 'true' || looksUnseen(attributes)) return true;
-    const { class: classes = '' } = attributes;
+    const { class: classes = '', href = '' } = attributes;
+    if (name === 'a' && NOTE.test(href)) return true;
     if (name === 'sup' || name === 'a') return /(?:^|\s)(?:reference|footnote-ref)(?:\s|$)/.test(classes);
     return name === 'span' && classes.includes('mw-editsection');
   }
@@ -322,7 +326,6 @@ class BlockWriter {
     if (frame.name === 'html') document.language ??= attributes.lang ?? attributes['xml:lang'] ?? null;
     else if (frame.name === 'base') document.base ??= attributes.href ?? null;
     else if (frame.name === 'meta') this.noteMeta(attributes);
-    else if (frame.name === 'area') this.noteHref(attributes.href ?? '');
     else if (frame.name === 'link') {
       const rel = (attributes.rel ?? '').toLowerCase();
       if (rel === 'canonical') document.canonical ??= attributes.href ?? null;
@@ -345,6 +348,10 @@ class BlockWriter {
     // Each of several `robots` forbids something.
     if (key !== 'robots') meta.set(key, known ?? given);
     else if ((known?.length ?? 0) < 2000) meta.set(key, known === undefined ? given : `${known},${given}`);
+  }
+
+  private noteLink({ href = '', rel = '' }: Attributes): void {
+    if (!/(?:^|\s)nofollow(?:\s|$)/i.test(rel.slice(0, 200))) this.noteHref(href);
   }
 
   private noteHref(href: string): void {
@@ -398,7 +405,7 @@ class BlockWriter {
     if (this.heading) return;
     this.becomeLayout();
     if (level === 1) this.mark('hasTitle');
-    this.heading = { level, anchor: this.pendingAnchor, asks };
+    this.heading = { level, anchor: this.pendingAnchor, asks, button: '' };
     this.pendingAnchor = null;
     frame.onClose = () => this.endHeading();
   }
@@ -407,12 +414,12 @@ class BlockWriter {
     const { heading, parts } = this;
     this.heading = null;
     this.startBlock();
-    const text = headingText(parts.join(''));
-    if (heading && text !== '') this.push({ kind: 'heading', text, ...heading });
+    if (!heading) return;
+    const { level, anchor, asks, button } = heading;
+    this.push({ kind: 'heading', text: headingText(parts.join('')) || button, level, anchor, asks });
   }
 
-  private openLink(frame: Frame, { href = '', rel = '' }: Attributes): void {
-    if (!/(?:^|\s)nofollow(?:\s|$)/i.test(rel.slice(0, 200))) this.noteHref(href);
+  private openLink(frame: Frame, { href = '' }: Attributes): void {
     if (href === '' || this.link) return;
     const isInside = href.startsWith('#');
     if (this.heading && isInside && href.length < 200) this.heading.anchor ??= href.slice(1) || null;
@@ -423,13 +430,15 @@ class BlockWriter {
   }
 
   private openButton(frame: Frame): void {
-    if (this.heading || this.button) return;
+    if (this.button) return;
     const button: string[] = [];
     this.button = button;
     frame.onClose = () => {
       this.button = null;
       const text = headingText(button.join(''));
-      if (!asksSomething(text)) return;
+      // A heading that is a button folds away what is below. Beside a heading's text, it copies or edits.
+      if (this.heading) this.heading.button ||= text;
+      if (this.heading || !asksSomething(text)) return;
       this.flush();
       this.push({ kind: 'heading', text, level: this.foldedLevel, anchor: null, asks: true });
     };

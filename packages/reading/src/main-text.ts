@@ -15,7 +15,7 @@ const LINK_BLOCK = 0.8;
 
 /** What pages put among their text for those who use the page. */
 const PAGE_WORDS =
-  /^(?:edit (?:this|the) page.*|edit on git.*|improve this page|was this (?:page|article|helpful|information).{0,40}|did this (?:page|answer).{0,40}\?|(?:back )?to (?:the )?top|on this page|in this article|table of contents|contents|skip to .{0,20}|last (?:updated|modified|edited|reviewed)\b.{0,60}|share(?: this.{0,20})?|print(?: this page)?|(?:previous|next)(?: page| article| post)?|copy(?: link| code)?|copied!?|loading.{0,3}|advertisement|read more|learn more|nach oben|auf dieser seite|inhaltsverzeichnis|inhalt|seite drucken|war (?:dieser|diese|das) .{0,40}\?|zuletzt (?:aktualisiert|geändert).{0,60}|mehr erfahren|weiterlesen|sommaire|haut de page|sur cette page|en savoir plus|cette page vous a.{0,40}\?|volver arriba|en esta página|leer más|torna su|in questa pagina)$/iu;
+  /^(?:edit (?:this|the) page.*|edit on git.*|improve this page|was this (?:page|article|helpful|information).{0,40}|did this (?:page|answer).{0,40}\?|(?:back )?to (?:the )?top|on this page|in this article|table of contents|contents|skip to .{0,20}|last (?:updated|modified|edited|reviewed)\b.{0,60}|share(?: this.{0,20})?|print(?: this page)?|(?:previous|next)(?: page| article| post)?|copy(?: link| code)?|copied!?|loading.{0,3}|details|expand(?: .{0,20})?|(?:show|view|see) (?:more|less|all)|mehr(?: anzeigen)?|voir plus|ver más|advertisement|read more|learn more|nach oben|auf dieser seite|inhaltsverzeichnis|inhalt|seite drucken|war (?:dieser|diese|das) .{0,40}\?|zuletzt (?:aktualisiert|geändert).{0,60}|mehr erfahren|weiterlesen|sommaire|haut de page|sur cette page|en savoir plus|cette page vous a.{0,40}\?|volver arriba|en esta página|leer más|torna su|in questa pagina)$/iu;
 
 type Weight = { chars: number; linkChars: number };
 
@@ -102,13 +102,18 @@ const hasText = (blocks: readonly Block[]): boolean => blocks.some(({ kind }) =>
 
 export type MainText = { blocks: Block[]; heading: string | null };
 
-/** The first heading of level 1: of the text, of a header over it, or of whatever is no menu. */
-const firstHeading = (chosen: readonly Block[], all: readonly Block[], menus: ReadonlySet<Region>): string | null => {
+const isAround = (region: Region): boolean => {
+  for (let outer: Region | null = region; outer; outer = outer.parent)
+    if (outer.role === 'aside' || outer.role === 'named' || outer.role === 'likely') return true;
+  return false;
+};
+
+/** The heading over all: of the text, or before it on the page. In a header or menu it is often the site's name. */
+const firstHeading = (chosen: readonly Block[], all: readonly Block[]): string | null => {
   const isTitle = ({ kind, level }: Block): boolean => kind === 'heading' && level === 1;
   const inText = chosen.filter(isTitle);
-  if (inText.length === 1) return inText[0]?.text ?? null;
   if (inText.length > 1) return null;
-  return (all.find((block) => isTitle(block) && !menus.has(block.region)) ?? all.find(isTitle))?.text ?? null;
+  return (inText[0] ?? all.find((block) => isTitle(block) && !isAround(block.region)))?.text ?? null;
 };
 
 export const findMainText = ({ blocks, regions }: HtmlDocument): MainText => {
@@ -134,5 +139,5 @@ export const findMainText = ({ blocks, regions }: HtmlDocument): MainText => {
   const text = chosen.filter((block) => !isOfThePage(block));
   // A page that is all form, dialog or folded boxes has its text there.
   const fallback = hasText(text) ? text : shown.filter((block) => !isOfThePage(block));
-  return { blocks: fallback, heading: firstHeading(fallback, blocks, menus) };
+  return { blocks: fallback, heading: firstHeading(fallback, blocks) };
 };

@@ -30,6 +30,8 @@ const LEAST_CHARS = 200;
 const GOOD_CHARS = 600;
 /** Sections below this join their neighbours. An answer to a question stays alone, however short. */
 const SLIGHT_CHARS = 120;
+/** Code has more. */
+const LEAST_LETTERS = 0.4;
 const MAX_PASSAGES = 10_000;
 const MAX_PATH = 8;
 const MAX_HEADING_CHARS = 200;
@@ -41,6 +43,8 @@ const shorten = (heading: string): string =>
         .slice(0, MAX_HEADING_CHARS - 1)
         .trimEnd()
         .toWellFormed()}…`;
+
+const isSame = (heading: string | undefined, title: string): boolean => heading?.toLowerCase() === title.toLowerCase();
 
 /** Divides a page at its headings. Headings without text below them are only in the paths of deeper ones. */
 export const toSections = (title: string, blocks: readonly TextBlock[]): Section[] => {
@@ -61,7 +65,7 @@ export const toSections = (title: string, blocks: readonly TextBlock[]): Section
       const headings = open.slice(-MAX_PATH).map(({ text }) => shorten(text));
       const last = open.at(-1);
       current = {
-        path: [shorten(title), ...(headings[0] === shorten(title) ? headings.slice(1) : headings)],
+        path: [shorten(title), ...(isSame(headings[0], shorten(title)) ? headings.slice(1) : headings)],
         // The page's own heading is at its top anyway.
         anchor: last?.anchor ?? open.findLast(({ anchor, level }) => anchor !== null && level > 1)?.anchor ?? null,
         asks: last?.asks ?? false,
@@ -129,6 +133,12 @@ const pack = (pieces: readonly Piece[]): Piece[][] => {
   return parts;
 };
 
+/** PDFs whose fonts do not name their letters come out as signs. */
+const isReadable = (text: string): boolean => {
+  const letters = text.match(/[\p{L}\p{M}\p{N}]/gu)?.length ?? 0;
+  return letters > (text.length > 100 ? text.replace(/\s+/g, '').length * LEAST_LETTERS : 0);
+};
+
 const commonPath = (left: readonly string[], right: readonly string[]): string[] => {
   const at = left.findIndex((heading, index) => heading !== right[index]);
   return left.slice(0, at === -1 ? left.length : at);
@@ -185,7 +195,7 @@ export const toPassages = (
   for (const { path, anchor, blocks } of joinSlight(sections, isQuestion)) {
     for (const part of pack(blocks.flatMap((block) => piecesOf(block, split)))) {
       const text = write(part);
-      if (known.has(text) || !/[\p{L}\p{N}]/u.test(text)) continue;
+      if (known.has(text) || !isReadable(text)) continue;
       if (passages.length >= MAX_PASSAGES)
         throw new Unreadable(
           'too_large',

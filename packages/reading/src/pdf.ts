@@ -12,6 +12,8 @@ const MAX_OUTLINE = 5000;
 /** Of the size of most text. */
 const HEADING_SIZE = 1.12;
 const MAX_HEADING_CHARS = 200;
+/** Lines of one heading are at most this many sizes apart. */
+const HEADING_GAP = 2;
 /** Lines further apart than this share of the usual distance belong to different paragraphs. */
 const PARAGRAPH_GAP = 1.35;
 /** Gaps, as shares of the size: between words, and between cells of a table. */
@@ -219,7 +221,7 @@ const toBlocks = (lines: readonly Line[], reading: Reading): TextBlock[] => {
       before !== null &&
       before.page === line.page &&
       before.y - line.y > 0 &&
-      before.y - line.y < line.size * 1.6 &&
+      before.y - line.y < line.size * HEADING_GAP &&
       last.text.length + line.text.length < MAX_HEADING_CHARS;
     if (isWrapped && last) last.text = joinBrokenLines([last.text, line.text]);
     else if (level > 0) {

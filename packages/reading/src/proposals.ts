@@ -7,6 +7,8 @@ export type Proposal = { question: string; answer: string; anchor: string | null
 // They fit an entry of the knowledge, and a chat: nobody reads a longer answer there.
 const MAX_PROPOSALS = 100;
 const MAX_QUESTION_CHARS = 500;
+/** A longer summary that asks nothing is text or code. */
+const MAX_SUMMARY_CHARS = 80;
 const MAX_ANSWER_CHARS = 2000;
 const MAX_DATA_NODES = 20_000;
 
@@ -89,7 +91,10 @@ const writeAnswer = (blocks: readonly TextBlock[]): string => blocks.map(({ text
 const asked = (sections: readonly Section[]): Proposal[] =>
   sections.flatMap(({ path, asks, anchor, blocks }) => {
     const question = path.at(-1) ?? '';
-    return path.length > 1 && (asks || isQuestion(question)) ? [{ question, answer: writeAnswer(blocks), anchor }] : [];
+    const isFolded = asks && question.length <= MAX_SUMMARY_CHARS && /^\p{L}/u.test(question);
+    return path.length > 1 && (isFolded || isQuestion(question))
+      ? [{ question, answer: writeAnswer(blocks), anchor }]
+      : [];
   });
 
 /** Questions and answers of a page that an owner may accept as entries of the knowledge, each question once. */

@@ -16,6 +16,10 @@ const MAX_TITLE_CHARS = 200;
 const MAX_UNPACKED_BYTES = 150_000_000;
 /** Unpacked text that mammoth reads within the reader's memory; a page of a book has about 10 KB of it. */
 const MAX_MARKUP_BYTES = 30_000_000;
+/** Fewer letters look like any language. Twice as many are needed against what is declared. */
+const LEAST_FOR_LANGUAGE = 50;
+const MOST_FOR_LANGUAGE = 2000;
+const LEAST_PIECE = 20;
 const SNIFFED_BYTES = 1024;
 
 type Format = 'html' | 'markdown' | 'text' | 'pdf' | 'docx';
@@ -216,7 +220,8 @@ const readHtml = (text: string): Contents => {
   const { blocks, heading } = findMainText(document);
   const { meta } = document;
   const declared = toLine(meta.get('og:title') ?? '') || document.title;
-  return { document, blocks, title: heading ?? withoutSite(declared, toLine(meta.get('og:site_name') ?? '')) };
+  const named = withoutSite(declared, toLine(meta.get('og:site_name') ?? ''));
+  return { document, blocks, title: heading ?? named };
 };
 
 const checkPacked = (bytes: Uint8Array): void => {
@@ -309,21 +314,45 @@ const linksOf = ({ hrefs }: HtmlDocument, base: string | null): string[] => {
   return [...links];
 };
 
-/** Most templates declare a language, also over texts in another one. So clear evidence of the text goes before it. */
-const decideLanguage = async (declared: string | null, blocks: readonly TextBlock[]): Promise<string | null> => {
-  const { detectAll } = await import('tinyld');
-  let sample = '';
-  for (const { text } of blocks) {
-    if (sample.length > 2000) break;
-    sample += `${text.slice(0, 500)} `;
+/** Languages that the detector takes for each other. */
+const ALIKE = [
+  ['no', 'nb', 'nn', 'da'],
+  ['sr', 'hr', 'bs', 'sl'],
+  ['id', 'ms'],
+  ['pt', 'gl'],
+  ['cs', 'sk'],
+  ['zh', 'yue'],
+];
+const isAlike = (one: string, other: string): boolean =>
+  one === other || ALIKE.some((group) => group.includes(one) && group.includes(other));
+
+/** How much of a sample is in each language. Many short pieces vote, because one rare word decides a piece. */
+const weighLanguages = async (blocks: readonly TextBlock[]): Promise<{ total: number; shares: [string, number][] }> => {
+  const { detect } = await import('tinyld');
+  const weights = new Map<string, number>();
+  let total = 0;
+  for (const { kind, text, byLine } of blocks) {
+    const piece = text.slice(0, 200);
+    const letters = piece.match(/\p{L}/gu)?.length ?? 0;
+    if (kind !== 'text' || byLine || letters < LEAST_PIECE) continue;
+    const found = detect(piece);
+    const language = found.length === 2 ? found : ''; // the others are rare, or made up
+    weights.set(language, (weights.get(language) ?? 0) + letters);
+    total += letters;
+    if (total > MOST_FOR_LANGUAGE) break;
   }
-  if (sample.trim().length < 20) return declared;
-  const found = detectAll(sample);
-  const [first] = found;
-  if (!first) return declared;
-  const base = declared?.split('-')[0]?.toLowerCase();
-  const isPlausible = found.some(({ lang, accuracy }) => lang === base && accuracy > first.accuracy / 2);
-  return declared !== null && (isPlausible || sample.length < 100) ? declared : first.lang;
+  const shares = [...weights].map(([language, weight]): [string, number] => [language, weight / total]);
+  return { total, shares: shares.sort(([, one], [, other]) => other - one) };
+};
+
+/** Many templates declare a language, also over texts in another one. So clear evidence of the text goes before it. */
+const decideLanguage = async (declared: string | null, blocks: readonly TextBlock[]): Promise<string | null> => {
+  const { total, shares } = await weighLanguages(blocks);
+  const [first, share] = shares[0] ?? ['', 0];
+  if (declared === null) return total >= LEAST_FOR_LANGUAGE && first !== '' && share > 0.5 ? first : null;
+  const base = declared.split('-')[0]?.toLowerCase() ?? '';
+  const isClear = total >= 2 * LEAST_FOR_LANGUAGE && share > 0.8 && first !== '';
+  return isClear && !shares.some(([language]) => isAlike(language, base)) ? first : declared;
 };
 
 const nameOf = ({ name, url }: ReadInput): string => {
