@@ -1,4 +1,7 @@
-import { afterAll, describe, expect, test } from 'vitest';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { openReader, type ReadFailure, type ReadInput, type ReadPage } from '@parley/reading';
 import { aDocx, aFile, aPage, aParagraph, aPdf } from './files.ts';
 
@@ -443,6 +446,14 @@ describe('a file', () => {
   });
 });
 
+const isAlive = (pid: number): boolean => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
 describe('the reader', () => {
   test('reads documents in the order they came', async () => {
     const ended: number[] = [];
@@ -457,6 +468,21 @@ describe('the reader', () => {
 
     await expect(reading).rejects.toThrow('not wanted');
     expect(textOf(await readPage(aFile('Next one.')))).toBe('Next one.');
+  });
+
+  test('leaves no process behind when its own process is killed', async () => {
+    const parent = spawn(process.execPath, [new URL('./orphan.ts', import.meta.url).pathname], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const lines = createInterface(parent.stdout)[Symbol.asyncIterator]();
+    const child = Number((await lines.next()).value);
+    onTestFinished(() => void (isAlive(child) && process.kill(child, 'SIGKILL')));
+    expect(isAlive(child)).toBe(true);
+
+    parent.kill('SIGKILL');
+    await once(parent, 'exit');
+
+    await expect.poll(() => isAlive(child), { timeout: 20_000 }).toBe(false);
   });
 
   test('reads after its process was idle, and nothing after it is closed', async () => {

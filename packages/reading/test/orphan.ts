@@ -1,0 +1,20 @@
+import type { ChildProcess } from 'node:child_process';
+import { subscribe } from 'node:diagnostics_channel';
+import { openReader } from '../src/reading.ts';
+import { aFile } from './files.ts';
+
+// A parent for a test to kill. It prints the id of its reading process once that has a file that takes half a minute.
+
+subscribe('child_process', (message) => {
+  const { process: child } = message as { process: ChildProcess }; // what Node publishes
+  child.once('spawn', () => {
+    const send = child.send.bind(child);
+    child.send = (request: Parameters<typeof send>[0], told: Parameters<typeof send>[1]) =>
+      send(request, (cause) => {
+        told?.(cause);
+        process.stdout.write(`${child.pid}\n`);
+      });
+  });
+});
+const reader = openReader({ timeoutMs: 600_000 });
+await reader.read(aFile(`<html>${'<i>'.repeat(9000)}${'</x>'.repeat(4_000_000)}`));
