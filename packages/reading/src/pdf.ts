@@ -258,7 +258,7 @@ export const readPdf = async (bytes: Uint8Array): Promise<Contents> => {
   const lines = pages.flat().filter((line) => !isListed(line));
   const reading: Reading = { ...sizesOf(lines), outline: await readOutline(pdf), spacing: spacingOf(lines) };
   const blocks = toBlocks(lines, reading);
-  const info = await pdf.getMetadata().then(
+  const info: Record<string, unknown> = await pdf.getMetadata().then(
     ({ info }) => info as Record<string, unknown>, // the library declares `Object`
     () => ({}),
   );

@@ -1,4 +1,4 @@
-import type { ChildProcess } from 'node:child_process';
+import type { ChildProcess, Serializable } from 'node:child_process';
 import { subscribe } from 'node:diagnostics_channel';
 import { openReader } from '../src/reading.ts';
 import { aFile } from './files.ts';
@@ -9,11 +9,12 @@ subscribe('child_process', (message) => {
   const { process: child } = message as { process: ChildProcess }; // what Node publishes
   child.once('spawn', () => {
     const send = child.send.bind(child);
-    child.send = (request: Parameters<typeof send>[0], told: Parameters<typeof send>[1]) =>
+    const sendAndTell = (request: Serializable, told: (cause: Error | null) => void): boolean =>
       send(request, (cause) => {
-        told?.(cause);
+        told(cause);
         process.stdout.write(`${child.pid}\n`);
       });
+    child.send = sendAndTell as ChildProcess['send']; // the reader calls it in this way only
   });
 });
 const reader = openReader({ timeoutMs: 600_000 });
