@@ -1,4 +1,6 @@
 import { Parser } from 'htmlparser2';
+import { type Attributes, looksUnseen, namesOf, type Region, roleOf } from './region.ts';
+import { Table } from './table.ts';
 import { toLine, toLines, Unreadable, withoutInvisible } from './text.ts';
 
 /**
@@ -20,15 +22,6 @@ export type Block = {
   /** The characters that are links, and those of them that lead to a place on the same page. */
   linkChars: number;
   insideChars: number;
-};
-
-/** A part of the page that may be its text, or may have to go. */
-export type Region = {
-  parent: Region | null;
-  /** `aside` are elements that are never text; `named` are called like a menu; `likely` are menus if they are mostly links. */
-  role: 'page' | 'main' | 'article' | 'aside' | 'named' | 'likely' | 'hidden';
-  hasMain: boolean;
-  hasTitle: boolean;
 };
 
 export type HtmlDocument = {
@@ -69,12 +62,6 @@ const MAX_META = 200;
 const MAX_REGIONS = 100_000;
 const MAX_TERMS = 5;
 const MAX_HEADING_CHARS = 500;
-const MAX_COLUMNS = 50;
-/** A cell with more than this arranges the page. */
-const MAX_CELL_CHARS = 800;
-const MAX_CELL_BLOCKS = 8;
-
-const namesOf = (list: string): ReadonlySet<string> => new Set(list.split(' '));
 
 const BLOCKS = namesOf(
   'address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer form frameset ' +
@@ -85,62 +72,12 @@ const SKIPPED = namesOf(
   'annotation applet audio canvas datalist embed iframe noframes noscript object optgroup option rp rt script select style svg template ' +
     'textarea video',
 );
-const ASIDE_ELEMENTS = namesOf('nav footer dialog menu search');
-const ASIDE_ROLES = namesOf(
-  'alert alertdialog banner contentinfo dialog menu menubar navigation search tablist toolbar tooltip',
-);
 /** The marks of notes, and the way back from a note. */
 const NOTE = /^#(?:user-content-)?(?:fn(?:ref)?[-:_]?\d|footnote-|endnote-|cite[_-](?:note|ref))/;
-/** Words in the classes of what stands around the text. */
-const ASIDE_WORDS = namesOf(
-  'ad ads advert advertisement breadcrumb breadcrumbs byline cmp commentlist comments consent cookie cookiebar cookiebot cookies copyright disqus editlink ' +
-    'feedback footer gdpr hamburger jumplinks lightbox masthead modal nav navbar navbox navi navigation newsletter noprint onetrust outbrain ' +
-    'pager pagination popup related share sharing sidenav signup skip skiplink skiplinks social sponsor sponsored subscribe subnav taboola ' +
-    'toc tableofcontents usercentrics',
-);
-/** Words of what may be a menu, or may be a restaurant's. */
-const LIKELY_WORDS = namesOf(
-  'banner menu metadata overlay promo rail sidebar sidebars submenu toolbar topbar widget widgets',
-);
-/** An element with one of these words is about its inside ("page-with-sidebar"). */
-const TEXT_WORDS = namesOf(
-  'article body container content declaration has layout main no page policy root text with without wrap wrapper',
-);
-const UNSEEN_WORDS = namesOf('sronly screenreadertext screenreaderonly visuallyhidden visuallyhiddenfocusable');
-const ARTICLE_IDS = namesOf('content main maincontent pagecontent bodycontent articlebody mwcontenttext primary');
-
-type Attributes = Record<string, string>;
-
-const wordsOf = (names: string): string[] =>
-  names
-    .slice(0, 300)
-    .replace(/([a-z])([A-Z])/g, '$1 $2')
-    .toLowerCase()
-    .split(/[^a-z]+/);
-const joinedNames = (names: string): string[] => names.slice(0, 300).toLowerCase().replace(/[-_]/g, '').split(/\s+/);
-
-/** How its names call an element. Ids count for plain boxes only: a section's id repeats its heading. */
-const calledBy = (name: string, { class: classes = '', id = '' }: Attributes): 'named' | 'likely' | null => {
-  const isPlain = (name === 'div' || name === 'ul') && !classes.split(/\s+/).includes('section');
-  const words = wordsOf(isPlain ? `${classes} ${id}` : classes);
-  if (words.some((word) => TEXT_WORDS.has(word))) return null;
-  if (words.some((word) => ASIDE_WORDS.has(word))) return 'named';
-  return words.some((word) => LIKELY_WORDS.has(word)) ? 'likely' : null;
-};
-
-const looksUnseen = ({ class: classes = '' }: Attributes): boolean =>
-  classes !== '' && joinedNames(classes).some((name) => UNSEEN_WORDS.has(name));
-
-const isHidden = ({ hidden, style = '' }: Attributes): boolean =>
-  (hidden !== undefined && hidden !== 'until-found') || /display\s{0,3}:\s{0,3}none/i.test(style.slice(0, 500));
-
 const headingLevelOf = (name: string, { role, 'aria-level': level }: Attributes): number => {
   if (/^h[1-6]$/.test(name)) return Number(name.slice(1));
   return role === 'heading' ? Math.min(6, Math.max(1, Number(level) || 2)) : 0;
 };
-
-const countOf = (attribute: string | undefined, most: number): number =>
-  Math.min(most, Math.max(1, Math.trunc(Number(attribute)) || 1));
 
 /** Without the signs of links to the heading itself. */
 const headingText = (written: string): string =>
@@ -155,35 +92,6 @@ const codeText = (written: string): string => {
     .split(/\r?\n/)
     .map((line) => line.trimEnd());
   return lines.filter((line) => line !== '').join('\n');
-};
-
-type Cell = { text: string; isHeader: boolean };
-
-/** A row as a line of its own, because a passage may have some rows only: "Day: Monday; Open: 9 to 5". */
-const writeRow = (row: readonly Cell[], headers: readonly string[]): string => {
-  const filled = row
-    .map(({ text }, column) => ({ text, header: headers[column] ?? '' }))
-    .filter(({ text }) => text !== '');
-  if (headers.length > 0)
-    return filled
-      .map(({ text, header }) => (header === '' || header === text ? text : `${header}: ${text}`))
-      .join('; ');
-  const texts = filled.map(({ text }) => text);
-  if (texts.length > 1 && (row[0]?.isHeader || texts.length === 2)) return `${texts[0]}: ${texts.slice(1).join('; ')}`;
-  return texts.join(' | ');
-};
-
-type Table = {
-  headers: string[];
-  row: Cell[];
-  hasRows: boolean;
-  /** The blocks of the cell that is open. */
-  cell: string[] | null;
-  isBold: boolean;
-  /** Cells that reach down into the next rows, by column. */
-  reaching: Map<number, { text: string; rows: number }>;
-  /** It only arranges blocks on the page, so it is read like other elements. */
-  isLayout: boolean;
 };
 
 /** An element that is open. */
@@ -370,25 +278,12 @@ class BlockWriter {
   }
 
   private enterRegion(frame: Frame, attributes: Attributes): void {
-    const role = this.roleOf(frame.name, attributes);
-    if (role === null || this.tables.at(-1)?.cell || this.document.regions.length >= MAX_REGIONS) return;
+    const isHeading = headingLevelOf(frame.name, attributes) > 0;
+    const role = isHeading ? null : roleOf(frame.name, attributes, () => this.isInText());
+    if (role === null || this.tables.at(-1)?.isInCell || this.document.regions.length >= MAX_REGIONS) return;
     this.region = { parent: this.region, role, hasMain: false, hasTitle: false };
     this.document.regions.push(this.region);
     if (role === 'main') this.mark('hasMain');
-  }
-
-  private roleOf(name: string, attributes: Attributes): Region['role'] | null {
-    const role = attributes.role?.toLowerCase() ?? '';
-    if (name === 'main' || role === 'main') return 'main';
-    if (name === 'html' || name === 'body' || headingLevelOf(name, attributes) > 0) return null;
-    if (ASIDE_ELEMENTS.has(name) || ASIDE_ROLES.has(role) || looksUnseen(attributes)) return 'aside';
-    // Inside the text, a header has its title and an aside has a note.
-    if ((name === 'header' || name === 'aside' || role === 'complementary') && !this.isInText()) return 'aside';
-    const called = calledBy(name, attributes);
-    if (called) return called;
-    if (name === 'article' || role === 'article' || joinedNames(attributes.id ?? '').some((id) => ARTICLE_IDS.has(id)))
-      return 'article';
-    return isHidden(attributes) ? 'hidden' : null;
   }
 
   private isInText(): boolean {
@@ -459,8 +354,7 @@ class BlockWriter {
   }
 
   private noteBold(): void {
-    const table = this.tables.at(-1);
-    if (table?.cell?.length === 0 && !this.hasInk) table.isBold = true;
+    if (!this.hasInk) this.tables.at(-1)?.noteBold();
   }
 
   private openBlock(frame: Frame, attributes: Attributes): void {
@@ -530,83 +424,32 @@ class BlockWriter {
 
   private openTable(frame: Frame, { role }: Attributes): void {
     this.becomeLayout();
-    const isLayout = role === 'presentation' || role === 'none';
-    const table: Table = {
-      headers: [],
-      row: [],
-      hasRows: false,
-      cell: null,
-      isBold: false,
-      reaching: new Map(),
-      isLayout,
-    };
+    const table = new Table(role === 'presentation' || role === 'none');
     this.tables.push(table);
     frame.onClose = () => {
-      this.endRow(table);
+      this.pushRow(table);
       this.tables.pop();
     };
   }
 
-  /** What was gathered of a table is written as plain blocks once the table proves to arrange blocks. */
   private becomeLayout(): void {
-    const table = this.tables.at(-1);
-    if (!table || table.isLayout) return;
-    table.isLayout = true;
-    for (const text of [...table.row.map(({ text }) => text), ...(table.cell ?? [])])
-      if (text !== '') this.push({ kind: 'text', text });
-    table.row = [];
-    table.cell = null;
+    for (const text of this.tables.at(-1)?.becomeLayout() ?? []) this.push({ kind: 'text', text });
   }
 
   private openRow(frame: Frame): void {
     const table = this.tables.at(-1);
     if (!table) return;
-    this.endRow(table);
-    frame.onClose = () => this.endRow(table);
+    this.pushRow(table);
+    frame.onClose = () => this.pushRow(table);
   }
 
-  private openCell(frame: Frame, { colspan, rowspan }: Attributes): void {
-    const table = this.tables.at(-1);
-    if (!table || table.isLayout) return;
-    const cell: string[] = [];
-    table.cell = cell;
-    table.isBold = false;
-    frame.onClose = () => {
-      if (table.isLayout || table.cell !== cell) return;
-      table.cell = null;
-      this.endCell(table, cell.join(' '), frame.name === 'th', countOf(colspan, MAX_COLUMNS), countOf(rowspan, 1000));
-    };
+  private pushRow(table: Table): void {
+    this.push({ kind: 'text', text: table.endRow(), byLine: true });
   }
 
-  private endCell(table: Table, text: string, isTh: boolean, columns: number, rows: number): void {
-    this.fillReaching(table);
-    const isHeader = isTh || (table.isBold && !table.hasRows);
-    for (let column = 0; column < columns && table.row.length < MAX_COLUMNS; column += 1) {
-      if (rows > 1) table.reaching.set(table.row.length, { text, rows: rows - 1 });
-      table.row.push({ text: column === 0 || isHeader ? text : '', isHeader });
-    }
-  }
-
-  private fillReaching(table: Table): void {
-    while (table.row.length < MAX_COLUMNS) {
-      const column = table.row.length;
-      const reaching = table.reaching.get(column);
-      if (!reaching) return;
-      reaching.rows -= 1;
-      if (reaching.rows === 0) table.reaching.delete(column);
-      table.row.push({ text: reaching.text, isHeader: false });
-    }
-  }
-
-  private endRow(table: Table): void {
-    if (table.isLayout || table.row.length === 0) return;
-    const { row } = table;
-    this.fillReaching(table);
-    table.row = [];
-    const isHeaders = !table.hasRows && row.length > 1 && row.every(({ isHeader, text }) => isHeader || text === '');
-    table.hasRows = true;
-    if (isHeaders) table.headers = row.map(({ text }) => text);
-    else this.push({ kind: 'text', text: writeRow(row, table.headers), byLine: true });
+  private openCell(frame: Frame, attributes: Attributes): void {
+    const close = this.tables.at(-1)?.openCell(frame.name === 'th', attributes);
+    if (close) frame.onClose = close;
   }
 
   /** Between blocks. A heading's inner boxes are parts of it. */
@@ -640,10 +483,8 @@ class BlockWriter {
     const shown = `${this.prefix}${explained === '' ? '' : `${explained}: `}${text}`;
     this.prefix = '';
     const table = this.tables.at(-1);
-    if (table?.cell) {
-      table.cell.push(toLine(shown));
-      const length = table.cell.reduce((sum, one) => sum + one.length, 0);
-      if (length > MAX_CELL_CHARS || table.cell.length > MAX_CELL_BLOCKS) this.becomeLayout();
+    if (table?.isInCell) {
+      if (!table.add(toLine(shown))) this.becomeLayout();
       return;
     }
     this.pendingAnchor = null;

@@ -1,4 +1,5 @@
-import type { Block, HtmlDocument, Region } from './html.ts';
+import type { Block, HtmlDocument } from './html.ts';
+import type { Region } from './region.ts';
 
 // Which blocks of a page are its text. Menus, banners, footers and lists of links around the text stay out; a folded answer stays in, although
 // the visitor does not see it at first.
