@@ -21,6 +21,8 @@ type Column = (typeof COLUMNS)[number];
 /** After each broken row, the parser starts again on the rest of the file. These limits bound the total time. */
 const MAX_RESTARTS = 100;
 const MAX_READ_AGAIN = 16_000_000;
+/** Rows that are read at a time. More are not read, because a file of 4 MiB may have a million, and none good. */
+const MAX_ROWS = 50_000;
 
 const splitCell = (cell: string, by: RegExp): string[] =>
   cell
@@ -82,7 +84,7 @@ const parseRecords = (text: string, options: Options, each: (cells: string[], en
     ...options,
     on_record: (cells: string[], { lines }: { lines: number }) => {
       each(cells, lines);
-      return cells;
+      return null; // the parser keeps nothing
     },
   });
 };
@@ -115,11 +117,15 @@ const readRecords = (text: string, delimiter: string): Read[] => {
   let unread = 0;
   for (let restarts = 0; ; restarts += 1) {
     const from = unread;
+    const before = read.length;
     try {
-      parseRecords(lines.slice(from).join('\n'), { delimiter }, (cells, endLine) => {
+      parseRecords(lines.slice(from).join('\n'), { delimiter, to: MAX_ROWS }, (cells, endLine) => {
         read.push({ line: beginAfter(unread) + 1, cells });
         unread = from + endLine;
       });
+      if (read.length - before >= MAX_ROWS) {
+        read.push({ line: beginAfter(unread) + 1, reason: 'not read, nor what follows: too many rows' });
+      }
       return read;
     } catch {
       const bad = beginAfter(unread);

@@ -1,5 +1,5 @@
-import { once } from 'node:events';
-import { Worker } from 'node:worker_threads';
+import { type ChildProcess, fork } from 'node:child_process';
+import { join } from 'node:path';
 import { ApiError, type ErrorDetail, invalid, unavailable } from '../process/errors.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { createSlots } from '../process/slots.ts';
@@ -8,61 +8,77 @@ import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './kn
 /** A file of this size is read directly. A hostile one of 8 KiB held the event loop for 49 ms. */
 const INLINE_MAX_CHARS = 1024;
 const READ_WITHIN_MS = 20_000;
-const MEMORY_MB = 512;
+const MEMORY_MB = 256;
 
-/** The thread's answer to a request for more rows: the next part of the result, or why the whole file was refused. */
+export type File = { format: KnowledgeFormat; text: string };
+/** The reader's answer to a request for more rows: the next part of the result, or why the whole file was refused. */
 export type Part = (ParsedKnowledge & { ended: boolean }) | { details: ErrorDetail[] };
+
+const PROGRAM = join(import.meta.dirname, 'knowledge-import/reader.ts');
+const FLAGS = [`--max-old-space-size=${MEMORY_MB}`, '--max-semi-space-size=8'];
 
 const tooMuchWork = () =>
   invalid('file', 'out_of_range', 'takes too much time or memory to read: split it into smaller files');
 
-const collect = async (thread: Worker): Promise<ParsedKnowledge> => {
-  const entries: ParsedKnowledge['entries'] = [];
-  for (;;) {
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- the rule is for browser windows; a worker thread has no origin
-    thread.postMessage('more');
-    const [part] = (await once(thread, 'message')) as [Part];
-    if ('details' in part) throw new ApiError('validation_failed', { details: part.details });
-    entries.push(...part.entries);
-    if (part.ended) return { entries, refused: part.refused };
-  }
-};
+/** A reader that used up its memory has ended itself by a signal. */
+const whyEnded = (status: number | null): Error =>
+  status === null ? tooMuchWork() : new Error(`the reader of knowledge ended with status ${status}`);
 
-const readInThread = async (format: KnowledgeFormat, text: string): Promise<ParsedKnowledge> => {
-  const thread = new Worker(new URL('./knowledge-import/thread.ts', import.meta.url), {
-    workerData: { format, text },
-    resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
+const collect = (reader: ChildProcess, file: File): Promise<ParsedKnowledge> =>
+  new Promise((resolve, reject) => {
+    const entries: ParsedKnowledge['entries'] = [];
+    reader.on('error', reject);
+    reader.once('exit', (status) => reject(whyEnded(status)));
+    reader.on('message', (part: Part) => {
+      if ('details' in part) return reject(new ApiError('validation_failed', { details: part.details }));
+      entries.push(...part.entries);
+      if (part.ended) resolve({ entries, refused: part.refused });
+      else reader.send('more');
+    });
+    reader.send(file);
   });
-  // `once` handles errors while an answer is pending. This listener handles errors at all other times. Without it, such
-  // an error would end the process.
-  thread.on('error', () => undefined);
+
+type Leaving = { signal?: AbortSignal };
+
+/**
+ * Reads a file in a process of its own, because a hostile file of 4 MiB needs more than half a GB, and V8 ends the whole
+ * process if one of its threads has no memory left. It gets none of the settings, which contain keys.
+ */
+const readInProcess = async (file: File, leaving: Leaving): Promise<ParsedKnowledge> => {
+  const cache = process.env['NODE_COMPILE_CACHE'];
+  const reader = fork(PROGRAM, {
+    serialization: 'advanced',
+    execArgv: FLAGS,
+    env: cache === undefined ? {} : { NODE_COMPILE_CACHE: cache },
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+  });
   try {
-    return await withDeadline(collect(thread), READ_WITHIN_MS, { late: tooMuchWork });
-  } catch (cause) {
-    throw (cause as NodeJS.ErrnoException).code === 'ERR_WORKER_OUT_OF_MEMORY' ? tooMuchWork() : cause;
+    return await withDeadline(collect(reader, file), READ_WITHIN_MS, { late: tooMuchWork, ...leaving });
   } finally {
-    await thread.terminate();
+    reader.kill('SIGKILL');
   }
 };
 
 /**
- * Files are read by one thread at a time, because the thread shares the processor cores with turns. Assistants take
- * turns, so that many files of one do not delay another's.
+ * Files are read by one process at a time, because it shares the processor cores with turns. Assistants take turns, so
+ * that many files of one do not delay another's.
  */
-const threads = createSlots(({ inUse }) => inUse < 1);
+const readers = createSlots(({ inUse }) => inUse < 1);
 
-/** The same as `parseKnowledge`, but a large file is read in a thread, so that other requests are not delayed. */
+/**
+ * The same as `parseKnowledge`, but a large file is read in another process, so that other requests are not delayed. Once
+ * the caller has left, neither the process nor the text is kept, so that nobody fills the memory with files that wait.
+ */
 export const readKnowledge = async (
   format: KnowledgeFormat,
   text: string,
-  { assistantId, signal }: { assistantId: string; signal?: AbortSignal },
+  { assistantId, ...leaving }: { assistantId: string } & Leaving,
 ): Promise<ParsedKnowledge> => {
   if (text.length <= INLINE_MAX_CHARS) return parseKnowledge(format, text);
-  const slot = await threads.acquire(assistantId);
+  const slot = await readers.acquire(assistantId, leaving);
   if (!slot) throw unavailable();
   try {
-    signal?.throwIfAborted();
-    return await readInThread(format, text);
+    return await readInProcess({ format, text }, leaving);
   } finally {
     slot.release();
   }

@@ -222,10 +222,9 @@ export const createFindConflicts = () => {
     readEntries: () => Entries,
     signal: AbortSignal,
   ): Promise<KnowledgeConflict[]> => {
-    const slot = await slots.acquire(assistantId);
+    const slot = await slots.acquire(assistantId, { signal });
     if (!slot) throw unavailable();
     try {
-      signal.throwIfAborted();
       const last = known.get(assistantId);
       if (last?.version === version) return last.conflicts;
       const conflicts = await conflictsIn(readEntries(), signal);

@@ -52,10 +52,12 @@ export const createByteShares = (total: number) => {
 const WAIT_MS = 10_000;
 
 const acquireInTime = async (slots: Slots, holder: string, signal?: AbortSignal): Promise<Slot> => {
-  const acquiring = slots.acquire(holder);
-  const slot = await withDeadline(acquiring, WAIT_MS, { late: unavailable, ...(signal && { signal }) }).catch(
+  let acquiring: Promise<Slot | null> | undefined;
+  const acquire = (over: AbortSignal) => (acquiring = slots.acquire(holder, { signal: over }));
+  const slot = await withDeadline(acquire, WAIT_MS, { late: unavailable, ...(signal && { signal }) }).catch(
     (cause: unknown) => {
-      void acquiring.then((late) => late?.release());
+      // The slot may have been given in the moment in which the wait ended.
+      acquiring?.then((late) => late?.release()).catch(() => undefined);
       throw cause;
     },
   );

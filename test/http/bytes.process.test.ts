@@ -213,3 +213,21 @@ test('a crowd of large imports by one token takes little memory, and others are 
   expect(statuses).toEqual([200]);
   expect(peakOf(api) - before).toBeLessThan(350);
 });
+
+test('a file of two million values, which need more memory than the process has, is refused and ends nobody', async () => {
+  const { secret: bearer } = await stack.service.tokens.createToken({
+    name: 'imports',
+    scope: 'manage',
+    assistantIds: [neighbour.assistantId],
+    createdBy: null,
+  });
+  const text = `question,answer,variants\na,b,"${'a|'.repeat(2 * MB - 100)}"`;
+  const path = `/operator/v1/assistants/${neighbour.assistantId}/knowledge-import`;
+  const sent = request(`${api.url}${path}`, { bearer, body: { format: 'csv', text, dryRun: true } });
+
+  const { statuses } = await watchNeighbour(chat, () => sent);
+
+  expect([200, 422]).toContain((await sent).status);
+  expect(statuses).toEqual([200]);
+  expect(peakOf(api)).toBeLessThan(600);
+});

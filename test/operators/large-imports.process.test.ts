@@ -64,6 +64,29 @@ test.each([
   expect(Math.max(...waits)).toBeLessThan(atPace(1_000));
 });
 
+test('a file whose caller has left is read no further', async () => {
+  const [{ assistantId }, other] = [await newAssistant(), await newAssistant()];
+  const rights = { scope: 'manage' as const, assistantIds: [assistantId], createdBy: null };
+  const { secret } = await stack.service.tokens.createToken({ name: 'a program', ...rights });
+  const caller = new AbortController();
+  const left = fetch(`${stack.url}/operator/v1/assistants/${assistantId}/knowledge-import`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${secret}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ format: 'markdown', text: filled(QUESTION, '[') }),
+    signal: caller.signal,
+  }).catch(() => 'left');
+  await pause(1_000); // until it is being read, which takes as long as a file may take
+  const begun = performance.now();
+  const imported = importInto(other.assistantId, { format: 'json', text: JSON.stringify(rows(100)) });
+
+  caller.abort();
+
+  expect((await imported).body).toEqual({ imported: 100, refused: [] });
+  // The file would be read for 20 s, however fast the machine is.
+  expect(performance.now() - begun).toBeLessThan(15_000);
+  expect(await left).toBe('left');
+});
+
 test('the maximum number of entries is written in small steps, and none is used before the last is written', async () => {
   const { assistantId } = await newAssistant();
   const text = JSON.stringify(rows(MOST));
