@@ -5,6 +5,7 @@ import type { DeliveryStore } from './store.ts';
 import { BACKLOG_MAX, type OutboxEvent } from '../conversations/conversation.ts';
 import { type Outbox, type OutboxStore, pendingOf } from '../conversations/outbox.ts';
 import { serverNow } from '../process/clock.ts';
+import { mapAtMost } from '../process/slots.ts';
 
 /** An event that must not be sent, and the reason. */
 type Undeliverable = { event: OutboxEvent; errorKind: ErrorKind };
@@ -63,6 +64,9 @@ export const undeliverableOf = (
   return found;
 };
 
+/** How many events of a stream are ended at once. The body of each may be read from a page of long messages. */
+const ENDED_AT_ONCE = 50;
+
 type Dependencies = {
   conversations: { outbox: Pick<OutboxStore, 'pullEnded'> };
   deliveries: Pick<DeliveryStore, 'composeBody' | 'claimEnded'>;
@@ -85,16 +89,14 @@ export const createEndUndeliverable =
   async ({ outbox, endpoint }, endpointId) => {
     const to = { endpointId, url: endpoint?.url ?? '' };
     const undeliverable = undeliverableOf(pendingOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
-    const results = await Promise.all(
-      undeliverable.map(async ({ event, errorKind }) => {
-        const body = (await deliveries.composeBody(outbox, event)) ?? '';
-        const claim = claimOf(outbox, event, { ...to, body });
-        const exchange = neverSent(errorKind);
-        const claimed = await deliveries.claimEnded(claim, exchange);
-        if (claimed.won) onEnded(claim, exchange);
-        return claimed.won || (claimed.found !== null && isFinal(claimed.found.outcome));
-      }),
-    );
+    const results = await mapAtMost(ENDED_AT_ONCE, undeliverable, async ({ event, errorKind }) => {
+      const body = (await deliveries.composeBody(outbox, event)) ?? '';
+      const claim = claimOf(outbox, event, { ...to, body });
+      const exchange = neverSent(errorKind);
+      const claimed = await deliveries.claimEnded(claim, exchange);
+      if (claimed.won) onEnded(claim, exchange);
+      return claimed.won || (claimed.found !== null && isFinal(claimed.found.outcome));
+    });
     const ended = undeliverable.filter((_, index) => results[index]).map(({ event }) => event);
     if (ended.length === 0) return null;
     // The next events are probably undeliverable too, so the whole outbox is read.

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { watchLoop } from '../support/loop.ts';
+import { eventually } from '../support/eventually.ts';
 import { atPace } from '../support/pace.ts';
 import { startRealProcess } from '../support/processes.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
@@ -17,37 +18,38 @@ const endpointIds: string[] = [];
 let assistant: TestAssistant;
 let hanging: Receiver;
 
+type Waiting = { conversations: number; events: number; endpoints: string[] };
+
+/** Stores conversations with events that wait for all of these endpoints. */
+const storeOutboxes = async (assistantId: string, { conversations, events, endpoints }: Waiting): Promise<void> => {
+  const { mongo } = stack.service;
+  const conversation = await mongo.collection('conversations').findOne({ assistantId });
+  const at = new Date(Date.now() - 60_000);
+  const payload = { content: 'x'.repeat(500) };
+  const event = () => ({ eventId: randomUUID(), event: 'message.received', timestamp: 1, at, payload, endpoints });
+  for (let nth = 0; nth < conversations; nth += 50) {
+    const some = Array.from({ length: 50 }, () => ({
+      ...conversation,
+      _id: randomUUID().replaceAll('-', ''),
+      conversationId: randomUUID(),
+      outbox: Array.from({ length: events }, event),
+    }));
+    await mongo.collection('conversations').insertMany(some as never);
+  }
+};
+
 /** Events that wait for the endpoints of an assistant. Their receivers do not answer. */
 const fillOutboxes = async (): Promise<void> => {
   const { mongo } = stack.service;
   const { assistantId } = assistant;
   await assistant.chat(aTurn());
-  const conversation = await mongo.collection('conversations').findOne({ assistantId });
   for (let nth = 0; nth < ENDPOINTS; nth += 1)
     endpointIds.push(
       (await stack.service.endpoints.addEndpoint(assistantId, { url: hanging.url })).endpoint.endpointId,
     );
   const pause = { reason: 'retry_after', until: new Date(Date.now() + 3_600_000) };
   await mongo.collection('endpoints').updateMany({ assistantId }, { $set: { pause, enabledSince: new Date(0) } });
-  const at = new Date(Date.now() - 60_000);
-  const payload = { content: 'x'.repeat(500) };
-  const event = () => ({
-    eventId: randomUUID(),
-    event: 'message.received',
-    timestamp: 1,
-    at,
-    payload,
-    endpoints: endpointIds,
-  });
-  for (let nth = 0; nth < CONVERSATIONS; nth += 50) {
-    const some = Array.from({ length: 50 }, () => ({
-      ...conversation,
-      _id: randomUUID().replaceAll('-', ''),
-      conversationId: randomUUID(),
-      outbox: Array.from({ length: EVENTS }, event),
-    }));
-    await mongo.collection('conversations').insertMany(some as never);
-  }
+  await storeOutboxes(assistantId, { conversations: CONVERSATIONS, events: EVENTS, endpoints: endpointIds });
 };
 
 beforeAll(async () => {
@@ -87,18 +89,42 @@ test('a list of deliveries reads a bounded part of the events that wait', async 
   expect([status, body.deliveries.length, typeof body.nextCursor, body.moreWaiting]).toEqual([200, 50, 'string', true]);
 });
 
+test('many events of a disabled endpoint end beside the events of others', async () => {
+  const worker = await startRealProcess('delivery', stack.env);
+  onTestFinished(() => worker.kill());
+  const good = await openReceiver();
+  onTestFinished(() => good.close());
+  const [busy, neighbour] = [await anAssistant(stack), await anAssistant(stack)];
+  await busy.chat(aTurn());
+  const { endpoints, mongo } = stack.service;
+  const { endpointId } = (await endpoints.addEndpoint(busy.assistantId, { url: hanging.url })).endpoint;
+  await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
+  await mongo.collection('endpoints').updateOne({ _id: endpointId as never }, { $set: { enabledSince: new Date(0) } });
+  const waiting = { conversations: 100, events: 300 };
+  await storeOutboxes(busy.assistantId, { ...waiting, endpoints: [endpointId] });
+  await endpoints.addEndpoint(neighbour.assistantId, { url: good.url });
+  const countEnded = () => mongo.collection('deliveries').countDocuments({ endpointId });
+
+  await endpoints.setEnabled(endpointId, false);
+  await eventually(async () => expect(await countEnded()).toBeGreaterThan(0));
+  await neighbour.chat(aTurn());
+  await good.waitFor((all) => all.length === 2);
+
+  expect(await countEnded()).toBeLessThan((waiting.conversations * waiting.events) / 2);
+});
+
 test('streams that wait for hanging receivers do not keep their events in memory', async () => {
   await stack.service.mongo.collection('endpoints').updateMany({}, { $set: { pause: null } });
   const worker = await startRealProcess('delivery', stack.env);
   onTestFinished(() => worker.kill());
-  await hanging.waitFor((received) => received.length >= 10 * 20);
+  await hanging.waitFor((received) => received.length >= 100);
   // All streams are woken, and those without a slot wait.
   for (const { _id: key } of await stack.service.mongo
     .collection('conversations')
     .find({}, { projection: { _id: 1 } })
     .toArray())
     stack.service.deliveryQueue.wake(String(key));
-  await hanging.waitFor((received) => received.length >= 3 * 10 * 20);
+  await hanging.waitFor((received) => received.length >= 300);
 
   const peak = Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${worker.child.pid}/status`, 'utf8'))?.[1]) / 1024;
   expect(peak).toBeLessThan(700);

@@ -1,11 +1,13 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
 import { createFeed } from '../support/feed.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver, type Receiver } from '../support/receiver.ts';
 import { openStack, type Stack } from '../support/stack.ts';
+import { TIMING } from '../../src/process/time-limits.ts';
 
 /** Shorter than the time after which the service takes MongoDB for unavailable. */
 const SLOW_WRITE_MS = 2_500;
@@ -97,4 +99,45 @@ test('a request that waits for its slot is not sent if the response before it pa
   await receiver.waitFor((all) => all.some(({ json }) => (json as { event: string }).event === 'webhook.test'));
   expect(receiver.received).toHaveLength(2);
   await receiver.close();
+});
+
+/** Resolves once a receiver that never answers gets no more requests, because its senders have no more slots. */
+const untilFull = async ({ received }: Receiver): Promise<void> => {
+  for (let before = -1; before < 10 || before < received.length; ) {
+    before = received.length;
+    await pause(200);
+  }
+};
+
+test.each([
+  ['of two other assistants', 2, 8],
+  ['of its own assistant', 1, 9],
+])('an endpoint finds a slot beside many endpoints %s that all hang', async (_whose, assistants, endpoints) => {
+  const few = await openStack({ replyWorkers: 0, env: { DELIVERY_CONCURRENCY: '64', ENDPOINT_CONCURRENCY: '20' } });
+  const hanging = await openReceiver({ respond: () => new Promise(() => undefined) });
+  const good = await openReceiver();
+  onTestFinished(async () => {
+    await Promise.all([hanging.close(), good.close()]);
+    await few.close();
+  });
+  const feed = createFeed(few.service);
+  const add = (assistantId: string, { url }: Receiver) => few.service.endpoints.addEndpoint(assistantId, { url });
+  const own = (await anAssistant(few)).assistantId;
+  const others =
+    assistants === 1 ? [own] : [await anAssistant(few), await anAssistant(few)].map((one) => one.assistantId);
+  const begun = performance.now();
+  for (const assistantId of others) {
+    for (let nth = 0; nth < endpoints; nth += 1) await add(assistantId, hanging);
+    const keys = await feed.openConversations(assistantId, 20);
+    await Promise.all(keys.map((key) => feed.say(assistantId, key, ['hello'])));
+  }
+  await untilFull(hanging);
+
+  await add(own, good);
+  const [key = ''] = await feed.openConversations(own, 1);
+  await feed.say(own, key, ['hello']);
+  await good.waitFor((all) => all.length === 1);
+
+  // No request that hangs has ended yet.
+  expect(performance.now() - begun).toBeLessThan(TIMING.deliveryDeadlineMs);
 });

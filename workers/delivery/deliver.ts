@@ -33,6 +33,13 @@ const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
     return outbox && { at, outbox, endpoint };
   };
 
+  /** Reads the endpoint after the outbox, because events are ended for good by what the endpoint is then. */
+  const readForEnding = async (key: string, endpointId: string): Promise<Reading | null> => {
+    const at = performance.now();
+    const outbox = await outboxes.read(key);
+    return outbox && { at, outbox, endpoint: await endpoints.readForSending(endpointId) };
+  };
+
   /**
    * Performs a write that returns the new outbox. Reads the endpoint in parallel if more events were pending before.
    * Otherwise reads the endpoint after the write, and only if an event is pending.
@@ -59,7 +66,7 @@ const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
     return hasWaited ? { ...before, endpoint: await endpoints.readForSending(endpointId) } : before;
   };
 
-  return { read, readAfter, readInSlot };
+  return { read, readForEnding, readAfter, readInSlot };
 };
 
 type DeliverDependencies = {
@@ -69,6 +76,9 @@ type DeliverDependencies = {
   dispatch: Dispatch;
   breaker: DeliveryBreaker;
   slots: Slots;
+  /** Limits the streams whose undeliverable events are ended at once. */
+  endings: Slots;
+  wake: (key: string) => void;
   eventMaxAgeMs: number;
   timing: Timing;
   reportEventWait: ReportEventWait;
@@ -82,6 +92,7 @@ type Send = { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint };
 /** One try of the head: `ended`, `released` (still pending, nothing was written), or `foreign`: another process sends it. */
 type Sent = 'ended' | 'released' | 'foreign';
 type Ended = { event: OutboxEvent; how: Sent };
+type StreamRef = Pick<Outbox, '_id' | 'assistantId'>;
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
 type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot };
 
@@ -101,14 +112,20 @@ export type Deliver = {
    * Ends the events above the stream's size limit. It runs while an event is being sent, because a send may take
    * long.
    */
-  trimStream: (reading: OutboxReading, endpointId: string) => Promise<void>;
+  trimStream: (stream: StreamRef, endpointId: string) => Promise<void>;
+
+  /**
+   * True while a stream of this conversation ends events, or waits for that. The conversation is then woken again
+   * afterwards, and its hundreds of events are not read before.
+   */
+  leaveToEnding: (key: string) => boolean;
 
   /** Delivers a test or a resend. Both ignore the order of the stream and its pauses. */
   deliverQueued: (deliveryId: string) => Promise<void>;
 };
 
 export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
-  const { conversations, endpoints, deliveries, dispatch, breaker, slots } = dependencies;
+  const { conversations, endpoints, deliveries, dispatch, breaker, slots, endings, wake } = dependencies;
   const { eventMaxAgeMs, timing, reportEventWait, logger } = dependencies;
   const { outbox: outboxes } = conversations;
   const endUndeliverable = createEndUndeliverable({
@@ -119,7 +136,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   });
 
   const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < timing.readFreshMs;
-  const { read, readAfter, readInSlot } = createReadings({ endpoints, outboxes, isFresh });
+  const { read, readForEnding, readAfter, readInSlot } = createReadings({ endpoints, outboxes, isFresh });
 
   const nextOf = ({ outbox, endpoint }: Reading, endpointId: string): Next => {
     const pending = pendingOf(outbox, endpointId);
@@ -135,7 +152,6 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    * keep all of their events would fill the memory.
    */
   const forNextStep = (reading: Reading, endpointId: string): Reading => {
-    if (nextOf(reading, endpointId).kind !== 'send') return reading;
     const first = pendingOf(reading.outbox, endpointId).slice(0, LOOK_AHEAD);
     return { ...reading, outbox: { ...reading.outbox, outbox: first } };
   };
@@ -206,43 +222,59 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     return (await deliveries.release(own.deliveryId, own.token, own)) ? 'released' : 'ended';
   };
 
-  const readForSlot = async (before: Reading, endpointId: string, slot: Slot): Promise<Reading | null> => {
-    const now = await readInSlot(before, endpointId, slot);
-    return now && forNextStep(now, endpointId);
-  };
-
   /** Sends the first pending event in a slot, which may be released early. */
   const sendInSlot = async (
     before: Reading,
     endpointId: string,
     slot: Slot,
   ): Promise<{ reading: Reading | null; sent?: Ended }> => {
-    const reading = await readForSlot(before, endpointId, slot);
+    let reading = await readInSlot(before, endpointId, slot);
     const next = reading && nextOf(reading, endpointId);
-    if (next?.kind !== 'send') return { reading };
-    const how = await sendHead(reading as Reading, next, slot);
+    if (!reading || next?.kind !== 'send') return { reading };
+    reading = forNextStep(reading, endpointId);
+    const how = await sendHead(reading, next, slot);
     return { reading, sent: { event: next.event, how } };
   };
 
+  /** How many streams of a conversation are ending events, and whether it was woken meanwhile. */
+  const ending = new Map<string, { streams: number; woken: boolean }>();
+  const noteEnding = (key: string): (() => void) => {
+    const noted = ending.get(key) ?? { streams: 0, woken: false };
+    ending.set(key, noted);
+    noted.streams += 1;
+    return () => {
+      noted.streams -= 1;
+      if (noted.streams > 0) return;
+      ending.delete(key);
+      if (noted.woken) wake(key);
+    };
+  };
+
   /**
-   * Reads the endpoint again before ending events, because the known endpoint may be older than the outbox and an ended
-   * event cannot be reopened.
+   * Ends what must not be sent. A stream may have hundreds of such events, and all streams of an endpoint have them at
+   * once when it is disabled. So a few streams do this at once, and what waits keeps no events.
    */
-  const endHead = async (before: Reading, endpointId: string): Promise<Reading | null> => {
-    const reading = { ...before, endpoint: await endpoints.readForSending(endpointId) };
-    if (nextOf(reading, endpointId).kind !== 'end') return reading;
-    return readAfter(reading, endpointId, () => endUndeliverable(reading, endpointId));
+  const endUnwanted = async ({ _id: key, assistantId }: StreamRef, endpointId: string): Promise<Reading | null> => {
+    const done = noteEnding(key);
+    const slot = await endings.acquire(assistantId);
+    try {
+      const reading = slot && (await readForEnding(key, endpointId));
+      if (!reading || nextOf(reading, endpointId).kind !== 'end') return reading;
+      return await readAfter(reading, endpointId, () => endUndeliverable(reading, endpointId));
+    } finally {
+      slot?.release();
+      done();
+    }
   };
 
   /**
    * Handles the first pending event and returns the next reading. Returns null if the stream is empty or paused, if no
    * slot is free, or if another process sends the event.
    */
-  const step = async (before: Reading, endpointId: string): Promise<Reading | null> => {
-    const next = nextOf(before, endpointId);
-    if (next.kind === 'stop') return null;
-    if (next.kind === 'end') return endHead(before, endpointId);
-    const slot = await slots.acquire(endpointId);
+  const step = async (before: Reading, endpointId: string, next: Next['kind']): Promise<Reading | null> => {
+    if (next === 'stop') return null;
+    if (next === 'end') return endUnwanted(before.outbox, endpointId);
+    const slot = await slots.acquire(endpointId, { tenant: before.outbox.assistantId });
     if (!slot) return null;
     const { reading, sent } = await sendInSlot(before, endpointId, slot).finally(slot.release);
     if (!reading || !sent) return reading;
@@ -281,19 +313,27 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       let reading = await open(key, endpointId, given);
       while (reading) {
         ({ at } = reading);
+        const { kind } = nextOf(reading, endpointId);
         reading = forNextStep(reading, endpointId);
-        reading = await step(reading, endpointId);
+        reading = await step(reading, endpointId, kind);
       }
       return at;
     },
 
-    trimStream: async ({ outbox }, endpointId) => {
-      await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
+    leaveToEnding: (key) => {
+      const noted = ending.get(key);
+      if (noted) noted.woken = true;
+      return noted !== undefined;
+    },
+
+    trimStream: async (stream, endpointId) => {
+      await endUnwanted(stream, endpointId);
     },
 
     deliverQueued: async (deliveryId) => {
       const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
-      const slot = queued?.outcome === 'queued' ? await slots.acquire(queued.endpointId) : null;
+      const tenant = queued?.assistantId ?? '';
+      const slot = queued?.outcome === 'queued' ? await slots.acquire(queued.endpointId, { tenant }) : null;
       if (!queued || !slot) return;
       try {
         const at = performance.now();

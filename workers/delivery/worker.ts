@@ -84,8 +84,9 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
     running.wokenAt = Math.max(running.wokenAt, at);
     const trimId = `${streamId}:trim`;
     if (pendingOf(outbox, endpointId).length <= BACKLOG_MAX + 1 || active.has(trimId)) return;
+    const { _id, assistantId } = outbox;
     void run(trimId, { key: null, wokenAt: at }, async () => {
-      await deliver.trimStream(reading, endpointId);
+      await deliver.trimStream({ _id, assistantId }, endpointId);
       return at;
     });
   };
@@ -96,6 +97,7 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
      */
     wake: async (keys: string[]): Promise<void> => {
       await mapAtMost(OUTBOXES_AT_ONCE, keys, async (key) => {
+        if (deliver.leaveToEnding(key)) return;
         const at = performance.now();
         const outbox = await outboxes.read(key);
         if (closing || !outbox) return;
@@ -127,15 +129,18 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
 
 /**
  * Limits the sends in flight, per endpoint and in total. A slot is acquired before the claim, so that waiting events
- * stay unclaimed. Once half of all slots are in use, each endpoint is limited to its share, so that hanging endpoints
- * leave slots for others.
+ * stay unclaimed. Once half of all slots are in use, assistants share them, and the endpoints of an assistant share its
+ * part. Each share is what would be left for one more, so a new endpoint finds a slot even beside many that hang.
  */
 const endpointShare =
   ({ perEndpoint, total }: { perEndpoint: number; total: number }) =>
-  ({ own, inUse, holders }: Occupancy): boolean => {
+  ({ own, inUse, tenants, holders }: Occupancy): boolean => {
     if (inUse >= total || own >= perEndpoint) return false;
-    return inUse < total / 2 || own < Math.max(1, Math.floor(total / holders));
+    return inUse < total / 2 || own < Math.max(1, Math.floor(total / (tenants + 1) / (holders + 1)));
   };
+
+/** How many streams end what must not be sent at once. An assistant gets as many as stay free, so it gets a half. */
+const ENDING_MAX = 8;
 
 type Options = {
   config: Config;
@@ -174,6 +179,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   const slots = createSlots(
     endpointShare({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY }),
   );
+  const endings = createSlots(({ own, inUse }) => own < ENDING_MAX - inUse);
   const breaker = createDeliveryBreaker(breaking);
   const dispatch = createDispatch({
     endpoints,
@@ -192,6 +198,8 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     dispatch,
     breaker,
     slots,
+    endings,
+    wake: deliveryQueue.wake,
     eventMaxAgeMs,
     timing,
     reportEventWait: reportEventWaits(metrics),
@@ -202,6 +210,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     createStreams({ outbox: conversations.outbox, deliver, deliveryQueue, logger }),
     (opened) => {
       slots.close();
+      endings.close();
       return opened.close();
     },
   );
