@@ -129,6 +129,8 @@ export const openWorkerDuties = async (
     port: config.WORKER_HEALTH_PORT,
     readiness,
     metrics,
+    draining: lifecycle.draining,
+    logger,
   });
   lifecycle.add('health server', health.server, (server) => void server.close());
   return health.port;

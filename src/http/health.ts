@@ -1,11 +1,12 @@
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { RequestListener, Server } from 'node:http';
 import type { Connection } from 'mongoose';
 import { type ApiError, notFound, unavailable } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
 import { withDeadline } from '../process/deadline.ts';
+import type { Logger } from '../process/logger.ts';
 import type { Metrics } from '../process/metrics.ts';
 import { pingRedis, type RedisClient } from '../redis/redis.ts';
+import { createWebServer, listen } from './web-server.ts';
 
 const ANSWER_WITHIN_MS = 1_000;
 /** How long the results of the pings are used again, so that many checks at once cost as much as one. */
@@ -66,14 +67,19 @@ export const createReadiness = ({
   };
 };
 
+/** Open connections of a worker. Without a limit, they could use up the files that it needs for its own work. */
+const HEALTH_CONNECTIONS_MAX = 200;
+
 /** Serves a worker's `/healthz`, `/readyz` and, if metrics are given, `/metrics`. */
 export const openHealthServer = async (options: {
   host: string;
   port: number;
   readiness: () => Promise<Readiness>;
   metrics?: Metrics;
+  draining: AbortSignal;
+  logger: Logger;
 }): Promise<{ server: Server; port: number }> => {
-  const server = createServer((req, res) => {
+  const listener: RequestListener = (req, res) => {
     const answer = (status: number, body: unknown): void => {
       res.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body));
     };
@@ -93,10 +99,8 @@ export const openHealthServer = async (options: {
       return;
     }
     refuse(notFound());
-  });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(options.port, options.host, resolve);
-  });
-  return { server, port: (server.address() as AddressInfo).port };
+  };
+  const limits = { connectionsMax: HEALTH_CONNECTIONS_MAX, logger: options.logger };
+  const server = createWebServer({}, listener, options.draining, limits);
+  return { server, port: await listen(server, options) };
 };

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIPv6 } from 'node:net';
+import { pipeline } from 'node:stream/promises';
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
 import * as z from 'zod';
@@ -60,6 +61,22 @@ export const EVENT_STREAM_HEADERS = {
   'Cache-Control': 'no-cache, no-transform',
   // Without this header, nginx and similar proxies buffer the events until the response ends.
   'X-Accel-Buffering': 'no',
+};
+
+const PIECE_BYTES = 64 * 1024;
+
+function* piecesOf(bytes: Buffer): Generator<Buffer> {
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) yield bytes.subarray(at, at + PIECE_BYTES);
+}
+
+/**
+ * Sends bytes that all callers share, as fast as the caller reads them. A TLS connection copies what is written to it, so
+ * callers who do not read would otherwise hold a copy of the whole each.
+ */
+export const sendBytes = async (res: ServerResponse, bytes: Buffer): Promise<void> => {
+  res.setHeader('Content-Length', bytes.length);
+  if (res.req.method === 'HEAD') return void res.end();
+  await pipeline(piecesOf(bytes), res).catch(() => undefined); // the caller has left
 };
 
 const REQUEST_ID = /^[\w-]{8,64}$/;

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { publicOperation } from '../assistants/operation.ts';
 import { ErrorBody, notFound, unavailable } from '../process/errors.ts';
 import type { Readiness } from '../http/health.ts';
-import { requestIdOf } from '../http/http.ts';
+import { requestIdOf, sendBytes } from '../http/http.ts';
 import type { Metrics } from '../process/metrics.ts';
 import { answerWith, mount } from '../http/operation.ts';
 
@@ -98,7 +98,7 @@ export const monitoringRoutes = ({ readiness, metrics, document }: Dependencies)
     res.type(metrics.contentType).send(answer);
   };
 
-  const openApi: RequestHandler = (_req, res) => void res.type('application/json').send(text);
+  const openApi: RequestHandler = (_req, res) => sendBytes(res.type('application/json'), text);
 
   const router = Router({ caseSensitive: true });
   mount(router, [

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { type RequestHandler, type Response, Router } from 'express';
 import helmet from 'helmet';
-import { OWN_ORIGIN, pageHeaders } from '../http/http.ts';
+import { OWN_ORIGIN, pageHeaders, sendBytes } from '../http/http.ts';
 import { mount } from '../http/operation.ts';
 import { monitoringOperations } from '../monitoring/operations.ts';
 
@@ -60,13 +60,11 @@ const read = async (): Promise<Reference> => {
   };
 };
 
-const send = (res: Response, type: string, { plain, compressed }: Sent): void => {
+const send = (res: Response, type: string, { plain, compressed }: Sent): Promise<void> => {
   const zipped = res.req.acceptsEncodings('gzip') === 'gzip';
   if (zipped) res.set('Content-Encoding', 'gzip');
-  res
-    .vary('Accept-Encoding')
-    .type(type)
-    .send(zipped ? compressed : plain);
+  res.vary('Accept-Encoding').type(type);
+  return sendBytes(res, zipped ? compressed : plain);
 };
 
 const POLICY = { ...OWN_ORIGIN, styleSrc: ["'self'"], baseUri: ["'none'"], formAction: ["'none'"] };
@@ -77,13 +75,19 @@ const POLICY = { ...OWN_ORIGIN, styleSrc: ["'self'"], baseUri: ["'none'"], formA
  */
 export const referenceRoutes = ({ tls }: { tls: boolean }): Router => {
   let reference: Promise<Reference> | null = null;
-  const page: RequestHandler = async (_req, res) => send(res, 'html', (await (reference ??= read())).page);
+  /** A failure, for example if too many files are open, is not kept. */
+  const reading = (): Promise<Reference> =>
+    (reference ??= read().catch((cause: unknown) => {
+      reference = null;
+      throw cause;
+    }));
+  const page: RequestHandler = async (_req, res) => send(res, 'html', (await reading()).page);
   const file: RequestHandler = async (req, res, next) => {
-    const { files } = await (reference ??= read());
+    const { files } = await reading();
     const found = files.get(req.originalUrl);
     if (!found || (req.method !== 'GET' && req.method !== 'HEAD')) return next();
     res.set('Cache-Control', 'public, max-age=31536000, immutable');
-    send(res, req.path.slice(req.path.lastIndexOf('.')), found);
+    return send(res, req.path.slice(req.path.lastIndexOf('.')), found);
   };
   const router = Router({ caseSensitive: true });
   mount(router, [{ operation: monitoringOperations.reference, handlers: [pageHeaders(tls, POLICY), page] }]);

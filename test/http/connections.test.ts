@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { RequestListener } from 'node:http';
 import { connect, type Socket } from 'node:net';
@@ -6,6 +7,8 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
+import { openHealthServer } from '../../src/http/health.ts';
+import { sendBytes } from '../../src/http/http.ts';
 import { closeWebServer, createWebServer, listen } from '../../src/http/web-server.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
@@ -150,4 +153,48 @@ test('if many networks hold all connections, one that has none takes the place o
   expect(statusesOf([...others, ...visits])).toEqual([200]);
   await eventually(() => expect(alive(others).length).toBeLessThan(MAX));
   expect(alive(others).at(-1)).toBe(others.at(-1));
+});
+
+test('callers who do not read a large file over TLS hold no copies of it', async () => {
+  const file = Buffer.alloc(8 * 1024 * 1024, 'x');
+  const { open } = await serve((_req, res) => void sendBytes(res, file), aCertificate());
+  const ask = async () => {
+    const client = open(VISITOR);
+    client.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
+    await once(client, 'data');
+    client.pause();
+  };
+  await ask();
+  const before = process.memoryUsage().rss;
+
+  await Promise.all(Array.from({ length: MAX / 2 - 1 }, ask));
+
+  expect(process.memoryUsage().rss - before).toBeLessThan(60 * 1024 * 1024);
+});
+
+test('connections that stay open do not keep a worker from its own files, nor others from its health', async () => {
+  const { server, port } = await openHealthServer({
+    host: '127.0.0.1',
+    port: 0,
+    readiness: () => Promise.resolve({ ready: true, checks: {} }),
+    draining: new AbortController().signal,
+    logger: createLogger({ name: 'test', level: 'silent' }),
+  });
+  const clients: Socket[] = [];
+  onTestFinished(async () => {
+    for (const client of clients) client.destroy();
+    await closeWebServer(server, { graceMs: 0, cutAfterMs: 0 });
+  });
+  const left = new Set<Socket>();
+  for (let nth = 0; nth < 300; nth += 1) {
+    const client = connect({ port, host: '127.0.0.1', localAddress: ATTACKER });
+    client.on('error', () => undefined).once('close', () => left.delete(client));
+    client.once('connect', () => left.add(client)).resume();
+    clients.push(client);
+  }
+
+  const { status } = await fetch(`http://127.0.0.1:${port}/readyz`);
+
+  expect(status).toBe(200);
+  await eventually(() => expect(left.size).toBeLessThanOrEqual(100));
 });
