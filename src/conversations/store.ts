@@ -130,6 +130,9 @@ export type ConversationStore = {
   /** The fields that an answer depends on, or null if there is no conversation. Reads are batched. */
   findForAnswer: (key: string) => Promise<AnswerableConversation | null>;
 
+  /** The channels of the callers who wait for a pending turn. Reads are batched. */
+  findReplyTo: (turn: TurnRef) => Promise<string[]>;
+
   /** True if the turn is pending. Reads are batched. */
   isPending: (turn: TurnRef) => Promise<boolean>;
 
@@ -203,6 +206,7 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
   const readForAnswer = createReader(conversations, FOR_ANSWER);
   const readSeq = createReader(conversations, { seq: 1, conversationId: 1 });
   const readPending = createReader(conversations, { 'waiting.turnId': 1 });
+  const readReplyTo = createReader(conversations, { 'waiting.turnId': 1, 'waiting.replyTo': 1 });
 
   return {
     models: [model, messageModel, ...erasure.models],
@@ -245,6 +249,9 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     findLanguage: async (key) => (await readLanguage(key))?.language ?? null,
 
     findForAnswer: readForAnswer,
+
+    findReplyTo: async ({ key, turnId }) =>
+      (await readReplyTo(key))?.waiting.find((turn) => turn.turnId === turnId)?.replyTo ?? [],
 
     isPending: async ({ key, turnId }) =>
       (await readPending(key))?.waiting.some((turn) => turn.turnId === turnId) ?? false,

@@ -148,7 +148,7 @@ const refusalReply = (language: string): EngineReply => {
 };
 
 type Dependencies = {
-  conversations: Pick<ConversationStore, 'findForAnswer'>;
+  conversations: Pick<ConversationStore, 'findReplyTo'>;
   assistants: Pick<AssistantStore, 'findAssistant' | 'findKnowledge'>;
   engine: AssistantEngine;
   semanticSearchOf: SemanticSearchOf;
@@ -232,10 +232,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       turnId: turn.turnId,
       attempt,
       replyTo: turn.replyTo,
-      findReplyTo: async () => {
-        const now = await conversations.findForAnswer(conversation._id);
-        return now?.waiting.find(({ turnId }) => turnId === turn.turnId)?.replyTo ?? [];
-      },
+      findReplyTo: () => conversations.findReplyTo({ key: conversation._id, turnId: turn.turnId }),
       publish,
     });
     const contextMs = performance.now() - startedAt;
