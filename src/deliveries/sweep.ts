@@ -1,8 +1,9 @@
+import { LRUCache } from 'lru-cache';
 import { endpointsOf, type OutboxStore, pendingOf, type StaleOutbox } from '../conversations/outbox.ts';
 import type { DeliveryQueue } from './queue.ts';
 import { BACKLOG_MAX } from '../conversations/conversation.ts';
 import type { DeliveryStore } from './store.ts';
-import type { EndpointStore } from '../webhooks/endpoint-store.ts';
+import type { Endpoint, EndpointStore } from '../webhooks/endpoint-store.ts';
 import { deliveryIdOf } from './delivery.ts';
 import { createEndUndeliverable, type OnEnded } from './undeliverable.ts';
 import { serverNow } from '../process/clock.ts';
@@ -58,17 +59,26 @@ export const createBackoff = (now: () => number = () => performance.now()) => {
  * The maximum number of streams that are woken together after their endpoint changed. Sweeps find the other streams
  * within seconds.
  */
-const WOKEN_AT_ONCE = 5_000;
+const WOKEN_AT_ONCE = 1_000;
+/**
+ * An assistant's streams are woken at most this often. A program may resume an endpoint ten times a second, and each time
+ * the outboxes of all of its streams would be read before the events of others.
+ */
+const WOKEN_AGAIN_MS = 2_000;
+const ASSISTANTS_KNOWN = 10_000;
 
 type Dependencies = { outbox: Pick<OutboxStore, 'findKeysOf'>; deliveryQueue: Pick<DeliveryQueue, 'wake'> };
 
-/** Wakes the streams with pending events for an endpoint that has changed. Never throws. */
-export const createWakeStreams =
-  ({ outbox, deliveryQueue }: Dependencies) =>
-  async (endpointId: string): Promise<void> => {
+/** Wakes the streams with pending events for an endpoint that has changed, or leaves it to the sweeps. Never throws. */
+export const createWakeStreams = ({ outbox, deliveryQueue }: Dependencies) => {
+  const woken = new LRUCache<string, true>({ max: ASSISTANTS_KNOWN, ttl: WOKEN_AGAIN_MS });
+  return async ({ endpointId, assistantId }: Pick<Endpoint, 'endpointId' | 'assistantId'>): Promise<void> => {
+    if (woken.has(assistantId)) return;
+    woken.set(assistantId, true);
     const keys = await outbox.findKeysOf(endpointId, WOKEN_AT_ONCE).catch(() => []);
     for (const key of keys) deliveryQueue.wake(key);
   };
+};
 
 const OUTBOXES_PER_SWEEP = 5_000;
 const ROUNDS_PER_SWEEP = 3;

@@ -103,7 +103,7 @@ type Dependencies = {
   vault: Vault;
   guard: GuardOptions;
   /** Called after an endpoint was removed, enabled, disabled or resumed, to wake its streams. Never throws. */
-  onChanged?: (endpointId: string) => Promise<void>;
+  onChanged?: (endpoint: Pick<Endpoint, 'endpointId' | 'assistantId'>) => Promise<void>;
 };
 
 /**
@@ -274,15 +274,17 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       );
       if (!changed) return toEndpoint(await getStored(endpointId));
       cachedEndpoints.delete(changed.assistantId);
-      await onChanged(endpointId);
+      const { assistantId } = changed;
+      await onChanged({ endpointId, assistantId });
       return toEndpoint(changed.toObject());
     },
 
     removeEndpoint: async (endpointId) => {
       const stored = await endpoints.findByIdAndDelete(endpointId).lean();
       if (!stored) throw notFound();
-      cachedEndpoints.delete(stored.assistantId);
-      await onChanged(endpointId);
+      const { assistantId } = stored;
+      cachedEndpoints.delete(assistantId);
+      await onChanged({ endpointId, assistantId });
       return toEndpoint(stored);
     },
 
@@ -328,7 +330,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
 
     resumeEndpoint: async (endpointId) => {
       const resumed = await change(endpointId, { $set: { pause: null } });
-      await onChanged(endpointId);
+      await onChanged(resumed);
       return resumed;
     },
   };

@@ -5,6 +5,7 @@ import { anAssistant, aTurn, request, type TestAssistant } from '../support/buil
 import { watchLoop } from '../support/loop.ts';
 import { eventually } from '../support/eventually.ts';
 import { atPace } from '../support/pace.ts';
+import { profileStatements } from '../support/profile.ts';
 import { startRealProcess } from '../support/processes.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
@@ -87,6 +88,18 @@ test('a list of deliveries reads a bounded part of the events that wait', async 
   const { ms, name } = stop();
   expect(ms, name).toBeLessThan(atPace(100));
   expect([status, body.deliveries.length, typeof body.nextCursor, body.moreWaiting]).toEqual([200, 50, 'string', true]);
+});
+
+test('an endpoint that is resumed again and again wakes its streams seldom', async () => {
+  const [endpointId = ''] = endpointIds;
+  const statements = await profileStatements(stack, async () => {
+    for (let nth = 0; nth < 20; nth += 1) await stack.service.endpoints.resumeEndpoint(endpointId);
+  });
+  await stack.service.endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
+
+  const looked = statements.filter(({ command }) => JSON.stringify(command).includes(`"$in":["${endpointId}"]`));
+  expect(looked.length).toBeGreaterThan(0);
+  expect(looked.length).toBeLessThan(5);
 });
 
 test('many events of a disabled endpoint end beside the events of others', async () => {
