@@ -129,14 +129,14 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
 
 /**
  * Limits the sends in flight, per endpoint and in total. A slot is acquired before the claim, so that waiting events
- * stay unclaimed. Once half of all slots are in use, assistants share them, and the endpoints of an assistant share its
+ * stay unclaimed. Once a quarter of all slots is in use, assistants share them, and the endpoints of an assistant its
  * part. Each share is what would be left for one more, so a new endpoint finds a slot even beside many that hang.
  */
 const endpointShare =
   ({ perEndpoint, total }: { perEndpoint: number; total: number }) =>
   ({ own, inUse, tenants, holders }: Occupancy): boolean => {
     if (inUse >= total || own >= perEndpoint) return false;
-    return inUse < total / 2 || own < Math.max(1, Math.floor(total / (tenants + 1) / (holders + 1)));
+    return inUse < total / 4 || own < Math.max(1, Math.floor(total / (tenants + 1) / (holders + 1)));
   };
 
 /** How many streams end what must not be sent at once. An assistant gets as many as stay free, so it gets a half. */
