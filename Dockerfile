@@ -1,4 +1,4 @@
-# One image for the API and both workers; what a container runs is its command.
+# One image for the API and all workers; what a container runs is its command.
 FROM node:24-slim AS packages
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./

@@ -9,6 +9,7 @@ import { openField } from './service/field.ts';
 import { finishErasures, operate, type OperatorsOptions } from './service/operators.ts';
 import { report } from './service/report.ts';
 import { TOPOLOGIES } from './service/stores.ts';
+import { refreshSources, SOURCE_RULE } from './service/sources.ts';
 import { runVisitors, visitTogether } from './service/visitors.ts';
 
 /**
@@ -63,6 +64,7 @@ const run = async ({
   const isOver = (): boolean => performance.now() > until;
   try {
     const operators: OperatorsOptions = { api, token, keyOf, random, histories, isOver };
+    const reading = refreshSources(service, { assistantId: field.cast.quick.assistantId, isOver });
     const load = [...runVisitors({ visitors, cast: field.cast, histories, random, isOver }, api), operate(operators)];
     const faults = await injectFaults(
       {
@@ -81,6 +83,9 @@ const run = async ({
     );
     const calmSince = performance.now();
     await Promise.all([...load, removeHostile()]);
+    const { wrong, runs } = await reading;
+    for (const what of wrong) field.blame(SOURCE_RULE, what);
+    console.log(`\nruns of a source: ${runs}`);
     await crew.untilReady();
     await finishErasures(operators);
     const evidence = await collect(service, { api: api(), keyOf, histories, calmSince });

@@ -1,9 +1,10 @@
 /** `npm run eval` measures how well questions are understood, with the model that the settings choose. */
 import { evaluate } from '@parley/understanding/evaluation';
+import { openReader } from '@parley/reading';
 import { join } from 'node:path';
 import { readConfig } from '../src/process/config.ts';
 import { createLogger } from '../src/process/logger.ts';
-import { openChosenEmbedder } from '../workers/reply/embedder.ts';
+import { openChosenEmbedder } from '../src/embedder.ts';
 
 const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = process.env;
 const given = { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY };
@@ -14,4 +15,11 @@ const model = {
   open: () => openChosenEmbedder({ config, logger }),
   folder: join(import.meta.dirname, '../.local/eval'),
 };
-await evaluate(process.argv.slice(2), model, SEMANTIC_DIR ?? '');
+const reader = openReader();
+const readDocument = async (bytes: Uint8Array, name: string) => {
+  const page = await reader.read({ bytes, contentType: null, name, url: null });
+  if ('failed' in page) throw new Error(`${name}: ${page.message}`);
+  return page;
+};
+await evaluate(process.argv.slice(2), model, { localFolder: SEMANTIC_DIR ?? '', readDocument });
+await reader.close();

@@ -22,6 +22,7 @@ import { createInbox } from './inbox/inbox.ts';
 import { createSignInLimits } from './operators/sign-in-limits.ts';
 import { openOperators } from './operators/open.ts';
 import { openService, OPERATORS_POOL_SIZE } from './service.ts';
+import { SOURCES_QUEUE, type SourceJob } from './sources/queue.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 import { createOverload } from './turns/overload.ts';
@@ -46,12 +47,13 @@ export const openApi = async ({
     redisRole: 'api',
     asidePoolSize: OPERATORS_POOL_SIZE,
   });
-  const { aside, redis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue } = service;
+  const { aside, redis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue, sourceQueue } =
+    service;
 
   const { orUnavailable } = service.mongoWatch;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
   const count = countRequests(metrics);
-  sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue });
+  sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue, sources: sourceQueue });
 
   const subscriber = await openRedis({ url: config.REDIS_URL, role: 'subscriber' }, logger);
   lifecycle.add('redis subscriber', subscriber, closeRedis);
@@ -135,6 +137,7 @@ export const openApi = async ({
         turns: openBoardQueues<TurnsJob>(TURNS_QUEUE),
         deliveries: openBoardQueues<WakeUpJob>(DELIVERIES_QUEUE),
         knowledge: openBoardQueues<KnowledgeJob>(KNOWLEDGE_QUEUE),
+        sources: openBoardQueues<SourceJob>(SOURCES_QUEUE),
       },
       sessions: createSessions(aside.mongo, config, orUnavailable),
       operators,
@@ -144,6 +147,7 @@ export const openApi = async ({
       assistants: aside.assistants,
       channelCalls,
       endpoints,
+      sources: aside.sources,
       deliveries: aside.deliveries,
       conversations: aside.conversations,
       notes: aside.inboxRecords.notes,

@@ -3,6 +3,7 @@ import type { LimitKind } from './assistants/rate-limit.ts';
 import type { DeliveryQueue } from './deliveries/queue.ts';
 import { serverNow } from './process/clock.ts';
 import type { Metrics } from './process/metrics.ts';
+import type { SourceQueue } from './sources/queue.ts';
 import type { TurnQueue } from './turns/queue.ts';
 import type { Repetition } from './turns/start-turn.ts';
 
@@ -26,7 +27,7 @@ export const countTurns = (metrics: Metrics): CountTurn => {
   };
 };
 
-/** Counts the texts that a reply worker embeds. */
+/** Counts the texts that a worker embeds. */
 export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
   const ended = metrics.counter({
     name: 'parley_embeddings_total',
@@ -38,6 +39,19 @@ export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
     },
   });
   return (kind, result, count = 1) => ended({ kind, result }, count);
+};
+
+/** Counts the pages of sources, by how they ended. */
+export const countPages = (metrics: Metrics): ((outcome: string) => void) => {
+  const ended = metrics.counter({
+    name: 'parley_source_pages_total',
+    help: 'Pages of sources, by outcome.',
+    labels: {
+      outcome:
+        '`read`, `unchanged`, `skipped` (forbidden, or no text), `missing`, `failed` (its passages stay as they are)',
+    },
+  });
+  return (outcome) => ended({ outcome });
 };
 
 export type CountDelivery = (end: { outcome: string; errorKind: string | null }, count?: number) => void;
@@ -102,13 +116,14 @@ export const countRequests = (metrics: Metrics) => {
  * Reports the number of jobs in the queues. Every process reports the same values, so aggregate with the maximum, not
  * the sum.
  */
-export const sampleQueues = (metrics: Metrics, queues: { turns: TurnQueue; deliveries: DeliveryQueue }): void => {
+type SampledQueues = { turns: TurnQueue; deliveries: DeliveryQueue; sources: SourceQueue };
+export const sampleQueues = (metrics: Metrics, queues: SampledQueues): void => {
   const named = Object.entries(queues);
   metrics.sampled(
     {
       name: 'parley_queue_jobs',
       help: 'Jobs by queue and state.',
-      labels: { queue: '`turns`, `deliveries`', state: '`waiting`, `active`, `delayed`, `failed`' },
+      labels: { queue: '`turns`, `deliveries`, `sources`', state: '`waiting`, `active`, `delayed`, `failed`' },
     },
     async () => {
       const counted = await Promise.all(
@@ -123,7 +138,7 @@ export const sampleQueues = (metrics: Metrics, queues: { turns: TurnQueue; deliv
     {
       name: 'parley_queue_age_seconds',
       help: 'How long the oldest waiting job has waited.',
-      labels: { queue: '`turns`, `deliveries`' },
+      labels: { queue: '`turns`, `deliveries`, `sources`' },
     },
     () =>
       Promise.all(

@@ -8,6 +8,7 @@ import { createInsights, type Insights } from './insights/store.ts';
 import { createDeliveryQueue, DELIVERIES_QUEUE, type DeliveryQueue, type WakeUpJob } from './deliveries/queue.ts';
 import { createDeliveryStore, type DeliveryStore } from './deliveries/store.ts';
 import { createWakeStreams } from './deliveries/sweep.ts';
+import { createPassageStore, type PassageStore } from './sources/passages.ts';
 import { createReadAssignees, createTakeBy } from './inbox/assignees.ts';
 import { createInboxRecords, type InboxRecords } from './inbox/records.ts';
 import { createOperatorStore, type OperatorStore } from './operators/store.ts';
@@ -20,6 +21,9 @@ import { type MongoWatch, watchMongo } from './mongo/silence.ts';
 import { createPartitions, openQueues, type Partitions } from './redis/queue.ts';
 import { closeRedis, openRedis, type RedisClient } from './redis/redis.ts';
 import type { RedisRole } from './redis/address.ts';
+import { createSourceQueue, SOURCES_QUEUE, type SourceJob, type SourceQueue } from './sources/queue.ts';
+import { createSourceRuns, type SourceRuns } from './sources/runs.ts';
+import { createSourceStore, type SourceStore } from './sources/store.ts';
 import { createVault, type Vault } from './process/vault.ts';
 import { createDeliveredReplies, type DeliveredReplies } from './turns/delivered-replies.ts';
 import { createIdempotencyKeys, type IdempotencyKeys } from './turns/idempotency-keys.ts';
@@ -58,6 +62,9 @@ type Stores = {
   inboxRecords: InboxRecords;
   insights: Insights;
   operators: OperatorStore;
+  passages: PassageStore;
+  sources: SourceStore;
+  sourceRuns: SourceRuns;
 };
 
 /** What every process shares: connections, stores on MongoDB, and queues on Redis. */
@@ -75,6 +82,7 @@ export type Service = Stores & {
   vault: Vault;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
+  sourceQueue: SourceQueue;
 };
 
 /** The lifecycle closes what this opens. */
@@ -112,6 +120,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
   const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE));
   const deliveryQueue = createDeliveryQueue(openQueue<WakeUpJob>(DELIVERIES_QUEUE));
   const knowledgeQueue = createKnowledgeQueue(openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE));
+  const sourceQueue = createSourceQueue(openQueue<SourceJob>(SOURCES_QUEUE));
 
   const vault = createVault({ keys: config.ENCRYPTION_KEY });
   const leases = lifecycle.add('turn leases', createTurnLeases(redis, partitions, config.timing), (opened) =>
@@ -119,10 +128,11 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
   );
   const deliveredReplies = createDeliveredReplies(redis, partitions);
   const deliveryOptions = { worker: newToken(), retentionDays: config.DELIVERY_RETENTION_DAYS };
+  const guard = { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE };
   const endpoints = createEndpointStore({
     connection: mongo,
     vault,
-    guard: { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE },
+    guard,
     onChanged: createWakeStreams({ outbox: createOutboxStore(mongo), deliveryQueue }),
   });
 
@@ -155,11 +165,18 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
       conversations,
       listEndpointIds: endpoints.listEndpointIds,
     });
-    return { assistants, deliveries, conversations, idempotencyKeys, inboxRecords, insights, operators };
+    const passages = createPassageStore({ connection });
+    const sources = createSourceStore({ connection, assistants, guard, wake: sourceQueue.wake });
+    const { raisePassages } = assistants;
+    const sourceRuns = createSourceRuns({ connection, timing: config.timing, raisePassages });
+    const ofSources = { passages, sources, sourceRuns };
+    const people = { inboxRecords, insights, operators };
+    return { assistants, deliveries, conversations, idempotencyKeys, ...people, ...ofSources };
   };
   const stores = createStores(mongo);
   const aside = mongoAside === mongo ? stores : createStores(mongoAside);
-  await buildIndexes([endpoints, ...Object.values(stores)].flatMap(({ models }): Indexed[] => models));
+  const withModels = Object.values(stores).flatMap((store) => ('models' in store ? [store] : []));
+  await buildIndexes([endpoints, ...withModels].flatMap(({ models }): Indexed[] => models));
 
   return {
     mongo,
@@ -174,5 +191,6 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     vault,
     turnQueue,
     deliveryQueue,
+    sourceQueue,
   };
 };

@@ -87,16 +87,39 @@ export const openQueueWorkers = async (
   lifecycle.add(`${queue} workers`, closing, ({ promise }) => promise);
 };
 
+type Sweeper = ReturnType<typeof startSweeper>;
+
+/** Starts the health server of a worker. It is unready while one of its sweeps is stuck. Returns the port. */
+export const openWorkerHealth = async (
+  { service: { turnQueue, deliveryQueue, sourceQueue, mongo, redis }, config, logger, lifecycle }: Options,
+  { metrics, sweeps }: { metrics: Metrics; sweeps: Sweeper[] },
+): Promise<number> => {
+  const isStuck = (sweep: Sweeper): boolean => performance.now() - sweep.lastEndedAt() > config.timing.sweepStuckMs;
+  const stuck = (): string | null => (sweeps.some(isStuck) ? 'a sweep is stuck' : null);
+  sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue, sources: sourceQueue });
+  const readiness = createReadiness({ mongo, redis, draining: lifecycle.draining, stuck });
+  const health = await openHealthServer({
+    host: config.HOST,
+    port: config.WORKER_HEALTH_PORT,
+    readiness,
+    metrics,
+    draining: lifecycle.draining,
+    logger,
+  });
+  lifecycle.add('health server', health.server, (server) => void server.close());
+  return health.port;
+};
+
 /**
- * Starts what both kinds of workers have besides their queue: the sweeps and the health server. Returns the health
- * port.
+ * Starts what the workers of turns and deliveries have besides their queue: the sweeps of both, and the health server.
+ * Returns the health port.
  */
 export const openWorkerDuties = async (
   { service, config, logger, lifecycle }: Options,
   { metrics, countDelivery, suspended }: { metrics: Metrics; countDelivery: CountDelivery; suspended?: () => string[] },
 ): Promise<number> => {
   const { timing } = config;
-  const { aside, endpoints, leases, turnQueue, deliveryQueue, mongo, redis } = service;
+  const { aside, endpoints, leases, turnQueue, deliveryQueue } = service;
   const { conversations, deliveries, operators } = aside;
   const { findAssistant, listAssistants } = aside.assistants;
   const deliverySweeps = createDeliverySweeps({
@@ -119,19 +142,5 @@ export const openWorkerDuties = async (
     startSweeper('deliveries', deliverySweeps.streams, options),
   ];
   lifecycle.add('sweeps', sweeps, (opened) => Promise.all(opened.map((sweep) => sweep.stop())));
-
-  const stuck = (): string | null =>
-    sweeps.some((sweep) => performance.now() - sweep.lastEndedAt() > timing.sweepStuckMs) ? 'a sweep is stuck' : null;
-  sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue });
-  const readiness = createReadiness({ mongo, redis, draining: lifecycle.draining, stuck });
-  const health = await openHealthServer({
-    host: config.HOST,
-    port: config.WORKER_HEALTH_PORT,
-    readiness,
-    metrics,
-    draining: lifecycle.draining,
-    logger,
-  });
-  lifecycle.add('health server', health.server, (server) => void server.close());
-  return health.port;
+  return openWorkerHealth({ service, config, logger, lifecycle }, { metrics, sweeps });
 };

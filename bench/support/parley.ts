@@ -27,6 +27,7 @@ const PROCESSES = {
   API: { file: 'src/main.ts', portIn: 'PORT' },
   'reply worker': { file: 'workers/reply/main.ts', portIn: 'WORKER_HEALTH_PORT' },
   'delivery worker': { file: 'workers/delivery/main.ts', portIn: 'WORKER_HEALTH_PORT' },
+  'sources worker': { file: 'workers/sources/main.ts', portIn: 'WORKER_HEALTH_PORT' },
 } as const;
 
 /** Opens Parley with its own database: the stores for the set-up, and the processes as operators start them. */

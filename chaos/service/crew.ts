@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../../scripts/services.ts';
 import { isReady, type Kind, type Process, spawnProcess } from '../support/process.ts';
 
-export const KINDS: readonly Kind[] = ['api', 'reply', 'delivery'];
+export const KINDS: readonly Kind[] = ['api', 'reply', 'delivery', 'sources'];
 const READY_WITHIN_MS = 60_000;
 const LOOK_EVERY_MS = 100;
 

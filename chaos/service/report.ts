@@ -4,6 +4,7 @@ import type { Histories, Sent, Violation } from './history.ts';
 import { REFUSAL_RULE } from './rule-of-refusals.ts';
 import { EVENT_RULES } from './rules-of-events.ts';
 import { TURN_RULES } from './rules-of-turns.ts';
+import { SOURCE_RULE } from './sources.ts';
 
 const SHOWN = 12;
 
@@ -12,6 +13,7 @@ export const OTHER_RULES = [
   'nothing of an erased conversation is left',
   'processes end only when they are told to',
   'signatures are valid',
+  SOURCE_RULE,
 ] as const;
 
 type Judged = { seed: number; histories: Histories; evidence: Evidence; violations: Violation[] };

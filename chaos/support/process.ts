@@ -9,6 +9,7 @@ const MAINS = {
   api: 'src/main.ts',
   reply: 'workers/reply/main.ts',
   delivery: 'workers/delivery/main.ts',
+  sources: 'workers/sources/main.ts',
 } as const;
 
 export type Kind = keyof typeof MAINS;

@@ -14,12 +14,13 @@ const bodyOf = async (response: Response): Promise<unknown> => {
   }
 };
 
-type Options = { body?: unknown; signal?: AbortSignal; accept?: string };
+/** `file` is sent as it is. */
+type Options = { body?: unknown; file?: Blob; signal?: AbortSignal; accept?: string };
 
 const send = async (
   method: Method,
   path: string,
-  { body, signal, accept = 'application/json' }: Options,
+  { body, file, signal, accept = 'application/json' }: Options,
 ): Promise<Response> => {
   let response: Response;
   try {
@@ -28,9 +29,11 @@ const send = async (
       headers: {
         Accept: accept,
         ...(body !== undefined && { 'Content-Type': 'application/json' }),
+        ...(file && { 'Content-Type': 'application/octet-stream' }),
         ...(!isAttended() && { 'X-Parley-Unattended': '1' }),
       },
       ...(body !== undefined && { body: JSON.stringify(body) }),
+      ...(file && { body: file }),
       ...(signal && { signal }),
     });
   } catch (cause) {

@@ -12,6 +12,8 @@ const FILES = {
   overview: () => import('./pages/overview/overview.tsx'),
   tryIt: () => import('./pages/try-it/chat.tsx'),
   knowledge: () => import('./pages/knowledge/list.tsx'),
+  sources: () => import('./pages/sources/list.tsx'),
+  source: () => import('./pages/sources/source.tsx'),
   learn: () => import('./pages/misses/learn.tsx'),
   keys: () => import('./pages/keys/list.tsx'),
   channel: () => import('./pages/channel/channel.tsx'),
@@ -30,6 +32,8 @@ const Inbox = lazy(FILES.inbox);
 const Overview = lazy(FILES.overview);
 const TryIt = lazy(FILES.tryIt);
 const Knowledge = lazy(FILES.knowledge);
+const Sources = lazy(FILES.sources);
+const Source = lazy(FILES.source);
 const Learn = lazy(FILES.learn);
 const Keys = lazy(FILES.keys);
 const Channel = lazy(FILES.channel);
@@ -109,6 +113,10 @@ const ForOwners = ({ me }: { me: Me }) => (
     <Route path="/assistants/:id">{({ id }) => <Redirect to={`/assistants/${id}/overview`} replace />}</Route>
     <Route path="/assistants/:id/overview">{({ id }) => <Overview key={id} id={id} me={me} />}</Route>
     <Route path="/assistants/:id/knowledge">{({ id }) => <Knowledge key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/sources">{({ id }) => <Sources key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/sources/:sourceId">
+      {({ id, sourceId }) => <Source key={sourceId} id={id} sourceId={sourceId} />}
+    </Route>
     <Route path="/assistants/:id/learn">{({ id }) => <Learn key={id} id={id} />}</Route>
     <Route path="/assistants/:id/keys">{({ id }) => <Keys key={id} id={id} />}</Route>
     <Route path="/assistants/:id/channel">{({ id }) => <Channel key={id} id={id} />}</Route>

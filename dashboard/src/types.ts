@@ -16,6 +16,7 @@ import type { operatorOperations } from '../../src/operator-api/operators.ts';
 import type { overviewOperations } from '../../src/operator-api/overview.ts';
 import type { playgroundOperations } from '../../src/operator-api/playground.ts';
 import type { sessionOperations } from '../../src/operator-api/session.ts';
+import type { sourceOperations } from '../../src/operator-api/sources.ts';
 import type { tokenOperations } from '../../src/operator-api/tokens.ts';
 
 /** The type of a value after JSON serialisation and parsing: times become strings. */
@@ -42,6 +43,13 @@ export type KnowledgeEntry = Knowledge['entries'][number];
 export type KnowledgeConflicts = Answer<typeof knowledgeOperations.conflicts>;
 export type KnowledgeStatus = Answer<typeof knowledgeOperations.status>;
 export type KnowledgeImport = Answer<typeof knowledgeOperations.importFile>;
+export type Sources = Answer<typeof sourceOperations.list>;
+export type Source = Answer<typeof sourceOperations.read>;
+export type SourcePages = Answer<typeof sourceOperations.pages>;
+export type SourcePage = SourcePages['pages'][number];
+export type Proposals = Answer<typeof sourceOperations.proposals>;
+export type Proposal = Proposals['proposals'][number];
+export type Decided = Answer<typeof sourceOperations.accept>;
 export type Misses = Answer<typeof missOperations.list>;
 export type Miss = Misses['misses'][number];
 export type Keys = Answer<typeof keyOperations.list>;

@@ -23,9 +23,13 @@ type BodyOf<One extends Operation> = One extends { body: infer Schema extends z.
 type Call<One extends Operation> = {
   /** The value of `:id` in the path. */
   id?: string;
+  /** The values of the path's other parameters. */
+  params?: Record<string, string>;
   /** The kind of object that `id` names, for the error message if it does not exist. */
   what?: string;
   body?: BodyOf<One>;
+  /** The bytes that an operation with `upload` sends. */
+  file?: Uint8Array;
   query?: Record<string, string | number | undefined>;
 };
 
@@ -38,11 +42,15 @@ const NO_TOKEN =
   'An owner makes a token in the dashboard under “Operator tokens”; with MONGODB_URL set, so does ' +
   '`npm run admin -- token create --name NAME --scope manage`.';
 
-const pathOf = ({ path }: Operation, id: string, query: Record<string, string | number | undefined>): string => {
+const pathOf = (
+  { path }: Operation,
+  params: Record<string, string>,
+  query: Record<string, string | number | undefined>,
+): string => {
   const given = Object.entries(query).filter(([, value]) => value !== undefined);
   const named = Object.fromEntries(given.map(([name, value]) => [name, String(value)]));
   const search = given.length > 0 ? `?${new URLSearchParams(named).toString()}` : '';
-  return `${PREFIX}${path.replace(':id', encodeURIComponent(id))}${search}`;
+  return `${PREFIX}${path.replace(/:(\w+)/g, (_whole, name: string) => encodeURIComponent(params[name] ?? ''))}${search}`;
 };
 
 const readJson = async (response: Response): Promise<unknown> => {
@@ -63,11 +71,12 @@ const reasonOf = (cause: unknown): string => {
 export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | 'operatorToken'>): Api => {
   if (baseUrl === null || operatorToken === undefined) throw new Failure('no_operator_token', NO_TOKEN);
 
-  const send = async (method: string, path: string, body: unknown): Promise<Response> => {
+  const send = async (method: string, path: string, sent: { body: unknown; file: Uint8Array | undefined }) => {
+    const body = sent.file ?? (sent.body === undefined ? undefined : JSON.stringify(sent.body));
     const headers = {
       Accept: 'application/json',
       Authorization: `Bearer ${operatorToken}`,
-      ...(body !== undefined && { 'Content-Type': 'application/json' }),
+      ...(body !== undefined && { 'Content-Type': sent.file ? 'application/octet-stream' : 'application/json' }),
     };
     try {
       return await fetch(`${baseUrl}${path}`, {
@@ -75,7 +84,7 @@ export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | '
         headers,
         redirect: 'error',
         signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
-        ...(body !== undefined && { body: JSON.stringify(body) }),
+        ...(body !== undefined && { body: body as string }), // the types of fetch do not list every view of bytes
       });
     } catch (cause) {
       throw new Failure('unavailable', `The API cannot be reached at ${baseUrl}: ${reasonOf(cause)}.`, { cause });
@@ -85,9 +94,10 @@ export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | '
   return {
     call: async <const One extends Operation>(
       operation: One,
-      { id = '', what, body, query = {} }: Call<One> = {},
+      { id = '', params = {}, what, body, file, query = {} }: Call<One> = {},
     ): Promise<Answered<One>> => {
-      const response = await send(operation.method.toUpperCase(), pathOf(operation, id, query), body);
+      const path = pathOf(operation, { id, ...params }, query);
+      const response = await send(operation.method.toUpperCase(), path, { body, file });
       const answer = await readJson(response);
       if (response.ok) return answer as Answered<One>; // tests check the server's answers against this schema
       if (response.status === 404 && what !== undefined) throw notFoundFailure(what, id);

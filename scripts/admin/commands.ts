@@ -6,6 +6,7 @@ type AddCommands = (root: Command, session: Session) => Promise<void>;
 const COMMANDS: Record<string, AddCommands> = {
   assistant: async (root, { run }) => (await import('./assistant.ts')).addAssistantCommands(root, run),
   knowledge: async (root, { run }) => (await import('./knowledge.ts')).addKnowledgeCommands(root, run),
+  source: async (root, { run }) => (await import('./source.ts')).addSourceCommands(root, run),
   key: async (root, { run }) => (await import('./key.ts')).addKeyCommands(root, run),
   channel: async (root, { run }) => (await import('./channel.ts')).addChannelCommands(root, run),
   endpoint: async (root, { run }) => (await import('./endpoint.ts')).addEndpointCommands(root, run),

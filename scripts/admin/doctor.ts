@@ -69,6 +69,7 @@ const stuckProblems = (stuck: Stuck): string[] => {
     ...some(stuck.oldEvents, 'conversations have events that are not sent'),
     ...some(stuck.sending, 'deliveries are being sent for too long'),
     ...some(stuck.queued, 'tests or resends wait for a delivery worker'),
+    ...some(stuck.sources, 'sources wait for a sources worker'),
     ...stuck.pausedEndpoints.map(({ endpointId, url, pause }) =>
       pause?.reason === 'gone'
         ? `Endpoint ${endpointId} (${url}) answered 410 and is paused; \`endpoint resume\` ends the pause.`

@@ -27,6 +27,8 @@ const describe = ({ enabled, pause }: Endpoint): string => `${enabled ? 'on' : '
 const shownOnce = ({ endpointId }: Endpoint, secret: string): string =>
   `Endpoint ${endpointId}\n${secret}\nThe secret is shown only once. Your server verifies signatures with it.`;
 
+type AddOptions = { assistant: string; url: string; events?: string[]; sources?: boolean };
+
 const oneOf = (endpointId: string) => ({ id: endpointId, what: 'endpoint' });
 
 export const addEndpointCommands = (program: Command, run: Run): void => {
@@ -42,18 +44,20 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
       `only these, of ${KINDS.join(', ')}; without it every event except message.sent`,
       commaList,
     )
+    .option('--sources', 'replies in message.sent come with what they are taken from')
     .addHelpText(
       'after',
       example(
         'endpoint add --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --url https://example.com/hook --events message.received',
       ),
     )
-    .action(async ({ assistant, url, events = [] }: { assistant: string; url: string; events?: string[] }) => {
+    .action(async ({ assistant, url, events = [], sources }: AddOptions) => {
       const unknown = events.filter((kind) => !isKind(kind));
       if (unknown.length > 0)
         throw usage(`--events: there is no ${unknown.join(', ')}; there are ${KINDS.join(', ')}.`);
       return run(async (api) => {
-        const body = { url, events: events.filter(isKind) };
+        const include = sources ? ['sources' as const] : [];
+        const body = { url, events: events.filter(isKind), include };
         const added = await api.call(endpointOperations.add, { id: assistant, what: 'assistant', body });
         const { endpoint, secret } = added;
         return { json: { endpointId: endpoint.endpointId, secret }, text: shownOnce(endpoint, secret) };

@@ -135,7 +135,7 @@ export const measureCapacity = async ({
     LOG_LEVEL: 'warn',
     PORT: '0',
   };
-  const counts = { api: 1, replyWorker: 1, deliveryWorker: 0 };
+  const counts = { api: 1, replyWorker: 1, deliveryWorker: 0, sourcesWorker: 0 };
   const plan = await planProcesses({ env, counts, watch: false }, () => undefined);
   const supervisor = createSupervisor({ cwd, env, logDir, say: () => undefined, onChange: () => undefined });
   onSupervisor(supervisor);

@@ -29,7 +29,7 @@ export type QuickstartState = {
   operatorToken: string;
   mongodbUrl: string;
   redisUrl: string;
-  pids: { api: number[]; replyWorker: number[]; deliveryWorker: number[] };
+  pids: { api: number[]; replyWorker: number[]; deliveryWorker: number[]; sourcesWorker: number[] };
 };
 
 type Options = {
@@ -105,7 +105,7 @@ export const openQuickstart = async (options: Options): Promise<Opened> => {
     operatorToken: demo.operatorToken,
     mongodbUrl: stores.mongodbUrl,
     redisUrl: stores.redisUrl,
-    pids: { api: [], replyWorker: [], deliveryWorker: [] },
+    pids: { api: [], replyWorker: [], deliveryWorker: [], sourcesWorker: [] },
   };
   const publish = (): void => writeJsonPrivately(files.state, state);
   const supervisor = createSupervisor({
@@ -114,8 +114,8 @@ export const openQuickstart = async (options: Options): Promise<Opened> => {
     logDir: files.logs,
     say: terminal.say,
     ...(watch && { show: await openPretty() }),
-    onChange: ({ api = [], replyWorker = [], deliveryWorker = [] }) => {
-      state.pids = { api, replyWorker, deliveryWorker };
+    onChange: ({ api = [], replyWorker = [], deliveryWorker = [], sourcesWorker = [] }) => {
+      state.pids = { api, replyWorker, deliveryWorker, sourcesWorker };
       if (published) publish();
     },
   });
@@ -126,7 +126,7 @@ export const openQuickstart = async (options: Options): Promise<Opened> => {
     () => Promise.all([...plan.workers, receiverSpec(plan, demo.webhookSecret)].map(supervisor.start)),
     () =>
       `${plural(counts.api, 'API')}, ${plural(counts.replyWorker, 'reply worker')}, ` +
-      `${plural(counts.deliveryWorker, 'delivery worker')}, demo receiver`,
+      `${plural(counts.deliveryWorker, 'delivery worker')}, ${plural(counts.sourcesWorker, 'sources worker')}, demo receiver`,
   );
   defer(() => {
     published = false;

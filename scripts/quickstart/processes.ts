@@ -21,7 +21,7 @@ export const planProcesses = async (
 
   const main = (file: string): string[] => [...(watch ? WATCH_ARGS : []), file];
   const firstPort = await choosePort(env, HOST, say);
-  const free = await freePorts(counts.api + counts.replyWorker + counts.deliveryWorker);
+  const free = await freePorts(counts.api + counts.replyWorker + counts.deliveryWorker + counts.sourcesWorker);
   const [receiverPort = 0] = free.splice(0, 1);
   const otherPorts = free.splice(0, counts.api - 1);
 
@@ -50,6 +50,7 @@ export const planProcesses = async (
       ...api,
       ...worker('replyWorker', 'reply-worker', 'workers/reply/main.ts', counts.replyWorker),
       ...worker('deliveryWorker', 'delivery-worker', 'workers/delivery/main.ts', counts.deliveryWorker),
+      ...worker('sourcesWorker', 'sources-worker', 'workers/sources/main.ts', counts.sourcesWorker),
       ...(watch ? [dashboardSpec(apiAt(firstPort))] : []),
     ],
   };

@@ -15,10 +15,11 @@ const OwnSettings = z.object({
   API_PROCESSES: processCount,
   REPLY_WORKERS: processCount,
   DELIVERY_WORKERS: processCount,
+  SOURCES_WORKERS: processCount,
   LOCAL_DIR: z.string().default('.local'),
 });
 
-export type Counts = { api: number; replyWorker: number; deliveryWorker: number };
+export type Counts = { api: number; replyWorker: number; deliveryWorker: number; sourcesWorker: number };
 export type Settings = { counts: Counts; dir: string };
 
 /** Reads the settings of the quickstart itself. All other settings are passed on to the processes that it starts. */
@@ -28,9 +29,14 @@ export const readSettings = (env: NodeJS.ProcessEnv): Settings => {
   if (!parsed.success) {
     throw new StartError(parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('\n'));
   }
-  const { API_PROCESSES, REPLY_WORKERS, DELIVERY_WORKERS, LOCAL_DIR } = parsed.data;
+  const { API_PROCESSES, REPLY_WORKERS, DELIVERY_WORKERS, SOURCES_WORKERS, LOCAL_DIR } = parsed.data;
   return {
-    counts: { api: API_PROCESSES, replyWorker: REPLY_WORKERS, deliveryWorker: DELIVERY_WORKERS },
+    counts: {
+      api: API_PROCESSES,
+      replyWorker: REPLY_WORKERS,
+      deliveryWorker: DELIVERY_WORKERS,
+      sourcesWorker: SOURCES_WORKERS,
+    },
     dir: resolve(ROOT, LOCAL_DIR),
   };
 };

@@ -83,6 +83,7 @@ export const targetsIn = (root) => {
         api: { needs: PAGES, commands: running('src/main.ts') },
         'reply-worker': { needs: MODEL, commands: running('workers/reply/main.ts') },
         'delivery-worker': { needs: CODE, commands: running('workers/delivery/main.ts') },
+        'sources-worker': { needs: MODEL, commands: running('workers/sources/main.ts') },
       },
     },
     build: {

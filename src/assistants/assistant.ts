@@ -75,6 +75,10 @@ export const AssistantInput = z.object({
   guard: z.enum(GUARDS).default('flag'),
   /** Hosts that a provider's reply may link to, in addition to those in the knowledge. */
   allowedLinks: z.array(z.string().trim().min(1).max(253)).max(50).default([]),
+  strict: z
+    .boolean()
+    .default(false)
+    .meta({ description: 'A provider’s reply that says what stands in no entry or passage is not used.' }),
   openingHours: OpeningHours.nullable().default(null).meta({ description: 'When people answer. Null: always.' }),
   takeWithinMinutes: z
     .int()
@@ -110,6 +114,11 @@ export type Assistant = z.infer<typeof AssistantInput> & {
   leftOut?: number;
   /** Kinds of texts whose vectors exceed a worker's memory. */
   vectorsLeftOut?: TextKind[];
+  /**
+   * The passages of its sources. `version` rises after what is visible, or its vectors, changed. Absent if it never had
+   * a passage, so that a turn without sources costs nothing.
+   */
+  passages?: { version: number; count: number };
 };
 
 /** Defaults for assistants that were created before these settings existed. */
@@ -118,6 +127,7 @@ const LATER_DEFAULTS = {
   answering: 'balanced' as const,
   guard: 'flag' as const,
   allowedLinks: [],
+  strict: false,
   openingHours: null,
   takeWithinMinutes: null,
   ifNotTaken: 'stay' as const,
@@ -163,6 +173,7 @@ const assistantSchema = new Schema<StoredAssistant>(
     dedupeWindowSeconds: { type: Number, required: true },
     guard: { type: String },
     allowedLinks: { type: [String], default: undefined },
+    strict: { type: Boolean },
     openingHours: { type: Schema.Types.Mixed },
     takeWithinMinutes: { type: Number },
     ifNotTaken: { type: String },
@@ -183,6 +194,7 @@ const assistantSchema = new Schema<StoredAssistant>(
     semantic: { type: Schema.Types.Mixed },
     leftOut: { type: Number },
     vectorsLeftOut: { type: [String], default: undefined },
+    passages: { type: { version: Number, count: Number }, _id: false, default: undefined },
   },
   { collection: 'assistants', versionKey: false, strictQuery: 'throw' },
 );

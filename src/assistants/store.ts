@@ -61,6 +61,12 @@ export type AssistantStore = KnowledgeStore & {
   /** Changes the engine. The provider's key is encrypted for this assistant; only a worker decrypts the key. */
   setEngine: (assistantId: string, input: EngineInput) => Promise<Assistant>;
 
+  /**
+   * Raises the version of the assistant's passages, after those that answers use have changed, so that workers read
+   * them again. `count`: how many there are now. Without any, an assistant that never had passages stays as it is.
+   */
+  raisePassages: (assistantId: string, count?: number) => Promise<void>;
+
   setChannel: (assistantId: string, wanted: ChannelChange) => Promise<Assistant>;
 
   /** Removes the verify token of a connected channel. The channel is then open to anyone who knows its address. */
@@ -202,6 +208,15 @@ export const createAssistantStore = ({
       const stored = await assistants.findOneAndUpdate({ _id: assistantId }, [stage], options).lean();
       if (!stored) throw notFound();
       return toAssistant(stored);
+    },
+
+    raisePassages: async (assistantId, count) => {
+      const filter = { _id: assistantId, ...(!count && { passages: { $exists: true } }) };
+      const update = {
+        $inc: { 'passages.version': 1 },
+        ...(count !== undefined && { $set: { 'passages.count': count } }),
+      };
+      await assistants.updateOne(filter, update);
     },
 
     setChannel: async (assistantId, wanted) => {

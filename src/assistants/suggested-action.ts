@@ -31,3 +31,20 @@ export const SuggestedAction = z
   })
   .meta({ id: 'SuggestedAction', description: 'A button that a client may show.' });
 export type SuggestedAction = z.infer<typeof SuggestedAction>;
+
+/** What a reply is taken from: a page or a file that the assistant has read. */
+export const ReplySource = z
+  .object({
+    title: z.string().meta({ description: 'The title of the page, or the name of the file.' }),
+    url: z.string().nullable().meta({ description: 'The page, with the anchor of the passage. Null for a file.' }),
+    quote: z.string().meta({ description: 'The text that the reply is taken from.' }),
+  })
+  .meta({ id: 'ReplySource', description: 'What a reply is taken from.' });
+export type ReplySource = z.infer<typeof ReplySource>;
+
+/** What callers and endpoints get only if they ask for it. */
+export const INCLUDED = ['sources'] as const;
+export const IncludeQuery = z
+  .enum(INCLUDED)
+  .optional()
+  .meta({ description: '`sources`: each reply of the assistant comes with `sources`, what it is taken from.' });

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { publicOperation } from '../assistants/operation.ts';
+import { IncludeQuery } from '../assistants/suggested-action.ts';
 import { cursor } from '../http/cursor.ts';
 import { wholeNumber } from '../process/validation.ts';
 import { HISTORY_MAX } from '../conversations/history.ts';
@@ -27,6 +28,7 @@ const HistoryQuery = z.object({
     'With `after_seq`: seconds to wait for a message with a higher `seq`. If none comes, the response is 200 without ' +
       'messages. Without `after_seq` it has no effect.',
   ).optional(),
+  include: IncludeQuery,
 });
 
 const ListQuery = z.object({

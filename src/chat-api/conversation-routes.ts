@@ -79,7 +79,7 @@ export const chatConversationRoutes = ({
   };
 
   const readHistory: RequestHandler = async (req, res) => {
-    const { limit, cursor, after_seq, wait = 0 } = queryOf(chatConversationOperations.get, req);
+    const { limit, cursor, after_seq, wait = 0, include } = queryOf(chatConversationOperations.get, req);
     const position = cursor === undefined ? undefined : historyCursor.decode(cursor);
     const newerOnly = after_seq !== undefined;
     if (newerOnly && wait > 0) {
@@ -100,7 +100,7 @@ export const chatConversationRoutes = ({
         finalOnly: newerOnly,
       });
       const next = page.next && historyCursor.encode(page.next);
-      const view = toHistoryView(conversation, page, next);
+      const view = toHistoryView(conversation, page, { nextCursor: next, withSources: include === 'sources' });
       await answerWithList(chatConversationOperations.get, res, view, { list: 'messages', bytes: page.bytes });
     });
   };

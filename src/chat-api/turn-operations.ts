@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { publicOperation } from '../assistants/operation.ts';
+import { IncludeQuery } from '../assistants/suggested-action.ts';
 import { BODY_LIMIT_BYTES } from '../http/json-body.ts';
 import { ChatRequest, ChatResponse, IdempotencyKey, MESSAGE_MAX, SESSION_ID_MAX } from '../turns/turn.ts';
 import { AcceptedTurn, TurnView } from '../turns/turn-view.ts';
@@ -14,6 +15,8 @@ const HEADERS = z.object({
     description: 'Returned in the response if it has 8–64 letters, digits, `_` or `-`. Any other is replaced.',
   }),
 });
+
+const QUERY = z.object({ include: IncludeQuery });
 
 const ASYNC_HEADERS = HEADERS.extend({
   Prefer: z.string().optional().meta({
@@ -76,6 +79,7 @@ export const STREAM = {
 const send = {
   method: 'post',
   tag: 'Chat',
+  query: QUERY,
   body: ChatRequest,
   bodyExample: { session_id: 'visitor-42', message: 'What are your opening hours?' },
   answer: ChatResponse,
@@ -119,6 +123,7 @@ export const chatTurnOperations = {
     auth: 'apiKey',
     limiter: 'key',
     params: z.object({ id: z.uuid().meta({ description: 'A `turnId`.' }) }),
+    query: QUERY,
     answer: TurnView,
     answerExample: { turnId: ACCEPTED.turnId, status: 'answered', ...EXAMPLE },
     errors: ['not_found'],

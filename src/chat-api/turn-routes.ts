@@ -2,7 +2,7 @@ import type { Request, RequestHandler, Response, Router } from 'express';
 import { type Access, callerOf, noteCall } from '../assistants/access.ts';
 import { createPublicRouter } from '../assistants/operation.ts';
 import { invalid } from '../process/errors.ts';
-import { answerWith, bodyOf } from '../http/operation.ts';
+import { answerWith, bodyOf, queryOf } from '../http/operation.ts';
 import { knownConversationOf, type StartTurn, type Submit, type TurnRequest } from '../turns/start-turn.ts';
 import { enterUntilClosed, type Overload } from '../turns/overload.ts';
 import { chatTurnOperations } from './turn-operations.ts';
@@ -21,12 +21,23 @@ const idempotencyKeyOf = (header: string | undefined): string | null => {
 const prefersAsync = (req: Request): boolean =>
   (req.get('Prefer') ?? '').split(',').some((one) => one.split(';')[0]?.trim().toLowerCase() === 'respond-async');
 
+const asksForSources = (req: Request): boolean => queryOf(chatTurnOperations.send, req).include === 'sources';
+
 const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'waiting'> => {
   const { assistant, channel } = callerOf(res);
   const { session_id, message, language } = bodyOf(chatTurnOperations.send, req);
+  const withSources = asksForSources(req);
   const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
   noteCall(res, { sessionId: session_id });
-  return { assistant, channel, sessionId: session_id, message, language: language ?? null, idempotencyKey };
+  return {
+    assistant,
+    channel,
+    sessionId: session_id,
+    message,
+    language: language ?? null,
+    idempotencyKey,
+    withSources,
+  };
 };
 
 const setReplayed = (res: Response, replayed: boolean): void => {
@@ -64,7 +75,8 @@ export const chatTurnRoutes = ({ access, overload, startTurn, submit, streamTurn
   };
 
   const accept: RequestHandler = async (req, res) => {
-    const started = await startTurn({ ...countedTurnOf(req, res), async: true });
+    const turn = countedTurnOf(req, res);
+    const started = await startTurn({ ...turn, async: true });
     const { turnId, replayed, delivered } = started;
     const conversationId = knownConversationOf(started);
     setReplayed(res, replayed);
@@ -73,7 +85,9 @@ export const chatTurnRoutes = ({ access, overload, startTurn, submit, streamTurn
     // created may not be asynchronous, so its delivery is recorded here.
     if (replayed) res.on('finish', delivered);
     const body: AcceptedTurn = { conversationId, turnId, status: 'accepted' };
-    res.status(202).location(`/api/v1/turns/${turnId}`).set('Preference-Applied', 'respond-async').json(body);
+    // A caller who follows the address gets what it asked for.
+    const location = `/api/v1/turns/${turnId}${turn.withSources ? '?include=sources' : ''}`;
+    res.status(202).location(location).set('Preference-Applied', 'respond-async').json(body);
   };
 
   const stream: RequestHandler = (req, res) => streamTurn(countedTurnOf(req, res), req, res);
@@ -84,7 +98,8 @@ export const chatTurnRoutes = ({ access, overload, startTurn, submit, streamTurn
     (prefersAsync(req) && !wantsStream(req) ? accept : answerOrStream)(req, res, next);
 
   const read: RequestHandler = async (req, res) => {
-    const turn = await readTurn(String(req.params.id), callerOf(res).assistant.assistantId);
+    const { assistantId } = callerOf(res).assistant;
+    const turn = await readTurn(String(req.params.id), { assistantId, withSources: asksForSources(req) });
     answerWith(chatTurnOperations.get, res, turn);
   };
 

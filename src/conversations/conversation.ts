@@ -1,5 +1,5 @@
 import { type Connection, Schema } from 'mongoose';
-import type { SuggestedAction } from '../assistants/suggested-action.ts';
+import type { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import type { ConversationEvent } from '../webhooks/event.ts';
 import { TIMING } from '../process/time-limits.ts';
 
@@ -27,6 +27,8 @@ export type Message = {
   content: string;
   language: string | null;
   suggestedActions?: SuggestedAction[];
+  /** What this reply is taken from. Callers see it only if they ask for it. */
+  sources?: ReplySource[];
   /** Why this reply was chosen. Shown to operators, never to visitors. */
   why?: Record<string, unknown>;
   /** The holding text that answered this visitor message. Set only if the message has no reply of its own. */

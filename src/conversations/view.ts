@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { SuggestedAction } from '../assistants/suggested-action.ts';
+import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import { AttributesView, toAttributesView } from './attributes.ts';
 import { CHANNELS, MESSAGE_ROLES, STATUSES, type StoredConversation } from './conversation.ts';
 import type { HistoryPage, NumberedMessage } from './history.ts';
@@ -51,6 +51,10 @@ export const MessageView = z
     content: z.string(),
     language: language.nullable(),
     suggestedActions: z.array(SuggestedAction).optional(),
+    sources: z
+      .array(ReplySource)
+      .optional()
+      .meta({ description: 'What a reply of the assistant is taken from; only with `include=sources`.' }),
     createdAt: time,
   })
   .meta({ id: 'Message' });
@@ -97,7 +101,8 @@ export const toView = (conversation: Pick<StoredConversation, keyof Conversation
   resolvedBy: conversation.resolvedBy,
 });
 
-export const toMessageView = (message: NumberedMessage): z.infer<typeof MessageView> => ({
+/** With `withSources`, each message of the assistant has the field, also if there are none. */
+export const toMessageView = (message: NumberedMessage, withSources: boolean): z.infer<typeof MessageView> => ({
   messageId: message.messageId,
   turnId: message.turnId,
   seq: message.seq,
@@ -106,17 +111,18 @@ export const toMessageView = (message: NumberedMessage): z.infer<typeof MessageV
   language: message.language,
   ...(message.suggestedActions &&
     message.suggestedActions.length > 0 && { suggestedActions: message.suggestedActions }),
+  ...(withSources && message.role === 'assistant' && { sources: message.sources ?? [] }),
   createdAt: message.createdAt,
 });
 
 export const toHistoryView = (
   conversation: StoredConversation,
   { messages, hasMore }: HistoryPage,
-  nextCursor: string | null,
+  { nextCursor, withSources }: { nextCursor: string | null; withSources: boolean },
 ): z.infer<typeof HistoryView> => ({
   ...toView(conversation),
   attributes: toAttributesView(conversation.attributes),
-  messages: messages.map(toMessageView),
+  messages: messages.map((message) => toMessageView(message, withSources)),
   hasMore,
   nextCursor,
 });

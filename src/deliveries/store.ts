@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import { composeBody, EVENT_KINDS } from '../webhooks/event.ts';
+import { composeBody, EVENT_KINDS, type Included } from '../webhooks/event.ts';
 import {
   deliveryModel,
   type ErrorKind,
@@ -58,11 +58,11 @@ const createCertificateExpiry =
  */
 const createComposeBody =
   ({ history }: Pick<ConversationStore, 'history'>) =>
-  async (outbox: Outbox, event: OutboxEvent): Promise<string | null> => {
+  async (outbox: Outbox, event: OutboxEvent, include?: Included): Promise<string | null> => {
     if (event.event !== 'message.sent') return composeBody(event, outbox);
     const { seq, message_id: messageId } = event.payload;
     const message = await history.findMessage(outbox, { seq, messageId });
-    return message && composeBody(event, outbox, message);
+    return message && composeBody(event, outbox, { texts: message, ...(include && { include }) });
   };
 
 const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
@@ -71,7 +71,7 @@ const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 export type DeliveryStore = Claims &
   TestsAndResends & {
     models: Indexed[];
-    composeBody: (outbox: Outbox, event: OutboxEvent) => Promise<string | null>;
+    composeBody: (outbox: Outbox, event: OutboxEvent, include?: Included) => Promise<string | null>;
     readByIds: (ids: string[]) => Promise<Map<string, StoredDelivery>>;
 
     /** All records of a conversation. Only one answer of MongoDB is in memory, and the cursor ends with the reader. */

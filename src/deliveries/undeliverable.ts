@@ -90,7 +90,7 @@ export const createEndUndeliverable =
     const to = { endpointId, url: endpoint?.url ?? '' };
     const undeliverable = undeliverableOf(pendingOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
     const results = await mapAtMost(ENDED_AT_ONCE, undeliverable, async ({ event, errorKind }) => {
-      const body = (await deliveries.composeBody(outbox, event)) ?? '';
+      const body = (await deliveries.composeBody(outbox, event, endpoint?.include)) ?? '';
       const claim = claimOf(outbox, event, { ...to, body });
       const exchange = neverSent(errorKind);
       const claimed = await deliveries.claimEnded(claim, exchange);

@@ -2,7 +2,7 @@ import { pipeline } from 'node:stream/promises';
 import { MIMEType, promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import type { Request, RequestHandler, Response } from 'express';
-import { ApiError, unavailable } from '../process/errors.ts';
+import { ApiError, invalid, unavailable } from '../process/errors.ts';
 import { createByteShares, freeSessionSlot, holderOf } from './shares.ts';
 import { createSlices } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';
@@ -209,6 +209,30 @@ const readObject = async (req: Request, res: Response, limitBytes: number): Prom
   if (bytes.length > BODY_LIMIT_BYTES) await checkValues(bytes);
   return parseObject(bytes);
 };
+
+/**
+ * The bytes of an uploaded file as they arrive. The sender waits while the caller stores a piece, so that the file is
+ * never whole in memory. Throws if it is too large, and then the rest is read and discarded.
+ */
+export async function* uploadedBytes(req: Request, res: Response, limitBytes: number): AsyncGenerator<Buffer> {
+  const larger = () =>
+    new ApiError('payload_too_large', { message: `The file is larger than ${limitBytes / 1e6} MB.` });
+  let [size, ended] = [0, false];
+  try {
+    if (Number(req.headers['content-length']) > limitBytes) throw larger();
+    if (decoderOf(req)) throw invalid('file', 'compressed', 'must be sent without Content-Encoding');
+    for await (const piece of req.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+      size += piece.length;
+      if (size > limitBytes) throw larger();
+      yield piece;
+    }
+    ended = true;
+  } catch (cause) {
+    throw cause instanceof ApiError ? cause : invalidJson(); // the caller has closed the connection
+  } finally {
+    if (!ended) discardRest(req, res);
+  }
+}
 
 /**
  * Reads the body as a JSON object: `application/json`, UTF-8, at most 64 KiB or `limitBytes`. Any other body gives

@@ -35,6 +35,8 @@ export type Declaration = {
   body?: z.ZodType;
   bodyExample?: unknown;
   bodyLimitBytes?: number;
+  /** The body is a file. The handler reads it with `uploadedBytes`. */
+  upload?: { description: string };
   /** If true, a missing body counts as `{}`. */
   bodyOptional?: boolean;
   /** The schema of the response's body. If omitted, the response is 204 without a body. */
@@ -105,7 +107,8 @@ export const answerWithList = async <
   freeSessionSlot(res);
 };
 
-export const bodyReader = ({ body, bodyLimitBytes, bodyOptional }: Declaration): RequestHandler[] => {
+export const bodyReader = ({ body, upload, bodyLimitBytes, bodyOptional }: Declaration): RequestHandler[] => {
+  if (upload) return [room];
   if (!body) return [];
   const limit = bodyLimitBytes === undefined ? {} : { limitBytes: bodyLimitBytes };
   return [

@@ -187,11 +187,14 @@ const Why = z.object({
   rejected: z.boolean().optional(),
   threshold: z.number(),
   hits: z.array(z.object({ entryId: z.string(), score: z.number() })),
+  passages: z.array(z.object({ score: z.number() })).default([]),
 });
 type Why = z.infer<typeof Why>;
 
-const isLongShot = (why: Why | undefined): boolean =>
-  why !== undefined && (why.hits[0]?.score ?? 1) < why.threshold * LONG_SHOT_SHARE;
+const isLongShot = (why: Why | undefined): boolean => {
+  const scores = why ? [...why.hits, ...why.passages].map(({ score }) => score) : [];
+  return why !== undefined && scores.length > 0 && Math.max(...scores) < why.threshold * LONG_SHOT_SHARE;
+};
 
 const isMiss = (reply: Message, why: Why | undefined): boolean => {
   const { outcome, engineFailed } = readReply(reply);

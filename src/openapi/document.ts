@@ -140,7 +140,7 @@ const paramsOf = ({ path, params }: Declaration): z.ZodObject | undefined => {
 
 const describe = (one: Declaration, { security, limited, errors }: Access): ZodOpenApiOperationObject => {
   const path = paramsOf(one);
-  const { headers: header, query, body, bodyExample: example } = one;
+  const { headers: header, query, body, bodyExample: example, upload } = one;
   return {
     operationId: one.id,
     summary: one.summary,
@@ -154,6 +154,13 @@ const describe = (one: Declaration, { security, limited, errors }: Access): ZodO
       requestBody: {
         ...(!one.bodyOptional && { required: true }),
         content: { 'application/json': { schema: body, ...(example !== undefined && { example }) } },
+      },
+    }),
+    ...(upload && {
+      requestBody: {
+        required: true,
+        description: upload.description,
+        content: { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } },
       },
     }),
     responses: { ...answersOf(one, limited), ...problems(errors, limited) },
@@ -198,7 +205,7 @@ const AUDIENCE: Record<Operation['audience'], string> = {
   owners: 'For owners.',
 };
 
-const operatorErrors = ({ audience, resource, body, query, errors = [], method }: Operation): ErrorCode[] => {
+const operatorErrors = ({ audience, resource, body, upload, query, errors = [], method }: Operation): ErrorCode[] => {
   const codes: ErrorCode[] = ['internal_error', 'unavailable', ...errors];
   // `rate_limited`: operator tokens are limited, and wrong ones per client address. `forbidden`: a token's scope may not allow
   // the operation.
@@ -206,6 +213,7 @@ const operatorErrors = ({ audience, resource, body, query, errors = [], method }
   if (method !== 'get') codes.push('forbidden');
   if (resource && resource !== 'filtered') codes.push('not_found');
   if (body) codes.push('payload_too_large', 'invalid_json');
+  if (upload) codes.push('payload_too_large');
   if (body || query) codes.push('validation_failed');
   return [...new Set(codes)];
 };

@@ -8,6 +8,7 @@ import type { OperatorAccess } from '../operators/access.ts';
 import { notFound } from '../process/errors.ts';
 import { methodNotAllowed, OWN_ORIGIN, pageHeaders } from '../http/http.ts';
 import type { PartitionedQueue } from '../redis/queue.ts';
+import { SOURCES_QUEUE, type SourceJob } from '../sources/queue.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
 
 type Failure = { failedReason?: string; stacktrace?: unknown };
@@ -78,6 +79,7 @@ export type BoardQueues = {
   turns: PartitionedQueue<TurnsJob>;
   deliveries: PartitionedQueue<WakeUpJob>;
   knowledge: PartitionedQueue<KnowledgeJob>;
+  sources: PartitionedQueue<SourceJob>;
 };
 
 /**
@@ -96,6 +98,7 @@ const SHOWN = {
     deliveryIds: deliveries.map(String),
   }),
   [KNOWLEDGE_QUEUE]: ({ assistantId = '' }: Partial<KnowledgeJob>) => ({ assistantId }),
+  [SOURCES_QUEUE]: ({ sourceId = '' }: Partial<SourceJob>) => ({ sourceId }),
 };
 
 const formatterOf =
@@ -181,6 +184,7 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
       ...adaptersOf(queues.turns, SHOWN[TURNS_QUEUE]),
       ...adaptersOf(queues.deliveries, SHOWN[DELIVERIES_QUEUE]),
       ...adaptersOf(queues.knowledge, SHOWN[KNOWLEDGE_QUEUE]),
+      ...adaptersOf(queues.sources, SHOWN[SOURCES_QUEUE]),
     ],
     serverAdapter: server,
     options: { uiConfig: { boardTitle: 'Parley queues', hideDocsLink: true, pollingInterval: { showSetting: true } } },

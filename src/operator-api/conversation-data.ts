@@ -152,7 +152,7 @@ export const conversationDataRoutes = ({
       };
       async function* views(): AsyncGenerator<Export['messages']> {
         for await (const page of readAllMessages(conversations, conversation))
-          yield page.map((one) => ({ ...toMessageView(one), ...(one.why && { why: one.why }) }));
+          yield page.map((one) => ({ ...toMessageView(one, true), ...(one.why && { why: one.why }) }));
       }
       async function* sent(): AsyncGenerator<Export['deliveries']> {
         const toOne = operator.role === 'owner' ? toDeliveryView : toAgentsView;

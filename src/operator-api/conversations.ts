@@ -197,7 +197,8 @@ export const conversationRoutes = ({
           ...(from && { from }),
           limit: limit ?? MESSAGES,
         });
-        const view = toHistoryView(conversation, page, page.next && historyCursor.encode(page.next));
+        const nextCursor = page.next && historyCursor.encode(page.next);
+        const view = toHistoryView(conversation, page, { nextCursor, withSources: true });
         const { assistantId, leadBecause, seq } = conversation;
         const messages = view.messages.map((message, index) => ({
           ...message,

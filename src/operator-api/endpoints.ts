@@ -16,6 +16,7 @@ const EndpointView = z
     assistantId: uuid,
     url: z.string(),
     events: z.array(EventKind).meta({ description: 'Empty: all events except `message.sent`, which must be named.' }),
+    include: EndpointInput.shape.include.unwrap(),
     enabled: z.boolean(),
     enabledSince: time,
     pause: z
@@ -34,6 +35,7 @@ const SecretView = z
 const Change = z.object({
   url: z.string().optional(),
   events: EndpointInput.shape.events.unwrap().optional(),
+  include: EndpointInput.shape.include.unwrap().optional(),
   enabled: z.boolean().optional().meta({ description: 'False: pending events are not sent.' }),
 });
 

@@ -17,6 +17,7 @@ import { operatorOperations } from './operators.ts';
 import { overviewOperations } from './overview.ts';
 import { playgroundOperations } from './playground.ts';
 import { sessionOperations } from './session.ts';
+import { sourceOperations } from './sources.ts';
 import { tokenOperations } from './tokens.ts';
 import { turnOperations } from './turns.ts';
 
@@ -26,6 +27,7 @@ export const OPERATIONS: Operation[] = [
   overviewOperations,
   assistantOperations,
   knowledgeOperations,
+  sourceOperations,
   missOperations,
   keyOperations,
   channelOperations,

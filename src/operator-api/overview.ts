@@ -203,6 +203,7 @@ export const overviewOperations = {
       deliveries: z.object(Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count]))),
       endpoints: z.object({ all: count, enabled: count, paused: count }),
       knowledgeEntries: count,
+      passages: count.meta({ description: 'Passages of its sources that answers use.' }),
       apiKeys: count.meta({ description: 'Keys that are not revoked.' }),
       queues: z.object({ turns: jobs, deliveries: jobs }),
     }),
@@ -239,7 +240,7 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
     handled(
       overviewOperations.read,
       async ({ params: { id = '' }, query: { days = '1', timeZone = 'UTC' }, costly }) => {
-        await assistants.getAssistant(id);
+        const { passages } = await assistants.getAssistant(id);
         const since = new Date(serverNow() - DAY_MS);
         const registered = await endpoints.listEndpoints(id);
         const endpointIds = registered.map(({ endpointId }) => endpointId);
@@ -267,6 +268,7 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
             paused: registered.filter((one) => one.enabled && isPaused(one, serverNow())).length,
           },
           knowledgeEntries,
+          passages: passages?.count ?? 0,
           apiKeys,
           queues: { turns, deliveries: wakeUps },
         };

@@ -33,6 +33,7 @@ import {
   takeRoomForAnswer,
 } from '../http/shares.ts';
 import { findUnstorable, validate } from '../process/validation.ts';
+import type { SourceStore } from '../sources/store.ts';
 import type { DeliveredReplies } from '../turns/delivered-replies.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue } from '../turns/queue.ts';
@@ -60,6 +61,7 @@ import { operatorRoutes } from './operators.ts';
 import { overviewRoutes } from './overview.ts';
 import { isPlaygroundOf, playgroundRoutes } from './playground.ts';
 import { sessionRoutes } from './session.ts';
+import { sourceRoutes } from './sources.ts';
 import { tokenRoutes } from './tokens.ts';
 import { turnRoutes } from './turns.ts';
 
@@ -239,6 +241,7 @@ export type OperatorApiDependencies = {
   assistants: AssistantStore;
   channelCalls: ChannelCalls;
   endpoints: EndpointStore;
+  sources: SourceStore;
   deliveries: DeliveryStore;
   conversations: ConversationStore;
   inbox: Inbox;
@@ -271,6 +274,7 @@ const PAGES = [
   overviewRoutes,
   assistantRoutes,
   knowledgeRoutes,
+  sourceRoutes,
   missRoutes,
   keyRoutes,
   channelRoutes,

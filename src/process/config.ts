@@ -167,9 +167,15 @@ export const Environment = z.object({
   EMBEDDINGS_MODEL: text.optional().meta({ group: 'Replies', description: 'Its model.' }),
   EMBEDDINGS_KEY: text.optional().meta({ group: 'Replies', description: 'Its key.' }),
 
+  SOURCES_CONCURRENCY: count(8).meta({
+    group: 'Sources',
+    description: 'Websites and files that a sources worker reads at a time, at most half of them of one assistant.',
+  }),
+
   WEBHOOK_ALLOW_PRIVATE: flag(false).meta({
     group: 'Deliveries',
-    description: '`true`: endpoints may be `http` and at private addresses. Refused in production.',
+    description:
+      '`true`: endpoints may be `http` and at private addresses, and websites at private addresses. Refused in production.',
   }),
   DELIVERY_CONCURRENCY: count(256).meta({
     group: 'Deliveries',

@@ -44,6 +44,27 @@ export const TIMING = {
   /** How often BullMQ looks for jobs whose lock has expired. */
   jobStalledEveryMs: 5_000,
 
+  // The reading of sources.
+  sourceLeaseMs: 15_000,
+  sourceRenewMs: 4_000,
+  /** The least time between two requests to one host, of all processes. */
+  sourceRequestEveryMs: 500,
+  /** The longest time between two requests that a host may ask for (`Crawl-delay`). */
+  sourceRequestEveryMaxMs: 10_000,
+  /** How long a host may take until the headers of its response, and between two parts of a body. */
+  sourceSilentMs: 10_000,
+  /** How long a request may take, with its redirects. */
+  sourceFetchMs: 30_000,
+  /** How long a host is left alone after 429 or 503 that does not say how long, at first and at most. */
+  sourceBackoffMs: 5_000,
+  sourceBackoffMaxMs: 120_000,
+  /** When a run is tried again that could not read robots.txt, or that was told to come back later. */
+  sourcePostponedMs: 3_600_000,
+  /** After this time, a run lets another source go first. */
+  sourceSliceMs: 60_000,
+  /** The least time between two announcements of a run. */
+  sourceAnnouncedEveryMs: 2_000,
+
   // Callers that wait for a reply, and callers that retry.
   replyTimeoutMs: 30_000,
   /** A caller who has waited this long may have missed the published reply, so the API reads the store. */
@@ -176,6 +197,32 @@ const turnRules = (t: Timing): Rule[] => [
   },
 ];
 
+const sourceRules = (t: Timing): Rule[] => [
+  {
+    less: ['3 × sourceRenewMs', 3 * t.sourceRenewMs],
+    than: ['sourceLeaseMs', t.sourceLeaseMs],
+    why: 'a lease must outlive two renewals that are lost',
+  },
+  {
+    less: ['sourceSilentMs', t.sourceSilentMs],
+    than: ['sourceFetchMs', t.sourceFetchMs],
+    orEqual: true,
+    why: 'silence is only part of a request',
+  },
+  {
+    less: ['sourceRequestEveryMs', t.sourceRequestEveryMs],
+    than: ['sourceRequestEveryMaxMs', t.sourceRequestEveryMaxMs],
+    orEqual: true,
+    why: 'a host may ask for more time between requests, never for less',
+  },
+  {
+    less: ['sourceBackoffMs', t.sourceBackoffMs],
+    than: ['sourceBackoffMaxMs', t.sourceBackoffMaxMs],
+    orEqual: true,
+    why: 'the first backoff is the shortest',
+  },
+];
+
 const processRules = (t: Timing): Rule[] => [
   {
     less: ['replyStopAfterMs', t.replyStopAfterMs],
@@ -235,7 +282,13 @@ const configuredRules = (t: Timing, env: ConfiguredTiming): Rule[] => [
 
 /** One line for each inequality that does not hold, with the configured limits included. */
 export const timingProblems = (env: ConfiguredTiming, timing: Timing = TIMING): string[] =>
-  [...deliveryRules(timing), ...turnRules(timing), ...processRules(timing), ...configuredRules(timing, env)]
+  [
+    ...deliveryRules(timing),
+    ...turnRules(timing),
+    ...sourceRules(timing),
+    ...processRules(timing),
+    ...configuredRules(timing, env),
+  ]
     .filter(({ less: [, small], than: [, large], orEqual }) => !(orEqual ? small <= large : small < large))
     .map(({ less: [small, smallMs], than: [large, largeMs], orEqual, why }) => {
       const words = orEqual ? 'must be at most' : 'must be less than';

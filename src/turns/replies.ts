@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { SuggestedAction } from '../assistants/suggested-action.ts';
+import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import type { RecentTurn, TurnRef } from '../conversations/conversation.ts';
 import type { FoundTurn, TurnConversation } from '../conversations/store.ts';
 import { withDeadline } from '../process/deadline.ts';
@@ -46,6 +46,7 @@ const Reply = z.discriminatedUnion('outcome', [
     outcome: z.literal('answered'),
     reply: z.string(),
     suggestedActions: z.array(SuggestedAction).optional(),
+    sources: z.array(ReplySource).optional(),
     messageId: z.string(),
   }),
   z.object({ outcome: z.literal('failed') }),

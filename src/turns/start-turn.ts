@@ -26,6 +26,8 @@ export type TurnRequest = {
   /** A canonical BCP 47 tag, or null if the language must be detected. */
   language: string | null;
   idempotencyKey: string | null;
+  /** True if the response has the sources of the reply. */
+  withSources?: boolean;
   /**
    * True if the caller gets 202 immediately. Nobody waits for the reply, and the turn counts as delivered when it is
    * answered (docs/contract.md, Retry is safe).
@@ -241,6 +243,7 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
 
   return async (request) => {
     const startedAt = performance.now();
+    const { withSources = false } = request;
     // If the turn is not accepted, the reserved key keeps its turn id for the retry.
     const turn = await orUnavailable(prepareTurn(request));
     const { key } = turn;
@@ -268,7 +271,8 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
           turnId: known.turnId,
           conversationId,
           replayed: true,
-          response: async () => toResponse(await orUnavailable(storedReply(conversation, known)), conversationId),
+          response: async () =>
+            toResponse(await orUnavailable(storedReply(conversation, known)), { conversationId, withSources }),
           delivered: () => deliveredReplies.mark({ key, turnId: known.turnId }),
           end,
         };
@@ -285,7 +289,7 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
         request.waiting?.answered();
         const ms = Math.round(performance.now() - startedAt);
         logger.debug({ turnId, conversationId: published.conversationId, ms }, 'turn answered');
-        return toResponse(published.reply, published.conversationId);
+        return toResponse(published.reply, { conversationId: published.conversationId, withSources });
       };
       return {
         turnId,

@@ -15,15 +15,32 @@ export const storedReplyOf =
     if (turn.outcome === 'failed' || seq === undefined || messageId === undefined) return { outcome: 'failed' };
     const message = await conversations.history.findMessage(conversation, { seq, messageId });
     if (!message) return { outcome: 'erased' };
-    const { content, suggestedActions } = message;
-    return { outcome: 'answered', reply: content, messageId, ...(suggestedActions && { suggestedActions }) };
+    const { content, suggestedActions, sources } = message;
+    return {
+      outcome: 'answered',
+      reply: content,
+      messageId,
+      ...(suggestedActions && { suggestedActions }),
+      ...(sources && { sources }),
+    };
   };
 
-export const toResponse = (reply: Reply, conversationId: string): ChatResponse => {
+type AnsweredReply = Extract<Reply, { outcome: 'answered' }>;
+
+/** `sources` only for a caller who asked for them (docs/contract.md, Sources of replies). */
+const partsOf = ({ reply, suggestedActions, sources = [] }: AnsweredReply, withSources: boolean) => ({
+  reply,
+  ...(suggestedActions && { suggestedActions }),
+  ...(withSources && { sources }),
+});
+
+export const toResponse = (
+  reply: Reply,
+  { conversationId, withSources }: { conversationId: string; withSources: boolean },
+): ChatResponse => {
   if (reply.outcome === 'erased') throw notFound();
   if (reply.outcome === 'failed') throw new ApiError('internal_error');
-  const { reply: text, suggestedActions, messageId } = reply;
-  return { reply: text, ...(suggestedActions && { suggestedActions }), conversationId, messageId };
+  return { ...partsOf(reply, withSources), conversationId, messageId: reply.messageId };
 };
 
 const KEPT_FOR_MS = 86_400_000;
@@ -62,11 +79,11 @@ type Dependencies = {
  * Reads a turn. Throws the same 404 if the turn's id is malformed or unknown, if the turn is erased or too old, or if
  * it belongs to another assistant.
  */
-export type ReadTurn = (id: string, assistantId: string) => Promise<TurnView>;
+export type ReadTurn = (id: string, options: { assistantId: string; withSources: boolean }) => Promise<TurnView>;
 
 export const createReadTurn =
   ({ conversations, leases, storedReply }: Dependencies): ReadTurn =>
-  async (id, assistantId) => {
+  async (id, { assistantId, withSources }) => {
     const found = await conversations.findTurn(id, assistantId);
     if (!found) throw notFound();
     const { conversationId, _id: key } = found.conversation;
@@ -81,13 +98,6 @@ export const createReadTurn =
     const reply = await storedReply(found.conversation, found.turn);
     if (reply.outcome === 'erased') throw notFound();
     if (reply.outcome === 'failed') return { turnId: id, conversationId, status: 'failed' };
-    const { reply: text, suggestedActions, messageId } = reply;
-    return {
-      turnId: id,
-      conversationId,
-      status: 'answered',
-      reply: text,
-      ...(suggestedActions && { suggestedActions }),
-      messageId,
-    };
+    const parts = partsOf(reply, withSources);
+    return { turnId: id, conversationId, status: 'answered', ...parts, messageId: reply.messageId };
   };

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { LanguageTag } from '../assistants/language-tag.ts';
-import { MAX_SUGGESTED_ACTIONS, SuggestedAction } from '../assistants/suggested-action.ts';
+import { MAX_SUGGESTED_ACTIONS, ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 
 export const SESSION_ID_MAX = 256;
 export const MESSAGE_MAX = 8_000;
@@ -72,6 +72,10 @@ export const ChatResponse = z
       .max(MAX_SUGGESTED_ACTIONS)
       .optional()
       .meta({ description: 'Buttons to show; omitted when there are none.' }),
+    sources: z
+      .array(ReplySource)
+      .optional()
+      .meta({ description: 'What the reply is taken from; only with `include=sources`.' }),
     conversationId: z.uuid().meta({ description: 'The same for the whole session.' }),
     messageId: z.uuid().meta({ description: "The assistant's message." }),
   })

@@ -15,6 +15,8 @@ type EndpointCheck = { ok: true; url: URL; addresses: string[] } | { ok: false; 
 export type Resolve = (hostname: string) => Promise<string[]>;
 export interface GuardOptions {
   allowPrivate: boolean;
+  /** True for pages that are read. An event carries a visitor's text, so it needs TLS, also to a public address. */
+  allowHttp?: boolean;
   resolver?: Resolve | undefined;
 }
 
@@ -63,12 +65,15 @@ const portAllowed = (port: string): boolean => port === '' || port === '80' || N
  * Runs the checks that need no DNS query. The URL parser has already turned 0x7f.1, 2130706433 and similar forms into
  * 127.0.0.1.
  */
-export const checkEndpointUrl = (text: string, { allowPrivate }: { allowPrivate: boolean }): UrlCheck => {
+export const checkEndpointUrl = (
+  text: string,
+  { allowPrivate, allowHttp = allowPrivate }: Pick<GuardOptions, 'allowPrivate' | 'allowHttp'>,
+): UrlCheck => {
   if (text.length > MAX_URL_LENGTH) return { ok: false, reason: 'too_long' };
   const url = URL.parse(text);
   if (!url || url.hostname === '' || /[\s\p{Cc}]/u.test(text)) return { ok: false, reason: 'not_a_url' };
   if (url.href.length > MAX_URL_LENGTH) return { ok: false, reason: 'too_long' };
-  const plain = allowPrivate && url.protocol === 'http:';
+  const plain = allowHttp && url.protocol === 'http:';
   if (url.protocol !== 'https:' && !plain) return { ok: false, reason: 'not_https' };
   if (url.username !== '' || url.password !== '') return { ok: false, reason: 'userinfo' };
   if (allowPrivate) return { ok: true, url };
@@ -165,6 +170,8 @@ const MESSAGES: Record<string, string> = {
 export const requirePublicUrl = async (url: string, guard: GuardOptions, field: string): Promise<void> => {
   const checked = await checkEndpoint(url, guard);
   if (!checked.ok && checked.reason !== 'unresolved') {
+    if (checked.reason === 'not_https' && guard.allowHttp)
+      throw invalid(field, 'not_http', 'must be an http or https address');
     throw invalid(field, checked.reason, MESSAGES[checked.reason] ?? 'is refused');
   }
 };

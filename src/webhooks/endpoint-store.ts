@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
+import { INCLUDED } from '../assistants/suggested-action.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { invalid, notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
@@ -27,6 +28,8 @@ export type Endpoint = {
   url: string;
   /** The events that the endpoint wants. An empty list means all events, except those that an endpoint must name. */
   events: EventKind[];
+  /** What its `message.sent` events have in addition. */
+  include: (typeof INCLUDED)[number][];
   enabled: boolean;
   /**
    * When the endpoint was enabled. Equal to `createdAt` until it is disabled and enabled again. Then events before this
@@ -39,8 +42,10 @@ export type Endpoint = {
   overlapUntil: Date | null;
 };
 
-export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil'> & {
+export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil' | 'include'> & {
   _id: string;
+  /** Endpoints from before this setting have none. */
+  include?: Endpoint['include'];
   /** The endpoint's slot, 0–9. Each slot of an assistant is unique, so an assistant has at most ten endpoints. */
   place: number;
   /** Sealed secrets, newest first. `until` is the end of an overlap, or null for the current secret. */
@@ -52,6 +57,11 @@ const Subscribed = EventKind.exclude(['webhook.test']);
 export const EndpointInput = z.object({
   url: z.string(),
   events: z.array(Subscribed).max(Subscribed.options.length).default([]),
+  include: z
+    .array(z.enum(INCLUDED))
+    .max(INCLUDED.length)
+    .default([])
+    .meta({ description: '`sources`: replies in `message.sent` come with `sources`, what they are taken from.' }),
 });
 
 const PAUSED = 'paused';
@@ -62,6 +72,7 @@ const endpointSchema = new Schema<StoredEndpoint>(
     assistantId: { type: String, required: true },
     url: { type: String, required: true },
     events: { type: [String], default: [] },
+    include: { type: [String], default: undefined },
     enabled: { type: Boolean, required: true },
     enabledSince: { type: Date, required: true },
     pause: { type: Schema.Types.Mixed, default: null },
@@ -94,6 +105,7 @@ const HOUR_MS = 3_600_000;
 
 const toEndpoint = ({ _id, secrets, place: _place, ...stored }: StoredEndpoint): Endpoint => ({
   endpointId: _id,
+  include: [],
   ...stored,
   overlapUntil: secrets.find(({ until }) => until !== null && until.getTime() > serverNow())?.until ?? null,
 });
@@ -126,7 +138,7 @@ export type EndpointStore = {
   listEndpointIds: (assistantId: string) => Promise<string[]>;
   listEndpoints: (assistantId: string) => Promise<Endpoint[]>;
   getEndpoint: (endpointId: string) => Promise<Endpoint>;
-  updateEndpoint: (endpointId: string, input: { url?: string; events?: EventKind[] }) => Promise<Endpoint>;
+  updateEndpoint: (endpointId: string, input: Partial<z.infer<typeof EndpointInput>>) => Promise<Endpoint>;
 
   /** Enables or disables an endpoint. Events that happen while an endpoint is disabled are not sent later. */
   setEnabled: (endpointId: string, enabled: boolean) => Promise<Endpoint>;
@@ -238,6 +250,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
         assistantId,
         url: parsed.url,
         events: parsed.events,
+        include: parsed.include,
         enabled: true,
         enabledSince: now,
         pause: null,

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { SuggestedAction } from '../assistants/suggested-action.ts';
+import type { INCLUDED, ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 
 export const EVENT_KINDS = [
   'conversation.created',
@@ -45,7 +45,10 @@ export type EventPayloads = {
  * The texts of a `message.sent` event. They are read when the body is composed: with the texts of 500 pending events, a
  * conversation's document would exceed MongoDB's limit of 16 MB.
  */
-type MessageTexts = { content: string; suggestedActions?: SuggestedAction[] };
+type MessageTexts = { content: string; suggestedActions?: SuggestedAction[]; sources?: ReplySource[] };
+
+/** What an endpoint gets in addition, because its owner asked for it. */
+export type Included = readonly (typeof INCLUDED)[number][];
 
 export type ConversationEvent = {
   [Kind in ConversationEventKind]: { event: Kind; payload: EventPayloads[Kind] };
@@ -64,7 +67,7 @@ export const truncateContent = (content: string): string => {
 const payloadOf = (
   event: ConversationEvent,
   facts: ConversationFacts,
-  texts: MessageTexts | null,
+  { texts, include }: { texts: MessageTexts | null; include: Included },
 ): Record<string, unknown> => {
   const conversation_id = facts.conversationId;
   switch (event.event) {
@@ -81,12 +84,13 @@ const payloadOf = (
     case 'message.sent': {
       if (!texts) throw new Error('a sent message needs its texts');
       const { language, ...message } = event.payload;
-      const { content, suggestedActions } = texts;
+      const { content, suggestedActions, sources = [] } = texts;
       return {
         conversation_id,
         ...message,
         content,
         ...(suggestedActions && { suggested_actions: suggestedActions }),
+        ...(include.includes('sources') && message.role === 'assistant' && { sources }),
         channel: facts.channel,
         language,
       };
@@ -98,13 +102,13 @@ const payloadOf = (
 export const composeBody = (
   envelope: ConversationEvent & { eventId: string; timestamp: number },
   facts: ConversationFacts,
-  texts: MessageTexts | null = null,
+  { texts = null, include = [] }: { texts?: MessageTexts | null; include?: Included } = {},
 ): string =>
   JSON.stringify({
     event: envelope.event,
     event_id: envelope.eventId,
     timestamp: envelope.timestamp,
-    payload: payloadOf(envelope, facts, texts),
+    payload: payloadOf(envelope, facts, { texts, include }),
   });
 
 export const composeTestBody = (eventId: string, timestamp: number): string =>

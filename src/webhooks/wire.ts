@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { SuggestedAction } from '../assistants/suggested-action.ts';
+import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import { CONTENT_MAX_CODE_POINTS, type EventKind } from './event.ts';
 
 const conversation_id = z.uuid().meta({ example: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' });
@@ -63,6 +63,10 @@ export const WIRE_EVENTS = {
       role: z.enum(['assistant', 'operator', 'system']),
       content: z.string().meta({ description: 'The whole message.' }),
       suggested_actions: z.array(SuggestedAction).min(1).optional(),
+      sources: z
+        .array(ReplySource)
+        .optional()
+        .meta({ description: 'What a reply is taken from; only for endpoints with `include: ["sources"]`.' }),
       channel,
       language,
     }),

@@ -25,6 +25,7 @@ test('without workers the doctor names what waits; with workers it finds no prob
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9999/hook' });
   const { body } = await chat(aTurn());
   const deliveryId = await stack.service.deliveries.queueTest(endpoint);
+  const { sourceId } = await stack.service.sources.add(assistantId, { kind: 'page', url: 'http://127.0.0.1:9/' });
   // All stored times are moved back by a minute.
   const minuteAgo = new Date(Date.now() - 60_000);
   const { mongo } = stack.service;
@@ -37,6 +38,7 @@ test('without workers the doctor names what waits; with workers it finds no prob
     },
   ]);
   await mongo.collection('deliveries').updateMany({}, { $set: { createdAt: minuteAgo } });
+  await mongo.collection('sources').updateMany({}, { $set: { nextAt: new Date(Date.now() - 180_000) } });
 
   const ill = await doctor();
   await mongo.collection('deliveries').updateMany({}, { $set: { outcome: 'sending' } });
@@ -44,6 +46,7 @@ test('without workers the doctor names what waits; with workers it finds no prob
   await mongo.dropDatabase();
   await stack.startReplyWorker();
   await stack.startDeliveryWorker();
+  await stack.startSourcesWorker();
   const well = await doctor();
 
   expect(body).toMatchObject({ error: { code: 'reply_timeout' } });
@@ -52,18 +55,23 @@ test('without workers the doctor names what waits; with workers it finds no prob
   expect(ill.report.queues).toMatchObject([
     { name: 'turns', workers: 0, counts: { waiting: 1 }, oldestWaitingMs: expect.any(Number) },
     { name: 'deliveries', workers: 0 },
+    { name: 'sources', workers: 0 },
   ]);
   expect(ill.report.stuck).toMatchObject({
     staleHeads: { count: 1 },
     oldEvents: { count: 1 },
     sending: { count: 0 },
     queued: { count: 1, examples: [deliveryId] },
+    sources: { count: 1, examples: [sourceId] },
   });
   expect(ill.report.stuck?.staleHeads.oldestMs).toBeGreaterThan(59_000);
   expect(ill.report.problems).toContain('No worker is connected to the queue turns.');
   expect(sending.report.stuck).toMatchObject({ sending: { count: 1, examples: [deliveryId] }, queued: { count: 0 } });
   expect(well.report.problems).toEqual([]);
-  expect(well).toMatchObject({ status: 0, report: { ok: true, queues: [{ workers: 1 }, { workers: 1 }] } });
+  expect(well).toMatchObject({
+    status: 0,
+    report: { ok: true, queues: [{ workers: 1 }, { workers: 1 }, { workers: 1 }] },
+  });
 });
 
 test('an unavailable store is reported with all other findings', async () => {

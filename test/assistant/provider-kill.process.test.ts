@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { createVault } from '../../src/process/vault.ts';
 import { createEngines } from '../../workers/reply/worker.ts';
-import { openProviderAgent } from '../../workers/reply/engines/openai/completion.ts';
+import { openGuardedAgent } from '../../src/webhooks/guarded-agent.ts';
 import { anAssistant } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
@@ -11,7 +11,7 @@ import { openProvider, replyWith } from '../support/provider.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
-const agent = openProviderAgent({ allowPrivate: false, connections: 1 });
+const agent = openGuardedAgent({ allowPrivate: false, connections: 1 });
 afterAll(() => agent.destroy());
 
 test('after a worker is killed during a provider’s stream, the next one starts over, and one answer is stored', async () => {

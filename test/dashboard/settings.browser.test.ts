@@ -7,8 +7,19 @@ import { eventually } from '../support/eventually.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
+const QUOTE = 'A refund takes 14 working days.';
+const FROM_PAGE = {
+  text: QUOTE,
+  sources: [
+    { title: 'Refunds', url: 'https://example.com/help#refunds', quote: QUOTE },
+    { title: 'Handbook.pdf', url: null, quote: 'Refunds are made by card.' },
+  ],
+  why: { engine: 'openai', kind: 'answer', flagged: [{ sentence: 2, because: 'number' }] },
+};
+
 /** The engine says the first words at once, also if the reply is held. */
-const { engine, hold } = aScriptedEngine(({ onDelta }) => {
+const { engine, hold } = aScriptedEngine(({ message, onDelta }) => {
+  if (message.includes('refund')) return FROM_PAGE;
   onDelta?.('First words');
   return { text: 'First words and the rest.' };
 });
@@ -134,4 +145,37 @@ test('a reply in “Try it” appears while it is written, and as the caller see
     conversationId: expect.any(String),
     messageId: expect.any(String),
   });
+});
+
+test('an owner makes replies strict, and lets an endpoint have their sources', async () => {
+  const { page, stored, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
+
+  await page.getByLabel('Strict replies').click();
+  await page.getByRole('button', { name: 'Save changes' }).click();
+  await page.getByText('Saved.').waitFor();
+  await go(page, `/assistants/${assistantId}/webhooks`);
+  await page.getByRole('button', { name: 'Add endpoint' }).first().click();
+  await page.getByLabel('URL').fill('http://127.0.0.1:9/hook');
+  expect(await page.getByLabel('With the sources of replies').count()).toBe(0);
+  await page.getByLabel('Also send replies').click();
+  await page.getByLabel('With the sources of replies').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Add endpoint' }).click();
+  await page.getByRole('group', { name: 'Signing secret' }).waitFor();
+
+  const [endpoint] = await stack.service.endpoints.listEndpoints(assistantId);
+  expect([(await stored()).strict, endpoint?.include]).toEqual([true, ['sources']]);
+});
+
+test('an operator sees what a reply is taken from, and what was flagged in it', async () => {
+  const { page, chat } = await anOwnerAt((id) => `/assistants/${id}/settings`);
+  const { conversationId } = (await chat({ session_id: randomUUID(), message: 'How long does a refund take?' })).body;
+
+  await go(page, `/inbox/${conversationId}`);
+  await page.getByRole('button', { name: 'Why this reply' }).click();
+  const link = page.getByRole('link', { name: 'Refunds', exact: true });
+  await link.waitFor();
+
+  expect(await link.getAttribute('href')).toBe('https://example.com/help#refunds');
+  expect(await page.getByText('Handbook.pdf').count()).toBe(1);
+  await page.getByText('Sentence 2 has a number that stands in no entry or source.').waitFor();
 });

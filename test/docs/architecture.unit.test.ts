@@ -10,6 +10,7 @@ const ORDER = [
   ['src/http'],
   ['src/assistants'],
   ['src/webhooks'],
+  ['src/sources'],
   ['src/conversations'],
   ['src/insights'],
   ['src/deliveries'],
@@ -24,11 +25,11 @@ const ORDER = [
 ];
 const LAST_FOR_WORKERS = 'src/turns';
 /** The files directly in `src` that workers may import. They compose the processes and may import from all folders. */
-const FOR_WORKERS = ['src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts'];
+const FOR_WORKERS = ['src/embedder.ts', 'src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts'];
 
 /** Every statement on the document is in this folder: accept and commit, and the parts of deliveries, inbox and projection. */
 const CONVERSATIONS_MAX_LINES = 3_350;
-const MOST_FILES = 230;
+const MOST_FILES = 260;
 /** Files of less than 60 lines that one other file imports. Most of them could be a part of it. */
 const MOST_SLIGHT_FILES = 25;
 
@@ -170,12 +171,10 @@ test('no name is exported twice', () => {
 });
 
 test('an exported type is declared, so that a reader lands on its members', () => {
-  const inferred = files
-    .filter((file) => !file.startsWith('workers/reply/embedder/'))
-    .flatMap((file) => {
-      const found = readFileSync(file, 'utf8').matchAll(/^export type (\w+)(?:<.*>)? =\s+(?:Awaited<)?ReturnType</gm);
-      return [...found].map(([, name]) => `${file}: ${name}`);
-    });
+  const inferred = files.flatMap((file) => {
+    const found = readFileSync(file, 'utf8').matchAll(/^export type (\w+)(?:<.*>)? =\s+(?:Awaited<)?ReturnType</gm);
+    return [...found].map(([, name]) => `${file}: ${name}`);
+  });
   expect(inferred).toEqual([]);
 });
 

@@ -12,7 +12,8 @@ const PROCESSES = {
   'src/api.ts': ['API'],
   'workers/reply/worker.ts': ['reply worker'],
   'workers/delivery/worker.ts': ['delivery worker'],
-  'src/worker-process.ts': ['reply worker', 'delivery worker'],
+  'workers/sources/worker.ts': ['sources worker'],
+  'src/worker-process.ts': ['reply worker', 'delivery worker', 'sources worker'],
 };
 
 /** The processes that call the function with their metrics, by their sources. */

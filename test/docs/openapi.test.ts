@@ -248,6 +248,7 @@ test('every documented status of every operation occurs', async () => {
     await drive(`${stack.url}${unknown}`, { method, bearer: apiKey, ...good });
   }
   await drive(`${stack.url}${one}?limit=x`, { bearer: apiKey });
+  await drive(`${stack.url}/api/v1/turns/${turnId}?include=x`, { bearer: apiKey });
   for (const rest of [tooLarge, { body: { reason: 7 } }])
     await drive(`${stack.url}${one}/escalate`, { bearer: apiKey, ...rest });
   for (const rest of [tooLarge, { body: { plan: [] } }])

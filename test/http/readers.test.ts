@@ -17,6 +17,7 @@ import {
 } from '../../workers/reply/engines/openai/reply-filter.ts';
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval.ts';
 import { inspectMessage } from '../../workers/reply/guard.ts';
+import { checkReply } from '../../workers/reply/engines/openai/citations.ts';
 import { scoreLead } from '../../workers/reply/lead-score.ts';
 import { anEntry } from '../support/builders.ts';
 import { hostileTexts, LARGEST, MESSAGE, shortest, slowOf } from '../support/hostile-texts.ts';
@@ -58,7 +59,7 @@ const OF_A_REPLY: Record<string, (text: string) => unknown> = {
   'its links': (text) => removeDisallowedLinks(text, isAllowed),
   'its links, none of which may stay': (text) => removeDisallowedLinks(text, () => false),
   'what is said of it': (text) => {
-    const spoken = createReplyFilter(isAllowed, () => undefined);
+    const spoken = createReplyFilter({ isAllowed, emit: () => undefined, cites: true });
     spoken.push(text);
     return spoken.end();
   },
@@ -99,12 +100,19 @@ test.each(Object.entries(OF_A_REPLY))('%s is read from a provider’s reply quic
 test('a provider’s reply that arrives letter by letter takes linear time', () => {
   const slow = hostileTexts(LARGEST, ['x']).filter(([, text]) => {
     const took = shortest(() => {
-      const spoken = createReplyFilter(isAllowed, () => undefined);
+      const spoken = createReplyFilter({ isAllowed, emit: () => undefined, cites: true });
       for (const letter of text) spoken.push(letter);
       spoken.end();
     }, 60);
     return took > 60;
   });
+
+  expect(slow.map(([name]) => name)).toEqual([]);
+});
+
+test('what a provider’s reply cites is checked in linear time', () => {
+  const check = (text: string) => checkReply(text, { passages: [], entries: [], said: [text.slice(0, MESSAGE)] }, 'en');
+  const slow = hostileTexts(LARGEST, ['x']).filter(([, text]) => shortest(() => check(text), 60) > 60);
 
   expect(slow.map(([name]) => name)).toEqual([]);
 });

@@ -1,13 +1,16 @@
+import { randomUUID } from 'node:crypto';
 import { Session } from 'node:inspector/promises';
 import { createConnection, type mongo } from 'mongoose';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { anAssistant, anEntry, aTurn, request, type TestAssistant } from '../support/builders.ts';
-import { anEmbedder } from '../support/embedder.ts';
+import { anAssistant, anEntry, aTurn, type HistoryBody, request, type TestAssistant } from '../support/builders.ts';
+import { anEmbedderOfTokens } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator, PASSWORD } from '../support/operator-client.ts';
 import { collectionIn, examinedBy, OWN, type Profiled, profileStatements } from '../support/profile.ts';
 import { type Scene, setScene } from '../support/scene.ts';
+import { aReader, QUICK } from '../support/source-reading.ts';
 import { useStack } from '../support/stack.ts';
+import { aPage, aSentence, openWebsite } from '../support/website.ts';
 
 /** How many documents a collection has. All others have 2,000. */
 const DOCUMENTS: Record<string, number> = {
@@ -45,6 +48,10 @@ const NOT_MADE: Record<string, string> = {
   'src/insights/conversation-search.ts: rows.find': 'by `_id`',
   'src/insights/misses.ts: misses.updateOne': 'by `_id`',
   'src/deliveries/store.ts: deliveries.updateMany': 'by `_id`, in batches',
+  'src/sources/passages.ts: tokens.find': 'by `_id`',
+  'src/sources/store.ts: proposedEntries.updateMany': 'gives back proposals that could not be accepted',
+  'src/sources/runs.ts: passages.updateMany': 'by `_id`',
+  'src/sources/runs.ts: pages.updateMany': 'by `_id`, or the pages of a run that failed',
   // V8 does not count these, in the callback of a transaction. They are among the statements all the same.
   'src/insights/project.ts: rows.bulkWrite': 'by `_id`',
   'src/insights/project.ts: hours.bulkWrite': 'by `_id`',
@@ -60,7 +67,7 @@ const SOON_EMPTY = 'pendingMisses';
 /** A service has so few of them that copies would leave none for the walk. */
 const FEW = 'operatorTokens';
 
-const stack = useStack({ embedder: anEmbedder });
+const stack = useStack({ embedder: () => anEmbedderOfTokens(), sourcesWorkers: 1, timing: QUICK });
 let database: mongo.Db;
 let close: () => Promise<void> = async () => undefined;
 let assistant: TestAssistant;
@@ -155,11 +162,58 @@ beforeAll(async () => {
 }, 300_000);
 afterAll(() => close());
 
+const FAQ = (answer: string): string =>
+  `<h2>Do you repair umbrellas?</h2><p>${answer}. ${aSentence('umbrellas')}</p><details><summary>What does a repair cost?</summary><p>${answer}, in most cases.</p></details>`;
+
+/** Reads a website as it changes, as long as it takes until a page of it is gone; and one that fails. */
+const readSources = async (): Promise<void> => {
+  const shared = aSentence('everybody');
+  const site = await openWebsite({
+    '/': aPage('Start', `${aSentence('the start')}</p>${FAQ('Yes')}<p>`, ['/a', '/b', '/c', '/d']),
+    '/a': aPage('A', shared),
+    '/b': aPage('B', shared),
+    '/c': aPage('C', aSentence('c')),
+    '/d': aPage('D', aSentence('d')),
+  });
+  try {
+    const reader = await aReader(stack);
+    const { sourceId } = await reader.addSite(`${site.url}/`);
+    const file = await reader.addFile('a.txt', aSentence('files'));
+    await reader.ended(file.sourceId);
+    await reader.ended(sourceId);
+    const embedded = () =>
+      eventually(async () => {
+        const { counts } = await reader.findSource(sourceId);
+        expect(counts.embedded).toBe(counts.passages);
+      });
+    await embedded();
+    const holder = (await reader.passagesOf(sourceId)).find(({ text }) => text.includes('everybody'))?.url ?? '';
+    site.pages.set('/', aPage('Start', `${aSentence('the start')}</p>${FAQ('Sometimes')}<p>`, ['/a', '/b', '/d']));
+    site.pages.set('/a', aPage('A', holder.endsWith('/a') ? aSentence('a') : shared));
+    site.pages.set('/b', aPage('B', holder.endsWith('/b') ? aSentence('b') : shared));
+    site.pages.delete('/d');
+    for (const run of [2, 3, 4]) {
+      await reader.refresh(sourceId);
+      await reader.ended(sourceId, run);
+    }
+    const links = Array.from({ length: 12 }, (_, nth) => `/broken-${nth}`);
+    site.pages.set('/', aPage('Start', aSentence('another start'), ['/a', ...links]));
+    for (const link of links) site.pages.set(link, (_request, response) => response.destroy());
+    await reader.refresh(sourceId);
+    await reader.ended(sourceId, 5);
+    await embedded();
+    await reader.remove(sourceId);
+    await eventually(async () => expect(await reader.countLeft(sourceId)).toMatchObject({ sources: 0 }));
+  } finally {
+    await site.close();
+  }
+};
+
 /** Uses every part of the service: as operators, callers and receivers do, and with the sweeps of the workers. */
 const walk = async (): Promise<void> => {
   await scene.close();
   scene = await openScene();
-  const { assistantId, endpointId, delivered, rejected, queued, escalated } = scene;
+  const { assistantId, endpointId, sourceId, delivered, rejected, queued, escalated } = scene;
   const owner = await anOperator(stack);
   const own = `/assistants/${assistantId}`;
   type Ids = Record<string, string>;
@@ -237,6 +291,27 @@ const walk = async (): Promise<void> => {
   await go('PUT', `${own}/knowledge/${entryId}`, anEntry({ answer: 'From 10.' }));
   await go('DELETE', `${own}/knowledge/${entryId}`);
   await post(`${own}/misses/${misses[1]?.missId}/dismiss`);
+  const source = `${own}/sources/${sourceId}`;
+  await stack.service.assistants.raisePassages(assistantId, 2);
+  await eventually(async () => {
+    const asked = { sessionId: 'passages', message: `Can I pause a subscription? ${randomUUID()}` };
+    const turn = await post(`${own}/playground`, asked);
+    const { messages } = await get<HistoryBody>(`/conversations/${turn['conversationId']}`);
+    expect(messages.at(-1)).toMatchObject({ why: { passages: expect.any(Array) } });
+  });
+  for (const page of [`${own}/sources`, source, `${source}/pages?state=failed`]) await get(page);
+  for (const list of [`${source}/pages`, `${own}/proposed-entries`]) {
+    const { nextCursor } = await get(`${list}?limit=1`);
+    await get(`${list}?limit=1&cursor=${nextCursor}`);
+  }
+  const { proposals } = await get<{ proposals: Ids[] }>(`${own}/proposed-entries?sourceId=${sourceId}`);
+  await post(`${own}/proposed-entries/accept`, { proposalIds: [proposals[0]?.['proposalId']] });
+  await post(`${own}/proposed-entries/dismiss`, { proposalIds: null });
+  await owner.call('POST', `${own}/source-files?name=a.md`, '', { 'Content-Type': 'application/octet-stream' });
+  await post(`${own}/sources`, { kind: 'page', url: 'http://127.0.0.1:9/' });
+  await go('PATCH', source, { schedule: 'weekly' });
+  await post(`${source}/refresh`);
+  await go('DELETE', source);
   await go('PATCH', own, { name: 'Renamed' });
   await post(`${own}/playground`, { sessionId: 'try', message: 'What are your opening hours?' });
   const { key } = await post<{ key: { keyId: string } }>(`${own}/keys`, { name: 'k' });
@@ -264,6 +339,7 @@ const walk = async (): Promise<void> => {
   await eventually(async () =>
     expect(await database.collection<{ _id: string }>('search').findOne({ _id: conversationId })).toBeNull(),
   );
+  await readSources();
   // A change that the sweeps and the projection find last.
   const last = (await assistant.chat(aTurn({ message: 'Do you sell very large boats?' }))).body;
   await eventually(async () =>

@@ -37,13 +37,14 @@ const anInhabited = async () => {
     endpoint: endpoint.endpointId,
     delivery: deliveryId,
   };
+  const { sourceId } = await stack.service.sources.add(assistantId, { kind: 'page', url: 'http://127.0.0.1:9/p' });
   const missId = randomUUID();
   const miss = { _id: missId, assistantId, conversationId, question: 'Why?', state: 'open', count: 1, examples: [] };
   const at = new Date();
   await stack.service.mongo
     .collection('misses')
     .insertOne({ ...miss, language: null, firstAt: at, lastAt: at, answer: null } as never);
-  return { ...assistant, ids, entryId: entry?.entryId ?? '', noteId, missId };
+  return { ...assistant, ids, entryId: entry?.entryId ?? '', noteId, missId, sourceId };
 };
 type Inhabited = Awaited<ReturnType<typeof anInhabited>>;
 
@@ -67,12 +68,13 @@ const aCaller = async (scope: 'read' | 'manage', assistantIds: string[] | null) 
 
 const forTokens = OPERATIONS.filter(({ audience }) => audience !== 'anyone');
 const nameOf = ({ method, path }: Operation): string => `${method.toUpperCase()} ${path}`;
-const pathIn = (one: Operation, { ids, entryId, noteId, missId }: Inhabited): string =>
+const pathIn = (one: Operation, { ids, entryId, noteId, missId, sourceId }: Inhabited): string =>
   addressOf(one, {
     id: one.resource && one.resource !== 'filtered' ? ids[one.resource] : owner.operatorId,
     entryId,
     noteId,
     missId,
+    sourceId,
     tag: 'vip',
   });
 
@@ -83,9 +85,17 @@ const stateOf = async ({ ids, assistantId }: Inhabited) => {
     `/assistants/${assistantId}`,
     `/endpoints/${ids.endpoint}`,
   ].concat(
-    ['keys', 'knowledge', 'endpoints', 'deliveries', 'channel', 'conversations', 'tags', 'canned-replies'].map(
-      (page) => `/assistants/${assistantId}/${page}`,
-    ),
+    [
+      'keys',
+      'knowledge',
+      'endpoints',
+      'deliveries',
+      'channel',
+      'conversations',
+      'tags',
+      'canned-replies',
+      'sources',
+    ].map((page) => `/assistants/${assistantId}/${page}`),
   );
   return Promise.all(paths.map(async (path) => (await owner.get(path)).body));
 };
@@ -137,9 +147,17 @@ test('ids of another assistant in a call for its own assistant find and change n
   ]);
   const replaced = await call('PUT', `${own}/knowledge/${theirs.entryId}`, entry);
   await call('DELETE', `${own}/knowledge/${theirs.entryId}`);
+  const source = `${own}/sources/${theirs.sourceId}`;
+  const onSource = await Promise.all([
+    call('GET', source),
+    call('GET', `${source}/pages`),
+    call('PATCH', source, { name: 'Stolen' }),
+    call('POST', `${source}/refresh`),
+    call('DELETE', source),
+  ]);
 
   expect(lists).toEqual([[], [], [], [], []]);
-  expect(problemOf(replaced)).toBe('404 not_found');
+  expect([replaced, ...onSource].map(problemOf)).toEqual(Array(6).fill('404 not_found'));
   expect(await stateOf(theirs)).toEqual(before);
 });
 

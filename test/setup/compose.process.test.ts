@@ -12,7 +12,12 @@ const KEY = 'a'.repeat(43);
 
 /** Settings that the compose file sets itself, so a `.env` cannot change them. */
 const FIXED = ['NODE_ENV', 'HOST', 'MONGODB_URL', 'REDIS_URL', 'TLS_TERMINATED_UPSTREAM', 'SEMANTIC_DIR'];
-const FIXED_PORT = { api: 'PORT', 'reply-worker': 'WORKER_HEALTH_PORT', 'delivery-worker': 'WORKER_HEALTH_PORT' };
+const FIXED_PORT = {
+  api: 'PORT',
+  'reply-worker': 'WORKER_HEALTH_PORT',
+  'delivery-worker': 'WORKER_HEALTH_PORT',
+  'sources-worker': 'WORKER_HEALTH_PORT',
+};
 
 /** A `.env` that sets every setting to a distinct value. */
 const everything = CONFIG_NAMES.map((name) => `${name}=own-${name}\n`).join('');

@@ -111,7 +111,7 @@ describe('its processes, started as the compose file says', () => {
   }, 200_000);
 
   test('run with the settings of .env, in production', () => {
-    expect(Object.keys(containers)).toEqual(['api', 'reply-worker', 'delivery-worker']);
+    expect(Object.keys(containers)).toEqual(['api', 'reply-worker', 'delivery-worker', 'sources-worker']);
     for (const container of Object.values(containers)) {
       expect(configOf(container)).toMatchObject({
         NODE_ENV: 'production',

@@ -37,7 +37,7 @@ type State = {
   receiverUrl: string;
   operator: { email: string; password: string };
   operatorToken: string;
-  pids: { api: number[]; replyWorker: number[]; deliveryWorker: number[] };
+  pids: { api: number[]; replyWorker: number[]; deliveryWorker: number[]; sourcesWorker: number[] };
 };
 
 const stateFile = join(dir, 'quickstart.json');
@@ -117,13 +117,13 @@ describe('npm run quickstart', () => {
     expect(second.status).toBe(1);
     expect(second.stderr).toContain(`(pid ${child.pid}): it answers at ${before.baseUrl}`);
 
-    const kinds = ['api', 'replyWorker', 'deliveryWorker'] as const;
+    const kinds = ['api', 'replyWorker', 'deliveryWorker', 'sourcesWorker'] as const;
     const victims = kinds.flatMap((kind) => before.pids[kind]);
     const redis = leftRunning().filter((line) => line.includes('redis-server'));
     for (const pid of [...victims, ...redis.map((line) => Number.parseInt(line, 10))]) process.kill(pid, 'SIGKILL');
     const after = await eventually(() => {
       const now = readState();
-      expect(kinds.map((kind) => now.pids[kind].length)).toEqual([1, 1, 1]);
+      expect(kinds.map((kind) => now.pids[kind].length)).toEqual([1, 1, 1, 1]);
       expect(kinds.flatMap((kind) => now.pids[kind]).filter((pid) => victims.includes(pid))).toEqual([]);
       return now;
     });

@@ -107,6 +107,18 @@ export const PAGES: Shown[] = [
     },
   },
   { name: 'knowledge-import', path: of('knowledge'), after: press('Import') },
+  { name: 'sources', path: of('sources') },
+  { name: 'sources-new', path: of('sources'), after: press('Add website') },
+  { name: 'source', path: ({ assistantId, sourceId }) => `/assistants/${assistantId}/sources/${sourceId}` },
+  {
+    name: 'source-edit',
+    path: ({ assistantId, sourceId }) => `/assistants/${assistantId}/sources/${sourceId}`,
+    after: async (page) => {
+      await page.getByRole('button', { name: 'More actions' }).click();
+      await page.getByRole('menuitem', { name: 'Change name, schedule or paths…' }).click();
+      await page.getByRole('dialog').waitFor();
+    },
+  },
   { name: 'keys', path: of('keys') },
   { name: 'keys-new', path: of('keys'), after: press('Create key') },
   {

@@ -55,9 +55,30 @@ export const anEmbedder = ({ model = 'trigrams-1', msEach = 0 }: { model?: strin
       return texts.map(vectorOf);
     },
     embedTokens: async () => null,
+    embedQuestion: async (text, options) => {
+      const [vector] = (await embedder.embed([text], 'query', options)) ?? [];
+      return vector ? { vector, tokens: null } : null;
+    },
     model: () => (available ? named : null),
     status: () => ({ available, detail: available ? `${named}, on this machine` : 'its file is damaged' }),
     close: async () => undefined,
+  };
+  return embedder;
+};
+
+/** One that also has vectors of tokens: one token for each word. */
+export const anEmbedderOfTokens = (options: Parameters<typeof anEmbedder>[0] = {}): TestEmbedder => {
+  const embedder = anEmbedder(options);
+  embedder.embedTokens = async (texts, kind, more) => {
+    const vectors = await embedder.embed(texts, kind, more);
+    return (
+      vectors &&
+      vectors.map((vector, nth) => ({
+        kind: `${embedder.model() ?? ''}+tokens`,
+        vector,
+        tokens: new Int8Array(96 * (texts[nth]?.split(' ').length ?? 1)).fill(1),
+      }))
+    );
   };
   return embedder;
 };

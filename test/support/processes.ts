@@ -8,6 +8,8 @@ export const MAINS = {
   api: 'src/main.ts',
   reply: 'workers/reply/main.ts',
   delivery: 'workers/delivery/main.ts',
+  sources: 'workers/sources/main.ts',
+  quickSources: 'test/support/sources-process.ts',
 } as const;
 
 const LINES_KEPT = 20;

@@ -4,6 +4,7 @@ import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import { isFinal } from '../../src/deliveries/delivery.ts';
 import { eventually } from './eventually.ts';
 import { openReceiver, type Receiver } from './receiver.ts';
+import { addPages, addPassages, addProposals, setSource } from './sources.ts';
 import type { Stack } from './stack.ts';
 
 export const OWNER = { email: 'ada@harbour-roasters.example', password: 'correct horse battery' };
@@ -12,6 +13,8 @@ export const OWNER = { email: 'ada@harbour-roasters.example', password: 'correct
 export type Scene = {
   assistantId: string;
   endpointId: string;
+  /** A website that was read twice. */
+  sourceId: string;
   /** Ids of a delivered, a rejected and a queued delivery. */
   delivered: string;
   rejected: string;
@@ -24,7 +27,7 @@ export type Scene = {
 
 type Target = {
   url: string;
-  service: Pick<Stack['service'], 'assistants' | 'endpoints' | 'operators' | 'deliveries' | 'mongo'>;
+  service: Pick<Stack['service'], 'assistants' | 'endpoints' | 'operators' | 'deliveries' | 'mongo' | 'sources'>;
 };
 
 const CONVERSATIONS = [
@@ -204,6 +207,96 @@ const makeInsights = async ({ service: { mongo } }: Target, assistantId: string)
     ] as never);
 };
 
+/** Sources in every state. Returns the id of the one that was read twice. */
+const makeSources = async (target: Target, assistantId: string): Promise<string> => {
+  const { sources } = target.service;
+  const add = (kind: 'site' | 'page') => sources.add(assistantId, { kind, url: 'http://127.0.0.1:9/' });
+  async function* bytes(): AsyncGenerator<Buffer> {
+    yield Buffer.from('# Handbook');
+  }
+  const site = await add('site');
+  const file = await sources.addFile(assistantId, 'Handbook for the café, 2026.pdf', bytes());
+  const [running, failed] = [await add('site'), await add('page')];
+  const readAt = new Date(Date.now() - 3 * 3_600_000);
+  const read = { state: 'ready' as const, run: 1, live: 1, startedAt: readAt, endedAt: readAt, nextAt: null };
+  const help = 'https://help.harbour-roasters.example';
+  await setSource(target, site, {
+    ...read,
+    run: 2,
+    live: 2,
+    name: 'Help pages',
+    url: `${help}/`,
+    schedule: 'daily',
+    exclude: ['/archive/**'],
+    nextAt: new Date(Date.now() + 21 * 3_600_000),
+    counts: {
+      found: 38,
+      read: 4,
+      unchanged: 31,
+      skipped: 2,
+      failed: 1,
+      gone: 1,
+      passages: 212,
+      embedded: 212,
+    },
+    changed: { added: 3, changed: 1, removed: 1 },
+  });
+  const pages = ['brewing', 'delivery', 'grinders', 'returns', 'subscriptions', 'wholesale'];
+  await addPages(
+    target,
+    site,
+    pages.map((name) => ({ url: `${help}/${name}`, title: name.charAt(0).toUpperCase() + name.slice(1), run: 2 })),
+  );
+  const missing = {
+    code: 'http_status',
+    message: 'The server answered 500. Ask whoever runs the website, then refresh.',
+  };
+  const hidden = { code: 'noindex', message: 'The page asks not to be indexed.' };
+  await addPages(target, site, [
+    { url: `${help}/contact`, title: null, state: 'failed', error: missing },
+    { url: `${help}/imprint`, title: 'Imprint', state: 'skipped', error: hidden },
+    { url: `${help}/summer-sale`, title: 'Summer sale', state: 'gone' },
+    { url: `${help}/warranty`, title: 'Warranty', state: 'unchanged' },
+  ]);
+  await addPassages(target, site, [
+    'Grind the beans just before you brew.',
+    'A subscription can be paused at any time.',
+  ]);
+  await setSource(target, file, {
+    ...read,
+    counts: { ...site.counts, found: 1, read: 1, passages: 640, embedded: 212 },
+  });
+  await setSource(target, running, {
+    state: 'running',
+    run: 1,
+    live: 1,
+    name: 'Brewing guides',
+    nextAt: null,
+    startedAt: new Date(),
+    counts: { ...site.counts, found: 120, read: 34, passages: 310 },
+  });
+  await setSource(target, failed, {
+    state: 'failed',
+    run: 1,
+    name: 'Price list',
+    nextAt: null,
+    endedAt: readAt,
+    error: {
+      code: 'forbidden',
+      message: 'robots.txt of the website forbids reading this page. Allow it there, or upload it as a file.',
+    },
+  });
+  await addProposals(target, site, [
+    { question: 'Can I pause my subscription?', answer: 'Yes, at any time, up to the day before we pack it.' },
+    {
+      question: 'Which grind is right for a Moka pot?',
+      answer: 'Fine, but coarser than for espresso.',
+      url: `${help}/grinders`,
+    },
+  ]);
+  return site.sourceId;
+};
+
 export const setScene = async (target: Target): Promise<Scene> => {
   const owner = await anOwner(target);
   const { mongo } = target.service;
@@ -223,6 +316,7 @@ export const setScene = async (target: Target): Promise<Scene> => {
   await makeCannedReplies(owner, assistantId);
   const escalated = await holdConversations(owner, target, apiKey);
   await makeInsights(target, assistantId);
+  const sourceId = await makeSources(target, assistantId);
   await owner.call(`/endpoints/${endpointId}/test`);
 
   const list = async (query: string) => {
@@ -244,6 +338,7 @@ export const setScene = async (target: Target): Promise<Scene> => {
   return {
     assistantId,
     endpointId,
+    sourceId,
     delivered: await one(`endpointId=${endpointId}&event=message.received`),
     rejected: await one(`endpointId=${failing}&event=conversation.escalated`),
     queued: await one(`endpointId=${gone}&outcome=queued`),

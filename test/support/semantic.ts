@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { readConfig } from '../../src/process/config.ts';
 import { createLogger } from '../../src/process/logger.ts';
-import { openChosenEmbedder } from '../../workers/reply/embedder.ts';
+import { openChosenEmbedder } from '../../src/embedder.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const Report = z.object({ header: z.object({ glibcVersionRuntime: z.string().optional() }) });

@@ -12,6 +12,7 @@ import type { SenderOptions } from '../../workers/delivery/send.ts';
 import type { Embedder } from '@parley/understanding';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
+import { openSourcesWorker } from '../../workers/sources/worker.ts';
 
 export type StackOptions = {
   env?: Record<string, string>;
@@ -24,6 +25,10 @@ export type StackOptions = {
   apis?: number;
   replyWorkers?: number;
   deliveryWorkers?: number;
+  /** None, unless a test reads sources. */
+  sourcesWorkers?: number;
+  /** Certificate authorities that websites are checked with. */
+  ca?: string;
 };
 
 const WARN = 40;
@@ -44,6 +49,7 @@ export type Stack = {
     embedder?: Embedder,
   ) => Promise<Running & Pick<ReplyWorker, 'healthPort' | 'embedder' | 'vectorsOf' | 'assistants'>>;
   startDeliveryWorker: () => Promise<Running & { healthPort: number }>;
+  startSourcesWorker: () => Promise<Running & { healthPort: number }>;
   startApi: () => Promise<Running & { url: string }>;
   close: () => Promise<void>;
 };
@@ -104,11 +110,19 @@ export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
       openDeliveryWorker({ config, logger, lifecycle, ...(options.sending && { sending: options.sending }) }),
     );
 
+  const startSourcesWorker = () =>
+    start((lifecycle) => {
+      const embedder = options.embedder?.();
+      const given = { ...(embedder && { embedder }), ...(options.ca && { ca: options.ca }) };
+      return openSourcesWorker({ config, logger, lifecycle, ...given });
+    });
+
   const first = await startApi();
   const urls = [first.url];
   for (let count = 1; count < (options.apis ?? 1); count += 1) urls.push((await startApi()).url);
   for (let count = 0; count < (options.replyWorkers ?? 1); count += 1) await startReplyWorker();
   for (let count = 0; count < (options.deliveryWorkers ?? 1); count += 1) await startDeliveryWorker();
+  for (let count = 0; count < (options.sourcesWorkers ?? 0); count += 1) await startSourcesWorker();
 
   return {
     url: first.url,
@@ -119,6 +133,7 @@ export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
     startApi,
     startReplyWorker,
     startDeliveryWorker,
+    startSourcesWorker,
     close: async () => {
       await first.mongo.dropDatabase();
       for (const lifecycle of running.toReversed()) await lifecycle.close();

@@ -193,7 +193,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   /** Claims and sends the first pending event. Every return without a send releases the breaker's permit. */
   const sendHead = async ({ at, outbox }: Reading, { event, endpoint }: Send, slot: Slot): Promise<Sent> => {
     const endpointId = endpoint._id;
-    const body = await deliveries.composeBody(outbox, event);
+    const body = await deliveries.composeBody(outbox, event, endpoint.include);
     const claim = claimOf(outbox, event, { endpointId, url: endpoint.url, body: body ?? '' });
     if (body === null) return endErased(claim);
     const target = targetOf(endpoint, at);

@@ -12,6 +12,7 @@ import type { AssistantEngine, AssistantProfile, EngineReply, TurnContext } from
 import { inspectMessage } from './guard.ts';
 import { endWithApology, endWithReply, holdingTextOf } from './handoff.ts';
 import { scoreLead } from './lead-score.ts';
+import type { Passages } from './passages.ts';
 import type { SemanticSearchOf } from './vectors/semantic-search.ts';
 
 /** Maximum length of a reply's `why` as JSON. Every reply's `why` is stored and logged. */
@@ -152,6 +153,7 @@ type Dependencies = {
   assistants: Pick<AssistantStore, 'findAssistant' | 'findKnowledge'>;
   engine: AssistantEngine;
   semanticSearchOf: SemanticSearchOf;
+  passages: Passages;
   publish: Publish;
   draining: AbortSignal;
   logger: Logger;
@@ -190,7 +192,7 @@ export type AskEngine = {
 };
 
 export const createAskEngine = (dependencies: Dependencies): AskEngine => {
-  const { conversations, assistants, engine, semanticSearchOf, publish, draining, logger } = dependencies;
+  const { conversations, assistants, engine, semanticSearchOf, passages, publish, draining, logger } = dependencies;
 
   const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => {
     const { entries, leftOut } = await assistants.findKnowledge(assistant);
@@ -206,6 +208,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       leftOut,
       engine: assistant.engine,
       allowedLinks: assistant.allowedLinks,
+      strict: assistant.strict,
     };
   };
 
@@ -238,7 +241,8 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     const contextMs = performance.now() - startedAt;
     const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
     const isRefused = found !== null && assistant.guard === 'refuse';
-    const canKnow = profile.knowledge.length > 0 || profile.engine?.kind === 'openai';
+    const ownPassages = passages.of(assistant);
+    const canKnow = profile.knowledge.length > 0 || ownPassages !== undefined || profile.engine?.kind === 'openai';
     // A failed read of the history counts as a failure of the store, even if the engine catches the error.
     let historyFailure: { cause: unknown } | null = null;
     const readHistory: TurnContext['history'] = async (entries) => {
@@ -259,6 +263,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
         history: readHistory,
         signal: draining,
         semanticSearch: semanticSearchOf(assistant),
+        passages: ownPassages,
         onDelta: feed.push,
       };
       const reply = isRefused ? refusalReply(turn.language) : await engine.reply(ask);
@@ -294,7 +299,8 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     endsWithoutProvider: async ({ assistantId, status }, { message }) => {
       const assistant = await assistants.findAssistant(assistantId);
       if (assistant === null || status === 'escalated') return true;
-      if (engine.needsProvider?.(await profileOf(assistant)) === false) return true;
+      const isImmediate = engine.needsProvider?.(await profileOf(assistant)) === false;
+      if (isImmediate && !passages.isLongWait(assistant)) return true;
       return assistant.guard === 'refuse' && inspectMessage(message) !== null;
     },
 
@@ -310,6 +316,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
         history,
         signal: draining,
         semanticSearch: semanticSearchOf(assistant),
+        passages: passages.of(assistant),
       });
     },
   };

@@ -1,4 +1,4 @@
-import type { SuggestedAction } from '../../src/assistants/suggested-action.ts';
+import type { ReplySource, SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import { serverDate } from '../../src/process/clock.ts';
 import { newId } from '../../src/process/ids.ts';
 import type { Entry, Holding, Message, StoredConversation, PendingTurn } from '../../src/conversations/conversation.ts';
@@ -12,6 +12,7 @@ export type Answer = {
   text: string;
   language: string;
   suggestedActions: SuggestedAction[];
+  sources?: ReplySource[];
   why: Record<string, unknown>;
   lowConfidenceStreak: number;
   engineErrorStreak: number;
@@ -39,7 +40,13 @@ export type TurnEnd =
  * The result for a waiting caller: the chat response (docs/contract.md, Response), or the fact that the turn failed.
  */
 type TurnReply =
-  | { outcome: 'answered'; reply: string; suggestedActions?: SuggestedAction[]; messageId: string }
+  | {
+      outcome: 'answered';
+      reply: string;
+      suggestedActions?: SuggestedAction[];
+      sources?: ReplySource[];
+      messageId: string;
+    }
   | { outcome: 'failed' };
 
 /** A head that has ended, but whose end is not stored yet. */
@@ -48,8 +55,15 @@ export type EndedTurn = TurnCommit & { end: TurnEnd; reply: TurnReply };
 const replyMessageOf = (end: TurnEnd, turn: PendingTurn, holding: Holding | null, createdAt: Date): Message | null => {
   const spoken = { messageId: newId(), turnId: turn.turnId, role: 'assistant' as const, createdAt };
   if (end.kind === 'answered') {
-    const { text, language, suggestedActions, why } = end.answer;
-    return { ...spoken, content: text, language, ...(suggestedActions.length > 0 && { suggestedActions }), why };
+    const { text, language, suggestedActions, sources = [], why } = end.answer;
+    return {
+      ...spoken,
+      content: text,
+      language,
+      ...(suggestedActions.length > 0 && { suggestedActions }),
+      ...(sources.length > 0 && { sources }),
+      why,
+    };
   }
   if (end.kind === 'handoff') return { ...spoken, content: end.holdingText, language: turn.language, why: end.why };
   // The holding text is stored once for each escalation. This text also answers later visitor messages.
@@ -60,8 +74,14 @@ const replyMessageOf = (end: TurnEnd, turn: PendingTurn, holding: Holding | null
 const replyOf = (end: TurnEnd, message: Message | null, holding: Holding | null): TurnReply => {
   if (end.kind === 'failed') return { outcome: 'failed' };
   if (message) {
-    const { content, messageId, suggestedActions } = message;
-    return { outcome: 'answered', reply: content, ...(suggestedActions && { suggestedActions }), messageId };
+    const { content, messageId, suggestedActions, sources } = message;
+    return {
+      outcome: 'answered',
+      reply: content,
+      ...(suggestedActions && { suggestedActions }),
+      ...(sources && { sources }),
+      messageId,
+    };
   }
   if (!holding) throw new Error('a held turn needs a holding text');
   return { outcome: 'answered', reply: holding.text, messageId: holding.messageId };

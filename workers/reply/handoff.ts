@@ -73,6 +73,7 @@ export const endWithReply = (
     text: reply.text,
     language: reply.language,
     suggestedActions: safeActions(reply.suggestedActions),
+    ...(reply.sources && { sources: reply.sources }),
     why: reply.why,
     lowConfidenceStreak: canKnow && reply.low ? streaks.lowConfidenceStreak + 1 : 0,
     engineErrorStreak: 0,

@@ -15,12 +15,13 @@ import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts'
 import { createAnswerTurn } from './answer-turn.ts';
 import { createAskEngine } from './ask-engine.ts';
 import type { Embedder, SharedVectors } from '@parley/understanding';
-import { createSharedVectors, openChosenEmbedder } from './embedder.ts';
+import { createSharedVectors, openChosenEmbedder } from '../../src/embedder.ts';
 import type { AssistantEngine } from './engines/engine.ts';
-import { openProviderAgent } from './engines/openai/completion.ts';
+import { openGuardedAgent } from '../../src/webhooks/guarded-agent.ts';
 import { createOpenAiEngine } from './engines/openai/engine.ts';
 import { createRetrievalEngine, type IndexOptions } from './engines/retrieval.ts';
 import { createInFlight } from './in-flight.ts';
+import { createPassages } from './passages.ts';
 import { createVectorReader } from './vectors/reader.ts';
 import { createSemanticSearch } from './vectors/semantic-search.ts';
 import { openVectorUpdater } from './vectors/updater.ts';
@@ -145,7 +146,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
   sharedVectors = createSharedVectors(redis, config.REDIS_PREFIX);
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
-  const dispatcher = openProviderAgent({ allowPrivate, connections: turnsInFlight });
+  const dispatcher = openGuardedAgent({ allowPrivate, connections: turnsInFlight });
   lifecycle.add('connections to providers', dispatcher, (agent) => agent.destroy());
   const embedder = await opening;
   const report = (assistantId: string, written: Promise<void>): void =>
@@ -167,6 +168,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     assistants,
     engine: engine ?? createEngines({ vault, dispatcher, allowPrivate, indexes: { onLargeBuilt } }),
     semanticSearchOf: createSemanticSearch(embedder, vectorsOf, logger),
+    passages: createPassages({ store: service.passages, background: service.aside.passages, embedder, logger }),
     ...outlets,
   });
   const opened = createInFlight({ total: turnsInFlight, logger });

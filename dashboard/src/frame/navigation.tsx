@@ -8,6 +8,7 @@ const ofAssistant = (id: string): Entry[] => [
   { label: 'Overview', to: `/assistants/${id}/overview`, icon: 'home', owners: true },
   { label: 'Try it', to: `/assistants/${id}/try`, icon: 'chat' },
   { label: 'Knowledge', to: `/assistants/${id}/knowledge`, icon: 'book', owners: true },
+  { label: 'Sources', to: `/assistants/${id}/sources`, icon: 'globe', owners: true },
   { label: 'Learn', to: `/assistants/${id}/learn`, icon: 'bulb', owners: true },
   { label: 'API keys', to: `/assistants/${id}/keys`, icon: 'key', owners: true },
   { label: 'Channel', to: `/assistants/${id}/channel`, icon: 'plug', owners: true },

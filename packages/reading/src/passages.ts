@@ -12,7 +12,7 @@ export type Contents = {
   title: string;
 };
 
-export type Passage = { path: string[]; text: string; anchor: string | null };
+export type PageText = { path: string[]; text: string; anchor: string | null };
 
 /** Blocks under one heading. */
 export type Section = {
@@ -189,8 +189,8 @@ export const toPassages = (
   sections: readonly Section[],
   split: Splitter,
   isQuestion: (heading: string) => boolean,
-): Passage[] => {
-  const passages: Passage[] = [];
+): PageText[] => {
+  const passages: PageText[] = [];
   const known = new Set<string>();
   for (const { path, anchor, blocks } of joinSlight(sections, isQuestion)) {
     for (const part of pack(blocks.flatMap((block) => piecesOf(block, split)))) {

@@ -2,7 +2,7 @@ import { type HtmlDocument, parseHtml } from './html.ts';
 import type { Section, TextBlock } from './passages.ts';
 import { MAX_PASSAGE_CHARS, type Splitter, toLine, toLines } from './text.ts';
 
-export type Proposal = { question: string; answer: string; anchor: string | null };
+export type PageProposal = { question: string; answer: string; anchor: string | null };
 
 // They fit an entry of the knowledge, and a chat: nobody reads a longer answer there.
 const MAX_PROPOSALS = 100;
@@ -60,8 +60,8 @@ const textOf = (value: unknown): string => {
 };
 
 /** Questions of a `FAQPage` that the page declares for search engines. */
-const declared = ({ data }: Pick<HtmlDocument, 'data'>): Proposal[] => {
-  const found: Proposal[] = [];
+const declared = ({ data }: Pick<HtmlDocument, 'data'>): PageProposal[] => {
+  const found: PageProposal[] = [];
   const nodes: unknown[] = [];
   for (const json of data) {
     try {
@@ -88,7 +88,7 @@ const declared = ({ data }: Pick<HtmlDocument, 'data'>): Proposal[] => {
 const writeAnswer = (blocks: readonly TextBlock[]): string => blocks.map(({ text }) => text).join('\n');
 
 /** Headings that ask, and what is folded away under a summary. */
-const asked = (sections: readonly Section[]): Proposal[] =>
+const asked = (sections: readonly Section[]): PageProposal[] =>
   sections.flatMap(({ path, asks, anchor, blocks }) => {
     const question = path.at(-1) ?? '';
     const isFolded = asks && question.length <= MAX_SUMMARY_CHARS && /^\p{L}/u.test(question);
@@ -102,8 +102,8 @@ export const findProposals = (
   document: Pick<HtmlDocument, 'data'>,
   sections: readonly Section[],
   split: Splitter,
-): Proposal[] => {
-  const found = new Map<string, Proposal>();
+): PageProposal[] => {
+  const found = new Map<string, PageProposal>();
   for (const proposal of [...declared(document), ...asked(sections)]) {
     const { question } = proposal;
     const answer = shortenAnswer(proposal.answer, split);

@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { baseLanguage } from '../src/lexicon.ts';
 import type { Answering } from '../src/understanding.ts';
 import { reportAblation } from './ablation.ts';
+import { fitDocuments, type ReadDocument, reportDocuments } from './documents.ts';
 import { reportFit } from './fit.ts';
 import {
   countOf,
@@ -152,10 +153,14 @@ const reportLanguage = ({ half }: Options): void => {
 /**
  * Measures answers, or with `language` language detection, on the labelled sets of this folder. Each set has two halves.
  * The figures come from the report half. `--tune` uses the other half and shows every miss, for work on the engine.
- * `--words` runs without the model. `passages` measures the ranking of documents, and `projection` fits it.
- * `fit` fits the weights, and `ablation` measures without one word list at a time.
+ * `--words` runs without the model. `documents` measures answers from documents, and `documents fit` fits their weights.
+ * `passages` measures the ranking of documents by their tokens, and `projection` fits it. `fit` fits the weights, and `ablation` measures without one word list at a time.
  */
-export const evaluate = async (args: string[], model: EvaluationModel, localFolder: string): Promise<void> => {
+export const evaluate = async (
+  args: string[],
+  model: EvaluationModel,
+  { localFolder, readDocument }: { localFolder: string; readDocument: ReadDocument },
+): Promise<void> => {
   const { values, positionals } = parseArgs({
     args,
     allowPositionals: true,
@@ -176,6 +181,8 @@ export const evaluate = async (args: string[], model: EvaluationModel, localFold
   if (what === 'language') reportLanguage(options);
   else if (what === 'fit') await reportFit(model);
   else if (what === 'ablation') await reportAblation(model, rest);
+  else if (what === 'documents' && rest[0] === 'fit') await fitDocuments(model, readDocument);
+  else if (what === 'documents') await reportDocuments(model, readDocument, options);
   else if (what === 'passages') await reportPassages(localFolder);
   else if (what === 'projection') await fitProjection(localFolder);
   else await reportAnswers(model, options);

@@ -67,10 +67,10 @@ const minimise = (
 const dot = (a: number[], b: number[]): number => a.reduce((sum, value, at) => sum + value * (b[at] ?? 0), 0);
 const probability = (weights: number[], features: number[]): number => 1 / (1 + Math.exp(-dot(weights, features)));
 
-type Sample = { features: number[]; right: boolean; weight: number };
+export type Sample = { features: number[]; right: boolean; weight: number };
 
 /** Logistic regression. The ridge penalty treats features as standardised, and skips the first (the bias). */
-const fitLogistic = (samples: Sample[], ridge: number): number[] => {
+export const fitLogistic = (samples: Sample[], ridge: number): number[] => {
   const size = samples[0]?.features.length ?? 0;
   const total = samples.reduce((sum, { weight }) => sum + weight, 0);
   const spread = Array.from({ length: size }, (_, at) => {
@@ -96,10 +96,10 @@ const fitLogistic = (samples: Sample[], ridge: number): number[] => {
   );
 };
 
-type Choice = { features: number[][]; right: boolean[]; weight: number };
+export type Choice = { features: number[][]; right: boolean[]; weight: number };
 
 /** Fits a softmax choice between candidates by weighted sums. It maximises the probability of the right candidates. */
-const fitChoice = (choices: Choice[], ridge: number): number[] => {
+export const fitChoice = (choices: Choice[], ridge: number): number[] => {
   const size = choices[0]?.features[0]?.length ?? 0;
   return minimise(
     size,

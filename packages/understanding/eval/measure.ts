@@ -48,8 +48,9 @@ export const openTextVectors = async ({ open, folder }: EvaluationModel): Promis
   const embedder = await open();
   const model = embedder.model();
   if (model === null) {
+    const { detail } = embedder.status();
     await embedder.close();
-    return { none: embedder.status().detail };
+    return { none: detail };
   }
   const file = join(folder, `${model.replaceAll(/[^\w.@-]/g, '-')}.txt`);
   const known = readKept(file);
@@ -134,10 +135,13 @@ export const measureAnswers = async (
     const decision = await ask(message);
     const { kind, by = kind, hits, language } = decision.why;
     let outcome: Outcome = 'refused';
-    if (decision.kind === 'answer') outcome = isEntry(decision.entry.entryId, expected) ? 'right' : 'wrong';
-    if (decision.kind === 'hedge') outcome = isEntry(decision.entry.entryId, expected) ? 'hedged' : 'hedgedWrong';
+    if (decision.kind === 'answer') outcome = isEntry(decision.entry?.entryId ?? '', expected) ? 'right' : 'wrong';
+    if (decision.kind === 'hedge')
+      outcome = isEntry(decision.entry?.entryId ?? '', expected) ? 'hedged' : 'hedgedWrong';
     if (decision.kind === 'askBack') {
-      outcome = decision.entries.some(({ entryId }) => isEntry(entryId, expected)) ? 'offered' : 'othersOffered';
+      outcome = decision.choices.some(({ entry }) => isEntry(entry?.entryId ?? '', expected))
+        ? 'offered'
+        : 'othersOffered';
     }
     const scores = hits.map(
       ({ entryId, score, words, meaning: cosine }) => `${entryId} ${score} (${words ?? '–'} ${cosine ?? '–'})`,

@@ -6,12 +6,19 @@
 import { fold, words } from './fold.ts';
 import { decideLanguage } from './language.ts';
 import { baseLanguage, LEXICON, type SmallTalk } from './lexicon.ts';
-import { type Hit, searchLexical } from './retrieval/candidate.ts';
+import { type Hit, MAX_HITS, searchLexical } from './retrieval/candidate.ts';
 import { findContactDetails, withoutContactDetails } from './retrieval/contact-details.ts';
 import { findLastReply, type ReadEarlier, searchFollowUp } from './retrieval/follow-up.ts';
 import { asksForHuman, asksWhoThisIs } from './retrieval/human-request.ts';
 import { searchHybrid } from './retrieval/hybrid-search.ts';
 import type { IndexedEntry, KnowledgeIndex } from './retrieval/knowledge-index.ts';
+import type { Passage } from './retrieval/passage-parts.ts';
+import {
+  findPassages,
+  type FoundPassage,
+  type PassageEvidence,
+  type PassageSearch,
+} from './retrieval/passage-search.ts';
 import type { SemanticSearch } from './similarity.ts';
 
 export {
@@ -40,6 +47,10 @@ export {
   type Knowledge,
   type KnowledgeIndex,
 } from './retrieval/knowledge-index.ts';
+export { PassageIndex, type PassageIndexOptions, PassageIndexUpdate } from './retrieval/passage-index.ts';
+export { type IndexedPassage, type Passage, passageText, quantised } from './retrieval/passage-parts.ts';
+export type { FoundPassage, PassageSearch } from './retrieval/passage-search.ts';
+export { rankByTokens, type TokenVectors } from './embedder/token-vectors.ts';
 export {
   measureSimilarity,
   scan,
@@ -54,7 +65,7 @@ export {
 export type Answering = 'careful' | 'balanced' | 'direct';
 
 /** A visitor's message, and what the decision on it may use. */
-export type Inquiry<Known extends IndexedEntry = IndexedEntry> = {
+export type Inquiry<Known extends IndexedEntry = IndexedEntry, Page extends Passage = Passage> = {
   /** The visitor's text, exactly as sent. */
   message: string;
   /** BCP 47 tag of the visitor's language. */
@@ -69,7 +80,14 @@ export type Inquiry<Known extends IndexedEntry = IndexedEntry> = {
   isRejection?: boolean;
   /** Is called only if the words do not decide. Without it, the words decide alone. */
   semanticSearch?: SemanticSearch | undefined;
+  /** The passages of the assistant's documents. Undefined if there are none. */
+  passages?: PassageSearch<Page> | undefined;
 };
+
+/** What a reply gives or offers: an entry, or a passage with the sentences of it that answer. */
+export type Choice<Known extends IndexedEntry = IndexedEntry, Page extends Passage = Passage> =
+  | { entry: Known; passage?: undefined }
+  | { entry?: undefined; passage: Page; quote: string };
 
 /** How the entries were found. `words only`: the model was too busy, too slow or not there, so the words decided. */
 export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
@@ -83,26 +101,39 @@ export type Explanation = {
   by?: FoundBy;
   /** The best entries. `score` is the confidence; a hybrid search adds `words` and `meaning`, the cosine. */
   hits: { entryId: string; score: number; words?: number; meaning?: number }[];
+  /** The best passages, if passages were searched. */
+  passages?: { passageId: string; score: number; words: number; meaning?: number; tokens?: number }[];
   /** True if the visitor said that the hedged answer before this reply was not meant. */
   rejected?: true;
   threshold: number;
   ms: number;
 };
 
-/** What to reply. `confidence` is the probability, from 0 to 1, that the first entry is the answer. */
-export type ReplyDecision<Known extends IndexedEntry = IndexedEntry> = { why: Explanation } & (
-  | {
+/**
+ * What to reply. `confidence` is the probability, from 0 to 1, that the first choice is the answer. `passages` are those
+ * that were found, the most likely first, also if another choice was made.
+ */
+export type ReplyDecision<Known extends IndexedEntry = IndexedEntry, Page extends Passage = Passage> = {
+  why: Explanation;
+  passages?: FoundPassage<Page>[];
+} & (
+  | ({
       kind: 'answer';
-      entry: Known;
       confidence: number;
       /** BCP 47 tag of the answer. `isForeign` means that the reply must say so: the visitor wrote in another language. */
       language: string;
       isForeign: boolean;
-    }
-  /** Probably the answer. The visitor may choose one of the other entries instead. */
-  | { kind: 'hedge'; entry: Known; others: Known[]; confidence: number; language: string; isForeign: boolean }
-  /** The visitor chooses between the questions of these entries. A long shot also offers a person. */
-  | { kind: 'askBack'; entries: Known[]; confidence: number; isLongShot: boolean }
+    } & Choice<Known, Page>)
+  /** Probably the answer. The visitor may choose one of the others instead. */
+  | ({
+      kind: 'hedge';
+      others: Choice<Known, Page>[];
+      confidence: number;
+      language: string;
+      isForeign: boolean;
+    } & Choice<Known, Page>)
+  /** The visitor chooses between these entries and passages. A long shot also offers a person. */
+  | { kind: 'askBack'; choices: Choice<Known, Page>[]; confidence: number; isLongShot: boolean }
   /** No entry is likely enough. */
   | { kind: 'unsure'; confidence: number }
   /** A request for a person, contact details, "Are you a robot?", small talk, or a question although there is no entry. */
@@ -132,22 +163,45 @@ const LONG_SHOT_SHARE = 0.5;
 const TIE_MARGIN = 0.1;
 /** After lexical search, a question is offered only if its hit has at least this share of the best score. */
 const OFFER_SCORE_SHARE = 0.6;
+/** The same for passages: the least confidence for a sure answer, and the shares of it for the other replies. */
+const PASSAGE_THRESHOLDS: Readonly<Record<Answering, number>> = { careful: 0.8, balanced: 0.65, direct: 0.5 };
+const PASSAGE_SHARES: Readonly<Record<PassageEvidence, { hedge: number; offer: number }>> = {
+  words: { hedge: 0.3, offer: 0.15 },
+  vectors: { hedge: 0.23, offer: 0.08 },
+  tokens: { hedge: 0.23, offer: 0.046 },
+};
+const PLAUSIBLE_PASSAGE = 0.01;
+/**
+ * The confidence by words and meaning was fitted to assistants without documents. Beside passages, an entry that is not
+ * sure is less likely: its odds are multiplied by this.
+ */
+const ENTRY_ODDS = 0.3;
 
 /** The best hit and those within the tie margin. */
 const nearTies = (hits: Hit[]): Hit[] => hits.filter(({ score }) => (hits[0]?.score ?? 0) - score < TIE_MARGIN);
 
-type Context<Known extends IndexedEntry> = {
-  inquiry: Inquiry<Known>;
+type Context<Known extends IndexedEntry, Page extends Passage> = {
+  inquiry: Inquiry<Known, Page>;
   threshold: number;
   startedAt: number;
   hits: Hit[];
   by: FoundBy;
+  /** The passages that were found. Null if none were searched. */
+  passages: FoundPassage<Page>[] | null;
 };
 
 const rounded = (value: number, digits: number): number => Number(value.toFixed(digits));
 
+const explainPassage = ({ passage, confidence, words: share, cosine, tokens }: FoundPassage) => ({
+  passageId: passage.passageId,
+  score: rounded(confidence, 2),
+  words: rounded(share, 2),
+  ...(cosine !== null && { meaning: rounded(cosine, 3) }),
+  ...(tokens !== null && { tokens: rounded(tokens, 3) }),
+});
+
 const explain = (
-  { inquiry, threshold, startedAt, hits, by }: Context<IndexedEntry>,
+  { inquiry, threshold, startedAt, hits, by, passages }: Context<IndexedEntry, Passage>,
   kind: ReplyDecision['kind'],
   language = inquiry.language,
 ): Explanation => ({
@@ -160,6 +214,7 @@ const explain = (
     ...(wordsAlone !== undefined && { words: rounded(wordsAlone, 2) }),
     ...(cosine !== undefined && { meaning: rounded(cosine, 3) }),
   })),
+  ...(passages && { passages: passages.slice(0, MAX_HITS).map(explainPassage) }),
   threshold,
   ms: rounded(performance.now() - startedAt, 3),
 });
@@ -173,81 +228,167 @@ const isForeign = (answerLanguage: string, { message, language }: Inquiry): bool
 };
 
 /** The entries of hits, as the index was given them. */
-const entriesOf = <Known extends IndexedEntry>({ index }: Inquiry<Known>, hits: Hit[]): Known[] =>
+const entriesOf = <Known extends IndexedEntry>({ index }: Pick<Inquiry<Known>, 'index'>, hits: Hit[]): Known[] =>
   hits.flatMap(({ entry }) => index?.entriesById.get(entry.entryId)?.entry ?? []);
 
-const unsure = <Known extends IndexedEntry>(context: Context<Known>): ReplyDecision<Known> => ({
+const withPassages = <Page extends Passage>({ passages }: Context<IndexedEntry, Page>) => passages && { passages };
+
+const unsure = <Known extends IndexedEntry, Page extends Passage>(
+  context: Context<Known, Page>,
+): ReplyDecision<Known, Page> => ({
   kind: 'unsure',
-  confidence: context.hits[0]?.confidence ?? 0,
+  confidence: Math.max(context.hits[0]?.confidence ?? 0, context.passages?.[0]?.confidence ?? 0),
   why: explain(context, 'unsure'),
+  ...withPassages(context),
 });
 
 /** The visitor rejected a hedged answer, and is asked for other words. */
-const rejected = <Known extends IndexedEntry>(context: Context<Known>): ReplyDecision<Known> => {
+const rejected = <Known extends IndexedEntry, Page extends Passage>(
+  context: Context<Known, Page>,
+): ReplyDecision<Known, Page> => {
   const decision = unsure({ ...context, hits: [] });
   return { ...decision, why: { ...decision.why, rejected: true } };
 };
 
-/** Gives the entry of the hit: as the answer, or hedged, with other hits for the visitor to choose from. */
-const answer = <Known extends IndexedEntry>(
-  context: Context<Known>,
-  hit: Hit,
-  others: Hit[] | null = null,
-): ReplyDecision<Known> => {
-  const { inquiry } = context;
-  const [entry] = entriesOf(inquiry, [hit]);
-  if (!entry) return unsure(context);
-  const language = entry.language ?? hit.group.language;
-  const given = { entry, confidence: hit.confidence, language, isForeign: isForeign(language, inquiry) };
-  return others === null
-    ? { ...given, kind: 'answer', why: explain(context, 'answer', language) }
-    : { ...given, kind: 'hedge', others: entriesOf(inquiry, others), why: explain(context, 'hedge', language) };
+const sectionOf = ({ passage: { title, path } }: FoundPassage): string => JSON.stringify([title, path]);
+
+/** The entries of hits, and the passages that are as likely, for the visitor to choose from. */
+const choicesOf = <Known extends IndexedEntry, Page extends Passage>(
+  { inquiry, passages }: Context<Known, Page>,
+  hits: Hit[],
+  given?: FoundPassage<Page>,
+): Choice<Known, Page>[] => {
+  const entries = hits.flatMap((hit) =>
+    entriesOf(inquiry, [hit]).map((entry) => ({ choice: { entry }, confidence: hit.confidence })),
+  );
+  if (!passages) return entries.map(({ choice }) => choice);
+  // Passages below the same headings have the same button.
+  const sections = new Set(given && [sectionOf(given)]);
+  const others = passages.flatMap((found) => {
+    const { passage, quote, confidence } = found;
+    if (confidence < PLAUSIBLE_PASSAGE || sections.has(sectionOf(found))) return [];
+    sections.add(sectionOf(found));
+    return [{ choice: { passage, quote }, confidence }];
+  });
+  return [...entries, ...others]
+    .toSorted((one, other) => other.confidence - one.confidence)
+    .slice(0, MAX_HITS)
+    .map(({ choice }) => choice);
 };
 
-const askBack = <Known extends IndexedEntry>(
-  context: Context<Known>,
-  hits: Hit[],
-  isLongShot = false,
-): ReplyDecision<Known> => ({
+/** Gives a choice: as the answer, or hedged, with others for the visitor to choose from. */
+const give = <Known extends IndexedEntry, Page extends Passage>(
+  context: Context<Known, Page>,
+  choice: Choice<Known, Page>,
+  { confidence, language, others }: { confidence: number; language: string; others: Choice<Known, Page>[] | null },
+): ReplyDecision<Known, Page> => {
+  const kind = others === null ? 'answer' : 'hedge';
+  const given = {
+    ...choice,
+    confidence,
+    language,
+    isForeign: isForeign(language, context.inquiry),
+    why: explain(context, kind, language),
+    ...withPassages(context),
+  };
+  return others === null ? { ...given, kind: 'answer' } : { ...given, kind: 'hedge', others };
+};
+
+/** Gives the entry of the hit: as the answer, or hedged, with other hits for the visitor to choose from. */
+const answer = <Known extends IndexedEntry, Page extends Passage>(
+  context: Context<Known, Page>,
+  hit: Hit,
+  others: Hit[] | null = null,
+): ReplyDecision<Known, Page> => {
+  const [entry] = entriesOf(context.inquiry, [hit]);
+  if (!entry) return unsure(context);
+  return give(
+    context,
+    { entry },
+    {
+      confidence: hit.confidence,
+      language: entry.language ?? hit.group.language,
+      others: others && choicesOf(context, others),
+    },
+  );
+};
+
+const askBack = <Known extends IndexedEntry, Page extends Passage>(
+  context: Context<Known, Page>,
+  choices: Choice<Known, Page>[],
+  { confidence, isLongShot = false }: { confidence: number; isLongShot?: boolean },
+): ReplyDecision<Known, Page> => ({
   kind: 'askBack',
-  entries: entriesOf(context.inquiry, hits),
-  confidence: hits[0]?.confidence ?? 0,
+  choices,
+  confidence,
   isLongShot,
   why: explain(context, 'askBack'),
+  ...withPassages(context),
 });
 
-const plain = <Known extends IndexedEntry>(
-  context: Context<Known>,
+const plain = <Known extends IndexedEntry, Page extends Passage>(
+  context: Context<Known, Page>,
   kind: Exclude<ReplyDecision['kind'], 'answer' | 'hedge' | 'askBack' | 'unsure'>,
-): ReplyDecision<Known> => ({ kind, why: explain(context, kind) });
+): ReplyDecision<Known, Page> => ({ kind, why: explain(context, kind), ...withPassages(context) });
 
-/** Chooses between an answer, a hedged answer, several questions for the visitor to choose from, and an unsure reply. */
-const choose = <Known extends IndexedEntry>(
-  context: Context<Known>,
+/** Hits that may be offered beside the best one. Only hybrid search knows how likely each is. */
+const plausibleHits = ({ hits, by }: Context<IndexedEntry, Passage>): Hit[] =>
+  hits.filter((hit) => {
+    const [best] = hits;
+    if (!best || hit === best) return true;
+    return by === 'both' ? hit.confidence >= PLAUSIBLE : hit.score >= best.score * OFFER_SCORE_SHARE;
+  });
+
+/** The same choice for the best passage, which is more likely than every entry. */
+const choosePassage = <Known extends IndexedEntry, Page extends Passage>(
+  context: Context<Known, Page>,
+  found: FoundPassage<Page>,
   hasContactDetails: boolean,
-): ReplyDecision<Known> => {
-  const { hits, threshold } = context;
-  const [best] = hits;
-  const isBoth = context.by === 'both';
-  if (best && best.confidence >= threshold) {
-    // After hybrid search, near ties are not checked, because the confidence already includes the lead over the other
-    // hits.
-    const close = best.confidence < 1 && !isBoth ? nearTies(hits) : [best];
-    return close.length > 1 ? askBack(context, close) : answer(context, best);
-  }
+): ReplyDecision<Known, Page> => {
+  const { inquiry } = context;
+  const { passage, quote, confidence, language, by } = found;
+  const threshold = inquiry.threshold ?? PASSAGE_THRESHOLDS[inquiry.answering];
+  if (confidence >= threshold) return give(context, { passage, quote }, { confidence, language, others: null });
   if (hasContactDetails) return plain(context, 'contact');
-  if (!best) return unsure(context);
-  const by = isBoth ? 'both' : 'words';
-  const plausible = hits.filter((hit) =>
-    hit === best ? true : isBoth ? hit.confidence >= PLAUSIBLE : hit.score >= best.score * OFFER_SCORE_SHARE,
-  );
-  if (best.confidence >= threshold * HEDGE_SHARE[by] && (isBoth || nearTies(hits).length === 1)) {
-    return answer(context, best, plausible.slice(1));
+  const hits = plausibleHits(context).filter((hit) => hit.confidence >= PLAUSIBLE);
+  if (confidence >= threshold * PASSAGE_SHARES[by].hedge) {
+    return give(context, { passage, quote }, { confidence, language, others: choicesOf(context, hits, found) });
   }
-  if (best.confidence >= threshold * OFFER_SHARE[by]) {
-    return askBack(context, plausible, best.confidence < threshold * LONG_SHOT_SHARE);
+  if (confidence >= threshold * PASSAGE_SHARES[by].offer) {
+    return askBack(context, choicesOf(context, hits), { confidence, isLongShot: true });
   }
   return unsure(context);
+};
+
+/** Chooses between an answer, a hedged answer, several questions for the visitor to choose from, and an unsure reply. */
+const choose = <Known extends IndexedEntry, Page extends Passage>(
+  context: Context<Known, Page>,
+  hasContactDetails: boolean,
+): ReplyDecision<Known, Page> => {
+  const { hits, threshold, passages } = context;
+  const [best] = hits;
+  const isBoth = context.by === 'both';
+  const confidence = best?.confidence ?? 0;
+  if (best && confidence >= threshold) {
+    // After hybrid search, near ties are not checked, because the confidence already includes the lead over the other
+    // hits.
+    const close = confidence < 1 && !isBoth ? nearTies(hits) : [best];
+    return close.length > 1 ? askBack(context, choicesOf(context, close), { confidence }) : answer(context, best);
+  }
+  const [passage] = passages ?? [];
+  if (passage && passage.confidence > confidence) return choosePassage(context, passage, hasContactDetails);
+  if (hasContactDetails) return plain(context, 'contact');
+  const by = isBoth ? 'both' : 'words';
+  const plausible = plausibleHits(context);
+  if (best && confidence >= threshold * HEDGE_SHARE[by] && (isBoth || nearTies(hits).length === 1)) {
+    return answer(context, best, plausible.slice(1));
+  }
+  if (best && confidence >= threshold * OFFER_SHARE[by]) {
+    const isLongShot = confidence < threshold * LONG_SHOT_SHARE;
+    return askBack(context, choicesOf(context, plausible), { confidence, isLongShot });
+  }
+  // A passage needs less to be offered.
+  return passage ? choosePassage(context, passage, hasContactDetails) : unsure(context);
 };
 
 const KINDS: readonly SmallTalk[] = ['goodbye', 'thanks', 'no', 'yes', 'greeting'];
@@ -296,8 +437,8 @@ export const readSmallTalk = (message: string, language: string): SmallTalk | nu
 const SURE_BY_WORDS = 0.95;
 
 /** An inquiry with the hits of the lexical search. */
-type LexicalReading<Known extends IndexedEntry> = {
-  context: Context<Known>;
+type LexicalReading<Known extends IndexedEntry, Page extends Passage> = {
+  context: Context<Known, Page>;
   visitorLanguage: string;
   hasContactDetails: boolean;
   /** The message without contact details. */
@@ -305,11 +446,14 @@ type LexicalReading<Known extends IndexedEntry> = {
   hits: Hit[];
 };
 
-const read = <Known extends IndexedEntry>(inquiry: Inquiry<Known>): LexicalReading<Known> => {
+const read = <Known extends IndexedEntry, Page extends Passage>(
+  inquiry: Inquiry<Known, Page>,
+): LexicalReading<Known, Page> => {
   const { message, index } = inquiry;
   const visitorLanguage = baseLanguage(inquiry.language);
   const threshold = inquiry.threshold ?? THRESHOLDS[inquiry.answering].words;
-  const context: Context<Known> = { inquiry, threshold, startedAt: performance.now(), hits: [], by: 'words' };
+  const startedAt = performance.now();
+  const context: Context<Known, Page> = { inquiry, threshold, startedAt, hits: [], by: 'words', passages: null };
   const hasContactDetails = findContactDetails(message) !== null;
   const question = hasContactDetails ? withoutContactDetails(message) : message;
   const hits = index ? searchLexical(question, index, visitorLanguage, threshold) : [];
@@ -317,13 +461,13 @@ const read = <Known extends IndexedEntry>(inquiry: Inquiry<Known>): LexicalReadi
 };
 
 /** True if word matches alone decide. Without a model, any hit at the threshold is enough. */
-const isSure = ({ hits, context: { inquiry, threshold } }: LexicalReading<IndexedEntry>): boolean =>
+const isSure = ({ hits, context: { inquiry, threshold } }: LexicalReading<IndexedEntry, Passage>): boolean =>
   (hits[0]?.confidence ?? 0) >= (inquiry.semanticSearch ? Math.max(threshold, SURE_BY_WORDS) : threshold);
 
-const decideSmallTalk = async <Known extends IndexedEntry>(
-  context: Context<Known>,
+const decideSmallTalk = async <Known extends IndexedEntry, Page extends Passage>(
+  context: Context<Known, Page>,
   smallTalk: SmallTalk,
-): Promise<ReplyDecision<Known>> => {
+): Promise<ReplyDecision<Known, Page>> => {
   const { history, index } = context.inquiry;
   const last = smallTalk === 'yes' || smallTalk === 'no' ? await findLastReply(history) : null;
   if (smallTalk === 'no') return last?.kind === 'hedge' ? rejected(context) : plain(context, smallTalk);
@@ -338,16 +482,44 @@ const decideSmallTalk = async <Known extends IndexedEntry>(
   return plain(context, smallTalk);
 };
 
+/** The hits with their confidence beside passages. A sure one stays sure. */
+const besidePassages = ({ hits, threshold, by }: Pick<Context<IndexedEntry, Passage>, 'hits' | 'threshold' | 'by'>) =>
+  hits.map((hit): Hit => {
+    const odds = (ENTRY_ODDS * hit.confidence) / (1 - hit.confidence);
+    return hit.confidence >= threshold || by !== 'both' ? hit : { ...hit, confidence: odds / (1 + odds) };
+  });
+
+/** The hits of the entries after the words did not decide. */
+const searchEntries = async <Known extends IndexedEntry, Page extends Passage>({
+  context,
+  visitorLanguage,
+  question,
+  hits,
+}: LexicalReading<Known, Page>): Promise<Pick<Context<Known, Page>, 'threshold' | 'hits' | 'by'>> => {
+  const { inquiry } = context;
+  const { message, index, history, semanticSearch } = inquiry;
+  if (!index) return context;
+  if (semanticSearch) {
+    const found = await searchHybrid({ message, question, visitorLanguage, index, history, semanticSearch });
+    const threshold = inquiry.threshold ?? THRESHOLDS[inquiry.answering].both;
+    if (found) return { threshold, hits: found, by: 'both' };
+  }
+  const continued = await searchFollowUp(inquiry, index, visitorLanguage);
+  const better = (continued[0]?.confidence ?? 0) > (hits[0]?.confidence ?? 0);
+  const by = semanticSearch ? 'words only' : 'words';
+  return { threshold: context.threshold, hits: better ? continued : hits, by };
+};
+
 /**
- * Decides what to reply to a message: by lexical search first, and by hybrid search if the lexical confidence is too
- * low.
+ * Decides what to reply to a message: by lexical search of the entries first. If its confidence is too low, by hybrid
+ * search, and by the passages of documents.
  */
-export const decideReply = async <Known extends IndexedEntry>(
-  inquiry: Inquiry<Known>,
-): Promise<ReplyDecision<Known>> => {
+export const decideReply = async <Known extends IndexedEntry, Page extends Passage = Passage>(
+  inquiry: Inquiry<Known, Page>,
+): Promise<ReplyDecision<Known, Page>> => {
   const reading = read(inquiry);
   const { context, visitorLanguage, hasContactDetails, question, hits } = reading;
-  const { message, index, history, semanticSearch } = inquiry;
+  const { message, index, passages } = inquiry;
   // A message that repeats a stored wording gets its answer even if the message is small talk, because the author
   // wrote an answer for it.
   if (hits[0]?.confidence === 1) return answer({ ...context, hits, by: 'wording' }, hits[0]);
@@ -357,23 +529,20 @@ export const decideReply = async <Known extends IndexedEntry>(
   if (asksWhoThisIs(message)) return plain(context, 'whoAmI');
   const smallTalk = readSmallTalk(message, visitorLanguage);
   if (smallTalk) return decideSmallTalk(context, smallTalk);
-  if (!index) return plain(context, hasContactDetails ? 'contact' : 'noKnowledge');
+  if (!index && !passages) return plain(context, hasContactDetails ? 'contact' : 'noKnowledge');
+  if (isSure(reading)) return choose({ ...context, hits }, hasContactDetails);
 
-  const sure = isSure(reading);
-  if (!sure && semanticSearch) {
-    const found = await searchHybrid({ message, question, visitorLanguage, index, history, semanticSearch });
-    const threshold = inquiry.threshold ?? THRESHOLDS[inquiry.answering].both;
-    if (found) return choose({ ...context, threshold, hits: found, by: 'both' }, hasContactDetails);
-    context.by = 'words only';
-  }
-  const continued = sure ? [] : await searchFollowUp(inquiry, index, visitorLanguage);
-  const better = (continued[0]?.confidence ?? 0) > (hits[0]?.confidence ?? 0);
-  return choose({ ...context, hits: better ? continued : hits }, hasContactDetails);
+  const [entries, found] = await Promise.all([
+    searchEntries(reading),
+    passages ? findPassages(passages, question, visitorLanguage) : null,
+  ]);
+  if (!found) return choose({ ...context, ...entries }, hasContactDetails);
+  return choose({ ...context, ...entries, hits: besidePassages(entries), passages: found }, hasContactDetails);
 };
 
 /** True if `decideReply` needs no model for this inquiry. */
 export const decidesByWords = (inquiry: Inquiry): boolean => {
-  if (!inquiry.semanticSearch) return true;
+  if (!inquiry.semanticSearch && !inquiry.passages) return true;
   const reading = read(inquiry);
   const { message } = inquiry;
   return (

@@ -7,6 +7,7 @@ import { usage } from '../failure.ts';
 import type { Run } from '../session.ts';
 
 type UpdateOptions = Pick<AssistantInput, 'name' | 'instructions' | 'guard' | 'allowedLinks' | 'holdingText'> & {
+  strict?: 'on' | 'off';
   engine?: 'openai' | 'retrieval';
   baseUrl?: string;
   model?: string;
@@ -71,6 +72,12 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
     .option('--temperature <number>', '0 to 2', temperature)
     .addOption(new Option('--guard <what>', 'for messages that try to override the instructions').choices(GUARDS))
     .option('--allowed-links <hosts>', 'hosts a provider may link to, like example.com,example.org', commaList)
+    .addOption(
+      new Option('--strict <what>', 'on: a provider says only what stands in entries and sources').choices([
+        'on',
+        'off',
+      ]),
+    )
     .addHelpText(
       'after',
       example(
@@ -80,7 +87,8 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
     .action((assistantId: string, options: UpdateOptions) => {
       const engine = engineOf(options);
       const { name, instructions, guard, allowedLinks, holdingText } = options;
-      const given = Object.entries({ name, instructions, guard, allowedLinks, holdingText });
+      const strict = options.strict && options.strict === 'on';
+      const given = Object.entries({ name, instructions, guard, allowedLinks, holdingText, strict });
       const input = Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Partial<AssistantInput>;
       if (!engine && Object.keys(input).length === 0) throw usage('Give at least one option; see --help.');
       return run(async (api) => {

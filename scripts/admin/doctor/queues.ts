@@ -27,4 +27,8 @@ const readQueue = async (queue: Queue) => {
 export type QueueState = Awaited<ReturnType<typeof readQueue>>;
 
 export const readQueues = async ({ queues }: Opened): Promise<QueueState[]> =>
-  Promise.all([...queues.turns.queues, ...queues.deliveries.queues].map((queue) => readQueue(queue as Queue)));
+  Promise.all(
+    [...queues.turns.queues, ...queues.deliveries.queues, ...queues.sources.queues].map((queue) =>
+      readQueue(queue as Queue),
+    ),
+  );

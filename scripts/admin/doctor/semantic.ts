@@ -1,5 +1,5 @@
 import { createLogger } from '../../../src/process/logger.ts';
-import { openChosenEmbedder } from '../../../workers/reply/embedder.ts';
+import { openChosenEmbedder } from '../../../src/embedder.ts';
 import type { CommandContext } from '../session.ts';
 
 /** Opens the configured model as a reply worker does, and reports whether the model works on this machine. */

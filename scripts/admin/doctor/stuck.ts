@@ -9,6 +9,8 @@ const EVENT_STUCK_MS = 10_000;
 const QUEUED_STUCK_MS = 10_000;
 /** A send that is older than this counts as stuck, because a sweep ends the claim of a dead worker within this time. */
 const SENDING_STUCK_MS = TIMING.claimEndedWithinMs;
+/** A worker takes what is due within seconds, unless it reads as many sources as it may. */
+const SOURCES_STUCK_MS = 120_000;
 const LOOKED_AT = 1_000;
 const EXAMPLES = 5;
 
@@ -64,6 +66,14 @@ const findDeliveries = async ({ mongo }: Opened, filter: Record<string, unknown>
   );
 };
 
+const findWaitingSources = async ({ sourceRuns }: Opened, now: number): Promise<Found> => {
+  const due = await sourceRuns.findDue({ limit: LOOKED_AT, except: [], before: new Date(now - SOURCES_STUCK_MS) });
+  return toFound(
+    due.map(({ sourceId: id, since: at }) => ({ id, at })),
+    now,
+  );
+};
+
 const findPaused = async ({ endpoints }: Opened) => {
   const paused = await Promise.all((await endpoints.listPausedIds()).map(endpoints.readForSending));
   return paused
@@ -96,15 +106,16 @@ const findUnreadableSecrets = async ({ mongo, endpoints }: Opened): Promise<stri
 export const findStuck = async (opened: Opened) => {
   const now = Date.now();
   const before = (ms: number) => new Date(now - ms);
-  const [staleHeads, oldEvents, sending, queued, pausedEndpoints, unreadableSecrets] = await Promise.all([
+  const [staleHeads, oldEvents, sending, queued, sources, pausedEndpoints, unreadableSecrets] = await Promise.all([
     findStaleHeads(opened, now),
     findOldEvents(opened, now),
     findDeliveries(opened, { outcome: 'sending', createdAt: { $lt: before(SENDING_STUCK_MS) } }, now),
     findDeliveries(opened, { outcome: 'queued', createdAt: { $lt: before(QUEUED_STUCK_MS) } }, now),
+    findWaitingSources(opened, now),
     findPaused(opened),
     findUnreadableSecrets(opened),
   ]);
-  return { staleHeads, oldEvents, sending, queued, pausedEndpoints, unreadableSecrets };
+  return { staleHeads, oldEvents, sending, queued, sources, pausedEndpoints, unreadableSecrets };
 };
 
 export type Stuck = Awaited<ReturnType<typeof findStuck>>;

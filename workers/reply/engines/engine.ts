@@ -1,6 +1,8 @@
-import type { Answering, IndexedEntry, SemanticSearch } from '@parley/understanding';
+import type { Answering, FoundPassage, IndexedEntry, SemanticSearch } from '@parley/understanding';
 import type { EngineSettings } from '../../../src/assistants/engine-settings.ts';
-import type { SuggestedAction } from '../../../src/assistants/suggested-action.ts';
+import type { ReplySource, SuggestedAction } from '../../../src/assistants/suggested-action.ts';
+import type { ReadPassage } from '../../../src/sources/passages.ts';
+import type { PassageAccess } from '../passages.ts';
 
 /** A knowledge entry for an engine. */
 export type EngineEntry = IndexedEntry & { actions: SuggestedAction[] };
@@ -24,6 +26,8 @@ export type AssistantProfile = {
   engine?: EngineSettings;
   /** Hosts a provider's reply may link to, in addition to the links in the knowledge. */
   allowedLinks?: string[];
+  /** True if a provider's reply counts only if it was found to say nothing else than it was given. Default: false. */
+  strict?: boolean;
 };
 
 export type HistoryMessage = { role: 'user' | 'assistant' | 'operator' | 'system'; content: string; why?: unknown };
@@ -42,6 +46,8 @@ export type TurnContext = {
    * model.
    */
   semanticSearch?: SemanticSearch | undefined;
+  /** The passages of the assistant's sources. Undefined if there are none. */
+  passages?: PassageAccess | undefined;
   /**
    * Receives the pieces of a reply that is still being written. Callers see each piece immediately. If the final reply
    * differs from the pieces (after a fall-back), it replaces them.
@@ -52,6 +58,10 @@ export type TurnContext = {
 export type EngineReply = {
   text: string;
   suggestedActions: SuggestedAction[];
+  /** What the reply is taken from. Default: nothing. */
+  sources?: ReplySource[];
+  /** The passages that were found, for an engine that writes its own text. */
+  passages?: FoundPassage<ReadPassage>[];
   /** The probability that the reply is right, from 0 to 1. */
   confidence: number;
   /** True if the reply is not a sure answer. Two such replies in a row cause an escalation. */

@@ -3,14 +3,23 @@ import {
   decideReply,
   decidesByWords,
   type ReplyDecision,
+  type Choice,
   indexInSteps,
   type Inquiry,
   type KnowledgeIndex,
+  PassageIndex,
 } from '@parley/understanding';
 import { LRUCache } from 'lru-cache';
-import { MAX_SUGGESTED_ACTIONS, type SuggestedAction } from '../../../src/assistants/suggested-action.ts';
+import {
+  isSafeLink,
+  MAX_SUGGESTED_ACTIONS,
+  type ReplySource,
+  type SuggestedAction,
+} from '../../../src/assistants/suggested-action.ts';
 import { createSlices } from '../../../src/process/slices.ts';
 import { createSlots } from '../../../src/process/slots.ts';
+import type { ReadPassage } from '../../../src/sources/passages.ts';
+import type { TurnPassages } from '../passages.ts';
 import type { AssistantEngine, AssistantProfile, EngineEntry, EngineReply, TurnContext } from './engine.ts';
 import { isRejection, otherLanguageText, text } from './texts.ts';
 
@@ -124,14 +133,58 @@ const createIndexes = ({ maxBytes = MAX_BYTES, onLargeBuilt = () => undefined }:
   };
 };
 
+type Decision = ReplyDecision<EngineEntry, ReadPassage>;
+type Offer = Choice<EngineEntry, ReadPassage>;
+
 const MAX_LABEL = 80;
 const MAX_PAYLOAD = 2048;
 
-const questionAction = ({ question }: EngineEntry): SuggestedAction => ({
-  label: [...question].length > MAX_LABEL ? `${[...question].slice(0, MAX_LABEL - 1).join('')}…` : question,
+const labelOf = (words: string): string =>
+  [...words].length > MAX_LABEL ? `${[...words].slice(0, MAX_LABEL - 1).join('')}…` : words;
+
+const replyAction = (words: string): SuggestedAction => ({
+  label: labelOf(words),
   type: 'reply',
-  payload: question.slice(0, MAX_PAYLOAD),
+  payload: words.slice(0, MAX_PAYLOAD),
 });
+
+/** The page of a passage, at its anchor. Null for a file. */
+const addressOf = ({ url, anchor }: ReadPassage): string | null => {
+  const page = url === null ? null : URL.parse(url);
+  if (page && anchor) page.hash = anchor;
+  return page && isSafeLink(page.href) ? page.href : null;
+};
+
+const linkAction = (words: string, payload: string): SuggestedAction => ({
+  label: labelOf(words.trim() === '' ? payload : words),
+  type: 'link',
+  payload,
+});
+
+/** What replies are taken from. An engine that writes its own text names the passages that it used. */
+export const sourceOf = ({ passage, quote }: { passage: ReadPassage; quote: string }): ReplySource => ({
+  title: passage.title,
+  url: addressOf(passage),
+  quote,
+});
+
+/** Buttons to the pages of sources, each once. */
+export const linkActions = (sources: ReplySource[]): SuggestedAction[] =>
+  distinct(sources.flatMap(({ title, url }) => (url === null ? [] : [linkAction(title, url)])));
+
+/** The button of an offer: the question of an entry, or the headings of a passage. */
+const offerAction = ({ entry, passage }: Offer): SuggestedAction => {
+  if (entry) return replyAction(entry.question);
+  const { path, title } = passage;
+  const address = addressOf(passage);
+  if (address === null) return replyAction(path.length > 0 ? path.join(': ') : title);
+  return linkAction(path.at(-1) ?? title, address);
+};
+
+/** Two passages may be below one heading. */
+const distinct = (actions: SuggestedAction[]): SuggestedAction[] => [
+  ...new Map(actions.map((action) => [`${action.type} ${action.payload}`, action])).values(),
+];
 
 const talkToPersonAction = (language: string): SuggestedAction => ({
   label: text(language, 'talkToPerson'),
@@ -139,41 +192,51 @@ const talkToPersonAction = (language: string): SuggestedAction => ({
   payload: 'user_requested',
 });
 
-const ownActions = ({ actions }: EngineEntry): SuggestedAction[] => actions.slice(0, MAX_SUGGESTED_ACTIONS);
+/** The buttons of an answer: those of the entry, or the page of the passage. */
+const ownActions = ({ entry, passage }: Offer): SuggestedAction[] => {
+  if (entry) return entry.actions.slice(0, MAX_SUGGESTED_ACTIONS);
+  const address = addressOf(passage);
+  return address === null ? [] : [linkAction(passage.title, address)];
+};
 
-/** The buttons of a hedged answer. Those that lead away from it come last, and the entry's own fill the rest. */
-const hedgedActions = (
-  { entry, others }: Extract<ReplyDecision<EngineEntry>, { kind: 'hedge' }>,
-  language: string,
-): SuggestedAction[] => {
-  const label = text(language, 'notMeant');
-  const away = [...others.map(questionAction), { label, type: 'reply' as const, payload: label }];
-  return [...ownActions(entry).slice(0, MAX_SUGGESTED_ACTIONS - away.length), ...away];
+/** The buttons of a hedged answer. Those that lead away from it come last, and the answer's own fill the rest. */
+const hedgedActions = (given: Offer, others: Offer[], language: string): SuggestedAction[] => {
+  const own = ownActions(given);
+  // The page of the given passage always has its place.
+  const first = given.passage ? own : [];
+  const offered = distinct([...first, ...others.map(offerAction)]).slice(first.length, MAX_SUGGESTED_ACTIONS - 1);
+  const away = [...offered, replyAction(text(language, 'notMeant'))];
+  return [...own.slice(0, MAX_SUGGESTED_ACTIONS - away.length), ...away];
 };
 
 /** The texts and buttons of a decision. */
-const wordingOf = (decision: ReplyDecision<EngineEntry>, language: string): Partial<EngineReply> & { text: string } => {
+const wordingOf = (decision: Decision, language: string): Partial<EngineReply> & { text: string } => {
   switch (decision.kind) {
     case 'answer':
     case 'hedge': {
-      const { entry, confidence, isForeign } = decision;
+      const { entry, passage, confidence, isForeign } = decision;
       const lines = [
         ...(decision.kind === 'hedge' ? [text(language, 'hedge')] : []),
         ...(isForeign ? [otherLanguageText(language, decision.language)] : []),
-        entry.answer,
+        entry ? entry.answer : decision.quote,
       ];
       return {
         text: lines.join('\n'),
-        suggestedActions: decision.kind === 'hedge' ? hedgedActions(decision, language) : ownActions(entry),
+        suggestedActions:
+          decision.kind === 'hedge' ? hedgedActions(decision, decision.others, language) : ownActions(decision),
+        ...(passage && { sources: [sourceOf(decision)] }),
         confidence,
         language: decision.language,
       };
     }
     case 'askBack': {
-      const { entries, confidence, isLongShot } = decision;
+      const { choices, confidence, isLongShot } = decision;
       return {
         text: text(language, 'askBack'),
-        suggestedActions: [...entries.map(questionAction), ...(isLongShot ? [talkToPersonAction(language)] : [])],
+        suggestedActions: [
+          ...distinct(choices.map(offerAction)),
+          ...(isLongShot ? [talkToPersonAction(language)] : []),
+        ],
         confidence,
         low: isLongShot,
       };
@@ -195,10 +258,12 @@ const wordingOf = (decision: ReplyDecision<EngineEntry>, language: string): Part
   }
 };
 
+type Searched = { index: KnowledgeIndex<EngineEntry> | null; passages: TurnPassages | null };
+
 const toInquiry = (
   { assistant, message, language, history, semanticSearch }: TurnContext,
-  index: KnowledgeIndex<EngineEntry> | null,
-): Inquiry<EngineEntry> => ({
+  { index, passages }: Searched,
+): Inquiry<EngineEntry, ReadPassage> => ({
   message,
   language,
   index,
@@ -207,9 +272,35 @@ const toInquiry = (
   history,
   isRejection: isRejection(message),
   semanticSearch,
+  ...(passages && { passages: passages.search }),
 });
 
-/** Answers from the assistant's knowledge: `@parley/understanding` decides, this engine indexes and words the reply. */
+/** Stands for passages whose index is not there yet. */
+const UNKNOWN: TurnPassages = {
+  search: { index: new PassageIndex(), embed: async () => null, read: async () => [] },
+  isOutdated: () => false,
+};
+
+/** Decides on the passages of one version: if a newer one has replaced some of them, it decides again. */
+const decide = async (turn: TurnContext, index: Searched['index']): Promise<Decision> => {
+  let passages = turn.passages?.current() ?? null;
+  // An answer that the entries give by their words does not wait.
+  if (turn.passages && !passages && !decidesByWords(toInquiry(turn, { index, passages: UNKNOWN }))) {
+    passages = await turn.passages.open();
+  }
+  const decision = await decideReply(toInquiry(turn, { index, passages }));
+  if (!passages?.isOutdated()) return decision;
+  const newer = (await turn.passages?.open(passages)) ?? null;
+  return newer ? decideReply(toInquiry(turn, { index, passages: newer })) : decision;
+};
+
+/** The passage that the reply gives, for `why`. */
+const givenIn = (decision: Decision) =>
+  (decision.kind === 'answer' || decision.kind === 'hedge') && decision.passage
+    ? { given: { passageId: decision.passage.passageId, sourceId: decision.passage.sourceId } }
+    : {};
+
+/** Answers from the assistant's knowledge and sources: `@parley/understanding` decides, this engine indexes and words the reply. */
 export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngine => {
   const indexes = createIndexes(options);
   const hasKnowledge = ({ assistant }: TurnContext): boolean => assistant.knowledge.length > 0;
@@ -219,21 +310,24 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
     // While a large index is built, turns wait where one assistant cannot take all places.
     needsProvider: (assistant) => indexes.isLongWait(assistant),
     answersImmediately: (turn) => {
-      if (!hasKnowledge(turn)) return true;
-      const index = indexes.current(turn.assistant);
-      return index !== undefined && decidesByWords(toInquiry(turn, index)); // without it, the turn would wait for it
+      const index = hasKnowledge(turn) ? indexes.current(turn.assistant) : null;
+      const passages = turn.passages?.current() ?? null;
+      // Without its index, the turn would wait for it.
+      if (index === undefined || (turn.passages && !passages)) return false;
+      return decidesByWords(toInquiry(turn, { index, passages }));
     },
     reply: async (turn) => {
       const { language } = turn;
       const index = hasKnowledge(turn) ? await indexes.of(turn.assistant) : null;
-      const decision = await decideReply(toInquiry(turn, index));
+      const decision = await decide(turn, index);
       return {
         suggestedActions: [],
         confidence: 1,
         low: false,
         language,
         ...wordingOf(decision, language),
-        why: { engine: 'retrieval', ...decision.why },
+        ...(decision.passages && { passages: decision.passages }),
+        why: { engine: 'retrieval', ...decision.why, ...givenIn(decision) },
       };
     },
   };

@@ -1,4 +1,4 @@
-import { Button, Group, NativeSelect, Stack, TagsInput, Textarea, TextInput } from '@mantine/core';
+import { Button, Group, NativeSelect, Stack, Switch, TagsInput, Textarea, TextInput } from '@mantine/core';
 import { at, call } from '../../api.ts';
 import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
 import { Facts, Page, Section } from '../../parts/page.tsx';
@@ -35,6 +35,7 @@ const fieldsOf = ({ name, instructions, languages, holdingText, answering, thres
   dedupeWindowSeconds: String(rest.dedupeWindowSeconds),
   guard: guard as string,
   allowedLinks: rest.allowedLinks,
+  strict: rest.strict,
 });
 type Fields = ReturnType<typeof fieldsOf>;
 
@@ -112,6 +113,12 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
           label="Hosts that replies can link to"
           description="In addition to hosts that the knowledge links to. Used by language models only."
           {...form.pick('allowedLinks')}
+        />
+        <Switch
+          label="Strict replies"
+          description="A language model’s reply with a number, a name or a source that your knowledge and documents do not have is not sent. The visitor gets the answer without the model."
+          checked={form.values.strict}
+          onChange={(event) => form.set('strict', event.currentTarget.checked)}
         />
         <Group grow align="flex-start">
           <TextInput

@@ -51,7 +51,8 @@ const Entries = ({
       <Empty icon="search" title="No entry has these words" />
     ) : (
       <Empty icon="book" title="No entries yet">
-        Write questions and their answers, or import a file. A dozen good entries go a long way.
+        Write questions and their answers, or import a file. A dozen good entries go a long way. Your website and
+        documents go under Sources.
       </Empty>
     );
   }

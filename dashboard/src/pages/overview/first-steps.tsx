@@ -8,10 +8,10 @@ export const FirstSteps = ({ id, figures }: { id: string; figures: Overview }) =
   const base = `/assistants/${id}`;
   const steps = [
     {
-      done: figures.knowledgeEntries > 0,
-      to: `${base}/knowledge`,
+      done: figures.knowledgeEntries + figures.passages > 0,
+      to: `${base}/sources`,
       name: 'Give it knowledge',
-      why: 'Write or import questions and answers.',
+      why: 'Add your website or files. Or write questions and answers.',
     },
     {
       done: figures.apiKeys > 0,

@@ -10,9 +10,9 @@ const Reasons = ({ id, reply: { conversationId, messageId } }: { id: string; rep
   return (
     <Shown read={read} rows={2}>
       {({ messages }) => {
-        const why = messages.find((message) => message.messageId === messageId)?.why;
+        const { why, sources } = messages.find((message) => message.messageId === messageId) ?? {};
         return why ? (
-          <WhyFacts assistantId={id} why={why} />
+          <WhyFacts assistantId={id} why={why} sources={sources} />
         ) : (
           <span className="dim">No details are stored for this reply.</span>
         );

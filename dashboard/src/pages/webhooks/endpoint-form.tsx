@@ -3,27 +3,28 @@ import type { useFields } from '../../parts/form.tsx';
 import type { Endpoint } from '../../types.ts';
 import { EVENT_NAMES, EVENTS, SENT } from './event-names.ts';
 
-export type EndpointFields = { url: string; every: boolean; events: string[]; sent: boolean };
-export const NEW_ENDPOINT: EndpointFields = { url: '', every: true, events: [], sent: false };
+export type EndpointFields = { url: string; every: boolean; events: string[]; sent: boolean; sources: boolean };
+export const NEW_ENDPOINT: EndpointFields = { url: '', every: true, events: [], sent: false, sources: false };
 
 /** An endpoint that names all kinds wants every event, and `message.sent` beside them. */
-export const fieldsOf = ({ url, events }: Endpoint): EndpointFields => {
+export const fieldsOf = ({ url, events, include }: Endpoint): EndpointFields => {
   const sent = events.includes(SENT);
   const named = events.filter((name) => name !== SENT);
   const every = EVENT_NAMES.every((name) => named.includes(name)) || events.length === 0;
-  return { url, every, events: every ? [] : named, sent };
+  return { url, every, events: every ? [] : named, sent, sources: include.includes('sources') };
 };
 
-export const toBody = ({ url, every, events, sent }: EndpointFields) => ({
+export const toBody = ({ url, every, events, sent, sources }: EndpointFields) => ({
   url: url.trim(),
   events: sent ? [...(every ? EVENT_NAMES : events), SENT] : every ? [] : events,
+  include: sources ? ['sources'] : [],
 });
 export const isComplete = ({ url, every, events, sent }: EndpointFields): boolean =>
   url.trim() !== '' && (every || sent || events.length > 0);
 
 /** URL and event filter of a new or existing endpoint. */
 export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<EndpointFields>> }) => {
-  const { every, events, sent } = form.values;
+  const { every, events, sent, sources } = form.values;
   return (
     <>
       <TextInput
@@ -70,6 +71,14 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
         checked={sent}
         onChange={(event) => form.set('sent', event.currentTarget.checked)}
       />
+      {sent && (
+        <Switch
+          label="With the sources of replies"
+          description="The pages and files that a reply is taken from, with the quoted text."
+          checked={sources}
+          onChange={(event) => form.set('sources', event.currentTarget.checked)}
+        />
+      )}
     </>
   );
 };

@@ -3,9 +3,10 @@ import { at } from '../../api.ts';
 import { Code } from '../code.tsx';
 import { Facts } from '../page.tsx';
 import { SESSION, useRead } from '../../query.ts';
-import type { Knowledge, Me } from '../../types.ts';
+import type { Conversation, Knowledge, Me } from '../../types.ts';
 
 export type Reason = Record<string, unknown>;
+type ReplySources = Conversation['messages'][number]['sources'];
 
 const KINDS: Record<string, string> = {
   answer: 'A knowledge entry',
@@ -20,6 +21,20 @@ const KINDS: Record<string, string> = {
   human: 'Asked for a person',
   contact: 'Contact details were given',
   refused: 'Refused as prompt injection',
+};
+
+/** The kinds of a reply that is taken from a source. */
+const FROM_SOURCE: Record<string, string> = {
+  answer: 'A quote from a source',
+  hedge: 'A quote that may be the answer, with others to choose from',
+};
+
+const BECAUSE: Record<string, string> = {
+  'unknown source': 'cites a source that it was not given',
+  number: 'has a number that stands in no entry or source',
+  name: 'has a name that stands in no entry or source',
+  address: 'has an address that stands in no entry or source',
+  uncited: 'cites none of the sources that it was given',
 };
 
 const FOUND_BY: Record<string, string> = {
@@ -103,14 +118,46 @@ const Hits = ({ id, why }: { id: string; why: Reason }) => {
   );
 };
 
-const factsOf = (id: string, why: Reason) => {
+/** What a reply is taken from: pages to open, and files. */
+const Sources = ({ sources }: { sources: NonNullable<ReplySources> }) => (
+  <ul className="sources">
+    {sources.map(({ title, url, quote }) => (
+      <li key={`${url} ${quote}`}>
+        {url === null ? (
+          <span className="break">{title}</span>
+        ) : (
+          <a className="link break" href={url} target="_blank" rel="noreferrer">
+            {title === '' ? url : title}
+          </a>
+        )}
+        <blockquote className="dim break">{quote}</blockquote>
+      </li>
+    ))}
+  </ul>
+);
+
+/** What a language model wrote without having been given it. Sentence 0 is the whole reply. */
+const flagsOf = ({ flagged }: Reason): string[] =>
+  Array.isArray(flagged)
+    ? flagged.map(({ sentence, because }: { sentence: number; because: string }) => {
+        const what = BECAUSE[because] ?? because;
+        return sentence === 0 ? `It ${what}` : `Sentence ${sentence} ${what}`;
+      })
+    : [];
+
+const factsOf = (id: string, why: Reason, sources: ReplySources) => {
   const stages = typeof why.stages === 'object' && why.stages !== null ? (why.stages as Record<string, unknown>) : {};
   const times = Object.entries(stages).flatMap(([name, ms]) =>
     typeof ms === 'number' ? [`${name}\u00a0${Math.round(ms)}\u00a0ms`] : [],
   );
   const engine = textOf(why.engine);
+  const kind = textOf(why.kind);
   return {
-    ...(textOf(why.kind) !== '' && { Reply: KINDS[textOf(why.kind)] ?? textOf(why.kind) }),
+    ...(kind !== '' && { Reply: (why.given === undefined ? KINDS : FROM_SOURCE)[kind] ?? kind }),
+    ...(sources && sources.length > 0 && { 'Taken from': <Sources sources={sources} /> }),
+    ...(flagsOf(why).length > 0 && {
+      [why.strict === true ? 'The model’s reply was not sent' : 'Flagged']: `${flagsOf(why).join('. ')}.`,
+    }),
     Engine: why.model === undefined ? engine : `${engine}, ${textOf(why.model)}`,
     Language: `${textOf(why.language)}${why.languageBy === undefined ? '' : ` (${LANGUAGE_BY[textOf(why.languageBy)] ?? textOf(why.languageBy)})`}`,
     ...(FOUND_BY[textOf(why.by)] !== undefined && { Found: FOUND_BY[textOf(why.by)] }),
@@ -123,7 +170,9 @@ const factsOf = (id: string, why: Reason) => {
   };
 };
 
+type WhyProps = { assistantId: string; why: Reason; sources: ReplySources };
+
 /** How a reply was chosen, for operators. Links to entries are for owners. */
-export const WhyFacts = ({ assistantId, why }: { assistantId: string; why: Reason }) => (
-  <Facts facts={factsOf(assistantId, why)} />
+export const WhyFacts = ({ assistantId, why, sources }: WhyProps) => (
+  <Facts facts={factsOf(assistantId, why, sources)} />
 );

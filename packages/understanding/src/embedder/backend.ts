@@ -14,12 +14,13 @@ export type CountEmbedding = (
 ) => void;
 
 /**
- * Vectors of questions that any process made lately. `key` names the model, the kind and the text. Both calls never
- * throw, and `find` answers within some milliseconds: a vector is quickly made again.
+ * Vectors of questions that any process made lately, with the vectors of their tokens if they were asked for. `key`
+ * names the model, the kind and the text. Both calls never throw, and `find` answers within some milliseconds: a vector
+ * is quickly made again.
  */
 export type SharedVectors = {
-  find: (key: string) => Promise<Float32Array | null>;
-  keep: (key: string, vector: Float32Array) => void;
+  find: (key: string) => Promise<Embedded | null>;
+  keep: (key: string, made: Embedded) => void;
 };
 
 /** Limits for requests to a model, and for the length of texts. */

@@ -112,6 +112,11 @@ export type Embedder = {
     kind: EmbeddedKind,
     options: TextOptions,
   ) => Promise<(TokenVectors & { vector: Float32Array })[] | null>;
+  /** One vector of a turn's question with the vectors of its tokens, which are null if the model has none. */
+  embedQuestion: (
+    text: string,
+    options: Omit<TextOptions, 'priority'>,
+  ) => Promise<{ vector: Float32Array; tokens: TokenVectors | null } | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
   model: () => string | null;
   /** One line for the log, the doctor and the assistant's page. */
@@ -128,6 +133,7 @@ const WAIT_MS = 400;
 export const unavailableEmbedder = (detail: string): Embedder => ({
   embed: () => Promise.resolve(null),
   embedTokens: () => Promise.resolve(null),
+  embedQuestion: () => Promise.resolve(null),
   model: () => null,
   status: () => ({ available: false, detail }),
   close: () => Promise.resolve(),
@@ -162,6 +168,12 @@ export const openEmbedder = async (
       if (tokenKind === null) return null;
       const made = await embed(texts, kind, { holder, priority, since, withTokens: true });
       return made && made.map(({ vector, tokens = new Int8Array() }) => ({ kind: tokenKind, vector, tokens }));
+    },
+    embedQuestion: async (text, { holder, since }) => {
+      const kind = model.tokenKind();
+      const [made] =
+        (await embed([text], 'query', { holder, priority: 'turn', since, withTokens: kind !== null })) ?? [];
+      return made ? { vector: made.vector, tokens: kind && made.tokens ? { kind, tokens: made.tokens } : null } : null;
     },
     model: model.model,
     status: model.status,

@@ -352,10 +352,7 @@ export const createEmbedding = ({ model, count, waitMs, shared }: EmbeddingOptio
     };
   };
 
-  /**
-   * Takes the vector from another process, or asks the model. Entries are not shared, because they are stored, and
-   * neither are vectors of tokens.
-   */
+  /** Takes the vectors from another process, or asks the model. Those of passages are not shared: they are stored. */
   const findOrAsk = async (
     key: string,
     text: string,
@@ -363,10 +360,10 @@ export const createEmbedding = ({ model, count, waitMs, shared }: EmbeddingOptio
     options: EmbedOptions,
   ): Promise<Embedded | null> => {
     const others = kind === 'query' ? shared() : null;
-    const found = options.withTokens ? null : await others?.find(key);
-    if (found) {
+    const found = await others?.find(key);
+    if (found && (found.tokens || !options.withTokens)) {
       count(kind, 'shared');
-      return { vector: found };
+      return found;
     }
     const pieces = piecesOf(text, { bytes: limits.pieceBytes, most: limits.pieces[kind] });
     const refusal = queue.refusalOf(pieces.length, options);
@@ -375,7 +372,7 @@ export const createEmbedding = ({ model, count, waitMs, shared }: EmbeddingOptio
       return null;
     }
     const made = await ask(pieces, kind, options);
-    if (made) others?.keep(key, made.vector);
+    if (made) others?.keep(key, made);
     return made;
   };
 
@@ -388,8 +385,9 @@ export const createEmbedding = ({ model, count, waitMs, shared }: EmbeddingOptio
       return Promise.resolve(known);
     }
     // A turn joins neither a request of low priority nor one of another assistant, which may wait longer.
-    const flightKey = `${priority} ${holder} ${withTokens} ${key}`;
-    const asked = inFlight.get(flightKey);
+    const flightKeyOf = (tokens: boolean): string => `${priority} ${holder} ${tokens} ${key}`;
+    const flightKey = flightKeyOf(withTokens);
+    const asked = inFlight.get(flightKeyOf(true)) ?? inFlight.get(flightKey);
     if (asked) {
       count(kind, 'joined');
       return asked;

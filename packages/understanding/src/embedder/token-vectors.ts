@@ -110,18 +110,41 @@ const inverseLengths = (tokens: Int8Array): Float64Array =>
     return sum === 0 ? 0 : 1 / Math.sqrt(sum);
   });
 
-/** The best cosine of one token of a question to any token of a passage. */
-const bestCosine = (token: Int8Array, passage: Int8Array, inverses: Float64Array): number => {
+/** The cosines of one token of a question to the tokens of a passage, but for the length of the question's. */
+const productsOf = (token: Int8Array, passage: Int8Array, inverses: Float64Array, into: Float32Array): number => {
   let best = Number.NEGATIVE_INFINITY;
   for (let nth = 0, from = 0; nth < inverses.length; nth += 1, from += TOKEN_DIMENSIONS) {
     let product = 0;
     for (let at = 0; at < TOKEN_DIMENSIONS; at += 1) {
       product += Math.imul(token[at] as number, passage[from + at] as number);
     }
-    best = Math.max(best, product * (inverses[nth] as number));
+    const value = product * (inverses[nth] as number);
+    into[nth] = value;
+    if (value > best) best = value;
   }
   return best;
 };
+
+const tokenOf = (tokens: Int8Array, nth: number): Int8Array =>
+  tokens.subarray(nth * TOKEN_DIMENSIONS, (nth + 1) * TOKEN_DIMENSIONS);
+
+/**
+ * The cosines between the tokens of a question and those of a passage: a row for each token of the question. It is done
+ * in one step of about a millisecond.
+ */
+export const tokenCosines = (question: Int8Array, passage: Int8Array): Float32Array[] => {
+  const asked = joinTokens([question], 'query');
+  const read = joinTokens([passage], 'passage');
+  const [ownInverses, inverses] = [inverseLengths(asked), inverseLengths(read)];
+  return Array.from(ownInverses, (inverse, nth) => {
+    const row = new Float32Array(inverses.length);
+    productsOf(tokenOf(asked, nth), read, inverses, row);
+    return row.map((value) => value * inverse);
+  });
+};
+
+/** A candidate by its tokens. `best` has the best cosine of each token of the question, and `score` is their mean. */
+export type TokenRank<Candidate> = { candidate: Candidate; score: number; best: Float64Array };
 
 /**
  * Ranks passages that were found by other means, at most 30. The score is the mean over the question's tokens of the best
@@ -130,11 +153,11 @@ const bestCosine = (token: Int8Array, passage: Int8Array, inverses: Float64Array
  */
 export const rankByTokens = async <Candidate extends TokenVectors>(
   question: TokenVectors,
-  candidates: Candidate[],
-): Promise<{ candidate: Candidate; score: number }[]> => {
+  candidates: readonly Candidate[],
+): Promise<TokenRank<Candidate>[]> => {
   const asked = joinTokens([question.tokens], 'query');
   const ownInverses = inverseLengths(asked);
-  const ranked: { candidate: Candidate; score: number }[] = [];
+  const ranked: TokenRank<Candidate>[] = [];
   let since = performance.now();
   const letOthersGo = async (): Promise<void> => {
     if (performance.now() - since < SLICE_MS) return;
@@ -145,14 +168,14 @@ export const rankByTokens = async <Candidate extends TokenVectors>(
     if (candidate.kind !== question.kind || candidate.tokens.length === 0 || asked.length === 0) continue;
     const passage = joinTokens([candidate.tokens], 'passage');
     const inverses = inverseLengths(passage);
+    const row = new Float32Array(inverses.length);
     await letOthersGo();
-    let sum = 0;
+    const best = new Float64Array(ownInverses.length);
     for (let nth = 0; nth < ownInverses.length; nth += 1) {
-      const token = asked.subarray(nth * TOKEN_DIMENSIONS, (nth + 1) * TOKEN_DIMENSIONS);
-      sum += bestCosine(token, passage, inverses) * (ownInverses[nth] as number);
+      best[nth] = productsOf(tokenOf(asked, nth), passage, inverses, row) * (ownInverses[nth] as number);
       await letOthersGo();
     }
-    ranked.push({ candidate, score: sum / ownInverses.length });
+    ranked.push({ candidate, score: best.reduce((sum, one) => sum + one, 0) / best.length, best });
   }
   return ranked.toSorted((one, other) => other.score - one.score);
 };

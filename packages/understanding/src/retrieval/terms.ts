@@ -131,12 +131,16 @@ export type Term = {
   /** The folded word, as written. */
   word: string;
   concept: string | null;
+  /** How often the text has it. */
+  times: number;
 };
 
+/** How much of a text is read, and whether phrases are searched in it, which then are one term. */
+export type Reading = { length: number; words: number; terms: number; phrases: boolean };
+/** What words of one language are, for who reads many texts without phrases. */
+export type KnownWords = Map<string, Omit<Term, 'times'> & { isStop: boolean }>;
 /** Longer messages are cut, so that no visitor can make a turn expensive. */
-const MAX_LENGTH = 1000;
-const MAX_WORDS = 100;
-const MAX_TERMS = 32;
+const MESSAGE: Reading = { length: 1000, words: 100, terms: 32, phrases: true };
 /** Longer words are cut, because stemming and fuzzy search take quadratic time. */
 const LONGEST_WORD = 64;
 const LONGEST_PHRASE = 4;
@@ -180,20 +184,44 @@ const splitWords = (text: string, language: string): string[] => {
  * The terms of a text, stemmed for `language`. Stop words of `language` and of the visitor's language are left out,
  * unless the text has only stop words.
  */
-export const readTerms = (text: string, language: string, visitorLanguage: string = language): Term[] => {
+export const readTerms = (
+  text: string,
+  language: string,
+  visitorLanguage: string = language,
+  most: Reading = MESSAGE,
+  known: KnownWords | null = null,
+): Term[] => {
   const { stem, stopWords } = stemmingOf(language);
   const spokenStops = stemmingOf(visitorLanguage).stopWords;
-  const plain = withoutPiledMarks(text.slice(0, MAX_LENGTH)).normalize('NFKC').toLowerCase().replaceAll('’', "'");
-  const written = splitWords(plain.slice(0, MAX_LENGTH), language)
-    .slice(0, MAX_WORDS)
+  const plain = withoutPiledMarks(text.slice(0, most.length)).normalize('NFKC').toLowerCase().replaceAll('’', "'");
+  const written = splitWords(plain.slice(0, most.length), language)
+    .slice(0, most.words)
     .map((word) => word.slice(0, LONGEST_WORD));
-  const folded = written.map(fold);
   const terms = new Map<string, Term>();
   const stops = new Map<string, Term>();
   const keep = (table: Map<string, Term>, term: Term): void => {
-    if (!table.has(term.stem)) table.set(term.stem, term);
+    const before = table.get(term.stem);
+    if (before) before.times += 1;
+    else table.set(term.stem, term);
   };
-  for (let at = 0; at < written.length && terms.size < MAX_TERMS; at += 1) {
+  const isStop = (word: string, concept: string | null): boolean =>
+    concept === null && (stopWords.has(word) || spokenStops.has(word));
+  if (!most.phrases) {
+    for (const one of written) {
+      if (terms.size >= most.terms) break;
+      let term = known?.get(one);
+      if (!term) {
+        const word = fold(one);
+        const concept = conceptOf(word);
+        term = { stem: fold(stem(one)), word, concept, isStop: isStop(word, concept) };
+        known?.set(one, term);
+      }
+      keep(term.isStop ? stops : terms, { stem: term.stem, word: term.word, concept: term.concept, times: 1 });
+    }
+    return [...(terms.size > 0 ? terms : stops).values()];
+  }
+  const folded = written.map(fold);
+  for (let at = 0; at < written.length && terms.size < most.terms; at += 1) {
     let wordCount = 1;
     let concept: string | null = null;
     for (let length = Math.min(LONGEST_PHRASE, written.length - at); length > 1 && concept === null; length -= 1) {
@@ -202,8 +230,8 @@ export const readTerms = (text: string, language: string, visitorLanguage: strin
     }
     const word = folded.slice(at, at + wordCount).join(' ');
     concept ??= conceptOf(word);
-    const term = { stem: wordCount > 1 ? word : fold(stem(written[at] ?? word)), word, concept };
-    keep(concept === null && (stopWords.has(word) || spokenStops.has(word)) ? stops : terms, term);
+    const term = { stem: wordCount > 1 ? word : fold(stem(written[at] ?? word)), word, concept, times: 1 };
+    keep(isStop(word, concept) ? stops : terms, term);
     at += wordCount - 1;
   }
   return [...(terms.size > 0 ? terms : stops).values()];

@@ -6,7 +6,9 @@ import type { Breaker } from '../../../../src/process/breaker.ts';
 import { checkEndpointUrl } from '../../../../src/webhooks/address-guard.ts';
 import type { AssistantEngine, EngineReply, EngineEntry, TurnContext } from '../engine.ts';
 import { type Completion, completeInTime, ProviderError } from './completion.ts';
-import { buildMessages, countTokensOf } from './prompt.ts';
+import { linkActions, sourceOf } from '../retrieval.ts';
+import { checkReply, type Given } from './citations.ts';
+import { buildMessages, choosePassages, countTokensOf } from './prompt.ts';
 import { allowedLinksOf, createReplyFilter } from './reply-filter.ts';
 import { TIMING } from '../../../../src/process/time-limits.ts';
 
@@ -39,6 +41,11 @@ const promptEntriesOf = ({ why }: EngineReply, { assistant }: TurnContext): Engi
 };
 
 const rounded = (ms: number): number => Math.round(ms * 10) / 10;
+const since = (startedAt: number): number => rounded(performance.now() - startedAt);
+
+/** The most buttons to cited pages. */
+const LINKS_MAX = 3;
+const UNCHECKED: ReturnType<typeof checkReply> = { cited: [], flags: [] };
 
 const abortAfterDraining = (draining: AbortSignal): { signal: AbortSignal; clear: () => void } => {
   const stop = new AbortController();
@@ -73,7 +80,7 @@ const breakerKeyOf = ({ baseUrl, model, timeoutMs }: ProviderSettings, assistant
  * used.
  */
 export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, allowPrivate }: Dependencies) => {
-  const ask = async (turn: TurnContext, settings: ProviderSettings, hits: EngineEntry[]) => {
+  const ask = async (turn: TurnContext, settings: ProviderSettings, { passages: found, ...retrieved }: EngineReply) => {
     const { baseUrl, model, apiKeySealed, timeoutMs, temperature, maxTokens, historyTokens } = settings;
     if (!checkEndpointUrl(baseUrl, { allowPrivate }).ok) throw new ProviderError('address_refused');
     const { assistantId } = turn.assistant;
@@ -81,8 +88,16 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
     const breakerKey = breakerKeyOf(settings, assistantId, apiKey);
     if (!breaker.tryAcquire(breakerKey)) throw new ProviderError('paused');
     const history = await turn.history(HISTORY_ENTRIES);
-    const messages = buildMessages(turn, { hits, history }, { historyTokens, countTokens: await countTokensOf() });
-    const filter = createReplyFilter(allowedLinksOf(turn.assistant, hits), turn.onDelta ?? (() => undefined));
+    const countTokens = await countTokensOf();
+    const hits = promptEntriesOf(retrieved, turn);
+    const passages = choosePassages(found ?? [], countTokens);
+    const messages = buildMessages(turn, { hits, passages, history }, { historyTokens, countTokens });
+    const filter = createReplyFilter({
+      isAllowed: allowedLinksOf(turn.assistant, hits, passages),
+      // A strict assistant says nothing before it is checked.
+      emit: (!turn.assistant.strict && turn.onDelta) || (() => undefined),
+      cites: passages.length > 0,
+    });
     const stop = abortAfterDraining(turn.signal);
     try {
       const completion = await completeInTime(
@@ -110,7 +125,9 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
       const filtered = filter.end();
       if (filtered.text === '') throw new ProviderError('empty');
       breaker.succeeded(breakerKey);
-      return { completion, filtered };
+      const { name, instructions } = turn.assistant;
+      const said = [turn.message, name, instructions, ...history.map(({ content }) => content)];
+      return { completion, filtered, given: { passages, entries: hits, said } };
     } catch (cause) {
       const failure = cause instanceof ProviderError ? cause : new ProviderError('connection', { cause });
       if (failure.kind !== 'stopping' && !REQUEST_ERRORS.has(failure.status ?? 0)) breaker.failed(breakerKey);
@@ -125,6 +142,16 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
     model: settings.model,
     providerMs: ms,
   });
+  /** The pages that a reply cites, each once, as sources and buttons. */
+  const citedIn = ({ passages }: Given, cited: number[]) => {
+    const used = cited.flatMap((number) => passages[number - 1] ?? []);
+    const sources = used.map(sourceOf);
+    return {
+      sources,
+      actions: linkActions(sources).slice(0, LINKS_MAX),
+      why: used.map(({ passage: { passageId, sourceId } }) => ({ passageId, sourceId })),
+    };
+  };
   const usageOf = ({ usage, finish, firstMs }: Completion) => ({ usage, finish, firstMs: rounded(firstMs) });
 
   return async (turn: TurnContext, settings: ProviderSettings): Promise<EngineReply> => {
@@ -133,27 +160,38 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
     const startedAt = performance.now();
     const { kind: _kind, ...retrievalWhy } = retrieved.why;
     try {
-      const { completion, filtered } = await ask(turn, settings, promptEntriesOf(retrieved, turn));
-      const { text, unsure, removedLinks } = filtered;
+      const { completion, filtered, given } = await ask(turn, settings, retrieved);
+      const { text, withCitations, unsure, removedLinks } = filtered;
+      const isChecked = given.passages.length > 0 || turn.assistant.strict === true;
+      const { cited, flags } = isChecked && !unsure ? checkReply(withCitations, given, turn.language) : UNCHECKED;
+      const flagged = flags.length > 0 && { flagged: flags };
+      if (flagged && turn.assistant.strict) {
+        // The provider did not fail, so this is no fall-back.
+        return { ...retrieved, why: { ...retrieved.why, ...flagged, strict: true, providerMs: since(startedAt) } };
+      }
+      const { sources, actions, why: citedWhy } = citedIn(given, cited);
       return {
         text,
-        suggestedActions: unsure ? retrieved.suggestedActions.filter(({ type }) => type === 'escalate') : [],
+        suggestedActions: unsure ? retrieved.suggestedActions.filter(({ type }) => type === 'escalate') : actions,
+        sources,
         confidence: unsure ? 0 : 1,
         low: unsure,
         language: turn.language,
         why: {
           ...retrievalWhy,
-          ...whyOf(settings, rounded(performance.now() - startedAt)),
+          ...whyOf(settings, since(startedAt)),
           ...usageOf(completion),
           ...(unsure && { unsure }),
           ...(removedLinks > 0 && { removedLinks }),
+          ...(citedWhy.length > 0 && { cited: citedWhy }),
+          ...flagged,
         },
       };
     } catch (cause) {
       if (cause instanceof ProviderError && cause.kind === 'stopping') throw cause;
       const { kind, status } = cause instanceof ProviderError ? cause : new ProviderError('connection', { cause });
       const fallBack = { from: 'openai', because: kind, ...(status !== null && { status }) };
-      return { ...retrieved, why: { ...retrieved.why, fallBack, providerMs: rounded(performance.now() - startedAt) } };
+      return { ...retrieved, why: { ...retrieved.why, fallBack, providerMs: since(startedAt) } };
     }
   };
 };

@@ -1,4 +1,8 @@
+import type { FoundPassage } from '@parley/understanding';
+import type { ReadPassage } from '../../../../src/sources/passages.ts';
 import type { AssistantProfile, EngineEntry } from '../engine.ts';
+import { sourceOf } from '../retrieval.ts';
+import { withoutCitations } from './citations.ts';
 import { UNSURE_MARK } from './prompt.ts';
 
 type IsAllowedLink = (link: string) => boolean;
@@ -84,14 +88,25 @@ const hostOf = (link: string): string | null => {
 
 const plain = (link: string): string => withoutTrailing(link, '.,;:!?').replace(/\/$/, '');
 
-/** Allows links that the found knowledge entries contain, and links to hosts that the assistant allows. */
-export const allowedLinksOf = ({ allowedLinks = [] }: AssistantProfile, hits: EngineEntry[]): IsAllowedLink => {
-  const known = new Set(
-    hits.flatMap(({ question, answer, actions }) => [
+/** The pages of passages, and the links in them. */
+const linksOf = (found: FoundPassage<ReadPassage>): string[] => {
+  const { url, text } = found.passage;
+  return [url, sourceOf(found).url, ...addressesIn(text)].filter((link) => link !== null);
+};
+
+/** Allows links that the found knowledge entries and passages contain, and links to hosts that the assistant allows. */
+export const allowedLinksOf = (
+  { allowedLinks = [] }: AssistantProfile,
+  hits: EngineEntry[],
+  passages: FoundPassage<ReadPassage>[] = [],
+): IsAllowedLink => {
+  const known = new Set([
+    ...passages.flatMap(linksOf).map(plain),
+    ...hits.flatMap(({ question, answer, actions }) => [
       ...addressesIn(`${question} ${answer}`).map(plain),
       ...actions.filter(({ type }) => type === 'link').map(({ payload }) => plain(payload)),
     ]),
-  );
+  ]);
   const hosts = new Set(allowedLinks.map((host) => host.toLowerCase().replace(/^www\./, '')));
   return (link) => {
     if (known.has(plain(link))) return true;
@@ -143,12 +158,20 @@ const safeEnd = (text: string, { word, space }: Tail): number => {
   return linked && opens < word ? text.slice(0, opens).trimEnd().length : space;
 };
 
+type FilterOptions = {
+  isAllowed: IsAllowedLink;
+  emit: (piece: string) => void;
+  /** True if the text may have citations, which are removed. */
+  cites?: boolean;
+};
+
 /**
- * Filters a streamed reply: removes disallowed links, the unsure mark and surrounding white space. All emitted pieces
- * together are exactly the text that `end` returns.
+ * Filters a streamed reply: removes disallowed links, citations, the unsure mark and surrounding white space. All emitted
+ * pieces together are exactly the text that `end` returns.
  */
-export const createReplyFilter = (isAllowed: IsAllowedLink, emit: (piece: string) => void) => {
+export const createReplyFilter = ({ isAllowed, emit, cites = false }: FilterOptions) => {
   let emitted = '';
+  let withCitations = '';
   let pending = '';
   let tail: Tail = { word: 0, space: 0 };
   let removed = 0;
@@ -163,7 +186,9 @@ export const createReplyFilter = (isAllowed: IsAllowedLink, emit: (piece: string
     });
     const marked = clean.replaceAll(UNSURE_MARK, '');
     unsure ||= marked !== clean;
-    const piece = emitted === '' ? marked.trimStart() : marked;
+    withCitations += marked;
+    const shown = cites ? withoutCitations(marked) : marked;
+    const piece = emitted === '' ? shown.trimStart() : shown;
     if (piece === '') return;
     emitted += piece;
     emit(piece);
@@ -183,13 +208,13 @@ export const createReplyFilter = (isAllowed: IsAllowedLink, emit: (piece: string
       pending = pending.slice(end);
       tail = { word: tail.word - end, space: Math.max(0, tail.space - end) };
     },
-    end: (): { text: string; unsure: boolean; removedLinks: number } => {
+    end: (): { text: string; withCitations: string; unsure: boolean; removedLinks: number } => {
       const rest = pending.replaceAll(UNSURE_MARK, '').trimEnd();
       unsure ||= pending.includes(UNSURE_MARK);
       pending = '';
       tail = { word: 0, space: 0 };
       if (rest !== '') emitFiltered(rest);
-      return { text: emitted, unsure, removedLinks: removed };
+      return { text: emitted, withCitations, unsure, removedLinks: removed };
     },
   };
 };

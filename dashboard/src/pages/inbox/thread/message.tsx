@@ -64,7 +64,7 @@ type Props = { message: Message; assistantId: string; language: string; events: 
 
 /** A message of the conversation. Final messages never change, so each is drawn once. */
 export const MessageView = memo(({ message, assistantId, language, events }: Props) => {
-  const { messageId, role, content, createdAt, seq, suggestedActions, why } = message;
+  const { messageId, role, content, createdAt, seq, suggestedActions, sources, why } = message;
   const caused = events && <MessageEvents events={events} assistantId={assistantId} />;
   if (role === 'system')
     return (
@@ -91,7 +91,7 @@ export const MessageView = memo(({ message, assistantId, language, events }: Pro
           <Loader type="dots" size="xs" aria-hidden="true" /> Waiting for the assistant
         </div>
       )}
-      {why && <WhyToggle>{() => <WhyFacts assistantId={assistantId} why={why} />}</WhyToggle>}
+      {why && <WhyToggle>{() => <WhyFacts assistantId={assistantId} why={why} sources={sources} />}</WhyToggle>}
       {caused}
     </Bubble>
   );

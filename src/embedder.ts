@@ -15,14 +15,14 @@ import {
 } from '@parley/understanding';
 import { type Dispatcher, request } from 'undici';
 import * as z from 'zod';
-import { withoutSlashes } from '../../src/assistants/engine-settings.ts';
-import type { Config } from '../../src/process/config.ts';
-import { withDeadline } from '../../src/process/deadline.ts';
-import type { RedisClient } from '../../src/redis/redis.ts';
-import type { Logger } from '../../src/process/logger.ts';
-import { forEachJsonMark, JSON_MARKS } from '../../src/process/validation.ts';
-import { checkEndpointUrl } from '../../src/webhooks/address-guard.ts';
-import { openProviderAgent } from './engines/openai/completion.ts';
+import { withoutSlashes } from './assistants/engine-settings.ts';
+import type { Config } from './process/config.ts';
+import { withDeadline } from './process/deadline.ts';
+import type { RedisClient } from './redis/redis.ts';
+import type { Logger } from './process/logger.ts';
+import { forEachJsonMark, JSON_MARKS } from './process/validation.ts';
+import { checkEndpointUrl } from './webhooks/address-guard.ts';
+import { openGuardedAgent } from './webhooks/guarded-agent.ts';
 
 const ANSWER_MS = 5_000;
 const MAX_BYTES = 2_000_000;
@@ -230,7 +230,7 @@ const chooseModel = (config: SemanticConfig): Chosen => {
   if (SEMANTIC === 'off') return { none: 'off (SEMANTIC=off)' };
   if (EMBEDDINGS_URL !== undefined && EMBEDDINGS_MODEL !== undefined) {
     const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
-    const dispatcher = openProviderAgent({ allowPrivate, connections: CONNECTIONS });
+    const dispatcher = openGuardedAgent({ allowPrivate, connections: CONNECTIONS });
     const model = remoteModel({
       url: EMBEDDINGS_URL,
       model: EMBEDDINGS_MODEL,
@@ -245,11 +245,19 @@ const chooseModel = (config: SemanticConfig): Chosen => {
   return { model: localModel(SEMANTIC_DIR, { processes }), close: () => Promise.resolve() };
 };
 
-/** The places of vectors in Redis: at most about 15 MB. A question takes the place of another one, if they collide. */
+/**
+ * The places of vectors in Redis: at most about 15 MB, or 30 MB if the vectors of tokens are there. A question takes the
+ * place of another one, if they collide.
+ */
 const PLACES = 8_192;
 const SHARED_S = 3_600;
 const FOUND_WITHIN_MS = 20;
 const HASH_BYTES = 32;
+/** The hash is followed by the length of the vector in bytes. */
+const HEAD_BYTES = HASH_BYTES + 4;
+
+const bytesOf = (values: Float32Array | Int8Array): Uint8Array =>
+  new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
 
 /**
  * Vectors of questions that all reply workers share through Redis for an hour. A key is the number of a place, and a
@@ -266,14 +274,21 @@ export const createSharedVectors = (redis: RedisClient, prefix: string): SharedV
       if (redis.status !== 'ready') return null;
       const { hash, at } = placeOf(key);
       const value = await withDeadline(redis.getBuffer(at), FOUND_WITHIN_MS).catch(() => null);
-      const isKnown = value !== null && value.length > HASH_BYTES && value.subarray(0, HASH_BYTES).equals(hash);
-      return isKnown ? new Float32Array(Uint8Array.from(value.subarray(HASH_BYTES)).buffer) : null;
+      if (!value || value.length <= HEAD_BYTES || !value.subarray(0, HASH_BYTES).equals(hash)) return null;
+      const end = HEAD_BYTES + value.readUInt32BE(HASH_BYTES);
+      if (end > value.length) return null; // written by another version
+      const vector = new Float32Array(Uint8Array.from(value.subarray(HEAD_BYTES, end)).buffer);
+      return value.length > end
+        ? { vector, tokens: new Int8Array(Uint8Array.from(value.subarray(end)).buffer) }
+        : { vector };
     },
-    keep: (key, vector) => {
+    keep: (key, { vector, tokens = new Int8Array() }) => {
       if (redis.status !== 'ready') return;
       const { hash, at } = placeOf(key);
-      const bytes = new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength);
-      redis.set(at, Buffer.concat([hash, bytes]), 'EX', SHARED_S).catch(() => undefined);
+      const length = Buffer.alloc(4);
+      length.writeUInt32BE(vector.byteLength);
+      const value = Buffer.concat([hash, length, bytesOf(vector), bytesOf(tokens)]);
+      redis.set(at, value, 'EX', SHARED_S).catch(() => undefined);
     },
   };
 };

@@ -1,0 +1,324 @@
+import { conceptKey } from './knowledge-index.ts';
+import { type KnownWords, type Reading, readTerms } from './terms.ts';
+
+/** A part of a document, as it is quoted. */
+export type Passage = {
+  passageId: string;
+  /** The title of its page. */
+  title: string;
+  /** The headings above it, the outermost first. */
+  path: readonly string[];
+  text: string;
+  /** BCP 47 tag of the text. Null if it is not known. */
+  language: string | null;
+};
+
+/** A passage with the vector of `passageText`, made by `quantised`. */
+export type IndexedPassage = Passage & { vector: Int8Array | null };
+
+/** More of the headings would leave less of the text to the model. */
+const HEADING_CHARS = 160;
+
+/** The title and the headings above a passage, each once, without the outer ones if they are too long. */
+export const headingOf = ({ title, path }: Pick<Passage, 'title' | 'path'>): string => {
+  const names = [...new Set([title, ...path].map((name) => name.slice(0, HEADING_CHARS).trim()).filter(Boolean))];
+  while (names.length > 1 && names.join(': ').length > HEADING_CHARS) names.shift();
+  return names.join(': ');
+};
+
+/** The text of a passage that is embedded: its headings say what it is about. */
+export const passageText = (passage: Pick<Passage, 'title' | 'path' | 'text'>): string =>
+  `${headingOf(passage)}\n${passage.text}`;
+
+/** A vector in 8 bits, as it is stored. Its length does not matter, so it uses all of the 8 bits. */
+export const quantised = (vector: Float32Array): Int8Array<ArrayBuffer> => {
+  const largest = vector.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-9);
+  return Int8Array.from(vector, (value) => Math.round((value / largest) * 127));
+};
+
+/** Passages are longer than messages, but bounded too. */
+const PASSAGE: Reading = { length: 4_000, words: 800, terms: 300, phrases: false };
+const HEADINGS: Reading = { length: 400, words: 60, terms: 40, phrases: false };
+
+/**
+ * A place of a term has the passage's number and 8 bits: how often the text has the term, up to 63, and whether the
+ * headings and the title have it.
+ */
+export const PLACE = { bits: 8, times: 0x3f, inPath: 0x40, inTitle: 0x80 };
+
+/** The words of some passages. It never changes. */
+export type Words = {
+  ids: readonly string[];
+  numbers: ReadonlyMap<string, number>;
+  /** The number of terms of each text, and the number of its language. */
+  lengths: Uint16Array;
+  languages: Uint8Array;
+  /** The number of a term. Its places begin at its number in `starts` and end where the next one's begin. */
+  terms: ReadonlyMap<string, number>;
+  starts: Uint32Array;
+  places: Uint32Array;
+};
+
+/** The signs of vectors without what all have in common: a quick first comparison. `made` is of how many vectors. */
+type Signs = { mean: Float32Array; bits: Uint32Array; made: number };
+
+/** The vectors of some passages. They come later than the words, one by one. */
+export type Vectors = {
+  dimensions: number;
+  values: Int8Array;
+  /** One divided by the length of each vector. 0: it has none yet. */
+  inverses: Float32Array;
+  count: number;
+  signs: Signs | null;
+};
+
+/**
+ * Passages that were added together, or were put together since. A removed passage stays in its part until this is
+ * written again: `removed` has a 1 for it, and each index has its own.
+ */
+export type IndexPart = { words: Words; held: { vectors: Vectors | null }; removed: Uint8Array | null; left: number };
+
+/** Estimated memory, measured with `--expose-gc`. */
+const BYTES = { term: 90, place: 4, passage: 190 };
+/** From so many vectors on, their signs are compared first. They are made again if so many times more are there. */
+const SIGNS = { from: 1_024, growth: 2 };
+
+export const bytesOf = ({ words, held: { vectors } }: IndexPart): number =>
+  words.terms.size * BYTES.term +
+  words.places.length * BYTES.place +
+  words.ids.length * BYTES.passage +
+  (vectors ? vectors.values.byteLength + vectors.inverses.byteLength + (vectors.signs?.bits.byteLength ?? 0) : 0);
+
+/** A copy that does not keep the text that it was cut from in memory. */
+const detached = (word: string): string => Buffer.from(word).toString();
+
+const inverseLength = (vector: Int8Array): number => {
+  let sum = 0;
+  for (const value of vector) sum += value * value;
+  return sum === 0 ? 0 : 1 / Math.sqrt(sum);
+};
+
+export const emptyVectors = (passages: number, dimensions: number): Vectors => ({
+  dimensions,
+  values: new Int8Array(passages * dimensions),
+  inverses: new Float32Array(passages),
+  count: 0,
+  signs: null,
+});
+
+export const setVectorAt = (vectors: Vectors, number: number, vector: Int8Array): void => {
+  if (vector.length !== vectors.dimensions) return;
+  if (vectors.inverses[number] === 0) vectors.count += 1;
+  vectors.values.set(vector, number * vectors.dimensions);
+  vectors.inverses[number] = inverseLength(vector);
+  if (vectors.signs) setSigns(vectors, vectors.signs, number);
+};
+
+const setSigns = ({ dimensions, values, inverses }: Vectors, { mean, bits }: Omit<Signs, 'made'>, number: number) => {
+  const inverse = inverses[number] as number;
+  const from = number * dimensions;
+  const wordCount = dimensions >>> 5;
+  for (let word = 0; word < wordCount; word += 1) {
+    let set = 0;
+    for (let bit = 0; bit < 32; bit += 1) {
+      const at = word * 32 + bit;
+      if ((values[from + at] as number) * inverse > (mean[at] as number)) set |= 1 << bit;
+    }
+    bits[number * wordCount + word] = set >>> 0;
+  }
+};
+
+/** Makes the signs of a part's vectors, if there are enough vectors, and many more than at the last time. */
+export function* makeSigns(held: IndexPart['held']): Generator<void> {
+  const { vectors } = held;
+  if (!vectors || vectors.count < SIGNS.from || vectors.dimensions % 32 !== 0) return;
+  if (vectors.signs && vectors.count < SIGNS.growth * vectors.signs.made) return;
+  const { dimensions, values, inverses } = vectors;
+  const made = vectors.count;
+  const mean = new Float32Array(dimensions);
+  for (let number = 0; number < inverses.length; number += 1) {
+    const inverse = inverses[number] as number;
+    if (inverse === 0) continue;
+    const share = inverse / made;
+    for (let at = 0; at < dimensions; at += 1)
+      mean[at] = (mean[at] as number) + (values[number * dimensions + at] as number) * share;
+    if (number % 64 === 0) yield;
+  }
+  const signs: Signs = { mean, bits: new Uint32Array(inverses.length * (dimensions >>> 5)), made };
+  for (let number = 0; number < inverses.length; number += 1) {
+    if (inverses[number] !== 0) setSigns(vectors, signs, number);
+    if (number % 64 === 0) yield;
+  }
+  vectors.signs = signs;
+}
+
+/** Reads passages into a part. */
+export class PartReader {
+  readonly #ids: string[] = [];
+  readonly #numbers = new Map<string, number>();
+  readonly #places = new Map<string, number[]>();
+  readonly #lengths: number[] = [];
+  readonly #languages: number[] = [];
+  readonly #vectors: (Int8Array | null)[] = [];
+  /** By language. They live as long as this reader. */
+  readonly #known = new Map<string, KnownWords>();
+  #placeCount = 0;
+
+  get size(): number {
+    return this.#ids.length;
+  }
+
+  get bytes(): number {
+    const vectors = this.#vectors.length * (this.#vectors[0]?.length ?? 0);
+    return this.#places.size * BYTES.term + this.#placeCount * BYTES.place + this.size * BYTES.passage + vectors;
+  }
+
+  has(passageId: string): boolean {
+    return this.#numbers.has(passageId);
+  }
+
+  #note(key: string, number: number, flags: number): void {
+    const places = this.#places.get(key);
+    const place = (number << PLACE.bits) >>> 0;
+    if (places === undefined) this.#places.set(detached(key), [place + flags]);
+    else {
+      const last = places[places.length - 1] as number;
+      if (last >>> PLACE.bits !== number) places.push(place + flags);
+      else {
+        const times = Math.min(PLACE.times, (last & PLACE.times) + (flags & PLACE.times));
+        places[places.length - 1] = ((last & ~PLACE.times) | (flags & ~PLACE.times) | times) >>> 0;
+        return;
+      }
+    }
+    this.#placeCount += 1;
+  }
+
+  add({ passageId, title, path, text, vector }: IndexedPassage, language: string, languageNumber: number): void {
+    const number = this.#ids.length;
+    this.#ids.push(passageId);
+    this.#numbers.set(passageId, number);
+    this.#languages.push(languageNumber);
+    this.#vectors.push(vector);
+    let length = 0;
+    const known: KnownWords = this.#known.get(language) ?? new Map();
+    this.#known.set(language, known);
+    const readField = (field: string, reading: Reading, flag: number): void => {
+      if (field === '') return;
+      for (const { stem, concept, times } of readTerms(field, language, language, reading, known)) {
+        const flags = flag === 0 ? Math.min(PLACE.times, times) : flag;
+        this.#note(stem, number, flags);
+        if (concept !== null) this.#note(conceptKey(concept), number, flags);
+        if (flag === 0) length += times;
+      }
+    };
+    readField(text, PASSAGE, 0);
+    readField(path.slice(-4).join('\n'), HEADINGS, PLACE.inPath);
+    readField(title, HEADINGS, PLACE.inTitle);
+    this.#lengths.push(Math.min(0xffff, length));
+  }
+
+  *finish(): Generator<void, IndexPart> {
+    const terms = new Map<string, number>();
+    const starts = new Uint32Array(this.#places.size + 1);
+    const places = new Uint32Array(this.#placeCount);
+    let at = 0;
+    for (const [term, own] of this.#places) {
+      starts[terms.size] = at;
+      terms.set(term, terms.size);
+      places.set(own, at);
+      at += own.length;
+      if (terms.size % 64 === 0) yield;
+    }
+    starts[terms.size] = at;
+    const words: Words = {
+      ids: this.#ids,
+      numbers: this.#numbers,
+      lengths: Uint16Array.from(this.#lengths),
+      languages: Uint8Array.from(this.#languages),
+      terms,
+      starts,
+      places,
+    };
+    const dimensions = this.#vectors.find((vector) => vector !== null)?.length;
+    const vectors = dimensions === undefined ? null : emptyVectors(this.size, dimensions);
+    for (const [number, vector] of this.#vectors.entries()) {
+      if (vectors && vector) setVectorAt(vectors, number, vector);
+      if (number % 64 === 0) yield;
+    }
+    return { words, held: { vectors }, removed: null, left: this.size };
+  }
+}
+
+/** Puts parts together, without the passages that were removed. */
+export function* merge(parts: readonly IndexPart[]): Generator<void, IndexPart> {
+  const size = parts.reduce((sum, { left }) => sum + left, 0);
+  const ids: string[] = [];
+  const numbers = new Map<string, number>();
+  const lengths = new Uint16Array(size);
+  const languages = new Uint8Array(size);
+  const dimensions = parts.find(({ held }) => held.vectors)?.held.vectors?.dimensions;
+  const vectors = dimensions === undefined ? null : emptyVectors(size, dimensions);
+  /** The new number of each passage of each part, and -1 for those that were removed. */
+  const renumbered: Int32Array[] = [];
+  for (const { words, held, removed } of parts) {
+    const renumber = new Int32Array(words.ids.length).fill(-1);
+    renumbered.push(renumber);
+    for (const [before, passageId] of words.ids.entries()) {
+      if (before % 64 === 0) yield;
+      if (removed?.[before]) continue;
+      const number = ids.length;
+      renumber[before] = number;
+      ids.push(passageId);
+      numbers.set(passageId, number);
+      lengths[number] = words.lengths[before] as number;
+      languages[number] = words.languages[before] as number;
+      const own = held.vectors;
+      if (vectors && own && own.inverses[before] !== 0)
+        setVectorAt(vectors, number, own.values.subarray(before * own.dimensions, (before + 1) * own.dimensions));
+    }
+  }
+  const terms = new Map<string, number>();
+  const counts: number[] = [];
+  for (const [nth, { words }] of parts.entries()) {
+    const renumber = renumbered[nth] as Int32Array;
+    for (const [term, own] of words.terms) {
+      let count = 0;
+      const end = words.starts[own + 1] as number;
+      for (let at = words.starts[own] as number; at < end; at += 1) {
+        if ((renumber[(words.places[at] as number) >>> PLACE.bits] as number) >= 0) count += 1;
+      }
+      if (own % 32 === 0) yield;
+      if (count === 0) continue;
+      const known = terms.get(term);
+      if (known === undefined) {
+        terms.set(term, terms.size);
+        counts.push(count);
+      } else counts[known] = (counts[known] as number) + count;
+    }
+  }
+  const starts = new Uint32Array(counts.length + 1);
+  for (const [term, count] of counts.entries()) starts[term + 1] = (starts[term] as number) + count;
+  yield;
+  const places = new Uint32Array(starts[counts.length] as number);
+  const ends = starts.slice();
+  for (const [nth, { words }] of parts.entries()) {
+    const renumber = renumbered[nth] as Int32Array;
+    for (const [term, own] of words.terms) {
+      const known = terms.get(term);
+      if (known === undefined) continue;
+      let into = ends[known] as number;
+      const end = words.starts[own + 1] as number;
+      for (let at = words.starts[own] as number; at < end; at += 1) {
+        const place = words.places[at] as number;
+        const number = renumber[place >>> PLACE.bits] as number;
+        if (number < 0) continue;
+        places[into] = ((number << PLACE.bits) | (place & 0xff)) >>> 0;
+        into += 1;
+      }
+      ends[known] = into;
+      if (own % 32 === 0) yield;
+    }
+  }
+  const words: Words = { ids, numbers, lengths, languages, terms, starts, places };
+  return { words, held: { vectors }, removed: null, left: size };
+}

@@ -1,0 +1,292 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { rankByTokens, tokenCosines, type TokenVectors } from '../embedder/token-vectors.ts';
+import { normaliseWording } from './knowledge-index.ts';
+import type { PassageHit, PassageHits, PassageIndex } from './passage-index.ts';
+import { headingOf, type Passage } from './passage-parts.ts';
+import { type Quote, quoteOf } from './quote.ts';
+
+/** The passages of an assistant for one message. Its calls are made only if the entries are not sure by words. */
+export type PassageSearch<Page extends Passage = Passage> = {
+  index: PassageIndex;
+  /**
+   * The vector of a question, by the model of the index, and the vectors of its tokens if the model has them. Null if
+   * there is none in time.
+   */
+  embed: (question: string) => Promise<{ vector: Float32Array; tokens: TokenVectors | null } | null>;
+  /** Reads at most 30 passages, those with tokens of this kind with them. Passages that are gone are left out. */
+  read: (passageIds: string[], tokenKind: string | null) => Promise<{ passage: Page; tokens: Int8Array | null }[]>;
+};
+
+/** What was compared: the words, the one vector of each passage too, or also the vectors of their tokens. */
+export type PassageEvidence = 'words' | 'vectors' | 'tokens';
+
+/** A passage with the probability that it has the answer, and its sentences that may be the answer. */
+export type FoundPassage<Page extends Passage = Passage> = {
+  passage: Page;
+  quote: string;
+  confidence: number;
+  by: PassageEvidence;
+  /** BCP 47 tag of its text. */
+  language: string;
+  /** The share of the question's words that it has, the cosine of its vector, and the mean of the best of its tokens. */
+  words: number;
+  cosine: number | null;
+  tokens: number | null;
+};
+
+/** The best cosines of the question's tokens: their mean, and the mean weighted by what each token says. */
+type TokenEvidence = { mean: number; weighted: number };
+
+export type PassageCandidate<Page extends Passage = Passage> = {
+  passage: Page;
+  hit: PassageHit;
+  tokens: TokenEvidence | null;
+  scoreFeatures: number[];
+  /** The sentences that answer best. Found when they are asked for, because few candidates need them. */
+  quote: () => Quote | null;
+};
+
+export type PassageCandidates<Page extends Passage = Passage> = {
+  question: string;
+  by: PassageEvidence;
+  candidates: PassageCandidate<Page>[];
+  visitorLanguage: string;
+  cosines: PassageHits['cosines'];
+};
+
+export type PassageCalibration = { score: number[]; confidence: number[] };
+
+/** Fitted on the tune half of each set of documents by `npm run eval -- documents fit`. */
+const FITTED: Record<PassageEvidence, PassageCalibration> = {
+  words: { score: [3.54, 2.35, 0.65, -0.01], confidence: [-0.58, 0.6, 0.69, -1.43, 1.2, 1.6] },
+  vectors: {
+    score: [2.03, 1.59, 0.22, -0.38, 3.36],
+    confidence: [-1.4, 0.3, 1.1, -0.33, 0.77, 0.64, 0.39, 0.21],
+  },
+  tokens: {
+    score: [0.76, 0.5, 0.13, -0.88, 1.39, 0.78, 1.42],
+    confidence: [-1.54, 0.25, 1.5, -0.73, 0.75, 0.5, 0.53, 0.26, -0.04],
+  },
+};
+
+/** The most passages that are read for a question. */
+const MOST_READ = 30;
+/** Differences of cosines are small. These factors bring them near 1, the size of the other features. */
+const SCALE = { cosine: 20, token: 10 };
+/** The typical cosine and its spread, mixed with the measured ones, because a small source has too few. */
+const PRIOR = { count: 5, mean: 0.79, deviation: 0.022 };
+/** The share of the candidates that must have vectors, or tokens, for these to count. */
+const LEAST_SHARE = 0.7;
+const LEAST_WEIGHT = 0.02;
+/** The usual length of a passage. A longer one has more words and tokens of any question. */
+const USUAL_CHARS = 500;
+const LEAST_CHARS = 50;
+
+const meanOf = (values: readonly number[]): number =>
+  values.length === 0 ? 0 : values.reduce((sum, one) => sum + one, 0) / values.length;
+
+/** The hits that are read, by a first estimate. */
+const mostLikely = ({ hits }: PassageHits): PassageHit[] =>
+  hits
+    .map((hit) => ({ hit, score: 2 * hit.words + SCALE.cosine * (hit.nearness ?? 0) }))
+    .toSorted((one, other) => other.score - one.score)
+    .slice(0, MOST_READ)
+    .map(({ hit }) => hit);
+
+const hasMost = <One>(all: readonly One[], has: (one: One) => boolean): boolean =>
+  all.length > 0 && all.filter(has).length >= LEAST_SHARE * all.length;
+
+/** How much each token of the question counts: more, if some candidates have it and others do not. */
+const weightsOf = (best: readonly Float64Array[]): Float64Array =>
+  Float64Array.from(best[0] ?? [], (_, nth) => {
+    const values = best.map((one) => one[nth] as number);
+    return Math.max(LEAST_WEIGHT, Math.max(...values) - meanOf(values));
+  });
+
+const tokenEvidence = (best: Float64Array, weights: Float64Array): TokenEvidence => {
+  let [sum, weighted, all] = [0, 0, 0];
+  for (const [nth, value] of best.entries()) {
+    const weight = weights[nth] as number;
+    sum += value;
+    weighted += weight * value;
+    all += weight;
+  }
+  return { mean: sum / best.length, weighted: weighted / all };
+};
+
+/** Finds the passages that may answer a question, with the evidence for each. */
+export const collectPassages = async <Page extends Passage>(
+  { index, embed, read }: PassageSearch<Page>,
+  question: string,
+  visitorLanguage: string,
+): Promise<PassageCandidates<Page>> => {
+  const asked = await embed(question);
+  const found = await index.search(question, visitorLanguage, asked?.vector ?? null);
+  const likely = mostLikely(found);
+  const kind = asked?.tokens?.kind ?? null;
+  const texts =
+    likely.length === 0
+      ? []
+      : await read(
+          likely.map(({ passageId }) => passageId),
+          kind,
+        );
+  const byId = new Map(texts.map((one) => [one.passage.passageId, one]));
+  const known = likely.flatMap((hit) => {
+    const one = byId.get(hit.passageId);
+    return one ? [{ hit, passage: one.passage, tokens: one.tokens }] : [];
+  });
+  const withTokens =
+    asked?.tokens && kind !== null
+      ? await rankByTokens(
+          asked.tokens,
+          known.flatMap((one) => (one.tokens ? [{ ...one, kind, tokens: one.tokens }] : [])),
+        )
+      : [];
+  const by: PassageEvidence =
+    !asked || !hasMost(known, ({ hit }) => hit.cosine !== null)
+      ? 'words'
+      : withTokens.length > 0 && withTokens.length >= LEAST_SHARE * known.length
+        ? 'tokens'
+        : 'vectors';
+  const weights = weightsOf(withTokens.map(({ best }) => best));
+  const evidence = new Map(
+    withTokens.map(({ candidate, best }) => [candidate.passage.passageId, tokenEvidence(best, weights)]),
+  );
+  const means = [...evidence.values()];
+  const [mean, weightedMean] = [meanOf(means.map((one) => one.mean)), meanOf(means.map((one) => one.weighted))];
+  const candidates = known.map(({ hit, passage, tokens: own }): PassageCandidate<Page> => {
+    const tokens = by === 'tokens' ? (evidence.get(passage.passageId) ?? null) : null;
+    let quote: Quote | null | undefined;
+    return {
+      passage,
+      hit,
+      tokens,
+      scoreFeatures: [
+        hit.words,
+        hit.coverage,
+        hit.headings,
+        Math.log(Math.max(LEAST_CHARS, passage.text.length) / USUAL_CHARS),
+        ...(by === 'words' ? [] : [SCALE.cosine * (hit.nearness ?? 0)]),
+        ...(by === 'tokens'
+          ? [
+              SCALE.token * ((tokens?.mean ?? mean) - mean),
+              SCALE.token * ((tokens?.weighted ?? weightedMean) - weightedMean),
+            ]
+          : []),
+      ],
+      quote: () => {
+        if (quote !== undefined) return quote;
+        const cosines = by === 'tokens' && asked?.tokens && own ? tokenCosines(asked.tokens.tokens, own) : null;
+        const heading = headingOf(passage);
+        quote = quoteOf(passage, { question, visitorLanguage, language: hit.language, heading, cosines, weights });
+        return quote;
+      },
+    };
+  });
+  return {
+    question,
+    by,
+    candidates,
+    visitorLanguage,
+    cosines: found.cosines,
+  };
+};
+
+const weighted = (features: readonly number[], weights: readonly number[]): number =>
+  features.reduce((sum, feature, at) => sum + feature * (weights[at] ?? 0), 0);
+const sigmoid = (value: number): number => 1 / (1 + Math.exp(-value));
+
+type Scored<Page extends Passage> = PassageCandidate<Page> & { score: number };
+
+export const scorePassages = <Page extends Passage>(
+  { candidates, by }: PassageCandidates<Page>,
+  { score }: PassageCalibration = FITTED[by],
+): Scored<Page>[] =>
+  candidates
+    .map((one) => ({ ...one, score: weighted(one.scoreFeatures, score) }))
+    .toSorted((one, other) => other.score - one.score);
+
+/** The typical mean of the best cosines of tokens. */
+const TYPICAL_TOKEN = 0.6;
+/** The lead that a passage gets if there is no other. */
+const LONE_LEAD = 2;
+
+/** The features of the confidence in the passage at `position`. The first one is the bias. */
+export const passageFeatures = <Page extends Passage>(
+  { by, visitorLanguage, cosines }: PassageCandidates<Page>,
+  ranked: readonly Scored<Page>[],
+  position: number,
+): number[] => {
+  const own = ranked[position];
+  if (!own) return [];
+  const { hit, tokens } = own;
+  const quote = own.quote();
+  const rival = ranked[position === 0 ? 1 : 0];
+  const all = ranked.reduce((sum, { score }) => sum + Math.exp(score - own.score), 0);
+  // Words say nothing about a passage in another language.
+  const isSpoken = hit.language === visitorLanguage ? 1 : 0;
+  const count = cosines.count + PRIOR.count;
+  const mean = (cosines.count * cosines.mean + PRIOR.count * PRIOR.mean) / count;
+  const deviation = (cosines.count * cosines.deviation + PRIOR.count * PRIOR.deviation) / count;
+  return [
+    1,
+    rival ? own.score - rival.score : LONE_LEAD,
+    -Math.log(all),
+    isSpoken,
+    isSpoken * hit.coverage,
+    isSpoken * (quote?.words ?? 0),
+    ...(by === 'words'
+      ? []
+      : [((hit.cosine ?? mean) - mean) / deviation, SCALE.cosine * ((hit.cosine ?? mean) - PRIOR.mean)]),
+    ...(by === 'tokens' ? [SCALE.token * ((tokens?.mean ?? 0) - TYPICAL_TOKEN)] : []),
+  ];
+};
+
+/** How many passages get a quote and a confidence. */
+const MOST_FOUND = 8;
+/** A quote takes about a millisecond. After this time, others have their turn. */
+const SLICE_MS = 4;
+
+/** The headings of a passage as a message has them: the button of an offered passage sends them. */
+const isHeadingOf = (question: string, { title, path }: Passage): boolean => {
+  const asked = normaliseWording(question);
+  return asked !== '' && [[title, ...path], path].some((names) => normaliseWording(names.join(': ')) === asked);
+};
+
+/** The best passages, with the probability of each that its quote is the answer. */
+export const rankPassages = async <Page extends Passage>(
+  found: PassageCandidates<Page>,
+  calibration: PassageCalibration = FITTED[found.by],
+): Promise<FoundPassage<Page>[]> => {
+  const ranked = scorePassages(found, calibration);
+  const best: FoundPassage<Page>[] = [];
+  let since = performance.now();
+  for (const [position, one] of ranked.slice(0, MOST_FOUND).entries()) {
+    if (performance.now() - since > SLICE_MS) {
+      await nextTurn();
+      since = performance.now();
+    }
+    const quote = one.quote();
+    if (!quote) continue;
+    const features = passageFeatures(found, ranked, position);
+    best.push({
+      passage: one.passage,
+      quote: quote.text,
+      by: found.by,
+      confidence: isHeadingOf(found.question, one.passage) ? 1 : sigmoid(weighted(features, calibration.confidence)),
+      language: one.passage.language ?? one.hit.language,
+      words: one.hit.coverage,
+      cosine: one.hit.cosine,
+      tokens: one.tokens?.mean ?? null,
+    });
+  }
+  return best.toSorted((one, other) => Number(other.confidence === 1) - Number(one.confidence === 1));
+};
+
+/** Finds the passages that may answer a question, the most likely first. */
+export const findPassages = async <Page extends Passage>(
+  search: PassageSearch<Page>,
+  question: string,
+  visitorLanguage: string,
+): Promise<FoundPassage<Page>[]> => rankPassages(await collectPassages(search, question, visitorLanguage));

@@ -1,0 +1,130 @@
+import type { Connection } from 'mongoose';
+import { collectionOf, createReader, type Indexed } from '../mongo/mongo.ts';
+import { sourceModels, type StoredPassage, type StoredPassageTokens, type StoredSource } from './source.ts';
+
+/** How many ids come in one answer of MongoDB, and how many passages with their vectors. */
+const LISTED_AT_ONCE = 2_000;
+const READ_AT_ONCE = 250;
+
+/** `model`: of its vector. Null if it has none yet. */
+export type ListedPassage = { passageId: string; model: string | null };
+
+/** A passage as replies use it. */
+export type ReadPassage = Pick<
+  StoredPassage,
+  'sourceId' | 'path' | 'text' | 'title' | 'url' | 'anchor' | 'language'
+> & { passageId: string };
+
+export type EmbeddedPassage = ReadPassage & { model: string | null; vector: Int8Array | null };
+
+/** Reads the passages that replies are taken from. */
+export type PassageStore = {
+  models: Indexed[];
+
+  /** Lists the visible passages of an assistant, source by source. Each source is listed in one of its versions. */
+  listVisible: (assistantId: string) => AsyncGenerator<ListedPassage[]>;
+
+  /** Reads passages with their vectors, in batches. Those that are gone are left out. */
+  readEmbedded: (passageIds: string[]) => AsyncGenerator<EmbeddedPassage[]>;
+
+  /**
+   * Reads passages for a reply. Those of a removed source are left out. `gone`: of other sources, those that a newer
+   * version has replaced.
+   */
+  readPassages: (passageIds: string[]) => Promise<{ passages: ReadPassage[]; gone: number }>;
+
+  /** Reads the token vectors of this kind, by passage. */
+  readTokens: (passageIds: string[], kind: string) => Promise<Map<string, Int8Array>>;
+};
+
+const FIELDS = { sourceId: 1, path: 1, text: 1, title: 1, url: 1, anchor: 1, language: 1 } as const;
+
+const toPassage = ({ _id, sourceId, path, text, title, url, anchor, language }: StoredPassage): ReadPassage => ({
+  passageId: _id,
+  sourceId,
+  path,
+  text,
+  title,
+  url,
+  anchor,
+  language,
+});
+
+/** A view of the bytes that the driver returned. */
+const toInts = ({ buffer, byteOffset, byteLength }: Buffer): Int8Array => new Int8Array(buffer, byteOffset, byteLength);
+
+export const createPassageStore = ({ connection }: { connection: Connection }): PassageStore => {
+  const models = sourceModels(connection);
+  const sources = collectionOf<StoredSource>(models.sources);
+  const passages = collectionOf<StoredPassage>(models.passages);
+  const tokens = collectionOf<StoredPassageTokens>(models.passageTokens);
+  const readPassage = createReader(passages, FIELDS);
+  const readSource = createReader(sources, { removedAt: 1 });
+
+  const listVersion = async (assistantId: string, sourceId: string, live: number): Promise<ListedPassage[]> => {
+    const filter = { assistantId, sourceId, since: { $lte: live } };
+    const projection = { _id: 1, model: 1, until: 1 };
+    const listed: ListedPassage[] = [];
+    for await (const { _id, model, until } of passages.find(filter, { projection, batchSize: LISTED_AT_ONCE })) {
+      if (until == null || until > live) listed.push({ passageId: _id, model: model ?? null });
+    }
+    return listed;
+  };
+
+  return {
+    models: [models.passages, models.passageTokens],
+
+    async *listVisible(assistantId: string): AsyncGenerator<ListedPassage[]> {
+      const all = await sources
+        .find({ assistantId, removedAt: null }, { projection: { live: 1 } })
+        .sort({ createdAt: 1 })
+        .toArray();
+      for (const { _id: sourceId, live: first } of all) {
+        let live = first;
+        let listed: ListedPassage[] = [];
+        // Passages of a replaced version are deleted, so a list counts only if its version is still the live one.
+        for (let isSame = live === 0; !isSame; ) {
+          listed = await listVersion(assistantId, sourceId, live);
+          const now = await sources.findOne({ _id: sourceId, removedAt: null }, { projection: { live: 1 } });
+          isSame = now === null || now.live === live;
+          if (now) ({ live } = now);
+          else listed = [];
+        }
+        yield listed;
+      }
+    },
+
+    async *readEmbedded(passageIds: string[]): AsyncGenerator<EmbeddedPassage[]> {
+      for (let start = 0; start < passageIds.length; start += READ_AT_ONCE) {
+        const some = { _id: { $in: passageIds.slice(start, start + READ_AT_ONCE) } };
+        const projection = { ...FIELDS, model: 1, vector: 1 };
+        const rows = await passages.find(some, { projection, promoteBuffers: true }).toArray();
+        yield rows.map((row) => ({
+          ...toPassage(row),
+          model: row.model ?? null,
+          // A copy, because a view would keep the texts of the whole answer in memory.
+          vector: row.vector ? toInts(row.vector).slice() : null,
+        }));
+      }
+    },
+
+    readPassages: async (passageIds) => {
+      const read = await Promise.all(passageIds.map(readPassage));
+      const found = read.filter((row) => row !== null);
+      const sourceIds = [...new Set(found.map(({ sourceId }) => sourceId))];
+      const kept = new Set<string>();
+      for (const source of await Promise.all(sourceIds.map(readSource)))
+        if (source?.removedAt === null) kept.add(source._id);
+      const visible = found.filter(({ sourceId }) => kept.has(sourceId));
+      return { passages: visible.map(toPassage), gone: passageIds.length - found.length };
+    },
+
+    readTokens: async (passageIds, kind) => {
+      if (passageIds.length === 0) return new Map();
+      const rows = await tokens
+        .find({ _id: { $in: passageIds }, kind }, { projection: { tokens: 1 }, promoteBuffers: true })
+        .toArray();
+      return new Map(rows.map((row) => [row._id, toInts(row.tokens)]));
+    },
+  };
+};

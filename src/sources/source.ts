@@ -1,0 +1,398 @@
+import { type Connection, Schema } from 'mongoose';
+import * as z from 'zod';
+import { KnowledgeInput } from '../assistants/knowledge-input.ts';
+import type { Lease } from '../mongo/batches.ts';
+
+// The limits of docs/limits.md. Each bounds what an assistant stores, or what a run reads.
+export const SOURCES_MAX = 100;
+export const PAGES_OF_SITE_MAX = 2_000;
+export const PASSAGES_MAX = 50_000;
+export const FILE_MAX_BYTES = 20_000_000;
+/** Bytes of a fetched page, after decompression. */
+export const FETCHED_MAX_BYTES = 10_000_000;
+export const REQUESTS_PER_SECOND = 2;
+/** Proposed entries of an assistant, with those that were accepted or dismissed. The worker proposes no more. */
+export const PROPOSALS_MAX = 2_000;
+
+/** An uploaded file is stored in chunks, because a document of MongoDB has at most 16 MB. */
+export const FILE_CHUNK_BYTES = 2_000_000;
+
+export const SOURCE_KINDS = ['file', 'page', 'site'] as const;
+export type SourceKind = (typeof SOURCE_KINDS)[number];
+
+export const SCHEDULES = ['off', 'daily', 'weekly'] as const;
+export type Schedule = (typeof SCHEDULES)[number];
+
+export const SOURCE_STATES = ['waiting', 'running', 'ready', 'failed'] as const;
+export type SourceState = (typeof SOURCE_STATES)[number];
+
+export const PAGE_STATES = ['found', 'read', 'unchanged', 'skipped', 'failed', 'gone'] as const;
+export type PageState = (typeof PAGE_STATES)[number];
+
+export const PROPOSAL_STATES = ['proposed', 'accepted', 'dismissed'] as const;
+export type ProposalState = (typeof PROPOSAL_STATES)[number];
+
+const GLOBS_MAX = 20;
+const SourceName = z.string().trim().min(1).max(200);
+const PathGlob = z
+  .string()
+  .trim()
+  .max(200)
+  .regex(/^\/\S*$/, 'must begin with a slash and have no spaces')
+  .meta({ description: 'A path. `*` stands for anything but `/`, and `**` for anything.' });
+const Globs = z.array(PathGlob).max(GLOBS_MAX);
+const ScheduleField = z.enum(SCHEDULES).meta({ description: 'How often the source is read again.' });
+
+/** A website or one page of it, as an owner adds it. */
+export const UrlSourceInput = z.object({
+  kind: z.enum(SOURCE_KINDS).exclude(['file']),
+  url: z.string().trim().min(1),
+  name: SourceName.optional().meta({ description: 'Without it: the host and the path.' }),
+  include: Globs.default([]).meta({ description: 'Only pages of these paths. Empty: all below the URL.' }),
+  exclude: Globs.default([]).meta({ description: 'No pages of these paths.' }),
+  schedule: ScheduleField.default('off'),
+});
+export type UrlSourceInput = z.input<typeof UrlSourceInput>;
+
+export const FileSourceInput = z.object({ name: SourceName });
+
+export const SourceChange = z
+  .object({ name: SourceName, include: Globs, exclude: Globs, schedule: ScheduleField })
+  .partial();
+export type SourceChange = z.infer<typeof SourceChange>;
+
+/** What went wrong, for the owner. The message says what to do. */
+export type SourceError = { code: string; message: string };
+
+/** The pages of the last run by their state, and the passages of the source. */
+export type SourceCounts = {
+  /** All that the run found. The other states say what became of them. */
+  found: number;
+  read: number;
+  unchanged: number;
+  skipped: number;
+  failed: number;
+  gone: number;
+  passages: number;
+  /** Passages that have a vector. */
+  embedded: number;
+};
+export const NO_COUNTS: SourceCounts = {
+  found: 0,
+  read: 0,
+  unchanged: 0,
+  skipped: 0,
+  failed: 0,
+  gone: 0,
+  passages: 0,
+  embedded: 0,
+};
+
+/** Pages that a run added, changed and removed, compared with the run before. */
+export type SourceChanges = { added: number; changed: number; removed: number };
+export const NO_CHANGES: SourceChanges = { added: 0, changed: 0, removed: 0 };
+
+export type Source = {
+  sourceId: string;
+  assistantId: string;
+  kind: SourceKind;
+  name: string;
+  /** Null for a file. */
+  url: string | null;
+  /** Globs of paths. An empty `include` means every path below the path of the URL. */
+  include: string[];
+  exclude: string[];
+  schedule: Schedule;
+  state: SourceState;
+  error: SourceError | null;
+  /** The last run that started. 0: none. */
+  run: number;
+  /** The run whose passages answers use. 0: none. */
+  live: number;
+  counts: SourceCounts;
+  changed: SourceChanges;
+  startedAt: Date | null;
+  endedAt: Date | null;
+  /**
+   * When a run is due: by the schedule, or at once. A run that begins sets null, so that a request during the run is
+   * kept; at its end, null becomes the time of the schedule (`dueAfter`).
+   */
+  nextAt: Date | null;
+  createdAt: Date;
+};
+
+/** What a run found out about its site, so that a worker that goes on with it need not ask again. */
+export type SiteOfRun = {
+  run: number;
+  /** Where the URL led. Pages of other origins are left out. */
+  origin: string;
+  path: string;
+  /** False if there is a sitemap: then it lists the pages, and not the links. */
+  follow: boolean;
+};
+
+/** `session`: in which its worker writes, so that the next one can end what a killed one has begun. */
+export type SourceLease = Lease & { session?: string };
+
+export type StoredSource = Omit<Source, 'sourceId'> & {
+  _id: string;
+  /** The lease of a run, kept until what the run has left is removed too. */
+  lease?: SourceLease;
+  site?: SiteOfRun | null;
+  /** Whose vectors all its passages have. Null: some have none. */
+  vectors?: { made: string | null; model?: string; lease?: SourceLease };
+  /**
+   * From this time on, the worker removes the source and all that belongs to it. Set means hidden. It is in the future
+   * while the file of a source is uploaded, so that an upload that never ends leaves nothing.
+   */
+  removedAt: Date | null;
+};
+
+export const toSource = ({
+  _id,
+  lease: _lease,
+  site: _site,
+  vectors: _vectors,
+  removedAt: _removedAt,
+  ...stored
+}: StoredSource): Source => ({
+  sourceId: _id,
+  ...stored,
+});
+
+const DAY_MS = 86_400_000;
+const EVERY_MS: Record<Schedule, number | null> = { off: null, daily: DAY_MS, weekly: 7 * DAY_MS };
+
+/** When a source is due again that was read at this time. Null: never. */
+export const dueAfter = (schedule: Schedule, readAt: Date): Date | null => {
+  const every = EVERY_MS[schedule];
+  return every === null ? null : new Date(readAt.getTime() + every);
+};
+
+/** A chunk of an uploaded file. Its `_id` is `sourceId:n`. */
+export type StoredFileChunk = { _id: string; sourceId: string; n: number; bytes: Buffer };
+
+/** One document of a source: a URL, or the file. The pages of a run in `found` are what is still to fetch. */
+export type StoredSourcePage = {
+  /** A hash of source and URL. */
+  _id: string;
+  sourceId: string;
+  assistantId: string;
+  /** The name of a file. */
+  url: string;
+  state: PageState;
+  /** The last run that found it. */
+  run: number;
+  depth: number;
+  etag: string | null;
+  lastModified: string | null;
+  /** A hash of the content. */
+  hash: string | null;
+  title: string | null;
+  error: SourceError | null;
+  /** Runs in a row that did not find it. */
+  missed: number;
+  /** How often this run has begun to fetch it, so that a page which ends its worker is given up. */
+  tries: number;
+  /** The pages that it links to, because an unchanged page is not read again. */
+  links: string[];
+  /** Hashes of its texts that another page of the source has too, and which are stored there. */
+  repeated: string[];
+};
+
+export type StoredPassage = {
+  /** A hash of source, page, text and path, so that the same write twice changes nothing. */
+  _id: string;
+  assistantId: string;
+  sourceId: string;
+  pageId: string;
+  /** A hash of the text. */
+  hash: string;
+  order: number;
+  /** Headings, from the outermost. */
+  path: string[];
+  text: string;
+  title: string;
+  url: string | null;
+  anchor: string | null;
+  language: string | null;
+  /** Visible if `since ≤ live < until` of its source. */
+  since: number;
+  until: number | null;
+  /** The model of the vector. */
+  model: string | null;
+  /** 384 bytes, int8. */
+  vector: Buffer | null;
+  /** Names the model and the kind of the tokens' vectors. Both are made together. */
+  made?: string | null;
+};
+
+/** The vectors of a passage's tokens: int8, 96 a token. Its `_id` is the id of the passage. */
+export type StoredPassageTokens = { _id: string; assistantId: string; sourceId: string; kind: string; tokens: Buffer };
+
+/** What can be proposed: an entry of the knowledge without anything else. */
+export const Proposal = KnowledgeInput.pick({ question: true, answer: true });
+
+/** A question and its answer that a page contains. It answers only after an owner accepted it as an entry. */
+export type ProposedEntry = {
+  proposalId: string;
+  assistantId: string;
+  sourceId: string;
+  url: string | null;
+  question: string;
+  answer: string;
+  state: ProposalState;
+};
+export type StoredProposedEntry = Omit<ProposedEntry, 'proposalId'> & {
+  /** A hash of assistant and question, so that a dismissed question does not come back. */
+  _id: string;
+  /** Held while an owner's request makes it an entry, so that two requests do not make two. */
+  lease?: Lease;
+};
+
+const numbers = (names: Record<string, number>) => ({
+  type: Object.fromEntries(Object.keys(names).map((name) => [name, { type: Number, required: true }])),
+  _id: false,
+  required: true,
+});
+
+const sourceSchema = new Schema<StoredSource>(
+  {
+    _id: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    kind: { type: String, required: true },
+    name: { type: String, required: true },
+    url: { type: String, default: null },
+    include: { type: [String], default: [] },
+    exclude: { type: [String], default: [] },
+    schedule: { type: String, required: true },
+    state: { type: String, required: true },
+    error: { type: Schema.Types.Mixed, default: null },
+    run: { type: Number, required: true },
+    live: { type: Number, required: true },
+    counts: numbers(NO_COUNTS),
+    changed: numbers(NO_CHANGES),
+    startedAt: { type: Date, default: null },
+    endedAt: { type: Date, default: null },
+    nextAt: { type: Date, default: null },
+    lease: { type: Schema.Types.Mixed },
+    site: { type: Schema.Types.Mixed },
+    vectors: { type: Schema.Types.Mixed },
+    removedAt: { type: Date, default: null },
+    createdAt: { type: Date, required: true },
+  },
+  { collection: 'sources', versionKey: false, strictQuery: 'throw' },
+);
+sourceSchema.index({ assistantId: 1, removedAt: 1, createdAt: 1 });
+// What the worker's sweep looks for: due, running without a lease, removed.
+sourceSchema.index({ nextAt: 1 }, { partialFilterExpression: { nextAt: { $type: 'date' } } });
+sourceSchema.index({ 'lease.until': 1 }, { sparse: true });
+// Sources without vectors by a model, those with the fewest passages first.
+sourceSchema.index({ 'vectors.made': 1, 'counts.passages': 1 });
+sourceSchema.index({ removedAt: 1 }, { partialFilterExpression: { removedAt: { $type: 'date' } } });
+
+const fileSchema = new Schema<StoredFileChunk>(
+  {
+    _id: { type: String, required: true },
+    sourceId: { type: String, required: true },
+    n: { type: Number, required: true },
+    bytes: { type: Buffer, required: true },
+  },
+  { collection: 'sourceFiles', versionKey: false, strictQuery: 'throw' },
+);
+fileSchema.index({ sourceId: 1, n: 1 });
+
+const pageSchema = new Schema<StoredSourcePage>(
+  {
+    _id: { type: String, required: true },
+    sourceId: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    url: { type: String, required: true },
+    state: { type: String, required: true },
+    run: { type: Number, required: true },
+    depth: { type: Number, required: true },
+    etag: { type: String, default: null },
+    lastModified: { type: String, default: null },
+    hash: { type: String, default: null },
+    title: { type: String, default: null },
+    error: { type: Schema.Types.Mixed, default: null },
+    missed: { type: Number, required: true },
+    tries: { type: Number, required: true },
+    links: { type: [String], default: [] },
+    repeated: { type: [String], default: [] },
+  },
+  { collection: 'sourcePages', versionKey: false, strictQuery: 'throw' },
+);
+// The lists that owners read: all pages, and those of a state.
+pageSchema.index({ sourceId: 1, url: 1 });
+pageSchema.index({ sourceId: 1, state: 1, url: 1 });
+// The pages of a run that are still to fetch, the nearest first.
+pageSchema.index({ sourceId: 1, run: 1, state: 1, depth: 1 });
+
+const passageSchema = new Schema<StoredPassage>(
+  {
+    _id: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    sourceId: { type: String, required: true },
+    pageId: { type: String, required: true },
+    hash: { type: String, required: true },
+    order: { type: Number, required: true },
+    path: { type: [String], required: true },
+    text: { type: String, required: true },
+    title: { type: String, required: true },
+    url: { type: String, default: null },
+    anchor: { type: String, default: null },
+    language: { type: String, default: null },
+    since: { type: Number, required: true },
+    until: { type: Number, default: null },
+    model: { type: String, default: null },
+    vector: { type: Buffer, default: null },
+    made: { type: String, default: null },
+  },
+  { collection: 'passages', versionKey: false, strictQuery: 'throw' },
+);
+// A covering index, so that listing the visible passages does not read the documents.
+passageSchema.index({ assistantId: 1, sourceId: 1, since: 1, until: 1, model: 1, _id: 1 });
+passageSchema.index({ sourceId: 1, pageId: 1 });
+passageSchema.index({ sourceId: 1, until: 1 });
+passageSchema.index({ sourceId: 1, hash: 1 });
+passageSchema.index({ sourceId: 1, made: 1 });
+
+const tokensSchema = new Schema<StoredPassageTokens>(
+  {
+    _id: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    sourceId: { type: String, required: true },
+    kind: { type: String, required: true },
+    tokens: { type: Buffer, required: true },
+  },
+  { collection: 'passageTokens', versionKey: false, strictQuery: 'throw' },
+);
+tokensSchema.index({ sourceId: 1 });
+
+const proposalSchema = new Schema<StoredProposedEntry>(
+  {
+    _id: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    sourceId: { type: String, required: true },
+    url: { type: String, default: null },
+    question: { type: String, required: true },
+    answer: { type: String, required: true },
+    state: { type: String, required: true },
+    lease: { type: Schema.Types.Mixed },
+  },
+  { collection: 'proposedEntries', versionKey: false, strictQuery: 'throw' },
+);
+// In the order in which owners read them: those of a page together.
+proposalSchema.index({ assistantId: 1, state: 1, url: 1, _id: 1 });
+proposalSchema.index({ sourceId: 1 });
+
+/** The collections of sources. Only `src/sources` opens them. */
+export const sourceModels = (connection: Connection) => ({
+  sources: connection.model<StoredSource>('Source', sourceSchema),
+  sourceFiles: connection.model<StoredFileChunk>('SourceFile', fileSchema),
+  sourcePages: connection.model<StoredSourcePage>('SourcePage', pageSchema),
+  passages: connection.model<StoredPassage>('Passage', passageSchema),
+  passageTokens: connection.model<StoredPassageTokens>('PassageTokens', tokensSchema),
+  proposedEntries: connection.model<StoredProposedEntry>('ProposedEntry', proposalSchema),
+});

@@ -1,0 +1,352 @@
+import type { Connection } from 'mongoose';
+import { KnowledgeInput } from '../assistants/knowledge-input.ts';
+import type { AssistantStore } from '../assistants/store.ts';
+import { insertAtMost, leaseIn } from '../mongo/batches.ts';
+import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
+import { serverDate } from '../process/clock.ts';
+import { invalid, notFound } from '../process/errors.ts';
+import { newId, newToken } from '../process/ids.ts';
+import { validate } from '../process/validation.ts';
+import { checkEndpointUrl, type GuardOptions, requirePublicUrl } from '../webhooks/address-guard.ts';
+import {
+  dueAfter,
+  FILE_CHUNK_BYTES,
+  FileSourceInput,
+  NO_CHANGES,
+  NO_COUNTS,
+  type PageState,
+  type ProposedEntry,
+  type Source,
+  SourceChange,
+  type SourceKind,
+  sourceModels,
+  SOURCES_MAX,
+  type StoredProposedEntry,
+  type StoredSource,
+  type StoredSourcePage,
+  toSource,
+  UrlSourceInput,
+} from './source.ts';
+
+/** A source that is not added whole after this time is removed by the worker: its upload has ended, or its process. */
+const ADDED_WITHIN_MS = 10 * 60_000;
+/** Removed sources that the worker has not removed yet count too, so that their files do not fill the disk. */
+const STORED_MAX = 2 * SOURCES_MAX;
+/** How long a request may take to make entries of proposals before another one may. */
+const ACCEPTED_WITHIN_MS = 60_000;
+const AFTER = { returnDocument: 'after', updatePipeline: true } as const;
+const accepting = leaseIn('lease', ACCEPTED_WITHIN_MS);
+
+/** What the reader understands, by the ending of the name. */
+export const FILE_ENDINGS = ['md', 'markdown', 'html', 'htm', 'txt', 'pdf', 'docx'] as const;
+const isReadable = (name: string): boolean => FILE_ENDINGS.some((ending) => name.toLowerCase().endsWith(`.${ending}`));
+
+/** A page as owners see it. */
+export type SourcePage = Pick<StoredSourcePage, 'url' | 'state' | 'title' | 'error'> & { pageId: string };
+
+type PageFilter = { assistantId: string; sourceId: string; state?: PageState; after?: string; limit: number };
+type ProposalFilter = { assistantId: string; sourceId?: string; after?: string; limit: number };
+/** The ids of proposals. Null: all that wait for a decision. */
+type ChosenProposals = string[] | null;
+
+const toPage = ({ _id, url, state, title, error }: StoredSourcePage): SourcePage => ({
+  pageId: _id,
+  url,
+  state,
+  title,
+  error,
+});
+
+const toProposal = ({ _id, lease: _lease, ...stored }: StoredProposedEntry): ProposedEntry => ({
+  proposalId: _id,
+  ...stored,
+});
+
+/** Rows of a list whose query asked for one more than `limit`. `next` is the id to go on after. */
+const pageOf = <Row extends { _id: string }>(rows: Row[], limit: number): { rows: Row[]; next: string | null } => ({
+  rows: rows.slice(0, limit),
+  next: rows.length > limit ? (rows[limit - 1]?._id ?? null) : null,
+});
+
+/** Refuses settings that a source of this kind does not have. */
+const requireFits = (kind: SourceKind, { include, exclude, schedule }: SourceChange): void => {
+  for (const [field, globs] of Object.entries({ include, exclude })) {
+    if (kind !== 'site' && globs && globs.length > 0) throw invalid(field, 'not_for_kind', 'is only for a website');
+  }
+  if (kind === 'file' && schedule && schedule !== 'off')
+    throw invalid('schedule', 'not_for_kind', 'must be off: a file that has changed is uploaded again');
+};
+
+/** The name of a source without one: host and path. */
+const nameOf = (url: URL): string =>
+  `${url.host}${url.pathname === '/' ? '' : url.pathname.replace(/\/$/, '')}`.slice(0, 200);
+
+type Dependencies = {
+  connection: Connection;
+  assistants: Pick<AssistantStore, 'addKnowledge' | 'raisePassages'>;
+  guard: GuardOptions;
+  /** Tells the worker that a source has something to do. Never throws. */
+  wake: (sourceId: string) => void;
+};
+
+/**
+ * The sources of assistants, as owners handle them. The worker does everything that takes time: reading, and removing
+ * what a removed source has left.
+ */
+export type SourceStore = {
+  models: Indexed[];
+
+  add: (assistantId: string, input: UrlSourceInput) => Promise<Source>;
+
+  /** Stores a file as its bytes arrive. If `bytes` throws, the file is not added. */
+  addFile: (assistantId: string, name: string, bytes: AsyncIterable<Uint8Array>) => Promise<Source>;
+
+  /** Oldest first. */
+  list: (assistantId: string) => Promise<Source[]>;
+
+  get: (assistantId: string, sourceId: string) => Promise<Source>;
+  change: (assistantId: string, sourceId: string, change: SourceChange) => Promise<Source>;
+
+  /** Reads the source again now. A source that is being read stays as it is. */
+  refresh: (assistantId: string, sourceId: string) => Promise<Source>;
+
+  /** Hides the source at once from owners and answers. */
+  remove: (assistantId: string, sourceId: string) => Promise<Source>;
+
+  /** The pages of a source, by URL. */
+  listPages: (filter: PageFilter) => Promise<{ pages: SourcePage[]; next: string | null }>;
+
+  /** The proposals that wait for a decision, those of a page together. */
+  listProposals: (filter: ProposalFilter) => Promise<{ proposals: ProposedEntry[]; next: string | null }>;
+
+  countProposals: (assistantId: string) => Promise<number>;
+
+  /** Makes entries of proposals, all together or none. Those that another request takes meanwhile are left out. */
+  accept: (assistantId: string, chosen: ChosenProposals) => Promise<number>;
+
+  dismiss: (assistantId: string, chosen: ChosenProposals) => Promise<number>;
+};
+
+export const createSourceStore = ({ connection, assistants, guard, wake }: Dependencies): SourceStore => {
+  const models = sourceModels(connection);
+  const { sources, sourceFiles, sourcePages, proposedEntries } = models;
+  const [stored, files] = [collectionOf(sources), collectionOf(sourceFiles)];
+  const pageGuard = { ...guard, allowHttp: true };
+
+  const one = (assistantId: string, sourceId: string) => ({ _id: sourceId, assistantId, removedAt: null });
+
+  /** Inserts a source that nobody sees yet. It counts, so that adding many at once cannot exceed the limit. */
+  const insertHidden = async (
+    assistantId: string,
+    given: Pick<Source, 'kind' | 'name' | 'url' | 'include' | 'exclude' | 'schedule'>,
+  ): Promise<string> => {
+    const now = serverDate();
+    const source: StoredSource = {
+      _id: newId(),
+      assistantId,
+      ...given,
+      state: 'waiting',
+      error: null,
+      run: 0,
+      live: 0,
+      counts: NO_COUNTS,
+      changed: NO_CHANGES,
+      startedAt: null,
+      endedAt: null,
+      nextAt: now,
+      removedAt: new Date(now.getTime() + ADDED_WITHIN_MS),
+      createdAt: now,
+    };
+    const field = given.kind === 'file' ? 'name' : 'url';
+    if ((await stored.countDocuments({ assistantId }, { limit: STORED_MAX })) >= STORED_MAX)
+      throw invalid(field, 'too_many', 'must wait until removed sources have left. Try again soon');
+    const tooMany = () => invalid(field, 'too_many', `an assistant has at most ${SOURCES_MAX} sources: remove one`);
+    const filter = { assistantId, $or: [{ removedAt: null }, { removedAt: { $gt: now } }] };
+    await insertAtMost({ collection: stored, filter, max: SOURCES_MAX, tooMany }, source);
+    return source._id;
+  };
+
+  const publish = async (_id: string): Promise<Source> => {
+    const inTime = { _id, removedAt: { $gt: serverDate() } };
+    const published = await sources.findOneAndUpdate(inTime, { removedAt: null }, { returnDocument: 'after' }).lean();
+    if (!published) throw invalid('file', 'too_slow', 'did not arrive in time');
+    wake(_id);
+    return toSource(published);
+  };
+
+  /** Stores the bytes in chunks. Returns how many bytes there were. */
+  const storeBytes = async (sourceId: string, bytes: AsyncIterable<Uint8Array>): Promise<number> => {
+    let [size, n, waiting] = [0, 0, 0];
+    let pieces: Uint8Array[] = [];
+    const flush = async (): Promise<void> => {
+      const chunk = { _id: `${sourceId}:${n}`, sourceId, n, bytes: Buffer.concat(pieces) };
+      [pieces, waiting, n] = [[], 0, n + 1];
+      await files.insertOne(chunk, { writeConcern: DURABLE });
+    };
+    for await (const piece of bytes) {
+      size += piece.length;
+      waiting += piece.length;
+      pieces.push(piece);
+      if (waiting >= FILE_CHUNK_BYTES) await flush();
+    }
+    if (waiting > 0) await flush();
+    return size;
+  };
+
+  /** Removes a file that did not arrive whole. The worker removes what is still being written. */
+  const withdraw = async (sourceId: string): Promise<void> => {
+    await sources.updateOne({ _id: sourceId }, { removedAt: serverDate() });
+    await files.deleteMany({ sourceId });
+    wake(sourceId);
+  };
+
+  const get = async (assistantId: string, sourceId: string): Promise<Source> => {
+    const found = await sources.findOne(one(assistantId, sourceId)).lean();
+    if (!found) throw notFound();
+    return toSource(found);
+  };
+
+  const update = async (assistantId: string, sourceId: string, set: Record<string, unknown>): Promise<Source> => {
+    const changed = await sources.findOneAndUpdate(one(assistantId, sourceId), [{ $set: set }], AFTER).lean();
+    if (!changed) throw notFound();
+    return toSource(changed);
+  };
+
+  const unlessRunning = (field: string, value: unknown) => ({
+    $cond: [{ $eq: ['$state', 'running'] }, `$${field}`, value],
+  });
+
+  const soon = { state: unlessRunning('state', 'waiting'), error: unlessRunning('error', null) };
+
+  const ofProposals = (assistantId: string, chosen: ChosenProposals) => ({
+    assistantId,
+    state: 'proposed' as const,
+    ...(chosen && { _id: { $in: chosen } }),
+  });
+
+  return {
+    models: Object.values(models) as Indexed[],
+
+    add: async (assistantId, input) => {
+      const { url: text, name, ...given } = validate(UrlSourceInput, input);
+      await requirePublicUrl(text, pageGuard, 'url');
+      const checked = checkEndpointUrl(text, pageGuard);
+      if (!checked.ok) throw new Error('a URL was accepted and refused');
+      requireFits(given.kind, given);
+      checked.url.hash = '';
+      const url = checked.url.href;
+      return publish(await insertHidden(assistantId, { ...given, url, name: name ?? nameOf(checked.url) }));
+    },
+
+    addFile: async (assistantId, fileName, bytes) => {
+      const { name } = validate(FileSourceInput, { name: fileName });
+      if (!isReadable(name)) {
+        const endings = FILE_ENDINGS.map((ending) => `.${ending}`).join(', ');
+        throw invalid('name', 'unsupported', `must end with one of ${endings}`);
+      }
+      const given = { kind: 'file' as const, name, url: null, include: [], exclude: [], schedule: 'off' as const };
+      const sourceId = await insertHidden(assistantId, given);
+      try {
+        if ((await storeBytes(sourceId, bytes)) === 0) throw invalid('file', 'empty', 'is empty');
+        return await publish(sourceId);
+      } catch (cause) {
+        await withdraw(sourceId).catch(() => undefined);
+        throw cause;
+      }
+    },
+
+    list: async (assistantId) =>
+      (await sources.find({ assistantId, removedAt: null }).sort({ createdAt: 1 }).lean()).map((row) => toSource(row)),
+
+    get,
+
+    change: async (assistantId, sourceId, change) => {
+      const { name, include, exclude, schedule } = validate(SourceChange, change);
+      const before = await get(assistantId, sourceId);
+      requireFits(before.kind, { include, exclude, schedule });
+      const isOther = (globs: string[] | undefined, had: string[]) =>
+        globs !== undefined && globs.join(' ') !== had.join(' ');
+      const again = isOther(include, before.include) || isOther(exclude, before.exclude);
+      // Values of an update pipeline are expressions, so texts are literals.
+      const given = Object.entries({ name, include, exclude, schedule }).filter(([, value]) => value !== undefined);
+      const due = schedule && dueAfter(schedule, before.endedAt ?? serverDate());
+      const isDue = { $in: ['$state', ['running', 'waiting']] };
+      const changed = await update(assistantId, sourceId, {
+        ...Object.fromEntries(given.map(([field, value]) => [field, { $literal: value }])),
+        ...(schedule && { nextAt: { $cond: [isDue, '$nextAt', { $literal: due }] } }),
+        ...(again && { ...soon, nextAt: '$$NOW' }),
+      });
+      if (again) wake(sourceId);
+      return changed;
+    },
+
+    refresh: async (assistantId, sourceId) => {
+      const changed = await update(assistantId, sourceId, { ...soon, nextAt: unlessRunning('nextAt', '$$NOW') });
+      wake(sourceId);
+      return changed;
+    },
+
+    remove: async (assistantId, sourceId) => {
+      const removed = await update(assistantId, sourceId, { removedAt: '$$NOW' });
+      await assistants.raisePassages(assistantId);
+      await proposedEntries.deleteMany({ sourceId, state: 'proposed' });
+      wake(sourceId);
+      return removed;
+    },
+
+    listPages: async ({ assistantId, sourceId, state, after, limit }) => {
+      await get(assistantId, sourceId);
+      const last = after === undefined ? null : await sourcePages.findOne({ _id: after, sourceId }).lean();
+      if (after !== undefined && !last) throw invalid('cursor', 'invalid', 'is not a cursor of this list');
+      const found = await sourcePages
+        .find({ sourceId, ...(state && { state }), ...(last && { url: { $gt: last.url } }) })
+        .sort({ url: 1 })
+        .limit(limit + 1)
+        .lean();
+      const { rows, next } = pageOf(found, limit);
+      return { pages: rows.map((row) => toPage(row)), next };
+    },
+
+    listProposals: async ({ assistantId, sourceId, after, limit }) => {
+      const last = after === undefined ? null : await proposedEntries.findOne({ _id: after, assistantId }).lean();
+      if (after !== undefined && !last) throw invalid('cursor', 'invalid', 'is not a cursor of this list');
+      // Proposals of files have no URL and come first.
+      const later = last && (last.url === null ? { $type: 'string' as const } : { $gt: last.url });
+      const beyond = last && { $or: [{ url: later }, { url: last.url, _id: { $gt: last._id } }] };
+      const found = await proposedEntries
+        .find({ assistantId, state: 'proposed', ...(sourceId !== undefined && { sourceId }), ...beyond })
+        .sort({ url: 1, _id: 1 })
+        .limit(limit + 1)
+        .lean();
+      const { rows, next } = pageOf(found, limit);
+      return { proposals: rows.map((row) => toProposal(row)), next };
+    },
+
+    countProposals: (assistantId) => proposedEntries.countDocuments({ assistantId, state: 'proposed' }).exec(),
+
+    accept: async (assistantId, chosen) => {
+      const token = newToken();
+      const filter = { ...ofProposals(assistantId, chosen), ...accepting.free };
+      await proposedEntries.updateMany(filter, [{ $set: { lease: accepting.renewed(token) } }], {
+        updatePipeline: true,
+      });
+      const held = { ...ofProposals(assistantId, chosen), ...accepting.heldBy(token) };
+      const taken = await proposedEntries.find(held).sort({ url: 1, _id: 1 }).lean();
+      if (taken.length === 0) return 0;
+      try {
+        const entries = taken.map(({ question, answer }) => validate(KnowledgeInput, { question, answer }));
+        await assistants.addKnowledge(assistantId, entries);
+      } catch (cause) {
+        await proposedEntries.updateMany(held, { $unset: accepting.ended });
+        throw cause;
+      }
+      await proposedEntries.updateMany(held, { $set: { state: 'accepted' }, $unset: accepting.ended });
+      return taken.length;
+    },
+
+    dismiss: async (assistantId, chosen) => {
+      const filter = { ...ofProposals(assistantId, chosen), ...accepting.free };
+      return (await proposedEntries.updateMany(filter, { state: 'dismissed' })).modifiedCount;
+    },
+  };
+};

@@ -1,0 +1,125 @@
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { quantised } from '@parley/understanding';
+import { expect, onTestFinished, test } from 'vitest';
+import type { StoredPassage } from '../../src/sources/source.ts';
+import { anAssistant } from '../support/builders.ts';
+import { vectorOf } from '../support/embedder.ts';
+import { eventually } from '../support/eventually.ts';
+import { atPace } from '../support/pace.ts';
+import { startRealProcess } from '../support/processes.ts';
+import { openEmbeddingsService } from '../support/provider.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+const MANY = 50_000;
+const FEW = 500;
+const QUESTIONS = 150;
+const WORDS_OF_A_PASSAGE = 80;
+/** A heap without room for much garbage, so that the memory tells what the passages need. */
+const SMALL_HEAP = ['--max-old-space-size=140', '--max-semi-space-size=4'];
+const GROWTH_MB = 150;
+
+/** Words as texts have them: few are common, most are rare. */
+const aWriter = () => {
+  let state = 1;
+  const random = (): number => {
+    state = (state * 48_271) % 2_147_483_647;
+    return state / 2_147_483_647;
+  };
+  const word = (): string =>
+    Math.floor(30_000 ** random())
+      .toString(36)
+      .padStart(3, 'k');
+  return (count: number): string => Array.from({ length: count }, word).join(' ');
+};
+
+const addMany = async ({ service }: Stack, assistantId: string, count: number, model: string): Promise<void> => {
+  const write = aWriter();
+  const sourceId = randomUUID();
+  const source = { _id: sourceId, assistantId, live: 1, removedAt: null, createdAt: new Date() };
+  await service.mongo.collection('sources').insertOne(source as never);
+  const aPassage = (nth: number): StoredPassage => {
+    const path = [write(2), write(3)];
+    const text = `${write(WORDS_OF_A_PASSAGE)}.`;
+    return {
+      _id: `${sourceId}:${nth}`,
+      assistantId,
+      sourceId,
+      pageId: `page ${nth >> 3}`,
+      hash: String(nth),
+      order: nth,
+      path,
+      text,
+      title: `Page ${nth >> 3}`,
+      url: `https://example.com/${nth >> 3}`,
+      anchor: null,
+      language: 'en',
+      since: 1,
+      until: null,
+      model,
+      vector: Buffer.from(quantised(vectorOf(text.slice(0, 120))).buffer),
+    };
+  };
+  for (let from = 0; from < count; from += 1_000) {
+    const some = Array.from({ length: Math.min(1_000, count - from) }, (_, nth) => aPassage(from + nth));
+    await service.mongo.collection<StoredPassage>('passages').insertMany(some);
+  }
+  await service.assistants.raisePassages(assistantId, count);
+};
+
+test('a worker holds 50,000 passages within its memory, and searches them about as fast as 500', {
+  timeout: 240_000,
+}, async () => {
+  const stack = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+  onTestFinished(stack.close);
+  const service = await openEmbeddingsService();
+  onTestFinished(service.close);
+  service.behave(({ response }, { body }) => {
+    const data = body.input.map((text, index) => ({ index, embedding: [...vectorOf(text)] }));
+    response.writeHead(200, { 'Content-Type': 'application/json' });
+    response.end(JSON.stringify({ data }));
+  });
+  const model = `m@${new URL(service.baseUrl).host}/384`;
+  const ofSize = async (count: number) => {
+    const assistant = await anAssistant(stack, { knowledge: [] });
+    await addMany(stack, assistant.assistantId, count, model);
+    return assistant;
+  };
+  const [many, few] = [await ofSize(MANY), await ofSize(FEW)];
+  const embeddings = { EMBEDDINGS_URL: service.baseUrl, EMBEDDINGS_MODEL: 'm', SEMANTIC: 'auto' };
+  const worker = await startRealProcess('reply', { ...stack.env, ...embeddings }, undefined, SMALL_HEAP);
+  onTestFinished(() => worker.kill());
+  const megabytes = (): number => {
+    const status = readFileSync(`/proc/${worker.child.pid}/status`, 'utf8');
+    return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024;
+  };
+  const before = megabytes();
+  const write = aWriter();
+  const ask = async ({ chat, assistantId }: typeof many) => {
+    const startedAt = performance.now();
+    const { body } = await chat({ session_id: randomUUID(), message: `what is ${write(5)}?`, language: 'en' });
+    const ms = performance.now() - startedAt;
+    const stored = await stack.service.mongo
+      .collection('conversations')
+      .findOne({ conversationId: body.conversationId, assistantId });
+    const why = (stored?.texts as Record<string, { why?: { passages?: unknown[] } }[]>)?.['1']?.[1]?.why;
+    return { ms, found: why?.passages?.length ?? 0 };
+  };
+
+  const firstAt = performance.now();
+  await eventually(async () => expect((await ask(many)).found).toBeGreaterThan(0));
+  const firstMs = performance.now() - firstAt;
+  await eventually(async () => expect((await ask(few)).found).toBeGreaterThan(0));
+  const times: Record<'many' | 'few', number[]> = { many: [], few: [] };
+  for (let nth = 0; nth < QUESTIONS; nth += 1) {
+    times.many.push((await ask(many)).ms);
+    times.few.push((await ask(few)).ms);
+  }
+
+  // The quicker ones tell what the work takes, because other load slows single turns.
+  const quartile = (all: number[]): number =>
+    all.toSorted((one, other) => one - other)[Math.floor(all.length / 4)] ?? 0;
+  expect(megabytes() - before).toBeLessThan(GROWTH_MB);
+  expect(quartile(times.many) - quartile(times.few)).toBeLessThan(atPace(15));
+  expect(firstMs).toBeLessThan(atPace(30_000));
+});

@@ -1,0 +1,99 @@
+import { MockAgent } from 'undici';
+import { afterEach, expect, test } from 'vitest';
+import { TIMING } from '../../src/process/time-limits.ts';
+import { openGuardedAgent } from '../../src/webhooks/guarded-agent.ts';
+import { createFetcher, type FetchOptions } from '../../workers/sources/fetch.ts';
+import { createHosts } from '../../workers/sources/hosts.ts';
+import { useStack } from '../support/stack.ts';
+import { aPage, aSentence, openWebsite } from '../support/website.ts';
+import { aReader, QUICK } from '../support/source-reading.ts';
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const opened: { close: () => Promise<unknown> }[] = [];
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((one) => one.close()));
+});
+
+const timing = { ...TIMING, ...QUICK };
+const OPTIONS: FetchOptions = {
+  maxBytes: 1_000,
+  accept: 'text/html',
+  everyMs: () => 1,
+  signal: new AbortController().signal,
+};
+const aFetcher = (dispatcher: Parameters<typeof createFetcher>[0]['dispatcher'], every = timing) => {
+  const hosts = createHosts(stack.service.redis, stack.env['REDIS_PREFIX'] ?? '', every);
+  return createFetcher({ dispatcher, hosts, allowPrivate: false, timing: every });
+};
+
+test.each(['http://127.0.0.1/', 'http://169.254.169.254/latest/meta-data', 'http://[::1]/', 'http://10.0.0.8:8080/'])(
+  'a public page that leads to %s is not followed',
+  async (target) => {
+    const agent = new MockAgent();
+    opened.push(agent);
+    agent.disableNetConnect();
+    const site = agent.get('https://shop.example');
+    site.intercept({ path: '/' }).reply(302, '', { headers: { location: '/moved' } });
+    site.intercept({ path: '/moved' }).reply(307, '', { headers: { location: target } });
+
+    const answer = await aFetcher(agent)('https://shop.example/', OPTIONS);
+
+    expect(answer).toMatchObject({ kind: 'refused', error: { code: 'private_address' } });
+  },
+);
+
+test('a public name with a private address is not asked', async () => {
+  const secret = await openWebsite({ '/': 'secret' });
+  const agent = openGuardedAgent({ allowPrivate: false, connections: 1, resolver: async () => ['127.0.0.1'] });
+  opened.push(secret, { close: () => agent.destroy() });
+  const { port } = new URL(secret.url);
+
+  const answer = await aFetcher(agent)(`http://rebind.example:${port}/`, OPTIONS);
+
+  expect(answer).toMatchObject({ kind: 'refused', error: { code: 'private_address' } });
+  expect(secret.asked).toEqual([]);
+});
+
+test('requests to a host wait for each other, whichever process sends them, and a pause is kept', async () => {
+  const slow = { ...timing, sourceRequestEveryMs: 100 };
+  const [one, other] = [0, 1].map(() => createHosts(stack.service.redis, stack.env['REDIS_PREFIX'] ?? '', slow));
+  const { signal } = new AbortController();
+  const at: number[] = [];
+  const send = async (hosts = one): Promise<void> => {
+    expect(await hosts?.waitFor('a.example', { everyMs: 100, signal })).toBe(true);
+    at.push(performance.now());
+  };
+
+  await Promise.all([send(), send(other), send(), send(other)]);
+  const between = at.slice(1).map((time, nth) => time - (at[nth] ?? 0));
+  const begunAt = performance.now();
+  await one?.leaveAlone('a.example', 300);
+  await send(other);
+  await one?.leaveAlone('b.example', 10_000_000);
+
+  expect(Math.min(...between)).toBeGreaterThan(60);
+  expect(performance.now() - begunAt).toBeGreaterThan(280);
+  expect(await other?.waitFor('b.example', { everyMs: 100, signal })).toBe(false);
+});
+
+test('a site is asked for two pages a second at most, and Crawl-delay slows it further', async () => {
+  const links = ['/a', '/b', '/c'];
+  const pages = Object.fromEntries(links.map((path) => [path, aPage(path, aSentence(path))]));
+  const site = await openWebsite({ '/': aPage('Start', aSentence('the start'), links), ...pages });
+  const patient = await openWebsite({
+    '/': aPage('Start', aSentence('the start')),
+    '/robots.txt': { headers: { 'Content-Type': 'text/plain' }, body: 'User-agent: *\nCrawl-delay: 1' },
+  });
+  opened.push(site, patient);
+  const worker = await stack.startSourcesWorker();
+  opened.push(worker);
+  const reader = await aReader(stack);
+
+  const [first, second] = [await reader.addSite(`${site.url}/`), await reader.addSite(`${patient.url}/`)];
+  await Promise.all([reader.ended(first.sourceId), reader.ended(second.sourceId)]);
+
+  const pausesOf = ({ askedAt }: typeof site) => askedAt.slice(1).map((at, nth) => at - (askedAt[nth] ?? 0));
+  expect(site.asked.length).toBe(6);
+  expect(Math.min(...pausesOf(site))).toBeGreaterThan(400);
+  expect(pausesOf(patient)[1]).toBeGreaterThan(900);
+});

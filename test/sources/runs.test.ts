@@ -1,0 +1,253 @@
+import { afterEach, expect, test } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { anEmbedder } from '../support/embedder.ts';
+import { aReader, QUICK } from '../support/source-reading.ts';
+import { useStack } from '../support/stack.ts';
+import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../support/website.ts';
+
+const stack = useStack({
+  replyWorkers: 0,
+  deliveryWorkers: 0,
+  sourcesWorkers: 1,
+  timing: QUICK,
+  embedder: () => anEmbedder(),
+});
+
+const opened: Website[] = [];
+const aSite = async (pages: Record<string, SitePage>): Promise<Website> => {
+  const site = await openWebsite(pages);
+  opened.push(site);
+  return site;
+};
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((site) => site.close()));
+});
+
+const THREE = {
+  '/help/': aPage('Help', aSentence('help'), ['/help/parcels', '/help/refunds', '/about']),
+  '/help/parcels': aPage('Parcels', aSentence('parcels'), ['/help/']),
+  '/help/refunds': aPage('Refunds', aSentence('refunds'), ['/help/parcels#top']),
+  '/about': aPage('About', aSentence('about')),
+};
+
+test('the pages below a path become passages with vectors, and what lies elsewhere does not', async () => {
+  const site = await aSite(THREE);
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+
+  const source = await reader.ended(sourceId);
+
+  expect(source).toMatchObject({
+    state: 'ready',
+    error: null,
+    run: 1,
+    live: 1,
+    changed: { added: 3, changed: 0, removed: 0 },
+  });
+  expect(source.counts).toMatchObject({ found: 0, read: 3, skipped: 0, failed: 0, gone: 0, passages: 3 });
+  expect(await reader.pagesOf(sourceId)).toEqual({
+    '/help/': 'read',
+    '/help/parcels': 'read',
+    '/help/refunds': 'read',
+  });
+  expect((await reader.visibleTexts(sourceId)).join(' ')).toContain('parcels');
+  expect(site.asked.filter((path) => path.startsWith('/help/')).toSorted()).toEqual([
+    '/help/',
+    '/help/parcels',
+    '/help/refunds',
+  ]);
+  await eventually(async () => {
+    const { counts } = await reader.findSource(sourceId);
+    expect(counts.embedded).toBe(3);
+    for (const { vector, model } of await reader.passagesOf(sourceId)) {
+      expect((vector as unknown as { length: () => number }).length()).toBe(384);
+      expect(model).toBe('trigrams-1');
+    }
+  });
+  const { passages } = await stack.service.assistants.getAssistant(reader.assistantId);
+  expect(passages?.count).toBe(3);
+});
+
+test('a refresh asks whether pages have changed, and shows what has', async () => {
+  const site = await aSite(THREE);
+  const tagged =
+    (body: string): SitePage =>
+    (request, response) => {
+      const etag = `"${body.length}"`;
+      if (request.headers['if-none-match'] === etag) return response.writeHead(304, { ETag: etag }).end();
+      return response.writeHead(200, { ETag: etag, 'Content-Type': 'text/html' }).end(body);
+    };
+  for (const [path, body] of Object.entries(THREE)) site.pages.set(path, tagged(body));
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+  await reader.ended(sourceId);
+  const before = await reader.passagesOf(sourceId);
+
+  site.pages.set('/help/parcels', tagged(aPage('Parcels', aSentence('heavy parcels'), ['/help/', '/help/letters'])));
+  site.pages.set('/help/letters', tagged(aPage('Letters', aSentence('letters'))));
+  await reader.refresh(sourceId);
+  const source = await reader.ended(sourceId, 2);
+
+  expect(source).toMatchObject({ state: 'ready', live: 2, changed: { added: 1, changed: 1, removed: 0 } });
+  expect(source.counts).toMatchObject({ found: 0, read: 2, unchanged: 2, passages: 4 });
+  const after = await reader.passagesOf(sourceId);
+  expect(after.map(({ text }) => text).join(' ')).toContain('heavy parcels');
+  expect(after.map(({ until }) => until)).toEqual([null, null, null, null]);
+  const kept = before.filter(({ _id }) => after.some((one) => one._id === _id));
+  expect(kept.length).toBe(2);
+});
+
+test('a page that is gone leaves after the second refresh, and not before', async () => {
+  const site = await aSite(THREE);
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+  await reader.ended(sourceId);
+
+  site.pages.delete('/help/parcels');
+  site.pages.set('/help/refunds', aPage('Refunds', aSentence('refunds')));
+  await reader.refresh(sourceId);
+  await reader.ended(sourceId, 2);
+  const afterOne = (await reader.visibleTexts(sourceId)).join(' ');
+  await reader.refresh(sourceId);
+  const source = await reader.ended(sourceId, 3);
+
+  expect(afterOne).toContain('parcels');
+  expect((await reader.visibleTexts(sourceId)).join(' ')).not.toContain('parcels');
+  expect(source.changed).toMatchObject({ removed: 1 });
+  expect((await reader.pagesOf(sourceId))['/help/parcels']).toBe('gone: not_found');
+});
+
+test('a page that nothing links to any more leaves after the second refresh', async () => {
+  const site = await aSite(THREE);
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+  await reader.ended(sourceId);
+
+  site.pages.set('/help/', aPage('Help', aSentence('help'), ['/help/parcels']));
+  for (const run of [2, 3]) {
+    await reader.refresh(sourceId);
+    await reader.ended(sourceId, run);
+  }
+
+  expect((await reader.visibleTexts(sourceId)).join(' ')).not.toContain('refunds');
+  expect((await reader.findSource(sourceId)).counts).toMatchObject({ passages: 2 });
+});
+
+test('a site that cannot be reached keeps its last version, and says why', async () => {
+  const site = await aSite(THREE);
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+  await reader.ended(sourceId);
+  const before = await reader.visibleTexts(sourceId);
+
+  await site.close();
+  opened.length = 0;
+  await reader.refresh(sourceId);
+  const source = await reader.ended(sourceId, 2);
+
+  expect(source).toMatchObject({ state: 'failed', live: 1, error: { code: 'unreachable' } });
+  expect(await reader.visibleTexts(sourceId)).toEqual(before);
+});
+
+test('a refresh that fails half-way changes nothing, and the next one reads what it had read', async () => {
+  const site = await aSite(THREE);
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+  await reader.ended(sourceId);
+  const before = await reader.visibleTexts(sourceId);
+  const links = Array.from({ length: 12 }, (_, nth) => `/help/broken-${nth}`);
+  const changed = aPage('Help', aSentence('help in winter'), ['/help/parcels', '/help/refunds', ...links]);
+  for (const link of links) site.pages.set(link, (_request, response) => response.destroy());
+  site.pages.set('/help/', changed);
+  await reader.refresh(sourceId);
+  const failed = await reader.ended(sourceId, 2);
+  const during = await reader.visibleTexts(sourceId);
+  const left = await reader.passagesOf(sourceId);
+
+  for (const link of links) site.pages.set(link, aPage(link, aSentence(link)));
+  await reader.refresh(sourceId);
+  await reader.ended(sourceId, 3);
+
+  expect(failed).toMatchObject({ state: 'failed', live: 1, error: { code: 'unreachable' } });
+  expect(during).toEqual(before);
+  expect(left.map(({ since, until }) => [since, until])).toEqual(before.map(() => [1, null]));
+  const after = (await reader.visibleTexts(sourceId)).join(' ');
+  expect(after).toContain('help in winter');
+  expect(after).toContain('broken-11');
+});
+
+test('equal texts are stored once, and stay when the page that has them leaves', async () => {
+  const shared = aSentence('everybody');
+  const site = await aSite({
+    '/': aPage('Start', aSentence('start'), ['/a', '/b']),
+    '/a': aPage('A', shared),
+    '/b': aPage('B', shared),
+  });
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/`);
+  await reader.ended(sourceId);
+  const first = (await reader.passagesOf(sourceId)).filter(({ text }) => text.includes('everybody'));
+  const holder = first[0]?.url?.endsWith('/a') ? '/a' : '/b';
+
+  site.pages.set(holder, aPage('Other', aSentence('something else')));
+  await reader.refresh(sourceId);
+  await reader.ended(sourceId, 2);
+
+  const second = (await reader.passagesOf(sourceId)).filter(({ text }) => text.includes('everybody'));
+  expect(first.length).toBe(1);
+  expect(second.map(({ url }) => new URL(url ?? '').pathname)).toEqual([holder === '/a' ? '/b' : '/a']);
+});
+
+test('a file and a single page become passages; a file has no address', async () => {
+  const site = await aSite({ '/prices': aPage('Prices', aSentence('prices'), ['/other']) });
+  const reader = await aReader(stack);
+  const file = await reader.addFile('handbook.md', `# Handbook\n\n## Holidays\n\n${aSentence('holidays')}\n`);
+  const page = await reader.addPage(`${site.url}/prices?utm_source=mail`);
+
+  expect((await reader.ended(file.sourceId)).counts).toMatchObject({ found: 0, read: 1, passages: 1 });
+  expect((await reader.ended(page.sourceId)).counts).toMatchObject({ found: 0, read: 1, passages: 1 });
+  expect(await reader.passagesOf(file.sourceId)).toMatchObject([{ url: null, path: ['Handbook', 'Holidays'] }]);
+  expect(await reader.passagesOf(page.sourceId)).toMatchObject([{ url: `${site.url}/prices`, title: 'Prices' }]);
+  expect(site.asked).not.toContain('/other');
+});
+
+test('removing a source leaves nothing of it in any collection, also while it is read', async () => {
+  const started = Promise.withResolvers<void>();
+  const site = await aSite({
+    ...THREE,
+    '/help/refunds': (_request, response) => {
+      started.resolve();
+      setTimeout(() => response.writeHead(200, { 'Content-Type': 'text/html' }).end(THREE['/help/refunds']), 200);
+    },
+  });
+  const reader = await aReader(stack);
+  const whole = await reader.addFile('notes.txt', aSentence('notes'));
+  await reader.ended(whole.sourceId);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+  await started.promise;
+
+  await reader.remove(whole.sourceId);
+  await reader.remove(sourceId);
+
+  const none = { sources: 0, sourceFiles: 0, sourcePages: 0, passages: 0, passageTokens: 0, proposedEntries: 0 };
+  for (const id of [whole.sourceId, sourceId])
+    await eventually(async () => expect(await reader.countLeft(id)).toEqual(none));
+  const { passages } = await stack.service.assistants.getAssistant(reader.assistantId);
+  expect(passages?.count).toBe(0);
+});
+
+test('a schedule reads a source again when it is due', async () => {
+  const site = await aSite(THREE);
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`, { schedule: 'daily' });
+  const { nextAt } = await reader.ended(sourceId);
+
+  await stack.service.mongo
+    .collection('sources')
+    .updateOne({ _id: sourceId as never }, { $set: { nextAt: new Date() } });
+  const again = await reader.ended(sourceId, 2);
+
+  expect((nextAt?.getTime() ?? 0) - Date.now()).toBeGreaterThan(86_000_000);
+  expect(again.counts).toMatchObject({ unchanged: 3, read: 0 });
+  expect(again.changed).toEqual({ added: 0, changed: 0, removed: 0 });
+});

@@ -1,0 +1,317 @@
+import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
+import { pipeline } from 'node:stream/promises';
+import type { Readable, Transform } from 'node:stream';
+import { type Dispatcher, errors, request } from 'undici';
+import { serverNow } from '../../src/process/clock.ts';
+import { VERSION } from '../../src/process/process.ts';
+import type { Timing } from '../../src/process/time-limits.ts';
+import type { SourceError } from '../../src/sources/source.ts';
+import { checkEndpointUrl } from '../../src/webhooks/address-guard.ts';
+import type { Hosts } from './hosts.ts';
+import { BOT } from './robots.ts';
+
+export const REDIRECTS_MAX = 5;
+const REDIRECTS = new Set([301, 302, 303, 307, 308]);
+const USER_AGENT = `ParleyBot/${VERSION} (reads pages for the knowledge of their owner’s assistant)`.replace('’', "'");
+const CODINGS_MAX = 2;
+const ETAG_MAX = 500;
+
+/** How a request for an address ended. */
+export type Fetched =
+  | {
+      kind: 'answered';
+      /** After redirects. */
+      url: string;
+      contentType: string | null;
+      bytes: Buffer;
+      etag: string | null;
+      lastModified: string | null;
+      mayIndex: boolean;
+      mayFollow: boolean;
+      hops: number;
+    }
+  | { kind: 'unchanged'; url: string; etag: string | null; lastModified: string | null }
+  /** 404 or 410. */
+  | { kind: 'missing'; error: SourceError }
+  /** It must not be asked for, or is nothing that can be read. */
+  | { kind: 'refused'; error: SourceError }
+  /** `status` is null without a response. `later`: the host asked for a pause. */
+  | { kind: 'failed'; error: SourceError; status: number | null; later: boolean }
+  /** Too many requests wait for this host. */
+  | { kind: 'crowded' };
+
+export type FetchOptions = {
+  maxBytes: number;
+  /** Takes the beginning of what is longer. */
+  truncates?: boolean;
+  accept: string;
+  /** Whether a response of this type is read. */
+  isWanted?: (contentType: string | null, url: string) => boolean;
+  etag?: string | null;
+  lastModified?: string | null;
+  /** Pause between requests to the host. */
+  everyMs: (url: URL) => number;
+  /** Why an address must not be asked for, at the first one and at each redirect. */
+  refuse?: (url: URL) => Promise<SourceError | null> | SourceError | null;
+  signal: AbortSignal;
+};
+
+const problem = (code: string, message: string): SourceError => ({ code, message });
+
+const ADDRESS_PROBLEMS: Record<string, string> = {
+  not_https: 'The address does not begin with https://. Check it',
+  private_address: 'The address leads into a private network, where Parley asks for nothing',
+  port: 'The address has a port that Parley does not ask',
+};
+
+const UNREACHABLE = 'Parley could not reach the site. Check the address in a browser, and refresh later';
+
+const CAUSES: Record<string, SourceError> = {
+  ECONNREFUSED: problem('unreachable', `${UNREACHABLE} (the connection was refused)`),
+  ECONNRESET: problem('unreachable', `${UNREACHABLE} (the connection was cut)`),
+  EPIPE: problem('unreachable', `${UNREACHABLE} (the connection was cut)`),
+  UND_ERR_SOCKET: problem('unreachable', `${UNREACHABLE} (the connection was cut)`),
+  UND_ERR_CONNECT_TIMEOUT: problem('too_slow', `${UNREACHABLE} (no connection in time)`),
+  UND_ERR_HEADERS_TIMEOUT: problem('too_slow', 'The site did not answer in time. Refresh later'),
+  UND_ERR_BODY_TIMEOUT: problem('too_slow', 'The page did not arrive in time. Refresh later'),
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: problem(
+    'broken',
+    'The page was cut off: its length is not what its server says',
+  ),
+  UND_ERR_HEADERS_OVERFLOW: problem('broken', 'The response has too many headers'),
+};
+
+/** Codes of certificates that are wrong, and of TLS that does not come about. */
+const TLS = /CERT|^ERR_TLS|^ERR_SSL|SELF_SIGNED|UNABLE_TO|HOSTNAME|^EPROTO/;
+
+export class TooLarge extends Error {
+  override name = 'TooLarge';
+}
+
+const problemOf = (cause: unknown): SourceError => {
+  const { name, code = '' } = cause as Error & { code?: string };
+  if (cause instanceof TooLarge)
+    return problem('too_large', 'The page is too large. Exclude it, or add a part as a file');
+  if (name === 'AddressRefused') return problem('private_address', ADDRESS_PROBLEMS.private_address as string);
+  if (name === 'NameUnresolved')
+    return problem('not_resolved', 'The name of the site was not found. Check the address');
+  if (name === 'TimeoutError') return problem('too_slow', 'The page did not arrive in time. Refresh later');
+  if (CAUSES[code]) return CAUSES[code];
+  if (TLS.test(code)) {
+    return problem('tls', `The site has no valid certificate (${code.toLowerCase()}). Its owner must mend it`);
+  }
+  if (/^Z_|^ERR__?(BROTLI|ZSTD)|^ERR_(BROTLI|ZSTD)|^BROTLI/.test(code))
+    return problem('broken', 'The page is not compressed as its server says');
+  if (cause instanceof errors.HTTPParserError) return problem('broken', 'The site does not answer with HTTP');
+  if (cause instanceof errors.UndiciError) return problem('broken', 'The site gave a response that is not valid');
+  return problem('unreachable', UNREACHABLE);
+};
+
+const headerOf = (value: string | string[] | undefined): string | null =>
+  value === undefined ? null : Array.isArray(value) ? value.join(', ') : value;
+
+/** `Retry-After` in seconds or as a date. */
+const retryAfterMs = (value: string | null): number | null => {
+  if (value === null) return null;
+  if (/^\d{1,9}$/.test(value)) return Number(value) * 1_000;
+  const at = /^[A-Z][a-z]{2,8}[, ]/.test(value) ? Date.parse(value) : Number.NaN;
+  return Number.isNaN(at) ? null : Math.max(0, at - serverNow());
+};
+
+/** What `X-Robots-Tag` says to us. A part for another crawler begins with its name. */
+const robotsTag = (value: string | null): { mayIndex: boolean; mayFollow: boolean } => {
+  const rules = new Set<string>();
+  let isForUs = true;
+  for (const part of (value ?? '').toLowerCase().slice(0, 1_000).split(',')) {
+    const [, name, rule = ''] = /^\s*(?:([a-z0-9_-]+)\s*:)?\s*(.*?)\s*$/.exec(part) ?? [];
+    const isDate = name === 'unavailable_after' || name?.startsWith('max-') === true;
+    if (name !== undefined && !isDate) isForUs = name === BOT;
+    if (isForUs) rules.add(rule);
+  }
+  return {
+    mayIndex: !rules.has('noindex') && !rules.has('none'),
+    mayFollow: !rules.has('nofollow') && !rules.has('none'),
+  };
+};
+
+const DECODERS: Record<string, () => Transform> = {
+  gzip: createGunzip,
+  'x-gzip': createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+  zstd: createZstdDecompress,
+};
+
+/** Reads a body, with both its sizes bounded: as sent, and decompressed. */
+const readBody = async (
+  body: Readable,
+  coding: string | null,
+  { maxBytes, truncates, signal }: Pick<FetchOptions, 'maxBytes' | 'truncates' | 'signal'>,
+): Promise<Buffer> => {
+  const codings = (coding ?? '')
+    .toLowerCase()
+    .split(',')
+    .map((one) => one.trim())
+    .filter((one) => one !== '' && one !== 'identity');
+  const decoders = codings.toReversed().map((name) => DECODERS[name]?.());
+  if (codings.length > CODINGS_MAX || decoders.some((one) => one === undefined))
+    throw new errors.InvalidArgumentError('unknown coding');
+  const bounded = async function* (parts: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    let size = 0;
+    for await (const part of parts) {
+      size += part.length;
+      if (size > maxBytes) throw new TooLarge('too large');
+      yield part;
+    }
+  };
+  const read: Buffer[] = [];
+  const collect = async (parts: AsyncIterable<Buffer>): Promise<void> => {
+    for await (const part of bounded(parts)) read.push(part);
+  };
+  const [first, second] = decoders;
+  try {
+    if (first && second) await pipeline(body, bounded, first, second, collect, { signal });
+    else if (first) await pipeline(body, bounded, first, collect, { signal });
+    else await pipeline(body, collect, { signal });
+  } catch (cause) {
+    if (!truncates || !(cause instanceof TooLarge)) throw cause;
+  }
+  return Buffer.concat(read);
+};
+
+const discard = (body: Dispatcher.ResponseData['body']): void => {
+  body.on('error', () => undefined).destroy();
+};
+
+export type Fetcher = (url: string, options: FetchOptions) => Promise<Fetched>;
+
+type Dependencies = { dispatcher: Dispatcher; hosts: Hosts; allowPrivate: boolean; timing: Timing };
+
+/** Asks a website for pages: one request at a time for a host, with each redirect checked like the first address. */
+export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Dependencies): Fetcher => {
+  const backoff = new Map<string, number>();
+
+  const leaveAlone = async (host: string, after: string | null): Promise<void> => {
+    const asked = retryAfterMs(after);
+    const ms = Math.min(asked ?? backoff.get(host) ?? timing.sourceBackoffMs, timing.sourceBackoffMaxMs);
+    backoff.delete(host);
+    backoff.set(host, Math.min(2 * ms, timing.sourceBackoffMaxMs));
+    for (const [first] of backoff) if (backoff.size > 1_000) backoff.delete(first);
+    await hosts.leaveAlone(host, Math.max(ms, timing.sourceRequestEveryMs));
+  };
+
+  type Hop = Fetched | { kind: 'redirect'; to: string };
+
+  const ask = async (url: URL, options: FetchOptions, signal: AbortSignal): Promise<Hop> => {
+    const { accept, etag, lastModified, maxBytes, truncates = false, isWanted = () => true } = options;
+    const answer = await request(url, {
+      dispatcher,
+      method: 'GET',
+      headers: {
+        'User-Agent': USER_AGENT,
+        Accept: accept,
+        'Accept-Encoding': 'gzip, br',
+        ...(etag && { 'If-None-Match': etag }),
+        ...(lastModified && { 'If-Modified-Since': lastModified }),
+      },
+      headersTimeout: timing.sourceSilentMs,
+      bodyTimeout: timing.sourceSilentMs,
+      signal,
+    });
+    const { statusCode: status, headers, body } = answer;
+    const get = (name: string): string | null => headerOf(headers[name]);
+    const kept = {
+      etag: (get('etag') ?? '').slice(0, ETAG_MAX) || null,
+      lastModified: (get('last-modified') ?? '').slice(0, 100) || null,
+    };
+    try {
+      const location = get('location');
+      if (REDIRECTS.has(status) && location !== null) {
+        discard(body);
+        const to = URL.parse(location, url.href)?.href;
+        return to
+          ? { kind: 'redirect', to }
+          : { kind: 'refused', error: problem('redirect', 'The page leads to an address that is not valid') };
+      }
+      if (status === 304) {
+        discard(body);
+        return { kind: 'unchanged', url: url.href, ...kept };
+      }
+      if (status === 200) {
+        const contentType = get('content-type');
+        if (!isWanted(contentType, url.href)) {
+          discard(body);
+          const type = contentType === null ? 'no type' : contentType.slice(0, 100);
+          return { kind: 'refused', error: problem('unsupported', `This is no page of text (${type})`) };
+        }
+        if (!truncates && Number(get('content-length') ?? 0) > maxBytes) throw new TooLarge('too large');
+        const bytes = await readBody(body, get('content-encoding'), { maxBytes, truncates, signal });
+        backoff.delete(url.host);
+        return {
+          kind: 'answered',
+          url: url.href,
+          contentType,
+          bytes,
+          ...kept,
+          ...robotsTag(get('x-robots-tag')),
+          hops: 0,
+        };
+      }
+      discard(body);
+      if (status === 404 || status === 410)
+        return { kind: 'missing', error: problem('not_found', `The page is not there (${status})`) };
+      const later = status === 429 || status === 503;
+      if (later) await leaveAlone(url.host, get('retry-after'));
+      const error =
+        status === 401 || status === 403
+          ? problem(
+              'forbidden',
+              `The site does not let Parley read this page (${status}). Allow the user agent ParleyBot`,
+            )
+          : later
+            ? problem('busy', `The site asks to come back later (${status}). Refresh later`)
+            : problem(
+                'status',
+                `The site answered with status ${status}. Check the page in a browser, and refresh later`,
+              );
+      return { kind: 'failed', error, status, later };
+    } catch (cause) {
+      discard(body);
+      throw cause;
+    }
+  };
+
+  return async (first, options) => {
+    const { signal, everyMs, refuse = () => null } = options;
+    let address = first;
+    const seen = new Set<string>();
+    for (let hops = 0; hops <= REDIRECTS_MAX; hops += 1) {
+      const checked = checkEndpointUrl(address, { allowPrivate, allowHttp: true });
+      if (!checked.ok) {
+        const message = ADDRESS_PROBLEMS[checked.reason] ?? 'The page leads to an address that is not valid';
+        return { kind: 'refused', error: problem(checked.reason, message) };
+      }
+      const { url } = checked;
+      if (seen.has(url.href)) {
+        const message = 'The page leads to itself. It may want cookies, which Parley does not keep';
+        return { kind: 'refused', error: problem('redirect_loop', message) };
+      }
+      seen.add(url.href);
+      const refusal = await refuse(url);
+      if (refusal) return { kind: 'refused', error: refusal };
+      if (!(await hosts.waitFor(url.host, { everyMs: everyMs(url), signal }))) return { kind: 'crowded' };
+      const limit = AbortSignal.any([signal, AbortSignal.timeout(timing.sourceFetchMs)]);
+      const answer = await ask(url, options, limit).catch((cause: unknown): Fetched => {
+        if (signal.aborted) throw cause;
+        const error = problemOf(limit.aborted ? limit.reason : cause);
+        const isOurs = error.code === 'private_address' || error.code === 'too_large';
+        return isOurs ? { kind: 'refused', error } : { kind: 'failed', error, status: null, later: false };
+      });
+      if (answer.kind === 'answered') return { ...answer, hops };
+      if (answer.kind !== 'redirect') return answer;
+      address = answer.to;
+    }
+    const message = `The page leads to more than ${REDIRECTS_MAX} others, one after the other`;
+    return { kind: 'refused', error: problem('too_many_redirects', message) };
+  };
+};

@@ -1,0 +1,489 @@
+import { createHash } from 'node:crypto';
+import { basename } from 'node:path';
+import { promisify } from 'node:util';
+import { gunzip } from 'node:zlib';
+import type { Reader, ReadFailure, ReadPage } from '@parley/reading';
+import type { Logger } from '../../src/process/logger.ts';
+import { createSlices } from '../../src/process/slices.ts';
+import type { Timing } from '../../src/process/time-limits.ts';
+import { type FoundPage, type PageEnd, type RunLease, RunLost, type SourceRuns } from '../../src/sources/runs.ts';
+import {
+  FETCHED_MAX_BYTES,
+  PAGES_OF_SITE_MAX,
+  type SiteOfRun,
+  type SourceError,
+  type StoredSource,
+  type StoredSourcePage,
+} from '../../src/sources/source.ts';
+import { type Fetched, type Fetcher } from './fetch.ts';
+import { ALLOWS_ALL, parseRobots, type Robots, ROBOTS_MAX_BYTES } from './robots.ts';
+import { createScope, folderOf, normalisedUrl, type SiteScope } from './scope.ts';
+import { parseSitemap, readSitemaps } from './sitemap.ts';
+
+/** Requests of a run that may wait for their responses at a time. */
+const LANES = 4;
+/** How often a page is asked for: after no response, and after a request to come back later. */
+const TRIES_MAX = 2;
+const TRIES_LATER_MAX = 4;
+/** After so many failures in a row the whole site counts as unreachable. */
+const FAILURES_MAX = 10;
+const REOPENED_MAX = 3;
+/** Raised when pages must be read again, because the reader finds more in them. */
+const READER_VERSION = 1;
+
+const HTML = 'text/html,application/xhtml+xml';
+const DOCX = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document';
+const ACCEPT = `${HTML};q=1,text/markdown;q=0.9,text/plain;q=0.8,application/pdf;q=0.7,${DOCX};q=0.7`;
+const READ_TYPES = new Set([
+  ...HTML.split(','),
+  'text/markdown',
+  'text/x-markdown',
+  'text/plain',
+  'application/pdf',
+  DOCX,
+]);
+/** Types that say nothing. The ending of the path then decides. */
+const NO_TYPES = new Set(['', 'application/octet-stream', 'binary/octet-stream', 'application/unknown']);
+const READ_ENDINGS = /\.(?:html?|xhtml|md|markdown|txt|pdf|docx)$/i;
+const XML_TYPES = new Set(['text/xml', 'application/xml']);
+
+const typeOf = (contentType: string | null): string => (contentType ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
+
+const isReadable = (contentType: string | null, url: string): boolean => {
+  const type = typeOf(contentType);
+  return READ_TYPES.has(type) || (NO_TYPES.has(type) && READ_ENDINGS.test(new URL(url).pathname));
+};
+const isXml = (contentType: string | null, url: string): boolean =>
+  XML_TYPES.has(typeOf(contentType)) || /\.xml(?:\.gz)?$/i.test(new URL(url).pathname);
+
+/** The run cannot go on. Answers keep what they have. */
+class RunFailure extends Error {
+  override name = 'RunFailure';
+  readonly error: SourceError;
+  readonly againAfterMs: number | undefined;
+  constructor(error: SourceError, againAfterMs?: number) {
+    super(error.code);
+    this.error = error;
+    this.againAfterMs = againAfterMs;
+  }
+}
+
+/** The run goes on later: others wait for its place, its host is crowded, or the process stops. */
+class RunInterrupted extends Error {
+  override name = 'RunInterrupted';
+}
+
+const unzip = promisify(gunzip);
+/** The text of a sitemap, which may be compressed as a file. */
+const unpacked = async (bytes: Buffer): Promise<string> => {
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes.toString();
+  return (await unzip(bytes, { maxOutputLength: FETCHED_MAX_BYTES }).catch(() => Buffer.alloc(0))).toString();
+};
+
+const nameOf = (url: string): string => {
+  const last = basename(new URL(url).pathname);
+  try {
+    return decodeURIComponent(last) || 'page';
+  } catch {
+    return last;
+  }
+};
+
+const NO_INDEX: SourceError = {
+  code: 'noindex',
+  message: 'The page asks not to be indexed (noindex). Remove that for the user agent ParleyBot',
+};
+const NOT_INCLUDED: SourceError = { code: 'excluded', message: 'The page is not among those that are included' };
+const GIVEN_UP: SourceError = {
+  code: 'given_up',
+  message: 'The page could not be read. Exclude it, or refresh later',
+};
+const NOTHING: SourceError = {
+  code: 'nothing_read',
+  message: 'No page with text was found. Check the address, and what is included and excluded',
+};
+
+export type CountPage = (outcome: string) => void;
+
+type Dependencies = {
+  runs: SourceRuns;
+  fetcher: Fetcher;
+  /** Reads a document for an assistant. */
+  read: (assistantId: string, ...given: Parameters<Reader['read']>) => Promise<ReadPage | ReadFailure>;
+  timing: Timing;
+  countPage: CountPage;
+  logger: Logger;
+};
+
+/** What a run uses while it goes on. `signal` aborts when it must stop. */
+type Run = { source: StoredSource; lease: RunLease; signal: AbortSignal; shouldYield: () => boolean };
+
+const failureOf = ({ failed, message }: ReadFailure): SourceError => ({ code: failed, message });
+/** What can be read at no time, so that the passages of the page leave. */
+const NOT_TEXT = new Set<ReadFailure['failed']>(['unsupported', 'no_text']);
+
+/** Reads a source anew: fetches its pages, and stores what they say. */
+export const createReadSource = ({ runs, fetcher, read, timing, countPage, logger }: Dependencies) => {
+  const openRun = ({ source, lease, signal, shouldYield }: Run) => {
+    const { _id: sourceId, assistantId, kind, run } = source;
+    const robotsByOrigin = new Map<string, Promise<Robots>>();
+    let site = source.site;
+    let scope: SiteScope | null = site ? createScope(source, site) : null;
+    let held: { url: string; answer: Fetched } | null = null;
+    let failures = 0;
+    let announcedAt = Number.NEGATIVE_INFINITY;
+    let writing: Promise<unknown> = Promise.resolve();
+
+    const everyMs = (robots: Robots | null): number =>
+      Math.max(timing.sourceRequestEveryMs, Math.min(robots?.crawlDelayMs ?? 0, timing.sourceRequestEveryMaxMs));
+
+    const askRobots = async (origin: string): Promise<Robots> => {
+      const accept = 'text/plain,*/*;q=0.5';
+      const answer = await fetcher(`${origin}/robots.txt`, {
+        accept,
+        signal,
+        maxBytes: ROBOTS_MAX_BYTES,
+        truncates: true,
+        everyMs: () => everyMs(null),
+      });
+      if (answer.kind === 'answered') return parseRobots(answer.bytes.toString());
+      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
+      // Any status of 400 to 499 but 429 means that there is none, and so do redirects that lead nowhere.
+      const isNone =
+        answer.kind === 'missing' ||
+        answer.kind === 'unchanged' ||
+        (answer.kind === 'refused' && answer.error.code !== 'private_address') ||
+        (answer.kind === 'failed' && answer.status !== null && answer.status < 500 && !answer.later);
+      if (isNone) return ALLOWS_ALL;
+      const { code, message } = answer.error;
+      if (answer.kind === 'refused' || answer.status === null)
+        throw new RunFailure({ code, message }, answer.kind === 'failed' ? timing.sourcePostponedMs : undefined);
+      const words = `The site’s robots.txt cannot be read (${answer.status}), so Parley asks for no page. It tries again in an hour`;
+      throw new RunFailure({ code: 'robots_unavailable', message: words }, timing.sourcePostponedMs);
+    };
+    const robotsOf = (origin: string): Promise<Robots> => {
+      const asked = robotsByOrigin.get(origin) ?? askRobots(origin);
+      robotsByOrigin.set(origin, asked);
+      return asked;
+    };
+
+    /** `isStart`: a site may lead to another host, as from example.com to www.example.com. */
+    const fetchPage = async (page: Pick<StoredSourcePage, 'url'> & Partial<StoredSourcePage>, isStart = false) => {
+      let robots: Robots | null = null;
+      const isKnown = typeof page.hash === 'string' && page.hash !== 'again';
+      return fetcher(page.url, {
+        accept: ACCEPT,
+        signal,
+        maxBytes: FETCHED_MAX_BYTES,
+        ...(isKnown && { etag: page.etag ?? null, lastModified: page.lastModified ?? null }),
+        everyMs: () => everyMs(robots),
+        isWanted: (type, url) => isReadable(type, url) || (isStart && isXml(type, url)),
+        refuse: async (url) => {
+          const isElsewhere = kind === 'site' && !isStart && url.origin !== site?.origin;
+          if (isElsewhere) return { code: 'elsewhere', message: `The page leads to another site (${url.host})` };
+          robots = await robotsOf(url.origin);
+          if (robots.allows(url.pathname + url.search)) return null;
+          return {
+            code: 'robots',
+            message: 'The site’s robots.txt forbids this page. Allow the user agent ParleyBot there',
+          };
+        },
+      });
+    };
+
+    /** Fetches a sitemap, which may be compressed as a file. */
+    const fetchText = async (url: string): Promise<string | null> => {
+      const robots = site ? await robotsOf(site.origin) : null;
+      const answer = await fetcher(url, {
+        accept: 'application/xml,text/xml,text/plain;q=0.5,*/*;q=0.1',
+        signal,
+        maxBytes: FETCHED_MAX_BYTES,
+        everyMs: () => everyMs(robots),
+      });
+      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
+      return answer.kind === 'answered' ? unpacked(answer.bytes) : null;
+    };
+
+    const seedSite = async (): Promise<void> => {
+      const start = normalisedUrl(source.url ?? '') ?? '';
+      const known = await runs.findPage(sourceId, start);
+      const answer = await fetchPage({ ...known, url: start }, true);
+      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
+      if (answer.kind !== 'answered' && answer.kind !== 'unchanged') {
+        const isLater = answer.kind === 'failed' && answer.later;
+        throw new RunFailure(answer.error, isLater ? timing.sourcePostponedMs : undefined);
+      }
+      const end = new URL(answer.url);
+      const folder = folderOf(new URL(start).pathname);
+      const isSitemap = answer.kind === 'answered' && isXml(answer.contentType, answer.url);
+      const isBelow = `${end.pathname}/`.startsWith(folder) || end.pathname.startsWith(folder);
+      const path = isSitemap ? '/' : isBelow ? folder : folderOf(end.pathname);
+      const found: SiteOfRun = { run, origin: end.origin, path, follow: true };
+      site = found;
+      scope = createScope(source, found);
+      const accept = (url: string, from: string): string | null => {
+        const page = normalisedUrl(url, from);
+        return page !== null && scope?.includes(page) ? page : null;
+      };
+      const robots = await robotsOf(end.origin);
+      const listed: string[] = [];
+      if (isSitemap) listed.push(end.href);
+      else listed.push(...robots.sitemaps, `${end.origin}/sitemap.xml`);
+      const fetched = new Map<string, string | null>();
+      if (isSitemap && answer.kind === 'answered') fetched.set(end.href, await unpacked(answer.bytes));
+      const urls = await readSitemaps(listed, {
+        fetchText: async (url) => fetched.get(url) ?? fetchText(url),
+        accept,
+        most: PAGES_OF_SITE_MAX + 1,
+      });
+      if (isSitemap && urls.length === 0) {
+        const isOne = fetched.size > 0 && parseSitemap([...fetched.values()].join(''), 1).pages.length > 0;
+        const message = isOne ? 'The sitemap lists no page of this site that is included' : 'This is no sitemap';
+        throw new RunFailure({ code: 'sitemap', message });
+      }
+      site = { ...found, follow: urls.length === 0 };
+      const first = normalisedUrl(answer.url) ?? answer.url;
+      if (!isSitemap) held = { url: first, answer };
+      const pages: FoundPage[] = [...(isSitemap ? [] : [first]), ...urls.filter((url) => url !== first)].map(
+        (url, nth) => ({ url, depth: nth === 0 ? 0 : 1 }),
+      );
+      await runs.seed(lease, pages, site);
+    };
+
+    const seed = async (): Promise<void> => {
+      if (kind === 'site') {
+        if (site?.run !== run) await seedSite();
+      } else if (source.counts.found === 0) {
+        const url = kind === 'file' ? source.name : (normalisedUrl(source.url ?? '') ?? '');
+        await runs.seed(lease, [{ url, depth: 0 }]);
+      }
+    };
+
+    const announce = async (): Promise<void> => {
+      if (source.live !== 0 && source.live !== run) return;
+      if (performance.now() - announcedAt < timing.sourceAnnouncedEveryMs) return;
+      announcedAt = performance.now();
+      await runs.announce(assistantId);
+    };
+
+    /** Pages of a run are stored one after the other: two transactions at once would only repeat each other. */
+    const end = async ({ _id }: StoredSourcePage, ended: PageEnd): Promise<void> => {
+      const written = writing.then(() => {
+        if (signal.aborted) throw new RunInterrupted('the run has stopped');
+        return runs.endPage(lease, _id, ended);
+      });
+      writing = written.catch(() => undefined);
+      if (await written) countPage(ended.state);
+      if (ended.state === 'read') await announce();
+    };
+
+    const linksOf = async (page: StoredSourcePage, { links }: ReadPage): Promise<FoundPage[]> => {
+      if (kind !== 'site' || !scope || site?.follow !== true) return [];
+      const slices = createSlices();
+      const depth = page.depth + 1;
+      const followed = new Set<string>();
+      for (const link of links) {
+        if (slices.isOver()) await slices.next();
+        const url = normalisedUrl(link);
+        if (url !== null && !followed.has(url) && scope.follows(url, depth)) followed.add(url);
+      }
+      return [...followed].map((url) => ({ url, depth }));
+    };
+
+    /** The page that this one names as the right one, if that is another one. */
+    const canonicalOf = async (page: StoredSourcePage, { canonical }: ReadPage): Promise<PageEnd | null> => {
+      const url = canonical === null || kind !== 'site' ? null : normalisedUrl(canonical);
+      if (url === null || url === page.url) return null;
+      const words = `The page names another one as the right one: ${url.slice(0, 300)}`;
+      if (!scope?.includes(url)) return { state: 'skipped', error: { code: 'canonical', message: words } };
+      const target = await runs.findPage(sourceId, url);
+      // Two pages that name each other, or one that is not there: then this one is read.
+      if (target?.run === run && !['found', 'read', 'unchanged'].includes(target.state)) return null;
+      return { state: 'skipped', error: { code: 'canonical', message: words }, links: [{ url, depth: page.depth }] };
+    };
+
+    type Document = { bytes: Buffer; contentType: string | null; etag: string | null; lastModified: string | null };
+
+    const readPage = async (page: StoredSourcePage, document: Document, mayFollow: boolean): Promise<PageEnd> => {
+      const { bytes, contentType, etag, lastModified } = document;
+      const hash = createHash('sha256')
+        .update(`${READER_VERSION} ${typeOf(contentType)}\n`)
+        .update(bytes)
+        .digest('base64url');
+      const keeps = (url: string): boolean => site?.follow === true && scope?.includes(url) === true;
+      if (hash === page.hash) return { state: 'unchanged', etag, lastModified, keeps };
+      const url = kind === 'file' ? null : page.url;
+      const name = url === null ? source.name : nameOf(url);
+      const given = NO_TYPES.has(typeOf(contentType)) ? null : contentType;
+      const result = await read(assistantId, { bytes, contentType: given, name, url }, signal);
+      if ('failed' in result)
+        return { state: NOT_TEXT.has(result.failed) ? 'skipped' : 'failed', error: failureOf(result) };
+      const links = mayFollow && result.mayFollow ? await linksOf(page, result) : [];
+      if (!result.mayIndex && kind !== 'file') return { state: 'skipped', error: NO_INDEX, links };
+      const canonical = await canonicalOf(page, result);
+      if (canonical) return canonical;
+      if (kind === 'site' && scope && !scope.includes(page.url))
+        return { state: 'skipped', error: NOT_INCLUDED, links };
+      const { title, language, passages, proposals } = result;
+      return { state: 'read', title, language, etag, lastModified, hash, passages, proposals, links };
+    };
+
+    const noteFailure = (error: SourceError, isLater: boolean): void => {
+      failures += 1;
+      if (kind === 'site' && failures >= FAILURES_MAX)
+        throw new RunFailure(error, isLater ? timing.sourcePostponedMs : undefined);
+    };
+
+    const doPage = async ({ _id }: StoredSourcePage): Promise<void> => {
+      const page = await runs.beginPage({ pageId: _id, run });
+      if (!page) return;
+      if (page.tries > TRIES_LATER_MAX) return end(page, { state: 'failed', error: GIVEN_UP });
+      if (kind === 'file') {
+        const document = { bytes: await runs.readFile(sourceId), contentType: null, etag: null, lastModified: null };
+        return end(page, await readPage(page, document, false));
+      }
+      const isHeld = held?.url === page.url;
+      const answer = isHeld && held ? held.answer : await fetchPage(page);
+      if (isHeld) held = null;
+      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
+      if (answer.kind === 'failed') {
+        noteFailure(answer.error, answer.later);
+        const isWorth = answer.later || answer.status === null || answer.status >= 500;
+        if (isWorth && page.tries < (answer.later ? TRIES_LATER_MAX : TRIES_MAX)) return; // it is still open
+        return end(page, { state: 'failed', error: answer.error });
+      }
+      failures = 0;
+      if (answer.kind === 'missing') return end(page, { state: 'missing', error: answer.error });
+      if (answer.kind === 'refused') return end(page, { state: 'skipped', error: answer.error });
+      const target = normalisedUrl(answer.url) ?? answer.url;
+      const isMoved = kind === 'site' && target !== page.url;
+      if (isMoved) {
+        const links = scope?.includes(target) ? [{ url: target, depth: page.depth }] : [];
+        await end(page, {
+          state: 'skipped',
+          error: { code: 'redirected', message: `The page leads to ${target.slice(0, 300)}` },
+          links,
+        });
+        const moved = await runs.findPage(sourceId, target);
+        if (moved?.run !== run || moved.state !== 'found' || answer.kind !== 'answered') return;
+        return doAnswer(moved, answer);
+      }
+      if (answer.kind === 'answered') return doAnswer(page, answer);
+      const { etag, lastModified } = answer;
+      const keeps = (url: string): boolean => site?.follow === true && scope?.includes(url) === true;
+      return end(page, { state: 'unchanged', etag, lastModified, keeps });
+    };
+
+    const doAnswer = async (page: StoredSourcePage, answer: Extract<Fetched, { kind: 'answered' }>): Promise<void> => {
+      if (!answer.mayIndex && !answer.mayFollow) return end(page, { state: 'skipped', error: NO_INDEX });
+      const ended = await readPage(page, answer, answer.mayFollow);
+      const isHidden = !answer.mayIndex && ended.state === 'read';
+      return end(page, isHidden ? { state: 'skipped', error: NO_INDEX, links: ended.links } : ended);
+    };
+
+    /** Fetches and reads pages until none of the run is open. */
+    const doPages = async (): Promise<void> => {
+      const inWork = new Set<string>();
+      const stopped = new AbortController();
+      const pick = async (): Promise<StoredSourcePage | null> => {
+        const open = await runs.listOpen({ sourceId, run }, LANES + 1);
+        return open.find(({ _id }) => !inWork.has(_id)) ?? null;
+      };
+      let picking: Promise<unknown> = Promise.resolve();
+      const next = (): Promise<StoredSourcePage | null> => {
+        const picked = picking.then(async () => {
+          const page = await pick();
+          if (page) inWork.add(page._id);
+          return page;
+        });
+        picking = picked.catch(() => undefined);
+        return picked;
+      };
+      const waiting = new Set<() => void>();
+      const wakeLanes = (): void => {
+        for (const wake of waiting) wake();
+        waiting.clear();
+      };
+      const lane = async (): Promise<void> => {
+        while (!stopped.signal.aborted) {
+          if (signal.aborted || shouldYield()) throw new RunInterrupted('others go first');
+          const page = await next();
+          if (!page) {
+            if (inWork.size === 0) return;
+            // Pages in work may lead to others.
+            await new Promise<void>((resolve) => void waiting.add(resolve));
+            continue;
+          }
+          await doPage(page)
+            .catch(async (cause: unknown) => {
+              // Nothing was wrong with the page, so the try does not count.
+              if (cause instanceof RunInterrupted || signal.aborted) await runs.forgetTry({ pageId: page._id, run });
+              throw cause;
+            })
+            .finally(() => {
+              inWork.delete(page._id);
+              wakeLanes();
+            });
+        }
+      };
+      const lanes = Array.from({ length: kind === 'site' ? LANES : 1 }, () =>
+        lane().catch((cause: unknown) => {
+          stopped.abort();
+          wakeLanes();
+          throw cause;
+        }),
+      );
+      const ended = await Promise.allSettled(lanes);
+      const failed = ended.find((one) => one.status === 'rejected');
+      if (failed) throw failed.reason;
+    };
+
+    return async (): Promise<void> => {
+      await seed();
+      await doPages();
+      const isRead = (await runs.countRead(sourceId)) > 0;
+      const problem = isRead ? null : await runs.findProblem({ sourceId, run });
+      // A single page that was there once and is gone leaves. Otherwise, a run that read nothing changes nothing.
+      const isGone = kind === 'page' && source.live > 0 && problem !== null && problem.missed > 1;
+      if (!isRead && !isGone) throw new RunFailure(problem?.error ?? NOTHING);
+      for (let nth = 0; nth < REOPENED_MAX; nth += 1) {
+        const { reopened } = await runs.closePages(lease);
+        if (reopened === 0) break;
+        await doPages();
+      }
+      await runs.publish(lease, problem?.error ?? null);
+    };
+  };
+
+  return async (
+    { source, lease, isLeft }: { source: StoredSource; lease: RunLease; isLeft: boolean },
+    options: Pick<Run, 'signal' | 'shouldYield'>,
+  ): Promise<void> => {
+    const { signal } = options;
+    const line = { sourceId: lease.sourceId, assistantId: source.assistantId };
+    try {
+      // A run that has ended may have left something behind.
+      if (isLeft && source.state !== 'running') await runs.settle(lease);
+      const begun = await runs.start(lease);
+      if (begun) {
+        const startedAt = performance.now();
+        const { run } = begun;
+        try {
+          await openRun({ ...options, source: begun, lease })();
+          logger.info({ ...line, run, ms: Math.round(performance.now() - startedAt) }, 'a source was read');
+        } catch (cause) {
+          if (!(cause instanceof RunFailure)) throw cause;
+          await runs.fail(lease, cause.error, cause.againAfterMs);
+          logger.info({ ...line, run, error: cause.error.code }, 'a source was not read');
+        }
+        await runs.settle(lease);
+      }
+      await runs.end(lease);
+    } catch (cause) {
+      // The source goes on where it stopped. If MongoDB is unavailable, the lease expires by itself.
+      await runs.release(lease).catch(() => undefined);
+      if (cause instanceof RunLost) return logger.debug(line, 'the lease on a source was lost');
+      if (!(cause instanceof RunInterrupted) && !signal.aborted) throw cause;
+    }
+  };
+};

@@ -1,0 +1,97 @@
+import { type Embedder, passageText, quantised } from '@parley/understanding';
+import { newToken } from '../../src/process/ids.ts';
+import type { Logger } from '../../src/process/logger.ts';
+import type { Timing } from '../../src/process/time-limits.ts';
+import type { PassageToEmbed, PassageVectors, SourceRuns, VectorsKind } from '../../src/sources/runs.ts';
+
+/** Texts in one step. Between two steps, the progress is stored and the lease renewed. */
+const AT_ONCE = 16;
+/** After so many texts, a source with fewer passages goes first. */
+const TURN = 64;
+const PROBE = 'Opening hours';
+
+type Dependencies = {
+  runs: SourceRuns;
+  embedder: Embedder;
+  /** The models of other workers, which must not be replaced while an update is rolled out. */
+  listOthers: (model: string) => Promise<string[]>;
+  timing: Timing;
+  draining: AbortSignal;
+  logger: Logger;
+};
+
+/** Makes the vectors of passages in the background, those of short sources first. */
+export const createMakeVectors = ({ runs, embedder, listOthers, timing, draining, logger }: Dependencies) => {
+  let kind: VectorsKind | null = null;
+
+  /** The vectors that this worker makes. Null while the model is not available. */
+  const findKind = async (): Promise<VectorsKind | null> => {
+    const model = embedder.model();
+    if (model === null) return null;
+    if (kind?.model === model) return kind;
+    const options = { holder: 'sources', priority: 'background' as const };
+    const [made] = (await embedder.embedTokens([PROBE], 'passage', options)) ?? [];
+    // A model without vectors of tokens gives null, and so does one that is busy or gone.
+    if (!made && (await embedder.embed([PROBE], 'passage', options)) === null) return null;
+    kind = { model, kind: made?.kind ?? null, made: made?.kind ?? model };
+    return kind;
+  };
+
+  const embed = async (assistantId: string, some: PassageToEmbed[], { kind: tokenKind }: VectorsKind) => {
+    const texts = some.map(passageText);
+    const options = { holder: assistantId, priority: 'background' as const };
+    const rows = (nth: number, vector: Float32Array, tokens: Int8Array | null): PassageVectors => ({
+      passageId: some[nth]?.passageId ?? '',
+      vector: new Uint8Array(quantised(vector).buffer),
+      tokens: tokens && new Uint8Array(tokens.buffer, tokens.byteOffset, tokens.byteLength),
+    });
+    if (tokenKind === null) {
+      const vectors = await embedder.embed(texts, 'passage', options);
+      return vectors && vectors.map((vector, nth) => rows(nth, vector, null));
+    }
+    const made = await embedder.embedTokens(texts, 'passage', options);
+    if (made?.some((one) => one.kind !== tokenKind)) return null;
+    return made && made.map(({ vector, tokens }, nth) => rows(nth, vector, tokens));
+  };
+
+  /** Makes vectors of one source for a while. False if there is none that lacks some. */
+  const makeSome = async (wanted: VectorsKind, others: string[]): Promise<boolean> => {
+    const token = newToken();
+    const claimed = await runs.claimVectors(token, wanted, others);
+    if (!claimed) return false;
+    const { sourceId, assistantId } = claimed;
+    let isWhole = false;
+    let announcedAt = performance.now();
+    try {
+      for (let made = 0; made < TURN && !draining.aborted; ) {
+        const some = await runs.listWithoutVectors(sourceId, wanted.made, AT_ONCE);
+        if (some.length === 0) {
+          isWhole = true;
+          break;
+        }
+        const rows = await embed(assistantId, some, wanted);
+        if (!rows || embedder.model() !== wanted.model) return false;
+        await runs.saveVectors(sourceId, token, wanted, rows);
+        made += some.length;
+        if (!(await runs.reportVectors(sourceId, token, wanted.made))) return true;
+        if (performance.now() - announcedAt < timing.sourceAnnouncedEveryMs) continue;
+        announcedAt = performance.now();
+        await runs.announce(assistantId);
+      }
+      // Announced before the end is stored, so that a killed worker leaves nothing unannounced.
+      await runs.announce(assistantId);
+      if (isWhole) logger.info({ sourceId, assistantId, model: wanted.model }, 'a source has its vectors');
+    } finally {
+      // If MongoDB is unavailable, the lease expires by itself.
+      await runs.endVectors(sourceId, token, isWhole ? wanted : null).catch(() => undefined);
+    }
+    return true;
+  };
+
+  return async (): Promise<void> => {
+    const wanted = await findKind();
+    if (!wanted) return;
+    const others = await listOthers(wanted.model);
+    while (!draining.aborted && (await makeSome(wanted, others)));
+  };
+};

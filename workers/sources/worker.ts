@@ -1,0 +1,186 @@
+import { type Embedder } from '@parley/understanding';
+import { openReader, type Reader } from '@parley/reading';
+import { openChosenEmbedder } from '../../src/embedder.ts';
+import type { Config } from '../../src/process/config.ts';
+import { newToken } from '../../src/process/ids.ts';
+import type { Lifecycle } from '../../src/process/lifecycle.ts';
+import type { Logger } from '../../src/process/logger.ts';
+import { createMetrics } from '../../src/process/metrics.ts';
+import { createSlots } from '../../src/process/slots.ts';
+import { startSweeper } from '../../src/process/sweeper.ts';
+import { countEmbeddings, countPages } from '../../src/service-metrics.ts';
+import { BACKGROUND_POOL_SIZE, openService } from '../../src/service.ts';
+import { SourceJob, SOURCES_QUEUE } from '../../src/sources/queue.ts';
+import type { RunLease, SourceRuns } from '../../src/sources/runs.ts';
+import { openGuardedAgent } from '../../src/webhooks/guarded-agent.ts';
+import { openQueueWorkers, openWorkerHealth } from '../../src/worker-process.ts';
+import { createFetcher } from './fetch.ts';
+import { createHosts } from './hosts.ts';
+import { createReadSource } from './read-source.ts';
+import { createMakeVectors } from './vectors.ts';
+
+/** Documents that are read at a time, each in a process of its own. One assistant uses at most one. */
+const READERS = 2;
+const CONNECTIONS_OF_HOST = 4;
+const HEADERS_MAX_BYTES = 32 * 1024;
+
+/** Readers that assistants share: a document that takes long does not hold up those of others. */
+const openReaders = (open: () => Reader) => {
+  const idle = Array.from({ length: READERS }, open);
+  const all = [...idle];
+  const slots = createSlots(({ own, inUse }) => inUse < READERS && own < Math.max(1, READERS / 2));
+  return {
+    read: async (assistantId: string, ...given: Parameters<Reader['read']>): ReturnType<Reader['read']> => {
+      const slot = await slots.acquire(assistantId);
+      if (!slot) throw new Error('the readers are closed');
+      const reader = idle.pop() as Reader; // a slot means that one is idle
+      try {
+        return await reader.read(...given);
+      } finally {
+        idle.push(reader);
+        slot.release();
+      }
+    },
+    close: async (): Promise<void> => {
+      slots.close();
+      await Promise.all(all.map((one) => one.close()));
+    },
+  };
+};
+
+type RunningOptions = { most: number; runs: SourceRuns; draining: AbortSignal; renewMs: number; logger: Logger };
+type ReadSource = ReturnType<typeof createReadSource>;
+
+/** The sources that this worker reads now. One assistant gets at most half of the places. */
+const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, logger }: RunningOptions) => {
+  const running = new Map<string, { assistantId: string; ended: Promise<void> }>();
+  const share = Math.ceil(most / 2);
+  let isContested = false;
+
+  const listFull = (): string[] => {
+    const byAssistant = Map.groupBy(running.values(), ({ assistantId }) => assistantId);
+    return [...byAssistant].flatMap(([assistantId, own]) => (own.length >= share ? [assistantId] : []));
+  };
+
+  /** Renews the lease. Aborts if it is lost. */
+  const keep = (lease: RunLease): { signal: AbortSignal; stop: () => void } => {
+    const lost = new AbortController();
+    const timer = setInterval(() => {
+      runs
+        .renew(lease)
+        .then((held) => held || lost.abort(new Error('the lease on a source was lost')))
+        .catch(() => undefined); // each write checks the lease anyway
+    }, renewMs);
+    return { signal: AbortSignal.any([lost.signal, draining]), stop: () => clearInterval(timer) };
+  };
+
+  const run = async (sourceId: string, sliceMs: number): Promise<void> => {
+    const token = newToken();
+    if (await runs.remove(sourceId, token)) return logger.info({ sourceId }, 'a source was removed');
+    const claimed = await runs.claim(sourceId, token);
+    if (!claimed) return;
+    const startedAt = performance.now();
+    const { signal, stop } = keep(claimed.lease);
+    const shouldYield = (): boolean => isContested && performance.now() - startedAt > sliceMs;
+    await readSource(claimed, { signal, shouldYield }).finally(stop);
+  };
+
+  return {
+    all: running,
+    listFull,
+    hasRoom: (): boolean => running.size < most,
+
+    /** Others wait for a place. */
+    contest: (is: boolean): void => {
+      isContested = is;
+    },
+
+    start: ({ sourceId, assistantId }: { sourceId: string; assistantId: string }, sliceMs: number): void => {
+      if (draining.aborted || running.has(sourceId) || running.size >= most || listFull().includes(assistantId)) return;
+      const ended = run(sourceId, sliceMs)
+        .catch((cause: unknown) => logger.warn({ err: cause, sourceId }, 'a source was not read'))
+        .finally(() => running.delete(sourceId));
+      running.set(sourceId, { assistantId, ended });
+    },
+  };
+};
+
+type Options = {
+  config: Config;
+  logger: Logger;
+  lifecycle: Lifecycle;
+  embedder?: Embedder;
+  /** Certificate authorities that replace the public ones. */
+  ca?: string;
+};
+
+/** Assembles and starts the sources worker. Tests may pass their own embedder. */
+export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...given }: Options) => {
+  const { timing } = config;
+  const { draining } = lifecycle;
+  const metrics = createMetrics({ token: config.METRICS_TOKEN });
+  // One process of the model, at the low priority of this process.
+  const modest = { ...config, SEMANTIC_PROCESSES: 1 };
+  const opening = given.embedder
+    ? Promise.resolve(given.embedder)
+    : openChosenEmbedder({ config: modest, logger, count: countEmbeddings(metrics) });
+  void lifecycle.add('embedder', opening, async (opened) => (await opened).close());
+  const service = await openService({
+    config,
+    logger,
+    lifecycle,
+    redisRole: 'worker',
+    asidePoolSize: BACKGROUND_POOL_SIZE,
+  });
+  const { redis, aside } = service;
+  const { sourceRuns: runs, assistants } = aside;
+  const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
+  const dispatcher = openGuardedAgent({
+    allowPrivate,
+    connections: CONNECTIONS_OF_HOST,
+    maxHeaderBytes: HEADERS_MAX_BYTES,
+    ...(ca && { ca }),
+  });
+  lifecycle.add('connections to websites', dispatcher, (agent) => agent.destroy());
+  const readers = lifecycle.add('readers', openReaders(openReader), ({ close }) => close());
+  const hosts = createHosts(redis, config.REDIS_PREFIX, timing);
+  const readSource = createReadSource({
+    runs,
+    fetcher: createFetcher({ dispatcher, hosts, allowPrivate, timing }),
+    read: readers.read,
+    timing,
+    countPage: countPages(metrics),
+    logger,
+  });
+
+  const most = config.SOURCES_CONCURRENCY;
+  const running = createRunning(readSource, { most, runs, draining, renewMs: timing.sourceRenewMs, logger });
+  lifecycle.add('sources', running.all, (all) => Promise.all([...all.values()].map(({ ended }) => ended)));
+  const sweep = async (): Promise<void> => {
+    const due = await runs.findDue({ limit: most + 1, except: running.listFull() });
+    const others = due.filter(({ sourceId }) => !running.all.has(sourceId));
+    for (const one of others) running.start(one, timing.sourceSliceMs);
+    running.contest(!running.hasRoom() && others.some(({ sourceId }) => !running.all.has(sourceId)));
+  };
+
+  const embedder = await opening;
+  const listOthers = async (model: string): Promise<string[]> => {
+    const live = await assistants.embedders.listRunning();
+    return live.flatMap((one) => (one.available && one.model !== null && one.model !== model ? [one.model] : []));
+  };
+  const makeVectors = createMakeVectors({ runs, embedder, listOthers, timing, draining, logger });
+
+  const everyMs = timing.sweepEveryMs;
+  const sweeps = [startSweeper('sources', sweep, { everyMs, logger })];
+  const making = startSweeper('vectors of sources', makeVectors, { everyMs, logger });
+  lifecycle.add('sweeps of sources', [...sweeps, making], (all) => Promise.all(all.map((one) => one.stop())));
+
+  const shared = { service, config, logger, lifecycle };
+  const process = async (data: unknown): Promise<void> => {
+    SourceJob.parse(data);
+    await sweep();
+  };
+  await openQueueWorkers({ queue: SOURCES_QUEUE, concurrency: 1, process }, shared);
+  const healthPort = await openWorkerHealth(shared, { metrics, sweeps });
+  return { ...service, healthPort };
+};
