@@ -188,7 +188,7 @@ test('operators’ actions are in the history and sent as events', async () => {
   const back = await conversation('hand-back');
   const resolved = await conversation('resolve', '--operator', operator);
   const reopened = await conversation('reopen');
-  const { body: history } = await assistant.history(conversationId);
+  const { body: history } = await assistant.history(conversationId, '?include=sources');
 
   expect(escalated).toMatchObject({ conversationId, status: 'escalated', reason: 'by phone', leadScore: 80 });
   expect(history.messages.find(({ messageId }) => messageId === replied['messageId'])).toMatchObject({
