@@ -146,7 +146,7 @@ describe('conversations', () => {
     expect(listed.map(({ conversationId }) => conversationId)).toEqual([first.conversationId, second.conversationId]);
   });
 
-  test('a conversation is assigned, snoozed, noted and exported, and shown as callers see it', async () => {
+  test('a conversation is assigned, snoozed, noted and exported, and shown as callers see it with sources', async () => {
     const assistant = await anAssistant(stack);
     const { conversationId } = (await assistant.chat(aTurn())).body;
     const given = { email: 'agent@example.com', password: 'correct horse battery' };
@@ -164,7 +164,7 @@ describe('conversations', () => {
     expect([assigned, freed]).toMatchObject([{ assigneeId: operatorId }, { assigneeId: null }]);
     expect(snoozed).toMatchObject({ snoozedUntil: until });
     expect(exported).toMatchObject({ conversation: { assigneeId: operatorId }, notes: [{ content: 'Called back.' }] });
-    expect(shown).toEqual((await assistant.history(conversationId)).body);
+    expect(shown).toEqual((await assistant.history(conversationId, '?include=sources')).body);
     expect(neither).toMatchObject({ status: 2, stdout: '' });
   });
 
