@@ -135,7 +135,8 @@ export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
     startDeliveryWorker,
     startSourcesWorker,
     close: async () => {
-      await first.mongo.dropDatabase();
+      // On a slow disk, dropping a full database takes longer than any command of the service may.
+      await first.mongo.db?.command({ dropDatabase: 1 }, { socketTimeoutMS: 0 } as object);
       for (const lifecycle of running.toReversed()) await lifecycle.close();
     },
   };

@@ -123,10 +123,10 @@ const robotsTag = (value: string | null): { mayIndex: boolean; mayFollow: boolea
   const rules = new Set<string>();
   let isForUs = true;
   for (const part of (value ?? '').toLowerCase().slice(0, 1_000).split(',')) {
-    const [, name, rule = ''] = /^\s*(?:([a-z0-9_-]+)\s*:)?\s*(.*?)\s*$/.exec(part) ?? [];
+    const [, name] = /^\s{0,9}([a-z0-9_-]{1,99})\s{0,9}:/.exec(part) ?? [];
     const isDate = name === 'unavailable_after' || name?.startsWith('max-') === true;
     if (name !== undefined && !isDate) isForUs = name === BOT;
-    if (isForUs) rules.add(rule);
+    if (isForUs) rules.add(part.slice(part.indexOf(':') + 1).trim());
   }
   return {
     mayIndex: !rules.has('noindex') && !rules.has('none'),

@@ -74,8 +74,9 @@ const isAfterOpening = (sentence: string, index: number): boolean => {
   return before < 0 || OPENING.includes(sentence.charAt(before));
 };
 const CAPITAL = /^\p{Lu}/u;
-/** A word that is a name in every language: with two capital letters, or with letters and a digit. */
-const ALWAYS_A_NAME = /\p{Lu}\S*\p{Lu}|\p{L}\S*\d|\d\S*\p{L}/u;
+/** Whether a word is a name in every language: one with two capital letters, or with letters and a digit. */
+const isAlwaysName = (word: string): boolean =>
+  (word.match(/\p{Lu}/gu)?.length ?? 0) > 1 || (/\p{L}/u.test(word) && /\d/.test(word));
 const NO_NAMES = new Set(['i', 'ok', 'faq']);
 
 /** The names of a sentence. German writes every noun with a capital letter. */
@@ -83,7 +84,7 @@ const namesIn = (sentence: string, language: string): string[] =>
   [...sentence.matchAll(WORD)]
     .filter(({ 0: word, index }) => {
       if (word.length > LONGEST_NAME) return false;
-      if (ALWAYS_A_NAME.test(word)) return true;
+      if (isAlwaysName(word)) return true;
       return language !== 'de' && word.length > 1 && CAPITAL.test(word) && !isAfterOpening(sentence, index);
     })
     .map(([word]) => folded(word))
