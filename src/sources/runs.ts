@@ -550,8 +550,9 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
     await raisePassages(assistantId, count);
   };
 
-  const countPassages = (sourceId: string, made?: string | null) =>
-    passages.countDocuments({ sourceId, until: null, ...(made !== undefined && { made }) });
+  /** Counts in the transaction that stores the count, so that a count which is stored later is never an older one. */
+  const countPassages = (session: ClientSession, sourceId: string, made?: mongo.Condition<string | null>) =>
+    passages.countDocuments({ sourceId, until: null, ...(made !== undefined && { made }) }, { session });
 
   const endOf = (source: StoredSource, againAfterMs?: number) => {
     const now = serverDate();
@@ -745,12 +746,11 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       while ((await writeAs(lease, keepLeft)) === AT_ONCE);
       const source = await sources.findOne({ _id: sourceId });
       if (!source) throw new RunLost('the source is gone');
-      const present = await countPassages(sourceId);
-      const embedded = await passages.countDocuments({ sourceId, until: null, made: { $type: 'string' } });
-      await writeAs(lease, async () => ({
-        set: { 'counts.passages': present, 'counts.embedded': embedded },
-        result: undefined,
-      }));
+      await writeAs(lease, async (session) => {
+        const present = await countPassages(session, sourceId);
+        const embedded = await countPassages(session, sourceId, { $type: 'string' });
+        return { set: { 'counts.passages': present, 'counts.embedded': embedded }, result: undefined };
+      });
       await announce(source.assistantId);
     },
 
@@ -847,13 +847,14 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         if (writes.length > 0) await tokens.bulkWrite(writes, { session, ordered: false });
       }),
 
-    reportVectors: async (sourceId, token, made) => {
-      const embedded = await countPassages(sourceId, made);
-      const lease = { ...ofVectors.renewed(token), session: '$vectors.lease.session' };
-      const update = [{ $set: { 'counts.embedded': embedded, 'vectors.lease': lease } }];
-      const { matchedCount } = await sources.updateOne({ _id: sourceId, ...ofVectors.heldBy(token) }, update);
-      return matchedCount === 1;
-    },
+    reportVectors: (sourceId, token, made) =>
+      transact(sessionOf(token), async (session) => {
+        const embedded = await countPassages(session, sourceId, made);
+        const lease = { ...ofVectors.renewed(token), session: '$vectors.lease.session' };
+        const update = [{ $set: { 'counts.embedded': embedded, 'vectors.lease': lease } }];
+        const held = { _id: sourceId, ...ofVectors.heldBy(token) };
+        return (await sources.updateOne(held, update, { session })).matchedCount === 1;
+      }),
 
     endVectors: async (sourceId, token, kind) => {
       await closeSession(token);
