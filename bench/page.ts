@@ -24,8 +24,6 @@ const PAGE = new URL('../docs/performance.md', import.meta.url);
 const DETAILS = new URL('RESULTS.md', import.meta.url);
 const PICTURE = new URL('../docs/turn-time.svg', import.meta.url);
 const LEVELS = [1, 50, 200];
-/** The page shows the cost of a single turn and of one among many. */
-const LEVELS_OF_PAGE = [1, 200];
 /** Goals that no run on this machine has reached. The page lists them apart from the limits. */
 const TARGETS = new Set([
   'turns.50.whole-ratio',
@@ -90,9 +88,9 @@ const turns = (): string => {
 
 const PROCESSES = ['API', 'reply worker', 'delivery worker', 'mongod', 'redis'];
 
-const costTable = (levels: number[]): string => {
+const costTable = (): string => {
   const counts = Object.keys(costs['whole 50']?.counts ?? {});
-  const rows = levels.flatMap((level) =>
+  const rows = LEVELS.flatMap((level) =>
     Object.entries(CONTENDERS).map(([name, label]) => {
       const cost = costs[`${name} ${level}`];
       const cpu = PROCESSES.map((one) => numberOrDash(cost?.cpu[one], 0));
@@ -123,59 +121,40 @@ const bars = (): Bar[] =>
 const CORE_HOUR = 0.04;
 const GB_MONTH = 0.1;
 
+/** What a million turns cost. The rates with a second machine are computed: it has the stores, the first one the rest. */
 const million = (): string => {
   const turnBytes = figure('growth.turn-bytes').value;
   const deliveryBytes = figure('growth.delivery-bytes').value;
   const rows = (['whole', 'endpoint'] as const).map((name) => {
-    const cost = costs[`${name} 200`];
-    // The same number expresses µs per turn and seconds per million turns, so no conversion is needed.
-    const coreSeconds = PROCESSES.reduce((sum, one) => sum + (cost?.cpu[one] ?? 0), 0);
-    const gigabytes = (turnBytes + (name === 'endpoint' ? deliveryBytes : 0)) / 1000;
-    const hours = coreSeconds / 3600;
-    return [
-      CONTENDERS[name],
-      `${coreSeconds.toFixed(0)} s = ${hours.toFixed(2)} h`,
-      `$ ${(hours * CORE_HOUR).toFixed(3)}`,
-      `${gigabytes.toFixed(2)} GB`,
-      `$ ${(gigabytes * GB_MONTH).toFixed(3)}`,
-      `${((cost?.counts['MongoDB kB'] ?? 0) + (cost?.counts['Redis kB'] ?? 0)).toFixed(1)} GB`,
-    ];
-  });
-  const head = [
-    'a million turns',
-    'CPU of one core',
-    `at $ ${CORE_HOUR} an hour`,
-    'on disk',
-    `at $ ${GB_MONTH} a GB and month`,
-  ];
-  return markdown([...head, 'between the processes'], rows);
-};
-
-/**
- * The table of the first section, computed from measured costs. It assumes two machines: one for API and workers, one
- * for the stores.
- */
-const short = (): string => {
-  const rows = (['whole', 'endpoint'] as const).map((name) => {
-    const cpu = costs[`${name} 200`]?.cpu ?? {};
+    const { cpu = {}, counts = {} } = costs[`${name} 200`] ?? {};
     const sum = (of: string[]): number => of.reduce((all, one) => all + (cpu[one] ?? 0), 0);
     const [ours, stores] = [sum(['API', 'reply worker', 'delivery worker']), sum(['mongod', 'redis'])];
     const one = figure(`turns.200.${name}`).value;
     const two = (one * (ours + stores)) / Math.max(ours, stores);
-    const hours = (ours + stores) / 3600;
     const rate = (value: number): string => Math.round(value).toLocaleString('en-US');
+    // The same number expresses µs per turn and seconds per million turns, so no conversion is needed.
+    const hours = (ours + stores) / 3600;
+    const gigabytes = (turnBytes + (name === 'endpoint' ? deliveryBytes : 0)) / 1000;
     return [
       CONTENDERS[name],
       `${rate(one)}/s`,
       `about ${rate(two)}/s`,
-      `${hours.toFixed(2)} h = $ ${(hours * CORE_HOUR).toFixed(3)}`,
+      `${(ours + stores).toFixed(0)} s = ${hours.toFixed(2)} h`,
+      `$ ${(hours * CORE_HOUR).toFixed(3)}`,
+      `${gigabytes.toFixed(2)} GB`,
+      `$ ${(gigabytes * GB_MONTH).toFixed(3)}`,
+      `${((counts['MongoDB kB'] ?? 0) + (counts['Redis kB'] ?? 0)).toFixed(1)} GB`,
     ];
   });
   const head = [
     'turns',
     'one machine of this size',
     'the stores on a second one',
-    'CPU of one core for a million turns',
+    'CPU of one core, for a million',
+    `at $ ${CORE_HOUR} an hour`,
+    'on disk',
+    `at $ ${GB_MONTH} a GB and month`,
+    'between the processes',
   ];
   return markdown(head, rows);
 };
@@ -197,9 +176,7 @@ const PAGES: [URL, Record<string, string>][] = [
     PAGE,
     {
       run: `\`${run.command}\` on ${run.at.slice(0, 10)}, commit ${run.commit}: ${machine.cpus} cores (${machine.model}), ${machine.memoryGb} GB, Node ${machine.node}; ${options.rounds} rounds of ${options.seconds} s after ${options.warmUpSeconds} s; ${run.seconds} s in all.`,
-      short: short(),
       turns: turns(),
-      'cost-short': costTable(LEVELS_OF_PAGE),
       targets: judged('target'),
       limits: judged('limit'),
       million: million(),
@@ -209,7 +186,7 @@ const PAGES: [URL, Record<string, string>][] = [
     DETAILS,
     {
       runs: runTable(),
-      cost: costTable(LEVELS),
+      cost: costTable(),
       statements: partTable('statements'),
       pause: partTable('pause'),
       botbuilder: partTable('botbuilder'),
