@@ -15,11 +15,11 @@ export const countTurns = (metrics: Metrics): CountTurn => {
   const labels = {
     outcome: '`answered` by an engine, `handoff` to a person, `held` (a person has the conversation), `failed`',
   };
-  const ended = metrics.counter({ name: 'parley_turns_total', help: 'Ended turns, by outcome.', labels });
+  const ended = metrics.counter({ name: 'parley_turns_total', help: 'Ended turns.', labels });
   const took = metrics.histogram({
     name: 'parley_reply_seconds',
     help: 'Time from the acceptance of a turn to its stored reply.',
-    labels,
+    labels: { outcome: 'the same' },
   });
   return (outcome, seconds) => {
     ended({ outcome });
@@ -31,11 +31,11 @@ export const countTurns = (metrics: Metrics): CountTurn => {
 export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
   const ended = metrics.counter({
     name: 'parley_embeddings_total',
-    help: 'Texts to embed, by result.',
+    help: 'Texts to embed.',
     labels: {
       kind: '`query` or `passage`',
       result:
-        'with a vector `made`, `cached`, `joined`, `shared` (made by another process); without one `busy` (the turn would have waited too long), `full` (the queue), `late` (for the turn), `failed`, `unavailable` (no model)',
+        'with a vector `made`, `cached`, `joined`, `shared` (by another process); without one `busy` (a turn would have waited too long), `full` (the queue), `late` (for the turn), `failed`, `unavailable` (no model)',
     },
   });
   return (kind, result, count = 1) => ended({ kind, result }, count);
@@ -45,7 +45,7 @@ export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
 export const countPages = (metrics: Metrics): ((outcome: string) => void) => {
   const ended = metrics.counter({
     name: 'parley_source_pages_total',
-    help: 'Pages of sources, by outcome.',
+    help: 'Pages of sources.',
     labels: {
       outcome:
         '`read`, `unchanged`, `skipped` (forbidden, or no text), `missing`, `failed` (its passages stay as they are)',
@@ -60,7 +60,7 @@ export type CountDelivery = (end: { outcome: string; errorKind: string | null },
 export const countDeliveries = (metrics: Metrics): CountDelivery => {
   const ended = metrics.counter({
     name: 'parley_deliveries_total',
-    help: 'Deliveries by outcome, and by kind of error if there was no response.',
+    help: 'Ended deliveries.',
     labels: {
       outcome: '`delivered`, `rejected`, `not_sent`, `unknown`',
       kind: 'an [error kind](receiving-webhooks.md#what-each-outcome-means), or `none`',
@@ -78,7 +78,7 @@ export type ReportEventWait = (seconds: number) => void;
 export const reportEventWaits = (metrics: Metrics): ReportEventWait => {
   const waited = metrics.histogram({
     name: 'parley_event_wait_seconds',
-    help: 'Time from an event to the start of its delivery. Tests and resends are not included.',
+    help: 'Time from an event to the start of its delivery, without tests and resends.',
     labels: {},
     buckets: EVENT_WAITS,
   });
@@ -89,12 +89,12 @@ export const reportEventWaits = (metrics: Metrics): ReportEventWait => {
 export const countRequests = (metrics: Metrics) => {
   const repeated = metrics.counter({
     name: 'parley_repeated_requests_total',
-    help: 'Requests without a new turn: joined one in flight, replayed or resumed one, or repeated an idempotency key.',
+    help: 'Requests that repeat a turn.',
     labels: { kind: '`joined`, `replayed`, `resumed`, `keyed` (an idempotency key)' },
   });
   const refused = metrics.counter({
     name: 'parley_refused_requests_total',
-    help: 'Requests refused with 429, by limit, or with 503 because of overload.',
+    help: 'Requests refused with 429, or with 503 in an overload.',
     labels: {
       limit:
         '`key`, `channel`, `poll` (long polls), `failing`, `anonymous`, `sign_in`, `playground`, `token`, `session` (20 pending), `overload`',
@@ -102,7 +102,7 @@ export const countRequests = (metrics: Metrics) => {
   });
   const answered = metrics.histogram({
     name: 'parley_turn_request_seconds',
-    help: 'Time from the headers of a request with a message to the end of its response, by status.',
+    help: 'Time from the headers of a request with a message to the end of its response.',
     labels: { status: 'the HTTP status' },
   });
   return {
@@ -122,7 +122,7 @@ export const sampleQueues = (metrics: Metrics, queues: SampledQueues): void => {
   metrics.sampled(
     {
       name: 'parley_queue_jobs',
-      help: 'Jobs by queue and state.',
+      help: 'Jobs of a queue.',
       labels: { queue: '`turns`, `deliveries`, `sources`', state: '`waiting`, `active`, `delayed`, `failed`' },
     },
     async () => {

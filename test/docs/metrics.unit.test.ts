@@ -17,12 +17,11 @@ const PROCESSES = {
 };
 
 /** The processes that call the function with their metrics, by their sources. */
-const processesOf = (name: string): string =>
-  [
-    ...new Set(
-      Object.entries(PROCESSES).flatMap(([file, names]) => (read(file).includes(`${name}(metrics`) ? names : [])),
-    ),
-  ].join(', ');
+const processesOf = (name: string): string => {
+  const found = Object.entries(PROCESSES).filter(([file]) => read(file).includes(`${name}(metrics`));
+  const names = new Set(found.flatMap(([, processes]) => processes));
+  return names.size === new Set(Object.values(PROCESSES).flat()).size ? 'every process' : [...names].join(', ');
+};
 
 type Metric = { name: string; kind: string; help: string; labels: Record<string, string>; processes: string };
 
