@@ -12,6 +12,7 @@ type Rule = { allow: boolean; pattern: string };
 export type Robots = {
   /** `path` is the path with the query. */
   allows: (path: string) => boolean;
+  /** What the site asks for. `sourceRequestEveryMaxMs` of the time limits bounds it. */
   crawlDelayMs: number;
   sitemaps: string[];
 };

@@ -1,18 +1,16 @@
 import { createHash } from 'node:crypto';
 import type { Dispatcher } from 'undici';
-import * as z from 'zod';
 import type { ProviderSettings } from '../../../../src/assistants/engine-settings.ts';
 import type { Breaker } from '../../../../src/process/breaker.ts';
 import { checkEndpointUrl } from '../../../../src/webhooks/address-guard.ts';
-import type { AssistantEngine, EngineReply, EngineEntry, TurnContext } from '../engine.ts';
+import type { AssistantEngine, EngineReply, TurnContext } from '../engine.ts';
 import { type Completion, completeInTime, ProviderError } from './completion.ts';
 import { linkActions, sourceOf } from '../retrieval.ts';
 import { checkReply, type Given } from './citations.ts';
-import { buildMessages, choosePassages, countTokensOf } from './prompt.ts';
+import { buildMessages, choosePassages, countTokensOf, PROMPT_HISTORY, promptEntriesOf } from './prompt.ts';
 import { allowedLinksOf, createReplyFilter } from './reply-filter.ts';
 import { TIMING } from '../../../../src/process/time-limits.ts';
 
-const HISTORY_ENTRIES = 20;
 /** Statuses that are caused by the request itself, so the breaker does not count them as failures of the provider. */
 const REQUEST_ERRORS = new Set([400, 413, 422]);
 
@@ -22,22 +20,6 @@ type Dependencies = {
   breaker: Breaker;
   openKey: (sealed: string, assistantId: string) => string;
   allowPrivate: boolean;
-};
-
-const RetrievalWhy = z.object({ by: z.string(), hits: z.array(z.object({ entryId: z.string(), score: z.number() })) });
-/**
- * After hybrid search, a score is a probability. An entry is left out of the prompt if its score is below this share of
- * the best score.
- */
-const MIN_PROMPT_SHARE = 0.02;
-
-/** The knowledge entries for the prompt, the most likely first. */
-const promptEntriesOf = ({ why }: EngineReply, { assistant }: TurnContext): EngineEntry[] => {
-  const { by, hits } = RetrievalWhy.safeParse(why).data ?? { by: '', hits: [] };
-  const least = by === 'both' ? (hits[0]?.score ?? 0) * MIN_PROMPT_SHARE : 0;
-  return hits
-    .filter(({ score }) => score >= least)
-    .flatMap(({ entryId }) => assistant.knowledge.find((entry) => entry.entryId === entryId) ?? []);
 };
 
 const rounded = (ms: number): number => Math.round(ms * 10) / 10;
@@ -87,7 +69,7 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
     const apiKey = apiKeySealed === null ? null : openKey(apiKeySealed, assistantId);
     const breakerKey = breakerKeyOf(settings, assistantId, apiKey);
     if (!breaker.tryAcquire(breakerKey)) throw new ProviderError('paused');
-    const history = await turn.history(HISTORY_ENTRIES);
+    const history = await turn.history(PROMPT_HISTORY);
     const countTokens = await countTokensOf();
     const hits = promptEntriesOf(retrieved, turn);
     const passages = choosePassages(found ?? [], countTokens);

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { FoundPassage } from '@parley/understanding';
+import * as z from 'zod';
 import type { ReadPassage } from '../../../../src/sources/passages.ts';
-import type { EngineEntry, HistoryMessage, TurnContext } from '../engine.ts';
+import type { EngineEntry, EngineReply, HistoryMessage, TurnContext } from '../engine.ts';
 
 export type ChatMessage = { role: 'system' | 'user' | 'assistant'; content: string };
 
@@ -40,6 +41,25 @@ export const countTokensOf = async (): Promise<CountTokens> => {
 };
 
 const PER_MESSAGE = 4;
+
+/** This much of the conversation is read for the prompt. What exceeds the token budget is left out. */
+export const PROMPT_HISTORY = 20;
+
+const RetrievalWhy = z.object({ by: z.string(), hits: z.array(z.object({ entryId: z.string(), score: z.number() })) });
+/**
+ * After hybrid search, a score is a probability. An entry is left out of the prompt if its score is below this share of
+ * the best score.
+ */
+const MIN_PROMPT_SHARE = 0.02;
+
+/** The knowledge entries for the prompt, the most likely first. */
+export const promptEntriesOf = ({ why }: EngineReply, { assistant }: TurnContext): EngineEntry[] => {
+  const { by, hits } = RetrievalWhy.safeParse(why).data ?? { by: '', hits: [] };
+  const least = by === 'both' ? (hits[0]?.score ?? 0) * MIN_PROMPT_SHARE : 0;
+  return hits
+    .filter(({ score }) => score >= least)
+    .flatMap(({ entryId }) => assistant.knowledge.find((entry) => entry.entryId === entryId) ?? []);
+};
 
 const knowledgeText = (hits: EngineEntry[]): string =>
   hits.map(({ question, answer }) => `Q: ${question}\nA: ${answer}`).join('\n\n');
