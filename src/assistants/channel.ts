@@ -20,7 +20,7 @@ export type ChannelCall = {
 const KEPT = 20;
 const KEPT_S = 7 * 86_400;
 const WRITTEN_EVERY_MS = 500;
-/** No request that began before an erasure runs longer. */
+/** How long an erasure is remembered. Requests that began before it have ended by then. */
 const FORGOTTEN_S = 300;
 
 const parse = (line: string): ChannelCall => JSON.parse(line) as ChannelCall; // as `write` stores it

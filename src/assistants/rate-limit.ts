@@ -16,7 +16,7 @@ const FAILING_LIMIT_PER_MINUTE = 60;
 const ANONYMOUS_LIMIT_PER_MINUTE = 120;
 /** Playground turns of one operator: enough for a person, and few compared with visitors' turns. */
 const PLAYGROUND_LIMIT_PER_MINUTE = 60;
-/** What one operator tells others of reading and writing: ten pages tell it every seven seconds. */
+/** Reports of one operator who reads or writes: each open page reports every seven seconds. */
 const PRESENCE_LIMIT_PER_MINUTE = 240;
 /** Requests of one operator token: ten a second, enough for a program that follows the inbox of many assistants. */
 const TOKEN_LIMIT_PER_MINUTE = 600;

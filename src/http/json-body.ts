@@ -75,7 +75,7 @@ const VALUES_MAX = 1_000;
 const LINGER_MS = 2_000;
 
 const arriving = createByteShares(ARRIVING_MAX_BYTES);
-/** A holder decodes one body at a time. Many compressed bodies of one caller wait for each other, and not others. */
+/** A holder decodes one body at a time, so a caller with many compressed bodies delays only itself. */
 const decoding = createSlots(({ own, inUse }) => own === 0 && inUse < DECODING_MAX);
 
 type Decode = (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;

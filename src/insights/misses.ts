@@ -241,8 +241,8 @@ export const readLessons = (entries: Entry[], earlier: Entry[] = []): Lesson[] =
 };
 
 /**
- * The first entries whose lessons and texts fit one step, at least one entry, and the last number up to which they are
- * complete.
+ * Takes as many entries from the beginning as one step can work on, at least one. `upTo` is the number before the first
+ * entry that is left out.
  */
 export const fitStep = ({ entries, upTo }: { entries: Entry[]; upTo: number }): { entries: Entry[]; upTo: number } => {
   let [lessons, chars] = [0, 0];

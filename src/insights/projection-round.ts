@@ -160,7 +160,7 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
   const tries = new LRUCache<string, number>({ max: REMEMBERED_MAX });
   /** Assistants with changes that are not projected. The one whose turn was longest ago comes first. */
   const backlogs = new Map<string, Backlog>();
-  /** Up to here, the changes of all assistants are listed, but not those of assistants with a position of their own. */
+  /** Changes up to this time are listed, except those of assistants whose backlog has its own `listedTo`. */
   let listedTo: number | null = null;
 
   const forget = (): void => {
@@ -196,7 +196,10 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     backlog.changes.set(_id, one); // last, because its change is the latest
   };
 
-  /** Lists what has changed, for all assistants together, and for those that have room again. */
+  /**
+   * Lists the conversations that have changed: of all assistants together, and separately of each assistant whose list
+   * was full before.
+   */
   const listChanges = async (from: number, until: number): Promise<void> => {
     // A change after this moment may be missing in the lists, so the position does not go further.
     const now = serverNow();

@@ -53,7 +53,7 @@ export const createInsights = (connection: Connection): Insights => {
 
   const eraseAll = async (conversationIds: string[]): Promise<void> => {
     await rows.deleteMany({ _id: { $in: conversationIds } });
-    // Before the groups: a question that is being grouped is then either removed here, or found in its group.
+    // Pending misses go first: a question that is being grouped meanwhile is then found in its group.
     await pendingMisses.eraseConversations(conversationIds);
     await misses.eraseConversations(conversationIds);
   };

@@ -8,8 +8,8 @@ import { isMongoUnavailable } from '../mongo/failures.ts';
 /** The most changes that one read returns. */
 const BATCH = 1_000;
 /**
- * A read that neither finds a change nor comes to the present within this time is given up. MongoDB passes every write
- * of all databases before it answers, and that may be too many.
+ * A read is given up if it has found no change and has not reached the present within this time. Before MongoDB answers,
+ * it goes through the writes of all databases, which may be too many.
  */
 const READ_WITHIN_MS = 10_000;
 const CLOSED_WITHIN_MS = 500;

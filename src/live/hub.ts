@@ -142,7 +142,7 @@ const SENT_AT_ONCE = 100;
 const LINGER_MS = 10_000;
 /** Browsers that come back are sent what they missed beside the rounds: this many at once, one of each operator. */
 export const CATCH_UPS = 4;
-/** What changes while a browser catches up is sent in further passes. The rest is sent in a round. */
+/** A catch-up then reads what changed during its last pass, at most so often. Joining the rounds sends the rest. */
 const PASSES = 3;
 const REST_MAX = 500;
 /** All browsers of a process together may leave this much unread. Then those that left the most are cut off. */

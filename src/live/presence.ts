@@ -30,9 +30,9 @@ const parse = (text: string): Presence | null => {
 const idOf = ({ conversationId, operatorId }: Presence): string => `${conversationId} ${operatorId}`;
 
 type Dependencies = {
-  /** For commands. */
+  /** Runs the commands. */
   redis: RedisClient;
-  /** For pub/sub. */
+  /** Listens to the channel, so it can run no other command. */
   subscriber: RedisClient;
   /** The channel, and the key of the sorted set of those present. */
   name: string;

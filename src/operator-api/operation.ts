@@ -61,7 +61,7 @@ export type Call<One extends Operation> = {
   note: (note: AuditNote) => void;
   /** Aborts when the caller leaves. */
   signal: AbortSignal;
-  /** Makes a read that may cost seconds, when it is this caller's turn. */
+  /** Runs a read that may take seconds. One caller's reads of this kind wait for each other. */
   costly: <Value>(read: () => Promise<Value>) => Promise<Value>;
   req: Request;
   res: Response;

@@ -26,7 +26,10 @@ type Scripts = {
   parleyLeaveHost: (key: string, forMs: number) => Promise<number>;
 };
 
-/** Requests to a host wait for each other, of all sources and all processes. What Redis loses is one pause. */
+/**
+ * Spaces the requests of all sources and processes to one host. The times are in Redis. If Redis loses them, one request
+ * comes too early.
+ */
 export type Hosts = {
   /** Waits until a request may be sent. False if so many wait for this host that others should go first. */
   waitFor: (host: string, options: { everyMs: number; signal: AbortSignal }) => Promise<boolean>;

@@ -119,7 +119,7 @@ type Dependencies = {
 type Run = { source: StoredSource; lease: RunLease; signal: AbortSignal; shouldYield: () => boolean };
 
 const failureOf = ({ failed, message }: ReadFailure): SourceError => ({ code: failed, message });
-/** What can be read at no time, so that the passages of the page leave. */
+/** Failures that will not pass. The page loses its passages; after other failures it keeps them. */
 const NOT_TEXT = new Set<ReadFailure['failed']>(['unsupported', 'no_text']);
 
 /** Reads a source anew: fetches its pages, and stores what they say. */

@@ -1,19 +1,19 @@
 import type { SiteOfRun, Source } from '../../src/sources/source.ts';
 
 const URL_MAX = 1_000;
-/** Links from the start. What is farther away is rarely a page, but often one of a calendar without end. */
+/** The most links between the start and a page. Beyond it there are mostly endless calendars. */
 export const DEPTH_MAX = 12;
 const SEGMENTS_MAX = 20;
 /** A path that repeats a part of itself so often is made by relative links that lead nowhere. */
 const REPEATS_MAX = 3;
-/** Pages that differ only by their query: more are a calendar, a filter or a search. */
+/** The most pages that differ only by their query. More of them come from a calendar, a filter or a search. */
 const QUERIES_OF_PATH_MAX = 50;
 
 /** Parameters that tell where a visitor comes from, or who it is, and change nothing of the page. */
 const TRACKING =
   /^(utm_\w+|gclid|gbraid|wbraid|dclid|fbclid|msclkid|yclid|twclid|igshid|mc_[ce]id|_ga|_gl|ref_src|phpsessid|jsessionid|sid|sessionid)$/i;
 const SESSION_IN_PATH = /;jsessionid=[^/?]*/i;
-/** What is no page, by the ending of its path. It is not asked for. */
+/** Endings of paths that are not pages. They are not fetched. */
 const NO_PAGE =
   /\.(?:avif|bmp|gif|ico|jpe?g|png|svg|tiff?|webp|mp[34]|m4[av]|avi|mov|ogg|wav|webm|zip|gz|tgz|bz2|xz|7z|rar|tar|exe|dmg|pkg|deb|rpm|apk|iso|css|m?js|map|json|xml|rss|atom|ics|woff2?|ttf|otf|eot|csv|xlsx?|pptx?|epub|wasm)$/i;
 

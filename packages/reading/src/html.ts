@@ -253,7 +253,7 @@ class BlockWriter {
     if (key === '' || key.length > 100 || meta.size >= MAX_META) return;
     const known = meta.get(key);
     const given = content.slice(0, 2000);
-    // Each of several `robots` forbids something.
+    // A page may have several `robots`. Each adds something that is forbidden.
     if (key !== 'robots') meta.set(key, known ?? given);
     else if ((known?.length ?? 0) < 2000) meta.set(key, known === undefined ? given : `${known},${given}`);
   }
@@ -488,7 +488,7 @@ class BlockWriter {
       return;
     }
     this.pendingAnchor = null;
-    // All three count the markup's spaces, which are left out of the text.
+    // The counts include spaces of the markup that the text does not have, so they are scaled down to the text.
     const share = shown.length / chars;
     this.push({
       kind: 'text',

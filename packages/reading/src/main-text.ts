@@ -109,7 +109,7 @@ const isAround = (region: Region): boolean => {
   return false;
 };
 
-/** The heading over all: of the text, or before it on the page. In a header or menu it is often the site's name. */
+/** The main heading: in the text, else elsewhere on the page, but not in a header or menu, where it names the site. */
 const firstHeading = (chosen: readonly Block[], all: readonly Block[]): string | null => {
   const isTitle = ({ kind, level }: Block): boolean => kind === 'heading' && level === 1;
   const inText = chosen.filter(isTitle);

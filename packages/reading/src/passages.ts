@@ -133,7 +133,7 @@ const pack = (pieces: readonly Piece[]): Piece[][] => {
   return parts;
 };
 
-/** PDFs whose fonts do not name their letters come out as signs. */
+/** False if the text is mostly signs, as in PDFs whose fonts do not say which letters they show. */
 const isReadable = (text: string): boolean => {
   const letters = text.match(/[\p{L}\p{M}\p{N}]/gu)?.length ?? 0;
   return letters > (text.length > 100 ? text.replace(/\s+/g, '').length * LEAST_LETTERS : 0);

@@ -238,7 +238,7 @@ const toBlocks = (lines: readonly Line[], reading: Reading): TextBlock[] => {
   return blocks;
 };
 
-/** A title that a program made up is none. */
+/** False for a title that a program filled in, such as "Untitled" or the name of a file. */
 const isTitle = (title: string): boolean =>
   title.length > 2 &&
   !/^(?:untitled|document\d*|microsoft word|powerpoint|slide \d|print|layout \d|ohne titel|sans titre)/i.test(title) &&

@@ -4,7 +4,7 @@ import { MAX_PASSAGE_CHARS, type Splitter, toLine, toLines } from './text.ts';
 
 export type PageProposal = { question: string; answer: string; anchor: string | null };
 
-// They fit an entry of the knowledge, and a chat: nobody reads a longer answer there.
+// Proposals must fit into a knowledge entry, and their answers into a chat.
 const MAX_PROPOSALS = 100;
 const MAX_QUESTION_CHARS = 500;
 /** A longer summary that asks nothing is text or code. */
@@ -67,7 +67,7 @@ const declared = ({ data }: Pick<HtmlDocument, 'data'>): PageProposal[] => {
     try {
       nodes.push(JSON.parse(json));
     } catch {
-      // Search engines ignore it too.
+      // Invalid JSON is ignored, as search engines do.
     }
   }
   for (let at = 0; at < Math.min(nodes.length, MAX_DATA_NODES) && found.length < MAX_PROPOSALS; at += 1) {

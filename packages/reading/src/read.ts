@@ -283,7 +283,7 @@ const readDocx = async (bytes: Uint8Array): Promise<Contents> => {
   return { ...contents, title: title ?? contents.title };
 };
 
-/** V8 says so when a text or a list would be larger than possible. */
+/** True for the errors of V8 about a text, list or buffer that would be too large. */
 export const isOfMemory = (cause: unknown): boolean =>
   cause instanceof RangeError &&
   /Invalid (?:string|array|typed array) length|Array buffer allocation/.test(cause.message);

@@ -1,6 +1,6 @@
-// Which elements stand around a page's text, by their kind, role and names.
+// Tells the elements around a page's text (menus, footers) by their kind, role and names.
 
-/** A part of the page that may be its text, or may have to go. */
+/** A part of the page that may be its text, or may be left out. */
 export type Region = {
   parent: Region | null;
   /** `aside` are elements that are never text; `named` are called like a menu; `likely` are menus if they are mostly links. */
@@ -17,7 +17,7 @@ const ASIDE_ELEMENTS = namesOf('nav footer dialog menu search');
 const ASIDE_ROLES = namesOf(
   'alert alertdialog banner contentinfo dialog menu menubar navigation search tablist toolbar tooltip',
 );
-/** Words in the classes of what stands around the text. */
+/** Words in the class names of elements around the text. */
 const ASIDE_WORDS = namesOf(
   'ad ads advert advertisement breadcrumb breadcrumbs byline cmp commentlist comments consent cookie cookiebar cookiebot cookies copyright ' +
     'disqus editlink feedback footer gdpr hamburger jumplinks lightbox masthead modal nav navbar navbox navi navigation newsletter noprint onetrust outbrain ' +

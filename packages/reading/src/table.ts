@@ -47,7 +47,7 @@ export class Table {
     return this.cell !== null;
   }
 
-  /** Gives what ends the cell, or null if the table is a layout. */
+  /** Begins a cell. Returns the function that ends it, or null if the table is a layout. */
   openCell(isTh: boolean, { colspan, rowspan }: Attributes): (() => void) | null {
     if (this.isLayout) return null;
     const cell: string[] = [];
@@ -66,7 +66,7 @@ export class Table {
     if (this.cell?.length === 0) this.isBold = true;
   }
 
-  /** Adds a block to the open cell. Returns whether it may still be a cell of data. */
+  /** Adds a block to the open cell. Returns false if the cell is too large for a table of data. */
   add(text: string): boolean {
     this.cell?.push(text);
     this.cellChars += text.length;

@@ -202,7 +202,7 @@ const ownActions = ({ entry, passage }: Offer): SuggestedAction[] => {
 /** The buttons of a hedged answer. Those that lead away from it come last, and the answer's own fill the rest. */
 const hedgedActions = (given: Offer, others: Offer[], language: string): SuggestedAction[] => {
   const own = ownActions(given);
-  // The page of the given passage always has its place.
+  // The link to the page of a quoted passage is never left out.
   const first = given.passage ? own : [];
   const offered = distinct([...first, ...others.map(offerAction)]).slice(first.length, MAX_SUGGESTED_ACTIONS - 1);
   const away = [...offered, replyAction(text(language, 'notMeant'))];

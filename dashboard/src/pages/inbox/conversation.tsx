@@ -51,7 +51,7 @@ type Props = {
   onDetails: (shown: boolean) => void;
 };
 
-/** One conversation: its messages, what can be done with it, and its details. The list changes often beside it. */
+/** One conversation: its messages, actions and details. Memoised, because the list beside it changes often. */
 export const Conversation = memo(({ id, me, panel, onPanel, field, commands, onBack, onDetails }: Props) => {
   const client = useQueryClient();
   const read = useThread(client, id);

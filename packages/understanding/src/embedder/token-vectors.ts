@@ -81,7 +81,7 @@ export const createProjection = () => {
         projected[row] = value;
         largest = Math.max(largest, Math.abs(value));
       }
-      // The length of a vector does not matter, so each one uses all of the 8 bits.
+      // Each vector is scaled to use all 8 bits, because cosines do not depend on its length.
       for (let row = 0; row < TOKEN_DIMENSIONS; row += 1) {
         tokens[nth * TOKEN_DIMENSIONS + row] = Math.round(((projected[row] as number) / largest) * 127);
       }

@@ -88,7 +88,7 @@ const tokenScores = (text: string, sentences: Sentence[], heading: string, cosin
   });
 };
 
-/** What a word of the question counts that the headings have: the sentences need not say it again. */
+/** The weight of a question's word that is in the headings, because a sentence below need not repeat it. */
 const HEADING_SHARE = 0.4;
 const WEIGHTS = { words: 0.5, tokens: 2, length: 0.15 };
 

@@ -74,7 +74,7 @@ const isAfterOpening = (sentence: string, index: number): boolean => {
   return before < 0 || OPENING.includes(sentence.charAt(before));
 };
 const CAPITAL = /^\p{Lu}/u;
-/** Whether a word is a name in every language: one with two capital letters, or with letters and a digit. */
+/** Words with two capital letters, or with letters and a digit, count as names in all languages. */
 const isAlwaysName = (word: string): boolean =>
   (word.match(/\p{Lu}/gu)?.length ?? 0) > 1 || (/\p{L}/u.test(word) && /\d/.test(word));
 const NO_NAMES = new Set(['i', 'ok', 'faq']);

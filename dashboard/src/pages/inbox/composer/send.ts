@@ -20,7 +20,7 @@ const problemWords = (problem: unknown, mode: Draft['mode']): string => {
   return `${what} was not sent: ${problem instanceof Error ? problem.message : 'Something went wrong.'}`;
 };
 
-/** Puts a text that was not sent back before what has been written since. */
+/** Returns a text that was not sent to its field, above what has been written since. */
 const giveBack = (conversationId: string, { mode, text, sinceSeq }: Outgoing, problem: unknown): void => {
   const now = readDraft(conversationId);
   const both = now.text === '' ? text : `${text}\n\n${now.text}`;
