@@ -6,7 +6,7 @@ import { Boundary } from './frame/boundary.tsx';
 import { Shell } from './frame/shell.tsx';
 import { SignIn } from './frame/sign-in.tsx';
 import { Alerts } from './live/alerts.ts';
-import { Live } from './live/live.tsx';
+import { LiveUpdates } from './live/live.tsx';
 import { Pages } from './pages.tsx';
 import { Failure } from './parts/states.tsx';
 import { LEFT, useSession } from './query.ts';
@@ -32,12 +32,12 @@ const ForOperators = () => {
     return session.error ? <Failure problem={session.error} retry={() => void session.refetch()} /> : <Waiting />;
   }
   return (
-    <Live>
+    <LiveUpdates>
       <Alerts me={session.data} />
       <Shell me={session.data}>
         <Pages me={session.data} />
       </Shell>
-    </Live>
+    </LiveUpdates>
   );
 };
 

@@ -11,12 +11,12 @@ const ANNOUNCE_EVERY_MS = 7_000;
 
 export const useLiveStore = (): LiveStore => {
   const store = useContext(LiveContext);
-  if (!store) throw new Error('this page is not inside <Live>');
+  if (!store) throw new Error('this page is not inside <LiveUpdates>');
   return store;
 };
 
 /** Connects to the live updates while an operator is signed in. There is one connection for all pages. */
-export const Live = ({ children }: { children: ReactNode }) => {
+export const LiveUpdates = ({ children }: { children: ReactNode }) => {
   const client = useQueryClient();
   const [store] = useState(() => createLiveStore(client));
   useEffect(() => store.start(), [store]);

@@ -14,7 +14,7 @@ import { useRead } from '../../query.ts';
 import type { Delivery as DeliveryType } from '../../types.ts';
 import { Checklist } from '../webhooks/test-result.tsx';
 import { curlOf } from './curl.ts';
-import { isFinal, Outcome, reasonOf } from './outcome.tsx';
+import { isFinal, OutcomeBadge, reasonOf } from './outcome.tsx';
 import { Request, Response } from './exchange.tsx';
 import { Resend } from './resend.tsx';
 import { Timing } from './timing.tsx';
@@ -93,7 +93,7 @@ const Delivery = ({ id, deliveryId }: { id: string; deliveryId: string }) => {
     <Page
       title={delivery?.event ?? 'Delivery'}
       above={<Back to={`/assistants/${id}/deliveries`}>Deliveries</Back>}
-      description={delivery && <Outcome outcome={delivery.outcome} />}
+      description={delivery && <OutcomeBadge outcome={delivery.outcome} />}
       actions={
         delivery && (
           <>

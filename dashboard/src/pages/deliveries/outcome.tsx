@@ -1,8 +1,8 @@
 import { DELIVERY_DEADLINE_MS } from '../../../../src/process/time-limits.ts';
 import { Status, type Tone } from '../../parts/status.tsx';
-import type { DeliveryRow, Outcome as OutcomeName } from '../../types.ts';
+import type { DeliveryRow, Outcome } from '../../types.ts';
 
-const SHOWN: Record<OutcomeName, { words: string; tone: Tone }> = {
+const SHOWN: Record<Outcome, { words: string; tone: Tone }> = {
   queued: { words: 'Waiting', tone: 'calm' },
   sending: { words: 'Sending', tone: 'busy' },
   delivered: { words: 'Delivered', tone: 'good' },
@@ -11,11 +11,11 @@ const SHOWN: Record<OutcomeName, { words: string; tone: Tone }> = {
   unknown: { words: 'Unknown', tone: 'warn' },
 };
 
-export const shownOutcome = (outcome: OutcomeName) => SHOWN[outcome];
+export const shownOutcome = (outcome: Outcome) => SHOWN[outcome];
 
 export const OUTCOMES = Object.entries(SHOWN).map(([value, { words }]) => ({ value, label: words }));
 
-export const Outcome = ({ outcome }: { outcome: OutcomeName }) => (
+export const OutcomeBadge = ({ outcome }: { outcome: Outcome }) => (
   <Status tone={SHOWN[outcome].tone}>{SHOWN[outcome].words}</Status>
 );
 
@@ -44,4 +44,4 @@ export const reasonOf = ({ errorKind, outcome, status }: Pick<DeliveryRow, 'erro
   return null;
 };
 
-export const isFinal = (outcome: OutcomeName): boolean => outcome !== 'queued' && outcome !== 'sending';
+export const isFinal = (outcome: Outcome): boolean => outcome !== 'queued' && outcome !== 'sending';

@@ -3,7 +3,7 @@ import { at } from '../../api.ts';
 import { When } from '../../parts/when.tsx';
 import { useRead } from '../../query.ts';
 import type { DeliveryRow, Endpoints } from '../../types.ts';
-import { Outcome } from './outcome.tsx';
+import { OutcomeBadge } from './outcome.tsx';
 
 export const addressOf = (id: string, deliveryId: string): string =>
   `/assistants/${id}/deliveries/${encodeURIComponent(deliveryId)}`;
@@ -34,7 +34,7 @@ const Row = ({ id, row, withUrl, url }: RowProps) => (
   <li>
     <Link className="row delivery" to={addressOf(id, row.deliveryId)}>
       <span className="delivery-outcome">
-        <Outcome outcome={row.outcome} />
+        <OutcomeBadge outcome={row.outcome} />
       </span>
       <span className="delivery-status num mono">
         {row.status ?? (row.errorKind ? <span className="dim">{shortOf(row.errorKind)}</span> : '')}

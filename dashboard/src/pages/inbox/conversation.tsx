@@ -9,7 +9,7 @@ import { actionsOn } from './actions/actions.ts';
 import { Composer } from './composer/composer.tsx';
 import { isMine } from './composer/send.ts';
 import { ConversationHead, type Panel } from './conversation-head.tsx';
-import { Details } from './details/details.tsx';
+import { ConversationDetails } from './details/details.tsx';
 import { forgetConversation } from './erased.ts';
 import { OpenConversation } from './open-conversation.ts';
 import { useNewAfter, useReadPosition } from './reading.ts';
@@ -52,7 +52,7 @@ type Props = {
 };
 
 /** One conversation: its messages, actions and details. Memoised, because the list beside it changes often. */
-export const Conversation = memo(({ id, me, panel, onPanel, field, commands, onBack, onDetails }: Props) => {
+export const ConversationPane = memo(({ id, me, panel, onPanel, field, commands, onBack, onDetails }: Props) => {
   const client = useQueryClient();
   const read = useThread(client, id);
   const thread = read.data;
@@ -100,7 +100,7 @@ export const Conversation = memo(({ id, me, panel, onPanel, field, commands, onB
         <Composer field={field} answeredSeq={answeredSeqOf(thread)} />
       </section>
       <aside className="pane pane-details" aria-label="Details">
-        <Details messages={thread.messages} onBack={() => onDetails(false)} onErased={onBack} />
+        <ConversationDetails messages={thread.messages} onBack={() => onDetails(false)} onErased={onBack} />
       </aside>
     </OpenConversation>
   );

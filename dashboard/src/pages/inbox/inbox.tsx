@@ -6,7 +6,7 @@ import { useAddress } from '../../parts/address.ts';
 import { Empty } from '../../parts/states.tsx';
 import type { Me } from '../../types.ts';
 import { readDraft, writeDraft } from './composer/drafts.ts';
-import { type Commands, Conversation } from './conversation.tsx';
+import { type Commands, ConversationPane } from './conversation.tsx';
 import type { Panel } from './conversation-head.tsx';
 import { Help } from './help.tsx';
 import { useShortcuts } from './keys.ts';
@@ -109,7 +109,7 @@ const Inbox = ({ me, id }: { me: Me; id: string | null }) => {
         {id === null ? (
           <NothingOpen />
         ) : (
-          <Conversation
+          <ConversationPane
             key={id}
             id={id}
             me={me}

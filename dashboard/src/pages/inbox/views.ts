@@ -1,10 +1,10 @@
 import type { InboxRow } from '../../types.ts';
-import type { Status } from './words.ts';
+import type { StatusName } from './words.ts';
 
 /** What the list is asked for. The names are those of the API. */
 export type RowFilter = {
   assistantId?: string;
-  status?: Status;
+  status?: StatusName;
   tag?: string;
   channel?: string;
   language?: string;

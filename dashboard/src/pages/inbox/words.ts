@@ -1,8 +1,8 @@
 import type { Tone } from '../../parts/status.tsx';
 
 export const STATUS_WORDS = { open: 'Open', escalated: 'Needs a person', resolved: 'Resolved' } as const;
-export type Status = keyof typeof STATUS_WORDS;
-export const STATUS_TONES: Record<Status, Tone> = { open: 'good', escalated: 'warn', resolved: 'calm' };
+export type StatusName = keyof typeof STATUS_WORDS;
+export const STATUS_TONES: Record<StatusName, Tone> = { open: 'good', escalated: 'warn', resolved: 'calm' };
 
 export const CHANNEL_WORDS: Record<string, string> = {
   api: 'Chat API',

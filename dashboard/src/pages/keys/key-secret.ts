@@ -9,7 +9,7 @@ const sampleFor = (apiKey: string): string =>
     `  -d '{"session_id":"visitor-42","message":"Hello"}'`,
   ].join('\n');
 
-export const secretOf = ({ key, apiKey }: NewApiKey): Secret => ({
+export const keySecretOf = ({ key, apiKey }: NewApiKey): Secret => ({
   title: `API key “${key.name}”`,
   label: 'API key',
   value: apiKey,

@@ -11,14 +11,14 @@ import { useChange, useRead } from '../../query.ts';
 import type { ApiKey, Keys as KeyList, NewApiKey } from '../../types.ts';
 import { EditKey, NewKey } from './key-forms.tsx';
 import { KeyRow, RevokedKeys } from './key-row.tsx';
-import { secretOf } from './key-secret.ts';
+import { keySecretOf } from './key-secret.ts';
 
 const useKeyChanges = (onSecret: (secret: Secret) => void, path: string) => {
   const invalidates = [path, '/assistants/'];
   const rotate = useChange({
     run: (one: ApiKey) => call<NewApiKey>('POST', at`/keys/${one.keyId}/rotate`),
     invalidates,
-    after: (made) => onSecret(secretOf(made)),
+    after: (made) => onSecret(keySecretOf(made)),
   });
   const revoke = useChange({
     run: (one: ApiKey) => call<ApiKey>('POST', at`/keys/${one.keyId}/revoke`),
@@ -113,7 +113,7 @@ const Keys = ({ id }: { id: string }) => {
         onClose={() => setAdding(false)}
         onMade={(made) => {
           setAdding(false);
-          setSecret(secretOf(made));
+          setSecret(keySecretOf(made));
         }}
       />
       {editing && <EditKey key={editing.keyId} one={editing} onClose={() => setEditing(null)} />}

@@ -17,9 +17,9 @@ const BLANK = {
 type Fields = typeof BLANK;
 
 /** The beginning of a new entry. `fromMiss` is the group of questions that it answers. */
-export type Draft = Pick<KnowledgeEntry, 'question' | 'variants' | 'answer' | 'language'> & { fromMiss?: string };
+export type EntryDraft = Pick<KnowledgeEntry, 'question' | 'variants' | 'answer' | 'language'> & { fromMiss?: string };
 
-const fieldsOf = (entry: KnowledgeEntry | null, draft?: Draft): Fields =>
+const fieldsOf = (entry: KnowledgeEntry | null, draft?: EntryDraft): Fields =>
   entry === null
     ? {
         ...BLANK,
@@ -48,7 +48,7 @@ const toBody = (fields: Fields) => ({
   language: fields.language.trim() === '' ? null : fields.language.trim(),
 });
 
-type Props = { path: string; entry: KnowledgeEntry | null; draft?: Draft; onClose: () => void };
+type Props = { path: string; entry: KnowledgeEntry | null; draft?: EntryDraft; onClose: () => void };
 
 const useEntryChanges = ({ path, entry, draft, onClose }: Props) => {
   const own = entry && path + at`/${entry.entryId}`;

@@ -6,7 +6,7 @@ import { Page, Section } from '../../parts/page.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Miss, Misses } from '../../types.ts';
-import { type Draft, EntryEditor } from '../knowledge/entry-editor.tsx';
+import { type EntryDraft, EntryEditor } from '../knowledge/entry-editor.tsx';
 import { MissRow } from './miss-row.tsx';
 
 const REFRESH_MS = 15_000;
@@ -17,7 +17,7 @@ const variantsOf = ({ question, examples }: Miss): string[] => [
   ...new Set(examples.map((one) => one.question).filter((other) => other !== question)),
 ];
 
-const draftOf = (miss: Miss): Draft => ({
+const draftOf = (miss: Miss): EntryDraft => ({
   question: miss.question,
   variants: variantsOf(miss),
   answer: miss.answer?.content ?? '',
@@ -26,7 +26,7 @@ const draftOf = (miss: Miss): Draft => ({
 });
 
 /** The draft that another page put into the address: a visitor's question and what an operator wrote. */
-const useDraftInAddress = (): { draft: Draft | null; forget: () => void } => {
+const useDraftInAddress = (): { draft: EntryDraft | null; forget: () => void } => {
   const [params, setParams] = useSearchParams();
   const question = (params.get('question') ?? '').trim().slice(0, QUESTION_MAX);
   const answer = (params.get('answer') ?? '').trim();
@@ -36,7 +36,15 @@ const useDraftInAddress = (): { draft: Draft | null; forget: () => void } => {
   };
 };
 
-const List = ({ id, misses, onTeach }: { id: string; misses: Misses['misses']; onTeach: (draft: Draft) => void }) => {
+const List = ({
+  id,
+  misses,
+  onTeach,
+}: {
+  id: string;
+  misses: Misses['misses'];
+  onTeach: (draft: EntryDraft) => void;
+}) => {
   const dismiss = useChange({
     run: (missId: string) => call<void>('POST', at`/assistants/${id}/misses/${missId}/dismiss`),
     invalidates: [`/assistants/${id}/misses`],
@@ -77,7 +85,7 @@ const List = ({ id, misses, onTeach }: { id: string; misses: Misses['misses']; o
 const Learn = ({ id }: { id: string }) => {
   const read = useRead<Misses>(at`/assistants/${id}/misses`, { every: REFRESH_MS });
   const given = useDraftInAddress();
-  const [chosen, setChosen] = useState<Draft | null>(null);
+  const [chosen, setChosen] = useState<EntryDraft | null>(null);
   const draft = chosen ?? given.draft;
   const close = (): void => {
     setChosen(null);

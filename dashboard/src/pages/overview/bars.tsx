@@ -2,7 +2,7 @@ import 'uplot/dist/uPlot.min.css';
 import { useComputedColorScheme } from '@mantine/core';
 import { useEffect, useRef } from 'react';
 import UPlot from 'uplot';
-import type { Row, Series } from './chart.tsx';
+import type { ChartRow, Series } from './chart.tsx';
 
 const HEIGHT = 190;
 const BAR_SHARE = 0.7;
@@ -18,7 +18,7 @@ const colorsOf = (element: Element) => {
 };
 
 /** The values of each series. In a stack, each series is drawn in front of the sum of itself and those after it. */
-const valuesOf = (rows: Row[], series: Series[], stacked: boolean): number[][] =>
+const valuesOf = (rows: ChartRow[], series: Series[], stacked: boolean): number[][] =>
   series.map((_, at) =>
     rows.map((row) =>
       (stacked ? series.slice(at) : series.slice(at, at + 1)).reduce(
@@ -28,7 +28,7 @@ const valuesOf = (rows: Row[], series: Series[], stacked: boolean): number[][] =
     ),
   );
 
-export type BarsProps = { rows: Row[]; series: Series[]; stacked: boolean };
+export type BarsProps = { rows: ChartRow[]; series: Series[]; stacked: boolean };
 
 /** Draws the bars of a chart. Series that are not stacked are drawn as lines, so that they do not hide each other. */
 const Bars = ({ rows, series, stacked }: BarsProps) => {

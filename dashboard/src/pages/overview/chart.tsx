@@ -4,9 +4,9 @@ import type { BarsProps } from './bars.tsx';
 import { Numbers } from './numbers.tsx';
 
 export type Series = { name: string; label: string; color: string };
-export type Row = { at: string } & Record<string, number | string>;
+export type ChartRow = { at: string } & Record<string, number | string>;
 
-type Props = { title: string; description?: string; rows: Row[]; series: Series[]; stacked?: boolean };
+type Props = { title: string; description?: string; rows: ChartRow[]; series: Series[]; stacked?: boolean };
 
 /**
  * The library is loaded on demand. It reads the browser's language when it is loaded, and fails if that is not a valid

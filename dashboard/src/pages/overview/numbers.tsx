@@ -1,10 +1,10 @@
 import { VisuallyHidden } from '@mantine/core';
-import type { Row, Series } from './chart.tsx';
+import type { ChartRow, Series } from './chart.tsx';
 
 const AS_TABLE = 'Show the numbers';
 
 /** The numbers of a chart as a table. Rows without a number are left out. */
-export const Numbers = ({ title, rows, series }: { title: string; rows: Row[]; series: Series[] }) => {
+export const Numbers = ({ title, rows, series }: { title: string; rows: ChartRow[]; series: Series[] }) => {
   const filled = rows.filter((row) => series.some(({ name }) => row[name]));
   if (filled.length === 0) return null;
   return (

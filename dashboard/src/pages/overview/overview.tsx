@@ -12,7 +12,7 @@ import { RecentDeliveries } from '../deliveries/recent.tsx';
 import { FigureCharts } from './charts.tsx';
 import { FigureTiles } from './figures.tsx';
 import { FirstSteps } from './first-steps.tsx';
-import { Share, type Part } from './share.tsx';
+import { Share, type SharePart } from './share.tsx';
 import { Unhealthy } from './unhealthy.tsx';
 
 const REFRESH_MS = 10_000;
@@ -33,7 +33,7 @@ const Tile = ({ label, value, to, note }: { label: string; value: ReactNode; to:
   </Link>
 );
 
-const deliveryParts = (id: string, counts: Figures['deliveries']): Part[] => {
+const deliveryParts = (id: string, counts: Figures['deliveries']): SharePart[] => {
   const to = (outcome: string) => withQuery(`/assistants/${id}/deliveries`, { outcome, span: '24h' });
   return [
     { name: 'Delivered', count: counts.delivered ?? 0, tone: 'good', to: to('delivered') },

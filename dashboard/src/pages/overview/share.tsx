@@ -1,12 +1,12 @@
 import { Link } from 'wouter';
 
-export type Part = { name: string; count: number; tone: 'good' | 'bad' | 'warn' | 'calm' | 'dark'; to?: string };
+export type SharePart = { name: string; count: number; tone: 'good' | 'bad' | 'warn' | 'calm' | 'dark'; to?: string };
 
 const WIDTH = 1000;
 const GAP = 4;
 
 /** The parts of a number as one bar, with a list of the same figures below it. */
-export const Share = ({ parts, label }: { parts: Part[]; label: string }) => {
+export const Share = ({ parts, label }: { parts: SharePart[]; label: string }) => {
   const total = parts.reduce((sum, { count }) => sum + count, 0);
   const there = parts.filter(({ count }) => count > 0);
   let x = 0;

@@ -7,7 +7,7 @@ import { Page, Section } from '../../parts/page.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useRead } from '../../query.ts';
 import type { Source, Sources as SourceList } from '../../types.ts';
-import { Proposals } from './proposals.tsx';
+import { ProposalList } from './proposals.tsx';
 import { AddUrl, FILE_TYPES, useUpload } from './source-form.tsx';
 import { contentOf, isBusy, KINDS, pollOf, SourceProgress, SourceStatus, useVectorsOff } from './source-state.tsx';
 
@@ -71,7 +71,7 @@ const Sources = ({ id }: { id: string }) => {
         </>
       }
     >
-      {proposed > 0 && <Proposals id={id} count={proposed} busy={read.data?.sources.some(isBusy) === true} />}
+      {proposed > 0 && <ProposalList id={id} count={proposed} busy={read.data?.sources.some(isBusy) === true} />}
       <Section flush {...(full && { title: 'Sources', description: `An assistant can have at most ${MOST} sources.` })}>
         <Shown read={read} rows={3}>
           {({ sources }) =>

@@ -5,7 +5,7 @@ import { useConfirm } from '../../parts/confirm.tsx';
 import { Section } from '../../parts/page.tsx';
 import { Shown } from '../../parts/states.tsx';
 import { useChange, useRead } from '../../query.ts';
-import type { Decided, Proposal, Proposals as ProposalList } from '../../types.ts';
+import type { Decided, Proposal, Proposals } from '../../types.ts';
 import { counted } from './source-state.tsx';
 
 const FEW = 3;
@@ -34,8 +34,8 @@ const useDecisions = (id: string) => {
 const isFor = (choice: Choice | undefined, { proposalId }: Proposal): boolean => choice?.includes(proposalId) === true;
 
 /** Questions and answers found in sources. Each becomes an entry of the knowledge with one click. */
-export const Proposals = ({ id, count, busy }: { id: string; count: number; busy: boolean }) => {
-  const read = useRead<ProposalList>(at`/assistants/${id}/proposed-entries`, { keep: true });
+export const ProposalList = ({ id, count, busy }: { id: string; count: number; busy: boolean }) => {
+  const read = useRead<Proposals>(at`/assistants/${id}/proposed-entries`, { keep: true });
   const { refetch } = read;
   // Those of a run are shown when it has ended, so that no row moves under somebody's hand.
   useEffect(() => {

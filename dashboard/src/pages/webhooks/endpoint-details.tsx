@@ -30,7 +30,7 @@ export const Pause = ({ endpoint, onResume, busy }: { endpoint: EndpointType; on
 const hasOverlap = ({ overlapUntil }: EndpointType): boolean =>
   overlapUntil !== null && Date.parse(overlapUntil) > Date.now();
 
-export const Details = ({ endpoint, onRotate }: { endpoint: EndpointType; onRotate: () => void }) => (
+export const EndpointDetails = ({ endpoint, onRotate }: { endpoint: EndpointType; onRotate: () => void }) => (
   <Section>
     <Facts
       facts={{

@@ -7,14 +7,14 @@ export type EndpointFields = { url: string; every: boolean; events: string[]; se
 export const NEW_ENDPOINT: EndpointFields = { url: '', every: true, events: [], sent: false, sources: false };
 
 /** An endpoint that names all kinds wants every event, and `message.sent` beside them. */
-export const fieldsOf = ({ url, events, include }: Endpoint): EndpointFields => {
+export const endpointFieldsOf = ({ url, events, include }: Endpoint): EndpointFields => {
   const sent = events.includes(SENT);
   const named = events.filter((name) => name !== SENT);
   const every = EVENT_NAMES.every((name) => named.includes(name)) || events.length === 0;
   return { url, every, events: every ? [] : named, sent, sources: include.includes('sources') };
 };
 
-export const toBody = ({ url, every, events, sent, sources }: EndpointFields) => ({
+export const endpointBodyOf = ({ url, every, events, sent, sources }: EndpointFields) => ({
   url: url.trim(),
   events: sent ? [...(every ? EVENT_NAMES : events), SENT] : every ? [] : events,
   include: sources ? ['sources'] : [],

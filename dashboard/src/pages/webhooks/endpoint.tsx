@@ -13,8 +13,8 @@ import { useChange, useRead } from '../../query.ts';
 import type { Endpoint as EndpointType, Started } from '../../types.ts';
 import { RecentDeliveries } from '../deliveries/recent.tsx';
 import { Edit } from './edit.tsx';
-import { Details, Pause } from './endpoint-details.tsx';
-import { secretOf } from './list.tsx';
+import { EndpointDetails, Pause } from './endpoint-details.tsx';
+import { endpointSecretOf } from './list.tsx';
 import { Rotate } from './rotate.tsx';
 import { TestResult } from './test-result.tsx';
 
@@ -115,7 +115,7 @@ const Endpoint = ({ id, endpointId }: Props) => {
           <>
             <Pause endpoint={one} onResume={() => resume.mutate()} busy={resume.isPending} />
             {tested !== null && <TestResult key={tested} id={id} deliveryId={tested} />}
-            <Details endpoint={one} onRotate={() => setDialogOf('rotate')} />
+            <EndpointDetails endpoint={one} onRotate={() => setDialogOf('rotate')} />
             <RecentDeliveries id={id} endpointId={endpointId} />
             {dialogOf === 'edit' && <Edit endpoint={one} onClose={() => setDialogOf(null)} />}
           </>
@@ -127,7 +127,7 @@ const Endpoint = ({ id, endpointId }: Props) => {
         onClose={() => setDialogOf(null)}
         onMade={(made) => {
           setDialogOf(null);
-          setSecret(secretOf(made.secret, 'The new signing secret'));
+          setSecret(endpointSecretOf(made.secret, 'The new signing secret'));
         }}
       />
       <SecretDialog secret={secret} onClose={() => setSecret(null)} />

@@ -11,13 +11,13 @@ import { Empty, Shown } from '../../parts/states.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Endpoint, Endpoints, EndpointSecret } from '../../types.ts';
 import { RecentDeliveries } from '../deliveries/recent.tsx';
-import { EndpointForm, type EndpointFields, isComplete, NEW_ENDPOINT, toBody } from './endpoint-form.tsx';
+import { EndpointForm, type EndpointFields, isComplete, NEW_ENDPOINT, endpointBodyOf } from './endpoint-form.tsx';
 import { EndpointState, eventsOf } from './endpoint-state.tsx';
 import { Verify } from './verify.tsx';
 
 const MOST = 10;
 
-export const secretOf = (secret: string, title: string): Secret => ({
+export const endpointSecretOf = (secret: string, title: string): Secret => ({
   title,
   label: 'Signing secret',
   value: secret,
@@ -51,7 +51,7 @@ const AddEndpoint = ({
   onMade: (made: EndpointSecret) => void;
 }) => {
   const add = useChange({
-    run: (fields: EndpointFields) => call<EndpointSecret>('POST', path, { body: toBody(fields) }),
+    run: (fields: EndpointFields) => call<EndpointSecret>('POST', path, { body: endpointBodyOf(fields) }),
     invalidates: ['/assistants/'],
     quiet: true,
     after: (made) => {
@@ -122,7 +122,7 @@ const Webhooks = ({ id }: { id: string }) => {
         onClose={() => setAdding(false)}
         onMade={(made) => {
           setAdding(false);
-          setSecret(secretOf(made.secret, 'The endpoint is added'));
+          setSecret(endpointSecretOf(made.secret, 'The endpoint is added'));
         }}
       />
       <SecretDialog secret={secret} onClose={() => setSecret(null)} />

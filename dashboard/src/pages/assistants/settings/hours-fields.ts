@@ -19,7 +19,7 @@ const eachDay = (timesOf: (day: number) => Times[]): Times[][] => [0, 1, 2, 3, 4
 const MIDNIGHT = '00:00';
 const END_OF_DAY = '24:00';
 
-export const fieldsOf = ({ openingHours, takeWithinMinutes, ifNotTaken }: Assistant): HoursFields => ({
+export const hoursFieldsOf = ({ openingHours, takeWithinMinutes, ifNotTaken }: Assistant): HoursFields => ({
   open: openingHours ? 'hours' : 'always',
   timeZone: openingHours?.timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
   week: openingHours
@@ -38,7 +38,7 @@ const minutesOf = (text: string): number | string | null => {
   return Number.isNaN(Number(text)) ? text : Number(text);
 };
 
-export const toBody = ({ open, timeZone, week, takeWithinMinutes, ifNotTaken }: HoursFields) => ({
+export const hoursBodyOf = ({ open, timeZone, week, takeWithinMinutes, ifNotTaken }: HoursFields) => ({
   openingHours:
     open === 'always'
       ? null

@@ -3,7 +3,7 @@ import { at, call } from '../../../api.ts';
 import { FormProblem, onSubmit, useFields } from '../../../parts/form.tsx';
 import { useChange } from '../../../query.ts';
 import type { Assistant } from '../../../types.ts';
-import { fieldsOf, type HoursFields, timeZonesWith, toBody } from './hours-fields.ts';
+import { hoursFieldsOf, type HoursFields, timeZonesWith, hoursBodyOf } from './hours-fields.ts';
 import { WeekEditor } from './week-editor.tsx';
 
 const IF_NOT_TAKEN = [
@@ -57,17 +57,17 @@ const TakeBy = ({ form }: FormProps) => (
 
 /** Opening hours, and what happens to an escalation that nobody takes. */
 export const HoursForm = ({ assistant }: { assistant: Assistant }) => {
-  const before = fieldsOf(assistant);
+  const before = hoursFieldsOf(assistant);
   const save = useChange({
     run: (fields: HoursFields) =>
-      call<Assistant>('PATCH', at`/assistants/${assistant.assistantId}`, { body: toBody(fields) }),
+      call<Assistant>('PATCH', at`/assistants/${assistant.assistantId}`, { body: hoursBodyOf(fields) }),
     invalidates: ['/assistants'],
     done: 'Saved.',
     quiet: true,
-    after: (saved) => form.reset(fieldsOf(saved)),
+    after: (saved) => form.reset(hoursFieldsOf(saved)),
   });
   const form = useFields(before, save.error);
-  const changed = JSON.stringify(toBody(form.values)) !== JSON.stringify(toBody(before));
+  const changed = JSON.stringify(hoursBodyOf(form.values)) !== JSON.stringify(hoursBodyOf(before));
   return (
     <form onSubmit={onSubmit(() => save.mutate(form.values))} noValidate>
       <Stack gap="md" maw={640}>

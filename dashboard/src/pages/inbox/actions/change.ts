@@ -7,7 +7,7 @@ import { findRow } from '../list/rows.ts';
 import { type ConversationFacts, refreshThread, type Thread, threadKey } from '../thread/thread.ts';
 
 /** What an action changes, in the row and in the open conversation. */
-export type Facts = Partial<
+export type ChangedFacts = Partial<
   Pick<
     ConversationFacts & InboxRow,
     | 'status'
@@ -27,7 +27,7 @@ export type Facts = Partial<
 export type Act = {
   run: () => Promise<unknown>;
   /** What the page shows at once, before the API has answered. */
-  facts: (now: ConversationFacts) => Facts;
+  facts: (now: ConversationFacts) => ChangedFacts;
 };
 
 const only = <Whole extends object>(whole: Whole, names: readonly string[]): Partial<Whole> =>
@@ -40,7 +40,7 @@ const only = <Whole extends object>(whole: Whole, names: readonly string[]): Par
 export const useAct = (conversationId: string) => {
   const client = useQueryClient();
   const key = threadKey(conversationId);
-  const show = (facts: Facts, row: InboxRow | undefined): void => {
+  const show = (facts: ChangedFacts, row: InboxRow | undefined): void => {
     client.setQueryData<Thread>(key, (now) => now && { ...now, facts: { ...now.facts, ...facts } });
     if (row) putRows(client, [{ ...row, ...only(facts, Object.keys(row)) }]);
   };

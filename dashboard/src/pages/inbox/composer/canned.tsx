@@ -2,7 +2,7 @@ import { Button, Popover, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { Icon } from '../../../parts/icon.tsx';
 import { useRead } from '../../../query.ts';
-import type { CannedReplies as Answer, Me } from '../../../types.ts';
+import type { CannedReplies, Me } from '../../../types.ts';
 import type { ConversationFacts } from '../thread/thread.ts';
 import { cannedPath } from './canned-path.ts';
 import { ManageCanned } from './manage-canned.tsx';
@@ -11,7 +11,7 @@ import { fillIn } from './placeholders.ts';
 type ChooserProps = { facts: ConversationFacts; onChoose: (content: string) => void; onManage: () => void };
 
 const Chooser = ({ facts: { assistantId }, onChoose, onManage }: ChooserProps) => {
-  const read = useRead<Answer>(cannedPath(assistantId));
+  const read = useRead<CannedReplies>(cannedPath(assistantId));
   const [typed, setTyped] = useState('');
   const [chosen, setChosen] = useState(0);
   const words = typed.toLowerCase();
@@ -75,7 +75,7 @@ type Props = {
 };
 
 /** Texts that operators use often. */
-export const CannedReplies = ({ opened, onOpen, onInsert, facts, me }: Props) => {
+export const CannedMenu = ({ opened, onOpen, onInsert, facts, me }: Props) => {
   const [managing, setManaging] = useState(false);
   return (
     <>

@@ -4,7 +4,7 @@ import { type KeyboardEvent, memo, type RefObject, useState, useSyncExternalStor
 import { onSubmit } from '../../../parts/form.tsx';
 import { Notice } from '../../../parts/notice.tsx';
 import { useOpenConversation } from '../open-conversation.ts';
-import { CannedReplies } from './canned.tsx';
+import { CannedMenu } from './canned.tsx';
 import { readDraft, subscribeToDrafts, writeDraft } from './drafts.ts';
 import { Others } from './others.tsx';
 import { useSend } from './send.ts';
@@ -90,7 +90,7 @@ export const Composer = memo(({ field, answeredSeq }: Props) => {
       />
       <div className="reply-foot">
         {mode === 'reply' && (
-          <CannedReplies opened={choosing} onOpen={setChoosing} onInsert={insert} facts={facts} me={me} />
+          <CannedMenu opened={choosing} onOpen={setChoosing} onInsert={insert} facts={facts} me={me} />
         )}
         <span className="grow" />
         <span className="dim reply-hint">Ctrl Enter</span>

@@ -44,7 +44,7 @@ const Lead = ({ score, because }: { score: number; because: readonly string[] })
 );
 
 /** Everything about a conversation but its messages. */
-export const Details = ({ messages, onBack, onErased }: Props) => {
+export const ConversationDetails = ({ messages, onBack, onErased }: Props) => {
   const { facts, me, actions, act } = useOpenConversation();
   const { tags, attributes } = facts;
   const assistant = me.assistants.find(({ assistantId }) => assistantId === facts.assistantId);

@@ -2,7 +2,7 @@ import type { QueryClient } from '@tanstack/react-query';
 import { SESSION } from '../../../query.ts';
 import type { InboxRow, Me } from '../../../types.ts';
 import { belongs, type RowFilter } from '../views.ts';
-import { dropRow, type Pages, placeRows } from './place.ts';
+import { dropRow, type InboxPages, placeRows } from './place.ts';
 import { findRow, openLists } from './rows.ts';
 
 /** Puts changed rows into all open lists, or takes them out. */
@@ -12,7 +12,7 @@ export const putRows = (client: QueryClient, rows: readonly InboxRow[]): void =>
   const now = Date.now();
   for (const { queryKey, meta } of openLists(client)) {
     const filter = meta?.filter as RowFilter;
-    client.setQueryData<Pages>(
+    client.setQueryData<InboxPages>(
       queryKey,
       (data) => data && placeRows(data, changed, (row) => belongs(row, filter, { me, now })),
     );
@@ -26,6 +26,6 @@ export const changeRow = (client: QueryClient, conversationId: string, change: P
 
 export const removeRow = (client: QueryClient, conversationId: string): void => {
   for (const { queryKey } of openLists(client)) {
-    client.setQueryData<Pages>(queryKey, (data) => data && dropRow(data, conversationId));
+    client.setQueryData<InboxPages>(queryKey, (data) => data && dropRow(data, conversationId));
   }
 };

@@ -6,7 +6,7 @@ import type { InboxRow } from '../../../types.ts';
 import { forgetConversation } from '../erased.ts';
 import { type Thread, threadKey } from '../thread/thread.ts';
 import { putRows } from './change-rows.ts';
-import type { Pages } from './place.ts';
+import type { InboxPages } from './place.ts';
 import { findRow, openLists } from './rows.ts';
 
 const COLLECTED_MS = 300;
@@ -21,7 +21,7 @@ const withReadSeq = (client: QueryClient, row: LiveRow): InboxRow => {
 /** Reads each list again from its first page. Later pages are dropped, because reading all of them may take long. */
 const restart = (client: QueryClient): void => {
   for (const { queryKey } of openLists(client)) {
-    client.setQueryData<Pages>(
+    client.setQueryData<InboxPages>(
       queryKey,
       (data) => data && { pages: data.pages.slice(0, 1), pageParams: data.pageParams.slice(0, 1) },
     );

@@ -1,7 +1,7 @@
 import type { InfiniteData } from '@tanstack/react-query';
 import type { Inbox, InboxRow } from '../../../types.ts';
 
-export type Pages = InfiniteData<Inbox, string>;
+export type InboxPages = InfiniteData<Inbox, string>;
 /** Where a changed row goes: into the list, out of it, or where it already stands, if only the API can know. */
 type Belongs = (row: InboxRow) => boolean | null;
 
@@ -21,7 +21,7 @@ const insert = (pages: Inbox[], row: InboxRow): Inbox[] => {
 };
 
 /** The list after some rows changed. Untouched pages and rows stay the same objects, so that they are not drawn again. */
-export const placeRows = (data: Pages, changed: ReadonlyMap<string, InboxRow>, belongs: Belongs): Pages => {
+export const placeRows = (data: InboxPages, changed: ReadonlyMap<string, InboxRow>, belongs: Belongs): InboxPages => {
   const known = new Map<string, InboxRow>();
   const isChanged = ({ conversationId }: InboxRow) => changed.has(conversationId);
   const without = data.pages.map((page) => {
@@ -38,5 +38,5 @@ export const placeRows = (data: Pages, changed: ReadonlyMap<string, InboxRow>, b
 };
 
 /** The list without erased conversations. */
-export const dropRow = (data: Pages, conversationId: string): Pages =>
+export const dropRow = (data: InboxPages, conversationId: string): InboxPages =>
   placeRows(data, new Map([[conversationId, { conversationId } as InboxRow]]), () => false);
