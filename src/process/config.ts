@@ -57,8 +57,7 @@ export const Environment = z.object({
   }),
   SHUTDOWN_GRACE_MS: count(TIMING.shutdownGraceMs, 0).meta({
     group: 'Process',
-    description:
-      'How long a stopping API process accepts connections and answers 503, so that a load balancer notices.',
+    description: 'How long a stopping API process still answers 503, so that a load balancer notices.',
     values: `0–${shown(TIMING.replyStopAfterMs - 1)}`,
   }),
   SHUTDOWN_DEADLINE_MS: count(TIMING.shutdownDeadlineMs, 100).meta({
@@ -79,7 +78,7 @@ export const Environment = z.object({
     .meta({
       group: 'Network',
       description:
-        'The API’s address from outside. `/openapi.json` names it, and the dashboard may be used from it. Set it behind a proxy that rewrites `Host`.',
+        'The API’s address from outside, behind a proxy that rewrites `Host`. `/openapi.json` names it, and the dashboard may be used from it.',
     }),
   TLS_CERT_FILE: text.optional().meta({
     group: 'Network',
@@ -134,7 +133,7 @@ export const Environment = z.object({
   REPLY_CONCURRENCY: count(64).meta({
     group: 'Replies',
     description:
-      'Jobs a reply worker works on at a time. Twice as many turns may wait for providers, at most half of them of one assistant.',
+      'Jobs of a reply worker at a time. Twice as many turns may wait for providers, at most half of them of one assistant.',
   }),
   SEMANTIC: z.enum(['auto', 'on', 'off']).default('auto').meta({
     group: 'Replies',
@@ -153,8 +152,7 @@ export const Environment = z.object({
   }),
   SEMANTIC_WAIT_MS: count(400, 0, 2_000).meta({
     group: 'Replies',
-    description:
-      'How long a turn may be expected to wait for the model. If its queue is longer, words alone decide, at once.',
+    description: 'If a turn is expected to wait longer for the model, words alone decide, at once.',
   }),
   EMBEDDINGS_URL: z
     .url({ protocol: /^https?$/ })
@@ -175,7 +173,7 @@ export const Environment = z.object({
   WEBHOOK_ALLOW_PRIVATE: flag(false).meta({
     group: 'Deliveries',
     description:
-      '`true`: endpoints may be `http` and at private addresses, and websites at private addresses. Refused in production.',
+      '`true`: endpoints may be `http`, and endpoints and websites at private addresses. Refused in production.',
   }),
   DELIVERY_CONCURRENCY: count(256).meta({
     group: 'Deliveries',
