@@ -85,7 +85,7 @@ export const chatTurnRoutes = ({ access, overload, startTurn, submit, streamTurn
     // created may not be asynchronous, so its delivery is recorded here.
     if (replayed) res.on('finish', delivered);
     const body: AcceptedTurn = { conversationId, turnId, status: 'accepted' };
-    // A caller who follows the address gets what it asked for.
+    // The address keeps the parameter, so a caller who asked for sources gets them there.
     const location = `/api/v1/turns/${turnId}${turn.withSources ? '?include=sources' : ''}`;
     res.status(202).location(location).set('Preference-Applied', 'respond-async').json(body);
   };

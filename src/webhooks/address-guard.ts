@@ -15,7 +15,7 @@ type EndpointCheck = { ok: true; url: URL; addresses: string[] } | { ok: false; 
 export type Resolve = (hostname: string) => Promise<string[]>;
 export interface GuardOptions {
   allowPrivate: boolean;
-  /** True for pages that are read. An event carries a visitor's text, so it needs TLS, also to a public address. */
+  /** True for fetching pages. False for events: they carry visitors' texts, so they always need TLS. */
   allowHttp?: boolean;
   resolver?: Resolve | undefined;
 }

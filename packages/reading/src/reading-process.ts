@@ -4,7 +4,7 @@ import { MEMORY_SIGNAL, type ReadFailure, type ReadRequest, type ReadResponse, T
 // The process that reads. Its second thread watches it, because a parser that never returns lets nothing else run in the first.
 
 const WATCH_MS = 50;
-/** A process that keeps more of its memory after a document is replaced, so that each document has nearly all of it. */
+/** A process that still holds more than this share of its memory after a document is replaced by a new one. */
 const KEPT_SHARE = 0.5;
 
 /** `until` is the processor time at which the document's time is over. */

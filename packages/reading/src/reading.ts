@@ -193,7 +193,7 @@ class ProcessReader implements Reader {
     const timer = setTimeout(() => resolve('late'), this.timeoutMs * CLOCK_FACTOR);
     child.once('exit', end);
     child.once('message', answer);
-    // An error of sending means that the process has ended, which its exit tells.
+    // A failed send is ignored: the process has ended then, and `end` is called.
     child.send({ read: input } satisfies ReadRequest, () => undefined);
     const first = await promise;
     clearTimeout(timer);

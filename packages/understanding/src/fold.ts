@@ -69,7 +69,7 @@ export const words = (text: string): string[] => text.match(WORD) ?? [];
 
 /** Segmenting takes more than linear time, so a long text is segmented in pieces of this length. */
 const PIECE = 250;
-/** The dictionary looks some words ahead. So many words at the end of a piece are read again with the next one. */
+/** The dictionary looks ahead, so the last words of a piece are uncertain. This many are read again in the next piece. */
 const AHEAD = 3;
 
 /** The words of a text without spaces, by a dictionary. Takes a few milliseconds for 10,000 characters. */

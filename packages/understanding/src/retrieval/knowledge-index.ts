@@ -277,7 +277,7 @@ function* buildGroup(
   }
 
   for (const keyPostings of postings.values()) {
-    // Several passes read an entry several times.
+    // If an entry is read in several passes, it is in the list several times.
     if (passes.length > 1) keyPostings.questionEntries = [...new Set(keyPostings.questionEntries)];
     // An occurrence in an answer counts half, because a word in many answers but few questions still distinguishes
     // questions.
