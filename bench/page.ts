@@ -176,7 +176,6 @@ const PAGES: [URL, Record<string, string>][] = [
     PAGE,
     {
       run: `\`${run.command}\` on ${run.at.slice(0, 10)}, commit ${run.commit}: ${machine.cpus} cores (${machine.model}), ${machine.memoryGb} GB, Node ${machine.node}; ${options.rounds} rounds of ${options.seconds} s after ${options.warmUpSeconds} s; ${run.seconds} s in all.`,
-      turns: turns(),
       targets: judged('target'),
       million: million(),
     },
@@ -186,6 +185,7 @@ const PAGES: [URL, Record<string, string>][] = [
     {
       runs: runTable(),
       limits: judged('limit'),
+      turns: turns(),
       cost: costTable(),
       statements: partTable('statements'),
       pause: partTable('pause'),

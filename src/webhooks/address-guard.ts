@@ -15,7 +15,7 @@ type EndpointCheck = { ok: true; url: URL; addresses: string[] } | { ok: false; 
 export type Resolve = (hostname: string) => Promise<string[]>;
 export interface GuardOptions {
   allowPrivate: boolean;
-  /** True for fetching pages. False for events: they carry visitors' texts, so they always need TLS. */
+  /** True for fetching pages. Events carry visitors' texts, so they need TLS wherever private addresses are refused. */
   allowHttp?: boolean;
   resolver?: Resolve | undefined;
 }
