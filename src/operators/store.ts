@@ -29,16 +29,19 @@ const hashPassword = (password: string): Promise<string> => hash(password.normal
 /** Generates a password from 120 random bits. The password is shown once. */
 export const newPassword = (): string => randomBytes(15).toString('base64url');
 
+/** A hash that no password has, and that costs as much to compare with as a stored one. Nothing is hashed for it. */
+const noPasswordsHash = (): string => {
+  const part = (bytes: number): string => randomBytes(bytes).toString('base64').replaceAll('=', '');
+  return `$argon2id$v=19$m=${COST.memoryCost},t=${COST.timeCost},p=${COST.parallelism}$${part(16)}$${part(32)}`;
+};
+
 /**
- * Compares a password with a stored hash. Without a stored hash, the password is compared with a dummy hash, so that
- * the response time does not show whether the account exists.
+ * Compares a password with a stored hash. Without a stored hash, the password is compared with a hash that no password
+ * has, so that the response time does not show whether the account exists.
  */
-const createVerifier = () => {
-  const dummyHash = hashPassword(newPassword());
-  return async (stored: string | null, password: string): Promise<boolean> => {
-    const matches = await verify(stored ?? (await dummyHash), password.normalize('NFKC'));
-    return matches && stored !== null;
-  };
+const isPassword = async (stored: string | null, password: string): Promise<boolean> => {
+  const matches = await verify(stored ?? noPasswordsHash(), password.normalize('NFKC'));
+  return matches && stored !== null;
 };
 
 export const LINK_DAYS = 7;
@@ -119,7 +122,6 @@ export type OperatorStore = {
 export const createOperatorStore = (connection: Connection): OperatorStore => {
   const operators = operatorModel(connection);
   const tokens = tokenModel(connection);
-  const isPassword = createVerifier();
   const checkAssistantIds = createAssistantIdsCheck(connection);
 
   const insert = async (given: Pick<StoredOperator, 'email' | 'role'> & Partial<StoredOperator>): Promise<Operator> => {
