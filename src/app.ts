@@ -4,7 +4,7 @@ import type { Access } from './assistants/access.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
 import { chatConversationRoutes } from './chat-api/conversation-routes.ts';
 import type { ConversationStore } from './conversations/store.ts';
-import { createApiDocument } from './openapi/document.ts';
+import { apiDocumentText } from './openapi/document.ts';
 import { referenceRoutes } from './openapi/reference.ts';
 import { type OperatorApiDependencies, operatorApiRoutes } from './operator-api/routes.ts';
 import { unavailable } from './process/errors.ts';
@@ -86,11 +86,10 @@ export const createApp = (dependencies: AppDependencies): Express => {
   // Pages get all security headers. JSON answers need only `X-Content-Type-Options`. Over plain HTTP, pages get neither
   // HSTS nor upgrade-insecure-requests, because both would send a browser to an https address that does not exist.
   const { tls } = dependencies.operatorApi;
-  const document = createApiDocument({ serverUrl: dependencies.publicUrl });
   app.use(referenceRoutes({ tls }));
   const upgrades = tls ? {} : { directives: { upgradeInsecureRequests: null } };
   app.use(helmet({ strictTransportSecurity: tls, contentSecurityPolicy: upgrades }));
-  app.use(monitoringRoutes({ ...dependencies, document }));
+  app.use(monitoringRoutes({ ...dependencies, document: apiDocumentText(dependencies.publicUrl) }));
   app.use(notFoundHandler);
   app.use(answerError);
   return app;

@@ -73,13 +73,10 @@ export const monitoringOperations = {
   }),
 };
 
-type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; document: object };
+type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; document: Buffer };
 
 /** Routes for monitoring and documentation. They are also answered while the process drains. */
 export const monitoringRoutes = ({ readiness, metrics, document }: Dependencies): Router => {
-  // One buffer for all answers, so that callers who do not read it hold no copies.
-  const text = Buffer.from(JSON.stringify(document));
-
   const health: RequestHandler = (_req, res) => answerWith(monitoringOperations.health, res, { status: 'ok' });
 
   const ready: RequestHandler = async (_req, res) => {
@@ -98,7 +95,7 @@ export const monitoringRoutes = ({ readiness, metrics, document }: Dependencies)
     res.type(metrics.contentType).send(answer);
   };
 
-  const openApi: RequestHandler = (_req, res) => sendBytes(res.type('application/json'), text);
+  const openApi: RequestHandler = (_req, res) => sendBytes(res.type('application/json'), document);
 
   const router = Router({ caseSensitive: true });
   mount(router, [
