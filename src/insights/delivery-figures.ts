@@ -13,7 +13,8 @@ const KEPT_MS = 30 * 24 * HOUR_MS;
 const STEP_MS = 24 * HOUR_MS;
 /** How long one call may work. */
 const WORK_MS = 250;
-const REMEMBERED_MAX = 10_000;
+/** Bounded without `max`, for which the cache would reserve memory for all entries at the start. */
+const REMEMBERED = { maxSize: 10_000, sizeCalculation: () => 1 };
 
 export type OutcomeCounts = Record<'delivered' | 'rejected' | 'not_sent' | 'unknown', number>;
 type CountHours = (
@@ -49,9 +50,9 @@ export const createDeliveryFigures = (connection: Connection, figures: Figures):
   const hours = collectionOf(figures.model);
   const positions = connection.collection<{ _id: string; to: Date }>('projection');
   /** When an assistant's deliveries were last counted here. Losing an entry only changes the order. */
-  const triedAt = new LRUCache<string, number>({ max: REMEMBERED_MAX });
+  const triedAt = new LRUCache<string, number>(REMEMBERED);
   /** Assistants whose deliveries of a day took too long to count. Theirs are counted by the hour. */
-  const slow = new LRUCache<string, true>({ max: REMEMBERED_MAX });
+  const slow = new LRUCache<string, true>(REMEMBERED);
 
   const store = async (assistantId: string, counted: Awaited<ReturnType<CountHours>>): Promise<void> => {
     if (counted.length === 0) return;

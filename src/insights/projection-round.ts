@@ -110,7 +110,8 @@ const RESTS = [
 ] as const;
 const LISTED_AT_ONCE = 1_000;
 const PROJECTED_AT_ONCE = 25;
-const REMEMBERED_MAX = 50_000;
+/** Bounded without `max`, for which the cache would reserve memory for all entries at the start. */
+const REMEMBERED = { maxSize: 50_000, sizeCalculation: () => 1 };
 /**
  * The most changed conversations in memory, of all assistants together. They share it, but each may have `QUEUED_MIN`.
  * The others are listed later.
@@ -153,11 +154,11 @@ const beforeOverlap = (position: ChangePosition): ChangePosition => {
  */
 export const createProjectionRound = ({ states, changed, project, listAssistantIds, draining }: Dependencies) => {
   /** Changes that are done, so that the overlap is not read again. Losing an entry only costs a read. */
-  const done = new LRUCache<string, number>({ max: REMEMBERED_MAX });
+  const done = new LRUCache<string, number>(REMEMBERED);
   /** When a conversation that keeps changing was first seen. */
-  const firstSeen = new LRUCache<string, number>({ max: REMEMBERED_MAX });
+  const firstSeen = new LRUCache<string, number>(REMEMBERED);
   /** How often a conversation has failed. After some tries, it is left alone until it changes again. */
-  const tries = new LRUCache<string, number>({ max: REMEMBERED_MAX });
+  const tries = new LRUCache<string, number>(REMEMBERED);
   /** Assistants with changes that are not projected. The one whose turn was longest ago comes first. */
   const backlogs = new Map<string, Backlog>();
   /** Changes up to this time are listed, except those of assistants whose backlog has its own `listedTo`. */
