@@ -12,13 +12,13 @@ import { aReader, QUICK } from '../support/source-reading.ts';
 import { useStack } from '../support/stack.ts';
 import { aPage, aSentence, openWebsite } from '../support/website.ts';
 
-/** How many documents a collection has. All others have 2,000. */
+/** How many documents a collection has. All others have 1,000. */
 const DOCUMENTS: Record<string, number> = {
-  conversations: 50_000,
-  messages: 50_000,
-  deliveries: 50_000,
-  search: 50_000,
-  idempotencyKeys: 50_000,
+  conversations: 10_000,
+  messages: 10_000,
+  deliveries: 10_000,
+  search: 25_000,
+  idempotencyKeys: 10_000,
   // People make these by hand.
   assistants: 150,
   operators: 150,
@@ -27,7 +27,15 @@ const DOCUMENTS: Record<string, number> = {
   // One for each running worker.
   embedders: 50,
 };
-const OTHERS = 2_000;
+const OTHERS = 1_000;
+/** How many of ten copies belong to the same assistant. So many of `search` that a word is frequent: in more than 5,000. */
+const MINE_OF_10: Record<string, number> = {
+  conversations: 3,
+  messages: 3,
+  deliveries: 3,
+  idempotencyKeys: 3,
+  search: 7,
+};
 /** A statement may read this many documents and index keys, and so many more for each document that it finds. */
 const READ_MAX = 400;
 const READ_FOR_EACH = 20;
@@ -101,7 +109,7 @@ const multiply = async (name: string): Promise<void> => {
     endpoints: { place: { $add: ['$place', { $multiply: ['$nth', 100] }] }, pause: null },
     tombstones: { purgeAt: { $add: ['$purgeAt', 86_400_000] } },
   };
-  const isMine = { $lt: [{ $mod: ['$nth', 10] }, (DOCUMENTS[name] ?? 0) >= 50_000 ? 3 : 0] };
+  const isMine = { $lt: [{ $mod: ['$nth', 10] }, MINE_OF_10[name] ?? 0] };
   const others = { $concat: ['other-', { $toString: { $mod: ['$nth', 7] } }] };
   await collection
     .aggregate(
