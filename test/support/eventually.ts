@@ -1,18 +1,21 @@
 const TIMEOUT_MS = 60_000;
-const EVERY_MS = 25;
+/** A check costs time that the service needs. So the pauses grow with the time that was waited: by a fifth of it. */
+const PAUSE = { leastMs: 10, mostMs: 100, share: 0.2 };
 
 /** Repeats `check` until it does not throw, and returns its value. After the timeout it throws the last error. */
 export const eventually = async <Value>(
   check: () => Value | Promise<Value>,
   timeoutMs = TIMEOUT_MS,
 ): Promise<Value> => {
-  const until = performance.now() + timeoutMs;
+  const begun = performance.now();
   for (;;) {
     try {
       return await check();
     } catch (cause) {
-      if (performance.now() > until) throw cause;
-      await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+      const waited = performance.now() - begun;
+      if (waited > timeoutMs) throw cause;
+      const pause = Math.min(PAUSE.mostMs, Math.max(PAUSE.leastMs, waited * PAUSE.share));
+      await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }
 };
