@@ -107,7 +107,7 @@ test('every turn is answered exactly once while reply worker and API are killed 
   let reply = await start('reply');
   await start('delivery');
   const url = () => `http://127.0.0.1:${port}`;
-  const turns = 40;
+  const turns = 20;
   const load = startLoad(url, apiKey, { sessions: 10, turns });
 
   for (let round = 1; round <= 2; round += 1) {
@@ -115,7 +115,7 @@ test('every turn is answered exactly once while reply worker and API are killed 
       const before = count(load);
       await eventually(() => {
         const now = count(load);
-        if (now - before >= 60 || now === 10 * turns) return;
+        if (now - before >= 30 || now === 10 * turns) return;
         throw new Error([`${before} turns, then ${now}`, ...processes.map((one) => one.describe())].join('\n'));
       });
     };
@@ -143,9 +143,9 @@ test('a reply worker that is stopped for longer than its lease and then continue
   const api = await start('api');
   const stopped = await start('reply');
   await start('delivery');
-  const turns = 30;
+  const turns = 15;
   const load = startLoad(() => api.url, apiKey, { sessions: 8, turns });
-  await eventually(() => expect(count(load)).toBeGreaterThan(40));
+  await eventually(() => expect(count(load)).toBeGreaterThan(20));
 
   stopped.child.kill('SIGSTOP');
   await start('reply');
@@ -165,11 +165,11 @@ test('a delivery worker killed mid-send leaves every event with one outcome, and
   const api = await start('api');
   await start('reply');
   let delivery = await start('delivery');
-  const turns = 40;
+  const turns = 20;
   const load = startLoad(() => api.url, apiKey, { sessions: 8, turns });
   for (let kill = 0; kill < 3; kill += 1) {
     const before = receiver.received.length;
-    await eventually(() => expect(receiver.received.length - before >= 40 || count(load) === 8 * turns).toBe(true));
+    await eventually(() => expect(receiver.received.length - before >= 20 || count(load) === 8 * turns).toBe(true));
     await delivery.kill();
     delivery = await start('delivery');
   }

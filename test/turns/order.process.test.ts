@@ -8,7 +8,7 @@ import { anAssistant } from '../support/builders.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-const SESSIONS = 50;
+const SESSIONS = 25;
 const TURNS = 20;
 
 /** A gate is closed while a burst is sent, so that the whole burst is pending before its first turn is answered. */
@@ -29,7 +29,7 @@ const engine: AssistantEngine = {
 
 const stack = useStack({ engine, replyWorkers: 2, apis: 2 });
 
-test('50 sessions of 20 turns, sent at different speeds, are each answered in order, one at a time, none lost', async () => {
+test('25 sessions of 20 turns, sent at different speeds, are each answered in order, one at a time, none lost', async () => {
   const { assistantId, chat, history } = await anAssistant(stack);
   const { sessionKey } = await stack.service.assistants.getAssistant(assistantId);
   const sessions = Array.from({ length: SESSIONS }, () => randomUUID());
