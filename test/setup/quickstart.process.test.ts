@@ -25,7 +25,16 @@ const quickstart = (args: string[] = [], settings: Record<string, string> = {}) 
   const ended = new Promise<{ status: number | null; stdout: string; stderr: string }>((resolve) =>
     child.on('close', (status) => resolve({ ...run, status })),
   );
-  const said = (text: string) => eventually(() => expect(run.stdout + run.stderr).toContain(text));
+  /** Waits until it prints this, however long that takes on a busy machine, or until it ends without it. */
+  const said = (text: string) =>
+    new Promise<void>((resolve, reject) => {
+      const check = (): void => {
+        if ((run.stdout + run.stderr).includes(text)) resolve();
+      };
+      for (const stream of [child.stdout, child.stderr]) stream.on('data', check);
+      child.on('close', () => reject(new Error(`it ended and did not print "${text}":\n${run.stdout}${run.stderr}`)));
+      check();
+    });
   return { child, run, ended, said };
 };
 
