@@ -17,6 +17,7 @@ import { runVisitors, visitTogether } from './service/visitors.ts';
  *
  *   npm run chaos                              12 minutes
  *   npm run chaos -- --minutes 30 --seed 7
+ *   npm run chaos -- --minutes 1 --answers 100   goes on until so many messages are answered, on a slow machine too
  *   npm run chaos -- --topology replica-set    three members of MongoDB, the primary is killed or cut off from its peers
  *   npm run chaos -- --topology sentinel       a Redis with a replica and sentinels, the master is killed or cut off from them
  *   npm run chaos -- --topology cluster        a Redis Cluster, a master is killed or cut off from its peers
@@ -34,19 +35,22 @@ const readArguments = () => {
       topology: { type: 'string', default: 'one' },
       plant: { type: 'string' },
       visitors: { type: 'string', default: '30' },
+      answers: { type: 'string', default: '0' },
     },
   });
   const minutes = Number(values.minutes);
   const seed = Number(values.seed);
   const visitors = Number(values.visitors);
+  const answers = Number(values.answers);
   if (!(minutes > 0 && minutes <= 60)) throw new Error('--minutes must be a number up to 60');
   if (!Number.isInteger(seed)) throw new Error('--seed must be a whole number');
   if (!(visitors >= 1 && visitors <= 1000)) throw new Error('--visitors must be a number from 1 to 1000');
+  if (!(answers >= 0)) throw new Error('--answers must be a number');
   const { plant = null } = values;
   const topology = TOPOLOGIES.find((one) => one === values.topology);
   if (!topology) throw new Error(`--topology: there are ${TOPOLOGIES.join(', ')}`);
   if (plant !== null && !FAULTS[plant]) throw new Error(`--plant: there are ${Object.keys(FAULTS).join(', ')}`);
-  return { minutes, seed, plant, topology, visitors };
+  return { minutes, seed, plant, topology, visitors, answers };
 };
 
 const run = async ({
@@ -55,13 +59,15 @@ const run = async ({
   plant,
   topology,
   visitors,
+  answers,
 }: ReturnType<typeof readArguments>): Promise<boolean> => {
   const cast: CastOptions = { providerMs: PROVIDER_MS, second: 'hostile' };
   const field = await openField({ topology, plant, seed, cast });
   const { service, crew, random, histories, api } = field;
   const { token, keyOf, removeHostile } = field.cast;
   const until = performance.now() + minutes * 60_000;
-  const isOver = (): boolean => performance.now() > until;
+  const isOver = (): boolean =>
+    performance.now() > until && histories.sent.filter(({ told }) => told).length >= answers;
   try {
     const operators: OperatorsOptions = { api, token, keyOf, random, histories, isOver };
     const reading = refreshSources(service, { assistantId: field.cast.quick.assistantId, isOver });
