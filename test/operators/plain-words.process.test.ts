@@ -49,10 +49,10 @@ test('every fault in every field of the operator API has a plain message', async
     const kinds = path.endsWith('/engine') ? [{}, { kind: 'openai' }] : [{}];
     for (const kind of kinds) {
       for (const field of fieldsOf(body)) {
-        for (const value of WRONG) {
-          const answer = await owner.call<Body>(method.toUpperCase(), at, { ...kind, [field]: value });
-          for (const { field: where, message } of answer.body?.error?.details ?? [])
-            said.set(message, `${at} ${where}`);
+        const send = (value: unknown) => owner.call<Body>(method.toUpperCase(), at, { ...kind, [field]: value });
+        for (const { status, body: answer } of await Promise.all(WRONG.map(send))) {
+          expect([429, 503]).not.toContain(status);
+          for (const { field: where, message } of answer?.error?.details ?? []) said.set(message, `${at} ${where}`);
         }
       }
     }
@@ -62,6 +62,7 @@ test('every fault in every field of the operator API has a plain message', async
     ([message]) => !PLAIN.test(message) || ZODS.test(message.replace(/https:\/\/|one of: .*/, '')),
   );
   expect(wrong).toEqual([]);
+  console.log('SAID', said.size);
   expect(said.size).toBeGreaterThan(20);
 });
 
