@@ -130,7 +130,7 @@ test('random conversations obey the rules of de-duplication', async () => {
       expect(body.messages.filter(({ role }) => role === 'user')).toHaveLength(run.model.userMessages);
       announced += run.model.userMessages;
     }),
-    { numRuns: 60, seed: Number(process.env.FC_SEED ?? 20261121) },
+    { numRuns: 30, seed: Number(process.env.FC_SEED ?? 20261121) },
   );
 
   await eventually(() => {

@@ -14,7 +14,7 @@ const stack = useStack({
 });
 
 const PAGES = 12;
-const KILLS = Number(process.env['KILLS'] ?? 6);
+const KILLS = Number(process.env['KILLS'] ?? 4);
 
 let site: Website;
 const running = new Set<RealProcess>();
