@@ -22,8 +22,8 @@ export default defineConfig({
     // A transform kept on disk would hide a planted fault, or worse, plant it into honest runs.
     fsModuleCache: !process.env.PLANT,
     pool: 'forks',
-    // One more than there are processors: most files wait for a service or a deadline a good part of their time.
-    maxWorkers: Math.min(4, availableParallelism() + 1),
+    // Two more than there are processors: most files wait for a service or a deadline a good part of their time.
+    maxWorkers: Math.min(4, availableParallelism() + 2),
     sequence: { sequencer: LongestFirst },
     testTimeout: 240_000,
     hookTimeout: 120_000,
