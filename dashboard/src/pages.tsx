@@ -21,6 +21,7 @@ const FILES = {
   endpoint: () => import('./pages/webhooks/endpoint.tsx'),
   deliveries: () => import('./pages/deliveries/list.tsx'),
   delivery: () => import('./pages/deliveries/delivery.tsx'),
+  usage: () => import('./pages/usage.tsx'),
   settings: () => import('./pages/assistants/settings.tsx'),
   assistants: () => import('./pages/assistants/list.tsx'),
   operators: () => import('./pages/operators/list.tsx'),
@@ -41,6 +42,7 @@ const Webhooks = lazy(FILES.webhooks);
 const Endpoint = lazy(FILES.endpoint);
 const Deliveries = lazy(FILES.deliveries);
 const Delivery = lazy(FILES.delivery);
+const Usage = lazy(FILES.usage);
 const Settings = lazy(FILES.settings);
 const Assistants = lazy(FILES.assistants);
 const Operators = lazy(FILES.operators);
@@ -128,6 +130,7 @@ const ForOwners = ({ me }: { me: Me }) => (
     <Route path="/assistants/:id/deliveries/:deliveryId">
       {({ id, deliveryId }) => <Delivery key={deliveryId} id={id} deliveryId={decodeURIComponent(deliveryId)} />}
     </Route>
+    <Route path="/assistants/:id/usage">{({ id }) => <Usage key={id} id={id} />}</Route>
     <Route path="/assistants/:id/settings">{({ id }) => <Settings key={id} id={id} />}</Route>
     <Route component={NotHere} />
   </Switch>

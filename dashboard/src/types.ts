@@ -18,6 +18,7 @@ import type { playgroundOperations } from '../../src/operator-api/playground.ts'
 import type { sessionOperations } from '../../src/operator-api/session.ts';
 import type { sourceOperations } from '../../src/operator-api/sources.ts';
 import type { tokenOperations } from '../../src/operator-api/tokens.ts';
+import type { usageOperations } from '../../src/operator-api/usage.ts';
 
 /** The type of a value after JSON serialisation and parsing: times become strings. */
 type Json<Value> = Value extends Date
@@ -74,6 +75,7 @@ export type ConversationEvents = Answer<typeof conversationDataOperations.events
 export type Agents = Answer<typeof inboxOperations.agents>;
 export type Conversation = Answer<typeof conversationOperations.read>;
 export type Overview = Answer<typeof overviewOperations.read>;
+export type Usage = Answer<typeof usageOperations.read>;
 export type Operators = Answer<typeof operatorOperations.list>;
 export type Operator = Operators['operators'][number];
 export type OperatorLink = Answer<typeof operatorOperations.invite>;

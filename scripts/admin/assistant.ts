@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { assistantOperations } from '../../src/operator-api/assistants.ts';
 import { overviewOperations } from '../../src/operator-api/overview.ts';
+import { usageOperations } from '../../src/operator-api/usage.ts';
 import type { Answered, Api } from './api.ts';
 import { commaList, example, shortText, wholeNumber } from './arguments.ts';
 import { addAssistantUpdate } from './assistant/update.ts';
@@ -88,6 +89,35 @@ export const addAssistantCommands = (program: Command, run: Run): void => {
           ...counts,
         });
         return { json: { ...shown, ...counts }, text };
+      }),
+    );
+
+  assistant
+    .command('usage <assistantId>')
+    .description('Show what an assistant used, by day and by key')
+    .option('--from <day>', 'the first day in UTC, like 2026-05-04; the first of the month if omitted')
+    .option('--to <day>', 'the last day; today if omitted')
+    .addHelpText('after', example('assistant usage 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --from 2026-05-01'))
+    .action((assistantId: string, query: { from?: string; to?: string }) =>
+      run(async (api) => {
+        const used = await api.call(usageOperations.read, { id: assistantId, what: 'assistant', query });
+        const tokens = (one: { promptTokens: number; completionTokens: number }): number =>
+          one.promptTokens + one.completionTokens;
+        const days = [...used.days.filter(({ turns }) => turns > 0), { day: 'all', ...used.totals }];
+        const rows = days.map((one) => [
+          one.day,
+          one.turns,
+          one.answered,
+          one.escalated,
+          one.deliveries.delivered,
+          tokens(one),
+        ]);
+        const keys = used.keys.map((one) => [one.keyId, one.name, one.turns, one.answered, tokens(one)]);
+        const text = [
+          table(['DAY', 'TURNS', 'ANSWERED', 'ESCALATED', 'DELIVERED', 'TOKENS'], rows),
+          table(['KEY', 'NAME', 'TURNS', 'ANSWERED', 'TOKENS'], keys, 'No key was used.'),
+        ].join('\n\n');
+        return { json: used, text };
       }),
     );
 

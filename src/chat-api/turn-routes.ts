@@ -24,7 +24,7 @@ const prefersAsync = (req: Request): boolean =>
 const asksForSources = (req: Request): boolean => queryOf(chatTurnOperations.send, req).include === 'sources';
 
 const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'waiting'> => {
-  const { assistant, channel } = callerOf(res);
+  const { assistant, channel, keyId } = callerOf(res);
   const { session_id, message, language } = bodyOf(chatTurnOperations.send, req);
   const withSources = asksForSources(req);
   const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
@@ -32,6 +32,7 @@ const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'waiting'> => {
   return {
     assistant,
     channel,
+    keyId,
     sessionId: session_id,
     message,
     language: language ?? null,

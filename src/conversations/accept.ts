@@ -77,6 +77,7 @@ export type NewTurn = {
   message: string;
   language: string;
   languageBy?: string;
+  keyId?: string;
   dedupeKey: string | null;
   /** Whether an `Idempotency-Key` reserved the turn id: `new` by this request, `known` by an earlier one. */
   reservation: 'new' | 'known' | null;
@@ -93,6 +94,7 @@ const toPending = (turn: NewTurn): PendingTurn => ({
   message: turn.message,
   language: turn.language,
   ...(turn.languageBy !== undefined && { languageBy: turn.languageBy }),
+  ...(turn.keyId !== undefined && { keyId: turn.keyId }),
   ...(turn.dedupeKey !== null && { dedupeKey: turn.dedupeKey }),
   replyTo: turn.replyTo === null ? [] : [turn.replyTo],
   acceptedAt: turn.acceptedAt,

@@ -26,6 +26,8 @@ export type Message = {
   role: MessageRole;
   content: string;
   language: string | null;
+  /** The API key of the turn: with the visitor's message, and with the reply of a resumed turn. */
+  keyId?: string;
   suggestedActions?: SuggestedAction[];
   /** What this reply is taken from. Callers see it only if they ask for it. */
   sources?: ReplySource[];
@@ -54,6 +56,8 @@ export type PendingTurn = {
   language: string;
   /** How the language was decided. Copied to the reply's `why`. */
   languageBy?: string;
+  /** The API key of the request. Missing if it came another way. */
+  keyId?: string;
   /**
    * A hash of the exact message. Turns with an `Idempotency-Key` have no hash, because they are never matched by
    * content.

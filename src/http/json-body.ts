@@ -41,17 +41,22 @@ export async function* toJson(
 }
 
 /**
- * Sends JSON as it is made, without ever holding all of it. A failure before the first piece is still an error
+ * Sends JSON, or another `type`, as it is made, without ever holding all of it. A failure before the first piece is still an error
  * response. Resolves if the caller leaves, or if `signal` is aborted, which ends the reads.
  */
-export const sendJson = async (res: Response, pieces: AsyncGenerator<string>, signal?: AbortSignal): Promise<void> => {
+export const sendJson = async (
+  res: Response,
+  pieces: AsyncGenerator<string>,
+  signal?: AbortSignal,
+  type = 'json',
+): Promise<void> => {
   const first = await pieces.next();
   freeSessionSlot(res);
   async function* all(): AsyncGenerator<string> {
     if (!first.done) yield first.value;
     yield* pieces;
   }
-  res.type('json');
+  res.type(type);
   await pipeline(all(), res).catch((cause: unknown) => {
     const left = (cause as { code?: unknown } | null)?.code === 'ERR_STREAM_PREMATURE_CLOSE';
     if (!left && !signal?.aborted) throw cause;

@@ -46,7 +46,8 @@ export const readReply = ({ why }: Message): ReadReply => {
 
 const reasonOf = (reason: string): CountedReason => ESCALATION_REASONS.find((known) => known === reason) ?? 'other';
 
-const namesOf = (message: Message, entry: Entry): string[] => {
+/** The names of the counters that a message of an entry adds one to. */
+export const countersOf = (message: Message, entry: Entry): string[] => {
   switch (message.role) {
     case 'user': {
       if (message.heldBy) return ['turns', 'held'];
@@ -78,13 +79,14 @@ const namesOf = (message: Message, entry: Entry): string[] => {
 export const countMessages = (assistantId: string, entries: Entry[]): Increment[] =>
   entries.flatMap((entry) =>
     entry.messages.flatMap((message): Increment[] => {
-      const names = namesOf(message, entry);
+      const names = countersOf(message, entry);
       const counts = Object.fromEntries(names.map((name) => [name, 1]));
       return names.length > 0 ? [{ assistantId, hour: hourOf(message.createdAt), counts }] : [];
     }),
   );
 
 export const HOUR_MS = 3_600_000;
+export const DAY_MS = 24 * HOUR_MS;
 const KEPT_S = 400 * 86_400;
 
 /** What is counted per assistant and hour. A message counts in the hour in which it was written. */

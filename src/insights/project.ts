@@ -7,6 +7,7 @@ import { collectionOf, inTransaction } from '../mongo/mongo.ts';
 import { createSlices } from '../process/slices.ts';
 import { foldSession, type ProjectedConversation, searchModel, searchWordsOf } from './conversation-search.ts';
 import { countMessages, type Figures, hourOf, type Increment, incrementsOf } from './figures.ts';
+import { countUsage, type Usage, type UsageIncrement, usageUpdatesOf } from './usage.ts';
 import { fitStep, type Lesson, readLessons } from './misses.ts';
 import type { PendingMisses } from './pending-misses.ts';
 
@@ -21,6 +22,7 @@ type Plan = {
   chars: number;
   statement: mongo.AnyBulkWriteOperation<ProjectedConversation>;
   increments: Increment[];
+  usage: UsageIncrement[];
   /** Stored by the projection's transaction, and learned later. */
   lessons: Lesson[];
   isBehind: boolean;
@@ -92,6 +94,7 @@ const planProjection = async (
       ...countMessages(assistantId, entries),
       ...resolutions.map((at) => ({ assistantId, hour: hourOf(at), counts: { resolved: 1 } })),
     ],
+    usage: countUsage(assistantId, entries),
     lessons,
     isBehind: upTo < conversation.seq,
   };
@@ -112,6 +115,7 @@ type Dependencies = {
   connection: Connection;
   changed: ChangedConversations;
   figures: Figures;
+  usage: Usage;
   pendingMisses: Pick<PendingMisses, 'add'>;
   erase: (conversationIds: string[]) => Promise<void>;
   logger: Logger;
@@ -128,12 +132,14 @@ export const createProject = ({
   connection,
   changed,
   figures,
+  usage,
   pendingMisses,
   erase,
   logger,
 }: Dependencies): Project => {
   const rows = collectionOf<ProjectedConversation>(searchModel(connection));
   const hours = collectionOf(figures.model);
+  const days = collectionOf(usage.model);
 
   const write = (plans: Plan[]): Promise<void> =>
     inTransaction(connection, async (session) => {
@@ -142,6 +148,8 @@ export const createProject = ({
       if (matchedCount + insertedCount !== plans.length) throw new Overtaken('another worker has projected this');
       const increments = incrementsOf(plans.flatMap((plan) => plan.increments));
       if (increments.length > 0) await hours.bulkWrite(increments, { session });
+      const used = usageUpdatesOf(plans.flatMap((plan) => plan.usage));
+      if (used.length > 0) await days.bulkWrite(used, { session });
       await pendingMisses.add(
         plans.map(({ conversation, seq, lessons }) => ({ ...conversation, seq, lessons })),
         session,

@@ -15,6 +15,7 @@ import { createFigures, type Figures, hourOf } from './figures.ts';
 import { createGroupMisses, type Embedding } from './group-misses.ts';
 import { createMissStore, type MissStore } from './misses.ts';
 import { createPendingMisses, type PendingMisses } from './pending-misses.ts';
+import { createUsage, type Usage } from './usage.ts';
 import { createProjectionRound, createProjectionState } from './projection-round.ts';
 
 /** What the service learns from its conversations: search words, figures, and questions without an answer. */
@@ -24,6 +25,7 @@ export type Insights = {
   misses: MissStore;
   pendingMisses: PendingMisses;
   figures: Figures;
+  usage: Usage;
   findByWords: FindByWords;
 
   /** Ends a group of misses with a knowledge entry, and counts it as taught. */
@@ -47,6 +49,7 @@ export const createInsights = (connection: Connection): Insights => {
   const search = searchModel(connection);
   const rows = collectionOf<ProjectedConversation>(search);
   const figures = createFigures(connection);
+  const usage = createUsage(connection);
   const misses = createMissStore(connection);
   const pendingMisses = createPendingMisses(connection);
   const states = createProjectionState(connection);
@@ -60,10 +63,11 @@ export const createInsights = (connection: Connection): Insights => {
 
   return {
     deliveryFigures: createDeliveryFigures(connection, figures),
-    models: [search, figures.model, states.model, misses.model, pendingMisses.model],
+    models: [search, figures.model, usage.model, states.model, misses.model, pendingMisses.model],
     misses,
     pendingMisses,
     figures,
+    usage,
     findByWords: createConversationSearch(connection).findByWords,
 
     teach: async (assistantId, missId, entryId) => {
@@ -78,6 +82,7 @@ export const createInsights = (connection: Connection): Insights => {
         connection,
         changed,
         figures,
+        usage,
         pendingMisses,
         erase: eraseAll,
         logger,

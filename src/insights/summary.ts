@@ -4,15 +4,15 @@ import {
   COUNTERS,
   type Counter,
   type CountedReason,
+  DAY_MS,
   ESCALATION_REASONS,
   type StoredFigures,
 } from './figures.ts';
 
-const DAY_MS = 86_400_000;
 const OUTCOMES = ['delivered', 'rejected', 'not_sent', 'unknown'] as const;
 
 export type Days = 1 | 7 | 30;
-type TimeSlot = Record<Counter, number> & {
+export type TimeSlot = Record<Counter, number> & {
   escalated: Record<CountedReason, number>;
   deliveries: OutcomeCounts;
   replyMs: { p50: number; p95: number } | null;
@@ -64,7 +64,7 @@ const percentile = (buckets: Map<number, number>, share: number): number => {
 };
 
 /** Adds up the figures of some hours. */
-const sumOf = (hours: StoredFigures[]): TimeSlot => {
+export const sumOf = (hours: StoredFigures[]): TimeSlot => {
   const buckets = new Map<number, number>();
   for (const { buckets: own = {} } of hours) {
     for (const [bucket, count] of Object.entries(own)) {

@@ -20,11 +20,13 @@ import { sessionOperations } from './session.ts';
 import { sourceOperations } from './sources.ts';
 import { tokenOperations } from './tokens.ts';
 import { turnOperations } from './turns.ts';
+import { usageOperations } from './usage.ts';
 
 /** All operations, for the API documentation. */
 export const OPERATIONS: Operation[] = [
   sessionOperations,
   overviewOperations,
+  usageOperations,
   assistantOperations,
   knowledgeOperations,
   sourceOperations,

@@ -1,9 +1,17 @@
 import * as z from 'zod';
 import { LRUCache } from 'lru-cache';
 import type { DeliveryStore } from '../deliveries/store.ts';
-import { COUNTERS, ESCALATION_REASONS, HOUR_MS, hourOf, incrementId, type StoredFigures } from '../insights/figures.ts';
+import {
+  COUNTERS,
+  DAY_MS,
+  ESCALATION_REASONS,
+  HOUR_MS,
+  hourOf,
+  incrementId,
+  type StoredFigures,
+} from '../insights/figures.ts';
 import type { Insights } from '../insights/store.ts';
-import { type Days, isTimeZone, summarise, type Summary, summarySince } from '../insights/summary.ts';
+import { type Days, isTimeZone, summarise, summarySince } from '../insights/summary.ts';
 import { serverNow } from '../process/clock.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { TurnQueue } from '../turns/queue.ts';
@@ -55,8 +63,16 @@ const cachedByCost = <Counts extends object>(count: (assistantId: string) => Pro
   };
 };
 
+type ReadHours = (assistantId: string, since: Date) => Promise<StoredFigures[]>;
+
 /** Reads an assistant's figures: the projected hours, and the deliveries of the last hours from their records. */
-export const createReadFigures = ({ insights, deliveries }: { insights: Insights; deliveries: DeliveryStore }) => {
+export const createReadHours = ({
+  insights,
+  deliveries,
+}: {
+  insights: Insights;
+  deliveries: DeliveryStore;
+}): ReadHours => {
   const latestDeliveries = cachedByCost(async (assistantId) => {
     const counted = (await insights.deliveryFigures.countedTo(assistantId))?.getTime() ?? 0;
     const to = new Date(serverNow() + HOUR_MS);
@@ -69,19 +85,15 @@ export const createReadFigures = ({ insights, deliveries }: { insights: Insights
     });
   });
 
-  return async (
-    assistantId: string,
-    { days, timeZone }: { days: Days; timeZone: string },
-  ): Promise<{ figures: Summary; hours: StoredFigures[] }> => {
-    const now = serverNow();
+  return async (assistantId, since) => {
     const [hours, latest] = await Promise.all([
-      insights.figures.listHours(assistantId, summarySince(days, now)),
+      insights.figures.listHours(assistantId, since),
       latestDeliveries(assistantId),
     ]);
     // The records know the latest hours better than the projection, which counts an hour after its end.
     const uncounted = new Set(latest.map(({ _id }) => _id));
     const known = hours.map((hour) => (uncounted.has(hour._id) ? { ...hour, deliveries: undefined } : hour));
-    return { figures: summarise([...known, ...latest] as StoredFigures[], { days, timeZone, now }), hours };
+    return [...known, ...latest] as StoredFigures[];
   };
 };
 
@@ -170,7 +182,6 @@ const createFindAilments = ({ deliveries, turnQueue, deliveryQueue }: Dependenci
   };
 };
 
-const DAY_MS = 86_400_000;
 const OUTBOXES_MAX = 10_000;
 const jobs = z.record(z.string(), count);
 
@@ -234,19 +245,21 @@ const all = (names: readonly string[], counted: Partial<Record<string, number>>)
 export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] => {
   const { assistants, conversations, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
   const outcomesOf = cachedByCost((id) => deliveries.countOutcomes(id, new Date(serverNow() - DAY_MS)));
-  const readFigures = createReadFigures(dependencies);
+  const readHours = createReadHours(dependencies);
   const findAilments = createFindAilments(dependencies);
   return [
     handled(
       overviewOperations.read,
       async ({ params: { id = '' }, query: { days = '1', timeZone = 'UTC' }, costly }) => {
         const { passages } = await assistants.getAssistant(id);
-        const since = new Date(serverNow() - DAY_MS);
+        const now = serverNow();
+        const since = new Date(now - DAY_MS);
+        const period = Number(days) as Days; // one of the three values
         const registered = await endpoints.listEndpoints(id);
         const endpointIds = registered.map(({ endpointId }) => endpointId);
-        const [read, statuses, outcomes, pending, knowledgeEntries, apiKeys, turns, wakeUps] = await costly(() =>
+        const [hours, statuses, outcomes, pending, knowledgeEntries, apiKeys, turns, wakeUps] = await costly(() =>
           Promise.all([
-            readFigures(id, { days: Number(days) as Days, timeZone }), // one of the three values
+            readHours(id, summarySince(period, now)),
             conversations.inbox.countStatuses(id, since),
             outcomesOf(id),
             conversations.outbox.countPending(endpointIds, OUTBOXES_MAX),
@@ -257,8 +270,8 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
           ]),
         );
         return {
-          unhealthy: await findAilments(registered, read.hours),
-          figures: read.figures,
+          unhealthy: await findAilments(registered, hours),
+          figures: summarise(hours, { days: period, timeZone, now }),
           since,
           conversations: all(STATUSES, statuses),
           deliveries: all(OUTCOMES, withPending(outcomes, pending)),

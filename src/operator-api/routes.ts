@@ -64,6 +64,7 @@ import { sessionRoutes } from './session.ts';
 import { sourceRoutes } from './sources.ts';
 import { tokenRoutes } from './tokens.ts';
 import { turnRoutes } from './turns.ts';
+import { usageRoutes } from './usage.ts';
 
 type ResourceAccessDependencies = {
   assistants: AssistantStore;
@@ -272,6 +273,7 @@ export type OperatorApiDependencies = {
 const PAGES = [
   sessionRoutes,
   overviewRoutes,
+  usageRoutes,
   assistantRoutes,
   knowledgeRoutes,
   sourceRoutes,

@@ -21,6 +21,8 @@ import type { ChatResponse } from './turn.ts';
 export type TurnRequest = {
   assistant: Assistant;
   channel: ChannelName;
+  /** The API key of the request, if it has one. */
+  keyId?: string | null;
   sessionId: string;
   message: string;
   /** A canonical BCP 47 tag, or null if the language must be detected. */
@@ -100,6 +102,7 @@ const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: PrepareT
       message,
       language: decided.language,
       languageBy: decided.by,
+      ...(request.keyId && { keyId: request.keyId }),
       dedupeKey: idempotencyKey === null ? dedupeKeyOf(message) : null,
       async: request.async === true,
       replyTo: channelOf(request),

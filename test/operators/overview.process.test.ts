@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { newRecord } from '../../src/deliveries/claims.ts';
 import { type Exchange, neverSent, type Outcome } from '../../src/deliveries/delivery.ts';
-import { createReadFigures, overviewOperations } from '../../src/operator-api/overview.ts';
+import { sumOf } from '../../src/insights/summary.ts';
+import { createReadHours, overviewOperations } from '../../src/operator-api/overview.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { bucketOf } from '../../src/insights/figures.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -140,10 +141,9 @@ test('deliveries in flight are not counted as delivered, and the first hour that
   for (const outcome of ['queued', 'sending'] as const)
     await recordDelivery(assistantId, now, { outcome, status: null });
 
-  const read = createReadFigures(stack.service);
-  const { figures } = await read(assistantId, { days: 7, timeZone: 'UTC' });
+  const hours = await createReadHours(stack.service)(assistantId, new Date(now - 8 * DAY_MS));
 
-  expect(figures.totals.deliveries).toEqual({ delivered: 3, rejected: 0, not_sent: 0, unknown: 0 });
+  expect(sumOf(hours).deliveries).toEqual({ delivered: 3, rejected: 0, not_sent: 0, unknown: 0 });
 });
 
 test('what is unhealthy is told: a paused endpoint, an expiring certificate, a failing engine', async () => {

@@ -53,7 +53,9 @@ type TurnReply =
 export type EndedTurn = TurnCommit & { end: TurnEnd; reply: TurnReply };
 
 const replyMessageOf = (end: TurnEnd, turn: PendingTurn, holding: Holding | null, createdAt: Date): Message | null => {
-  const spoken = { messageId: newId(), turnId: turn.turnId, role: 'assistant' as const, createdAt };
+  // The visitor's message of a resumed turn is in another entry.
+  const key = turn.seq !== undefined && turn.keyId !== undefined ? { keyId: turn.keyId } : {};
+  const spoken = { messageId: newId(), turnId: turn.turnId, role: 'assistant' as const, createdAt, ...key };
   if (end.kind === 'answered') {
     const { text, language, suggestedActions, sources = [], why } = end.answer;
     return {
@@ -124,6 +126,7 @@ const visitorMessageOf = (turn: PendingTurn, heldBy: Message['heldBy'] | null): 
         role: 'user',
         content: turn.message,
         language: turn.language,
+        ...(turn.keyId !== undefined && { keyId: turn.keyId }),
         ...(heldBy && { heldBy }),
         createdAt: turn.acceptedAt,
       }

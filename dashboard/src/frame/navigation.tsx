@@ -14,6 +14,7 @@ const ofAssistant = (id: string): Entry[] => [
   { label: 'Channel', to: `/assistants/${id}/channel`, icon: 'plug', owners: true },
   { label: 'Webhooks', to: `/assistants/${id}/webhooks`, icon: 'send', owners: true },
   { label: 'Deliveries', to: `/assistants/${id}/deliveries`, icon: 'list', owners: true },
+  { label: 'Usage', to: `/assistants/${id}/usage`, icon: 'chart', owners: true },
   { label: 'Settings', to: `/assistants/${id}/settings`, icon: 'sliders', owners: true },
 ];
 

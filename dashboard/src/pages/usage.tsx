@@ -1,0 +1,163 @@
+import { Button, SegmentedControl } from '@mantine/core';
+import { useMemo } from 'react';
+import { at, withQuery } from '../api.ts';
+import { useAddress } from '../parts/address.ts';
+import { Icon } from '../parts/icon.tsx';
+import { Page, Section } from '../parts/page.tsx';
+import { Shown } from '../parts/states.tsx';
+import { useRead } from '../query.ts';
+import type { Usage as Used } from '../types.ts';
+import { Chart, type Series } from './overview/chart.tsx';
+
+const DAY_MS = 86_400_000;
+const PERIODS = [
+  { value: 'month', label: 'This month' },
+  { value: 'last', label: 'Last month' },
+  { value: '90', label: '90 days' },
+];
+
+/** The days of a period, in UTC like the counts. */
+const rangeOf = (period: string): { from?: string; to?: string } => {
+  const now = new Date();
+  const day = (at: Date): string => at.toISOString().slice(0, 10);
+  if (period === '90') return { from: day(new Date(now.getTime() - 89 * DAY_MS)) };
+  if (period !== 'last') return {};
+  const first = Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1);
+  const to = day(new Date(first - DAY_MS));
+  return { from: `${to.slice(0, 8)}01`, to };
+};
+
+const TURNS: Series[] = [
+  { name: 'answered', label: 'Answered', color: 'var(--good)' },
+  { name: 'offered', label: 'Offered', color: 'var(--mantine-color-anchor)' },
+  { name: 'notAnswered', label: 'Not answered', color: 'var(--warn)' },
+  { name: 'rest', label: 'Other', color: 'var(--calm)' },
+];
+const TOKENS: Series[] = [
+  { name: 'completionTokens', label: 'Written', color: 'var(--mantine-color-anchor)' },
+  { name: 'promptTokens', label: 'Read', color: 'var(--calm)' },
+];
+
+const numberOf = (count: number): string => count.toLocaleString('en');
+
+const KeyTable = ({ keys, hasTokens }: { keys: Used['keys']; hasTokens: boolean }) => (
+  <div className="numbers-scroll">
+    <table className="numbers-table">
+      <thead>
+        <tr>
+          <th scope="col">Key</th>
+          <th scope="col">Messages</th>
+          <th scope="col">Answered</th>
+          <th scope="col">Offered</th>
+          <th scope="col">Not answered</th>
+          {hasTokens && <th scope="col">Tokens</th>}
+        </tr>
+      </thead>
+      <tbody>
+        {keys.map((one) => (
+          <tr key={one.keyId ?? 'none'}>
+            <th scope="row">{one.keyId === null ? 'Channel' : (one.name ?? 'A key that is gone')}</th>
+            <td className="num">{numberOf(one.turns)}</td>
+            <td className="num">{numberOf(one.answered + one.hedged)}</td>
+            <td className="num">{numberOf(one.offered)}</td>
+            <td className="num">{numberOf(one.notAnswered)}</td>
+            {hasTokens && <td className="num">{numberOf(one.promptTokens + one.completionTokens)}</td>}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  </div>
+);
+
+const Tile = ({ label, value, note }: { label: string; value: number; note: string }) => (
+  <div className="tile tile-still">
+    <span className="tile-label">{label}</span>
+    <span className="tile-value num">{numberOf(value)}</span>
+    <span className="dim">{note}</span>
+  </div>
+);
+
+const Shape = ({ used }: { used: Used }) => {
+  const { totals, keys } = used;
+  const rows = useMemo(
+    () =>
+      used.days.map(({ day, ...one }) => ({
+        at: day.slice(5),
+        answered: one.answered + one.hedged,
+        offered: one.offered,
+        notAnswered: one.notAnswered,
+        rest: one.other + one.held,
+        promptTokens: one.promptTokens,
+        completionTokens: one.completionTokens,
+      })),
+    [used],
+  );
+  const { delivered, rejected, not_sent: notSent, unknown } = totals.deliveries;
+  const hasTokens = totals.providerReplies > 0;
+  return (
+    <>
+      <div className="tiles">
+        <Tile label="Messages" value={totals.turns} note={`${used.from} to ${used.to}, UTC`} />
+        <Tile label="Answered" value={totals.answered + totals.hedged} note={`${numberOf(totals.hedged)} hedged`} />
+        <Tile label="With a person" value={totals.escalated} note={`${numberOf(totals.resolved)} resolved`} />
+        <Tile
+          label="Deliveries"
+          value={delivered + rejected + notSent + unknown}
+          note={`${numberOf(delivered)} delivered`}
+        />
+        {hasTokens && (
+          <Tile
+            label="Tokens"
+            value={totals.promptTokens + totals.completionTokens}
+            note={`in ${numberOf(totals.providerReplies)} replies`}
+          />
+        )}
+      </div>
+      <div className="two">
+        <Chart title="Messages" description="By the end of their turn" rows={rows} series={TURNS} stacked />
+        {hasTokens && (
+          <Chart title="Tokens" description="As the provider reported them" rows={rows} series={TOKENS} stacked />
+        )}
+      </div>
+      <Section title="Keys" description="What each caller sent">
+        {keys.length === 0 ? (
+          <p className="chart-none dim">Nothing in this time.</p>
+        ) : (
+          <KeyTable keys={keys} hasTokens={hasTokens} />
+        )}
+      </Section>
+    </>
+  );
+};
+
+const Usage = ({ id }: { id: string }) => {
+  const { of, set } = useAddress(['period']);
+  const period = PERIODS.find(({ value }) => value === of('period'))?.value ?? 'month';
+  const range = rangeOf(period);
+  const read = useRead<Used>(withQuery(at`/assistants/${id}/usage`, range), { keep: true });
+  const file = withQuery(at`/operator/v1/assistants/${id}/usage.csv`, range);
+  return (
+    <Page
+      title="Usage"
+      description="What this assistant used, by day and by key. Messages on the page Try it do not count."
+      actions={
+        <>
+          <SegmentedControl
+            aria-label="Time"
+            size="xs"
+            data={PERIODS}
+            value={period}
+            onChange={(value) => set('period', value)}
+          />
+          <Button component="a" href={file} download variant="default" leftSection={<Icon name="down" size={16} />}>
+            CSV
+          </Button>
+        </>
+      }
+    >
+      <Shown read={read}>{(used) => <Shape used={used} />}</Shown>
+    </Page>
+  );
+};
+
+export default Usage;

@@ -1,0 +1,171 @@
+import * as z from 'zod';
+import type { AssistantStore } from '../assistants/store.ts';
+import type { DeliveryStore } from '../deliveries/store.ts';
+import { sendJson } from '../http/json-body.ts';
+import { DAY_MS, ESCALATION_REASONS, type StoredFigures } from '../insights/figures.ts';
+import type { Insights } from '../insights/store.ts';
+import { sumOf } from '../insights/summary.ts';
+import { dayOf, type DayRange, USAGE_COUNTERS, type UsageCounter } from '../insights/usage.ts';
+import { serverDate } from '../process/clock.ts';
+import { invalid } from '../process/errors.ts';
+import { type Handled, handled, operation, WRITTEN } from './operation.ts';
+import { createReadHours } from './overview.ts';
+import { uuid } from './wire.ts';
+
+const DAYS_MAX = 92;
+const count = z.int().min(0);
+const Day = z.iso.date().meta({ description: 'A day in UTC.', example: '2026-05-04' });
+
+const counts = Object.fromEntries(USAGE_COUNTERS.map((name) => [name, count])) as Record<UsageCounter, typeof count>; // one for each name
+const OfAll = z.object({
+  ...counts,
+  escalated: count,
+  resolved: count,
+  deliveries: z.object({ delivered: count, rejected: count, not_sent: count, unknown: count }),
+});
+
+const UsageView = z
+  .object({
+    from: Day,
+    to: Day,
+    totals: OfAll,
+    days: z.array(z.object({ day: Day, ...OfAll.shape })).meta({ description: 'Every day, the oldest first.' }),
+    keys: z.array(
+      z.object({
+        keyId: uuid.nullable().meta({ description: 'Null: turns that came without an API key, by the channel.' }),
+        name: z.string().nullable().meta({ description: 'Null if the key is gone.' }),
+        ...counts,
+      }),
+    ),
+  })
+  .meta({ id: 'Usage' });
+
+const shared = {
+  method: 'get',
+  tag: 'Operators',
+  audience: 'owners',
+  resource: 'assistant',
+  query: z.object({
+    from: Day.optional().meta({ description: 'The first day. The first of the month if omitted.' }),
+    to: Day.optional().meta({ description: `The last day, at most ${DAYS_MAX} days. Today if omitted.` }),
+  }),
+  isLarge: true,
+  errors: ['not_found'],
+} as const;
+
+export const usageOperations = {
+  read: operation({
+    ...shared,
+    path: '/assistants/:id/usage',
+    id: 'getUsage',
+    summary: 'Read what an assistant used, by day and by key; kept for 400 days',
+    description: 'Each message counts once, a few seconds after it was stored. Playground turns do not count.',
+    answer: UsageView,
+  }),
+  download: operation({
+    ...shared,
+    path: '/assistants/:id/usage.csv',
+    id: 'downloadUsage',
+    summary: 'Download the usage of each day and key as CSV',
+    answer: z.string(),
+    contentType: 'text/csv',
+    answerHeaders: { 'Content-Disposition': z.string() },
+    answerExample: 'day,key_id,key,turns\r\n2026-05-04,018f…,Website,120\r\n',
+  }),
+};
+
+type Query = { from?: string | undefined; to?: string | undefined };
+
+const nameOf = (day: Date): string => day.toISOString().slice(0, 10);
+
+const rangeOf = ({ from, to }: Query): DayRange => {
+  const last = to === undefined ? dayOf(serverDate()) : new Date(to);
+  const first = from === undefined ? new Date(`${nameOf(last).slice(0, 8)}01`) : new Date(from);
+  const days = (last.getTime() - first.getTime()) / DAY_MS + 1;
+  if (days < 1) throw invalid('from', 'invalid', 'must not be after `to`');
+  if (days > DAYS_MAX) throw invalid('from', 'too_large', `at most ${DAYS_MAX} days can be read at once`);
+  return { from: first, to: new Date(last.getTime() + DAY_MS) };
+};
+
+const NOTHING = Object.fromEntries(USAGE_COUNTERS.map((name) => [name, 0])) as Record<UsageCounter, number>; // one for each name
+
+const withFigures = (used: Record<UsageCounter, number> = NOTHING, hours: StoredFigures[] = []) => {
+  const { escalated, resolved, deliveries } = sumOf(hours);
+  return {
+    ...used,
+    escalated: ESCALATION_REASONS.reduce((sum, reason) => sum + escalated[reason], 0),
+    resolved,
+    deliveries,
+  };
+};
+
+/** A cell of CSV. A spreadsheet would run a text that begins like a formula. */
+const cell = (value: string | number): string => {
+  const text = String(value).replace(/^(?=[=+\-@\t])/, typeof value === 'string' ? "'" : '');
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+const lineOf = (cells: (string | number)[]): string => `${cells.map(cell).join(',')}\r\n`;
+
+const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+type Dependencies = {
+  assistants: Pick<AssistantStore, 'listApiKeys'>;
+  insights: Insights;
+  deliveries: DeliveryStore;
+};
+
+export const usageRoutes = ({ assistants, insights, deliveries }: Dependencies): Handled[] => {
+  const readHours = createReadHours({ insights, deliveries });
+  const { usage } = insights;
+  const namesOf = async (assistantId: string): Promise<Map<string | null, string>> =>
+    new Map((await assistants.listApiKeys(assistantId)).map(({ keyId, name }) => [keyId, name]));
+
+  return [
+    handled(usageOperations.read, async ({ params: { id = '' }, query, costly }) => {
+      const range = rangeOf(query);
+      const [byDay, byKey, hours, names] = await costly(() =>
+        Promise.all([
+          usage.sumBy('day', id, range),
+          usage.sumBy('keyId', id, range),
+          readHours(id, range.from),
+          namesOf(id),
+        ]),
+      );
+      const used = new Map(byDay.map(({ _id, ...sums }) => [nameOf(_id), sums]));
+      const own = hours.filter(({ hour }) => hour >= range.from && hour < range.to);
+      const hoursOf = Map.groupBy(own, ({ hour }) => nameOf(hour));
+      const dayCount = (range.to.getTime() - range.from.getTime()) / DAY_MS;
+      const days = Array.from({ length: dayCount }, (_, nth) => nameOf(new Date(range.from.getTime() + nth * DAY_MS)));
+      const sums = { ...NOTHING };
+      for (const one of used.values()) for (const name of USAGE_COUNTERS) sums[name] += one[name];
+      return {
+        from: nameOf(range.from),
+        to: nameOf(new Date(range.to.getTime() - DAY_MS)),
+        totals: withFigures(sums, own),
+        days: days.map((day) => ({ day, ...withFigures(used.get(day), hoursOf.get(day)) })),
+        keys: byKey
+          .map(({ _id: keyId, ...one }) => ({ keyId, name: names.get(keyId) ?? null, ...one }))
+          .toSorted((one, other) => other.turns - one.turns),
+      };
+    }),
+
+    handled(usageOperations.download, async ({ params: { id = '' }, query, res }) => {
+      const range = rangeOf(query);
+      const names = await namesOf(id);
+      async function* lines(): AsyncGenerator<string> {
+        yield lineOf(['day', 'key_id', 'key', ...USAGE_COUNTERS.map(snakeCase)]);
+        for await (const { day, keyId, ...one } of usage.streamDays(id, range)) {
+          yield lineOf([
+            nameOf(day),
+            keyId ?? '',
+            names.get(keyId) ?? '',
+            ...USAGE_COUNTERS.map((name) => one[name] ?? 0),
+          ]);
+        }
+      }
+      res.setHeader('Content-Disposition', `attachment; filename="usage-${nameOf(range.from)}.csv"`);
+      await sendJson(res, lines(), undefined, 'text/csv');
+      return WRITTEN;
+    }),
+  ];
+};

@@ -1,0 +1,99 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import type { usageOperations } from '../../src/operator-api/usage.ts';
+import { aTurn, anAssistant, request, type TestAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
+import type { AnswerOf } from '../support/operations.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+type Usage = AnswerOf<typeof usageOperations.read>;
+
+const today = (): string => new Date().toISOString().slice(0, 10);
+
+const aUsage = async () => {
+  const assistant = await anAssistant(stack);
+  const owner = await anOperator(stack);
+  const read = async (query = '') =>
+    (await owner.get<Usage>(`/assistants/${assistant.assistantId}/usage${query}`)).body;
+  return { assistant, owner, read };
+};
+
+const say = ({ apiKey: bearer }: Pick<TestAssistant, 'apiKey'>, message: string, session_id: string = randomUUID()) =>
+  request(`${stack.url}/api/v1/chat`, { bearer, body: aTurn({ session_id, message }) });
+
+test('turns, their ends, escalations and deliveries are counted by day and by key', async () => {
+  const { assistant, owner, read } = await aUsage();
+  const { assistantId } = assistant;
+  const added = await owner.post<{ key: { keyId: string }; apiKey: string }>(`/assistants/${assistantId}/keys`, {
+    name: '=Website, "old"',
+  });
+  const { key, apiKey } = added.body;
+  await say(assistant, 'What are your opening hours?');
+  await say(assistant, 'I want to talk to a human');
+  for (const message of ['What are your opening hours?', 'Does the moon have a basement?'])
+    await say({ apiKey }, message);
+
+  const used = await eventually(async () => {
+    const found = await read();
+    expect(found.totals.turns).toBe(4);
+    return found;
+  });
+
+  expect(used.totals).toMatchObject({ answered: 2, notAnswered: 1, other: 1, escalated: 1, promptTokens: 0 });
+  expect(used.to).toBe(today());
+  expect(used.days.at(-1)).toMatchObject({ day: today(), turns: 4 });
+  expect(used.keys).toHaveLength(2);
+  const own = used.keys.find(({ keyId }) => keyId === key.keyId);
+  expect(own).toMatchObject({ name: '=Website, "old"', turns: 2, answered: 1, notAnswered: 1 });
+  const file = await fetch(`${stack.url}/operator/v1/assistants/${assistantId}/usage.csv`, {
+    headers: { Cookie: owner.cookie() ?? '' },
+  });
+  expect(file.headers.get('Content-Type')).toContain('text/csv');
+  const lines = (await file.text()).split('\r\n');
+  expect(lines[0]).toBe(
+    'day,key_id,key,turns,answered,hedged,offered,not_answered,other,held,provider_replies,prompt_tokens,completion_tokens',
+  );
+  expect(lines).toContain(`${today()},${key.keyId},"'=Website, ""old""",2,1,0,0,1,0,0,0,0,0`);
+});
+
+test('usage that is counted again from the stored messages is the same', async () => {
+  const { assistant, read } = await aUsage();
+  const session = randomUUID();
+  for (const message of [
+    'What are your opening hours?',
+    'Hello!',
+    'Does the moon have a basement?',
+    'A human, please',
+    'Anybody?',
+  ])
+    await say(assistant, message, session);
+  const before = await eventually(async () => {
+    const found = await read();
+    expect(found.totals).toMatchObject({ turns: 5, held: 1 });
+    return found;
+  });
+  const { mongo } = stack.service;
+  const { assistantId } = assistant;
+
+  for (const name of ['usage', 'figures', 'search']) await mongo.collection(name).deleteMany({ assistantId });
+  await mongo.collection('projection').deleteMany({});
+
+  await eventually(async () => expect(await read()).toEqual(before));
+});
+
+test('a range must be in order and at most 92 days long', async () => {
+  const { owner, assistant, read } = await aUsage();
+  const path = `/assistants/${assistant.assistantId}/usage`;
+
+  for (const query of [
+    '?from=2026-05-02&to=2026-05-01',
+    '?from=2026-01-01&to=2026-06-01',
+    '?from=May',
+    '?to=2026-02-30',
+  ])
+    expect((await owner.get(`${path}${query}`)).status, query).toBe(422);
+  const { from, to, days } = await read('?from=2026-02-01&to=2026-03-01');
+  expect({ from, to, days: days.length }).toEqual({ from: '2026-02-01', to: '2026-03-01', days: 29 });
+});
