@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import type { usageOperations } from '../../src/operator-api/usage.ts';
 import { aTurn, anAssistant, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../support/operations.ts';
+import { openProvider } from '../support/provider.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
@@ -56,6 +57,19 @@ test('turns, their ends, escalations and deliveries are counted by day and by ke
     'day,key_id,key,turns,answered,hedged,offered,not_answered,other,held,provider_replies,prompt_tokens,completion_tokens',
   );
   expect(lines).toContain(`${today()},${key.keyId},"'=Website, ""old""",2,1,0,0,1,0,0,0,0,0`);
+});
+
+test('the tokens that a provider reports are counted for the key', async () => {
+  const { assistant, read } = await aUsage();
+  const provider = await openProvider();
+  onTestFinished(provider.close);
+  const settings = { kind: 'openai' as const, baseUrl: provider.baseUrl, model: 'test-model', apiKey: 'sk-secret' };
+  await stack.service.assistants.setEngine(assistant.assistantId, settings);
+
+  for (const message of ['What are your opening hours?', 'And on Sunday?']) await say(assistant, message);
+
+  const tokens = { providerReplies: 2, promptTokens: 240, completionTokens: 14 };
+  await eventually(async () => expect(await read()).toMatchObject({ totals: tokens, keys: [{ turns: 2, ...tokens }] }));
 });
 
 test('usage that is counted again from the stored messages is the same', async () => {

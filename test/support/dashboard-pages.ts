@@ -56,6 +56,7 @@ export const PAGES: Shown[] = [
     after: press('Keyboard shortcuts'),
   },
   { name: 'overview', path: of('overview') },
+  { name: 'usage', path: of('usage') },
   {
     name: 'overview-numbers',
     path: of('overview?days=30'),
