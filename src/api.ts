@@ -1,3 +1,4 @@
+import { openAlerts } from './alerts/watch.ts';
 import { createApp } from './app.ts';
 import { createAccess } from './assistants/access.ts';
 import { createChannelCalls } from './assistants/channel.ts';
@@ -113,6 +114,7 @@ export const openApi = async ({
   });
   lifecycle.add('live updates', live, (opened) => opened.close());
 
+  openAlerts({ service, config, logger, lifecycle });
   const submit = createSubmit(startTurn);
   const tls = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
   const onErased = ({ assistantId, sessionId, conversationId, waiting }: StoredConversation): void => {
@@ -144,6 +146,7 @@ export const openApi = async ({
       tokens,
       orUnavailable,
       audit,
+      alerts: aside.alerts,
       assistants: aside.assistants,
       channelCalls,
       endpoints,

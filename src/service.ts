@@ -1,4 +1,5 @@
 import type { Connection } from 'mongoose';
+import { type AlertStore, createAlertStore } from './alerts/alert.ts';
 import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
 import { type AssistantStore, createAssistantStore } from './assistants/store.ts';
 import { createOutboxStore } from './conversations/outbox.ts';
@@ -55,6 +56,7 @@ export const BACKGROUND_POOL_SIZE = 8;
 
 /** The stores on one pool of connections. */
 type Stores = {
+  alerts: AlertStore;
   assistants: AssistantStore;
   conversations: ConversationStore;
   deliveries: DeliveryStore;
@@ -170,8 +172,9 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     const { raisePassages } = assistants;
     const sourceRuns = createSourceRuns({ connection, timing: config.timing, raisePassages });
     const ofSources = { passages, sources, sourceRuns };
+    const alerts = createAlertStore(connection);
     const people = { inboxRecords, insights, operators };
-    return { assistants, deliveries, conversations, idempotencyKeys, ...people, ...ofSources };
+    return { alerts, assistants, deliveries, conversations, idempotencyKeys, ...people, ...ofSources };
   };
   const stores = createStores(mongo);
   const aside = mongoAside === mongo ? stores : createStores(mongoAside);

@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'bullmq';
+import { channelsOf } from './alerts/notify.ts';
+import { openAlerts } from './alerts/watch.ts';
 import { createDeliverySweeps } from './deliveries/sweep.ts';
 import type { Config } from './process/config.ts';
 import { createReadiness, openHealthServer } from './http/health.ts';
@@ -7,6 +9,7 @@ import type { Lifecycle } from './process/lifecycle.ts';
 import type { Logger } from './process/logger.ts';
 import type { Metrics } from './process/metrics.ts';
 import { type RedisClient, whenUnavailable } from './redis/redis.ts';
+import type { Timing } from './process/time-limits.ts';
 import { startSweeper } from './process/sweeper.ts';
 import type { Service } from './service.ts';
 import { type CountDelivery, sampleQueues } from './service-metrics.ts';
@@ -89,13 +92,16 @@ export const openQueueWorkers = async (
 
 type Sweeper = ReturnType<typeof startSweeper>;
 
+const isStuck = (sweep: Sweeper, { sweepStuckMs }: Timing): boolean =>
+  performance.now() - sweep.lastEndedAt() > sweepStuckMs;
+
 /** Starts the health server of a worker. It is unready while one of its sweeps is stuck. Returns the port. */
 export const openWorkerHealth = async (
   { service: { turnQueue, deliveryQueue, sourceQueue, mongo, redis }, config, logger, lifecycle }: Options,
   { metrics, sweeps }: { metrics: Metrics; sweeps: Sweeper[] },
 ): Promise<number> => {
-  const isStuck = (sweep: Sweeper): boolean => performance.now() - sweep.lastEndedAt() > config.timing.sweepStuckMs;
-  const stuck = (): string | null => (sweeps.some(isStuck) ? 'a sweep is stuck' : null);
+  const stuck = (): string | null =>
+    sweeps.some((sweep) => isStuck(sweep, config.timing)) ? 'a sweep is stuck' : null;
   sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue, sources: sourceQueue });
   const readiness = createReadiness({ mongo, redis, draining: lifecycle.draining, stuck });
   const health = await openHealthServer({
@@ -120,7 +126,7 @@ export const openWorkerDuties = async (
 ): Promise<number> => {
   const { timing } = config;
   const { aside, endpoints, leases, turnQueue, deliveryQueue } = service;
-  const { conversations, deliveries, operators } = aside;
+  const { alerts, conversations, deliveries, operators } = aside;
   const { findAssistant, listAssistants } = aside.assistants;
   const deliverySweeps = createDeliverySweeps({
     conversations,
@@ -134,13 +140,21 @@ export const openWorkerDuties = async (
     ...(suspended && { suspended }),
   });
   const options = { everyMs: timing.sweepEveryMs, logger };
+  const onReminded = (assistantId: string): Promise<void> =>
+    alerts.begin({ kind: 'person_waits', target: assistantId, assistantId, details: {} }, channelsOf(config));
   const sweeps = [
     startSweeper('turns', createTurnSweep({ conversations, leases, turnQueue, timing }), options),
-    startSweeper('not taken', createNotTakenSweep({ conversations, findAssistant, logger }), options),
+    startSweeper('not taken', createNotTakenSweep({ conversations, findAssistant, onReminded, logger }), options),
     startSweeper('released', createReleaseSweep({ conversations, operators, listAssistants }), options),
     startSweeper('claims', deliverySweeps.claims, options),
     startSweeper('deliveries', deliverySweeps.streams, options),
   ];
   lifecycle.add('sweeps', sweeps, (opened) => Promise.all(opened.map((sweep) => sweep.stop())));
+  const noteSweep = async (): Promise<void> => {
+    if (!sweeps.some((sweep) => isStuck(sweep, timing))) await alerts.noteSweep();
+  };
+  const noting = startSweeper('sign of life', noteSweep, { everyMs: timing.alertEveryMs, logger });
+  lifecycle.add('sign of life', noting, (opened) => opened.stop());
+  openAlerts({ service, config, logger, lifecycle });
   return openWorkerHealth({ service, config, logger, lifecycle }, { metrics, sweeps });
 };

@@ -154,6 +154,13 @@ export type OutboxStore = {
    */
   findStale: (wanted: FindStale) => Promise<StaleOutbox[]>;
 
+  /** Endpoints with events that are older than this, each with its oldest event that is found. */
+  listLate: (wanted: {
+    olderThanMs: number;
+    exclude: string[];
+    limit: number;
+  }) => Promise<{ endpointId: string; assistantId: string; oldestAt: Date }[]>;
+
   /** Conversations with pending events for this endpoint. */
   findKeysOf: (endpointId: string, limit: number) => Promise<string[]>;
 
@@ -171,6 +178,9 @@ export type OutboxStore = {
   /** The outbox in which this event is pending for this endpoint. */
   findPending: (eventId: string, endpointId: string) => Promise<Outbox | null>;
 };
+
+const LATE_ROUNDS = 10;
+const LATE_AT_ONCE = 100;
 
 export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
@@ -225,6 +235,34 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
           : []),
       ]);
       return [...new Map(rows.flat().map((row) => [row._id, row as unknown as StaleOutbox])).values()];
+    },
+
+    listLate: async ({ olderThanMs, exclude, limit }) => {
+      const before = new Date(serverNow() - olderThanMs);
+      const late = new Map<string, { endpointId: string; assistantId: string; oldestAt: Date }>();
+      // One endpoint may have very many, so each round leaves out those that are known.
+      for (let round = 0; round < LATE_ROUNDS && late.size < limit; round += 1) {
+        const known = [...exclude, ...late.keys()];
+        const rows = await conversations
+          .find(
+            { ...HAS_EVENTS, 'outbox.0.at': { $lt: before }, 'outbox.endpoints': { $elemMatch: { $nin: known } } },
+            { projection: { assistantId: 1, 'outbox.at': 1, 'outbox.endpoints': 1 } },
+          )
+          .hint(OUTBOX_INDEXES.byEndpoint)
+          .limit(LATE_AT_ONCE)
+          .toArray();
+        for (const { assistantId, outbox = [] } of rows) {
+          for (const { at, endpoints } of outbox.filter((event) => event.at < before)) {
+            for (const endpointId of endpoints) {
+              const earlier = late.get(endpointId);
+              if (!known.includes(endpointId) && (!earlier || at < earlier.oldestAt))
+                late.set(endpointId, { endpointId, assistantId, oldestAt: at });
+            }
+          }
+        }
+        if (rows.length < LATE_AT_ONCE) break;
+      }
+      return [...late.values()].slice(0, limit);
     },
 
     findKeysOf: async (endpointId, limit) => {

@@ -1,7 +1,7 @@
 import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { isUuid, prefixRange, type Uuid } from '../process/ids.ts';
-import { collectionOf, createReader, type Indexed, updateMany } from '../mongo/mongo.ts';
+import { collectionOf, createReader, type Indexed, timeLimit, updateMany } from '../mongo/mongo.ts';
 import { inChunks } from '../mongo/batches.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
 import { type Accept, createAccept, createResolveDuplicate } from './accept.ts';
@@ -154,6 +154,9 @@ export type ConversationStore = {
   /** Escalations whose take-by time is over, the oldest first. */
   findNotTaken: (limit: number) => Promise<Pick<StoredConversation, 'conversationId' | 'assistantId' | 'language'>[]>;
 
+  /** Whether a visitor of this assistant waits for a person of whom operators were reminded. */
+  isAnyoneWaiting: (assistantId: string) => Promise<boolean>;
+
   /** Escalations of these assistants that are assigned to an operator and have no take-by time. */
   findAssigned: (to: { operatorId: string; assistantIds: string[] }, limit: number) => Promise<string[]>;
 
@@ -173,6 +176,8 @@ export type ConversationStore = {
     limit?: number;
   }) => Promise<ConversationList>;
 };
+
+const WAITING_WITHIN_MS = 2_000;
 
 export const createConversationStore = (dependencies: Dependencies): ConversationStore => {
   const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, takeBy, orUnavailable, draining } =
@@ -329,6 +334,12 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
         .sort({ takeBy: 1 })
         .limit(limit)
         .toArray(),
+
+    isAnyoneWaiting: async (assistantId) => {
+      const filter = { assistantId, status: 'escalated' as const, remindedAt: { $exists: true } };
+      const options = { projection: { _id: 1 }, ...timeLimit(WAITING_WITHIN_MS) };
+      return (await conversations.find(filter, options).hint('inbox_filters').limit(1).next()) !== null;
+    },
 
     findAssigned: async ({ operatorId, assistantIds }, limit) => {
       const filter: mongo.Filter<StoredConversation> = {

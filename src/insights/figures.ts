@@ -120,6 +120,9 @@ export type Counter = (typeof COUNTERS)[number];
 export const ESCALATION_REASONS = ['user_requested', 'low_confidence', 'engine_error', 'manual', 'other'] as const;
 export type CountedReason = (typeof ESCALATION_REASONS)[number];
 
+/** The counters of which each reply adds to one. */
+const REPLIES = ['answered', 'hedged', 'offered', 'notAnswered', 'other'] as const;
+
 type Counts = Partial<Record<Counter, number>> & {
   escalated?: Partial<Record<CountedReason, number>>;
   /** The number of replies by reply time: `buckets[n]` counts the times up to `bucketLimitMs(n)`. */
@@ -142,12 +145,16 @@ export const bucketOf = (ms: number): number =>
 
 export const bucketLimitMs = (bucket: number): number => Math.round(GROWTH ** bucket);
 
+const FAILED = 'failed';
+
 const schema = new Schema<StoredFigures>(
   { _id: { type: String, required: true } },
   { collection: 'figures', versionKey: false, strict: false },
 );
 schema.index({ assistantId: 1, hour: 1 });
 schema.index({ hour: 1 }, { expireAfterSeconds: KEPT_S });
+/** Only hours with failures, so that what is well costs nothing. */
+schema.index({ hour: 1, engineErrors: 1 }, { name: FAILED, partialFilterExpression: { engineErrors: { $gte: 1 } } });
 
 export const hourOf = (at: Date): Date => new Date(Math.floor(at.getTime() / HOUR_MS) * HOUR_MS);
 
@@ -179,6 +186,12 @@ export type Figures = {
   listHours: (assistantId: string, since: Date) => Promise<StoredFigures[]>;
 
   increment: (one: Increment) => Promise<void>;
+
+  /** Assistants with engine errors since a time, the most first, with all replies of these hours. */
+  listFailing: (
+    since: Date,
+    limit: number,
+  ) => Promise<{ assistantId: string; engineErrors: number; replies: number }[]>;
 };
 
 export const createFigures = (connection: Connection): Figures => {
@@ -196,5 +209,25 @@ export const createFigures = (connection: Connection): Figures => {
     increment: async (one) => {
       await figures.bulkWrite(incrementsOf([one]));
     },
+
+    listFailing: (since, limit) =>
+      figures
+        .aggregate<{ assistantId: string; engineErrors: number; replies: number }>(
+          [
+            { $match: { hour: { $gte: hourOf(since) }, engineErrors: { $gte: 1 } } },
+            {
+              $group: {
+                _id: '$assistantId',
+                engineErrors: { $sum: '$engineErrors' },
+                replies: { $sum: { $add: REPLIES.map((name) => ({ $ifNull: [`$${name}`, 0] })) } },
+              },
+            },
+            { $sort: { engineErrors: -1 } },
+            { $limit: limit },
+            { $project: { _id: 0, assistantId: '$_id', engineErrors: 1, replies: 1 } },
+          ],
+          { hint: FAILED },
+        )
+        .toArray(),
   };
 };

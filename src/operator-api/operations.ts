@@ -1,3 +1,4 @@
+import { alertOperations } from './alerts.ts';
 import { assistantOperations } from './assistants.ts';
 import { auditOperations } from './audit.ts';
 import { cannedReplyOperations } from './canned-replies.ts';
@@ -27,6 +28,7 @@ export const OPERATIONS: Operation[] = [
   sessionOperations,
   overviewOperations,
   usageOperations,
+  alertOperations,
   assistantOperations,
   knowledgeOperations,
   sourceOperations,

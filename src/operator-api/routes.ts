@@ -1,4 +1,5 @@
 import { type RequestHandler, Router } from 'express';
+import type { AlertStore } from '../alerts/alert.ts';
 import type { ChannelCalls } from '../assistants/channel.ts';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
@@ -40,6 +41,7 @@ import type { TurnQueue } from '../turns/queue.ts';
 import type { Submit } from '../turns/start-turn.ts';
 import type { StreamTurn } from '../turns/stream.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
+import { alertRoutes } from './alerts.ts';
 import { assistantRoutes } from './assistants.ts';
 import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
@@ -246,6 +248,7 @@ export type OperatorApiDependencies = {
   deliveries: DeliveryStore;
   conversations: ConversationStore;
   inbox: Inbox;
+  alerts: AlertStore;
   insights: Insights;
   notes: Notes;
   readPositions: ReadPositions;
@@ -274,6 +277,7 @@ const PAGES = [
   sessionRoutes,
   overviewRoutes,
   usageRoutes,
+  alertRoutes,
   assistantRoutes,
   knowledgeRoutes,
   sourceRoutes,

@@ -188,6 +188,24 @@ export const Environment = z.object({
     group: 'Deliveries',
     description: 'How long records of deliveries are kept. Longer than `EVENT_MAX_AGE_S`.',
   }),
+
+  ALERT_WEBHOOK_URL: z
+    .url({ protocol: /^https?$/ })
+    .optional()
+    .meta({
+      group: 'Alerts',
+      description: 'Where alerts are sent, signed like events. Needs `ALERT_WEBHOOK_SECRET`.',
+    }),
+  ALERT_WEBHOOK_SECRET: text.optional().meta({ group: 'Alerts', description: 'The secret that signs them.' }),
+  ALERT_SMTP_URL: z
+    .url({ protocol: /^smtps?$/ })
+    .optional()
+    .meta({
+      group: 'Alerts',
+      description: 'A mail server, as `smtp://user:password@host:587`. Needs `ALERT_EMAIL_FROM` and `ALERT_EMAIL_TO`.',
+    }),
+  ALERT_EMAIL_FROM: text.optional().meta({ group: 'Alerts', description: 'The sender of alerts by email.' }),
+  ALERT_EMAIL_TO: text.optional().meta({ group: 'Alerts', description: 'Who gets them, separated by commas.' }),
 });
 
 export const CONFIG_NAMES: readonly string[] = Object.keys(Environment.shape);
@@ -233,6 +251,14 @@ export const readConfig = (environment: Record<string, string | undefined>, chan
   if ((env.EMBEDDINGS_URL === undefined) !== (env.EMBEDDINGS_MODEL === undefined)) {
     problems.push('EMBEDDINGS_URL: EMBEDDINGS_URL and EMBEDDINGS_MODEL go together');
   }
+  if ((env.ALERT_WEBHOOK_URL === undefined) !== (env.ALERT_WEBHOOK_SECRET === undefined)) {
+    problems.push('ALERT_WEBHOOK_URL: ALERT_WEBHOOK_URL and ALERT_WEBHOOK_SECRET go together');
+  }
+  if (
+    new Set([env.ALERT_SMTP_URL, env.ALERT_EMAIL_FROM, env.ALERT_EMAIL_TO].map((one) => one === undefined)).size > 1
+  ) {
+    problems.push('ALERT_SMTP_URL: ALERT_SMTP_URL, ALERT_EMAIL_FROM and ALERT_EMAIL_TO go together');
+  }
   if (problems.length > 0) throw new ConfigError(problems.join('\n'));
   return {
     ...env,
@@ -243,7 +269,13 @@ export const readConfig = (environment: Record<string, string | undefined>, chan
   };
 };
 
-const SECRET_NAMES = new Set(['ENCRYPTION_KEY', 'METRICS_TOKEN', 'EMBEDDINGS_KEY']);
+const SECRET_NAMES = new Set([
+  'ENCRYPTION_KEY',
+  'METRICS_TOKEN',
+  'EMBEDDINGS_KEY',
+  'ALERT_WEBHOOK_URL',
+  'ALERT_WEBHOOK_SECRET',
+]);
 
 /** Settings as values and secrets as "configured", for the log line at start. */
 export const describeConfig = ({ timing: _timing, ...settings }: Config): Record<string, unknown> =>

@@ -34,6 +34,15 @@ export const TIMING = {
   /** After this time, a turn gets a new job even if its old job may still be waiting in the queue. */
   turnJobReplacedAfterMs: 20_000,
 
+  // Alerts.
+  alertEveryMs: 10_000,
+  /** A condition is over if it was not true for this long. */
+  alertEndsAfterMs: 60_000,
+  alertEndpointFailingMs: 300_000,
+  alertEventsLateMs: 60_000,
+  alertQueueStuckMs: 30_000,
+  alertSweepsStoppedMs: 60_000,
+
   // The steps of a turn while a worker answers it.
   turnLeaseMs: 10_000,
   turnLeaseRenewMs: 3_000,

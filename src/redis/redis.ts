@@ -21,7 +21,7 @@ type Opening = {
   draining?: AbortSignal;
 };
 
-const isCluster = (redis: RedisClient): redis is Cluster => redis.isCluster;
+export const isCluster = (redis: RedisClient): redis is Cluster => redis.isCluster;
 
 /**
  * Logs one line per kind of failure instead of one per reconnect. A cluster's client reports each node for itself.

@@ -13,6 +13,8 @@ const ENDED_PER_SWEEP = 200;
 type Dependencies = {
   conversations: Pick<ConversationStore, 'findNotTaken' | 'transitions'>;
   findAssistant: (assistantId: string) => Promise<Assistant | null>;
+  /** Called when operators are reminded. */
+  onReminded: (assistantId: string) => Promise<void>;
   logger: Logger;
 };
 
@@ -25,12 +27,13 @@ const endOf = (assistant: Assistant | null, language: string): TakeByEnd => {
 
 /** Ends the take-by time of escalations that nobody took: a reminder, a hand-back, or nothing (docs/design.md, Sweeps). */
 export const createNotTakenSweep =
-  ({ conversations, findAssistant, logger }: Dependencies) =>
+  ({ conversations, findAssistant, onReminded, logger }: Dependencies) =>
   async (): Promise<void> => {
     for (const { conversationId, assistantId, language } of await conversations.findNotTaken(ENDED_PER_SWEEP)) {
       const end = endOf(await findAssistant(assistantId), language);
       try {
         const { changed } = await conversations.transitions.endTakeBy({ conversationId }, end);
+        if (changed && end.how === 'remind') await onReminded(assistantId);
         if (changed) logger.info({ conversationId, assistantId, how: end.how }, 'an escalation was not taken in time');
       } catch (cause) {
         // One conversation that was erased or changes too fast must not delay the others.

@@ -46,6 +46,10 @@ export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil' | 'inc
   _id: string;
   /** Endpoints from before this setting have none. */
   include?: Endpoint['include'];
+  /** Since when no event was delivered, if the last one was not. */
+  failing?: Date;
+  /** The end of the receiver's certificate, if that is soon. */
+  certificateUntil?: Date;
   /** The endpoint's slot, 0–9. Each slot of an assistant is unique, so an assistant has at most ten endpoints. */
   place: number;
   /** Sealed secrets, newest first. `until` is the end of an overlap, or null for the current secret. */
@@ -65,6 +69,10 @@ export const EndpointInput = z.object({
 });
 
 const PAUSED = 'paused';
+const FAILING = 'failing';
+const EXPIRING = 'expiring';
+/** A certificate that ends later is not noted. */
+const CERTIFICATE_MS = 21 * 86_400_000;
 
 const endpointSchema = new Schema<StoredEndpoint>(
   {
@@ -78,6 +86,8 @@ const endpointSchema = new Schema<StoredEndpoint>(
     pause: { type: Schema.Types.Mixed, default: null },
     createdAt: { type: Date, required: true },
     place: { type: Number, required: true },
+    failing: { type: Date },
+    certificateUntil: { type: Date },
     secrets: { type: [{ _id: false, sealed: String, until: Date }], required: true },
   },
   { collection: 'endpoints', versionKey: false, strictQuery: 'throw' },
@@ -88,6 +98,11 @@ endpointSchema.index({ assistantId: 1, place: 1 }, { unique: true });
 endpointSchema.index(
   { 'pause.until': 1 },
   { name: PAUSED, partialFilterExpression: { 'pause.reason': { $exists: true } } },
+);
+endpointSchema.index({ failing: 1 }, { name: FAILING, partialFilterExpression: { failing: { $exists: true } } });
+endpointSchema.index(
+  { certificateUntil: 1 },
+  { name: EXPIRING, partialFilterExpression: { certificateUntil: { $exists: true } } },
 );
 
 const endpointModel = (connection: Connection) => connection.model<StoredEndpoint>('Endpoint', endpointSchema);
@@ -102,8 +117,9 @@ const wants = (endpoint: Pick<Endpoint, 'enabled' | 'events'>, event: EventKind)
 
 const SECRETS_CACHED_FOR_MS = 60_000;
 const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 
-const toEndpoint = ({ _id, secrets, place: _place, ...stored }: StoredEndpoint): Endpoint => ({
+const toEndpoint = ({ _id, secrets, place: _place, failing: _failing, certificateUntil: _until, ...stored }: StoredEndpoint): Endpoint => ({
   endpointId: _id,
   include: [],
   ...stored,
@@ -158,6 +174,15 @@ export type EndpointStore = {
   listPausedIds: () => Promise<string[]>;
 
   resumeEndpoint: (endpointId: string) => Promise<Endpoint>;
+
+  /** Notes how a delivery went, if that changes what is known. `delivered`: null if it says nothing about the receiver. */
+  noteHealth: (
+    endpoint: StoredEndpoint,
+    seen: { delivered: boolean | null; certificateUntil: Date | null },
+  ) => Promise<void>;
+
+  /** Enabled endpoints that are paused, that fail since `failingSince`, or whose certificate ends before `expiring`. */
+  listUnhealthy: (what: { failingSince: Date; expiring: Date; limit: number }) => Promise<StoredEndpoint[]>;
 };
 
 export const createEndpointStore = (dependencies: Dependencies): EndpointStore => {
@@ -345,6 +370,46 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       const resumed = await change(endpointId, { $set: { pause: null } });
       await onChanged(resumed);
       return resumed;
+    },
+
+    noteHealth: async ({ _id, failing, certificateUntil: known }, { delivered, certificateUntil }) => {
+      const isSoon = certificateUntil !== null && certificateUntil.getTime() < serverNow() + CERTIFICATE_MS;
+      const isOther = isSoon && Math.abs(certificateUntil.getTime() - (known?.getTime() ?? 0)) > DAY_MS;
+      const set = {
+        ...(delivered === false && !failing && { failing: serverDate() }),
+        ...(isOther && { certificateUntil }),
+      };
+      const unset = {
+        ...(delivered === true && failing && { failing: '' }),
+        ...(certificateUntil !== null && !isSoon && known && { certificateUntil: '' }),
+      };
+      const changes = {
+        ...(Object.keys(set).length > 0 && { $set: set }),
+        ...(Object.keys(unset).length > 0 && { $unset: unset }),
+      };
+      if (Object.keys(changes).length === 0) return;
+      // Only the first failure in a row is the beginning.
+      const first = 'failing' in set ? { failing: { $exists: false } } : {};
+      await endpoints.updateOne({ _id, ...first }, changes);
+    },
+
+    listUnhealthy: async ({ failingSince, expiring, limit }) => {
+      const now = serverDate();
+      const find = (filter: Record<string, unknown>, hint: string) =>
+        endpoints
+          .find({ enabled: true, ...filter })
+          .hint(hint)
+          .limit(limit)
+          .lean();
+      const found = await Promise.all([
+        find(
+          { 'pause.reason': { $exists: true }, $or: [{ 'pause.until': null }, { 'pause.until': { $gt: now } }] },
+          PAUSED,
+        ),
+        find({ failing: { $lte: failingSince } }, FAILING),
+        find({ certificateUntil: { $lte: expiring } }, EXPIRING),
+      ]);
+      return [...new Map(found.flat().map((row) => [row._id, row as StoredEndpoint])).values()];
     },
   };
 };

@@ -15,6 +15,7 @@ const ORDER = [
   ['src/insights'],
   ['src/deliveries'],
   ['src/turns'],
+  ['src/alerts'],
   ['src/chat-api'],
   ['src/operators'],
   ['src/inbox'],
@@ -23,7 +24,7 @@ const ORDER = [
   ['src/monitoring'],
   ['src/openapi'],
 ];
-const LAST_FOR_WORKERS = 'src/turns';
+const LAST_FOR_WORKERS = 'src/alerts';
 /** The files directly in `src` that workers may import. They compose the processes and may import from all folders. */
 const FOR_WORKERS = ['src/embedder.ts', 'src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts'];
 

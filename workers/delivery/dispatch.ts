@@ -39,6 +39,7 @@ export const createDeliveryBreaker = (options?: BreakerOptions): DeliveryBreaker
 
 const RETRY_AFTER_MAX_S = 600;
 const RECORD_AGAIN_MS = 200;
+const DAY_MS = 86_400_000;
 
 type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>;
 type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
@@ -46,7 +47,7 @@ type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued
 export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[] };
 
 type Dependencies = {
-  endpoints: Pick<EndpointStore, 'pauseEndpoint'>;
+  endpoints: Pick<EndpointStore, 'noteHealth' | 'pauseEndpoint'>;
   deliveries: Pick<DeliveryStore, 'recordOutcome' | 'release'>;
   sender: Sender;
   breaker: DeliveryBreaker;
@@ -118,6 +119,21 @@ export const createDispatch = (dependencies: Dependencies): Dispatch => {
     }
   };
 
+  /** Nothing waits for this note, and without it a later delivery makes it. */
+  const noteHealth = (endpoint: StoredEndpoint, { outcome, errorKind, tls }: SendResult): void => {
+    const saysNothing = outcome === 'not_sent' && !CONNECTION_FAILURES.has(errorKind);
+    const days = tls?.daysToExpiry ?? null;
+    const seen = {
+      delivered: saysNothing ? null : outcome === 'delivered',
+      certificateUntil: days === null ? null : new Date(serverNow() + days * DAY_MS),
+    };
+    endpoints
+      .noteHealth(endpoint, seen)
+      .catch((cause: unknown) =>
+        logger.warn({ err: cause, endpointId: endpoint._id }, 'an endpoint’s health was not noted'),
+      );
+  };
+
   /** Repeats a write while MongoDB is unavailable, at most until this time. The send is never repeated. */
   const writeUntil = async (until: number, write: () => Promise<void>): Promise<void> => {
     for (;;) {
@@ -166,6 +182,7 @@ export const createDispatch = (dependencies: Dependencies): Dispatch => {
         notAfter: target.at + timing.writeBeforeMs,
       });
       breaker.record(endpointId, result);
+      noteHealth(target.endpoint, result);
       if (isUntried(result)) {
         // The release fails only if a sweep or an erasure has already ended the claim.
         return (await deliveries.release(deliveryId, token, own)) ? 'released' : 'ended';

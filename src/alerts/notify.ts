@@ -1,0 +1,168 @@
+import { createTransport } from 'nodemailer';
+import { type Dispatcher, request } from 'undici';
+import { serverNow } from '../process/clock.ts';
+import type { Config } from '../process/config.ts';
+import { newId } from '../process/ids.ts';
+import type { Logger } from '../process/logger.ts';
+import { signEvent } from '../webhooks/signature.ts';
+import type { AlertChannel, AlertKind, AlertStore, StoredAlert } from './alert.ts';
+
+/** Alerts in one message. */
+const AT_ONCE = 100;
+const SEND_MS = 10_000;
+/** The longest pause of a channel that fails. */
+const WAIT_MAX_MS = 600_000;
+
+const TITLES: Record<AlertKind, string> = {
+  endpoint_failing: 'An endpoint fails',
+  endpoint_paused: 'An endpoint is paused',
+  certificate_expires: 'The certificate of an endpoint ends soon',
+  events_late: 'Events wait for longer than a minute',
+  person_waits: 'A visitor waits for a person past the time',
+  provider_failing: 'A provider fails',
+  queue_stuck: 'A queue does not move',
+  sweeps_stopped: 'No worker runs',
+  redis_unavailable: 'Redis does not answer',
+  redis_full: 'Redis is almost full',
+  disk_full: 'The disk of MongoDB is almost full',
+};
+
+/** An alert as people and programs read it. */
+export const toAlertView = ({
+  _id,
+  kind,
+  target,
+  assistantId,
+  details,
+  beganAt,
+  endedAt,
+  acknowledged,
+}: StoredAlert) => ({
+  alertId: _id,
+  kind,
+  title: TITLES[kind],
+  state: endedAt === null ? ('open' as const) : ('ended' as const),
+  target,
+  assistantId,
+  details,
+  beganAt,
+  endedAt,
+  acknowledged,
+});
+
+const shown = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
+
+const linesOf = (alert: StoredAlert): string =>
+  [
+    `${alert.endedAt ? 'Ended' : 'Began'}: ${TITLES[alert.kind]} (${alert.kind}, ${alert.target})`,
+    `  ${alert.endedAt ? `from ${shown(alert.beganAt)} to ${shown(alert.endedAt)}` : `since ${shown(alert.beganAt)}`}`,
+    ...(alert.assistantId === null ? [] : [`  assistant ${alert.assistantId}`]),
+    ...Object.entries(alert.details).map(([name, value]) => `  ${name}: ${shown(value)}`),
+  ].join('\n');
+
+type Send = (alerts: StoredAlert[]) => Promise<void>;
+
+type Settings = Pick<
+  Config,
+  'ALERT_WEBHOOK_URL' | 'ALERT_WEBHOOK_SECRET' | 'ALERT_SMTP_URL' | 'ALERT_EMAIL_FROM' | 'ALERT_EMAIL_TO' | 'PUBLIC_URL'
+>;
+
+const toWebhook =
+  (url: string, secret: string, dispatcher: Dispatcher): Send =>
+  async (alerts) => {
+    const timestamp = Math.floor(serverNow() / 1000);
+    const eventId = newId();
+    const body = JSON.stringify({ event: 'alerts.changed', timestamp, eventId, alerts: alerts.map(toAlertView) });
+    const answer = await request(url, {
+      dispatcher,
+      method: 'POST',
+      body,
+      headers: {
+        'Content-Type': 'application/json',
+        'X-Factory-Event': 'alerts.changed',
+        'X-Factory-Event-Id': eventId,
+        'X-Factory-Signature': signEvent({ body, secrets: [secret], timestamp }),
+      },
+      signal: AbortSignal.timeout(SEND_MS),
+    });
+    await answer.body.dump();
+    if (answer.statusCode >= 300) throw new Error(`the alert webhook answered with ${answer.statusCode}`);
+  };
+
+const toEmail = (url: string, { from, to, page }: { from: string; to: string; page: string | null }): Send => {
+  const limits = { connectionTimeout: SEND_MS, greetingTimeout: SEND_MS, socketTimeout: SEND_MS };
+  const transport = createTransport({ url, ...limits });
+  return async (alerts) => {
+    const [first] = alerts;
+    const open = alerts.filter(({ endedAt }) => endedAt === null).length;
+    const what = first && alerts.length === 1 ? TITLES[first.kind] : `${alerts.length} alerts, ${open} open`;
+    const text = [...alerts.map(linesOf), ...(page === null ? [] : [page])].join('\n\n');
+    await transport.sendMail({ from, to, subject: `Parley: ${what}`, text });
+  };
+};
+
+/** The channels that are configured. */
+export const channelsOf = ({ ALERT_WEBHOOK_URL, ALERT_SMTP_URL }: Settings): AlertChannel[] => [
+  ...(ALERT_WEBHOOK_URL ? (['webhook'] as const) : []),
+  ...(ALERT_SMTP_URL ? (['email'] as const) : []),
+];
+
+const sendersOf = (settings: Settings, dispatcher: Dispatcher): Map<AlertChannel, Send> => {
+  const { ALERT_WEBHOOK_URL, ALERT_WEBHOOK_SECRET, ALERT_SMTP_URL, ALERT_EMAIL_FROM, ALERT_EMAIL_TO } = settings;
+  const found = new Map<AlertChannel, Send>();
+  if (ALERT_WEBHOOK_URL && ALERT_WEBHOOK_SECRET)
+    found.set('webhook', toWebhook(ALERT_WEBHOOK_URL, ALERT_WEBHOOK_SECRET, dispatcher));
+  if (ALERT_SMTP_URL && ALERT_EMAIL_FROM && ALERT_EMAIL_TO) {
+    const page = settings.PUBLIC_URL === undefined ? null : new URL('/operator/alerts', settings.PUBLIC_URL).href;
+    found.set('email', toEmail(ALERT_SMTP_URL, { from: ALERT_EMAIL_FROM, to: ALERT_EMAIL_TO, page }));
+  }
+  return found;
+};
+
+/**
+ * Tells each channel what began and ended, up to a hundred alerts in one message. A channel that fails is tried again
+ * after a growing pause; neither the watch nor the other channel waits for it.
+ */
+export const createNotify = (
+  alerts: Pick<AlertStore, 'listUntold' | 'markTold'>,
+  {
+    settings,
+    dispatcher,
+    everyMs,
+    logger,
+  }: { settings: Settings; dispatcher: Dispatcher; everyMs: number; logger: Logger },
+): { channels: AlertChannel[]; tell: (mayTell: () => boolean) => void; idle: () => Promise<unknown> } => {
+  const sends = sendersOf(settings, dispatcher);
+  const running = new Map<AlertChannel, Promise<void>>();
+  const failing = new Map<AlertChannel, { waitMs: number; until: number }>();
+
+  const tellChannel = async (channel: AlertChannel, send: Send, mayTell: () => boolean): Promise<void> => {
+    try {
+      while (mayTell()) {
+        const untold = await alerts.listUntold(channel, AT_ONCE);
+        if (untold.length === 0) break;
+        await send(untold);
+        await alerts.markTold(channel, untold);
+      }
+      failing.delete(channel);
+    } catch (cause) {
+      const waitMs = Math.min(2 * (failing.get(channel)?.waitMs ?? everyMs / 2), WAIT_MAX_MS);
+      failing.set(channel, { waitMs, until: performance.now() + waitMs });
+      logger.warn({ err: cause, channel, againMs: waitMs }, 'alerts could not be told');
+    }
+  };
+
+  return {
+    channels: channelsOf(settings),
+
+    tell: (mayTell) => {
+      for (const [channel, send] of sends) {
+        if (running.has(channel) || performance.now() < (failing.get(channel)?.until ?? 0)) continue;
+        const told = tellChannel(channel, send, mayTell).finally(() => running.delete(channel));
+        running.set(channel, told);
+      }
+    },
+
+    idle: () => Promise.all(running.values()),
+  };
+};

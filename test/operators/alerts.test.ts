@@ -1,0 +1,231 @@
+import { randomUUID } from 'node:crypto';
+import { createServer, type Server } from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
+import type { AlertKind } from '../../src/alerts/alert.ts';
+import type { alertOperations } from '../../src/operator-api/alerts.ts';
+import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator, type OperatorClient } from '../support/operator-client.ts';
+import type { AnswerOf } from '../support/operations.ts';
+import { openProvider } from '../support/provider.ts';
+import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+const SECRET = 'whsec_of_the_operations_team';
+const QUICK = {
+  alertEveryMs: 100,
+  alertEndsAfterMs: 200,
+  alertEndpointFailingMs: 300,
+  alertEventsLateMs: 600,
+  alertQueueStuckMs: 600,
+  alertSweepsStoppedMs: 900,
+};
+
+type Alerts = AnswerOf<typeof alertOperations.list>;
+type Alert = Alerts['alerts'][number];
+type Told = { event: string; alerts: Alert[] };
+
+/** A mail server that keeps what it is sent. */
+const openMailbox = async (): Promise<{ url: string; mails: string[]; server: Server }> => {
+  const mails: string[] = [];
+  const server = createServer((socket) => {
+    let mail: string | null = null;
+    socket.on('error', () => undefined);
+    socket.write('220 mail.example ready\r\n');
+    socket.on('data', (chunk) => {
+      for (const line of chunk.toString().split('\r\n')) {
+        if (mail !== null) {
+          if (line === '.') {
+            mails.push(mail.replaceAll('=\n', '')); // long lines are folded
+            mail = null;
+            socket.write('250 kept\r\n');
+          } else mail += `${line}\n`;
+        } else if (/^DATA/i.test(line)) {
+          mail = '';
+          socket.write('354 go on\r\n');
+        } else if (/^QUIT/i.test(line)) socket.end('221 bye\r\n');
+        else if (line !== '') socket.write('250 mail.example\r\n');
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as { port: number };
+  return { url: `smtp://127.0.0.1:${port}`, mails, server };
+};
+
+let operations: Receiver;
+let mailbox: Awaited<ReturnType<typeof openMailbox>>;
+let stack: Stack;
+let owner: OperatorClient;
+let refusing = false;
+
+beforeAll(async () => {
+  operations = await openReceiver({ respond: () => ({ status: refusing ? 500 : 200 }) });
+  mailbox = await openMailbox();
+  stack = await openStack({
+    apis: 2,
+    replyWorkers: 0,
+    deliveryWorkers: 0,
+    timing: QUICK,
+    env: {
+      ALERT_WEBHOOK_URL: operations.url,
+      ALERT_WEBHOOK_SECRET: SECRET,
+      ALERT_SMTP_URL: mailbox.url,
+      ALERT_EMAIL_FROM: 'parley@example.com',
+      ALERT_EMAIL_TO: 'ops@example.com',
+      PUBLIC_URL: 'https://parley.example.com',
+    },
+  });
+  owner = await anOperator(stack);
+});
+afterAll(async () => {
+  await stack.close();
+  await operations.close();
+  mailbox.server.close();
+});
+
+const list = async (query = '') => (await owner.get<Alerts>(`/alerts${query}`)).body;
+const alertOf = async (kind: AlertKind, target: string): Promise<Alert | undefined> =>
+  (await list('?limit=200')).alerts.find((one) => one.kind === kind && one.target === target);
+const begins = (kind: AlertKind, target: string): Promise<Alert> =>
+  eventually(async () => {
+    const alert = await alertOf(kind, target);
+    expect(alert).toMatchObject({ state: 'open', endedAt: null });
+    return alert as Alert;
+  });
+const ends = (kind: AlertKind, target: string): Promise<void> =>
+  eventually(async () =>
+    expect(await alertOf(kind, target)).toMatchObject({ state: 'ended', endedAt: expect.any(String) }),
+  );
+
+const told = (): Told[] => operations.received.map(({ json }) => json as Told);
+const toldOf = ({ alertId }: Alert): string[] =>
+  told().flatMap(({ alerts }) => alerts.filter((one) => one.alertId === alertId).map(({ state }) => state));
+
+const anEndpoint = async (respond: () => { status: number }) => {
+  const assistant = await anAssistant(stack);
+  const receiver = await openReceiver({ respond });
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistant.assistantId, { url: receiver.url });
+  return { assistant, receiver, endpointId: endpoint.endpointId };
+};
+const send = ({ apiKey: bearer }: TestAssistant, headers: Record<string, string> = {}) =>
+  request(`${stack.url}/api/v1/chat`, { bearer, headers, body: aTurn({ session_id: randomUUID() }) });
+const ASYNC = { Prefer: 'respond-async' };
+
+test('an endpoint that is paused raises one alert, told once by webhook and by email, and its end too', async () => {
+  const { assistant, receiver, endpointId } = await anEndpoint(() => ({ status: 410 }));
+  const [worker, other] = [await stack.startDeliveryWorker(), await stack.startDeliveryWorker()];
+
+  await send(assistant, ASYNC);
+  const alert = await begins('endpoint_paused', endpointId);
+
+  expect(alert).toMatchObject({ assistantId: assistant.assistantId, details: { reason: 'gone' }, acknowledged: null });
+  const { status, body } = await owner.post<Alert>(`/alerts/${alert.alertId}/acknowledge`);
+  expect([status, body.acknowledged?.by]).toEqual([200, expect.stringMatching(/^owner-/)]);
+  await owner.call('PATCH', `/endpoints/${endpointId}`, { enabled: false });
+  await ends('endpoint_paused', endpointId);
+  await eventually(() => expect(toldOf(alert)).toEqual(['open', 'ended']));
+  const [first] = operations.received;
+  const signature = String(first?.headers['x-factory-signature']);
+  expect(verifyWebhook(first?.body ?? Buffer.alloc(0), signature, SECRET)).toMatchObject({ ok: true });
+  await eventually(() => {
+    const about = mailbox.mails.flatMap((mail) => mail.split('\n').filter((line) => line.endsWith(`${endpointId})`)));
+    const paused = `An endpoint is paused (endpoint_paused, ${endpointId})`;
+    expect(about.filter((line) => line.includes('paused'))).toEqual([`Began: ${paused}`, `Ended: ${paused}`]);
+    expect(mailbox.mails[0]).toContain('https://parley.example.com/operator/alerts');
+  });
+  await Promise.all([worker.close(), other.close(), receiver.close()]);
+});
+
+test('an endpoint that fails, and events that wait, raise alerts that end', async () => {
+  let status = 500;
+  const { assistant, receiver, endpointId } = await anEndpoint(() => ({ status }));
+  await send(assistant, ASYNC);
+
+  await begins('events_late', endpointId);
+  const worker = await stack.startDeliveryWorker();
+  await ends('events_late', endpointId);
+  await begins('endpoint_failing', endpointId);
+
+  status = 200;
+  await send(assistant, ASYNC);
+  await ends('endpoint_failing', endpointId);
+  await Promise.all([worker.close(), receiver.close()]);
+});
+
+test('a queue that does not move, and workers that are gone, raise alerts that end', async () => {
+  const gone = await stack.startReplyWorker();
+  await gone.close();
+
+  await send(await anAssistant(stack), ASYNC);
+  await begins('queue_stuck', 'turns');
+  await begins('sweeps_stopped', 'workers');
+
+  const worker = await stack.startReplyWorker();
+  await ends('queue_stuck', 'turns');
+  await ends('sweeps_stopped', 'workers');
+  await worker.close();
+});
+
+test('a visitor who waits past the time raises an alert until somebody takes the conversation', async () => {
+  const worker = await stack.startReplyWorker();
+  const assistant = await anAssistant(stack);
+  const { assistantId } = assistant;
+  await owner.call('PATCH', `/assistants/${assistantId}`, { takeWithinMinutes: 10, ifNotTaken: 'remind' });
+  const { body } = await assistant.chat({ session_id: randomUUID(), message: 'I want to speak to a human please' });
+  const { conversationId } = body;
+  const over = { $set: { takeBy: new Date(Date.now() - 1_000) } };
+  await stack.service.mongo.collection('conversations').updateOne({ conversationId }, over);
+
+  await begins('person_waits', assistantId);
+
+  await owner.post(`/conversations/${conversationId}/replies`, { content: 'It is me.' });
+  await ends('person_waits', assistantId);
+  await worker.close();
+});
+
+test('a provider that fails raises an alert', async () => {
+  const worker = await stack.startReplyWorker();
+  const assistant = await anAssistant(stack);
+  const provider = await openProvider();
+  const settings = { kind: 'openai' as const, baseUrl: provider.baseUrl, model: 'test-model', apiKey: 'sk-secret' };
+  await stack.service.assistants.setEngine(assistant.assistantId, settings);
+  await provider.close();
+
+  for (let nth = 0; nth < 3; nth += 1) await send(assistant);
+
+  expect((await begins('provider_failing', assistant.assistantId)).details).toMatchObject({ failed: 3, replies: 3 });
+  await worker.close();
+});
+
+test('a certificate that ends within two weeks raises an alert, and a new one ends it', async () => {
+  const { receiver, endpointId } = await anEndpoint(() => ({ status: 200 }));
+  const { endpoints } = stack.service;
+  const stored = async () =>
+    (await endpoints.readForSending(endpointId)) as NonNullable<Awaited<ReturnType<typeof endpoints.readForSending>>>;
+  const inDays = (days: number) => ({ delivered: true, certificateUntil: new Date(Date.now() + days * 86_400_000) });
+
+  await endpoints.noteHealth(await stored(), inDays(12));
+  await begins('certificate_expires', endpointId);
+  await endpoints.noteHealth(await stored(), inDays(90));
+  await ends('certificate_expires', endpointId);
+  await receiver.close();
+});
+
+test('a channel that fails delays neither the alerts nor the other channel, and is told later', async () => {
+  refusing = true;
+  const { assistant, receiver, endpointId } = await anEndpoint(() => ({ status: 410 }));
+  const worker = await stack.startDeliveryWorker();
+  await send(assistant, ASYNC);
+
+  const alert = await begins('endpoint_paused', endpointId);
+  await eventually(() => expect(mailbox.mails.some((mail) => mail.includes(endpointId))).toBe(true));
+  await eventually(() => expect(toldOf(alert).length).toBeGreaterThan(0));
+  const before = toldOf(alert).length;
+  refusing = false;
+
+  await eventually(() => expect(toldOf(alert).length).toBe(before + 1));
+  expect((await list('?state=open')).open).toBeGreaterThan(0);
+  await Promise.all([worker.close(), receiver.close()]);
+});
