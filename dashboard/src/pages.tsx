@@ -21,6 +21,7 @@ const FILES = {
   endpoint: () => import('./pages/webhooks/endpoint.tsx'),
   deliveries: () => import('./pages/deliveries/list.tsx'),
   delivery: () => import('./pages/deliveries/delivery.tsx'),
+  alerts: () => import('./pages/alerts.tsx'),
   usage: () => import('./pages/usage.tsx'),
   settings: () => import('./pages/assistants/settings.tsx'),
   assistants: () => import('./pages/assistants/list.tsx'),
@@ -42,6 +43,7 @@ const Webhooks = lazy(FILES.webhooks);
 const Endpoint = lazy(FILES.endpoint);
 const Deliveries = lazy(FILES.deliveries);
 const Delivery = lazy(FILES.delivery);
+const Alerts = lazy(FILES.alerts);
 const Usage = lazy(FILES.usage);
 const Settings = lazy(FILES.settings);
 const Assistants = lazy(FILES.assistants);
@@ -108,6 +110,9 @@ const ForOwners = ({ me }: { me: Me }) => (
     </Route>
     <Route path="/operators">
       <Operators me={me} />
+    </Route>
+    <Route path="/alerts">
+      <Alerts me={me} />
     </Route>
     <Route path="/audit">
       <Audit />

@@ -1,3 +1,4 @@
+import type { alertOperations } from '../../src/operator-api/alerts.ts';
 import type { assistantOperations } from '../../src/operator-api/assistants.ts';
 import type { auditOperations } from '../../src/operator-api/audit.ts';
 import type { cannedReplyOperations } from '../../src/operator-api/canned-replies.ts';
@@ -75,6 +76,8 @@ export type ConversationEvents = Answer<typeof conversationDataOperations.events
 export type Agents = Answer<typeof inboxOperations.agents>;
 export type Conversation = Answer<typeof conversationOperations.read>;
 export type Overview = Answer<typeof overviewOperations.read>;
+export type AlertList = Answer<typeof alertOperations.list>;
+export type Alert = AlertList['alerts'][number];
 export type Usage = Answer<typeof usageOperations.read>;
 export type Operators = Answer<typeof operatorOperations.list>;
 export type Operator = Operators['operators'][number];

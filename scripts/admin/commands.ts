@@ -16,6 +16,7 @@ const COMMANDS: Record<string, AddCommands> = {
     (await import('./transition.ts')).addTransitionCommands(conversation, run);
     (await import('./handling.ts')).addHandlingCommands(conversation, run);
   },
+  alert: async (root, { run }) => (await import('./alert.ts')).addAlertCommands(root, run),
   turn: async (root, { run }) => (await import('./turn.ts')).addTurnCommands(root, run),
   operator: async (root, session) => (await import('./operator.ts')).addOperatorCommands(root, session),
   token: async (root, { runLocal }) => (await import('./token.ts')).addTokenCommands(root, runLocal),

@@ -22,8 +22,7 @@ export const ALERT_KINDS = [
 ] as const;
 export type AlertKind = (typeof ALERT_KINDS)[number];
 
-export const CHANNELS = ['webhook', 'email'] as const;
-export type AlertChannel = (typeof CHANNELS)[number];
+export type AlertChannel = 'webhook' | 'email';
 
 export type AlertDetails = Record<string, string | number | Date | null>;
 

@@ -119,7 +119,14 @@ const SECRETS_CACHED_FOR_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-const toEndpoint = ({ _id, secrets, place: _place, failing: _failing, certificateUntil: _until, ...stored }: StoredEndpoint): Endpoint => ({
+const toEndpoint = ({
+  _id,
+  secrets,
+  place: _place,
+  failing: _failing,
+  certificateUntil: _until,
+  ...stored
+}: StoredEndpoint): Endpoint => ({
   endpointId: _id,
   include: [],
   ...stored,

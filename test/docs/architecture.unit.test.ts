@@ -29,7 +29,7 @@ const LAST_FOR_WORKERS = 'src/alerts';
 const FOR_WORKERS = ['src/embedder.ts', 'src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts'];
 
 /** Every statement on the document is in this folder: accept and commit, and the parts of deliveries, inbox and projection. */
-const CONVERSATIONS_MAX_LINES = 3_350;
+const CONVERSATIONS_MAX_LINES = 3_450;
 const MOST_FILES = 260;
 /** Files of less than 60 lines that one other file imports. Most of them could be a part of it. */
 const MOST_SLIGHT_FILES = 25;

@@ -57,6 +57,7 @@ export const PAGES: Shown[] = [
   },
   { name: 'overview', path: of('overview') },
   { name: 'usage', path: of('usage') },
+  { name: 'alerts', path: () => '/alerts' },
   {
     name: 'overview-numbers',
     path: of('overview?days=30'),

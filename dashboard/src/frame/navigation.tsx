@@ -1,6 +1,11 @@
+import { Badge, VisuallyHidden } from '@mantine/core';
 import { Link, useLocation } from 'wouter';
+import { withQuery } from '../api.ts';
 import { Icon, type IconName } from '../parts/icon.tsx';
-import type { Me } from '../types.ts';
+import { useRead } from '../query.ts';
+import type { AlertList, Me } from '../types.ts';
+
+const REFRESH_MS = 30_000;
 
 type Entry = { label: string; to: string; icon: IconName; owners?: boolean; outside?: boolean };
 
@@ -23,16 +28,30 @@ const INBOX: Entry = { label: 'Inbox', to: '/inbox', icon: 'inbox' };
 const OF_SERVICE: Entry[] = [
   { label: 'Assistants', to: '/assistants', icon: 'bot', owners: true },
   { label: 'Operators', to: '/operators', icon: 'people', owners: true },
+  { label: 'Alerts', to: '/alerts', icon: 'bell', owners: true },
   { label: 'Audit trail', to: '/audit', icon: 'scroll', owners: true },
   { label: 'Queues', to: '/operator/queues', icon: 'layers', owners: true, outside: true },
   { label: 'API reference', to: '/docs', icon: 'book', owners: true, outside: true },
 ];
+
+/** How many alerts are open. */
+const OpenAlerts = () => {
+  const open =
+    useRead<AlertList>(withQuery('/alerts', { state: 'open', limit: '1' }), { every: REFRESH_MS }).data?.open ?? 0;
+  return open === 0 ? null : (
+    <Badge size="sm" color="red" variant="filled" className="num">
+      {open}
+      <VisuallyHidden> open</VisuallyHidden>
+    </Badge>
+  );
+};
 
 const NavLink = ({ entry: { label, to, icon, outside = false }, here }: { entry: Entry; here: boolean }) => {
   const content = (
     <>
       <Icon name={icon} />
       <span className="grow">{label}</span>
+      {to === '/alerts' && <OpenAlerts />}
       {outside && <Icon name="external" size={14} />}
     </>
   );

@@ -13,6 +13,7 @@ const WORDS: Record<string, string> = {
   'source.remove': 'Removed a source',
   'source.accept': 'Accepted proposed entries',
   'source.dismiss': 'Dismissed proposed entries',
+  'alert.acknowledge': 'Looked after an alert',
   'miss.dismiss': 'Dismissed questions without an answer',
   'key.create': 'Created an API key',
   'key.update': 'Changed an API key',

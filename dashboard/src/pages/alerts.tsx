@@ -1,0 +1,122 @@
+import { Button, SegmentedControl } from '@mantine/core';
+import { Link } from 'wouter';
+import { at, call, withQuery } from '../api.ts';
+import { useAddress } from '../parts/address.ts';
+import { Page, Section } from '../parts/page.tsx';
+import { Pager } from '../parts/pager.tsx';
+import { Empty, Shown } from '../parts/states.tsx';
+import { Status } from '../parts/status.tsx';
+import { When } from '../parts/when.tsx';
+import { useChange, useRead } from '../query.ts';
+import type { Alert, AlertList, Me } from '../types.ts';
+
+const REFRESH_MS = 10_000;
+const STATES = [
+  { value: 'open', label: 'Open' },
+  { value: 'ended', label: 'Ended' },
+];
+
+const ENDPOINT_KINDS = new Set(['endpoint_failing', 'endpoint_paused', 'certificate_expires', 'events_late']);
+
+/** Where the cause can be seen. */
+const placeOf = ({ kind, assistantId, target }: Alert): string | null => {
+  if (assistantId === null) return null;
+  if (ENDPOINT_KINDS.has(kind)) return `/assistants/${assistantId}/webhooks/${target}`;
+  if (kind === 'person_waits') return withQuery('/inbox', { view: 'person', assistant: assistantId });
+  return `/assistants/${assistantId}/settings`;
+};
+
+const shown = (value: string | number): string => (typeof value === 'number' ? value.toLocaleString('en') : value);
+
+const detailsOf = ({ details }: Alert): string =>
+  Object.values(details)
+    .filter((value) => value !== null)
+    .map((value) => (/^\d{4}-\d\d-\d\dT/.test(String(value)) ? new Date(value).toLocaleString('en') : shown(value)))
+    .join(' · ');
+
+const Row = ({ alert, name, onSeen }: { alert: Alert; name: string; onSeen: () => void }) => {
+  const place = placeOf(alert);
+  const { title, beganAt, endedAt, acknowledged } = alert;
+  return (
+    <li className="row row-stack">
+      <div className="row-main">
+        <div className="row-title">{place === null ? title : <Link to={place}>{title}</Link>}</div>
+        <div className="row-sub">
+          <span>{name}</span>
+          <span className="break">{detailsOf(alert)}</span>
+        </div>
+      </div>
+      <Status tone={endedAt === null ? 'bad' : 'calm'}>
+        {endedAt === null ? (
+          <>
+            since <When at={beganAt} />
+          </>
+        ) : (
+          <>
+            ended <When at={endedAt} />
+          </>
+        )}
+      </Status>
+      {acknowledged !== null && <span className="dim">seen by {acknowledged.by}</span>}
+      {acknowledged === null && endedAt === null && (
+        <Button size="xs" variant="default" onClick={onSeen}>
+          I look after it
+        </Button>
+      )}
+    </li>
+  );
+};
+
+const Alerts = ({ me }: { me: Me }) => {
+  const { of, set } = useAddress(['state']);
+  const state = of('state') === 'ended' ? 'ended' : 'open';
+  const path = withQuery('/alerts', { state, cursor: of('cursor') });
+  const read = useRead<AlertList>(path, { every: REFRESH_MS, keep: true });
+  const acknowledge = useChange({
+    run: (one: Alert) => call<Alert>('POST', at`/alerts/${one.alertId}/acknowledge`),
+    invalidates: ['/alerts'],
+  });
+  const nameOf = ({ assistantId }: Alert): string =>
+    assistantId === null
+      ? 'The whole service'
+      : (me.assistants.find((one) => one.assistantId === assistantId)?.name ?? 'An assistant');
+  return (
+    <Page
+      title="Alerts"
+      description="What needs attention, from its beginning to its end. Kept for 90 days."
+      actions={
+        <SegmentedControl
+          aria-label="State"
+          size="xs"
+          data={STATES}
+          value={state}
+          onChange={(value) => set('state', value)}
+        />
+      }
+    >
+      <Section flush>
+        <Shown read={read} rows={4}>
+          {({ alerts }) =>
+            alerts.length === 0 ? (
+              <Empty icon="bell" title={state === 'open' ? 'Nothing needs attention' : 'No alert has ended'} />
+            ) : (
+              <ul className="rows" aria-label="Alerts">
+                {alerts.map((alert) => (
+                  <Row
+                    key={alert.alertId}
+                    alert={alert}
+                    name={nameOf(alert)}
+                    onSeen={() => acknowledge.mutate(alert)}
+                  />
+                ))}
+              </ul>
+            )
+          }
+        </Shown>
+      </Section>
+      <Pager cursor={of('cursor')} next={read.data?.nextCursor} onGo={(cursor) => set('cursor', cursor)} />
+    </Page>
+  );
+};
+
+export default Alerts;
