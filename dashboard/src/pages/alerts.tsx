@@ -41,21 +41,12 @@ const Row = ({ alert, name, onSeen }: { alert: Alert; name: string; onSeen: () =
     <li className="row row-stack">
       <div className="row-main">
         <div className="row-title">{place === null ? title : <Link to={place}>{title}</Link>}</div>
-        <div className="row-sub">
-          <span>{name}</span>
-          <span className="break">{detailsOf(alert)}</span>
-        </div>
+        <div className="row-sub break">{[name, detailsOf(alert)].filter((one) => one !== '').join(' · ')}</div>
       </div>
       <Status tone={endedAt === null ? 'bad' : 'calm'}>
-        {endedAt === null ? (
-          <>
-            since <When at={beganAt} />
-          </>
-        ) : (
-          <>
-            ended <When at={endedAt} />
-          </>
-        )}
+        <span>
+          {endedAt === null ? 'since' : 'ended'} <When at={endedAt ?? beganAt} />
+        </span>
       </Status>
       {acknowledged !== null && <span className="dim">seen by {acknowledged.by}</span>}
       {acknowledged === null && endedAt === null && (

@@ -41,8 +41,8 @@ const TOKENS: Series[] = [
 const numberOf = (count: number): string => count.toLocaleString('en');
 
 const KeyTable = ({ keys, hasTokens }: { keys: Used['keys']; hasTokens: boolean }) => (
-  <div className="numbers-scroll">
-    <table className="numbers-table">
+  <section className="numbers numbers-scroll" aria-label="Keys" tabIndex={0}>
+    <table>
       <thead>
         <tr>
           <th scope="col">Key</th>
@@ -66,7 +66,7 @@ const KeyTable = ({ keys, hasTokens }: { keys: Used['keys']; hasTokens: boolean 
         ))}
       </tbody>
     </table>
-  </div>
+  </section>
 );
 
 const Tile = ({ label, value, note }: { label: string; value: number; note: string }) => (
@@ -113,7 +113,7 @@ const Shape = ({ used }: { used: Used }) => {
           />
         )}
       </div>
-      <div className="two">
+      <div className={hasTokens ? 'two' : undefined}>
         <Chart title="Messages" description="By the end of their turn" rows={rows} series={TURNS} stacked />
         {hasTokens && (
           <Chart title="Tokens" description="As the provider reported them" rows={rows} series={TOKENS} stacked />
