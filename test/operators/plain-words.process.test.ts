@@ -62,7 +62,6 @@ test('every fault in every field of the operator API has a plain message', async
     ([message]) => !PLAIN.test(message) || ZODS.test(message.replace(/https:\/\/|one of: .*/, '')),
   );
   expect(wrong).toEqual([]);
-  console.log('SAID', said.size);
   expect(said.size).toBeGreaterThan(20);
 });
 
