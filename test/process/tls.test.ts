@@ -12,12 +12,15 @@ import { openStack, type Stack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'parley-tls-'));
+/** A fifth of the production value, which test/turns/graceful-stop.process.test.ts keeps. */
+const CUT_AFTER_MS = 1_500;
 let stack: Stack;
 
 beforeAll(async () => {
   writeFileSync(join(folder, 'cert.pem'), VALID);
   writeFileSync(join(folder, 'key.pem'), KEY);
-  stack = await openStack({ env: { TLS_CERT_FILE: join(folder, 'cert.pem'), TLS_KEY_FILE: join(folder, 'key.pem') } });
+  const env = { TLS_CERT_FILE: join(folder, 'cert.pem'), TLS_KEY_FILE: join(folder, 'key.pem') };
+  stack = await openStack({ env, timing: { replyStopAfterMs: 1_000, connectionsCutAfterMs: CUT_AFTER_MS } });
 });
 afterAll(async () => {
   await stack.close();
@@ -71,7 +74,7 @@ test('a turn over TLS is answered', async () => {
   expect(status).toBe(200);
 });
 
-const STOPPED_WITHIN_MS = 10_000;
+const STOPPED_WITHIN_MS = 2 * CUT_AFTER_MS;
 /** The first bytes of a TLS handshake. */
 const BEGINNING = Buffer.from([0x16, 0x03, 0x01]);
 
