@@ -5,6 +5,10 @@ import { findBrowser } from '../../scripts/services/installed.ts';
 
 const FLAGS = [
   '--disable-gpu',
+  // Fewer processes and threads: the pages are small, and other test files run beside them.
+  '--num-raster-threads=1',
+  '--renderer-process-limit=1',
+  '--disable-site-isolation-trials',
   '--disable-quic',
   '--disable-dev-shm-usage',
   '--no-first-run',
