@@ -32,3 +32,13 @@ export const createSlices = (ms = SLICE_MS): Slices => {
     },
   };
 };
+
+/** Runs a computation that yields between its steps. */
+export const inSlices = async <Result>(steps: Generator<unknown, Result>): Promise<Result> => {
+  const slices = createSlices();
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+    if (slices.isOver()) await slices.next();
+  }
+};

@@ -16,7 +16,7 @@ import {
   type ReplySource,
   type SuggestedAction,
 } from '../../../src/assistants/suggested-action.ts';
-import { createSlices } from '../../../src/process/slices.ts';
+import { inSlices } from '../../../src/process/slices.ts';
 import { createSlots } from '../../../src/process/slots.ts';
 import type { ReadPassage } from '../../../src/sources/passages.ts';
 import type { TurnPassages } from '../passages.ts';
@@ -62,13 +62,7 @@ const createIndexes = ({ maxBytes = MAX_BYTES, onLargeBuilt = () => undefined }:
     const slot = await (isSmall(assistant) ? smallBuilds : largeBuilds).acquire(assistant.assistantId);
     if (!slot) throw new Error('too many indexes wait to be built');
     try {
-      const slices = createSlices();
-      const steps = indexInSteps(assistant, maxBytes / 2);
-      for (;;) {
-        const step = steps.next();
-        if (step.done) return step.value;
-        if (slices.isOver()) await slices.next();
-      }
+      return await inSlices(indexInSteps(assistant, maxBytes / 2));
     } finally {
       slot.release();
     }

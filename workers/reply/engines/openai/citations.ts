@@ -40,31 +40,18 @@ const numbersIn = (text: string): string[] =>
     .filter((digits) => digits !== '');
 
 const WORD = /[\p{L}\p{N}][\p{L}\p{M}\p{N}]*/gu;
-/** The mail addresses of a sentence, without the end of the sentence. */
-const addressesIn = (sentence: string): string[] =>
-  sentence
-    .split(/[\s<>()[\],;:]/)
+/** The mail addresses of a text, without the end of their sentence. */
+const addressesIn = (text: string): string[] =>
+  text
+    .split(/[^\p{L}\p{M}\p{N}.@_%+-]/u)
     .filter((word) => word.includes('@'))
-    .map((word) => (/[.!?]$/.test(word) ? word.slice(0, -1) : word));
+    .map((word) => (word.endsWith('.') ? word.slice(0, -1) : word));
 
 /** Endings of a name differ by case and number, so its beginning decides. */
 const LEAST_BEGINNING = 4;
 const ENDING = 3;
 const LONGEST_NAME = 40;
 const beginningOf = (word: string): string => word.slice(0, Math.max(LEAST_BEGINNING, word.length - ENDING));
-
-/** Every beginning of the words in these texts. */
-const beginningsIn = (texts: string[]): Set<string> => {
-  const found = new Set<string>();
-  for (const text of texts) {
-    for (const [word] of folded(text).matchAll(WORD)) {
-      if (word.length > LONGEST_NAME) continue;
-      for (let end = Math.min(LEAST_BEGINNING, word.length); end <= word.length; end += 1)
-        found.add(word.slice(0, end));
-    }
-  }
-  return found;
-};
 
 /** A word after one of these begins a sentence, a list item or a quote, so its capital letter says nothing. */
 const OPENING = '.!?:;•*("“„«‘–—-';
@@ -104,42 +91,76 @@ const textsOf = ({ passages, entries, said }: Given): string[] => [
   ...said,
 ];
 
+/** What a sentence of a reply cites and says: its addresses, then its numbers, and its names. */
+type Claims = { citations: number[]; facts: string[]; names: string[] };
+
+const claimsOf = (sentence: string, language: string): Claims => {
+  const words = withoutCitations(sentence);
+  const read = folded(words);
+  return {
+    citations: numbersCitedIn(sentence),
+    facts: [...addressesIn(read), ...numbersIn(read)],
+    names: namesIn(words, language),
+  };
+};
+
+type Wanted = { facts: Set<string>; names: Set<string> };
+
+/** Those of the wanted facts (addresses and numbers) and names (beginnings of words) that stand in these texts. */
+function* findIn(texts: string[], wanted: Wanted): Generator<void, Wanted> {
+  const found: Wanted = { facts: new Set(), names: new Set() };
+  for (const text of texts) {
+    const read = folded(text);
+    for (const fact of [...addressesIn(read), ...numbersIn(read)]) if (wanted.facts.has(fact)) found.facts.add(fact);
+    yield;
+    for (const [word] of read.matchAll(WORD)) {
+      if (word.length > LONGEST_NAME) continue;
+      for (let end = Math.min(LEAST_BEGINNING, word.length); end <= word.length; end += 1) {
+        const beginning = word.slice(0, end);
+        if (wanted.names.has(beginning)) found.names.add(beginning);
+      }
+    }
+    yield;
+  }
+  return found;
+}
+
+export type Checked = { cited: number[]; flags: Flag[] };
+
 /**
  * Compares a provider’s reply, with its citations, with what the provider was given. A sentence is flagged if it cites a
  * number that was not given, or if it has a number, a name or an address that stands nowhere. Names are compared only in
- * a language of the given texts, because another language writes them differently.
+ * a language of the given texts, because another language writes them differently. It yields between its steps, and
+ * remembers only what the reply says, because a history may be long.
  */
-export const checkReply = (reply: string, given: Given, language: string): { cited: number[]; flags: Flag[] } => {
-  const texts = textsOf(given);
-  const all = folded(texts.join('\n'));
-  const numbers = new Set(numbersIn(all));
-  const beginnings = beginningsIn(texts);
+export function* checkReply(reply: string, given: Given, language: string): Generator<void, Checked> {
   const base = baseLanguage(language);
   const hasLanguage = languagesOf(given).some((one) => one === null || baseLanguage(one) === base);
-  const cited = new Set<number>();
-  const flags: Flag[] = [];
-
-  const becauseOf = (sentence: string): Flag['because'] | null => {
-    const citations = numbersCitedIn(sentence);
-    for (const number of citations) cited.add(number);
-    if (citations.some((number) => number < 1 || number > given.passages.length)) return 'unknown source';
-    const words = withoutCitations(sentence);
-    if (addressesIn(words).some((address) => !all.includes(folded(address)))) return 'address';
-    if (numbersIn(folded(words)).some((number) => !numbers.has(number))) return 'number';
-    const isKnown = (name: string): boolean => beginnings.has(name) || beginnings.has(beginningOf(name));
-    return hasLanguage && !namesIn(words, base).every(isKnown) ? 'name' : null;
-  };
-
-  const sentences = new Intl.Segmenter(base, { granularity: 'sentence' });
-  let nth = 0;
-  for (const { segment } of sentences.segment(reply.replace(ITEM, ''))) {
-    nth += 1;
-    const because = becauseOf(segment);
-    if (because) flags.push({ sentence: nth, because });
+  const sentences: Claims[] = [];
+  for (const { segment } of new Intl.Segmenter(base, { granularity: 'sentence' }).segment(reply.replace(ITEM, ''))) {
+    sentences.push(claimsOf(segment, base));
+    yield;
   }
-  const isKnown = (number: number): boolean => number >= 1 && number <= given.passages.length;
+  const found = yield* findIn(textsOf(given), {
+    facts: new Set(sentences.flatMap(({ facts }) => facts)),
+    names: new Set(sentences.flatMap(({ names }) => names.flatMap((name) => [name, beginningOf(name)]))),
+  });
+
+  const isGiven = (number: number): boolean => number >= 1 && number <= given.passages.length;
+  const isKnown = (name: string): boolean => found.names.has(name) || found.names.has(beginningOf(name));
+  const becauseOf = ({ citations, facts, names }: Claims): Flag['because'] | null => {
+    if (!citations.every(isGiven)) return 'unknown source';
+    const unknown = facts.find((fact) => !found.facts.has(fact));
+    if (unknown !== undefined) return unknown.includes('@') ? 'address' : 'number';
+    return hasLanguage && !names.every(isKnown) ? 'name' : null;
+  };
+  const flags = sentences.flatMap((claims, at): Flag[] => {
+    const because = becauseOf(claims);
+    return because ? [{ sentence: at + 1, because }] : [];
+  });
+  const cited = new Set(sentences.flatMap(({ citations }) => citations));
   if (given.passages.length > 0 && given.entries.length === 0 && cited.size === 0) {
     flags.unshift({ sentence: 0, because: 'uncited' });
   }
-  return { cited: [...cited].filter(isKnown), flags: flags.slice(0, FLAGS_MAX) };
-};
+  return { cited: [...cited].filter(isGiven), flags: flags.slice(0, FLAGS_MAX) };
+}

@@ -2,11 +2,12 @@ import { createHash } from 'node:crypto';
 import type { Dispatcher } from 'undici';
 import type { ProviderSettings } from '../../../../src/assistants/engine-settings.ts';
 import type { Breaker } from '../../../../src/process/breaker.ts';
+import { inSlices } from '../../../../src/process/slices.ts';
 import { checkEndpointUrl } from '../../../../src/webhooks/address-guard.ts';
 import type { AssistantEngine, EngineReply, TurnContext } from '../engine.ts';
 import { type Completion, completeInTime, ProviderError } from './completion.ts';
 import { linkActions, sourceOf } from '../retrieval.ts';
-import { checkReply, type Given } from './citations.ts';
+import { type Checked, checkReply, type Given } from './citations.ts';
 import { buildMessages, choosePassages, countTokensOf, PROMPT_HISTORY, promptEntriesOf } from './prompt.ts';
 import { allowedLinksOf, createReplyFilter } from './reply-filter.ts';
 import { TIMING } from '../../../../src/process/time-limits.ts';
@@ -27,7 +28,7 @@ const since = (startedAt: number): number => rounded(performance.now() - started
 
 /** The most buttons to cited pages. */
 const LINKS_MAX = 3;
-const UNCHECKED: ReturnType<typeof checkReply> = { cited: [], flags: [] };
+const UNCHECKED: Checked = { cited: [], flags: [] };
 
 const abortAfterDraining = (draining: AbortSignal): { signal: AbortSignal; clear: () => void } => {
   const stop = new AbortController();
@@ -72,8 +73,9 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
     const history = await turn.history(PROMPT_HISTORY);
     const countTokens = await countTokensOf();
     const hits = promptEntriesOf(retrieved, turn);
-    const passages = choosePassages(found ?? [], countTokens);
-    const messages = buildMessages(turn, { hits, passages, history }, { historyTokens, countTokens });
+    const passages = await inSlices(choosePassages(found ?? [], countTokens));
+    const counting = { historyTokens, countTokens };
+    const messages = await inSlices(buildMessages(turn, { hits, passages, history }, counting));
     const filter = createReplyFilter({
       isAllowed: allowedLinksOf(turn.assistant, hits, passages),
       // A strict assistant says nothing before it is checked.
@@ -145,7 +147,8 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
       const { completion, filtered, given } = await ask(turn, settings, retrieved);
       const { text, withCitations, unsure, removedLinks } = filtered;
       const isChecked = given.passages.length > 0 || turn.assistant.strict === true;
-      const { cited, flags } = isChecked && !unsure ? checkReply(withCitations, given, turn.language) : UNCHECKED;
+      const { cited, flags } =
+        isChecked && !unsure ? await inSlices(checkReply(withCitations, given, turn.language)) : UNCHECKED;
       const flagged = flags.length > 0 && { flagged: flags };
       if (flagged && turn.assistant.strict) {
         // The provider did not fail, so this is no fall-back.
