@@ -19,6 +19,9 @@ const ENTRY_BYTES = 400;
 const TEXT_BYTES = 40;
 /** When the entries exceed the memory, the number of variants kept of each entry is divided by this. */
 const FEWER_VARIANTS = 3;
+/** Entries of more than this are not read again for each change, but after a rest of so many times the read before. */
+const LARGE_BYTES = 4_000_000;
+const REST_SHARE = 4;
 /** How many assistants' entries are read at the same time. */
 const READS = 4;
 /** Decoding one batch takes a few milliseconds; other work runs between batches. */
@@ -41,9 +44,12 @@ const bytesOf = ({ question, variants, answer, tags }: KnowledgeInput): number =
   return bytes;
 };
 
-/** The entries for replies. `leftOut` is the number of questions and variants that exceed the memory. */
-type KnowledgeEntries = { entries: KnowledgeEntry[]; leftOut: number };
-type Held = KnowledgeEntries & { version: number; bytes: number };
+/**
+ * The entries for replies, at one version of the assistant. `leftOut` is the number of questions and variants that exceed
+ * the memory.
+ */
+type KnowledgeEntries = { entries: KnowledgeEntry[]; leftOut: number; version: number };
+type Held = KnowledgeEntries & { bytes: number; restUntil: number };
 
 type Dependencies = ReturnType<typeof assistantModels> & {
   vectors: VectorStore;
@@ -57,7 +63,7 @@ type Dependencies = ReturnType<typeof assistantModels> & {
 export type KnowledgeStore = {
   readKnowledge: (assistantId: string, signal: AbortSignal) => AsyncGenerator<KnowledgeEntry[], undefined>;
 
-  /** The entries of an assistant, cached until the assistant's version changes. */
+  /** The entries of an assistant, cached until its version changes. Large knowledge may be of a version shortly before. */
   findKnowledge: (assistant: Assistant) => Promise<KnowledgeEntries>;
 
   /** Stores how many texts of the knowledge are not searched, for the owner to see. */
@@ -89,6 +95,7 @@ export type KnowledgeStore = {
 export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged }: Dependencies): KnowledgeStore => {
   const byVersion = new LRUCache<string, Held>({ maxSize: CACHED_BYTES, sizeCalculation: ({ bytes }) => bytes + 1 });
   const loading = new Map<string, Promise<Held>>();
+  const now = (): number => performance.now();
   const reads = createSlots(({ own, inUse }) => own === 0 && inUse < READS);
   const positions = createKnowledgePositions({ assistants, knowledge });
 
@@ -108,7 +115,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     }
   };
 
-  const load = async (assistantId: string): Promise<KnowledgeEntry[]> => {
+  const listAll = async (assistantId: string): Promise<KnowledgeEntry[]> => {
     return readConsistently(assistantId, async (filter) => {
       const entries: KnowledgeEntry[] = [];
       const rows = knowledge.find(filter).sort({ position: 1 }).lean().cursor({ batchSize: READ_BATCH });
@@ -120,7 +127,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
   /** Reads the entries within `MAX_BYTES`. Whenever they exceed it, fewer variants of each entry are kept. */
   const loadWithin = async (assistantId: string, version: number): Promise<Held> =>
     readConsistently(assistantId, async (filter) => {
-      const held: Held = { entries: [], leftOut: 0, version, bytes: 0 };
+      const held: Held = { entries: [], leftOut: 0, version, bytes: 0, restUntil: 0 };
       let variants = Number.POSITIVE_INFINITY;
       const slices = createSlices();
       const trimmed = (entry: KnowledgeEntry): KnowledgeEntry => {
@@ -151,22 +158,34 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
       return held;
     });
 
-  /** Loads the entries of one version. Concurrent turns share one read. */
-  const loadOnce = (assistantId: string, version: number): Promise<Held> => {
-    const key = JSON.stringify([assistantId, version]);
-    const read = async (): Promise<Held> => {
-      const slot = await reads.acquire(assistantId);
-      try {
-        const held = await loadWithin(assistantId, version);
-        byVersion.set(assistantId, held);
-        return held;
-      } finally {
-        slot?.release();
+  const load = async (assistantId: string, version: number): Promise<Held> => {
+    const slot = await reads.acquire(assistantId);
+    try {
+      const before = byVersion.get(assistantId);
+      const startedAt = now();
+      const held = await loadWithin(assistantId, version);
+      if (before && held.bytes > LARGE_BYTES) held.restUntil = now() + REST_SHARE * (now() - startedAt);
+      byVersion.set(assistantId, held);
+      return held;
+    } finally {
+      slot?.release();
+    }
+  };
+
+  /** Runs one load per assistant at a time. Meanwhile turns get the large knowledge of the version before. */
+  const loadCurrent = async (assistantId: string, version: number): Promise<Held> => {
+    for (;;) {
+      const held = byVersion.get(assistantId);
+      if (held && (held.version >= version || held.restUntil > now())) return held;
+      const running = loading.get(assistantId);
+      if (!running) {
+        const started = load(assistantId, version).finally(() => loading.delete(assistantId));
+        loading.set(assistantId, started);
+        return started;
       }
-    };
-    const inFlight = loading.get(key) ?? read().finally(() => loading.delete(key));
-    loading.set(key, inFlight);
-    return inFlight;
+      if (held && held.bytes > LARGE_BYTES) return held;
+      await running;
+    }
   };
 
   const raiseVersion = async (assistantId: string): Promise<void> => {
@@ -221,10 +240,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
   return {
     readKnowledge,
 
-    findKnowledge: async ({ assistantId, version }) => {
-      const cached = byVersion.get(assistantId);
-      return cached?.version === version ? cached : loadOnce(assistantId, version);
-    },
+    findKnowledge: ({ assistantId, version }) => loadCurrent(assistantId, version),
 
     reportLeftOut: async (assistantId, leftOut) => {
       if (leftOut > 0) await assistants.updateOne({ _id: assistantId }, { $set: { leftOut } });
@@ -237,7 +253,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
       else await assistants.updateOne(had, { $unset: { vectorsLeftOut: '' } });
     },
 
-    listKnowledge: load,
+    listKnowledge: listAll,
 
     countKnowledge: (assistantId) => readConsistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
 

@@ -53,6 +53,26 @@ test('while one of 7,000 entries is edited, turns are answered, and the edit is 
   expect(Math.min(...worked)).toBeLessThan(atPace(2_000));
 });
 
+test('large knowledge that changes again and again is read with rests, and its last change is seen', async () => {
+  const knowledge = Array.from({ length: 2_500 }, (_, nth) => ({ ...aThing(nth), answer: 'here '.repeat(400) }));
+  const { assistantId } = await anAssistant(stack, { knowledge });
+  const { assistants, mongo } = stack.service;
+  const [first] = await assistants.listKnowledge(assistantId);
+  const read = async () => assistants.findKnowledge(await assistants.getAssistant(assistantId));
+  await read();
+
+  await mongo.db?.command({ profile: 2 });
+  for (let edit = 0; edit <= 30; edit += 1) {
+    await assistants.updateKnowledge(assistantId, first?.entryId ?? '', aThing(`new${edit}x`));
+    expect((await read()).entries).toHaveLength(knowledge.length);
+  }
+  await mongo.db?.command({ profile: 0 });
+
+  const reads = { op: 'query', 'command.find': 'knowledge', 'command.sort': { $exists: true } };
+  expect(await mongo.collection('system.profile').countDocuments(reads)).toBeLessThanOrEqual(15);
+  await eventually(async () => expect((await read()).entries[0]?.question).toContain('new30x'));
+});
+
 /** Texts of words that occur only once need the most memory. */
 const rareWords = () => {
   let nth = 0;

@@ -195,10 +195,10 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
   const { conversations, assistants, engine, semanticSearchOf, passages, publish, draining, logger } = dependencies;
 
   const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => {
-    const { entries, leftOut } = await assistants.findKnowledge(assistant);
+    const { entries, leftOut, version } = await assistants.findKnowledge(assistant);
     return {
       assistantId: assistant.assistantId,
-      version: String(assistant.version),
+      version: String(version),
       name: assistant.name,
       instructions: assistant.instructions,
       languages: assistant.languages,
