@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type BatchOptions, createBatcher, type ItemFailure } from '../process/batch.ts';
 import { followServerClock } from '../process/clock.ts';
 import type { Logger } from '../process/logger.ts';
+import { createSlices } from '../process/slices.ts';
 import { failOnEndedConnections } from './ended-connections.ts';
 import { isMongoUnavailable, OutcomeUnknown } from './failures.ts';
 
@@ -134,15 +135,25 @@ export const createStoreBatcher = <Item, Result>(
   options: Omit<BatchOptions<Item>, 'isShared'> = {},
 ): ((item: Item) => Promise<Result>) => createBatcher(write, { ...options, isShared: isMongoUnavailable });
 
-/** Reads single documents by `_id`. Concurrent reads share one command. A missing document gives null. */
+/**
+ * Reads single documents by `_id`. Concurrent reads share one command. A missing document gives null. An answer may have
+ * 16 MB, so other work runs while its documents are decoded.
+ */
 export const createReader = <Row extends { _id: string }>(
   collection: mongo.Collection<Row>,
   projection: mongo.Document,
 ): ((id: string) => Promise<Row | null>) =>
   createStoreBatcher(async (ids: string[]) => {
     const wanted = { _id: { $in: [...new Set(ids)] } } as mongo.Filter<Row>;
-    const rows = (await collection.find(wanted, { projection }).toArray()) as Row[];
-    const byId = new Map(rows.map((row) => [row._id, row]));
+    const byId = new Map<string, Row>();
+    const rows = collection.find(wanted, { projection });
+    const slices = createSlices();
+    while (await rows.hasNext()) {
+      for (let left = rows.bufferedCount(); left > 0; left -= 1) {
+        for (const row of rows.readBufferedDocuments(1) as Row[]) byId.set(row._id, row);
+        if (slices.isOver()) await slices.next();
+      }
+    }
     return ids.map((id) => byId.get(id) ?? null);
   });
 
