@@ -260,7 +260,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
       {
         $push: { waiting },
         $pull: { recent: { turnId: failed.turnId } },
-        $set: { headSince: turn.acceptedAt, ...reopenedFields(conversation) },
+        ...(conversation.status === 'resolved' && { $set: REOPENED }),
         ...endedAssignment(conversation),
         $currentDate: { updatedAt: true },
       },

@@ -119,6 +119,38 @@ test('a turn that was started three times without an end fails, and a retry resu
   await receiver.close();
 });
 
+test('a turn that is resumed behind another does not make the head look newer', async () => {
+  const { chat } = await anAssistant(stack);
+  const session_id = randomUUID();
+  const [head, message, next] = ['head', 'poison', 'next'].map((word) => `${word} ${randomUUID()}`) as [
+    string,
+    string,
+    string,
+  ];
+  const waiting = async (count: number) => {
+    const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
+    expect(row?.waiting).toHaveLength(count);
+    return row as unknown as { headSince: Date; waiting: { turnId: string }[] };
+  };
+  const [release, releaseNext] = [hold(head), hold(next)];
+  const answers = [chat({ session_id, message: head })];
+  await eventually(() => waiting(1));
+  answers.push(chat({ session_id, message }));
+  const row = await eventually(() => waiting(2));
+  await stack.service.redis.set(redisKey('tries', row.waiting[1]?.turnId ?? ''), '3');
+  release();
+  expect((await answers[1])?.status).toBe(500);
+  answers.push(chat({ session_id, message: next }));
+  const { headSince } = await eventually(() => waiting(1));
+
+  const resumed = chat({ session_id, message });
+  const after = await eventually(() => waiting(2));
+  releaseNext();
+
+  expect(after.headSince).toEqual(headSince);
+  expect((await resumed).status).toBe(200);
+});
+
 test('a poisoned job is refused and does no harm', async () => {
   const { chat } = await anAssistant(stack);
   const { Queue } = await import('bullmq');
