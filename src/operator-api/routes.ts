@@ -103,10 +103,10 @@ const createResourceAccess = (dependencies: ResourceAccessDependencies): Resourc
     'canned reply': async (id) => (await cannedReplies.get(id)).assistantId,
     key: async (id) => (await assistants.getApiKey(id)).assistantId,
     endpoint: async (id) => (await endpoints.getEndpoint(id)).assistantId,
-    delivery: async (id) => {
-      const found = (await deliveries.findDelivery(id)) ?? (await deliveries.findPending(id));
-      return found?.assistantId ?? null;
-    },
+    // The endpoint of a pending event says whose it is. The event itself is looked for only with access to it.
+    delivery: async (id) =>
+      (await deliveries.findDelivery(id))?.assistantId ??
+      (await endpoints.getEndpoint(id.slice(id.indexOf(':') + 1))).assistantId,
   };
 
   return ({ audience, resource }) =>

@@ -125,6 +125,28 @@ test('no operation gives a limited token access to another assistant', async () 
   expect(await stateOf(theirs)).toEqual(before);
 });
 
+test('an event that waits is looked for only with access to its assistant', async () => {
+  const { conversationId } = (await theirs.chat(aTurn())).body;
+  const row = await stack.service.mongo.collection('conversations').findOne({ conversationId });
+  const { eventId } = (row?.outbox as { eventId: string }[])[0] ?? { eventId: '' };
+  const path = `/deliveries/${eventId}:${theirs.ids.endpoint}`;
+  const limited = await aCaller('read', [mine.ids.assistant]);
+  const { mongo } = stack.service;
+
+  await mongo.db?.command({ profile: 2 });
+  const refused = await limited('GET', path);
+  await mongo.db?.command({ profile: 0 });
+
+  expect(problemOf(refused)).toBe('404 not_found');
+  const looked = await mongo
+    .collection('system.profile')
+    .find({ op: 'query', ns: /conversations$/ })
+    .toArray();
+  expect(JSON.stringify(looked)).not.toContain(eventId);
+  const own = await aCaller('read', [theirs.ids.assistant]);
+  expect((await own('GET', path)).status).toBe(200);
+});
+
 test('ids of another assistant in a call for its own assistant find and change nothing', async () => {
   const before = await stateOf(theirs);
   const call = await aCaller('manage', [mine.assistantId]);
