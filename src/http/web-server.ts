@@ -83,21 +83,29 @@ const OPTIONS = {
 
 /** Requests that a connection may have in flight. Browsers and proxies have one, and clients that pipeline a few. */
 const PIPELINED_MAX = 20;
+/** Requests in flight behind another one of their connection, of all connections. A network may have as many as stay free. */
+const PIPELINED_TOTAL = 4_000;
 
 /**
  * Node handles all requests that it reads on a connection at once, and reads on before it has answered one. So without
  * this limit, one connection could bring tens of thousands of requests, of which each is handled before any other
- * caller's.
+ * caller's. Each takes memory until the ones before it have been read, so all together are limited too.
  */
 const endFloods = (listener: RequestListener): RequestListener => {
   const inFlight = new WeakMap<Socket, number>();
+  const pipelined = createByteShares(PIPELINED_TOTAL);
   const guarded: RequestListener = (req, res) => {
     const { socket } = req;
     if (socket.destroyed) return;
     const others = inFlight.get(socket) ?? 0;
-    if (others >= PIPELINED_MAX) return void socket.destroy();
+    const network = networkOf(socket.remoteAddress ?? 'unknown');
+    const isPipelined = others > 0;
+    if (others >= PIPELINED_MAX || (isPipelined && !pipelined.take(network, 1))) return void socket.destroy();
     inFlight.set(socket, others + 1);
-    res.once('close', () => inFlight.set(socket, (inFlight.get(socket) ?? 1) - 1));
+    res.once('close', () => {
+      inFlight.set(socket, (inFlight.get(socket) ?? 1) - 1);
+      if (isPipelined) pipelined.release(network, 1);
+    });
     listener(req, res);
   };
   // As Node does for `once`: `server.listeners` gives the listener itself.

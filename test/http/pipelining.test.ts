@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { connect } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
@@ -43,4 +44,35 @@ test('a connection that sends very many requests at once ends, and others are se
 
   expect(statuses).toEqual([200]);
   expect(answered).toBeLessThan(100);
+});
+
+test('requests that wait behind others are limited in all, and a connection with one request at a time stays', async () => {
+  const neighbour = await anAssistant(stack);
+  const REFERENCE = 'GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n';
+  const sockets = Array.from({ length: 300 }, () => {
+    const socket = connect(Number(new URL(stack.url).port), '127.0.0.1');
+    onTestFinished(() => void socket.destroy());
+    return socket.on('error', () => undefined).pause();
+  });
+  const countEnded = () => sockets.filter(({ destroyed }) => destroyed).length;
+
+  const { statuses } = await watchNeighbour(
+    () => neighbour.chat(aTurn()),
+    () =>
+      Promise.all(
+        sockets.map(async (socket) => {
+          await once(socket, 'connect');
+          socket.write(REFERENCE.repeat(15));
+        }),
+      ),
+  );
+
+  // 15 requests of each connection are more than one network may have in flight. A client that does not read notices
+  // the end when it writes.
+  await eventually(() => {
+    for (const socket of sockets) socket.write('\r\n');
+    expect(countEnded()).toBeGreaterThan(50);
+  }, 5_000);
+  expect(countEnded()).toBeLessThan(250);
+  expect(statuses).toEqual([200]);
 });
