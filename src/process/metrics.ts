@@ -58,6 +58,12 @@ export type Metrics = {
 export const createMetrics = ({ token }: { token?: string | undefined } = {}): Metrics => {
   const registry = new Registry();
   const registers = [registry];
+  let scraping: Promise<string> | null = null;
+  /** Scrapes that come at once share one answer, because each is made in one step and reads the stores. */
+  const scrape = (): Promise<string> =>
+    (scraping ??= registry.metrics().finally(() => {
+      scraping = null;
+    }));
   collectDefaultMetrics({ register: registry });
 
   return {
@@ -98,6 +104,6 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}): M
       });
     },
 
-    answer: async (request) => (mayRead(request, token) ? registry.metrics() : null),
+    answer: async (request) => (mayRead(request, token) ? scrape() : null),
   };
 };

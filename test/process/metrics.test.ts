@@ -122,6 +122,21 @@ test.each([
   expect((await createMetrics({ token }).answer(request)) !== null).toBe(allowed);
 });
 
+test('scrapes that come at once share one answer, and the next one is new', async () => {
+  const metrics = createMetrics();
+  let reads = 0;
+  const read = async () => [{ labels: {}, value: (reads += 1) }];
+  metrics.sampled({ name: 'parley_reads', help: 'Reads.', labels: {} }, read);
+  const request = { socket: { remoteAddress: '127.0.0.1' }, headers: {} } as unknown as IncomingMessage;
+  const scrape = () => metrics.answer(request);
+
+  const together = await Promise.all(Array.from({ length: 50 }, scrape));
+
+  expect(reads).toBe(1);
+  expect(new Set(together).size).toBe(1);
+  expect(await scrape()).toContain('parley_reads 2');
+});
+
 test('a metric that cannot be read is left out, and the others are still reported', async () => {
   const metrics = createMetrics();
   metrics.sampled({ name: 'gone', help: 'x', labels: { a: 'x' } }, () => Promise.reject(new Error('away')));
