@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
+import { setImmediate as atNextTick } from 'node:timers';
 
 /** Long work lets other work run after this time. */
 const SLICE_MS = 4;
@@ -40,5 +41,25 @@ export const inSlices = async <Result>(steps: Generator<unknown, Result>): Promi
     const step = steps.next();
     if (step.done) return step.value;
     if (slices.isOver()) await slices.next();
+  }
+};
+
+let tickBeganAt: number | null = null;
+
+/**
+ * Waits if the present tick has already worked as long as a slice. For short work of many that arrive together: the
+ * answer to one read may let a hundred turns go on in one tick.
+ */
+export const restIfBusy = async (): Promise<void> => {
+  for (;;) {
+    const now = performance.now();
+    if (tickBeganAt === null) {
+      tickBeganAt = now;
+      atNextTick(() => {
+        tickBeganAt = null;
+      });
+    }
+    if (now - tickBeganAt < SLICE_MS) return;
+    await nextSlice();
   }
 };

@@ -8,6 +8,7 @@ import type {
   TurnContext,
 } from '../../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval.ts';
+import { watchLoop } from '../support/loop.ts';
 import { holdingText, otherLanguageText, TEXT_LANGUAGES, text } from '../../workers/reply/engines/texts.ts';
 
 const engine = createRetrievalEngine();
@@ -316,4 +317,20 @@ test('every language is named in every other, and a private one by its tag', () 
 
   expect(notes.filter((note) => note.includes('{language}'))).toEqual([]);
   expect(nameless).toContain('x-ours');
+});
+
+test('many long questions that arrive together are answered one after the other', async () => {
+  const words = (nth: number) =>
+    Array.from({ length: 1_000 }, (_, at) => `w${nth * 1_000 + at} shipping`)
+      .join(' ')
+      .slice(0, 7_900);
+  await ask(words(0));
+  const stop = watchLoop();
+
+  const replies = await Promise.all(Array.from({ length: 60 }, (_, nth) => ask(words(nth))));
+  const { ms, name } = stop();
+
+  expect(replies).toHaveLength(60);
+  // In one step they took 115 ms.
+  expect(ms, name).toBeLessThan(60);
 });

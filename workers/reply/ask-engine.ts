@@ -5,6 +5,7 @@ import type { Message, PendingTurn } from '../../src/conversations/conversation.
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import { baseLanguage } from '@parley/understanding/text';
 import { serverNow } from '../../src/process/clock.ts';
+import { restIfBusy } from '../../src/process/slices.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import type { TurnEnd } from './end-turn.ts';
 import { type Publish, streamChannels } from '../../src/turns/replies.ts';
@@ -216,6 +217,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     { conversation, turn, attempt, history }: Question,
     assistant: Assistant,
   ): Promise<TurnEnd> => {
+    await restIfBusy();
     const { leadScore, leadBecause, lowConfidenceStreak, engineErrorStreak, status } = conversation;
     const scored = scoreLead({
       previous: leadScore,

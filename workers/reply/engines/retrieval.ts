@@ -16,7 +16,7 @@ import {
   type ReplySource,
   type SuggestedAction,
 } from '../../../src/assistants/suggested-action.ts';
-import { inSlices } from '../../../src/process/slices.ts';
+import { inSlices, restIfBusy } from '../../../src/process/slices.ts';
 import { createSlots } from '../../../src/process/slots.ts';
 import type { ReadPassage } from '../../../src/sources/passages.ts';
 import type { TurnPassages } from '../passages.ts';
@@ -313,6 +313,7 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
     reply: async (turn) => {
       const { language } = turn;
       const index = hasKnowledge(turn) ? await indexes.of(turn.assistant) : null;
+      await restIfBusy();
       const decision = await decide(turn, index);
       return {
         suggestedActions: [],
