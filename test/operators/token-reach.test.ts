@@ -128,7 +128,8 @@ test('no operation gives a limited token access to another assistant', async () 
 test('an event that waits is looked for only with access to its assistant', async () => {
   const { conversationId } = (await theirs.chat(aTurn())).body;
   const row = await stack.service.mongo.collection('conversations').findOne({ conversationId });
-  const { eventId } = (row?.outbox as { eventId: string }[])[0] ?? { eventId: '' };
+  const eventId = (row?.outbox as { eventId: string }[] | undefined)?.[0]?.eventId ?? '';
+  expect(eventId).not.toBe('');
   const path = `/deliveries/${eventId}:${theirs.ids.endpoint}`;
   const limited = await aCaller('read', [mine.ids.assistant]);
   const { mongo } = stack.service;
