@@ -34,7 +34,7 @@ export const addAlertCommands = (program: Command, run: Run): void => {
     .addHelpText('after', example('alert acknowledge 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11'))
     .action((id: string) =>
       run(async (api) => {
-        const acknowledged = await api.call(alertOperations.acknowledge, { params: { alertId: id }, what: 'alert' });
+        const acknowledged = await api.call(alertOperations.acknowledge, { id, what: 'alert' });
         return { json: acknowledged, text: `${acknowledged.title}: acknowledged.` };
       }),
     );

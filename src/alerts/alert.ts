@@ -241,15 +241,15 @@ export const createAlertStore = (connection: Connection): AlertStore => {
     },
 
     list: async ({ assistantIds, open, after, limit }) => {
-      const rows = await alerts
-        .find({
-          ...visible(assistantIds),
-          ...(open !== undefined && { endedAt: open ? null : { $ne: null } }),
-          ...(after && { $or: [{ beganAt: { $lt: after.at } }, { beganAt: after.at, _id: { $lt: after.id } }] }),
-        })
-        .sort({ beganAt: -1, _id: -1 })
-        .limit(limit + 1)
-        .toArray();
+      const found = alerts.find({
+        ...visible(assistantIds),
+        ...(open === true && { open: true }),
+        ...(open === false && { endedAt: { $ne: null } }),
+        ...(after && { $or: [{ beganAt: { $lt: after.at } }, { beganAt: after.at, _id: { $lt: after.id } }] }),
+      });
+      const sorted = found.sort({ beganAt: -1, _id: -1 }).limit(limit + 1);
+      // Among all alerts, open ones may be far apart.
+      const rows = await (open === true ? sorted.hint('open') : sorted).toArray();
       const last = rows.length > limit ? rows[limit - 1] : undefined;
       return { alerts: rows.slice(0, limit), next: last ? { at: last.beganAt, id: last._id } : null };
     },

@@ -47,7 +47,7 @@ export const alertOperations = {
   acknowledge: operation({
     ...shared,
     method: 'post',
-    path: '/alerts/:alertId/acknowledge',
+    path: '/alerts/:id/acknowledge',
     id: 'acknowledgeAlert',
     summary: 'Tell others that somebody looks after it',
     answer: AlertView,
@@ -73,10 +73,10 @@ export const alertRoutes = ({ alerts }: { alerts: AlertStore }): Handled[] => [
     },
   ),
 
-  handled(alertOperations.acknowledge, async ({ params: { alertId = '' }, operator, note }) => {
+  handled(alertOperations.acknowledge, async ({ params: { id = '' }, operator, note }) => {
     const { operatorId, assistantIds, email: by } = operator;
-    const alert = await alerts.acknowledge(alertId, { operatorId, by }, assistantIds);
-    note({ target: alertId, details: { kind: alert.kind } });
+    const alert = await alerts.acknowledge(id, { operatorId, by }, assistantIds);
+    note({ target: id, details: { kind: alert.kind } });
     return toAlertView(alert);
   }),
 ];

@@ -75,7 +75,13 @@ const SOON_EMPTY = 'pendingMisses';
 /** A service has so few of them that copies would leave none for the walk. */
 const FEW = 'operatorTokens';
 
-const stack = useStack({ embedder: () => anEmbedderOfTokens(), sourcesWorkers: 1, timing: QUICK });
+const HEALTHY = { pause: null, failing: '$$REMOVE', certificateUntil: '$$REMOVE' };
+
+const stack = useStack({
+  embedder: () => anEmbedderOfTokens(),
+  sourcesWorkers: 1,
+  timing: { ...QUICK, alertEveryMs: 300, alertEndsAfterMs: 300 },
+});
 let database: mongo.Db;
 let close: () => Promise<void> = async () => undefined;
 let assistant: TestAssistant;
@@ -106,7 +112,8 @@ const multiply = async (name: string): Promise<void> => {
     conversations: { recent: [], texts: { $literal: {} }, outbox: '$$REMOVE' },
     messages: { entries: { $map: { input: { $slice: ['$entries', 2] }, as: 'one', in: onePage } } },
     deliveries: { responseHeaders: '$$REMOVE', requestHeaders: '$$REMOVE' },
-    endpoints: { place: { $add: ['$place', { $multiply: ['$nth', 100] }] }, pause: null },
+    endpoints: { place: { $add: ['$place', { $multiply: ['$nth', 100] }] }, ...HEALTHY },
+    alerts: { open: '$$REMOVE', untold: '$$REMOVE', endedAt: '$beganAt' },
     tombstones: { purgeAt: { $add: ['$purgeAt', 86_400_000] } },
   };
   const isMine = { $lt: [{ $mod: ['$nth', 10] }, MINE_OF_10[name] ?? 0] };
@@ -120,7 +127,7 @@ const multiply = async (name: string): Promise<void> => {
           $set: {
             ...fieldsOf(['_id', 'conversationId', 'conversationKey', 'eventId'], another),
             ...fieldsOf(['hash', 'email'], longer),
-            ...fieldsOf(['createdAt', 'updatedAt', 'happenedAt'], earlier),
+            ...fieldsOf(['createdAt', 'updatedAt', 'happenedAt', 'beganAt', 'day'], earlier),
             assistantId: { $cond: [isMine, '$assistantId', ifText('$assistantId', others)] },
             ...changed[name],
           },
@@ -243,7 +250,8 @@ const walk = async (): Promise<void> => {
   }
   const pages =
     'agents tags canned-replies channel channel/calls keys knowledge knowledge?search=open knowledge-conflicts';
-  const more = 'knowledge-status endpoints misses overview overview?days=30 deliveries deliveries?outcome=queued';
+  const more =
+    'knowledge-status endpoints misses overview overview?days=30 usage usage.csv deliveries deliveries?outcome=queued';
   const outcomes = 'outcome=sending outcome=rejected outcome=delivered status=502 event=conversation.created';
   const which = `endpointId=${endpointId} conversationId=${escalated} eventId=${delivered.split(':')[0]}`;
   const deliveries = `${outcomes} ${which} from=2026-01-01T00:00:00Z`.split(' ').map((query) => `deliveries?${query}`);
@@ -253,7 +261,10 @@ const walk = async (): Promise<void> => {
   const single = `/deliveries/${delivered} /deliveries/${rejected} /deliveries/${queued} /endpoints/${endpointId}`;
   const one = `/conversations/${escalated}`;
   const rest = `/assistants /operators /tokens /session /session/current ${one} ${one}/events ${one}/export`;
-  for (const path of `${trails} ${single} ${rest}`.split(' ')) await get(path);
+  for (const path of `${trails} ${single} ${rest} /alerts /alerts?state=open /alerts?state=ended`.split(' '))
+    await get(path);
+  const { alerts } = await get<{ alerts: Ids[] }>('/alerts?limit=1');
+  await post(`/alerts/${alerts[0]?.['alertId']}/acknowledge`);
 
   const said = await assistant.chat({ session_id: 'long', message: ask(0) }, keyed('key-0'));
   const { body: long } = await assistant.history(said.body.conversationId);
