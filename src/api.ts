@@ -26,7 +26,7 @@ import { openService, OPERATORS_POOL_SIZE } from './service.ts';
 import { SOURCES_QUEUE, type SourceJob } from './sources/queue.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
-import { createOverload } from './turns/overload.ts';
+import { createGate } from './turns/gate.ts';
 import { createPublisher, openReplies } from './turns/replies.ts';
 import { createStartTurn, createSubmit } from './turns/start-turn.ts';
 import { createReadTurn, storedReplyOf } from './turns/turn-view.ts';
@@ -71,7 +71,7 @@ export const openApi = async ({
   lifecycle.add('replies', replies, (opened) => opened.close());
 
   const publish = createPublisher(redis);
-  const overload = createOverload({ turnQueue, onRefused: () => count.refused('overload'), logger });
+  const gate = createGate({ onRefused: () => count.refused('overload'), logger });
   const startTurn = createStartTurn({
     conversations,
     idempotencyKeys: service.idempotencyKeys,
@@ -130,7 +130,7 @@ export const openApi = async ({
     submit,
     readTurn: createReadTurn({ conversations, leases: service.leases, storedReply }),
     mongoWatch: service.mongoWatch,
-    overload,
+    gate,
     onTurnAnswered: count.turnAnswered,
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
     onErased,

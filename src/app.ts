@@ -15,7 +15,7 @@ import type { Metrics } from './process/metrics.ts';
 import type { MongoWatch } from './mongo/silence.ts';
 import type { StartTurn, Submit } from './turns/start-turn.ts';
 import { TURN_PATHS, chatTurnRoutes } from './chat-api/turn-routes.ts';
-import { measureTurns, type Overload, refuseInOverload } from './turns/overload.ts';
+import { type Gate, measureTurns, refuseAtGate } from './turns/gate.ts';
 import { createStreamTurn } from './turns/stream.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
 import { monitoringRoutes } from './monitoring/operations.ts';
@@ -27,7 +27,7 @@ type AppDependencies = {
   submit: Submit;
   readTurn: ReadTurn;
   mongoWatch: MongoWatch;
-  overload: Overload;
+  gate: Gate;
   onTurnAnswered: (status: number, seconds: number) => void;
   readiness: () => Promise<Readiness>;
   onErased: (conversation: StoredConversation) => void;
@@ -76,7 +76,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(helmet.xContentTypeOptions());
 
   app.use(['/api', '/operator'], refuseWhileDraining(draining));
-  app.use(TURN_PATHS, measureTurns(dependencies.onTurnAnswered), refuseInOverload(dependencies.overload));
+  app.use(TURN_PATHS, measureTurns(dependencies.onTurnAnswered), refuseAtGate(dependencies.gate));
   app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch, answerError));
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(chatTurnRoutes({ ...dependencies, streamTurn }));

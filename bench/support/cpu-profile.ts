@@ -39,7 +39,7 @@ const STEPS: [step: string, place: RegExp][] = [
   ['batches', /process\/batch\.ts|src\/mongo\//],
   ['read body', /http\/json-body\.ts/],
   ['Redis client', /src\/redis\//],
-  ['accept', /conversations\/(accept|duplicates)|turns\/(start-turn|overload)|assistants\/access/],
+  ['accept', /conversations\/(accept|duplicates)|turns\/(start-turn|gate)|assistants\/access/],
   ['language', /understanding\/src\/(language|lexicon|fold)\.ts/],
   ['publish', /turns\/(replies|delivered-replies)\.ts/],
   ['answer', /understanding\/src\/|workers\/reply\/(engines|guard|lead-score|ask-engine|handoff|vectors)/],

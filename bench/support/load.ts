@@ -8,10 +8,10 @@ import { openWire, requestText, type Wire } from './raw-http.ts';
  * fixed times, and the latency of a request is measured from its due time (open loop). The settings are JSON in the
  * first argument. The result is printed as JSON.
  */
-const CONNECTIONS_OPEN_LOOP = 256;
-
 const settings = JSON.parse(process.argv[2] ?? '{}') as LoadSettings;
-const { kind, port, apiKey, seconds, warmUpSeconds, sessions, sessionPrefix, messages, rate } = settings;
+const { kind, port, seconds, warmUpSeconds, sessions, sessionPrefix, messages, rate } = settings;
+const { connections = 256, moreKeys = [] } = settings;
+const apiKeys = [settings.apiKey, ...moreKeys];
 
 const latencies: number[] = [];
 let total = 0;
@@ -42,6 +42,7 @@ const nextRequest = (): string => {
   counter += 1;
   const text = `${messages[counter % messages.length]} (${counter})`;
   const body = bodyOf(`${sessionPrefix}-${counter % sessions}`, text);
+  const apiKey = apiKeys[counter % apiKeys.length] ?? '';
   return requestText({ method: 'POST', path, apiKey, body });
 };
 
@@ -92,7 +93,7 @@ const driveOpen = (perSecond: number): Promise<void> =>
         lane.wire.send(nextRequest());
       }
     };
-    for (let opened = 0; opened < CONNECTIONS_OPEN_LOOP; opened += 1) {
+    for (let opened = 0; opened < connections; opened += 1) {
       const wire = openWire(port, {
         onOpen: () => free.push(lane),
         onAnswer: (ok) => {

@@ -21,8 +21,6 @@ export type Measured = {
   /** A light load before the overload, and one that runs at its end and afterwards. */
   light: { before: LoadResult; after: LoadResult; seconds: number };
   series: Series;
-  /** A figure of the API's metrics. */
-  metric: (name: string) => number;
 };
 
 /** The light load after the overload: when turns are as fast as before and stay so, and their p99 from the limit on. */
@@ -44,11 +42,9 @@ const recoveryOf = ({ over, light }: Measured) => {
 
 /** Prints what was measured, and returns the verdicts about it. */
 export const judgeOverload = (measured: Measured): Verdict[] => {
-  const { capacity, rateFactor, over, light, series, metric } = measured;
+  const { capacity, rateFactor, over, light, series } = measured;
   const accepted = countOf(over, 200, 202);
   const recovery = recoveryOf(measured);
-  const inTime = metric('parley_turn_request_seconds_bucket{le="0.1",status="503"}');
-  const allRefused = metric('parley_turn_request_seconds_count{status="503"}');
   const { generatorLag: lag, refused } = over;
   const figures: [what: string, value: number | string][] = [
     ['offered, turns/s', perSecond(over, over.sent).toFixed(0)],
@@ -58,7 +54,6 @@ export const judgeOverload = (measured: Measured): Verdict[] => {
     ['  not sent, because no session or connection was free', over.skipped],
     ['refused after, ms: p50 / p99 / max', quantiles(refused)],
     [`  within ${REFUSED_WITHIN_MS} ms, of all`, `${over.refusedInTime} of ${refused.count}`],
-    ['  within 100 ms by the clock of the API', `${inTime} of ${allRefused}`],
     ['accepted answered after, ms: p50 / p99 / max', quantiles(over.answered)],
     ['timers of the load generator late by, ms: p99 / max', `${ms(lag.p99)} / ${ms(lag.max)}`],
     ['light load before, ms: p50 / p99 / max', quantiles(light.before.answered)],

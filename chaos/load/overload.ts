@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { readMetrics } from '../support/metrics.ts';
 import { printVerdicts, row, type Verdict } from '../support/table.ts';
 import { drive } from './drive.ts';
 import { countOf, none, perSecond, printExamples, turnVerdicts } from './figures.ts';
@@ -31,7 +30,7 @@ type OverloadOptions = { minutes: number; rateFactor: number };
  */
 export const overload = async ({ minutes, rateFactor }: OverloadOptions): Promise<boolean> => {
   const loaded = await openLoadedService('load');
-  const { door, api, service, sink } = loaded;
+  const { door, service, sink } = loaded;
   const told: Told = {};
   const run = async (name: string, some: { pace: Parameters<typeof drive>[0]['pace']; seconds: number }) => {
     const sessions = name.startsWith('light') ? LIGHT_SESSIONS : SESSIONS;
@@ -60,7 +59,6 @@ export const overload = async ({ minutes, rateFactor }: OverloadOptions): Promis
       ),
     ]);
     samples.stop();
-    const metric = await readMetrics(api.port);
     const done = await untilDone(service, WAIT_FOR_EVENTS_MS);
     const differences = await verifyTurns(told, loaded);
 
@@ -71,7 +69,6 @@ export const overload = async ({ minutes, rateFactor }: OverloadOptions): Promis
         over,
         light: { before, after, seconds: LIGHT_SECONDS },
         series: samples.series,
-        metric,
       }),
       {
         rule: `seconds until all turns and events had ended ≤ ${DONE_WITHIN_MS / 1000}`,

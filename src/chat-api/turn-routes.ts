@@ -4,7 +4,7 @@ import { createPublicRouter } from '../assistants/operation.ts';
 import { invalid } from '../process/errors.ts';
 import { answerWith, bodyOf, queryOf } from '../http/operation.ts';
 import { knownConversationOf, type StartTurn, type Submit, type TurnRequest } from '../turns/start-turn.ts';
-import { enterUntilClosed, type Overload } from '../turns/overload.ts';
+import type { Gate } from '../turns/gate.ts';
 import { chatTurnOperations } from './turn-operations.ts';
 import { type StreamTurn, wantsStream } from '../turns/stream.ts';
 import { IdempotencyKey } from '../turns/turn.ts';
@@ -23,7 +23,7 @@ const prefersAsync = (req: Request): boolean =>
 
 const asksForSources = (req: Request): boolean => queryOf(chatTurnOperations.send, req).include === 'sources';
 
-const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'waiting'> => {
+const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'pass'> => {
   const { assistant, channel, keyId } = callerOf(res);
   const { session_id, message, language } = bodyOf(chatTurnOperations.send, req);
   const withSources = asksForSources(req);
@@ -47,7 +47,7 @@ const setReplayed = (res: Response, replayed: boolean): void => {
 
 type Dependencies = {
   access: Access;
-  overload: Overload;
+  gate: Gate;
   startTurn: StartTurn;
   submit: Submit;
   streamTurn: StreamTurn;
@@ -60,14 +60,16 @@ export const TURN_PATHS = [chatTurnOperations.send.path, chatTurnOperations.send
  * The routes of the chat API and the inbound webhook channel (docs/contract.md, Sending a message). The two differ only
  * in authentication, limit and channel name.
  */
-export const chatTurnRoutes = ({ access, overload, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
-  const countedTurnOf = (req: Request, res: Response): TurnRequest => ({
-    ...turnOf(req, res),
-    waiting: enterUntilClosed(overload, res),
-  });
+export const chatTurnRoutes = ({ access, gate, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
+  const gatedTurnOf = (req: Request, res: Response): TurnRequest => {
+    const turn = turnOf(req, res);
+    const { assistant, keyId } = callerOf(res);
+    const bytes = 2 * turn.message.length;
+    return { ...turn, pass: () => gate.pass({ assistantId: assistant.assistantId, keyId, bytes, req, res }) };
+  };
 
   const answer: RequestHandler = async (req, res) => {
-    const { response, replayed, delivered } = await submit(countedTurnOf(req, res));
+    const { response, replayed, delivered } = await submit(gatedTurnOf(req, res));
     setReplayed(res, replayed);
     noteCall(res, { conversationId: response.conversationId });
     // The delivery is recorded only after the response has been written. Until then, a retry gets the stored reply.
@@ -76,7 +78,7 @@ export const chatTurnRoutes = ({ access, overload, startTurn, submit, streamTurn
   };
 
   const accept: RequestHandler = async (req, res) => {
-    const turn = countedTurnOf(req, res);
+    const turn = gatedTurnOf(req, res);
     const started = await startTurn({ ...turn, async: true });
     const { turnId, replayed, delivered } = started;
     const conversationId = knownConversationOf(started);
@@ -91,7 +93,7 @@ export const chatTurnRoutes = ({ access, overload, startTurn, submit, streamTurn
     res.status(202).location(location).set('Preference-Applied', 'respond-async').json(body);
   };
 
-  const stream: RequestHandler = (req, res) => streamTurn(countedTurnOf(req, res), req, res);
+  const stream: RequestHandler = (req, res) => streamTurn(gatedTurnOf(req, res), req, res);
 
   /** A stream takes precedence over `respond-async`, because a stream also responds before the reply is ready. */
   const answerOrStream: RequestHandler = (req, res, next) => (wantsStream(req) ? stream : answer)(req, res, next);

@@ -82,8 +82,8 @@ export type NewTurn = {
   /** Whether an `Idempotency-Key` reserved the turn id: `new` by this request, `known` by an earlier one. */
   reservation: 'new' | 'known' | null;
   async: boolean;
-  /** The Redis channel where the caller waits, or null if nobody waits. */
-  replyTo: string | null;
+  /** The Redis channel of the process that waits for the reply. */
+  replyTo: string;
   acceptedAt: Date;
 };
 
@@ -96,7 +96,7 @@ const toPending = (turn: NewTurn): PendingTurn => ({
   ...(turn.languageBy !== undefined && { languageBy: turn.languageBy }),
   ...(turn.keyId !== undefined && { keyId: turn.keyId }),
   ...(turn.dedupeKey !== null && { dedupeKey: turn.dedupeKey }),
-  replyTo: turn.replyTo === null ? [] : [turn.replyTo],
+  replyTo: [turn.replyTo],
   acceptedAt: turn.acceptedAt,
   ...(turn.async && { async: true }),
 });
@@ -207,14 +207,18 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
   };
 
   /**
-   * Joins a pending turn. If `replyTo` is null, nobody waits for the reply, but the write still ensures that the joined
-   * turn is durable.
+   * Joins a pending turn. Nobody waits for the reply of an asynchronous turn, but the write still ensures that the
+   * joined turn is durable.
    */
-  const join = async (conversation: StoredConversation, turnId: string, replyTo: string | null): Promise<boolean> => {
+  const join = async (
+    conversation: StoredConversation,
+    turnId: string,
+    { async, replyTo }: NewTurn,
+  ): Promise<boolean> => {
     const { _id, conversationId } = conversation;
     return compareAndSet(
       { _id, conversationId, 'waiting.turnId': turnId },
-      replyTo === null ? { $set: { 'waiting.$.async': true } } : { $addToSet: { 'waiting.$.replyTo': replyTo } },
+      async ? { $set: { 'waiting.$.async': true } } : { $addToSet: { 'waiting.$.replyTo': replyTo } },
     );
   };
 
@@ -298,7 +302,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
         };
       case 'join':
         options.watch(decision.turn.turnId);
-        return (await join(conversation, decision.turn.turnId, turn.replyTo))
+        return (await join(conversation, decision.turn.turnId, turn))
           ? { kind: 'joined', conversationId, turnId: decision.turn.turnId }
           : null;
       case 'resume': {

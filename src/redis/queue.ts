@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import { type JobsOptions, Queue } from 'bullmq';
-import { serverNow } from '../process/clock.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { logHint } from '../process/hints.ts';
 import type { Logger } from '../process/logger.ts';
@@ -40,8 +39,6 @@ const JOBS_MAX = 20_000;
 const COUNT_EVERY_MS = 1_000;
 /** An older count says nothing about the present, as after a pause or while a node is unavailable. */
 const COUNT_VALID_MS = 2_000;
-/** A partition that takes longer to answer is left out of a look at the waiting jobs. */
-const COUNTED_WITHIN_MS = 1_000;
 /** A partition that takes longer to answer is left out of a sweep, because its node may be unavailable. */
 const SWEPT_WITHIN_MS = 2_000;
 
@@ -165,23 +162,6 @@ export const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> =
   const jobs = await Promise.all(queues.map(oldestIn));
   const times = jobs.flat().flatMap((job) => (job ? [job.timestamp] : []));
   return times.length > 0 ? Math.min(...times) : null;
-};
-
-/**
- * For each partition, the number of waiting jobs and the time of the oldest. Zero and null if none is older than
- * `olderThanMs`. Leaves out partitions that do not answer in time.
- */
-export const waitingByPartition = async (
-  queues: Queue[],
-  olderThanMs: number,
-): Promise<{ jobs: number; oldestAt: number | null }[]> => {
-  const look = async (queue: Queue) => {
-    const oldestAt = await oldestWaitingAt([queue]);
-    if (oldestAt === null || serverNow() - oldestAt < olderThanMs) return { jobs: 0, oldestAt: null };
-    return { jobs: await queue.getWaitingCount(), oldestAt };
-  };
-  const answers = await Promise.allSettled(queues.map((queue) => withDeadline(look(queue), COUNTED_WITHIN_MS)));
-  return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
 };
 
 /**

@@ -9,7 +9,6 @@ import {
   groupByPartition,
   oldestWaitingAt,
   type PartitionedQueue,
-  waitingByPartition,
 } from '../redis/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
@@ -50,7 +49,6 @@ export type TurnQueue = {
   byPartition: <Head extends TurnRef>(heads: Head[]) => Promise<{ items: Head[]; oldestWaitingAt: number | null }[]>;
 
   oldestWaitingAt: () => Promise<number | null>;
-  waitingByPartition: (olderThanMs: number) => Promise<{ jobs: number; oldestAt: number | null }[]>;
   countJobs: () => Promise<Record<string, number>>;
   close: PartitionedQueue<TurnsJob>['close'];
 };
@@ -78,8 +76,6 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>): TurnQueue =>
     byPartition: <Head extends TurnRef>(heads: Head[]) => groupByPartition(queue, heads, ({ key }) => key),
 
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),
-
-    waitingByPartition: (olderThanMs) => waitingByPartition(queue.queues, olderThanMs),
 
     countJobs: () => countJobs(queue),
 

@@ -10,7 +10,7 @@ import { ApiError } from '../process/errors.ts';
 import { conversationKeyOf, newId, newPrefixedId } from '../process/ids.ts';
 import type { Logger } from '../process/logger.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
-import type { WaitingTurn } from './overload.ts';
+import type { PassedTurn } from './gate.ts';
 import type { DeliveredReplies } from './delivered-replies.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
 import type { TurnQueue } from './queue.ts';
@@ -35,8 +35,8 @@ export type TurnRequest = {
    * answered (docs/contract.md, Retry is safe).
    */
   async?: boolean;
-  /** Counts the turn as waiting. Not set for a playground turn. */
-  waiting?: WaitingTurn;
+  /** Waits until the turn may be accepted (docs/design.md, Fair shares). Not set for a playground turn. */
+  pass?: () => Promise<PassedTurn>;
   /** Set if the caller wants a stream. Called with the known text while the reply is written. */
   onProgress?: (progress: Progress) => void;
 };
@@ -49,10 +49,8 @@ type PrepareTurnDependencies = {
 
 /** Makes a turn from a request: decides its language, gives it ids and reserves its `Idempotency-Key`. */
 const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: PrepareTurnDependencies) => {
-  const channelOf = ({ async, onProgress }: TurnRequest): string | null => {
-    if (async) return null;
-    return onProgress ? replies.streamChannel : replies.channel;
-  };
+  /** A turn with 202 has a channel too, because its reply ends its time in flight. */
+  const channelOf = ({ onProgress }: TurnRequest): string => (onProgress ? replies.streamChannel : replies.channel);
 
   /** Decides the language. Reads the conversation's language only if the message alone does not decide. */
   const languageOf = async (
@@ -185,10 +183,10 @@ const repetitionOf = (accepted: Accepted): Repetition | null => {
 
 /**
  * True if the turn is answered after those that were accepted before it. Otherwise its time says nothing about the wait
- * of new turns: nobody waits for it, it has an answer already, it waits for its own session, or for a provider.
+ * of new turns: it has an answer already, it waits for its own session, or for a provider.
  */
-const isAnsweredInOrder = ({ async, assistant }: TurnRequest, accepted: Accepted): boolean =>
-  !async && assistant.engine.kind === 'retrieval' && accepted.kind === 'accepted' && accepted.head && !accepted.resumed;
+const isAnsweredInOrder = ({ assistant }: TurnRequest, accepted: Accepted): boolean =>
+  assistant.engine.kind === 'retrieval' && accepted.kind === 'accepted' && accepted.head && !accepted.resumed;
 
 /**
  * True if the conversation's id is needed before the answer. A caller who waits for the whole answer gets the id with
@@ -247,8 +245,12 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
   return async (request) => {
     const startedAt = performance.now();
     const { withSources = false } = request;
+    const passed = await request.pass?.();
     // If the turn is not accepted, the reserved key keeps its turn id for the retry.
-    const turn = await orUnavailable(prepareTurn(request));
+    const turn = await orUnavailable(prepareTurn(request)).catch((cause: unknown) => {
+      passed?.leave();
+      throw cause;
+    });
     const { key } = turn;
     const waiters = new Map<string, Waiter>();
     const watch = (turnId: string): Waiter => {
@@ -259,14 +261,16 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
     const leave = inFlight.enter(key);
     const end = (): void => {
       leave();
-      request.waiting?.leave();
+      passed?.leave();
       for (const waiter of waiters.values()) waiter.cancel();
     };
     try {
+      passed?.follow(replies.watch({ key, turnId: turn.turnId }));
       if (!request.async) watch(turn.turnId);
       const accepted = await accept(request, turn, request.async ? () => undefined : watch);
-      if (request.async) leave();
-      if (!isAnsweredInOrder(request, accepted)) request.waiting?.leave();
+      if (isAnsweredInOrder(request, accepted)) passed?.stay();
+      else passed?.leave();
+      if (request.async) end();
       if (accepted.kind === 'replayed') {
         const { conversation, turn: known } = accepted;
         const { conversationId } = conversation;
@@ -289,7 +293,6 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
           late: () => new ApiError('reply_timeout'),
           signal: mustEnd,
         });
-        request.waiting?.answered();
         const ms = Math.round(performance.now() - startedAt);
         logger.debug({ turnId, conversationId: published.conversationId, ms }, 'turn answered');
         return toResponse(published.reply, { conversationId: published.conversationId, withSources });

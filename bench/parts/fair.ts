@@ -1,0 +1,125 @@
+import { figureOf, median, type Part } from '../support/figures.ts';
+import { type LoadResult, type LoadSettings, runLoad } from '../support/load-settings.ts';
+import { type BenchAssistant, openParley, QUESTIONS } from '../support/parley.ts';
+import { openServices } from '../support/services.ts';
+
+const NEIGHBOURS = 9;
+/** Each neighbour sends this share of what one assistant alone is carried. */
+const SHARE = 0.05;
+/** The greedy assistant has this many times what it is carried alone due, on so many connections. */
+const GREEDY = { factor: 10, connections: 2_000 };
+const IN_FLIGHT = 200;
+const ROUNDS_MAX = 3;
+const TIMED = { seconds: 5, warmUpSeconds: 2 };
+
+type Round = { one: LoadResult; alone: LoadResult; beside: LoadResult; greedy: LoadResult; fair: LoadResult };
+
+/**
+ * Measures what nine assistants with little to say notice of one that sends ten times what the service carries: their
+ * p99 alone, beside it, and beside as many turns of assistants like themselves. One process of each kind.
+ */
+export const fair: Part = async ({ rounds }, say) => {
+  const services = await openServices('fair');
+  const parley = await openParley(services, 'fair');
+  const api = await parley.start('API');
+  const children = [api, await parley.start('reply worker'), await parley.start('delivery worker')];
+  const add = (count: number): Promise<BenchAssistant[]> =>
+    Promise.all(Array.from({ length: count }, () => parley.addAssistant()));
+  const [greedy] = (await add(1)) as [BenchAssistant];
+  const neighbours = await add(NEIGHBOURS);
+  const others = await add(Math.ceil(1 / SHARE) - NEIGHBOURS);
+
+  const load = (assistants: BenchAssistant[], more: Partial<LoadSettings>): Promise<LoadResult> => {
+    const [first, ...rest] = assistants as [BenchAssistant, ...BenchAssistant[]];
+    return runLoad({
+      kind: 'chat',
+      port: api.port,
+      apiKey: first.apiKey,
+      moreKeys: rest.map(({ apiKey }) => apiKey),
+      sessionPrefix: first.sessionPrefix,
+      sessions: 2_000,
+      messages: QUESTIONS,
+      inFlight: IN_FLIGHT,
+      mayFail: true,
+      ...TIMED,
+      ...more,
+    });
+  };
+
+  await load([greedy], { inFlight: 20 });
+  say('fair: warm');
+  const results: Round[] = [];
+  for (let round = 0; round < Math.min(ROUNDS_MAX, rounds); round += 1) {
+    const one = await load([greedy], {});
+    const rate = Math.round(NEIGHBOURS * SHARE * one.perSecond);
+    say(`fair: alone ${one.perSecond.toFixed(0)} turns/s; nine send ${rate}`);
+    const alone = await load(neighbours, { rate });
+    const [beside, attack] = await Promise.all([
+      load(neighbours, { rate }),
+      load([greedy], { rate: GREEDY.factor * one.perSecond, connections: GREEDY.connections }),
+    ]);
+    say(`fair: beside the greedy one, which got ${attack.perSecond.toFixed(0)} turns/s`);
+    const [fairly] = await Promise.all([
+      load(neighbours, { rate }),
+      load(others, { rate: Math.max(1, Math.round(attack.perSecond)) }),
+    ]);
+    results.push({ one, alone, beside, greedy: attack, fair: fairly });
+    say(`fair: p99 ${[alone, beside, fairly].map(({ p99 }) => p99.toFixed(0)).join(' / ')} ms`);
+  }
+
+  for (const child of children) await child.stop();
+  await parley.close();
+  await services.close();
+  const of = (value: (round: Round) => number): number[] => results.map(value);
+  const figures = [
+    figureOf(
+      'fair.alone',
+      'p99 of nine assistants, alone',
+      'ms',
+      of(({ alone }) => alone.p99),
+    ),
+    figureOf(
+      'fair.fair',
+      '… beside as many turns of others like them',
+      'ms',
+      of((round) => round.fair.p99),
+    ),
+    figureOf(
+      'fair.beside',
+      '… beside one that sends ten times what is carried',
+      'ms',
+      of(({ beside }) => beside.p99),
+    ),
+    figureOf(
+      'fair.ratio',
+      'beside it, beside fair ones',
+      '×',
+      of((round) => round.beside.p99 / round.fair.p99),
+    ),
+    figureOf(
+      'fair.above-alone',
+      'beside it, above alone',
+      'ms',
+      of(({ beside, alone }) => beside.p99 - alone.p99),
+    ),
+    figureOf(
+      'fair.refused',
+      'turns of the nine refused or lost',
+      '',
+      of(({ beside }) => beside.failed),
+    ),
+    figureOf(
+      'fair.greedy',
+      'the greedy one gets',
+      'turns/s',
+      of((round) => round.greedy.perSecond),
+    ),
+    figureOf(
+      'fair.total',
+      'all together, beside one assistant alone',
+      '×',
+      of((round) => (round.beside.perSecond + round.greedy.perSecond) / round.one.perSecond),
+    ),
+  ];
+  return { figures, detail: { rounds: results, neighbours: median(of(({ beside }) => beside.perSecond)) } };
+};

@@ -1,0 +1,414 @@
+import { hash } from 'node:crypto';
+import type { Request, RequestHandler, Response } from 'express';
+import { LRUCache } from 'lru-cache';
+import { requestIdOf } from '../http/http.ts';
+import { createByteShares } from '../http/shares.ts';
+import { unavailable } from '../process/errors.ts';
+import type { Logger } from '../process/logger.ts';
+import type { Waiter } from './replies.ts';
+
+/** How much longer than in a nearly empty service turns may take. It bounds what a neighbour's turn waits behind. */
+const QUEUED_MS = 80;
+const WINDOW_LEAST = 16;
+const WINDOW_FIRST = 128;
+const WINDOW_MOST = 1_000;
+const ADAPTED_EVERY_MS = 100;
+/** Fewer turns say little about the time of all. */
+const TURNS_LEAST = 16;
+/** The first probe of an overload, and the next ones. */
+const PROBED_FIRST_MS = 1_000;
+const PROBED_EVERY_MS = 10_000;
+/** A probe that takes long is rare, so that it costs little. */
+const PROBES_PART = 1 / 30;
+
+/**
+ * The time of the faster turns. Those that wait for the model, or for a stuck partition, take longer for reasons that a
+ * smaller window would not end.
+ */
+const fastOf = (times: number[]): number => times.toSorted((one, other) => one - other)[times.length >> 2] ?? 0;
+
+/**
+ * How many turns may be in flight, so that they fill the processes behind the gate and hardly queue there. While turns
+ * wait at the gate, the window follows their time. What a turn takes without a queue depends on the machine and its
+ * stores, so now and then a probe measures it with a small window.
+ */
+const createWindow = () => {
+  let size = WINDOW_FIRST;
+  let times: number[] = [];
+  let adaptedAt = 0;
+  let wasFull = false;
+  /** What a turn takes without a queue. */
+  let unqueuedMs = 0;
+  let probedFrom: number | null = null;
+  let nextProbeAt = 0;
+
+  const endProbe = (from: number, now: number): void => {
+    unqueuedMs = fastOf(times);
+    probedFrom = null;
+    nextProbeAt = now + Math.max(PROBED_EVERY_MS, (now - from) / PROBES_PART);
+  };
+
+  const adapt = (now: number): void => {
+    const fast = Math.max(1, fastOf(times));
+    if (!wasFull) {
+      // Nothing queues.
+      unqueuedMs = fast;
+      nextProbeAt = now + PROBED_FIRST_MS;
+    } else if (now >= nextProbeAt) probedFrom = now;
+    else {
+      const change = Math.min(1.25, Math.max(0.7, (unqueuedMs + QUEUED_MS) / fast));
+      size = Math.min(WINDOW_MOST, Math.max(WINDOW_LEAST, size * change));
+    }
+  };
+
+  return {
+    get size(): number {
+      return probedFrom === null ? Math.round(size) : WINDOW_LEAST;
+    },
+
+    /** Call this for each answered turn. `isFull`: turns wait at the gate. */
+    answered: ({ since, now, isFull }: { since: number; now: number; isFull: boolean }): void => {
+      wasFull ||= isFull;
+      if (probedFrom !== null && since < probedFrom) return;
+      times.push(now - since);
+      if (now - adaptedAt < ADAPTED_EVERY_MS || times.length < TURNS_LEAST) return;
+      if (probedFrom === null) adapt(now);
+      else endProbe(probedFrom, now);
+      times = [];
+      adaptedAt = now;
+      wasFull = false;
+    },
+  };
+};
+
+/** A turn waits at the gate at most so long. Then it is refused. */
+const WAIT_MAX_MS = 1_000;
+/** How many turns a new line takes. So neither a burst nor a short stall of a store is an overload. */
+const LINE_BURST = 1_000;
+const LINE_LEAST = 50;
+/** From this age on, a line takes as many turns as it was served in half of this time, so that they wait half as long. */
+const LINE_MS = 1_000;
+/** The bytes of all waiting turns. An assistant has as many as stay free. */
+const WAITING_BYTES = 64 * 1024 * 1024;
+const BYTES_OF_A_REQUEST = 16 * 1024;
+
+type Waiting = { key: string; admit: () => void };
+
+/** The waiting turns of an assistant. Its keys take turns. */
+class Line {
+  size = 0;
+  readonly #keys = new Map<string, Set<Waiting>>();
+  readonly #since: number;
+  #countedFrom: number;
+  #served = 0;
+  #servedBefore = 0;
+
+  constructor(now: number) {
+    this.#since = now;
+    this.#countedFrom = now;
+  }
+
+  #count(now: number): void {
+    const periods = Math.floor((now - this.#countedFrom) / LINE_MS);
+    if (periods === 0) return;
+    this.#servedBefore = periods === 1 ? this.#served : 0;
+    this.#served = 0;
+    this.#countedFrom += periods * LINE_MS;
+  }
+
+  isFull(now: number): boolean {
+    if (now - this.#since < LINE_MS) return this.size >= LINE_BURST;
+    this.#count(now);
+    return this.size >= Math.max(LINE_LEAST, Math.max(this.#served, this.#servedBefore) / 2);
+  }
+
+  add(one: Waiting): void {
+    const some = this.#keys.get(one.key);
+    if (some) some.add(one);
+    else this.#keys.set(one.key, new Set([one]));
+    this.size += 1;
+  }
+
+  remove(one: Waiting): void {
+    const some = this.#keys.get(one.key);
+    if (!some?.delete(one)) return;
+    if (some.size === 0) this.#keys.delete(one.key);
+    this.size -= 1;
+  }
+
+  next(now: number): Waiting | undefined {
+    const [[key, some] = []] = this.#keys;
+    const [one] = some ?? [];
+    if (key === undefined || !some || !one) return undefined;
+    this.remove(one);
+    this.#count(now);
+    this.#served += 1;
+    if (some.size > 0) {
+      this.#keys.delete(key);
+      this.#keys.set(key, some); // moves the key to the end of the round
+    }
+    return one;
+  }
+}
+
+/** A turn that is older than this no longer counts when a newer one is answered: it is stuck, or waits for the model. */
+const STUCK_AFTER_MS = 250;
+/** Turns of assistants below their share that are in flight beside the window. */
+const BESIDE_MAX = 128;
+/** From this age on, a turn counts no longer, although nothing is answered: its caller waits no longer. */
+const IN_FLIGHT_MAX_MS = 30_000;
+/** Refusals that are closer together than this belong to the same overload, which is logged once. */
+const SAME_OVERLOAD_MS = 10_000;
+/** A refusal comes so late, because a caller who goes on regardless would cause thousands in a second. */
+const REFUSED_LATE_MS = 1_000;
+/** How many refusals wait in a process. Further ones are answered at once. */
+const LATE_MAX = 2_000;
+/** Requests of unknown callers that are checked at once while turns wait. */
+const STRANGERS_MAX = 500;
+const CALLERS_KNOWN = 10_000;
+
+/** A turn that has passed the gate. It is in flight until it is answered, or leaves. */
+export type PassedTurn = {
+  /** Call this before the turn is accepted. The waiter is then cancelled at the end. */
+  follow: (waiter: Waiter) => void;
+  /** Call this when the turn is accepted. It then stays in flight until its reply, also if its caller leaves. */
+  stay: () => void;
+  /** Call this when the time of the turn says nothing about other turns. Has no effect after `stay`. */
+  leave: () => void;
+};
+
+type Turn = { assistantId: string; since: number; waiter?: Waiter };
+type Caller = { assistantId: string; keyId: string | null; bytes: number; req: Request; res: Response };
+
+/**
+ * Admits turns by shares, so that an assistant that sends more than the service carries waits behind itself only
+ * (docs/design.md, Fair shares). At most a window of turns is in flight. Further ones wait in a line for each
+ * assistant, and the lines take turns. An assistant with less than its share of the window in flight never waits.
+ */
+export type Gate = {
+  /** True if a request with a message must be refused now, because the line of its assistant is full. */
+  refuses: (req: Request, res: Response) => boolean;
+
+  /** Counts a refusal, and waits before it is sent. */
+  refuse: (res: Response) => Promise<void>;
+
+  /**
+   * Call this when a request has passed all checks and its body was read. Resolves when the turn may be accepted.
+   * Throws 503 if it would wait too long.
+   */
+  pass: (caller: Caller) => Promise<PassedTurn>;
+};
+
+type Dependencies = { onRefused: () => void; logger: Logger };
+
+/** What a request says about its caller, without a look into a store: the channel's assistant, or a hash of its key. */
+const markOf = ({ params, headers }: Request): string =>
+  params.assistant_id === undefined ? hash('sha256', headers.authorization ?? '') : String(params.assistant_id);
+
+export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
+  const window = createWindow();
+  const lines = new Map<string, Line>();
+  const bytesWaiting = createByteShares(WAITING_BYTES);
+  /** The turns in flight, in the order in which they passed. */
+  const inFlight = new Set<Turn>();
+  /** How many of them each assistant has. */
+  const owned = new Map<string, number>();
+  const assistants = new LRUCache<string, string>({ max: CALLERS_KNOWN });
+  let strangers = 0;
+  let late = 0;
+  let refusedAt = Number.NEGATIVE_INFINITY;
+
+  /** True if the assistant has less than its share in flight. A window that has just shrunk delays only the others. */
+  const isBelowShare = (assistantId: string): boolean =>
+    inFlight.size < window.size + BESIDE_MAX &&
+    (owned.get(assistantId) ?? 0) < Math.max(1, window.size / Math.max(1, owned.size));
+
+  const admitOne = (assistantId: string, line: Line, now: number): void => {
+    const one = line.next(now);
+    lines.delete(assistantId);
+    if (line.size > 0) lines.set(assistantId, line); // moves the assistant to the end of the round
+    one?.admit();
+  };
+
+  const admitWaiting = (now: number): void => {
+    while (inFlight.size < window.size) {
+      const [[assistantId, line] = []] = lines;
+      if (assistantId === undefined || !line) return;
+      admitOne(assistantId, line, now);
+    }
+  };
+
+  const admitOf = (assistantId: string, now: number): void => {
+    for (;;) {
+      const line = lines.get(assistantId);
+      if (!line || !isBelowShare(assistantId)) return;
+      admitOne(assistantId, line, now);
+    }
+  };
+
+  const drop = (turn: Turn): void => {
+    if (!inFlight.delete(turn)) return;
+    const left = (owned.get(turn.assistantId) ?? 1) - 1;
+    if (left > 0) owned.set(turn.assistantId, left);
+    else owned.delete(turn.assistantId);
+    turn.waiter?.cancel();
+    const now = performance.now();
+    admitOf(turn.assistantId, now);
+    admitWaiting(now);
+  };
+
+  const dropOlder = (than: number, now: number): void => {
+    const [oldest] = inFlight;
+    if (oldest && now - oldest.since > than) drop(oldest);
+  };
+
+  const enter = (assistantId: string): PassedTurn => {
+    const since = performance.now();
+    const turn: Turn = { assistantId, since };
+    inFlight.add(turn);
+    owned.set(assistantId, (owned.get(assistantId) ?? 0) + 1);
+    let stays = false;
+    const onReply = (): void => {
+      const now = performance.now();
+      window.answered({ since, now, isFull: lines.size > 0 });
+      if (inFlight.has(turn)) dropOlder(STUCK_AFTER_MS, now);
+      drop(turn);
+    };
+    return {
+      follow: (waiter) => {
+        turn.waiter = waiter;
+        void waiter.reply.then(onReply);
+      },
+      stay: () => {
+        stays = true;
+        turn.waiter?.arm();
+      },
+      leave: () => {
+        if (!stays) drop(turn);
+      },
+    };
+  };
+
+  const note = (): void => {
+    const now = performance.now();
+    onRefused();
+    if (now - refusedAt > SAME_OVERLOAD_MS) {
+      logger.warn(
+        { inFlight: inFlight.size, lines: lines.size },
+        'overloaded: new turns of the busiest assistants get 503. Add reply workers, API processes or a faster MongoDB',
+      );
+    }
+    refusedAt = now;
+  };
+
+  const refuse = async (res: Response): Promise<void> => {
+    note();
+    if (late >= LATE_MAX || res.closed) return;
+    late += 1;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, REFUSED_LATE_MS);
+      res.once('close', () => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+    late -= 1;
+  };
+
+  /** Waits in the line of the assistant. Leaves it if the caller leaves, or has waited too long. */
+  const wait = ({ assistantId, keyId, res }: Caller, bytes: number): Promise<PassedTurn> =>
+    new Promise((resolve, reject) => {
+      const line = lines.get(assistantId) ?? new Line(performance.now());
+      const leave = (): void => {
+        line.remove(one);
+        if (line.size === 0) lines.delete(assistantId);
+        end();
+        reject(unavailable());
+      };
+      const timer = setTimeout(() => {
+        leave();
+        note();
+      }, WAIT_MAX_MS);
+      const end = (): void => {
+        clearTimeout(timer);
+        res.off('close', leave);
+        bytesWaiting.release(assistantId, bytes);
+      };
+      const one: Waiting = {
+        key: keyId ?? 'channel',
+        admit: () => {
+          end();
+          resolve(enter(assistantId));
+        },
+      };
+      res.once('close', leave);
+      line.add(one);
+      lines.set(assistantId, line);
+    });
+
+  return {
+    refuses: (req, res) => {
+      if (lines.size === 0) return false;
+      const assistantId = assistants.get(markOf(req));
+      if (assistantId !== undefined) return lines.get(assistantId)?.isFull(performance.now()) === true;
+      if (strangers >= STRANGERS_MAX) return true;
+      strangers += 1;
+      let counted = true;
+      const end = (): void => {
+        if (counted) strangers -= 1;
+        counted = false;
+      };
+      res.locals.noStranger = end;
+      res.once('close', end);
+      return false;
+    },
+
+    refuse,
+
+    pass: async (caller) => {
+      const { assistantId, req, res } = caller;
+      const now = performance.now();
+      (res.locals.noStranger as (() => void) | undefined)?.();
+      assistants.set(markOf(req), assistantId);
+      if (res.closed) throw unavailable();
+      dropOlder(IN_FLIGHT_MAX_MS, now);
+      if (!lines.has(assistantId) && (inFlight.size < window.size || isBelowShare(assistantId))) {
+        return enter(assistantId);
+      }
+      const bytes = BYTES_OF_A_REQUEST + caller.bytes;
+      if (lines.get(assistantId)?.isFull(now) || !bytesWaiting.take(assistantId, bytes)) {
+        await refuse(res);
+        throw unavailable();
+      }
+      return wait(caller, bytes);
+    },
+  };
+};
+
+/** Reports how long each request with a message took. A request that its caller left is not reported. */
+export const measureTurns =
+  (report: (status: number, seconds: number) => void): RequestHandler =>
+  ({ method }, res, next) => {
+    const startedAt = performance.now();
+    if (method === 'POST') res.on('finish', () => report(res.statusCode, (performance.now() - startedAt) / 1000));
+    next();
+  };
+
+/**
+ * Answers 503 to a turn whose assistant's line is full. This comes before all other checks and reads no body, because a
+ * refusal must cost far less than a turn.
+ */
+export const refuseAtGate = ({ refuses, refuse }: Gate): RequestHandler => {
+  const error = unavailable();
+  return async (req, res, next) => {
+    if (req.method !== 'POST' || !refuses(req, res)) return next();
+    await refuse(res);
+    const body = JSON.stringify(error.toBody(requestIdOf(res)));
+    res.writeHead(error.status, {
+      ...error.headers,
+      'Content-Type': 'application/json; charset=utf-8',
+      'Content-Length': Buffer.byteLength(body),
+    });
+    res.end(body);
+  };
+};

@@ -1,0 +1,263 @@
+import { IncomingMessage, ServerResponse } from 'node:http';
+import { Socket } from 'node:net';
+import type { Request, Response } from 'express';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { createRandom } from '../../chaos/support/random.ts';
+import { createLogger } from '../../src/process/logger.ts';
+import { createGate, type Gate, type PassedTurn } from '../../src/turns/gate.ts';
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+/** How long a turn takes behind the gate if no other turn is there. */
+const WORK_MS = 15;
+const CALLER_PATIENCE_MS = 30_000;
+
+const aRequest = (key: string) => {
+  const req = Object.assign(new IncomingMessage(new Socket()), { params: {} }) as unknown as Request;
+  req.headers.authorization = key;
+  const res = Object.assign(new ServerResponse(req), { locals: {} }) as unknown as Response;
+  return { req, res };
+};
+
+const aGate = (): Gate =>
+  createGate({ onRefused: () => undefined, logger: createLogger({ name: 'test', level: 'fatal' }) });
+
+/** A turn behind the gate. `answer` is its reply. */
+const follow = (passed: PassedTurn): (() => void) => {
+  const { promise, resolve } = Promise.withResolvers<never>();
+  passed.follow({ turnId: '', reply: promise, arm: () => undefined, cancel: () => undefined });
+  passed.stay();
+  return resolve as () => void;
+};
+
+type Sender = { name: string; offered: (second: number) => number };
+type Load = {
+  seconds: number;
+  /** Turns that can be answered in a second, at a time in seconds. */
+  capacity: (second: number) => number;
+  /** Turns that come in a second, of each assistant. */
+  senders: Sender[];
+  /** Every such turn is never answered. */
+  stuckEvery?: number;
+};
+type Second = { accepted: number; refused: number; slowestMs: number; behindMs: number };
+const NONE: Second = { accepted: 0, refused: 0, slowestMs: 0, behindMs: 0 };
+
+/** Runs a service that answers turns in the order in which they passed the gate, in steps of a millisecond. */
+const simulate = async ({ seconds, capacity, senders, stuckEvery = Number.POSITIVE_INFINITY }: Load) => {
+  const gate = aGate();
+  const behind: { sender: string; cameAt: number; passedAt: number; answer: () => void }[] = [];
+  const figures = new Map(senders.map(({ name }) => [name, Array.from({ length: seconds }, () => ({ ...NONE }))]));
+  const due = new Map<string, number>();
+  let [canAnswer, count, now] = [0, 0, 0];
+  const figureOf = (sender: string): Second =>
+    figures.get(sender)?.[Math.min(seconds - 1, Math.floor(now / 1000))] ?? { ...NONE };
+  const send = async (sender: string): Promise<void> => {
+    const cameAt = now;
+    const { req, res } = aRequest(sender);
+    if (gate.refuses(req, res)) return void (figureOf(sender).refused += 1);
+    const passing = gate.pass({ assistantId: sender, keyId: null, bytes: 100, req, res });
+    const passed = await passing.catch(() => null);
+    if (!passed) return void (figureOf(sender).refused += 1);
+    figureOf(sender).accepted += 1;
+    const answer = follow(passed);
+    count += 1;
+    if (count % stuckEvery !== 0) behind.push({ sender, cameAt, passedAt: now, answer });
+  };
+  for (; now < seconds * 1000; now += 1) {
+    const second = Math.floor(now / 1000);
+    for (const { name, offered } of senders) {
+      let turns = (due.get(name) ?? 0) + offered(second) / 1000;
+      for (; turns >= 1; turns -= 1) void send(name);
+      due.set(name, turns);
+    }
+    while (behind[0] && now - behind[0].cameAt > CALLER_PATIENCE_MS) behind.shift()?.answer();
+    for (canAnswer = Math.min(canAnswer + capacity(second) / 1000, 20); canAnswer >= 1; canAnswer -= 1) {
+      const [oldest] = behind;
+      if (!oldest || now - oldest.passedAt < WORK_MS) break;
+      const figure = figureOf(oldest.sender);
+      figure.slowestMs = Math.max(figure.slowestMs, now - oldest.cameAt);
+      figure.behindMs = Math.max(figure.behindMs, now - oldest.passedAt);
+      behind.shift()?.answer();
+    }
+    await vi.advanceTimersByTimeAsync(1);
+  }
+  return (name: string): Second[] => figures.get(name) ?? [];
+};
+
+const one = (offered: Sender['offered']): Sender[] => [{ name: 'one', offered }];
+const sum = (figures: Second[], of: (figure: Second) => number): number =>
+  figures.reduce((total, figure) => total + of(figure), 0);
+const most = (figures: Second[], of: (figure: Second) => number): number => Math.max(...figures.map(of));
+const slowest = (figures: Second[]): number => most(figures, ({ slowestMs }) => slowestMs);
+const refusals = (figures: Second[]): number => sum(figures, ({ refused }) => refused);
+
+test('an assistant that sends ten times what can be answered delays and refuses nobody else, and gets the rest', async () => {
+  const neighbours = Array.from({ length: 9 }, (_, nth) => ({ name: `neighbour ${nth}`, offered: () => 30 }));
+  const greedy = { name: 'greedy', offered: () => 6_000 };
+
+  const of = await simulate({ seconds: 15, capacity: () => 600, senders: [greedy, ...neighbours] });
+
+  for (const { name } of neighbours) {
+    expect(refusals(of(name)), name).toBe(0);
+    expect(slowest(of(name).slice(3)), name).toBeLessThan(200);
+  }
+  expect(sum(of('greedy'), ({ accepted }) => accepted)).toBeGreaterThan(0.95 * 15 * (600 - 9 * 30));
+  expect(slowest(of('greedy').slice(3))).toBeLessThan(1_200);
+});
+
+test('with three times as many turns as can be answered, all capacity is used and no accepted turn waits long', async () => {
+  const of = await simulate({ seconds: 30, capacity: () => 300, senders: one(() => 900) });
+
+  expect(sum(of('one'), ({ accepted }) => accepted)).toBeGreaterThan(0.98 * 30 * 300);
+  expect(slowest(of('one'))).toBeLessThan(2_000);
+  expect(slowest(of('one').slice(5))).toBeLessThan(1_200);
+});
+
+test.each([100, 300, 1_500, 4_000])('at %i turns a second, turns do not queue behind the gate', async (capacity) => {
+  const of = await simulate({ seconds: 8, capacity: () => capacity, senders: one(() => 3 * capacity) });
+
+  const late = of('one').slice(5);
+  expect(most(late, ({ behindMs }) => behindMs)).toBeLessThan(capacity < 300 ? 400 : 200);
+  expect(sum(late, ({ accepted }) => accepted)).toBeGreaterThan(0.95 * late.length * capacity);
+});
+
+test('after an overload, a light load is fast and not refused', async () => {
+  const offered = (second: number) => (second < 10 ? 900 : 30);
+
+  const of = await simulate({ seconds: 18, capacity: () => 300, senders: one(offered) });
+
+  const after = of('one').slice(10);
+  expect(refusals(after.slice(2))).toBe(0);
+  expect(slowest(after.slice(2))).toBeLessThan(100);
+});
+
+test.each([3, 10])('turns go on while one in %i is stuck', async (stuckEvery) => {
+  const of = await simulate({ seconds: 40, capacity: () => 1_000, senders: one(() => 300), stuckEvery });
+
+  expect(refusals(of('one'))).toBe(0);
+});
+
+test('a burst is bounded, and is answered soon', async () => {
+  const offered = (second: number) => (second === 0 ? 100_000 : 30);
+
+  const of = await simulate({ seconds: 12, capacity: () => 300, senders: one(offered) });
+
+  const [first, second, ...later] = of('one');
+  expect((first?.accepted ?? 0) + (second?.accepted ?? 0)).toBeLessThan(1_200);
+  expect(slowest(of('one'))).toBeLessThan(2_000);
+  expect(refusals(later.slice(2))).toBe(0);
+});
+
+test('a stall of 0.9 s is no overload', async () => {
+  const capacity = (second: number) => (second === 2 ? 60 : 600);
+
+  const of = await simulate({ seconds: 6, capacity, senders: one(() => 300) });
+
+  expect(refusals(of('one'))).toBe(0);
+});
+
+test('a stall of 0.7 s at a high rate is no overload', async () => {
+  const gate = aGate();
+  const waiting: (() => void)[] = [];
+  let refused = 0;
+  for (let now = 0; now < 5_000; now += 1) {
+    const isStalled = now >= 2_000 && now < 2_700;
+    const { req, res } = aRequest('one');
+    if (gate.refuses(req, res)) refused += 1;
+    else
+      void gate.pass({ assistantId: 'one', keyId: null, bytes: 100, req, res }).then(
+        (passed) => waiting.push(follow(passed)),
+        () => (refused += 1),
+      );
+    await vi.advanceTimersByTimeAsync(1);
+    for (let count = 0; count < 2 && !isStalled; count += 1) waiting.shift()?.();
+  }
+
+  expect(refused).toBe(0);
+});
+
+test.each([
+  ['three seconds', 3],
+  ['ten seconds', 10],
+  ['longer than callers wait', 40],
+])('while no turn is answered for %s, few are accepted, and afterwards all', async (_, dead) => {
+  const capacity = (second: number) => (second >= 2 && second < 2 + dead ? 0 : 900);
+
+  const of = await simulate({ seconds: dead + 8, capacity, senders: one(() => 300) });
+
+  expect(sum(of('one').slice(3, 2 + dead), ({ accepted }) => accepted)).toBeLessThan(400);
+  expect(refusals(of('one').slice(2 + dead + 2))).toBe(0);
+});
+
+test('the keys of an assistant take turns', async () => {
+  const gate = aGate();
+  const order: string[] = [];
+  const pass = async (keyId: string): Promise<void> => {
+    const { req, res } = aRequest(keyId);
+    const passed = await gate.pass({ assistantId: 'one', keyId, bytes: 100, req, res });
+    order.push(keyId);
+    answers.push(follow(passed));
+  };
+  const answers: (() => void)[] = [];
+  for (let count = 0; count < 500; count += 1) void pass('busy');
+  for (let count = 0; count < 5; count += 1) void pass('quiet');
+  await vi.advanceTimersByTimeAsync(1);
+  const before = order.length;
+
+  for (const answer of answers.splice(0, 20)) answer();
+  await vi.advanceTimersByTimeAsync(1);
+
+  expect(order.slice(before).filter((key) => key === 'quiet')).toHaveLength(5);
+});
+
+test('few turns that are never answered are no overload', async () => {
+  const gate = aGate();
+  for (let count = 0; count < 99; count += 1) {
+    const { req, res } = aRequest('one');
+    follow(await gate.pass({ assistantId: 'one', keyId: null, bytes: 100, req, res }));
+  }
+  const { req, res } = aRequest('one');
+
+  expect(gate.refuses(req, res)).toBe(false);
+});
+
+test('after every turn left, in whatever order and way, the gate is open', async () => {
+  for (let seed = 1; seed <= 20; seed += 1) {
+    const random = createRandom(seed);
+    const gate = aGate();
+    const open: (() => void)[] = [];
+    const comes = 20 + random.below(60);
+    const pass = (): Promise<void> => {
+      const { req, res } = aRequest(String(random.below(3)));
+      if (gate.refuses(req, res)) return Promise.resolve();
+      const leaves = random.below(4);
+      if (leaves === 0) open.push(() => res.emit('close'));
+      const passing = gate.pass({ assistantId: String(random.below(3)), keyId: null, bytes: 100, req, res });
+      return passing.then(
+        (passed) => void open.push(leaves === 1 ? passed.leave : follow(passed)),
+        () => undefined,
+      );
+    };
+    for (let step = 0; step < 2_000; step += 1) {
+      await vi.advanceTimersByTimeAsync(random.below(20));
+      if (random.below(100) < comes) void pass();
+      else open.splice(random.below(open.length), 1)[0]?.();
+    }
+    for (let round = 0; round < 50 && open.length > 0; round += 1) {
+      for (const leave of open.splice(0)) leave();
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    await vi.advanceTimersByTimeAsync(2_000);
+
+    let passed = 0;
+    for (let count = 0; count < 16; count += 1) {
+      const { req, res } = aRequest('later');
+      expect(gate.refuses(req, res), `seed ${seed}`).toBe(false);
+      void gate.pass({ assistantId: 'later', keyId: null, bytes: 100, req, res }).then(() => (passed += 1));
+    }
+    await vi.advanceTimersByTimeAsync(1);
+    expect(passed, `seed ${seed}`).toBe(16);
+  }
+});
