@@ -1,5 +1,5 @@
 /** A refusal should reach its caller within this time. */
-export const REFUSED_WITHIN_MS = 1_500;
+export const REFUSED_WITHIN_MS = 2_500;
 
 /** What the generator of a load gets as JSON. */
 export type LoadSettings = {

@@ -82,7 +82,7 @@ const createWindow = () => {
 };
 
 /** A turn waits at the gate at most so long. Then it is refused. */
-const WAIT_MAX_MS = 1_000;
+const WAIT_MAX_MS = 2_000;
 /** How many turns a new line takes. So neither a burst nor a short stall of a store is an overload. */
 const LINE_BURST = 1_000;
 const LINE_LEAST = 50;
@@ -171,9 +171,12 @@ const CALLERS_KNOWN = 10_000;
 export type PassedTurn = {
   /** Call this before the turn is accepted. The waiter is then cancelled at the end. */
   follow: (waiter: Waiter) => void;
-  /** Call this when the turn is accepted. It then stays in flight until its reply, also if its caller leaves. */
-  stay: () => void;
-  /** Call this when the time of the turn says nothing about other turns. Has no effect after `stay`. */
+  /**
+   * Call this when the turn is accepted. It then stays in flight until its reply, also if its caller leaves. `inOrder`:
+   * it is answered after those that were accepted before it, so its time is that of other turns too.
+   */
+  stay: (inOrder: boolean) => void;
+  /** Call this when nothing of the turn waits behind the gate. Has no effect after `stay`. */
   leave: () => void;
 };
 
@@ -268,9 +271,10 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     inFlight.add(turn);
     owned.set(assistantId, (owned.get(assistantId) ?? 0) + 1);
     let stays = false;
+    let isTimed = true;
     const onReply = (): void => {
       const now = performance.now();
-      window.answered({ since, now, isFull: lines.size > 0 });
+      if (isTimed) window.answered({ since, now, isFull: lines.size > 0 });
       if (inFlight.has(turn)) dropOlder(STUCK_AFTER_MS, now);
       drop(turn);
     };
@@ -279,8 +283,9 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
         turn.waiter = waiter;
         void waiter.reply.then(onReply);
       },
-      stay: () => {
+      stay: (inOrder) => {
         stays = true;
+        isTimed = inOrder;
         turn.waiter?.arm();
       },
       leave: () => {

@@ -181,12 +181,9 @@ const repetitionOf = (accepted: Accepted): Repetition | null => {
   return accepted.kind === 'accepted' && accepted.resumed ? 'resumed' : null;
 };
 
-/**
- * True if the turn is answered after those that were accepted before it. Otherwise its time says nothing about the wait
- * of new turns: it has an answer already, it waits for its own session, or for a provider.
- */
-const isAnsweredInOrder = ({ assistant }: TurnRequest, accepted: Accepted): boolean =>
-  assistant.engine.kind === 'retrieval' && accepted.kind === 'accepted' && accepted.head && !accepted.resumed;
+/** True if the turn is one of those that reply workers answer in their order. A provider's turns have slots of their own. */
+const isInFlight = ({ assistant }: TurnRequest, accepted: Accepted): accepted is Accepted & { kind: 'accepted' } =>
+  assistant.engine.kind === 'retrieval' && accepted.kind === 'accepted' && !accepted.resumed;
 
 /**
  * True if the conversation's id is needed before the answer. A caller who waits for the whole answer gets the id with
@@ -268,7 +265,7 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
       passed?.follow(replies.watch({ key, turnId: turn.turnId }));
       if (!request.async) watch(turn.turnId);
       const accepted = await accept(request, turn, request.async ? () => undefined : watch);
-      if (isAnsweredInOrder(request, accepted)) passed?.stay();
+      if (isInFlight(request, accepted)) passed?.stay(accepted.head);
       else passed?.leave();
       if (request.async) end();
       if (accepted.kind === 'replayed') {

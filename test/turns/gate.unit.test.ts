@@ -27,7 +27,7 @@ const aGate = (): Gate =>
 const follow = (passed: PassedTurn): (() => void) => {
   const { promise, resolve } = Promise.withResolvers<never>();
   passed.follow({ turnId: '', reply: promise, arm: () => undefined, cancel: () => undefined });
-  passed.stay();
+  passed.stay(true);
   return resolve as () => void;
 };
 
@@ -111,7 +111,7 @@ test('with three times as many turns as can be answered, all capacity is used an
   const of = await simulate({ seconds: 30, capacity: () => 300, senders: one(() => 900) });
 
   expect(sum(of('one'), ({ accepted }) => accepted)).toBeGreaterThan(0.98 * 30 * 300);
-  expect(slowest(of('one'))).toBeLessThan(2_000);
+  expect(slowest(of('one'))).toBeLessThan(3_000);
   expect(slowest(of('one').slice(5))).toBeLessThan(1_200);
 });
 
@@ -146,7 +146,7 @@ test('a burst is bounded, and is answered soon', async () => {
 
   const [first, second, ...later] = of('one');
   expect((first?.accepted ?? 0) + (second?.accepted ?? 0)).toBeLessThan(1_200);
-  expect(slowest(of('one'))).toBeLessThan(2_000);
+  expect(slowest(of('one'))).toBeLessThan(3_000);
   expect(refusals(later.slice(2))).toBe(0);
 });
 
