@@ -85,7 +85,7 @@ const driveOpen = (perSecond: number): Promise<void> =>
     const dueAtOf = (nth: number): number => startedAt + (nth * 1000) / perSecond;
     const send = (): void => {
       const now = performance.now();
-      while (free.length > 0 && dueAtOf(issued) <= now && dueAtOf(issued) < until) {
+      while (free.length > 0 && dueAtOf(issued) <= now && now < until) {
         // The longest idle socket is used first, so that the server never closes one for being idle.
         const lane = free.shift() as Lane;
         lane.dueAt = dueAtOf(issued);
