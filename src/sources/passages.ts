@@ -1,10 +1,20 @@
 import type { Connection } from 'mongoose';
 import { collectionOf, createReader, type Indexed } from '../mongo/mongo.ts';
-import { sourceModels, type StoredPassage, type StoredPassageTokens, type StoredSource } from './source.ts';
+import {
+  sourceModels,
+  type StoredIndexPiece,
+  type StoredPassage,
+  type StoredPassageTokens,
+  type StoredSource,
+} from './source.ts';
 
 /** How many ids come in one answer of MongoDB, and how many passages with their vectors. */
 const LISTED_AT_ONCE = 2_000;
 const READ_AT_ONCE = 250;
+
+/** The most bytes in a piece of a stored index, and how many pieces come in one answer. */
+export const INDEX_PIECE_BYTES = 2_000_000;
+const PIECES_AT_ONCE = 2;
 
 /** `model`: of its vector. Null if it has none yet. */
 export type ListedPassage = { passageId: string; model: string | null };
@@ -17,12 +27,23 @@ export type ReadPassage = Pick<
 
 export type EmbeddedPassage = ReadPassage & { model: string | null; vector: Int8Array | null };
 
+/** The passages of an assistant, or of one of its sources. */
+export type PassageScope = { assistantId: string; sourceId?: string };
+
+export type StoredIndexPart = { model: string | null; bytes: Uint8Array<ArrayBuffer> };
+
 /** Reads the passages that replies are taken from. */
 export type PassageStore = {
   models: Indexed[];
 
-  /** Lists the visible passages of an assistant, source by source. Each source is listed in one of its versions. */
-  listVisible: (assistantId: string) => AsyncGenerator<ListedPassage[]>;
+  /**
+   * Lists the visible passages of an assistant, or of one source, source by source. Each source is listed in one of its
+   * versions.
+   */
+  listVisible: (scope: PassageScope) => AsyncGenerator<ListedPassage[]>;
+
+  /** Reads the stored parts of indexes that are of this kind. They may lack passages, or have some that are gone. */
+  readStored: (scope: PassageScope, kind: string) => AsyncGenerator<StoredIndexPart>;
 
   /** Reads passages with their vectors, in batches. Those that are gone are left out. */
   readEmbedded: (passageIds: string[]) => AsyncGenerator<EmbeddedPassage[]>;
@@ -58,6 +79,7 @@ export const createPassageStore = ({ connection }: { connection: Connection }): 
   const sources = collectionOf<StoredSource>(models.sources);
   const passages = collectionOf<StoredPassage>(models.passages);
   const tokens = collectionOf<StoredPassageTokens>(models.passageTokens);
+  const indexes = collectionOf<StoredIndexPiece>(models.passageIndexes);
   const readPassage = createReader(passages, FIELDS);
   const readSource = createReader(sources, { removedAt: 1 });
 
@@ -72,11 +94,29 @@ export const createPassageStore = ({ connection }: { connection: Connection }): 
   };
 
   return {
-    models: [models.passages, models.passageTokens],
+    models: [models.passages, models.passageTokens, models.passageIndexes],
 
-    async *listVisible(assistantId: string): AsyncGenerator<ListedPassage[]> {
+    async *readStored({ assistantId, sourceId }, kind) {
+      const filter = { assistantId, kind, ...(sourceId !== undefined && { sourceId }) };
+      let whole = { name: '', bytes: new Uint8Array(), read: 0 };
+      // In the order of `_id`, the pieces of a part come one after the other, and each has its place in the part.
+      const rows = indexes.find(filter, { sort: { _id: 1 }, batchSize: PIECES_AT_ONCE, promoteBuffers: true });
+      for await (const { of, part, piece, size, model, bytes } of rows) {
+        const name = `${of} ${part}`;
+        if (whole.name !== name) whole = { name, bytes: new Uint8Array(size), read: 0 };
+        if (piece * INDEX_PIECE_BYTES + bytes.length > size) continue;
+        whole.bytes.set(bytes, piece * INDEX_PIECE_BYTES);
+        whole.read += bytes.length;
+        if (whole.read !== size) continue;
+        const read = { model: model ?? null, bytes: whole.bytes };
+        whole = { name: '', bytes: new Uint8Array(), read: 0 };
+        yield read;
+      }
+    },
+
+    async *listVisible({ assistantId, sourceId: only }) {
       const all = await sources
-        .find({ assistantId, removedAt: null }, { projection: { live: 1 } })
+        .find({ assistantId, removedAt: null, ...(only !== undefined && { _id: only }) }, { projection: { live: 1 } })
         .sort({ createdAt: 1 })
         .toArray();
       for (const { _id: sourceId, live: first } of all) {

@@ -17,6 +17,7 @@ import {
   type SourceLease,
   type SourceError,
   sourceModels,
+  type StoredIndexPiece,
   type StoredPassage,
   type StoredSource,
   type StoredSourcePage,
@@ -64,6 +65,9 @@ const AT_ONCE = 200;
 const PROPOSALS_OF_PAGE = 50;
 /** The hash of a page that must be read again even if it is the same. */
 const AGAIN = 'again';
+/** While the index of a source is made. An engine makes those of another one again after this time. */
+const TAKEN = 'being made';
+const INDEXED_AGAIN_MS = 10 * 60_000;
 const AFTER = { returnDocument: 'after' } as const;
 
 const hashOf = (...parts: (string | number | null)[]): string =>
@@ -196,7 +200,23 @@ export type SourceRuns = {
   reportVectors: (sourceId: string, token: string, made: string) => Promise<boolean>;
   /** Ends the lease, with or without all vectors made. */
   endVectors: (sourceId: string, token: string, made: VectorsKind | null) => Promise<void>;
+
+  /** Takes a source whose index by this engine is to be stored. `model`: of its vectors. */
+  claimIndex: (token: string, engine: string) => Promise<IndexClaim | null>;
+  /** Stores a piece of a part, and renews the lease. Throws `RunLost` if it is lost. */
+  saveIndexPiece: (
+    claim: IndexClaim,
+    piece: Omit<StoredIndexPiece, '_id' | 'assistantId' | 'sourceId' | 'of'>,
+  ) => Promise<void>;
+  /**
+   * Ends the lease. `made` is the engine of a whole index, or null. An index that was stored replaces those before; one
+   * that was not needed leaves them.
+   */
+  endIndex: (claim: IndexClaim, made: string | null, isStored: boolean) => Promise<void>;
 };
+
+/** A lease on the stored index of a source. What is stored under it is named by its token. */
+export type IndexClaim = { sourceId: string; assistantId: string; token: string; model: string | null };
 
 export const createSourceRuns = ({ connection, timing, raisePassages }: Dependencies): SourceRuns => {
   const models = sourceModels(connection);
@@ -205,9 +225,11 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
   const pages = collectionOf<StoredSourcePage>(models.sourcePages);
   const passages = collectionOf<StoredPassage>(models.passages);
   const tokens = collectionOf(models.passageTokens);
+  const indexes = collectionOf<StoredIndexPiece>(models.passageIndexes);
   const proposals = collectionOf(models.proposedEntries);
   const ofRun = leaseIn('lease', timing.sourceLeaseMs);
   const ofVectors = leaseIn('vectors.lease', timing.sourceLeaseMs);
+  const ofIndex = leaseIn('indexed.lease', timing.sourceLeaseMs);
 
   /** A transaction that is repeated if another one was faster. */
   const transact = async <Result>(
@@ -591,11 +613,11 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
 
     claim: async (sourceId, token) => {
       const filter = { _id: sourceId, ...isDue(serverDate()) };
-      const due = await sources.findOne(filter, { projection: { lease: 1, vectors: 1 } });
+      const due = await sources.findOne(filter, { projection: { lease: 1, vectors: 1, indexed: 1 } });
       if (!due) return null;
       await killSession(due.lease);
-      const { lease: ofTexts } = due.vectors ?? {};
-      if (ofTexts && ofTexts.until.getTime() < serverNow()) await killSession(ofTexts);
+      for (const other of [due.vectors?.lease, due.indexed?.lease])
+        if (other && other.until.getTime() < serverNow()) await killSession(other);
       const renewal = renewalOf(token, await openSession(token));
       const source = await sources.findOneAndUpdate(filter, renewal, { returnDocument: 'before' });
       if (!source) await closeSession(token);
@@ -749,7 +771,8 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       await writeAs(lease, async (session) => {
         const present = await countPassages(session, sourceId);
         const embedded = await countPassages(session, sourceId, { $type: 'string' });
-        return { set: { 'counts.passages': present, 'counts.embedded': embedded }, result: undefined };
+        const counted = { 'counts.passages': present, 'counts.embedded': embedded };
+        return { set: { ...counted, 'indexed.by': null }, result: undefined };
       });
       await announce(source.assistantId);
     },
@@ -771,10 +794,10 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
     remove: async (sourceId, token) => {
       const lease = { sourceId, token };
       const filter = { _id: sourceId, removedAt: { $lte: serverDate() } };
-      const due = await sources.findOne(filter, { projection: { lease: 1, vectors: 1 } });
+      const due = await sources.findOne(filter, { projection: { lease: 1, vectors: 1, indexed: 1 } });
       if (!due) return false;
       // The lease of a run ends with this: the worker of the run loses it.
-      for (const left of [due.lease, due.vectors?.lease]) await killSession(left);
+      for (const left of [due.lease, due.vectors?.lease, due.indexed?.lease]) await killSession(left);
       const source = await sources.findOneAndUpdate(filter, renewalOf(token, await openSession(token)), AFTER);
       if (!source) {
         await closeSession(token);
@@ -783,7 +806,7 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       try {
         await announce(source.assistantId);
         await deleteInSteps(lease, () => ({ sourceId }), true);
-        const belongings = [pages, files, proposals] as unknown as mongo.Collection<{
+        const belongings = [pages, files, proposals, indexes] as unknown as mongo.Collection<{
           _id: string;
           sourceId: string;
         }>[];
@@ -865,12 +888,63 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       };
       const none = { 'vectors.made': null } as mongo.MatchKeysAndValues<StoredSource>;
       if (kind && (await isWhole(kind.made))) {
-        const made = { 'vectors.made': kind.made, 'vectors.model': kind.model };
+        const made = { 'vectors.made': kind.made, 'vectors.model': kind.model, 'indexed.by': null };
         await sources.updateOne(held, { $set: made as mongo.MatchKeysAndValues<StoredSource> });
         // A page may have been stored between the two.
         if (!(await isWhole(kind.made))) await sources.updateOne({ _id: sourceId }, { $set: none });
       }
       await sources.updateOne(held, { $unset: ofVectors.ended });
+    },
+
+    claimIndex: async (token, engine) => {
+      const before = new Date(serverNow() - INDEXED_AGAIN_MS);
+      const filter = {
+        state: { $in: ['ready', 'failed'] },
+        removedAt: null,
+        'counts.passages': { $gt: 0 },
+        // Two engines, while an update is rolled out, take turns slowly.
+        $or: [
+          { 'indexed.by': { $in: [null, TAKEN] } },
+          { 'indexed.by': { $ne: engine }, 'indexed.at': { $lt: before } },
+        ],
+        ...ofIndex.free,
+      } as mongo.Filter<StoredSource>;
+      const lease = { ...ofIndex.renewed(token), session: { $literal: await openSession(token) } };
+      // What becomes due from now on is done again after this.
+      const set = { $set: { indexed: { by: { $literal: TAKEN }, at: '$$NOW', lease } } };
+      const projection = { assistantId: 1, vectors: 1, indexed: 1 };
+      const source = await sources.findOneAndUpdate(filter, [set], { returnDocument: 'before', projection });
+      if (source) await killSession(source.indexed?.lease);
+      else await closeSession(token);
+      return (
+        source && { sourceId: source._id, assistantId: source.assistantId, token, model: source.vectors?.model ?? null }
+      );
+    },
+
+    saveIndexPiece: ({ sourceId, assistantId, token }, row) =>
+      transact(sessionOf(token), async (session) => {
+        const _id = [sourceId, token, row.part, row.piece].join(':');
+        await indexes.insertOne({ _id, assistantId, sourceId, of: token, ...row }, { session });
+        const lease = { ...ofIndex.renewed(token), session: '$indexed.lease.session' };
+        const held = { _id: sourceId, removedAt: null, ...ofIndex.heldBy(token) };
+        const { matchedCount } = await sources.updateOne(held, [{ $set: { 'indexed.lease': lease } }], { session });
+        if (matchedCount === 0) throw new RunLost('another worker makes the index, or the source was removed');
+      }),
+
+    endIndex: async ({ sourceId, token }, made, isStored) => {
+      const held = { _id: sourceId, ...ofIndex.heldBy(token) };
+      try {
+        await transact(sessionOf(token), async (session) => {
+          // If it became due meanwhile, it stays due.
+          const end = { $cond: [{ $eq: ['$indexed.by', TAKEN] }, { $literal: made }, '$indexed.by'] };
+          const update = [{ $set: { 'indexed.by': end } }, { $unset: 'indexed.lease' }];
+          const { matchedCount } = await sources.updateOne(held, update, { session });
+          if (matchedCount === 0 || made === null || !isStored) return;
+          await indexes.deleteMany({ sourceId, of: { $ne: token } }, { session });
+        });
+      } finally {
+        await closeSession(token);
+      }
     },
   };
 };

@@ -141,6 +141,8 @@ export type StoredSource = Omit<Source, 'sourceId'> & {
   site?: SiteOfRun | null;
   /** Whose vectors all its passages have. Null: some have none. */
   vectors?: { made: string | null; model?: string; lease?: SourceLease };
+  /** The engine whose index of all passages is stored, and when it was. Null: it is to be made again. */
+  indexed?: { by: string | null; at?: Date; lease?: SourceLease };
   /**
    * From this time on, the worker removes the source and all that belongs to it. Set means hidden. It is in the future
    * while the file of a source is uploaded, so that an upload that never ends leaves nothing.
@@ -153,6 +155,7 @@ export const toSource = ({
   lease: _lease,
   site: _site,
   vectors: _vectors,
+  indexed: _indexed,
   removedAt: _removedAt,
   ...stored
 }: StoredSource): Source => ({
@@ -230,6 +233,27 @@ export type StoredPassage = {
 /** The vectors of a passage's tokens: int8, 96 a token. Its `_id` is the id of the passage. */
 export type StoredPassageTokens = { _id: string; assistantId: string; sourceId: string; kind: string; tokens: Buffer };
 
+/**
+ * A piece of a part of a source's index: its words and vectors as `@parley/understanding` stores them. A cache: whatever
+ * is missing in it is read from the passages. Its `_id` is `sourceId:of:part:piece`.
+ */
+export type StoredIndexPiece = {
+  _id: string;
+  assistantId: string;
+  sourceId: string;
+  /** A piece counts with the others that were made together. */
+  of: string;
+  part: number;
+  piece: number;
+  /** Bytes of the whole part. */
+  size: number;
+  /** The engine and the language of passages without one. */
+  kind: string;
+  /** The model of the vectors. */
+  model: string | null;
+  bytes: Buffer;
+};
+
 /** What can be proposed: an entry of the knowledge without anything else. */
 export const Proposal = KnowledgeInput.pick({ question: true, answer: true });
 
@@ -278,6 +302,7 @@ const sourceSchema = new Schema<StoredSource>(
     lease: { type: Schema.Types.Mixed },
     site: { type: Schema.Types.Mixed },
     vectors: { type: Schema.Types.Mixed },
+    indexed: { type: Schema.Types.Mixed },
     removedAt: { type: Date, default: null },
     createdAt: { type: Date, required: true },
   },
@@ -289,6 +314,8 @@ sourceSchema.index({ nextAt: 1 }, { partialFilterExpression: { nextAt: { $type: 
 sourceSchema.index({ 'lease.until': 1 }, { sparse: true });
 // Sources without vectors by a model, those with the fewest passages first.
 sourceSchema.index({ 'vectors.made': 1, 'counts.passages': 1 });
+// Sources without an index by an engine.
+sourceSchema.index({ 'indexed.by': 1, state: 1, 'counts.passages': 1 });
 sourceSchema.index({ removedAt: 1 }, { partialFilterExpression: { removedAt: { $type: 'date' } } });
 
 const fileSchema = new Schema<StoredFileChunk>(
@@ -370,6 +397,24 @@ const tokensSchema = new Schema<StoredPassageTokens>(
 );
 tokensSchema.index({ sourceId: 1 });
 
+const indexSchema = new Schema<StoredIndexPiece>(
+  {
+    _id: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    sourceId: { type: String, required: true },
+    of: { type: String, required: true },
+    part: { type: Number, required: true },
+    piece: { type: Number, required: true },
+    size: { type: Number, required: true },
+    kind: { type: String, required: true },
+    model: { type: String, default: null },
+    bytes: { type: Buffer, required: true },
+  },
+  { collection: 'passageIndexes', versionKey: false, strictQuery: 'throw' },
+);
+indexSchema.index({ assistantId: 1, kind: 1, _id: 1 });
+indexSchema.index({ sourceId: 1 });
+
 const proposalSchema = new Schema<StoredProposedEntry>(
   {
     _id: { type: String, required: true },
@@ -394,5 +439,6 @@ export const sourceModels = (connection: Connection) => ({
   sourcePages: connection.model<StoredSourcePage>('SourcePage', pageSchema),
   passages: connection.model<StoredPassage>('Passage', passageSchema),
   passageTokens: connection.model<StoredPassageTokens>('PassageTokens', tokensSchema),
+  passageIndexes: connection.model<StoredIndexPiece>('PassageIndex', indexSchema),
   proposedEntries: connection.model<StoredProposedEntry>('ProposedEntry', proposalSchema),
 });

@@ -273,7 +273,8 @@ test('passages come in full with the token vectors of one kind, and not those of
   const { passages } = stack.service;
   const idsOf = async ({ assistantId }: { assistantId: string }): Promise<string[]> => {
     const ids: string[] = [];
-    for await (const listed of passages.listVisible(assistantId)) ids.push(...listed.map(({ passageId }) => passageId));
+    for await (const listed of passages.listVisible({ assistantId }))
+      ids.push(...listed.map(({ passageId }) => passageId));
     return ids;
   };
   const [own, others] = [await idsOf(kept), await idsOf(removed)];

@@ -446,5 +446,5 @@ test('a sitemap with more pages than a site may have fills the site, and says so
     expect(Object.keys(await reader.pagesOf(sourceId)).length).toBe(2_000);
   });
   await reader.remove(sourceId);
-  await eventually(async () => expect(Object.values(await reader.countLeft(sourceId))).toEqual([0, 0, 0, 0, 0, 0]));
+  await eventually(async () => expect(new Set(Object.values(await reader.countLeft(sourceId)))).toEqual(new Set([0])));
 });

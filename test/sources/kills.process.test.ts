@@ -74,6 +74,7 @@ test('a worker that is killed at any moment of a refresh leaves one version, who
       const { counts } = await reader.findSource(sourceId);
       expect(counts.embedded).toBe(PAGES + 1);
     });
+    await reader.storedIndex(sourceId);
     await other.close();
     expect(source).toMatchObject({ state: 'ready', error: null, run: run + 1, live: run + 1 });
     expect(versionsIn(await reader.visibleTexts(sourceId))).toEqual([String(next)]);
@@ -100,6 +101,6 @@ test('a worker that is killed while it removes a source leaves nothing after the
   await worker.kill();
   const other = await stack.startSourcesWorker();
 
-  await eventually(async () => expect(Object.values(await reader.countLeft(sourceId))).toEqual([0, 0, 0, 0, 0, 0]));
+  await eventually(async () => expect(new Set(Object.values(await reader.countLeft(sourceId)))).toEqual(new Set([0])));
   await other.close();
 }, 120_000);

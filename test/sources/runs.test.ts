@@ -1,4 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
+import { buildPassageIndex } from '../../src/sources/passage-index.ts';
 import { eventually } from '../support/eventually.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
@@ -223,13 +224,22 @@ test('removing a source leaves nothing of it in any collection, also while it is
   const reader = await aReader(stack);
   const whole = await reader.addFile('notes.txt', aSentence('notes'));
   await reader.ended(whole.sourceId);
+  expect(await reader.storedIndex(whole.sourceId)).toHaveLength(1);
   const { sourceId } = await reader.addSite(`${site.url}/help/`);
   await started.promise;
 
   await reader.remove(whole.sourceId);
   await reader.remove(sourceId);
 
-  const none = { sources: 0, sourceFiles: 0, sourcePages: 0, passages: 0, passageTokens: 0, proposedEntries: 0 };
+  const none = {
+    sources: 0,
+    sourceFiles: 0,
+    sourcePages: 0,
+    passages: 0,
+    passageTokens: 0,
+    passageIndexes: 0,
+    proposedEntries: 0,
+  };
   for (const id of [whole.sourceId, sourceId])
     await eventually(async () => expect(await reader.countLeft(id)).toEqual(none));
   const { passages } = await stack.service.assistants.getAssistant(reader.assistantId);
@@ -250,4 +260,39 @@ test('a schedule reads a source again when it is due', async () => {
   expect((nextAt?.getTime() ?? 0) - Date.now()).toBeGreaterThan(86_000_000);
   expect(again.counts).toMatchObject({ unchanged: 3, read: 0 });
   expect(again.changed).toEqual({ added: 0, changed: 0, removed: 0 });
+});
+
+test('the index of a source is stored with its vectors, follows each run, and has no pieces of an older one', async () => {
+  const site = await aSite(THREE);
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+  await reader.ended(sourceId);
+  const { passages } = stack.service;
+  const { assistantId } = reader;
+  /** What a reply worker gets that starts now, and how many passages it has to read for it. */
+  const start = async () => {
+    let read = 0;
+    const counted = {
+      ...passages,
+      readEmbedded: (ids: string[]) => {
+        read += ids.length;
+        return passages.readEmbedded(ids);
+      },
+    };
+    const options = { passages: counted, scope: { assistantId }, model: anEmbedder().model(), language: 'en' };
+    const { index } = await buildPassageIndex(options, null);
+    return { ids: [...index.passageIds()].toSorted(), read };
+  };
+  const visible = async () => (await reader.passagesOf(sourceId)).map(({ _id }) => _id).toSorted();
+
+  await eventually(async () => expect(await start()).toEqual({ ids: await visible(), read: 0 }));
+  site.pages.set('/help/refunds', aPage('Refunds', aSentence('other refunds'), ['/help/parcels']));
+  await reader.refresh(sourceId);
+  await reader.ended(sourceId, 2);
+  const before = await visible();
+  expect((await start()).ids).toEqual(before);
+  await eventually(async () => expect(await start()).toEqual({ ids: before, read: 0 }));
+  await reader.storedIndex(sourceId);
+  const pieces = await stack.service.mongo.collection('passageIndexes').find({ sourceId }).toArray();
+  expect(new Set(pieces.map((piece) => piece['of'])).size).toBe(1);
 });

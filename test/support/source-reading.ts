@@ -1,5 +1,5 @@
 import type { Timing } from '../../src/process/time-limits.ts';
-import type { StoredPassage, StoredSource, StoredSourcePage } from '../../src/sources/source.ts';
+import type { StoredIndexPiece, StoredPassage, StoredSource, StoredSourcePage } from '../../src/sources/source.ts';
 import { anAssistant } from './builders.ts';
 import { eventually } from './eventually.ts';
 import type { Stack } from './stack.ts';
@@ -18,7 +18,15 @@ export const QUICK: Partial<Timing> = {
   sourceAnnouncedEveryMs: 50,
 };
 
-const COLLECTIONS = ['sources', 'sourceFiles', 'sourcePages', 'passages', 'passageTokens', 'proposedEntries'];
+const COLLECTIONS = [
+  'sources',
+  'sourceFiles',
+  'sourcePages',
+  'passages',
+  'passageTokens',
+  'passageIndexes',
+  'proposedEntries',
+];
 
 /** What is stored of sources, read as an operator with a shell would. */
 export const readingOf = ({ service }: Pick<Stack, 'service'>) => {
@@ -64,18 +72,31 @@ export const readingOf = ({ service }: Pick<Stack, 'service'>) => {
 
     /** What belongs to nothing: tokens without their passage, and passages that no answer can use now or later. */
     findOrphans: async (sourceId: string): Promise<string[]> => {
-      const { live } = await findSource(sourceId);
+      const { live, indexed } = await findSource(sourceId);
       const passages = await collection<StoredPassage>('passages').find({ sourceId }).toArray();
       const pages = await collection('sourcePages').find({ sourceId }).toArray();
       const tokens = await collection('passageTokens').find({ sourceId }).toArray();
+      const pieces = await collection<StoredIndexPiece>('passageIndexes').find({ sourceId }).toArray();
+      const [{ of = '' } = {}] = pieces;
       const [passageIds, pageIds] = [new Set(passages.map(({ _id }) => _id)), new Set(pages.map(({ _id }) => _id))];
       return [
         ...passages.flatMap(({ _id, since, until, pageId }) =>
           since > live || until !== null || !pageIds.has(pageId) ? [`passage ${_id} ${since} ${until}`] : [],
         ),
+        ...pieces.flatMap((one) => (one.of === of || indexed?.lease ? [] : [`piece ${one._id} of another index`])),
         ...tokens.flatMap(({ _id }) => (passageIds.has(_id) ? [] : [`tokens ${_id}`])),
       ];
     },
+
+    /** The model of each part of the stored index. Waits until it is made. */
+    storedIndex: (sourceId: string): Promise<(string | null)[]> =>
+      eventually(async () => {
+        const { indexed } = await findSource(sourceId);
+        if (!indexed || indexed.by === null || indexed.lease)
+          throw new Error(`the index is ${indexed?.by ?? 'missing'}`);
+        const pieces = await collection<StoredIndexPiece>('passageIndexes').find({ sourceId, piece: 0 }).toArray();
+        return pieces.map(({ model }) => model);
+      }),
 
     countTokens: (sourceId: string): Promise<number> => collection('passageTokens').countDocuments({ sourceId }),
 

@@ -1,10 +1,10 @@
-import { type Embedder, type PassageIndex, PassageIndexUpdate, type PassageSearch } from '@parley/understanding';
+import type { Embedder, PassageIndex, PassageSearch } from '@parley/understanding';
 import { LRUCache } from 'lru-cache';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import { withDeadline } from '../../src/process/deadline.ts';
 import type { Logger } from '../../src/process/logger.ts';
-import { createSlices } from '../../src/process/slices.ts';
 import { createSlots } from '../../src/process/slots.ts';
+import { buildPassageIndex } from '../../src/sources/passage-index.ts';
 import type { PassageStore, ReadPassage } from '../../src/sources/passages.ts';
 
 /** The most memory of all indexes of passages. One assistant gets at most half. */
@@ -18,10 +18,6 @@ const REFUSED_MS = 60_000;
 const WAIT_MS = { first: 5_000, next: 1_000 };
 /** How long a turn waits for the vector of its question. */
 const EMBED_MS = 2_000;
-/** So many new passages are put into the index at once: until then, their words take much memory. */
-const ROUND = 2_048;
-/** How often a list of passages is read again whose version was replaced meanwhile. */
-const TRIES_MAX = 3;
 /** While sources are read, the index is made again and again. It takes at most a fifth of the time. */
 const REST_SHARE = 4;
 
@@ -55,7 +51,7 @@ type Options = {
   /** For reads of turns. */
   store: Pick<PassageStore, 'readPassages' | 'readTokens'>;
   /** For reads of a whole index, which turns must not wait for. */
-  background: Pick<PassageStore, 'listVisible' | 'readEmbedded'>;
+  background: Pick<PassageStore, 'listVisible' | 'readEmbedded' | 'readStored'>;
   embedder: Pick<Embedder, 'embedQuestion' | 'model'>;
   logger: Logger;
   maxBytes?: number;
@@ -89,57 +85,13 @@ export const createPassages = (options: Options): Passages => {
   };
 
   /** Makes the next index. Without an available model, vectors of the model before stay. */
-  const build = async (owner: Owner, before: PassageIndex | null, tries = 1): Promise<PassageIndex> => {
-    const { assistantId, languages } = owner;
-    const model = embedder.model() ?? before?.model ?? null;
+  const build = async ({ assistantId, languages }: Owner, before: PassageIndex | null): Promise<PassageIndex> => {
     const [language = 'en'] = languages;
-    const updateOf = (index: PassageIndex | null) =>
-      new PassageIndexUpdate(index, { model, language, maxBytes: maxBytes / 2 });
-    let update = updateOf(before);
-    const hasVector = (passageId: string): boolean => before?.model === model && before.hasVector(passageId);
-    const slices = createSlices();
-    const goOn = async (): Promise<void> => (slices.isOver() ? slices.next() : undefined);
-    const finish = async (): Promise<PassageIndex> => {
-      const steps = update.finish();
-      for (let step = steps.next(); ; step = steps.next()) {
-        if (step.done) return step.value;
-        await goOn();
-      }
-    };
-    const removed = new Set(before?.passageIds());
-    const added: string[] = [];
-    const embedded: string[] = [];
-    for await (const listed of background.listVisible(assistantId)) {
-      for (const { passageId, model: madeBy } of listed) {
-        removed.delete(passageId);
-        if (!before?.has(passageId)) added.push(passageId);
-        else if (madeBy === model && madeBy !== null && !hasVector(passageId)) embedded.push(passageId);
-        await goOn();
-      }
-    }
-    for (const passageId of removed) {
-      update.remove(passageId);
-      await goOn();
-    }
-    for await (const passages of background.readEmbedded(embedded)) {
-      for (const { passageId, vector, model: madeBy } of passages) {
-        if (vector && madeBy === model) update.setVector(passageId, vector);
-        await goOn();
-      }
-    }
-    let [read, leftOut] = [0, 0];
-    for await (const passages of background.readEmbedded(added)) {
-      if (Math.floor(read / ROUND) < Math.floor((read + passages.length) / ROUND)) update = updateOf(await finish());
-      read += passages.length;
-      for (const { model: madeBy, vector, ...passage } of passages) {
-        if (!update.add({ ...passage, vector: madeBy === model ? vector : null })) leftOut += 1;
-        await goOn();
-      }
-    }
-    // A newer version has replaced what was listed, so this would be a part of the older one.
-    if (read < added.length && tries < TRIES_MAX) return build(owner, before, tries + 1);
+    const model = embedder.model() ?? before?.model ?? null;
+    const made = { passages: background, scope: { assistantId }, model, language, maxBytes: maxBytes / 2 };
+    const { index, leftOut } = await buildPassageIndex(made, before);
     if (leftOut > 0) logger.warn({ assistantId, leftOut }, 'there are too many passages to index them all');
-    return finish();
+    return index;
   };
 
   const read = async (owner: Owner, version: number): Promise<void> => {

@@ -1,8 +1,16 @@
-import { type Embedder, passageText, quantised } from '@parley/understanding';
+import { type Embedder, passageEngine, passageText, quantised } from '@parley/understanding';
 import { newToken } from '../../src/process/ids.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
-import type { PassageToEmbed, PassageVectors, SourceRuns, VectorsKind } from '../../src/sources/runs.ts';
+import { buildPassageIndex, kindOfIndex } from '../../src/sources/passage-index.ts';
+import { INDEX_PIECE_BYTES, type PassageStore } from '../../src/sources/passages.ts';
+import {
+  type PassageToEmbed,
+  type PassageVectors,
+  RunLost,
+  type SourceRuns,
+  type VectorsKind,
+} from '../../src/sources/runs.ts';
 
 /** Texts in one step. Between two steps, the progress is stored and the lease renewed. */
 const AT_ONCE = 16;
@@ -10,7 +18,7 @@ const AT_ONCE = 16;
 const TURN = 64;
 const PROBE = 'Opening hours';
 
-type Dependencies = {
+type VectorsOptions = {
   runs: SourceRuns;
   embedder: Embedder;
   /** The models of other workers, which must not be replaced while an update is rolled out. */
@@ -21,7 +29,7 @@ type Dependencies = {
 };
 
 /** Makes the vectors of passages in the background, those of short sources first. */
-export const createMakeVectors = ({ runs, embedder, listOthers, timing, draining, logger }: Dependencies) => {
+export const createMakeVectors = ({ runs, embedder, listOthers, timing, draining, logger }: VectorsOptions) => {
   let kind: VectorsKind | null = null;
 
   /** The vectors that this worker makes. Null while the model is not available. */
@@ -93,5 +101,64 @@ export const createMakeVectors = ({ runs, embedder, listOthers, timing, draining
     if (!wanted) return;
     const others = await listOthers(wanted.model);
     while (!draining.aborted && (await makeSome(wanted, others)));
+  };
+};
+
+type IndexOptions = {
+  runs: SourceRuns;
+  passages: PassageStore;
+  embedder: Pick<Embedder, 'model'>;
+  /** The language of passages without one. */
+  languageOf: (assistantId: string) => Promise<string>;
+  draining: AbortSignal;
+};
+
+/** Cuts the bytes of a part into pieces of one size, of which the last one is shorter. */
+function* piecesOf(sections: Uint8Array[]): Generator<Buffer> {
+  const whole = Buffer.concat(sections);
+  for (let from = 0; from < whole.length; from += INDEX_PIECE_BYTES)
+    yield whole.subarray(from, from + INDEX_PIECE_BYTES);
+}
+
+/**
+ * Stores the index of sources that have changed, so that a reply worker that starts need not make it: reading it takes a
+ * thirtieth of the time.
+ */
+export const createStoreIndexes = ({ runs, passages, embedder, languageOf, draining }: IndexOptions) => {
+  /** False if there is none to store. */
+  const storeOne = async (): Promise<boolean> => {
+    const engine = passageEngine();
+    const claim = await runs.claimIndex(newToken(), engine);
+    if (!claim) return false;
+    let [made, isStored]: [string | null, boolean] = [null, false];
+    try {
+      const { assistantId, sourceId } = claim;
+      const language = await languageOf(assistantId);
+      const model = embedder.model() ?? claim.model;
+      const built = await buildPassageIndex({ passages, scope: { assistantId, sourceId }, model, language }, null);
+      if (!built.isStored) {
+        let part = 0;
+        for (const sections of built.index.stored()) {
+          const size = sections.reduce((sum, { length }) => sum + length, 0);
+          let piece = 0;
+          for (const bytes of piecesOf(sections)) {
+            await runs.saveIndexPiece(claim, { part, piece, size, kind: kindOfIndex(language), model, bytes });
+            piece += 1;
+          }
+          part += 1;
+        }
+      }
+      [made, isStored] = [engine, !built.isStored];
+    } catch (cause) {
+      if (!(cause instanceof RunLost)) throw cause;
+    } finally {
+      // If MongoDB is unavailable, the lease expires by itself.
+      await runs.endIndex(claim, made, isStored).catch(() => undefined);
+    }
+    return true;
+  };
+
+  return async (): Promise<void> => {
+    while (!draining.aborted && (await storeOne()));
   };
 };

@@ -17,7 +17,7 @@ import { openQueueWorkers, openWorkerHealth } from '../../src/worker-process.ts'
 import { createFetcher } from './fetch.ts';
 import { createHosts } from './hosts.ts';
 import { createReadSource } from './read-source.ts';
-import { createMakeVectors } from './vectors.ts';
+import { createMakeVectors, createStoreIndexes } from './vectors.ts';
 
 /** Documents that are read at a time, each in a process of its own. One assistant uses at most one. */
 const READERS = 2;
@@ -133,7 +133,7 @@ export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...give
     asidePoolSize: BACKGROUND_POOL_SIZE,
   });
   const { redis, aside } = service;
-  const { sourceRuns: runs, assistants } = aside;
+  const { sourceRuns: runs, assistants, passages } = aside;
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const dispatcher = openGuardedAgent({
     allowPrivate,
@@ -170,10 +170,15 @@ export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...give
   };
   const makeVectors = createMakeVectors({ runs, embedder, listOthers, timing, draining, logger });
 
+  const languageOf = async (assistantId: string): Promise<string> =>
+    (await assistants.findAssistant(assistantId))?.languages[0] ?? 'en';
+  const storeIndexes = createStoreIndexes({ runs, passages, embedder, languageOf, draining });
+
   const everyMs = timing.sweepEveryMs;
   const sweeps = [startSweeper('sources', sweep, { everyMs, logger })];
   const making = startSweeper('vectors of sources', makeVectors, { everyMs, logger });
-  lifecycle.add('sweeps of sources', [...sweeps, making], (all) => Promise.all(all.map((one) => one.stop())));
+  const storing = startSweeper('indexes of sources', storeIndexes, { everyMs, logger });
+  lifecycle.add('sweeps of sources', [...sweeps, making, storing], (all) => Promise.all(all.map((one) => one.stop())));
 
   const shared = { service, config, logger, lifecycle };
   const process = async (data: unknown): Promise<void> => {

@@ -8,6 +8,7 @@ import {
   type Passage,
   PassageIndex,
   PassageIndexUpdate,
+  passageEngine,
   type PassageSearch,
   quantised,
 } from '../src/understanding.ts';
@@ -328,4 +329,47 @@ test('passages that are gone when they are read are left out', async () => {
   });
 
   expect(decision.kind).toBe('unsure');
+});
+
+test('a stored index finds what the index finds, once, and drops vectors of another model', async () => {
+  const vectorOf = (nth: number): Int8Array =>
+    quantised(Float32Array.from({ length: DIMENSIONS }, (_, at) => Math.sin(nth * 7 + at)));
+  const texts = ['A refund takes 14 days.', 'Ein Paket kommt um sechs.', 'We wrap gifts in paper.', '本店九点开门。'];
+  const some = texts.map((text, nth) =>
+    aPassage({ passageId: `p${nth}`, text, language: ['en', 'de', null, 'zh'][nth] ?? null, vector: vectorOf(nth) }),
+  );
+  const index = changed(null, { add: some });
+  const parts = [...index.stored()].map((pieces) => new Uint8Array(Buffer.concat(pieces)));
+  const read = (model: string, times: number): PassageIndex => {
+    const update = new PassageIndexUpdate(null, { model });
+    for (let time = 0; time < times; time += 1) {
+      for (const part of parts) for (const _ of update.addStored(new Uint8Array(part), MODEL));
+    }
+    return finished(update);
+  };
+  const asked = Float32Array.from(vectorOf(1));
+  const find = (one: PassageIndex) => one.search('how long does a refund take', 'en', asked);
+
+  expect(await find(read(MODEL, 2))).toEqual(await find(index));
+  expect(read(MODEL, 2).size).toBe(texts.length);
+  expect([read('another', 1).hasVector('p1'), read(MODEL, 1).hasVector('p1')]).toEqual([false, true]);
+  expect(changed(read(MODEL, 1), { remove: ['p1'], add: [aPassage({ passageId: 'p9' })] }).size).toBe(texts.length);
+  expect(passageEngine()).toMatch(/^[\w-]{16}$/);
+});
+
+test('a stored index that does not fit is left out', () => {
+  const index = changed(null, { add: [aPassage()] });
+  const [part = []] = index.stored();
+  const bytes = new Uint8Array(Buffer.concat(part));
+  const update = new PassageIndexUpdate(null, { model: MODEL, maxBytes: bytes.length - 1 });
+
+  const step = update.addStored(bytes, MODEL).next();
+
+  expect(step).toEqual({ done: true, value: false });
+});
+
+test('Bulgarian adjectives are read like other words', () => {
+  const index = changed(null, { add: [aPassage({ language: 'bg', text: 'Документът е автентичен.' })] });
+
+  expect(index.size).toBe(1);
 });

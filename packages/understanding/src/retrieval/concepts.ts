@@ -10,7 +10,7 @@ import trade from './concepts-trade.json' with { type: 'json' };
  * that lists it. `trade` has buying, paying, sending and returning. `service` has time, place, people, appointments and
  * health. `software` has accounts, plans, data and their problems.
  */
-const CONCEPTS: Readonly<Record<string, string>> = { ...trade, ...service, ...software };
+export const CONCEPTS: Readonly<Record<string, string>> = { ...trade, ...service, ...software };
 
 /**
  * For each concept, the concepts that it often occurs with: a question about a car is often about parking. A related

@@ -11,7 +11,9 @@ import {
   type IndexPart,
   PartReader,
   PLACE,
+  readStoredPart,
   setVectorAt,
+  storedPart,
   type Words,
 } from './passage-parts.ts';
 import { type Reading, readTerms } from './terms.ts';
@@ -176,6 +178,11 @@ export class PassageIndex {
     for (const { words, removed } of this.parts) {
       for (const [number, passageId] of words.ids.entries()) if (!removed?.[number]) yield passageId;
     }
+  }
+
+  /** The parts as they are stored, each as pieces of bytes. `addStored` reads them again. */
+  *stored(): Generator<Uint8Array[]> {
+    for (const part of this.parts) yield storedPart(part, this.languages);
   }
 
   /** How many passages have a term. Those that were removed lately count too. */
@@ -514,6 +521,22 @@ export class PassageIndexUpdate {
     }
     this.#work ??= this.#tidy();
     for (let step = 0; this.#work && step < STEPS_AT_ONCE; step += 1) if (this.#work.next().done) this.#work = null;
+    return true;
+  }
+
+  /**
+   * Adds a part that was stored by the same engine (`passageEngine`), without the passages that are there already. Its
+   * vectors count if they are of the model of this index. True if it fits into `maxBytes`.
+   */
+  *addStored(bytes: Uint8Array<ArrayBuffer>, model: string | null): Generator<void, boolean> {
+    if (this.#bytes + bytes.length > this.#maxBytes) return false;
+    this.#settle();
+    const isWanted = (passageId: string): boolean => !this.#parts.some(({ words }) => words.numbers.has(passageId));
+    const languageNumber = (name: string): number => this.#languageNumber(name);
+    const part = yield* readStoredPart(bytes, { isWanted, languageNumber });
+    if (model !== this.#model) part.held.vectors = null;
+    this.#changed.add(part);
+    this.#parts.push(part);
     return true;
   }
 

@@ -1,5 +1,6 @@
+import { createHash } from 'node:crypto';
 import { conceptKey } from './knowledge-index.ts';
-import { type KnownWords, type Reading, readTerms } from './terms.ts';
+import { describeReading, type KnownWords, type Reading, readTerms } from './terms.ts';
 
 /** A part of a document, as it is quoted. */
 export type Passage = {
@@ -321,4 +322,137 @@ export function* merge(parts: readonly IndexPart[]): Generator<void, IndexPart> 
   }
   const words: Words = { ids, numbers, lengths, languages, terms, starts, places };
   return { words, held: { vectors }, removed: null, left: size };
+}
+
+/** Rises when parts are stored or made in another way that `describeReading` does not show. */
+const STORED_FORMAT = 1;
+let engine: string | undefined;
+
+/** Names what makes parts of passages. Stored parts of another engine are of no use. */
+export const passageEngine = (): string => {
+  engine ??= createHash('sha256')
+    .update(JSON.stringify([STORED_FORMAT, PASSAGE, HEADINGS, PLACE, describeReading()]))
+    .digest('base64url')
+    .slice(0, 16);
+  return engine;
+};
+
+/** Where the arrays of a stored part begin. Each begins at a multiple of four. */
+type StoredHeader = {
+  passages: number;
+  terms: number;
+  places: number;
+  /** Bytes of the ids and of the terms, one a line. */
+  idBytes: number;
+  termBytes: number;
+  /** Names, by the number that passages have. */
+  languages: readonly string[];
+  vectors: { dimensions: number; count: number; made: number | null } | null;
+};
+
+const aligned = (bytes: number): number => (bytes + 3) & ~3;
+const bytesIn = ({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array =>
+  new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength);
+
+/** A part as it is stored. Numbers have the byte order of the machine, which is the same on all that run this. */
+export const storedPart = ({ words, held: { vectors } }: IndexPart, languages: readonly string[]): Uint8Array[] => {
+  const [ids, terms] = [words.ids, [...words.terms.keys()]].map((all) => Buffer.from(all.join('\n'))) as [
+    Buffer,
+    Buffer,
+  ];
+  const signs = vectors?.signs ?? null;
+  const header: StoredHeader = {
+    passages: words.ids.length,
+    terms: words.terms.size,
+    places: words.places.length,
+    idBytes: ids.length,
+    termBytes: terms.length,
+    languages,
+    vectors: vectors && { dimensions: vectors.dimensions, count: vectors.count, made: signs?.made ?? null },
+  };
+  const described = Buffer.from(JSON.stringify(header));
+  const sections: ArrayBufferView[] = [
+    Uint32Array.of(described.length),
+    described,
+    ids,
+    terms,
+    words.lengths,
+    words.languages,
+    words.starts,
+    words.places,
+    ...(vectors ? [vectors.values, vectors.inverses] : []),
+    ...(signs ? [signs.mean, signs.bits] : []),
+  ];
+  return sections.flatMap((section) => [
+    bytesIn(section),
+    new Uint8Array(aligned(section.byteLength) - section.byteLength),
+  ]);
+};
+
+/**
+ * Reads a stored part, whose arrays stay views of `bytes`. Passages for which `isWanted` is false count as removed. A
+ * passage's language is found by its name.
+ */
+export function* readStoredPart(
+  bytes: Uint8Array<ArrayBuffer>,
+  { isWanted, languageNumber }: { isWanted: (passageId: string) => boolean; languageNumber: (name: string) => number },
+): Generator<void, IndexPart> {
+  let at = bytes.byteOffset;
+  const take = (length: number): [ArrayBuffer, number] => {
+    const from = at;
+    at += aligned(length);
+    return [bytes.buffer, from];
+  };
+  const text = (length: number): string => Buffer.from(...take(length), length).toString();
+  const [described = 0] = new Uint32Array(...take(4), 1);
+  const header = JSON.parse(text(described)) as StoredHeader;
+  const { passages, places, vectors: stored } = header;
+  const ids = text(header.idBytes).split('\n');
+  yield;
+  const names = text(header.termBytes).split('\n');
+  yield;
+  const lengths = new Uint16Array(...take(2 * passages), passages);
+  const languages = new Uint8Array(...take(passages), passages);
+  const own = header.languages.map(languageNumber);
+  const numbers = new Map<string, number>();
+  const removed = new Uint8Array(passages);
+  let left = passages;
+  for (const [number, passageId] of ids.entries()) {
+    if (isWanted(passageId)) numbers.set(passageId, number);
+    else {
+      removed[number] = 1;
+      left -= 1;
+    }
+    languages[number] = own[languages[number] as number] ?? 0;
+    if (number % 1_024 === 0) yield;
+  }
+  const terms = new Map<string, number>();
+  for (const name of names) {
+    terms.set(name, terms.size);
+    if (terms.size % 1_024 === 0) yield;
+  }
+  const starts = new Uint32Array(...take(4 * (header.terms + 1)), header.terms + 1);
+  const words: Words = {
+    ids,
+    numbers,
+    lengths,
+    languages,
+    terms,
+    starts,
+    places: new Uint32Array(...take(4 * places), places),
+  };
+  if (!stored) return { words, held: { vectors: null }, removed, left };
+  const { dimensions, count, made } = stored;
+  const values = new Int8Array(...take(passages * dimensions), passages * dimensions);
+  const inverses = new Float32Array(...take(4 * passages), passages);
+  const bitCount = passages * (dimensions >>> 5);
+  const signs: Signs | null =
+    made === null
+      ? null
+      : {
+          mean: new Float32Array(...take(4 * dimensions), dimensions),
+          bits: new Uint32Array(...take(4 * bitCount), bitCount),
+          made,
+        };
+  return { words, held: { vectors: { dimensions, values, inverses, count, signs } }, removed, left };
 }

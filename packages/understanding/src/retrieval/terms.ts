@@ -50,7 +50,7 @@ import { stopwords as turkishStops } from '@orama/stopwords/turkish';
 import { stopwords as ukrainianStops } from '@orama/stopwords/ukrainian';
 import { fold, UNSPACED, withoutPiledMarks, words } from '../fold.ts';
 import { LEXICON } from '../lexicon.ts';
-import { conceptOf, phraseConcept } from './concepts.ts';
+import { CONCEPTS, conceptOf, phraseConcept } from './concepts.ts';
 
 import fillerWords from './fillers.json' with { type: 'json' };
 
@@ -62,10 +62,18 @@ const FILLERS: Readonly<Record<string, string>> = fillerWords;
 
 type Stemming = { stem: (word: string) => string; stopWords: ReadonlySet<string> };
 
+/** The package's Bulgarian stemmer assigns letters to its argument, which a string refuses: it gets letters. */
+const bulgarianStem = (word: string): string => {
+  const letters = Object.assign([...word], {
+    substring: (start: number, end: number): string => letters.slice(start, end).join(''),
+  });
+  return bulgarian(letters as unknown as string);
+};
+
 const PACKAGED: Readonly<Record<string, readonly [(word: string) => string, readonly string[]]>> = {
   ar: [arabic, arabicStops],
   hy: [armenian, armenianStops],
-  bg: [bulgarian, bulgarianStops],
+  bg: [bulgarianStem, bulgarianStops],
   da: [danish, danishStops],
   nl: [dutch, dutchStops],
   en: [english, englishStops],
@@ -236,3 +244,17 @@ export const readTerms = (
   }
   return [...(terms.size > 0 ? terms : stops).values()];
 };
+
+const PROBE = 'The Café’s opening hours: 9–17, e-mail a_b@example.com, don’t wait!';
+const PROBED_WORDS = 50;
+
+/** All that decides which terms a text has, except for the code, of which this is a sample. */
+export const describeReading = (): string =>
+  JSON.stringify([
+    process.versions['icu'],
+    CONCEPTS,
+    LEXICON,
+    FILLERS,
+    ...Object.values(PACKAGED).map(([stem, stops]) => [stops, stops.slice(0, PROBED_WORDS).map((word) => stem(word))]),
+    readTerms(PROBE, 'en'),
+  ]);
