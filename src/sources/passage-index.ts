@@ -3,7 +3,7 @@ import { createSlices } from '../process/slices.ts';
 import type { PassageScope, PassageStore } from './passages.ts';
 
 /** So many new passages are put into the index at once: until then, their words take much memory. */
-const ROUND = 2_048;
+const ROUND = 2_000;
 /** How often a list of passages is read again whose version was replaced meanwhile. */
 const TRIES_MAX = 3;
 

@@ -12,13 +12,15 @@ import { startRealProcess } from '../support/processes.ts';
 import { openEmbeddingsService } from '../support/provider.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
-const MANY = Number(process.env['PASSAGES'] ?? 50_000);
+/** `PASSAGES=50000` is the most that an assistant may have. It takes a minute and a half. */
+const MANY = Number(process.env['PASSAGES'] ?? 16_000);
 const FEW = 500;
-const QUESTIONS = 150;
+const QUESTIONS = 60;
 const WORDS_OF_A_PASSAGE = 80;
 /** A heap without room for much garbage, so that the memory tells what the passages need. */
 const SMALL_HEAP = ['--max-old-space-size=140', '--max-semi-space-size=4'];
-const GROWTH_MB = 150;
+const GROWTH_MB = MANY > 16_000 ? 125 : 100;
+const FIRST_WITHIN_MS = 6_000;
 
 /** Words as texts have them: few are common, most are rare. */
 const aWriter = () => {
@@ -78,7 +80,7 @@ const addMany = async ({ service }: Stack, assistantId: string, count: number, m
   await service.assistants.raisePassages(assistantId, count);
 };
 
-test('a worker holds 50,000 passages within its memory, and searches them about as fast as 500', {
+test('a worker soon has many passages, within its memory, and searches them about as fast as 500', {
   timeout: 240_000,
 }, async () => {
   const stack = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
@@ -134,15 +136,7 @@ test('a worker holds 50,000 passages within its memory, and searches them about 
   // The quicker ones tell what the work takes, because other load slows single turns.
   const quartile = (all: number[]): number =>
     all.toSorted((one, other) => one - other)[Math.floor(all.length / 4)] ?? 0;
-  console.log({
-    before,
-    after: megabytes(),
-    many: quartile(times.many),
-    few: quartile(times.few),
-    firstMs,
-    p95: [times.many, times.few].map((all) => all.toSorted((a, b) => a - b)[Math.floor(all.length * 0.95)]),
-  });
   expect(megabytes() - before).toBeLessThan(GROWTH_MB);
   expect(quartile(times.many) - quartile(times.few)).toBeLessThan(atPace(15));
-  expect(firstMs).toBeLessThan(atPace(30_000));
+  expect(firstMs).toBeLessThan(atPace(FIRST_WITHIN_MS));
 });

@@ -331,6 +331,17 @@ test('passages that are gone when they are read are left out', async () => {
   expect(decision.kind).toBe('unsure');
 });
 
+test('two small parts do not keep larger ones of one size apart', () => {
+  let index: PassageIndex | null = null;
+  const add = (from: number, count: number): void => {
+    const some = Array.from({ length: count }, (_, nth) => aPassage({ passageId: `${from}-${nth}` }));
+    index = changed(index, { add: some });
+  };
+  for (const [nth, count] of [90, 30, 9, ...Array.from({ length: 12 }, () => 200)].entries()) add(nth, count);
+
+  expect((index as PassageIndex | null)?.parts.length).toBeLessThan(7);
+});
+
 test('a stored index finds what the index finds, once, and drops vectors of another model', async () => {
   const vectorOf = (nth: number): Int8Array =>
     quantised(Float32Array.from({ length: DIMENSIONS }, (_, at) => Math.sin(nth * 7 + at)));

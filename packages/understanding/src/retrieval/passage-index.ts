@@ -585,9 +585,11 @@ export class PassageIndexUpdate {
       }
       parts.sort((one, other) => other.left - one.left);
       const thin = parts.find(({ left, words }) => left < (1 - MOST_REMOVED) * words.ids.length);
-      const [larger, smaller] = parts.slice(-2);
-      const isOneSize = larger && smaller && larger.left <= 2 * smaller.left && larger.left + smaller.left <= PART.most;
-      const merged = thin ? [thin] : isOneSize ? [larger, smaller] : [];
+      const isOneSize = (larger: IndexPart, smaller: IndexPart): boolean =>
+        larger.left <= 2 * smaller.left && larger.left + smaller.left <= PART.most;
+      // Any two that are next to each other in size: the smallest ones must not keep the others apart.
+      const nth = parts.findLastIndex((smaller, at) => at > 0 && isOneSize(parts[at - 1] as IndexPart, smaller));
+      const merged = thin ? [thin] : nth > 0 ? parts.slice(nth - 1, nth + 1) : [];
       if (merged.length > 0) {
         const part = yield* merge(merged);
         for (const one of merged) parts.splice(parts.indexOf(one), 1);
