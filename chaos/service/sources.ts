@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { Service } from '../../src/service.ts';
-import type { StoredPassage, StoredSource } from '../../src/sources/source.ts';
+import type { StoredIndexPiece, StoredPassage, StoredSource } from '../../src/sources/source.ts';
 
 export const SOURCE_RULE = 'a source has one version, whole, and no orphans';
 
@@ -80,6 +80,8 @@ export const refreshSources = async (
   };
   const isSettled = (source: StoredSource | null): boolean =>
     source !== null && source.lease === undefined && ['ready', 'failed'].includes(source.state);
+  const isIndexed = (source: StoredSource | null): boolean =>
+    source?.indexed != null && source.indexed.by !== null && source.indexed.lease === undefined;
 
   let isShown = false;
   while (!isOver()) {
@@ -96,10 +98,10 @@ export const refreshSources = async (
   const until = performance.now() + SETTLED_WITHIN_MS;
   await sources.refresh(assistantId, sourceId).catch(() => undefined);
   for (let last = await find(); ; last = await find()) {
-    if (isSettled(last) && last?.nextAt === null) break;
+    if (isSettled(last) && last?.nextAt === null && isIndexed(last)) break;
     if (performance.now() > until) {
       wrong.push(
-        `the last run has not ended: ${JSON.stringify({ state: last?.state, run: last?.run, lease: last?.lease })}`,
+        `the last run has not ended: ${JSON.stringify({ state: last?.state, run: last?.run, lease: last?.lease, indexed: last?.indexed })}`,
       );
       break;
     }
@@ -109,6 +111,14 @@ export const refreshSources = async (
   const left = await listPassages();
   const orphans = left.filter(({ since, until: end }) => since > (last?.live ?? 0) || end !== null);
   if (orphans.length > 0) wrong.push(`${orphans.length} passages that nobody can see`);
+  const pieces = await insist(() =>
+    mongo
+      .collection<StoredIndexPiece>('passageIndexes')
+      .find({ sourceId }, { projection: { of: 1 } })
+      .toArray(),
+  );
+  const indexes = new Set(pieces.map(({ of }) => of));
+  if (indexes.size !== 1) wrong.push(`${indexes.size} stored indexes`);
   if (last?.state === 'ready' && left.some(({ text }) => versionIn(text) !== String(site.version())))
     wrong.push(
       `passages of versions ${left.map(({ text }) => versionIn(text)).join(', ')} instead of ${site.version()}`,

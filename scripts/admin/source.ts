@@ -74,12 +74,25 @@ export const addSourceCommands = (program: Command, run: Run): void => {
     );
 
   source
+    .command('replace <sourceId> <file>')
+    .description('Replace the content of a file; the one before answers until the new one is read')
+    .requiredOption(...ASSISTANT_OPTION)
+    .addHelpText('after', example(`source replace ${SOURCE} handbook.pdf --assistant ${ASSISTANT}`))
+    .action((sourceId: string, file: string, { assistant }: { assistant: string }) =>
+      run(async (api) => {
+        const given = { query: { name: basename(file) }, file: readBytes(file) };
+        const replaced = await api.call(sourceOperations.replace, { ...sourceOf(assistant, sourceId), ...given });
+        return told(replaced, 'is replaced and will be read');
+      }),
+    );
+
+  source
     .command('list')
     .description('Sources of an assistant, oldest first')
     .requiredOption(...ASSISTANT_OPTION)
     .action(({ assistant }: { assistant: string }) =>
       run(async (api) => {
-        const { sources, proposed } = await api.call(sourceOperations.list, assistantOf(assistant));
+        const { sources, proposed, leftOut } = await api.call(sourceOperations.list, assistantOf(assistant));
         const rows = sources.map((one) => [
           one.sourceId,
           one.kind,
@@ -92,7 +105,8 @@ export const addSourceCommands = (program: Command, run: Run): void => {
         const headings = ['SOURCE', 'KIND', 'NAME', 'STATE', 'PASSAGES', 'SCHEDULE', 'ERROR'];
         const text = table(headings, rows, 'There are no sources yet.');
         const waiting = proposed > 0 ? `\n\n${proposed} proposed entries wait in the dashboard.` : '';
-        return { json: sources, text: `${text}${waiting}` };
+        const unused = leftOut > 0 ? `\n\n${leftOut} passages exceed the memory of a worker and are not used.` : '';
+        return { json: sources, text: `${text}${waiting}${unused}` };
       }),
     );
 

@@ -116,9 +116,9 @@ export type Assistant = z.infer<typeof AssistantInput> & {
   vectorsLeftOut?: TextKind[];
   /**
    * The passages of its sources. `version` rises after what is visible, or its vectors, changed. Absent if it never had
-   * a passage, so that a turn without sources costs nothing.
+   * a passage, so that a turn without sources costs nothing. `leftOut`: those that exceed a worker's memory.
    */
-  passages?: { version: number; count: number };
+  passages?: { version: number; count: number; leftOut?: number };
 };
 
 /** Defaults for assistants that were created before these settings existed. */
@@ -194,7 +194,7 @@ const assistantSchema = new Schema<StoredAssistant>(
     semantic: { type: Schema.Types.Mixed },
     leftOut: { type: Number },
     vectorsLeftOut: { type: [String], default: undefined },
-    passages: { type: { version: Number, count: Number }, _id: false, default: undefined },
+    passages: { type: { version: Number, count: Number, leftOut: Number }, _id: false, default: undefined },
   },
   { collection: 'assistants', versionKey: false, strictQuery: 'throw' },
 );

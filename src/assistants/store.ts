@@ -67,6 +67,9 @@ export type AssistantStore = KnowledgeStore & {
    */
   raisePassages: (assistantId: string, count?: number) => Promise<void>;
 
+  /** Records how many passages exceed a worker's memory. */
+  reportPassagesLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
+
   setChannel: (assistantId: string, wanted: ChannelChange) => Promise<Assistant>;
 
   /** Removes the verify token of a connected channel. The channel is then open to anyone who knows its address. */
@@ -217,6 +220,11 @@ export const createAssistantStore = ({
         ...(count !== undefined && { $set: { 'passages.count': count } }),
       };
       await assistants.updateOne(filter, update);
+    },
+
+    reportPassagesLeftOut: async (assistantId, leftOut) => {
+      const filter = { _id: assistantId, 'passages.leftOut': { $ne: leftOut }, passages: { $exists: true } };
+      await assistants.updateOne(filter, { $set: { 'passages.leftOut': leftOut } });
     },
 
     setChannel: async (assistantId, wanted) => {

@@ -94,6 +94,10 @@ const Chosen = z.object({
 });
 const Decided = z.object({ entries: z.int().min(0).meta({ description: 'How many were decided by this request.' }) });
 
+const uploadedName = FileSourceInput.extend({
+  name: FileSourceInput.shape.name.meta({ description: `Ends with .${FILE_ENDINGS.join(', .')}.` }),
+});
+
 const one = { tag: 'Operators', audience: 'owners', resource: 'assistant', errors: ['not_found'] } as const;
 
 export const sourceOperations = {
@@ -105,6 +109,9 @@ export const sourceOperations = {
     summary: 'List an assistant’s sources, oldest first, with their state and progress',
     answer: z.object({
       sources: z.array(SourceView),
+      leftOut: z.int().min(0).meta({
+        description: 'Passages that answers do not use, because they exceed the memory of a reply worker.',
+      }),
       proposed: z.int().min(0).meta({ description: 'Proposed entries that wait for a decision.' }),
     }),
   }),
@@ -125,13 +132,23 @@ export const sourceOperations = {
     path: '/assistants/:id/source-files',
     id: 'uploadSource',
     summary: `Add a file as a source: at most ${FILE_MAX_BYTES / 1e6} MB, its bytes as the body`,
-    query: FileSourceInput.extend({
-      name: FileSourceInput.shape.name.meta({ description: `Ends with .${FILE_ENDINGS.join(', .')}.` }),
-    }),
+    query: uploadedName,
     upload: { description: 'The bytes of the file.' },
     status: 201,
     answer: SourceView,
     audit: 'source.add',
+  }),
+  replace: operation({
+    ...one,
+    method: 'put',
+    path: `${onePath}/file`,
+    id: 'replaceSourceFile',
+    summary: 'Replace the content of a file; the one before answers until the new one is read',
+    query: uploadedName,
+    upload: { description: 'The bytes of the file.' },
+    status: 202,
+    answer: SourceView,
+    audit: 'source.replace',
   }),
   read: operation({
     ...one,
@@ -224,8 +241,9 @@ type Dependencies = { assistants: Pick<AssistantStore, 'getAssistant'>; sources:
 
 export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] => [
   handled(sourceOperations.list, async ({ params: { id = '' } }) => {
-    await assistants.getAssistant(id);
-    return { sources: await sources.list(id), proposed: await sources.countProposals(id) };
+    const { passages } = await assistants.getAssistant(id);
+    const [listed, proposed] = await Promise.all([sources.list(id), sources.countProposals(id)]);
+    return { sources: listed, proposed, leftOut: passages?.leftOut ?? 0 };
   }),
 
   handled(sourceOperations.add, async ({ params: { id = '' }, body, note }) => {
@@ -240,6 +258,12 @@ export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] =
     const added = await sources.addFile(id, name, uploadedBytes(req, res, FILE_MAX_BYTES));
     note({ target: id, details: detailsOf(added) });
     return added;
+  }),
+
+  handled(sourceOperations.replace, async ({ params: { id = '', sourceId = '' }, query: { name }, req, res, note }) => {
+    const replaced = await sources.replaceFile(id, sourceId, name, uploadedBytes(req, res, FILE_MAX_BYTES));
+    note({ target: id, details: detailsOf(replaced) });
+    return replaced;
   }),
 
   handled(sourceOperations.read, ({ params: { id = '', sourceId = '' } }) => sources.get(id, sourceId)),

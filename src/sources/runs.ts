@@ -17,10 +17,12 @@ import {
   type SourceLease,
   type SourceError,
   sourceModels,
+  type StoredFileChunk,
   type StoredIndexPiece,
   type StoredPassage,
   type StoredSource,
   type StoredSourcePage,
+  UPLOADED_WITHIN_MS,
 } from './source.ts';
 
 /** A lease on a source: while it holds, only its worker writes. */
@@ -183,7 +185,8 @@ export type SourceRuns = {
   /** Tells the reply workers what has changed. */
   announce: (assistantId: string) => Promise<void>;
 
-  readFile: (sourceId: string) => Promise<Buffer>;
+  /** The file as it is now, with its name. */
+  readFile: (sourceId: string) => Promise<{ bytes: Buffer; name: string | null }>;
 
   /** Removes a source and all that belongs to it. Continues what a killed worker has begun. */
   remove: (sourceId: string, token: string) => Promise<boolean>;
@@ -221,7 +224,7 @@ export type IndexClaim = { sourceId: string; assistantId: string; token: string;
 export const createSourceRuns = ({ connection, timing, raisePassages }: Dependencies): SourceRuns => {
   const models = sourceModels(connection);
   const sources = collectionOf<StoredSource>(models.sources);
-  const files = collectionOf(models.sourceFiles);
+  const files = collectionOf<StoredFileChunk>(models.sourceFiles);
   const pages = collectionOf<StoredSourcePage>(models.sourcePages);
   const passages = collectionOf<StoredPassage>(models.passages);
   const tokens = collectionOf(models.passageTokens);
@@ -511,7 +514,8 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
     error: SourceError,
   ): Promise<PageWrite> | PageWrite => {
     const missed = page.missed + 1;
-    if (page.hash === null || missed >= GONE_AFTER)
+    // A file that was replaced by one of another name leaves at once.
+    if (page.hash === null || missed >= GONE_AFTER || source.kind === 'file')
       return dropPage(session, source, page, { state: 'gone', missed, error });
     return { page: { state: 'failed', missed, error } };
   };
@@ -768,6 +772,9 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       while ((await writeAs(lease, keepLeft)) === AT_ONCE);
       const source = await sources.findOne({ _id: sourceId });
       if (!source) throw new RunLost('the source is gone');
+      // Of uploads that have not ended, or whose process was killed before it removed what they replace.
+      const old = { $lt: new Date(serverNow() - 2 * UPLOADED_WITHIN_MS) };
+      if (source.file) await files.deleteMany({ sourceId, at: old, upload: { $ne: source.file.upload } });
       await writeAs(lease, async (session) => {
         const present = await countPassages(session, sourceId);
         const embedded = await countPassages(session, sourceId, { $type: 'string' });
@@ -785,10 +792,16 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
     announce,
 
     readFile: async (sourceId) => {
-      const chunks = files.find({ sourceId }, { sort: { n: 1 }, promoteBuffers: true });
-      const read: Buffer[] = [];
-      for await (const { bytes } of chunks) read.push(Buffer.from(bytes));
-      return Buffer.concat(read);
+      const find = async () => (await sources.findOne({ _id: sourceId }, { projection: { file: 1 } }))?.file;
+      for (let file = await find(); ; ) {
+        const filter = { sourceId, upload: file?.upload ?? null } as mongo.Filter<StoredFileChunk>;
+        const read: Buffer[] = [];
+        for await (const { bytes } of files.find(filter, { sort: { n: 1 }, promoteBuffers: true }))
+          read.push(Buffer.from(bytes));
+        const now = await find();
+        if (now?.upload === file?.upload) return { bytes: Buffer.concat(read), name: file?.name ?? null };
+        file = now; // it was replaced while it was read
+      }
     },
 
     remove: async (sourceId, token) => {

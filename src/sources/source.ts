@@ -16,6 +16,8 @@ export const PROPOSALS_MAX = 2_000;
 
 /** An uploaded file is stored in chunks, because a document of MongoDB has at most 16 MB. */
 export const FILE_CHUNK_BYTES = 2_000_000;
+/** An upload that takes longer is not used, and what it has stored is removed. */
+export const UPLOADED_WITHIN_MS = 10 * 60_000;
 
 export const SOURCE_KINDS = ['file', 'page', 'site'] as const;
 export type SourceKind = (typeof SOURCE_KINDS)[number];
@@ -131,11 +133,16 @@ export type SiteOfRun = {
   follow: boolean;
 };
 
+/** The file of a source: its own name, and the upload that its chunks have. */
+export type FileOfSource = { name: string; upload: string };
+
 /** `session`: in which its worker writes, so that the next one can end what a killed one has begun. */
 export type SourceLease = Lease & { session?: string };
 
 export type StoredSource = Omit<Source, 'sourceId'> & {
   _id: string;
+  /** Only of a file. Another upload replaces it with one write. */
+  file?: FileOfSource;
   /** The lease of a run, kept until what the run has left is removed too. */
   lease?: SourceLease;
   site?: SiteOfRun | null;
@@ -156,6 +163,7 @@ export const toSource = ({
   site: _site,
   vectors: _vectors,
   indexed: _indexed,
+  file: _file,
   removedAt: _removedAt,
   ...stored
 }: StoredSource): Source => ({
@@ -172,8 +180,8 @@ export const dueAfter = (schedule: Schedule, readAt: Date): Date | null => {
   return every === null ? null : new Date(readAt.getTime() + every);
 };
 
-/** A chunk of an uploaded file. Its `_id` is `sourceId:n`. */
-export type StoredFileChunk = { _id: string; sourceId: string; n: number; bytes: Buffer };
+/** A chunk of an uploaded file. Its `_id` is `sourceId:upload:n`. `at`: when the upload began. */
+export type StoredFileChunk = { _id: string; sourceId: string; upload: string; n: number; at: Date; bytes: Buffer };
 
 /** One document of a source: a URL, or the file. The pages of a run in `found` are what is still to fetch. */
 export type StoredSourcePage = {
@@ -303,6 +311,7 @@ const sourceSchema = new Schema<StoredSource>(
     site: { type: Schema.Types.Mixed },
     vectors: { type: Schema.Types.Mixed },
     indexed: { type: Schema.Types.Mixed },
+    file: { type: Schema.Types.Mixed },
     removedAt: { type: Date, default: null },
     createdAt: { type: Date, required: true },
   },
@@ -322,7 +331,9 @@ const fileSchema = new Schema<StoredFileChunk>(
   {
     _id: { type: String, required: true },
     sourceId: { type: String, required: true },
+    upload: { type: String, required: true },
     n: { type: Number, required: true },
+    at: { type: Date, required: true },
     bytes: { type: Buffer, required: true },
   },
   { collection: 'sourceFiles', versionKey: false, strictQuery: 'throw' },

@@ -3,7 +3,7 @@ import { KnowledgeInput } from '../assistants/knowledge-input.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { insertAtMost, leaseIn } from '../mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
-import { serverDate } from '../process/clock.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
 import { invalid, notFound } from '../process/errors.ts';
 import { newId, newToken } from '../process/ids.ts';
 import { validate } from '../process/validation.ts';
@@ -21,15 +21,15 @@ import {
   type SourceKind,
   sourceModels,
   SOURCES_MAX,
+  type StoredFileChunk,
   type StoredProposedEntry,
   type StoredSource,
   type StoredSourcePage,
   toSource,
+  UPLOADED_WITHIN_MS,
   UrlSourceInput,
 } from './source.ts';
 
-/** A source that is not added whole after this time is removed by the worker: its upload has ended, or its process. */
-const ADDED_WITHIN_MS = 10 * 60_000;
 /** Removed sources that the worker has not removed yet count too, so that their files do not fill the disk. */
 const STORED_MAX = 2 * SOURCES_MAX;
 /** How long a request may take to make entries of proposals before another one may. */
@@ -40,6 +40,16 @@ const accepting = leaseIn('lease', ACCEPTED_WITHIN_MS);
 /** What the reader understands, by the ending of the name. */
 export const FILE_ENDINGS = ['md', 'markdown', 'html', 'htm', 'txt', 'pdf', 'docx'] as const;
 const isReadable = (name: string): boolean => FILE_ENDINGS.some((ending) => name.toLowerCase().endsWith(`.${ending}`));
+
+const tooSlow = () => invalid('file', 'too_slow', 'did not arrive in time');
+
+/** The name of a file that the reader understands. */
+const readableName = (given: string): string => {
+  const { name } = validate(FileSourceInput, { name: given });
+  if (isReadable(name)) return name;
+  const endings = FILE_ENDINGS.map((ending) => `.${ending}`).join(', ');
+  throw invalid('name', 'unsupported', `must end with one of ${endings}`);
+};
 
 /** A page as owners see it. */
 export type SourcePage = Pick<StoredSourcePage, 'url' | 'state' | 'title' | 'error'> & { pageId: string };
@@ -74,7 +84,7 @@ const requireFits = (kind: SourceKind, { include, exclude, schedule }: SourceCha
     if (kind !== 'site' && globs && globs.length > 0) throw invalid(field, 'not_for_kind', 'is only for a website');
   }
   if (kind === 'file' && schedule && schedule !== 'off')
-    throw invalid('schedule', 'not_for_kind', 'must be off: a file that has changed is uploaded again');
+    throw invalid('schedule', 'not_for_kind', 'must be off: a file that has changed is replaced');
 };
 
 /** The name of a source without one: host and path. */
@@ -100,6 +110,17 @@ export type SourceStore = {
 
   /** Stores a file as its bytes arrive. If `bytes` throws, the file is not added. */
   addFile: (assistantId: string, name: string, bytes: AsyncIterable<Uint8Array>) => Promise<Source>;
+
+  /**
+   * Stores another content of a file. It is read at once; until then the one before answers. If `bytes` throws, nothing
+   * changes.
+   */
+  replaceFile: (
+    assistantId: string,
+    sourceId: string,
+    name: string,
+    bytes: AsyncIterable<Uint8Array>,
+  ) => Promise<Source>;
 
   /** Oldest first. */
   list: (assistantId: string) => Promise<Source[]>;
@@ -138,7 +159,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
   /** Inserts a source that nobody sees yet. It counts, so that adding many at once cannot exceed the limit. */
   const insertHidden = async (
     assistantId: string,
-    given: Pick<Source, 'kind' | 'name' | 'url' | 'include' | 'exclude' | 'schedule'>,
+    given: Pick<StoredSource, 'kind' | 'name' | 'url' | 'include' | 'exclude' | 'schedule' | 'file'>,
   ): Promise<string> => {
     const now = serverDate();
     const source: StoredSource = {
@@ -154,7 +175,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       startedAt: null,
       endedAt: null,
       nextAt: now,
-      removedAt: new Date(now.getTime() + ADDED_WITHIN_MS),
+      removedAt: new Date(now.getTime() + UPLOADED_WITHIN_MS),
       createdAt: now,
     };
     const field = given.kind === 'file' ? 'name' : 'url';
@@ -169,17 +190,20 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
   const publish = async (_id: string): Promise<Source> => {
     const inTime = { _id, removedAt: { $gt: serverDate() } };
     const published = await sources.findOneAndUpdate(inTime, { removedAt: null }, { returnDocument: 'after' }).lean();
-    if (!published) throw invalid('file', 'too_slow', 'did not arrive in time');
+    if (!published) throw tooSlow();
     wake(_id);
     return toSource(published);
   };
 
-  /** Stores the bytes in chunks. Returns how many bytes there were. */
-  const storeBytes = async (sourceId: string, bytes: AsyncIterable<Uint8Array>): Promise<number> => {
+  /** Stores the bytes in chunks. */
+  const storeBytes = async (
+    { sourceId, upload, at }: Pick<StoredFileChunk, 'sourceId' | 'upload' | 'at'>,
+    bytes: AsyncIterable<Uint8Array>,
+  ): Promise<void> => {
     let [size, n, waiting] = [0, 0, 0];
     let pieces: Uint8Array[] = [];
     const flush = async (): Promise<void> => {
-      const chunk = { _id: `${sourceId}:${n}`, sourceId, n, bytes: Buffer.concat(pieces) };
+      const chunk = { _id: `${sourceId}:${upload}:${n}`, sourceId, upload, n, at, bytes: Buffer.concat(pieces) };
       [pieces, waiting, n] = [[], 0, n + 1];
       await files.insertOne(chunk, { writeConcern: DURABLE });
     };
@@ -190,7 +214,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       if (waiting >= FILE_CHUNK_BYTES) await flush();
     }
     if (waiting > 0) await flush();
-    return size;
+    if (size === 0) throw invalid('file', 'empty', 'is empty');
   };
 
   /** Removes a file that did not arrive whole. The worker removes what is still being written. */
@@ -239,20 +263,44 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
     },
 
     addFile: async (assistantId, fileName, bytes) => {
-      const { name } = validate(FileSourceInput, { name: fileName });
-      if (!isReadable(name)) {
-        const endings = FILE_ENDINGS.map((ending) => `.${ending}`).join(', ');
-        throw invalid('name', 'unsupported', `must end with one of ${endings}`);
-      }
-      const given = { kind: 'file' as const, name, url: null, include: [], exclude: [], schedule: 'off' as const };
-      const sourceId = await insertHidden(assistantId, given);
+      const name = readableName(fileName);
+      const file = { name, upload: newId() };
+      const paths = { url: null, include: [], exclude: [], schedule: 'off' as const };
+      const sourceId = await insertHidden(assistantId, { ...paths, kind: 'file', name, file });
       try {
-        if ((await storeBytes(sourceId, bytes)) === 0) throw invalid('file', 'empty', 'is empty');
+        await storeBytes({ sourceId, upload: file.upload, at: serverDate() }, bytes);
         return await publish(sourceId);
       } catch (cause) {
         await withdraw(sourceId).catch(() => undefined);
         throw cause;
       }
+    },
+
+    replaceFile: async (assistantId, sourceId, fileName, bytes) => {
+      const name = readableName(fileName);
+      const { kind } = await get(assistantId, sourceId);
+      if (kind !== 'file') throw invalid('file', 'not_for_kind', 'is only for a source that is a file');
+      const [upload, at] = [newId(), serverDate()];
+      const until = new Date(at.getTime() + UPLOADED_WITHIN_MS);
+      // If this process dies, the run that is due then removes what was stored, and finds nothing changed.
+      await update(assistantId, sourceId, { nextAt: { $ifNull: ['$nextAt', { $literal: until }] } });
+      try {
+        await storeBytes({ sourceId, upload, at }, bytes);
+        if (serverNow() > until.getTime()) throw tooSlow();
+        // A source that nobody has renamed has the name of its file.
+        const isNamed = { $eq: ['$name', { $ifNull: ['$file.name', '$name'] }] };
+        const named = { $cond: [isNamed, { $literal: name }, '$name'] };
+        const set = { ...soon, name: named, file: { $literal: { name, upload } }, nextAt: '$$NOW' };
+        const options = { ...AFTER, returnDocument: 'before' } as const;
+        const before = await sources.findOneAndUpdate(one(assistantId, sourceId), [{ $set: set }], options).lean();
+        if (!before) throw notFound();
+        await files.deleteMany({ sourceId, upload: before.file?.upload ?? null } as object);
+      } catch (cause) {
+        await files.deleteMany({ sourceId, upload }).catch(() => undefined);
+        throw cause;
+      }
+      wake(sourceId);
+      return get(assistantId, sourceId);
     },
 
     list: async (assistantId) =>

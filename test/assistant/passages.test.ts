@@ -3,11 +3,12 @@ import { afterAll, expect, onTestFinished, test } from 'vitest';
 import { chatTurnOperations } from '../../src/chat-api/turn-operations.ts';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import { createLogger } from '../../src/process/logger.ts';
-import type { StoredPassage, StoredSource } from '../../src/sources/source.ts';
+import { NO_CHANGES, NO_COUNTS, type StoredPassage, type StoredSource } from '../../src/sources/source.ts';
 import { createPassages } from '../../workers/reply/passages.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { openStream } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { openProvider, replyWith } from '../support/provider.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 import { addPassages, setSource } from '../support/sources.ts';
@@ -303,6 +304,7 @@ test('when the memory is full, the index that was not used for the longest time 
       store: passages,
       background: passages,
       embedder,
+      reportLeftOut: stack.service.assistants.reportPassagesLeftOut,
       logger: createLogger({ name: 'test', level: 'silent' }),
       now: () => time,
       ...(maxBytes !== undefined && { maxBytes }),
@@ -321,6 +323,39 @@ test('when the memory is full, the index that was not used for the longest time 
   // The second one was in use a moment ago: it answers without passages for a while, and waits for nothing.
   expect([has(first), held.of(second)!.current(), has(second), has(third)]).toEqual([true, null, true, true]);
   expect(await held.of(second)!.open()).toBeNull();
+});
+
+test('an owner is told how many passages have no room in the memory of a worker, until there is room', async () => {
+  const source = await aSource();
+  const { assistants, passages } = stack.service;
+  const paths: Partial<StoredSource> = {
+    kind: 'file',
+    name: 'a.md',
+    url: null,
+    include: [],
+    exclude: [],
+    schedule: 'off',
+  };
+  const read: Partial<StoredSource> = { state: 'ready', error: null, counts: NO_COUNTS, changed: NO_CHANGES, run: 1 };
+  await setSource(stack, source, { ...paths, ...read, startedAt: null, endedAt: null, nextAt: null });
+  const open = async (maxBytes?: number): Promise<number | undefined> => {
+    const owner = await assistants.getAssistant(source.assistantId);
+    const held = createPassages({
+      store: passages,
+      background: passages,
+      embedder: { model: () => null, embedQuestion: async () => null },
+      reportLeftOut: assistants.reportPassagesLeftOut,
+      logger: createLogger({ name: 'test', level: 'silent' }),
+      ...(maxBytes !== undefined && { maxBytes }),
+    });
+    await held.of(owner)?.open();
+    const operator = await anOperator(stack);
+    return (await operator.get<{ leftOut: number }>(`/assistants/${source.assistantId}/sources`)).body.leftOut;
+  };
+
+  expect(await open()).toBe(0);
+  expect(await open(2)).toBe(2);
+  expect(await open()).toBe(0);
 });
 
 const aProvider = async (settings: { strict?: boolean } = {}) => {

@@ -190,6 +190,40 @@ test('a file of unknown length is cut off when it is too large', async () => {
   expect((await list()).sources).toEqual([]);
 });
 
+test('a file is replaced at once and whole, and an upload that fails changes nothing', async () => {
+  const { own, add, upload, list } = await anOwn();
+  const { body } = await upload('old.pdf', randomBytes(2_500_000));
+  const site = await add();
+  const replace = (sourceId: string, name: string, bytes: Uint8Array) =>
+    owner.call<Source & ErrorBody>('PUT', `${own}/sources/${sourceId}/file?name=${name}`, bytes, {
+      'Content-Type': 'application/octet-stream',
+    });
+  const bytes = randomBytes(2_100_000);
+
+  const replaced = await replace(body.sourceId, 'new.docx', bytes);
+  const refused = await Promise.all([
+    replace(body.sourceId, 'new.docx', Buffer.alloc(FILE_MAX_BYTES + 1)),
+    replace(body.sourceId, 'new.docx', Buffer.alloc(0)),
+    replace(body.sourceId, 'new.exe', bytes),
+    replace(site.sourceId, 'new.md', bytes),
+    replace(randomUUID(), 'new.md', bytes),
+  ]);
+
+  expect([replaced.status, replaced.body.name, replaced.body.state]).toEqual([202, 'new.docx', 'waiting']);
+  expect(refused.map((one) => problemOf(one))).toEqual([
+    '413 payload_too_large',
+    '422 validation_failed file',
+    '422 validation_failed name',
+    '422 validation_failed file',
+    '404 not_found',
+  ]);
+  expect(await storedBytes(body.sourceId)).toEqual(bytes);
+  const renamed = await owner.call<Source>('PATCH', `${own}/sources/${body.sourceId}`, { name: 'Handbook' });
+  const again = await replace(body.sourceId, 'newer.md', Buffer.from('# Newer'));
+  expect([renamed.body.name, again.body.name, (await list()).sources.length]).toEqual(['Handbook', 'Handbook', 2]);
+  expect((await storedBytes(body.sourceId)).toString()).toBe('# Newer');
+});
+
 test('an upload that its sender leaves is never seen', async () => {
   const { own, list, assistantId } = await anOwn();
   const sending = httpRequest(`${stack.url}/operator/v1${own}/source-files?name=left.txt`, {
@@ -448,6 +482,9 @@ test('a neighbour sees and changes nothing', async () => {
   );
   const listed = await owner.get<Proposals>(`${mine.own}/proposed-entries?sourceId=${source.sourceId}`);
   const pages = await owner.get(`${mine.own}/sources/${source.sourceId}/pages`);
+  const path = `${mine.own}/sources/${source.sourceId}/file?name=a.md`;
+  const octets = { 'Content-Type': 'application/octet-stream' };
+  expect(problemOf(await owner.call('PUT', path, Buffer.from('# A'), octets))).toBe('404 not_found');
 
   expect(decided.map(({ body }) => body)).toEqual(decided.map(() => ({ entries: 0 })));
   expect([listed.body.proposals, problemOf(pages), (await mine.list()).sources]).toEqual([[], '404 not_found', []]);

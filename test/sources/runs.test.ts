@@ -212,6 +212,33 @@ test('a file and a single page become passages; a file has no address', async ()
   expect(site.asked).not.toContain('/other');
 });
 
+test('a replaced file answers whole, also under another name, and a renamed one is read as before', async () => {
+  const reader = await aReader(stack);
+  const { sources } = stack.service;
+  const of = (...names: string[]) => names.map((name) => `## ${name}\n\n${aSentence(name)}\n`).join('\n');
+  const bytes = async function* (text: string) {
+    yield Buffer.from(text);
+  };
+  const { sourceId } = await reader.addFile('handbook.md', of('holidays', 'parking'));
+  const versions = [];
+  await reader.ended(sourceId);
+  versions.push(await reader.visibleTexts(sourceId));
+
+  await sources.change(reader.assistantId, sourceId, { name: 'The handbook' });
+  await reader.refresh(sourceId);
+  await reader.ended(sourceId, 2);
+  versions.push(await reader.visibleTexts(sourceId));
+  await sources.replaceFile(reader.assistantId, sourceId, 'handbook.txt', bytes(aSentence('parking')));
+  const { counts, state } = await reader.ended(sourceId, 3);
+  versions.push(await reader.visibleTexts(sourceId));
+
+  expect(versions.map(({ length }) => length)).toEqual([2, 2, 1]);
+  expect(versions[1]).toEqual(versions[0]);
+  expect(versions[2]?.[0]).toContain('parking');
+  expect([state, counts.passages, await reader.findOrphans(sourceId)]).toEqual(['ready', 1, []]);
+  expect(Object.keys(await reader.pagesOf(sourceId))).toContain('handbook.txt');
+});
+
 test('removing a source leaves nothing of it in any collection, also while it is read', async () => {
   const started = Promise.withResolvers<void>();
   const site = await aSite({

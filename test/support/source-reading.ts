@@ -77,7 +77,7 @@ export const readingOf = ({ service }: Pick<Stack, 'service'>) => {
       const pages = await collection('sourcePages').find({ sourceId }).toArray();
       const tokens = await collection('passageTokens').find({ sourceId }).toArray();
       const pieces = await collection<StoredIndexPiece>('passageIndexes').find({ sourceId }).toArray();
-      const [{ of = '' } = {}] = pieces;
+      const of = pieces[0]?.of;
       const [passageIds, pageIds] = [new Set(passages.map(({ _id }) => _id)), new Set(pages.map(({ _id }) => _id))];
       return [
         ...passages.flatMap(({ _id, since, until, pageId }) =>

@@ -53,6 +53,8 @@ type Options = {
   /** For reads of a whole index, which turns must not wait for. */
   background: Pick<PassageStore, 'listVisible' | 'readEmbedded' | 'readStored'>;
   embedder: Pick<Embedder, 'embedQuestion' | 'model'>;
+  /** Tells the owner how many passages have no room. */
+  reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
   logger: Logger;
   maxBytes?: number;
   now?: () => number;
@@ -64,7 +66,15 @@ type Options = {
  * before, so they see either version whole.
  */
 export const createPassages = (options: Options): Passages => {
-  const { store, background, embedder, logger, maxBytes = MAX_BYTES, now = () => performance.now() } = options;
+  const {
+    store,
+    background,
+    embedder,
+    reportLeftOut,
+    logger,
+    maxBytes = MAX_BYTES,
+    now = () => performance.now(),
+  } = options;
   const memory = new Map<string, Held>();
   const reading = new Map<string, Promise<void>>();
   const refused = new LRUCache<string, true>({ max: REFUSED_MAX, ttl: REFUSED_MS });
@@ -85,12 +95,16 @@ export const createPassages = (options: Options): Passages => {
   };
 
   /** Makes the next index. Without an available model, vectors of the model before stay. */
-  const build = async ({ assistantId, languages }: Owner, before: PassageIndex | null): Promise<PassageIndex> => {
+  const build = async (
+    { assistantId, languages, passages }: Owner,
+    before: PassageIndex | null,
+  ): Promise<PassageIndex> => {
     const [language = 'en'] = languages;
     const model = embedder.model() ?? before?.model ?? null;
     const made = { passages: background, scope: { assistantId }, model, language, maxBytes: maxBytes / 2 };
     const { index, leftOut } = await buildPassageIndex(made, before);
     if (leftOut > 0) logger.warn({ assistantId, leftOut }, 'there are too many passages to index them all');
+    if (leftOut !== (passages?.leftOut ?? 0)) await reportLeftOut(assistantId, leftOut).catch(() => undefined);
     return index;
   };
 

@@ -168,7 +168,13 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     assistants,
     engine: engine ?? createEngines({ vault, dispatcher, allowPrivate, indexes: { onLargeBuilt } }),
     semanticSearchOf: createSemanticSearch(embedder, vectorsOf, logger),
-    passages: createPassages({ store: service.passages, background: service.aside.passages, embedder, logger }),
+    passages: createPassages({
+      store: service.passages,
+      background: service.aside.passages,
+      embedder,
+      reportLeftOut: service.aside.assistants.reportPassagesLeftOut,
+      logger,
+    }),
     ...outlets,
   });
   const opened = createInFlight({ total: turnsInFlight, logger });

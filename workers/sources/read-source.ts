@@ -254,7 +254,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       if (kind === 'site') {
         if (site?.run !== run) await seedSite();
       } else if (source.counts.found === 0) {
-        const url = kind === 'file' ? source.name : (normalisedUrl(source.url ?? '') ?? '');
+        const url = kind === 'file' ? (source.file?.name ?? source.name) : (normalisedUrl(source.url ?? '') ?? '');
         await runs.seed(lease, [{ url, depth: 0 }]);
       }
     };
@@ -302,7 +302,14 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       return { state: 'skipped', error: { code: 'canonical', message: words }, links: [{ url, depth: page.depth }] };
     };
 
-    type Document = { bytes: Buffer; contentType: string | null; etag: string | null; lastModified: string | null };
+    type Document = {
+      bytes: Buffer;
+      contentType: string | null;
+      etag: string | null;
+      lastModified: string | null;
+      /** The name of a file. */
+      name?: string | null;
+    };
 
     const readPage = async (page: StoredSourcePage, document: Document, mayFollow: boolean): Promise<PageEnd> => {
       const { bytes, contentType, etag, lastModified } = document;
@@ -313,7 +320,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       const keeps = (url: string): boolean => site?.follow === true && scope?.includes(url) === true;
       if (hash === page.hash) return { state: 'unchanged', etag, lastModified, keeps };
       const url = kind === 'file' ? null : page.url;
-      const name = url === null ? source.name : nameOf(url);
+      const name = url === null ? (document.name ?? source.name) : nameOf(url);
       const given = NO_TYPES.has(typeOf(contentType)) ? null : contentType;
       const result = await read(assistantId, { bytes, contentType: given, name, url }, signal);
       if ('failed' in result)
@@ -339,7 +346,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       if (!page) return;
       if (page.tries > TRIES_LATER_MAX) return end(page, { state: 'failed', error: GIVEN_UP });
       if (kind === 'file') {
-        const document = { bytes: await runs.readFile(sourceId), contentType: null, etag: null, lastModified: null };
+        const document = { ...(await runs.readFile(sourceId)), contentType: null, etag: null, lastModified: null };
         return end(page, await readPage(page, document, false));
       }
       const isHeld = held?.url === page.url;

@@ -135,7 +135,7 @@ class BlockWriter {
     if (this.stack.length >= MAX_DEPTH)
       throw new Unreadable(
         'damaged',
-        'The elements of this page are nested too deeply. Save it in another way, or add its text as a text file.',
+        'The elements of this page are nested too deeply. Save it in another way, or add its text as a text file',
       );
     const isSkipped = this.stack.at(-1)?.isSkipped === true || SKIPPED.has(name);
     const frame: Frame = { name, region: this.region, isSkipped, onClose: null };
@@ -178,7 +178,7 @@ class BlockWriter {
     if (this.totalChars > MAX_TEXT_CHARS || this.document.blocks.length > MAX_BLOCKS)
       throw new Unreadable(
         'too_large',
-        'This document has more text than one document may have. Split it into smaller ones.',
+        'This document has more text than one document may have. Split it into smaller ones',
       );
     if (this.link) this.linkChars += data.length;
     if (this.link === 'inside') this.insideChars += data.length;

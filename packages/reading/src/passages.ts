@@ -199,7 +199,7 @@ export const toPassages = (
       if (passages.length >= MAX_PASSAGES)
         throw new Unreadable(
           'too_large',
-          'This document has more text than one document may have. Split it into smaller ones.',
+          'This document has more text than one document may have. Split it into smaller ones',
         );
       known.add(text);
       passages.push({ path, text, anchor });

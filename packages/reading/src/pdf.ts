@@ -29,7 +29,7 @@ type Line = { text: string; size: number; x: number; y: number; page: number };
 type Item = { str: string; transform: number[]; width: number; height: number; hasEOL: boolean };
 type Pdf = Awaited<ReturnType<typeof getDocumentProxy>>;
 
-const DAMAGED = 'This PDF is incomplete or damaged. Export it again from the program that made it, and add it again.';
+const DAMAGED = 'This PDF is incomplete or damaged. Export it again from the program that made it, and add it again';
 
 const isItem = (item: Item | object): item is Item => 'str' in item;
 
@@ -45,7 +45,7 @@ const open = async (bytes: Uint8Array): Promise<Pdf> => {
     });
   } catch (cause) {
     if (nameOfError(cause) === 'PasswordException')
-      throw new Unreadable('encrypted', 'This PDF has a password. Save it without one, and add it again.');
+      throw new Unreadable('encrypted', 'This PDF has a password. Save it without one, and add it again');
     throw new Unreadable('damaged', DAMAGED);
   }
 };
@@ -99,7 +99,7 @@ const readLines = async (pdf: Pdf): Promise<Line[][]> => {
     if (chars > MAX_TEXT_CHARS)
       throw new Unreadable(
         'too_large',
-        'This PDF has more text than one document may have. Split it into smaller ones.',
+        'This PDF has more text than one document may have. Split it into smaller ones',
       );
   }
   return pages;
@@ -247,7 +247,7 @@ const isTitle = (title: string): boolean =>
 export const readPdf = async (bytes: Uint8Array): Promise<Contents> => {
   const pdf = await open(bytes);
   if (pdf.numPages > MAX_PAGES)
-    throw new Unreadable('too_large', `This PDF has more than ${MAX_PAGES} pages. Split it into smaller ones.`);
+    throw new Unreadable('too_large', `This PDF has more than ${MAX_PAGES} pages. Split it into smaller ones`);
   let pages: Line[][];
   try {
     pages = withoutRepeated(await readLines(pdf));

@@ -70,10 +70,10 @@ const sniffed = (bytes: Uint8Array): Format | null => {
 /** Word's older format, and the wrapping of an encrypted DOCX. */
 const oldOffice = (bytes: Uint8Array): Unreadable =>
   Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).includes(Buffer.from('EncryptedPackage', 'utf16le'))
-    ? new Unreadable('encrypted', 'This document has a password. Save it without one, and add it again.')
+    ? new Unreadable('encrypted', 'This document has a password. Save it without one, and add it again')
     : new Unreadable(
         'unsupported',
-        'This is a document of an old version of Word or Office. Save it as DOCX or PDF, and add it again.',
+        'This is a document of an old version of Word or Office. Save it as DOCX or PDF, and add it again',
       );
 
 const formatOf = ({ bytes, contentType, name }: ReadInput): Format => {
@@ -84,12 +84,12 @@ const formatOf = ({ bytes, contentType, name }: ReadInput): Format => {
   if (type.includes('pdf') || end === 'pdf')
     throw new Unreadable(
       'damaged',
-      'This file is called a PDF, but it is none. Export it again from the program that made it.',
+      'This file is called a PDF, but it is none. Export it again from the program that made it',
     );
   if (type.includes('wordprocessingml') || end === 'docx')
     throw new Unreadable(
       'damaged',
-      'This file is called a DOCX, but it is none. Save it again from the program that made it.',
+      'This file is called a DOCX, but it is none. Save it again from the program that made it',
     );
   const medium = MEDIA.find(([pattern]) => pattern.test(type) && !type.includes('xhtml'));
   if (medium) throw unsupported(medium[1]);
@@ -98,7 +98,7 @@ const formatOf = ({ bytes, contentType, name }: ReadInput): Format => {
   return 'text';
 };
 
-const DAMAGED_TEXT = 'This is no text, or its letters cannot be read. Save text as UTF-8, and add it again.';
+const DAMAGED_TEXT = 'This is no text, or its letters cannot be read. Save text as UTF-8, and add it again';
 
 const decodeWith = (label: string | null | undefined, bytes: Uint8Array, fatal: boolean): string | null => {
   if (!label) return null;
@@ -241,7 +241,7 @@ const checkPacked = (bytes: Uint8Array): void => {
   } catch {
     throw new Unreadable(
       'damaged',
-      'This file is incomplete or damaged. Save it again from the program that made it, and add it again.',
+      'This file is incomplete or damaged. Save it again from the program that made it, and add it again',
     );
   }
   if (names.some((name) => name.startsWith('xl/'))) throw unsupported('a table of Excel');
@@ -250,7 +250,7 @@ const checkPacked = (bytes: Uint8Array): void => {
   if (unpacked > MAX_UNPACKED_BYTES || text > MAX_MARKUP_BYTES)
     throw new Unreadable(
       'too_large',
-      'This document unpacks to more than one document may have. Split it into smaller ones.',
+      'This document unpacks to more than one document may have. Split it into smaller ones',
     );
 };
 
@@ -272,7 +272,7 @@ const readDocx = async (bytes: Uint8Array): Promise<Contents> => {
         ? cause
         : new Unreadable(
             'damaged',
-            'This DOCX is incomplete or damaged. Save it again from the program that made it, and add it again.',
+            'This DOCX is incomplete or damaged. Save it again from the program that made it, and add it again',
           );
     });
   const contents = readHtml(value);
@@ -377,11 +377,11 @@ const decodeURIComponentSafely = (text: string): string => {
 };
 
 const NO_TEXT: Record<Format, string> = {
-  html: 'This page has no text of its own. If it shows text in a browser, a script makes it: add the text as a file.',
-  pdf: 'This PDF has pictures of pages and no text. Run text recognition (OCR) on it, and add it again.',
-  docx: 'This document has no text.',
-  markdown: 'This file has no text.',
-  text: 'This file has no text.',
+  html: 'This page has no text of its own. If it shows text in a browser, a script makes it: add the text as a file',
+  pdf: 'This PDF has pictures of pages and no text. Run text recognition (OCR) on it, and add it again',
+  docx: 'This document has no text',
+  markdown: 'This file has no text',
+  text: 'This file has no text',
 };
 
 const robotsOf = ({ meta }: HtmlDocument): { mayIndex: boolean; mayFollow: boolean } => {

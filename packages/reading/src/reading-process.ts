@@ -28,7 +28,7 @@ const toFailure = (isMemory: boolean, known: ReadFailure | null): ReadFailure =>
   if (known) return known;
   const failed = isMemory ? 'too_much_memory' : 'damaged';
   const what = isMemory ? 'Reading this document took too much memory.' : 'This document cannot be read.';
-  return { failed, message: `${what} Save it as Markdown or plain text, and add it again.` };
+  return { failed, message: `${what} Save it as Markdown or plain text, and add it again` };
 };
 
 const serve = async (memoryMb: number, timeoutMs: number): Promise<void> => {

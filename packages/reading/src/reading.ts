@@ -62,12 +62,12 @@ const HEAP_SHARE = 0.6;
 const ENTRY = fileURLToPath(new URL('./reading-process.ts', import.meta.url));
 
 const FAILURES = {
-  too_large: 'This document is larger than 20 MB. Split it into smaller ones.',
-  too_slow: 'Reading this document took too long. Split it into smaller ones, or save it as Markdown or plain text.',
+  too_large: 'This document is larger than 20 MB. Split it into smaller ones',
+  too_slow: 'Reading this document took too long. Split it into smaller ones, or save it as Markdown or plain text',
   too_much_memory:
-    'Reading this document took too much memory. Split it into smaller ones, or save it as Markdown or plain text.',
+    'Reading this document took too much memory. Split it into smaller ones, or save it as Markdown or plain text',
   damaged:
-    'This document cannot be read. Save it again from the program that made it, or save it as Markdown or plain text.',
+    'This document cannot be read. Save it again from the program that made it, or save it as Markdown or plain text',
 } as const satisfies Partial<Record<ReadFailure['failed'], string>>;
 
 const failure = (failed: keyof typeof FAILURES): ReadFailure => ({ failed, message: FAILURES[failed] });

@@ -9,6 +9,7 @@ const WORDS: Record<string, string> = {
   'knowledge.import': 'Imported knowledge',
   'source.add': 'Added a source',
   'source.update': 'Changed a source',
+  'source.replace': 'Replaced the file of a source',
   'source.refresh': 'Refreshed a source',
   'source.remove': 'Removed a source',
   'source.accept': 'Accepted proposed entries',

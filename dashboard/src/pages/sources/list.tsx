@@ -9,7 +9,16 @@ import { useRead } from '../../query.ts';
 import type { Source, Sources as SourceList } from '../../types.ts';
 import { ProposalList } from './proposals.tsx';
 import { AddUrl, FILE_TYPES, useUpload } from './source-form.tsx';
-import { contentOf, isBusy, KINDS, pollOf, SourceProgress, SourceStatus, useVectorsOff } from './source-state.tsx';
+import {
+  contentOf,
+  counted,
+  isBusy,
+  KINDS,
+  pollOf,
+  SourceProgress,
+  SourceStatus,
+  useVectorsOff,
+} from './source-state.tsx';
 
 const MOST = 100;
 
@@ -40,13 +49,19 @@ const Sources = ({ id }: { id: string }) => {
   const upload = useUpload(id);
   const off = useVectorsOff(id);
   const full = (read.data?.sources.length ?? 0) >= MOST;
-  const proposed = read.data?.proposed ?? 0;
+  const { proposed = 0, leftOut = 0 } = read.data ?? {};
   return (
     <Page
       title="Sources"
       description={
         <>
           Websites and files that the assistant quotes in its answers.
+          {leftOut > 0 && (
+            <div role="status">
+              {counted(leftOut, 'passage')} exceed the memory of a worker, and answers do not use them. Exclude some
+              pages, or remove a source.
+            </div>
+          )}
           {off !== null && <div role="status">Found by words only. Semantic search is off: {off}</div>}
         </>
       }

@@ -140,6 +140,25 @@ export const EditSource = ({ path, source, onClose }: { path: string; source: So
   );
 };
 
+const isTooLarge = ({ name, size }: File): boolean => {
+  if (size <= FILE_MAX_BYTES) return false;
+  tellProblem(new Error(`“${name}” is larger than 20 MB. Split it, or make it smaller.`));
+  return true;
+};
+
+/** Replaces the content of a file. */
+export const useReplace = (path: string) => {
+  const replace = useChange({
+    run: (file: File) => call<Source>('PUT', withQuery(`${path}/file`, { name: file.name }), { file }),
+    invalidates: ['/assistants/'],
+    done: 'The file is replaced. It is being read, and the one before answers until then.',
+  });
+  const send = (file: File | null): void => {
+    if (file && !isTooLarge(file)) replace.mutate(file);
+  };
+  return { send, isPending: replace.isPending };
+};
+
 /** Uploads files, one after the other. */
 export const useUpload = (id: string) => {
   const upload = useChange({
@@ -153,10 +172,7 @@ export const useUpload = (id: string) => {
     done: (_answer, { length }) => (length === 1 ? 'The file is added.' : `${length} files are added.`),
   });
   const send = (files: File[]): void => {
-    if (files.length === 0) return;
-    const large = files.find(({ size }) => size > FILE_MAX_BYTES);
-    if (large) return tellProblem(new Error(`“${large.name}” is larger than 20 MB. Split it, or make it smaller.`));
-    upload.mutate(files);
+    if (files.length > 0 && !files.some(isTooLarge)) upload.mutate(files);
   };
   return { send, isPending: upload.isPending };
 };

@@ -1,4 +1,4 @@
-import { Button, Menu, NativeSelect } from '@mantine/core';
+import { Button, FileButton, Menu, NativeSelect } from '@mantine/core';
 import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { at, call, withQuery } from '../../api.ts';
@@ -14,7 +14,7 @@ import { Empty, Shown } from '../../parts/states.tsx';
 import { When } from '../../parts/when.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Source as SourceType, SourcePage, SourcePages } from '../../types.ts';
-import { EditSource, scheduleWords } from './source-form.tsx';
+import { EditSource, FILE_TYPES, scheduleWords, useReplace } from './source-form.tsx';
 import {
   changesOf,
   contentOf,
@@ -171,6 +171,7 @@ const Source = ({ id, sourceId }: Props) => {
     done: 'The source is removed.',
     after: () => go(`/assistants/${id}/sources`, { replace: true }),
   });
+  const replace = useReplace(path);
   const source = read.data;
   const askRemove = () =>
     ask({
@@ -182,6 +183,20 @@ const Source = ({ id, sourceId }: Props) => {
     });
   const actions = source && (
     <>
+      {source.kind === 'file' && (
+        <FileButton accept={FILE_TYPES} onChange={replace.send}>
+          {(props) => (
+            <Button
+              variant="default"
+              leftSection={<Icon name="upload" size={16} />}
+              loading={replace.isPending}
+              {...props}
+            >
+              Replace file
+            </Button>
+          )}
+        </FileButton>
+      )}
       <Button
         leftSection={<Icon name="refresh" size={16} />}
         onClick={() => refresh.mutate()}
