@@ -9,8 +9,7 @@ import { openParley, QUESTIONS } from '../support/parley.ts';
 import { memoryMbOf, openServices } from '../support/services.ts';
 import { openSink } from '../support/sink.ts';
 
-const PAGES = 300;
-const TURNS_PER_SECOND = 50;
+const WHOLE = { pages: 300, turnsPerSecond: 50 };
 const RUN_SECONDS = 5;
 const ALONE_SECONDS = 20;
 const WITHIN_MS = 900_000;
@@ -18,7 +17,7 @@ const FACT = { sentence: 'The winter market opens on 28 November at 15:00.', evi
 const FIRST_QUESTION = 'When does the winter market open?';
 
 /** The pages of the evaluation's handbook, manual and town, each several times with other sentences. */
-const openSite = async () => {
+const openSite = async (pages: number) => {
   const folder = new URL('../../packages/understanding/eval/documents/', import.meta.url).pathname;
   const texts = globSync('{handbook,manual,town}/pages/*.html', { cwd: folder }).toSorted();
   const pageOf = (nth: number): string =>
@@ -26,7 +25,7 @@ const openSite = async () => {
       '<p>',
       `<p>Branch ${Math.floor(nth / texts.length)}. `,
     );
-  const links = Array.from({ length: PAGES - 1 }, (_, nth) => `<li><a href="/pages/${nth}">Page ${nth}</a></li>`);
+  const links = Array.from({ length: pages - 1 }, (_, nth) => `<li><a href="/pages/${nth}">Page ${nth}</a></li>`);
   const first = `<html lang="en"><title>Town</title><h1>News</h1><p>${FACT.sentence} Everybody is welcome.</p><ul>${links.join('')}</ul></html>`;
   const server = createServer(({ url = '' }, res) => {
     const [, nth] = /^\/pages\/(\d+)$/.exec(url) ?? [];
@@ -39,11 +38,13 @@ const openSite = async () => {
 };
 
 /** How soon a site answers, how long reading it takes, and what other assistants notice of it. */
-export const sources: Part = async (_options, say) => {
+export const sources: Part = async ({ scale }, say) => {
+  const pages = Math.ceil(WHOLE.pages * scale);
+  const turnsPerSecond = Math.ceil(WHOLE.turnsPerSecond * scale);
   const services = await openServices('sources');
   const parley = await openParley(services);
   const sink = await openSink();
-  const site = await openSite();
+  const site = await openSite(pages);
   const neighbour = await parley.addAssistant([sink.url]);
   const { assistantId } = await parley.service.assistants.createAssistant({ name: 'Town', languages: ['en'] });
   const { apiKey } = await parley.service.assistants.createApiKey({
@@ -66,10 +67,10 @@ export const sources: Part = async (_options, say) => {
     return { base, session: `sources-${asked}`, language: 'en', kind: 'sure', message };
   };
   const timesOf = async (seconds: number): Promise<number[]> => {
-    const turns = Array.from({ length: TURNS_PER_SECOND * seconds + 20 }, (_, nth) =>
+    const turns = Array.from({ length: turnsPerSecond * seconds + 20 }, (_, nth) =>
       turnOf('neighbour', QUESTIONS[nth % QUESTIONS.length] ?? ''),
     );
-    return (await drive(caller, turns, { perSecond: TURNS_PER_SECOND }, seconds)).map(({ ms }) => ms);
+    return (await drive(caller, turns, { perSecond: turnsPerSecond }, seconds)).map(({ ms }) => ms);
   };
   const p99 = (times: number[]): number => quantile(ascending(times), 0.99);
 
@@ -81,6 +82,7 @@ export const sources: Part = async (_options, say) => {
   let firstMs: number | null = null;
   let wholeMs: number | null = null;
   let mostMb = 0;
+  let isWatching = true;
   const watching = (async (): Promise<void> => {
     for (;;) {
       const { state, counts, error } = await parley.service.sources.get(assistantId, sourceId);
@@ -95,9 +97,12 @@ export const sources: Part = async (_options, say) => {
       await sleep(250);
     }
     wholeMs = performance.now() - startedAt;
-  })();
+  })().finally(() => {
+    isWatching = false;
+  });
+  watching.catch(() => undefined);
   const times: number[] = [];
-  while (wholeMs === null) times.push(...(await Promise.race([timesOf(RUN_SECONDS), watching.then(() => [])])));
+  while (isWatching) times.push(...(await timesOf(RUN_SECONDS)));
   await watching;
   const { counts } = await parley.service.sources.get(assistantId, sourceId);
   say(
@@ -111,14 +116,14 @@ export const sources: Part = async (_options, say) => {
   await parley.close();
   await services.close();
   const figures: Figure[] = [
-    figureOf('sources.first', `a site of ${PAGES} pages: its first page answers after`, 's', [
+    figureOf('sources.first', `a site of ${pages} pages: its first page answers after`, 's', [
       (firstMs ?? Number.NaN) / 1000,
     ]),
-    figureOf('sources.whole', `a site of ${PAGES} pages: read and found by meaning after`, 's', [
+    figureOf('sources.whole', `a site of ${pages} pages: read and found by meaning after`, 's', [
       (wholeMs ?? Number.NaN) / 1000,
     ]),
-    figureOf('sources.alone', `${TURNS_PER_SECOND} turns a second of a neighbour before: p99`, 'ms', [alone]),
-    figureOf('sources.p99', `${TURNS_PER_SECOND} turns a second of a neighbour meanwhile: p99`, 'ms', [p99(times)]),
+    figureOf('sources.alone', `${turnsPerSecond} turns a second of a neighbour before: p99`, 'ms', [alone]),
+    figureOf('sources.p99', `${turnsPerSecond} turns a second of a neighbour meanwhile: p99`, 'ms', [p99(times)]),
     figureOf('sources.ratio', 'p99 of a neighbour meanwhile ÷ before', '', [p99(times) / alone]),
   ];
   return { figures, detail: { counts } };

@@ -156,20 +156,22 @@ const Pages = ({ path, source }: { path: string; source: SourceType }) => {
 
 const Source = ({ id, sourceId }: Props) => {
   const path = at`/assistants/${id}/sources/${sourceId}`;
-  const read = useRead<SourceType>(path, { every: (source) => pollOf(source && [source]) });
   const off = useVectorsOff(id);
   const [, go] = useLocation();
+  const remove = useChange({
+    run: () => call<void>('DELETE', path),
+    done: 'The source is removed.',
+    after: () => go(`/assistants/${id}/sources`, { replace: true }),
+  });
+  // A source that is being removed is not read again: it is not there.
+  const isLeaving = remove.isPending || remove.isSuccess;
+  const read = useRead<SourceType>(path, { every: (source) => !isLeaving && pollOf(source && [source]) });
   const [editing, setEditing] = useState(false);
   const { dialog, ask } = useConfirm();
   const refresh = useChange({
     run: () => call<SourceType>('POST', `${path}/refresh`),
     invalidates: ['/assistants/'],
     done: 'The source is read again.',
-  });
-  const remove = useChange({
-    run: () => call<void>('DELETE', path),
-    done: 'The source is removed.',
-    after: () => go(`/assistants/${id}/sources`, { replace: true }),
   });
   const replace = useReplace(path);
   const source = read.data;
