@@ -338,7 +338,7 @@ const fileSchema = new Schema<StoredFileChunk>(
   },
   { collection: 'sourceFiles', versionKey: false, strictQuery: 'throw' },
 );
-fileSchema.index({ sourceId: 1, n: 1 });
+fileSchema.index({ sourceId: 1, upload: 1, n: 1 });
 
 const pageSchema = new Schema<StoredSourcePage>(
   {
