@@ -159,7 +159,7 @@ export const createAlertStore = (connection: Connection): AlertStore => {
       {
         $set: { endedAt: serverDate(), ...(told.length > 0 && { untold: told }) },
         $unset: { open: '', ...(told.length === 0 && { untold: '' }) },
-      } as mongo.UpdateFilter<StoredAlert>,
+      },
       { returnDocument: 'after' },
     );
   };

@@ -88,13 +88,13 @@ afterAll(async () => {
 const list = async (query = '') => (await owner.get<Alerts>(`/alerts${query}`)).body;
 const alertOf = async (kind: AlertKind, target: string): Promise<Alert | undefined> =>
   (await list('?limit=200')).alerts.find((one) => one.kind === kind && one.target === target);
-const begins = (kind: AlertKind, target: string): Promise<Alert> =>
+const begun = (kind: AlertKind, target: string): Promise<Alert> =>
   eventually(async () => {
     const alert = await alertOf(kind, target);
     expect(alert).toMatchObject({ state: 'open', endedAt: null });
     return alert as Alert;
   });
-const ends = (kind: AlertKind, target: string): Promise<void> =>
+const ended = (kind: AlertKind, target: string): Promise<unknown> =>
   eventually(async () =>
     expect(await alertOf(kind, target)).toMatchObject({ state: 'ended', endedAt: expect.any(String) }),
   );
@@ -118,13 +118,13 @@ test('an endpoint that is paused raises one alert, told once by webhook and by e
   const [worker, other] = [await stack.startDeliveryWorker(), await stack.startDeliveryWorker()];
 
   await send(assistant, ASYNC);
-  const alert = await begins('endpoint_paused', endpointId);
+  const alert = await begun('endpoint_paused', endpointId);
 
   expect(alert).toMatchObject({ assistantId: assistant.assistantId, details: { reason: 'gone' }, acknowledged: null });
   const { status, body } = await owner.post<Alert>(`/alerts/${alert.alertId}/acknowledge`);
   expect([status, body.acknowledged?.by]).toEqual([200, expect.stringMatching(/^owner-/)]);
   await owner.call('PATCH', `/endpoints/${endpointId}`, { enabled: false });
-  await ends('endpoint_paused', endpointId);
+  await ended('endpoint_paused', endpointId);
   await eventually(() => expect(toldOf(alert)).toEqual(['open', 'ended']));
   const [first] = operations.received;
   const signature = String(first?.headers['x-factory-signature']);
@@ -143,14 +143,14 @@ test('an endpoint that fails, and events that wait, raise alerts that end', asyn
   const { assistant, receiver, endpointId } = await anEndpoint(() => ({ status }));
   await send(assistant, ASYNC);
 
-  await begins('events_late', endpointId);
+  expect((await begun('events_late', endpointId)).state).toBe('open');
   const worker = await stack.startDeliveryWorker();
-  await ends('events_late', endpointId);
-  await begins('endpoint_failing', endpointId);
+  await ended('events_late', endpointId);
+  await begun('endpoint_failing', endpointId);
 
   status = 200;
   await send(assistant, ASYNC);
-  await ends('endpoint_failing', endpointId);
+  await ended('endpoint_failing', endpointId);
   await Promise.all([worker.close(), receiver.close()]);
 });
 
@@ -159,12 +159,12 @@ test('a queue that does not move, and workers that are gone, raise alerts that e
   await gone.close();
 
   await send(await anAssistant(stack), ASYNC);
-  await begins('queue_stuck', 'turns');
-  await begins('sweeps_stopped', 'workers');
+  expect((await begun('queue_stuck', 'turns')).state).toBe('open');
+  await begun('sweeps_stopped', 'workers');
 
   const worker = await stack.startReplyWorker();
-  await ends('queue_stuck', 'turns');
-  await ends('sweeps_stopped', 'workers');
+  await ended('queue_stuck', 'turns');
+  await ended('sweeps_stopped', 'workers');
   await worker.close();
 });
 
@@ -178,10 +178,10 @@ test('a visitor who waits past the time raises an alert until somebody takes the
   const over = { $set: { takeBy: new Date(Date.now() - 1_000) } };
   await stack.service.mongo.collection('conversations').updateOne({ conversationId }, over);
 
-  await begins('person_waits', assistantId);
+  expect((await begun('person_waits', assistantId)).state).toBe('open');
 
   await owner.post(`/conversations/${conversationId}/replies`, { content: 'It is me.' });
-  await ends('person_waits', assistantId);
+  await ended('person_waits', assistantId);
   await worker.close();
 });
 
@@ -195,7 +195,10 @@ test('a provider that fails raises an alert', async () => {
 
   for (let nth = 0; nth < 3; nth += 1) await send(assistant);
 
-  expect((await begins('provider_failing', assistant.assistantId)).details).toMatchObject({ failed: 3, replies: 3 });
+  expect((await begun('provider_failing', assistant.assistantId)).details).toMatchObject({
+    failed: 3,
+    replies: 3,
+  });
   await worker.close();
 });
 
@@ -207,9 +210,9 @@ test('a certificate that ends within two weeks raises an alert, and a new one en
   const inDays = (days: number) => ({ delivered: true, certificateUntil: new Date(Date.now() + days * 86_400_000) });
 
   await endpoints.noteHealth(await stored(), inDays(12));
-  await begins('certificate_expires', endpointId);
+  expect((await begun('certificate_expires', endpointId)).state).toBe('open');
   await endpoints.noteHealth(await stored(), inDays(90));
-  await ends('certificate_expires', endpointId);
+  await ended('certificate_expires', endpointId);
   await receiver.close();
 });
 
@@ -219,7 +222,7 @@ test('a channel that fails delays neither the alerts nor the other channel, and 
   const worker = await stack.startDeliveryWorker();
   await send(assistant, ASYNC);
 
-  const alert = await begins('endpoint_paused', endpointId);
+  const alert = await begun('endpoint_paused', endpointId);
   await eventually(() => expect(mailbox.mails.some((mail) => mail.includes(endpointId))).toBe(true));
   await eventually(() => expect(toldOf(alert).length).toBeGreaterThan(0));
   const before = toldOf(alert).length;
