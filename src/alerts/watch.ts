@@ -5,6 +5,7 @@ import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { Figures } from '../insights/figures.ts';
 import { serverNow } from '../process/clock.ts';
 import type { Config } from '../process/config.ts';
+import { withDeadline } from '../process/deadline.ts';
 import { newToken } from '../process/ids.ts';
 import type { Lifecycle } from '../process/lifecycle.ts';
 import type { Logger } from '../process/logger.ts';
@@ -24,6 +25,7 @@ const FULL = 0.9;
 const FAILING_HOUR_MS = 3_600_000;
 /** A provider fails if so many replies, and so large a share of them, had an error within an hour. */
 const PROVIDER = { least: 3, share: 0.1 };
+const RELEASE_MS = 500;
 const CERTIFICATE_MS = 14 * 86_400_000;
 
 /** Null if the store does not say how much it may use. */
@@ -238,6 +240,7 @@ export const openAlerts = ({ service, config, logger, lifecycle }: Opening): voi
   lifecycle.add('alerts', sweeper, async ({ stop }) => {
     await stop();
     await notify.idle();
-    await alerts.release(token);
+    // Without MongoDB the lease expires by itself.
+    await withDeadline(alerts.release(token), RELEASE_MS).catch(() => undefined);
   });
 };

@@ -42,7 +42,7 @@ const MEDIA: readonly [RegExp, string][] = [
 const unsupported = (what: string): Unreadable =>
   new Unreadable(
     'unsupported',
-    `This is ${what}. Use a web page, or a file in Markdown, HTML, plain text, PDF or DOCX.`,
+    `This is ${what}. Use a web page, or a file in Markdown, HTML, plain text, PDF or DOCX`,
   );
 
 /** What the first bytes say. They are trusted more than the type that a server sends or the end of a name. */

@@ -21,7 +21,7 @@ const endOf = (read: ReadPage | ReadFailure): string => ('failed' in read ? read
 
 /** What is wrong with a result, whatever was read. */
 const faultsOf = (read: ReadPage | ReadFailure): string[] => {
-  if ('failed' in read) return /^[A-Z].{20,200}\.$/.test(read.message) ? [] : [`message: ${read.message}`];
+  if ('failed' in read) return /^[A-Z].{15,200}[^.]$/.test(read.message) ? [] : [`message: ${read.message}`];
   const { passages, links, proposals } = read;
   const bad = passages.filter(({ text, path }) => text.length > 900 || !text.isWellFormed() || path.length === 0);
   return [
