@@ -65,13 +65,13 @@ test('requests to a host wait for each other, whichever process sends them, and 
   };
 
   await Promise.all([send(), send(other), send(), send(other)]);
-  const between = at.slice(1).map((time, nth) => time - (at[nth] ?? 0));
+  const tookMs = (at.at(-1) ?? 0) - (at[0] ?? 0);
   const begunAt = performance.now();
   await one?.leaveAlone('a.example', 300);
   await send(other);
   await one?.leaveAlone('b.example', 10_000_000);
 
-  expect(Math.min(...between)).toBeGreaterThan(60);
+  expect(tookMs).toBeGreaterThan(280);
   expect(performance.now() - begunAt).toBeGreaterThan(280);
   expect(await other?.waitFor('b.example', { everyMs: 100, signal })).toBe(false);
 });

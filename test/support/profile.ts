@@ -35,6 +35,7 @@ export const profileStatements = async (stack: Stack, work: () => Promise<unknow
     const ofService = { appName: { $ne: OWN }, ns: { $not: /\.system\./ } };
     return await database.collection<Profiled>('system.profile').find(ofService).toArray();
   } finally {
+    await database.command({ profile: 0 }); // after a failure it still runs
     await database.collection('system.profile').drop();
     await connection.close();
   }
