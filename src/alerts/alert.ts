@@ -45,7 +45,7 @@ export type StoredAlert = Condition & {
 
 const KEPT_S = 90 * 86_400;
 /** More conditions than this at once are not told one by one. */
-export const OPEN_MAX = 2_000;
+const OPEN_MAX = 2_000;
 const LEADER_MS = 30_000;
 
 const alertSchema = new Schema<StoredAlert>(

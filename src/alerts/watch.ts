@@ -72,7 +72,7 @@ const ofService = (kind: AlertKind, target: string, details: Condition['details'
  * Looks at everything that alerts are about, and stores which conditions began or ended. Each finder reads an index that
  * has only what is wrong, so a round costs little however much is well. One that fails changes nothing of its kinds.
  */
-export const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
+const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
   const { alerts, endpoints, conversations, figures, turnQueue, deliveryQueue, readRoom, channels, timing, logger } =
     dependencies;
 

@@ -111,6 +111,12 @@ const endpointModel = (connection: Connection) => connection.model<StoredEndpoin
 export const isPaused = ({ pause }: { pause: Pause | null }, now: number): boolean =>
   pause !== null && (pause.until === null || pause.until.getTime() > now);
 
+/** The filter for endpoints that `isPaused`, by MongoDB's time. */
+const pausedNow = () => ({
+  'pause.reason': { $exists: true },
+  $or: [{ 'pause.until': null }, { 'pause.until': { $gt: serverDate() } }],
+});
+
 const wants = (endpoint: Pick<Endpoint, 'enabled' | 'events'>, event: EventKind): boolean =>
   endpoint.enabled &&
   (endpoint.events.includes(event) || (endpoint.events.length === 0 && !OPT_IN_KINDS.includes(event)));
@@ -362,11 +368,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
 
     listPausedIds: async () => {
       const rows = await endpoints
-        .find({
-          enabled: true, // events of a disabled endpoint end and do not wait
-          'pause.reason': { $exists: true },
-          $or: [{ 'pause.until': null }, { 'pause.until': { $gt: serverDate() } }],
-        })
+        .find({ enabled: true, ...pausedNow() }) // events of a disabled endpoint end and do not wait
         .select({ _id: 1 })
         .hint(PAUSED)
         .lean();
@@ -401,7 +403,6 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
     },
 
     listUnhealthy: async ({ failingSince, expiring, limit }) => {
-      const now = serverDate();
       const find = (filter: Record<string, unknown>, hint: string) =>
         endpoints
           .find({ enabled: true, ...filter })
@@ -409,10 +410,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
           .limit(limit)
           .lean();
       const found = await Promise.all([
-        find(
-          { 'pause.reason': { $exists: true }, $or: [{ 'pause.until': null }, { 'pause.until': { $gt: now } }] },
-          PAUSED,
-        ),
+        find(pausedNow(), PAUSED),
         find({ failing: { $lte: failingSince } }, FAILING),
         find({ certificateUntil: { $lte: expiring } }, EXPIRING),
       ]);

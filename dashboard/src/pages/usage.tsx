@@ -8,6 +8,7 @@ import { Shown } from '../parts/states.tsx';
 import { useRead } from '../query.ts';
 import type { Usage as Used } from '../types.ts';
 import { Chart, type Series } from './overview/chart.tsx';
+import { Tile } from './overview/figures.tsx';
 
 const DAY_MS = 86_400_000;
 const PERIODS = [
@@ -69,14 +70,6 @@ const KeyTable = ({ keys, hasTokens }: { keys: Used['keys']; hasTokens: boolean 
   </section>
 );
 
-const Tile = ({ label, value, note }: { label: string; value: number; note: string }) => (
-  <div className="tile tile-still">
-    <span className="tile-label">{label}</span>
-    <span className="tile-value num">{numberOf(value)}</span>
-    <span className="dim">{note}</span>
-  </div>
-);
-
 const Shape = ({ used }: { used: Used }) => {
   const { totals, keys } = used;
   const rows = useMemo(
@@ -97,18 +90,22 @@ const Shape = ({ used }: { used: Used }) => {
   return (
     <>
       <div className="tiles">
-        <Tile label="Messages" value={totals.turns} note={`${used.from} to ${used.to}, UTC`} />
-        <Tile label="Answered" value={totals.answered + totals.hedged} note={`${numberOf(totals.hedged)} hedged`} />
-        <Tile label="With a person" value={totals.escalated} note={`${numberOf(totals.resolved)} resolved`} />
+        <Tile label="Messages" value={numberOf(totals.turns)} note={`${used.from} to ${used.to}, UTC`} />
+        <Tile
+          label="Answered"
+          value={numberOf(totals.answered + totals.hedged)}
+          note={`${numberOf(totals.hedged)} hedged`}
+        />
+        <Tile label="With a person" value={numberOf(totals.escalated)} note={`${numberOf(totals.resolved)} resolved`} />
         <Tile
           label="Deliveries"
-          value={delivered + rejected + notSent + unknown}
+          value={numberOf(delivered + rejected + notSent + unknown)}
           note={`${numberOf(delivered)} delivered`}
         />
         {hasTokens && (
           <Tile
             label="Tokens"
-            value={totals.promptTokens + totals.completionTokens}
+            value={numberOf(totals.promptTokens + totals.completionTokens)}
             note={`in ${numberOf(totals.providerReplies)} replies`}
           />
         )}

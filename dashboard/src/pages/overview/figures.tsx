@@ -29,7 +29,7 @@ const reasonsOf = (escalated: Slot['escalated']): string =>
 
 type TileProps = { label: string; value: ReactNode; note?: ReactNode; to?: string };
 
-const Tile = ({ label, value, note, to }: TileProps) => {
+export const Tile = ({ label, value, note, to }: TileProps) => {
   const content = (
     <>
       <span className="tile-label">{label}</span>
