@@ -25,11 +25,15 @@ test('a command that is sent at the moment the server ends its connection fails,
     (socket) =>
       new Promise((resolve) => {
         socket.once('end', () => setImmediate(() => void command().then(resolve, resolve)));
+        // A connection that was just sending is reset instead: it closes and has no end.
+        socket.once('close', () => socket.readableEnded || resolve(null));
       }),
   );
   expect(outcomes.length).toBeGreaterThan(COMMANDS);
   await relay.cut();
-  for (const outcome of await Promise.all(outcomes)) expect(outcome).toBeInstanceOf(Error);
+  const sent = (await Promise.all(outcomes)).filter((outcome) => outcome !== null);
+  expect(sent).not.toEqual([]);
+  for (const outcome of sent) expect(outcome).toBeInstanceOf(Error);
   await relay.mend();
 
   await Promise.all(Array.from({ length: COMMANDS }, command));

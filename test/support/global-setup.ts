@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout } from 'node:timers/promises';
 import type { TestProject } from 'vitest/node';
 import { type Services, startServices } from '../../scripts/services.ts';
 
@@ -15,6 +16,7 @@ const run = globalThis as { testServices?: { started: Promise<Services>; users: 
 
 /** Every process that a test starts has this in its environment, because it inherits it. */
 const MARK = 'PARLEY_TEST_RUN';
+const GUARDS_END_MS = 10_000;
 process.env[MARK] ??= `${process.pid}-${Date.now()}`;
 
 /** The commands of processes that tests of this run have started and not ended. Only Linux tells them. */
@@ -46,7 +48,13 @@ export default async (project: TestProject): Promise<() => Promise<void>> => {
     if (shared.users > 0) return;
     delete run.testServices;
     await services.stop();
-    const left = leftRunning();
+    // The guards end by themselves, soon. Anything else stays.
+    const until = Date.now() + GUARDS_END_MS;
+    let left = leftRunning();
+    while (left.length > 0 && Date.now() < until) {
+      await setTimeout(100);
+      left = leftRunning();
+    }
     if (left.length > 0) throw new Error(`processes of this run are still alive:\n${left.join('\n')}`);
   };
 };
