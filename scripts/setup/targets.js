@@ -33,9 +33,13 @@ export const targetsIn = (root) => {
       parts: { dashboard: { needs: CODE, commands: (args) => [[...VITE, ...args]] } },
     },
     // Without arguments, all tests run. If tests are named, they ask the set-up themselves for the services that they
-    // need (scripts/services/installed.ts).
+    // need (scripts/services/installed.ts). Those that open pages would otherwise see an older dashboard.
     test: {
-      needs: (args) => (args.length === 0 ? BROWSER : args[0] === '--quick' ? ALL : CODE),
+      needs: (args) => {
+        if (args.length === 0) return BROWSER;
+        if (args[0] === '--quick') return ALL;
+        return args.some((arg) => /browser|dashboard/.test(arg)) ? PAGES : CODE;
+      },
       verbose: true,
       commands: (args) => (args.length === 0 ? [VITEST] : [[...VITEST, ...args.flatMap((arg) => LANES[arg] ?? arg)]]),
       beside: (args) => (args.length === 0 ? [...TYPES, FORMAT, RULES] : args[0] === '--quick' ? TYPES : []),
