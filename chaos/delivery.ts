@@ -1,15 +1,13 @@
 import { parseArgs } from 'node:util';
-import { startServices } from '../scripts/services.ts';
-import { readConfig } from '../src/process/config.ts';
-import { createLifecycle, requireNode } from '../src/process/lifecycle.ts';
-import { createLogger } from '../src/process/logger.ts';
-import { openService, type Service } from '../src/service.ts';
+import { requireNode } from '../src/process/lifecycle.ts';
+import type { Service } from '../src/service.ts';
 import { FAULTS } from '../test/support/planted.ts';
 import { judge, print, readEnds } from './delivery/judge.ts';
 import { killWorkers, wipeRedis } from './delivery/faults.ts';
 import { startLoad } from './delivery/load.ts';
 import { createRandom } from './support/random.ts';
 import { openCountingReceiver } from './delivery/receiver.ts';
+import { withOwnService } from './support/own-service.ts';
 import { killAll, startProcess } from './support/process.ts';
 
 /**
@@ -67,11 +65,13 @@ const run = async (service: Service, env: Record<string, string>, options: Retur
   const start = () => startProcess({ kind: 'delivery', env, plant });
   // This reply worker is never killed, because its sweeps must run. Killed workers rarely run long enough to sweep.
   await startProcess({ kind: 'reply', env });
+  const tell = (done: number, seconds: number): void =>
+    console.log(`  ${done} kills after ${seconds} s, ${receiver.received} requests received`);
   const load = await startLoad(service, { assistants, random: createRandom(seed + 2) });
   try {
     const harmed = await (wipes > 0
-      ? wipeRedis({ wipes, random, start, workers: 2, redis: service.redis, receiver })
-      : killWorkers({ kills, random, start, workers: options.workers, receiver }));
+      ? wipeRedis({ wipes, random, start, workers: 2, redis: service.redis })
+      : killWorkers({ kills, random, start, workers: options.workers, onKills: tell }));
     await load.stop();
     const ends = await readEnds(service, load.events);
     await harmed.stop();
@@ -88,23 +88,7 @@ const main = async (): Promise<boolean> => {
   const { kills, wipes, seed, workers, plant } = options;
   const what = wipes > 0 ? `${wipes} wipes of Redis, 2 workers` : `${kills} kills, ${workers} workers`;
   console.log(`${what}, seed ${seed}${plant === null ? '' : `, planted: ${plant}`}`);
-  // This run wipes its stores, so it starts a separate Redis and MongoDB and ignores the URLs in the environment.
-  const services = await startServices({ env: {} });
-  const logger = createLogger({ name: 'chaos', level: 'silent' });
-  const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
-  const env = {
-    NODE_ENV: 'test',
-    REDIS_URL: services.redisUrl,
-    MONGODB_URL: services.mongodbUrl,
-    WEBHOOK_ALLOW_PRIVATE: 'true',
-  };
-  try {
-    const service = await openService({ config: readConfig(env), logger, lifecycle, redisRole: 'worker' });
-    return await run(service, env, options);
-  } finally {
-    await lifecycle.close();
-    await services.stop();
-  }
+  return withOwnService((service, env) => run(service, env, options));
 };
 
 process.exitCode = (await main()) ? 0 : 1;

@@ -8,7 +8,7 @@ export default defineConfig(({ command }) => ({
   root: import.meta.dirname,
   base: '/operator/',
   plugins: [react(), firstLoadBudget(), compressed()],
-  // The server puts another nonce into every answer; see src/operator-api/dashboard.ts.
+  // The server puts another nonce into every answer; see src/operator-api/routes.ts.
   ...(command === 'build' && { html: { cspNonce: '__CSP_NONCE__' } }),
   build: {
     target: 'es2022',
@@ -18,5 +18,15 @@ export default defineConfig(({ command }) => ({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
   },
-  server: { port: 5173, proxy: { '/operator/v1': API, '/operator/queues': API, '/openapi.json': API, '/docs': API } },
+  server: {
+    port: 5173,
+    proxy: {
+      '/operator/v1': API,
+      '/operator/queues': API,
+      '/openapi.json': API,
+      '/docs': API,
+      '/widget': API,
+      '/w/': API,
+    },
+  },
 }));

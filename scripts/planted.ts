@@ -2,25 +2,24 @@ import { spawnSync } from 'node:child_process';
 import { FAULTS } from '../test/support/planted.ts';
 
 /**
- * Plants each fault of `test/support/planted.ts` and runs the tests that must notice it. Exits with 0 only if each
- * fault makes its tests fail by an assertion.
+ * Plants each fault of `test/support/planted.ts` and runs the tests that must notice it. The first test that fails
+ * is enough. Exits with 0 only if each fault makes a test fail by an assertion.
  */
 let unnoticed = 0;
 for (const [name, [fault]] of Object.entries(FAULTS)) {
   if (!fault) continue;
   const startedAt = performance.now();
-  const run = spawnSync(process.execPath, ['node_modules/vitest/vitest.mjs', 'run', fault.noticedBy], {
+  const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--bail', '1', fault.noticedBy];
+  const run = spawnSync(process.execPath, vitest, {
     env: { ...process.env, PLANT: name, NO_COLOR: '1' },
     encoding: 'utf8',
-    timeout: 180_000,
+    timeout: 900_000,
   });
   const failed = /^\s*Tests .*?(\d+) failed/m.exec(run.stdout)?.[1];
   const noticed = run.status !== 0 && failed !== undefined && !run.stderr.includes('no longer fits');
   if (!noticed) unnoticed += 1;
   const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-  console.log(
-    `${noticed ? 'noticed' : 'NOT NOTICED'}  ${name} (${fault.noticedBy}: ${failed ?? 0} tests failed, ${seconds} s)`,
-  );
+  console.log(`${noticed ? 'noticed' : 'NOT NOTICED'}  ${name} (${fault.noticedBy}: ${seconds} s)`);
   if (!noticed) console.log(run.stdout.slice(-2000), run.stderr.slice(-2000));
 }
 process.exitCode = unnoticed === 0 ? 0 : 1;

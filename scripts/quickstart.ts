@@ -1,8 +1,7 @@
 import { constants } from 'node:os';
 import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
-import { requireNode } from '../src/process/lifecycle.ts';
-import { explainFailure } from '../src/process/process.ts';
+import { explainFailure, requireNode } from '../src/process/lifecycle.ts';
 import type { Capacity } from './quickstart/capacity.ts';
 import { openQuickstart } from './quickstart/open.ts';
 import { filesIn, readSettings, StartError } from './quickstart/settings.ts';

@@ -54,6 +54,12 @@ const openService = async (): Promise<Parameters<typeof setScene>[0]> => {
  */
 const heightOf = (page: Page): Promise<number> => page.evaluate<number>('document.documentElement.scrollHeight');
 
+/** Charts are loaded on demand, and drawn again in the frame after a change of size. */
+const drawn = async (page: Page): Promise<void> => {
+  await page.locator('.chart:not(:has(canvas))').first().waitFor({ state: 'detached' });
+  await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
+};
+
 const shoot = async (): Promise<number> => {
   const place = await openService();
   const scene = lifecycle.add('the scene', await setScene(place), (set) => set.close());
@@ -67,6 +73,7 @@ const shoot = async (): Promise<number> => {
         await go(page, path(scene));
         await after?.(page);
         await page.setViewportSize({ ...viewport, height: Math.max(viewport.height, await heightOf(page)) });
+        await drawn(page);
         await page.screenshot({ path: join(FOLDER, `${name}-${size}-${colorScheme}.png`), animations: 'disabled' });
         await page.context().close();
         count += 1;

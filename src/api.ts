@@ -1,35 +1,143 @@
+import express, { type ErrorRequestHandler, type Express, type RequestHandler } from 'express';
+import helmet from 'helmet';
 import { openAlerts } from './alerts/watch.ts';
-import { createApp } from './app.ts';
-import { createAccess } from './assistants/access.ts';
+import { type Access, createAccess } from './assistants/access.ts';
 import { createChannelCalls } from './assistants/channel.ts';
-import { KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
-import { createRateLimiter } from './assistants/rate-limit.ts';
+import { createRateLimiter, type RateLimiter } from './assistants/rate-limit.ts';
+import { KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/semantic-state.ts';
+import type { AssistantStore } from './assistants/store.ts';
+import { chatConversationRoutes } from './chat-api/conversation-routes.ts';
+import { eventRoutes } from './chat-api/events.ts';
+import { chatTurnRoutes, TURN_PATHS } from './chat-api/turn-routes.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
+import type { ConversationStore } from './conversations/store.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
-import { openLiveUpdates } from './live/open.ts';
+import type { DeliveryStore } from './deliveries/store.ts';
+import { createReadiness, type Readiness } from './http/health.ts';
+import { createToApiError, errorHandler, networkOf, notFoundHandler, requestId } from './http/http.ts';
+import { closeWebServer, createWebServer, listen } from './http/web-server.ts';
+import { createInbox } from './inbox/inbox.ts';
+import { openLiveUpdates } from './live/live.ts';
+import type { MongoWatch } from './mongo/silence.ts';
+import { monitoringRoutes } from './monitoring/operations.ts';
+import { apiDocumentText } from './openapi/document.ts';
+import { eventsDocumentText } from './openapi/events-document.ts';
+import { referenceRoutes } from './openapi/reference.ts';
+import { type OperatorApiDependencies, operatorApiRoutes } from './operator-api/routes.ts';
+import { createDevices, createSessions, createSignInLimits } from './operators/session.ts';
+import { openOperators } from './operators/store.ts';
 import type { Config } from './process/config.ts';
 import { abortAfter } from './process/deadline.ts';
-import { ApiError } from './process/errors.ts';
-import { createReadiness } from './http/health.ts';
+import { ApiError, unavailable } from './process/errors.ts';
 import { newToken } from './process/ids.ts';
 import type { Lifecycle } from './process/lifecycle.ts';
 import type { Logger } from './process/logger.ts';
-import { createMetrics } from './process/metrics.ts';
+import { createMetrics, type Metrics } from './process/metrics.ts';
+import { openTracing } from './process/tracing.ts';
+import type { Vault } from './process/vault.ts';
 import { openQueues } from './redis/queue.ts';
 import { closeRedis, openRedis } from './redis/redis.ts';
-import { closeWebServer, createWebServer, listen } from './http/web-server.ts';
-import { createDevices, createSessions } from './operators/session.ts';
-import { createInbox } from './inbox/inbox.ts';
-import { createSignInLimits } from './operators/sign-in-limits.ts';
-import { openOperators } from './operators/open.ts';
-import { openService, OPERATORS_POOL_SIZE } from './service.ts';
-import { SOURCES_QUEUE, type SourceJob } from './sources/queue.ts';
-import { countRequests, sampleQueues } from './service-metrics.ts';
+import { type SourceJob, SOURCES_QUEUE } from './sources/queue.ts';
+import { createGate, type Gate, measureTurns, refuseAtGate } from './turns/gate.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
-import { createGate } from './turns/gate.ts';
+import { createQuotas } from './turns/allowances.ts';
 import { createPublisher, openReplies } from './turns/replies.ts';
-import { createStartTurn, createSubmit } from './turns/start-turn.ts';
-import { createReadTurn, storedReplyOf } from './turns/turn-view.ts';
+import { createStartTurn, createSubmit, type StartTurn, type Submit } from './turns/start-turn.ts';
+import { createStreamTurn } from './turns/stream.ts';
+import { createReadTurn, type ReadTurn, storedReplyOf } from './turns/turn.ts';
+import { webPages } from './web-channel/pages.ts';
+import { WEB_TURN_PATH, webChannelRoutes } from './web-channel/routes.ts';
+import { countRequests, sampleQueues } from './service-metrics.ts';
+import { openService, OPERATORS_POOL_SIZE } from './service.ts';
+
+type AppDependencies = {
+  access: Access;
+  conversations: ConversationStore;
+  deliveries: Pick<DeliveryStore, 'listEnded'>;
+  startTurn: StartTurn;
+  submit: Submit;
+  readTurn: ReadTurn;
+  mongoWatch: MongoWatch;
+  gate: Gate;
+  rateLimiter: RateLimiter;
+  onTurnAnswered: (status: number, seconds: number) => void;
+  readiness: () => Promise<Readiness>;
+  onErased: (conversation: StoredConversation) => void;
+  /** What the web channel uses beside the above. */
+  web: { assistants: AssistantStore; rateLimiter: RateLimiter; vault: Vault };
+  operatorApi: Omit<OperatorApiDependencies, 'streamTurn'>;
+  metrics: Metrics;
+  publicUrl: string | undefined;
+  draining: AbortSignal;
+  trustProxy: boolean | number | string;
+  logger: Logger;
+};
+
+const refuseWhileDraining =
+  (draining: AbortSignal): RequestHandler =>
+  (_req, _res, next) => {
+    next(draining.aborted ? unavailable() : undefined);
+  };
+
+/**
+ * Answers 503 to a read while MongoDB is silent. The caller can repeat the read safely, because a read changes nothing.
+ * The answer does not go through `next`: the read itself settles later, and Express would take its result for a second
+ * error of the same chain, print it and end the connection, with the request that follows on it.
+ */
+const refuseReadsWhileSilent =
+  ({ onSilent }: MongoWatch, answerError: ErrorRequestHandler): RequestHandler =>
+  (req, res, next) => {
+    if (req.method !== 'GET' && req.method !== 'HEAD') return next();
+    const end = onSilent(() => {
+      if (!res.headersSent) answerError(unavailable(), req, res, next);
+    });
+    res.on('close', end);
+    if (!res.headersSent) next();
+  };
+
+/** Builds the Express app of the API: routers, not-found and the error handler. Opens no connection. */
+const createApp = (dependencies: AppDependencies): Express => {
+  const { access, startTurn, conversations, onErased, draining, trustProxy, logger } = dependencies;
+  const { mongoWatch } = dependencies;
+  const { orUnavailable } = mongoWatch;
+  const answerError = errorHandler(logger);
+  const app = express();
+  app.set('trust proxy', trustProxy);
+  app.disable('x-powered-by');
+  app.disable('etag');
+  app.enable('case sensitive routing');
+  app.use(requestId);
+  app.use(helmet.xContentTypeOptions());
+
+  app.use(['/api', '/operator'], refuseWhileDraining(draining));
+  app.use([...TURN_PATHS, WEB_TURN_PATH], measureTurns(dependencies.onTurnAnswered), refuseAtGate(dependencies.gate));
+  app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch, answerError));
+  const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
+  app.use(chatTurnRoutes({ ...dependencies, streamTurn }));
+  app.use(chatConversationRoutes({ access, conversations, onErased, draining, orUnavailable }));
+  app.use(eventRoutes({ access, deliveries: dependencies.deliveries, orUnavailable }));
+  app.use(webChannelRoutes({ ...dependencies, ...dependencies.web, orUnavailable, streamTurn }));
+  app.use(operatorApiRoutes({ ...dependencies.operatorApi, streamTurn }));
+
+  // Pages get all security headers. JSON answers need only `X-Content-Type-Options`. Over plain HTTP, pages get neither
+  // HSTS nor upgrade-insecure-requests, because both would send a browser to an https address that does not exist.
+  const { tls } = dependencies.operatorApi;
+  app.use(referenceRoutes({ tls }));
+  app.use(webPages({ ...dependencies.web, tls, orUnavailable, logger }));
+  const upgrades = tls ? {} : { directives: { upgradeInsecureRequests: null } };
+  app.use(helmet({ strictTransportSecurity: tls, contentSecurityPolicy: upgrades }));
+  const document = apiDocumentText(dependencies.publicUrl);
+  app.use(monitoringRoutes({ ...dependencies, document, events: eventsDocumentText() }));
+  app.use(async (req, _res, next) => {
+    await dependencies.rateLimiter.forUnknown(networkOf(req.ip)).catch((cause: unknown) => {
+      if (cause instanceof ApiError && cause.code === 'rate_limited') throw cause;
+    });
+    next();
+  });
+  app.use(notFoundHandler);
+  app.use(answerError);
+  return app;
+};
 
 /** Assembles the API process and listens. Tests start it as `main.ts` does. Returns the stores and the port. */
 export const openApi = async ({
@@ -41,12 +149,14 @@ export const openApi = async ({
   logger: Logger;
   lifecycle: Lifecycle;
 }) => {
+  const tracing = await openTracing({ config, name: 'parley-api', logger, lifecycle });
   const service = await openService({
     config,
     logger,
     lifecycle,
     redisRole: 'api',
     asidePoolSize: OPERATORS_POOL_SIZE,
+    tracing,
   });
   const { aside, redis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue, sourceQueue } =
     service;
@@ -72,17 +182,22 @@ export const openApi = async ({
 
   const publish = createPublisher(redis);
   const gate = createGate({ onRefused: () => count.refused('overload'), logger });
+  const quotas = createQuotas(service.allowances, logger);
+  lifecycle.add('quotas', quotas, (opened) => opened.close());
   const startTurn = createStartTurn({
     conversations,
     idempotencyKeys: service.idempotencyKeys,
     deliveredReplies: service.deliveredReplies,
     turnQueue,
+    quotas,
     replies,
     replyTimeoutMs: config.REPLY_TIMEOUT_MS,
     mustEnd: abortAfter(lifecycle.draining, config.timing.replyStopAfterMs, new ApiError('reply_timeout')),
     onRepeated: count.repeated,
     onBusy: () => count.refused('session'),
+    onQuotaExceeded: () => count.refused('quota'),
     orUnavailable,
+    tracing,
     logger,
   });
 
@@ -126,14 +241,17 @@ export const openApi = async ({
   const app = createApp({
     access: createAccess({ assistants, rateLimiter, channelCalls, orUnavailable }),
     conversations,
+    deliveries: aside.deliveries,
     startTurn,
     submit,
     readTurn: createReadTurn({ conversations, leases: service.leases, storedReply }),
     mongoWatch: service.mongoWatch,
     gate,
+    rateLimiter,
     onTurnAnswered: count.turnAnswered,
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
     onErased,
+    web: { assistants, rateLimiter, vault: service.vault },
     operatorApi: {
       queues: {
         turns: openBoardQueues<TurnsJob>(TURNS_QUEUE),
@@ -147,10 +265,12 @@ export const openApi = async ({
       orUnavailable,
       audit,
       alerts: aside.alerts,
+      allowances: aside.allowances,
       assistants: aside.assistants,
       channelCalls,
       endpoints,
       sources: aside.sources,
+      recoveries: aside.recoveries,
       deliveries: aside.deliveries,
       conversations: aside.conversations,
       notes: aside.inboxRecords.notes,
@@ -160,6 +280,8 @@ export const openApi = async ({
       onErased,
       inbox,
       insights: aside.insights,
+      questionSets: aside.questionSets,
+      evaluations: aside.evaluations,
       live,
       leases: service.leases,
       deliveredReplies: service.deliveredReplies,
@@ -169,6 +291,7 @@ export const openApi = async ({
       rateLimiter,
       devices: createDevices(config, { secure: tls }),
       limits: createSignInLimits(rateLimiter),
+      draining: lifecycle.draining,
       publicUrl: config.PUBLIC_URL,
       allowPrivate: config.WEBHOOK_ALLOW_PRIVATE,
       tls,

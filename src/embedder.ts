@@ -15,14 +15,12 @@ import {
 } from '@parley/understanding';
 import { type Dispatcher, request } from 'undici';
 import * as z from 'zod';
-import { withoutSlashes } from './assistants/engine-settings.ts';
 import type { Config } from './process/config.ts';
 import { withDeadline } from './process/deadline.ts';
 import type { RedisClient } from './redis/redis.ts';
 import type { Logger } from './process/logger.ts';
-import { forEachJsonMark, JSON_MARKS } from './process/validation.ts';
-import { checkEndpointUrl } from './webhooks/address-guard.ts';
-import { openGuardedAgent } from './webhooks/guarded-agent.ts';
+import { forEachJsonMark, JSON_MARKS, withoutSlashes } from './process/validation.ts';
+import { checkEndpointUrl, openGuardedAgent } from './webhooks/address-guard.ts';
 
 const ANSWER_MS = 5_000;
 const MAX_BYTES = 2_000_000;
@@ -111,7 +109,7 @@ const FAILURES = 3;
 const SHORTEST_CUT = 250;
 
 const isVector = (value: unknown): boolean => Array.isArray(value) && value.every((one) => typeof one === 'number');
-// A list of zod would report each wrong item.
+// A list schema of zod would report each wrong item.
 const Item = z.object({ index: z.int().min(0), embedding: z.custom<number[]>(isVector) });
 const isShort = (value: unknown): boolean => Array.isArray(value) && value.length <= TEXTS_MAX;
 const Answer = z.object({ data: z.custom<unknown[]>(isShort).pipe(z.array(Item)) });
@@ -246,8 +244,8 @@ const chooseModel = (config: SemanticConfig): Chosen => {
 };
 
 /**
- * The places of vectors in Redis: at most about 15 MB, or 30 MB if the vectors of tokens are there. A question takes the
- * place of another one, if they collide.
+ * The places of vectors in Redis: at most about 15 MB, or 30 MB if the vectors of tokens are there. A question takes
+ * the place of another one, if they collide.
  */
 const PLACES = 8_192;
 const SHARED_S = 3_600;

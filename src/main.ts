@@ -1,10 +1,8 @@
 import { loadLanguages } from '@parley/understanding/text';
 import { describeConfig, readConfig } from './process/config.ts';
 import { secretsIn } from './process/credentials.ts';
-import { createLifecycle, requireNode } from './process/lifecycle.ts';
+import { createLifecycle, requireNode, startProcess, watchStalls } from './process/lifecycle.ts';
 import { createLogger } from './process/logger.ts';
-import { startProcess } from './process/process.ts';
-import { watchStalls } from './process/stalls.ts';
 
 requireNode();
 await startProcess(async () => {

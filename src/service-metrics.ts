@@ -1,4 +1,5 @@
 import type { CountEmbedding } from '@parley/understanding';
+import type { Assistant } from './assistants/assistant.ts';
 import type { LimitKind } from './assistants/rate-limit.ts';
 import type { DeliveryQueue } from './deliveries/queue.ts';
 import { serverNow } from './process/clock.ts';
@@ -25,6 +26,18 @@ export const countTurns = (metrics: Metrics): CountTurn => {
     ended({ outcome });
     took({ outcome }, seconds);
   };
+};
+
+export type CountBudgetUsedUp = (instead: Assistant['ifTokensUsedUp']) => void;
+
+/** Counts the turns whose call of a provider did not fit into the budget. */
+export const countBudgetUsedUp = (metrics: Metrics): CountBudgetUsedUp => {
+  const counted = metrics.counter({
+    name: 'parley_budget_used_up_total',
+    help: 'Turns without a provider, because the tokens of the day were used up.',
+    labels: { instead: 'what happened: `retrieval` or `hand_over`' },
+  });
+  return (instead) => counted({ instead });
 };
 
 /** Counts the texts that a worker embeds. */
@@ -97,7 +110,7 @@ export const countRequests = (metrics: Metrics) => {
     help: 'Requests refused with 429, or with 503 in an overload.',
     labels: {
       limit:
-        '`key`, `channel`, `poll` (long polls), `failing`, `anonymous`, `sign_in`, `playground`, `token`, `session` (20 pending), `overload`',
+        '`key`, `channel`, `visitor` (messages of a session), `quota`, `poll` (long polls), `failing`, `anonymous`, `sign_in`, `playground`, `token`, `session` (20 pending), `overload`',
     },
   });
   const answered = metrics.histogram({
@@ -108,15 +121,16 @@ export const countRequests = (metrics: Metrics) => {
   return {
     turnAnswered: (status: number, seconds: number): void => answered({ status: String(status) }, seconds),
     repeated: (kind: Repetition): void => repeated({ kind }),
-    refused: (limit: LimitKind | 'session' | 'overload'): void => refused({ limit }),
+    refused: (limit: LimitKind | 'session' | 'quota' | 'overload'): void => refused({ limit }),
   };
 };
+
+type SampledQueues = { turns: TurnQueue; deliveries: DeliveryQueue; sources: SourceQueue };
 
 /**
  * Reports the number of jobs in the queues. Every process reports the same values, so aggregate with the maximum, not
  * the sum.
  */
-type SampledQueues = { turns: TurnQueue; deliveries: DeliveryQueue; sources: SourceQueue };
 export const sampleQueues = (metrics: Metrics, queues: SampledQueues): void => {
   const named = Object.entries(queues);
   metrics.sampled(

@@ -1,17 +1,21 @@
 import type { Connection } from 'mongoose';
 import { type AlertStore, createAlertStore } from './alerts/alert.ts';
-import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
+import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/semantic-state.ts';
 import { type AssistantStore, createAssistantStore } from './assistants/store.ts';
+import { createEvaluations, type Evaluations } from './evaluation/evaluations.ts';
+import { createQuestionSets, type QuestionSets } from './evaluation/question-sets.ts';
 import { createOutboxStore } from './conversations/outbox.ts';
 import { type ConversationStore, createConversationStore } from './conversations/store.ts';
 import { createEndpointStore, type EndpointStore } from './webhooks/endpoint-store.ts';
 import { createInsights, type Insights } from './insights/store.ts';
 import { createDeliveryQueue, DELIVERIES_QUEUE, type DeliveryQueue, type WakeUpJob } from './deliveries/queue.ts';
+import { createRecoveries, type Recoveries } from './deliveries/recoveries.ts';
 import { createDeliveryStore, type DeliveryStore } from './deliveries/store.ts';
 import { createWakeStreams } from './deliveries/sweep.ts';
 import { createPassageStore, type PassageStore } from './sources/passages.ts';
 import { createReadAssignees, createTakeBy } from './inbox/assignees.ts';
 import { createInboxRecords, type InboxRecords } from './inbox/records.ts';
+import { createAudit } from './operators/audit.ts';
 import { createOperatorStore, type OperatorStore } from './operators/store.ts';
 import type { Config } from './process/config.ts';
 import { newToken } from './process/ids.ts';
@@ -23,10 +27,13 @@ import { createPartitions, openQueues, type Partitions } from './redis/queue.ts'
 import { closeRedis, openRedis, type RedisClient } from './redis/redis.ts';
 import type { RedisRole } from './redis/address.ts';
 import { createSourceQueue, SOURCES_QUEUE, type SourceJob, type SourceQueue } from './sources/queue.ts';
+import { createPassageVectors, type PassageVectors } from './sources/passage-vectors.ts';
 import { createSourceRuns, type SourceRuns } from './sources/runs.ts';
 import { createSourceStore, type SourceStore } from './sources/store.ts';
+import { NO_TRACING, type Tracing } from './process/tracing.ts';
 import { createVault, type Vault } from './process/vault.ts';
-import { createDeliveredReplies, type DeliveredReplies } from './turns/delivered-replies.ts';
+import { type AllowanceStore, createAllowances } from './turns/allowances.ts';
+import { createDeliveredReplies, type DeliveredReplies } from './turns/replies.ts';
 import { createIdempotencyKeys, type IdempotencyKeys } from './turns/idempotency-keys.ts';
 import { createTurnLeases, type TurnLeases } from './turns/leases.ts';
 import { createTurnQueue, type TurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
@@ -47,6 +54,8 @@ type Options = {
    * their own pool. Without a size, `aside` uses the one pool, which is enough for a command.
    */
   asidePoolSize?: number;
+  /** Default: none. */
+  tracing?: Tracing;
 };
 
 /** The second pool of an API process. A search uses at most two of its connections (`src/http/shares.ts`). */
@@ -57,16 +66,21 @@ export const BACKGROUND_POOL_SIZE = 8;
 /** The stores on one pool of connections. */
 type Stores = {
   alerts: AlertStore;
+  allowances: AllowanceStore;
   assistants: AssistantStore;
   conversations: ConversationStore;
   deliveries: DeliveryStore;
+  recoveries: Recoveries;
+  evaluations: Evaluations;
   idempotencyKeys: IdempotencyKeys;
   inboxRecords: InboxRecords;
   insights: Insights;
   operators: OperatorStore;
   passages: PassageStore;
+  questionSets: QuestionSets;
   sources: SourceStore;
   sourceRuns: SourceRuns;
+  passageVectors: PassageVectors;
 };
 
 /** What every process shares: connections, stores on MongoDB, and queues on Redis. */
@@ -74,7 +88,7 @@ export type Service = Stores & {
   mongo: Connection;
   /** The same stores on the second pool: for operators in the API, for background work in a worker. */
   aside: Stores & { mongo: Connection };
-  /** One for both pools, so that an operator's change clears what turns have cached. */
+  /** Both pools have the same one, so that an operator's change clears what turns have cached. */
   endpoints: EndpointStore;
   mongoWatch: MongoWatch;
   redis: RedisClient;
@@ -89,7 +103,7 @@ export type Service = Stores & {
 
 /** The lifecycle closes what this opens. */
 export const openService = async ({ config, logger, lifecycle, redisRole, ...options }: Options): Promise<Service> => {
-  const { startWithinMs: timeoutMs, asidePoolSize } = options;
+  const { startWithinMs: timeoutMs, asidePoolSize, tracing = NO_TRACING } = options;
   const { draining } = lifecycle;
   const url = config.MONGODB_URL;
   const openAside = async (): Promise<Connection | null> =>
@@ -119,7 +133,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     const queue = openQueues<Data>(name, { redis, partitions }, logger);
     return lifecycle.add(`queue ${name}`, queue, (opened) => opened.close());
   };
-  const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE));
+  const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE), tracing);
   const deliveryQueue = createDeliveryQueue(openQueue<WakeUpJob>(DELIVERIES_QUEUE));
   const knowledgeQueue = createKnowledgeQueue(openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE));
   const sourceQueue = createSourceQueue(openQueue<SourceJob>(SOURCES_QUEUE));
@@ -144,6 +158,9 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     const inboxRecords = createInboxRecords(connection);
     const insights = createInsights(connection);
     const operators = createOperatorStore(connection);
+    const audit = createAudit(connection);
+    const questionSets = createQuestionSets(connection);
+    const evaluations = createEvaluations(connection);
     const conversations = createConversationStore({
       connection,
       receivers: endpoints.receivers,
@@ -156,25 +173,45 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
         await inboxRecords.eraseConversation(conversationId, until);
         await deliveries.eraseConversation(erased, until);
         await insights.eraseConversations([conversationId]);
+        await questionSets.eraseConversations([conversationId]);
+        await evaluations.eraseConversations([conversationId]);
+        await audit.eraseConversation(conversationId);
+      },
+      announceErased: async (erased) => {
+        const { assistantId } = erased;
+        const wanted = (await endpoints.receivers(assistantId))('conversation.erased');
+        if (wanted.length === 0) return true;
+        const to = (await endpoints.listEndpoints(assistantId)).filter(({ endpointId }) => wanted.includes(endpointId));
+        const queued = await deliveries.queueErased(erased, to);
+        for (const deliveryId of queued ?? []) deliveryQueue.wakeDelivery(deliveryId);
+        return queued !== null;
       },
       takeBy: createTakeBy({ findAssistant: assistants.findAssistant, readAssignees: createReadAssignees(operators) }),
       orUnavailable: mongoWatch.orUnavailable,
       draining,
+      tracing,
     });
+    const { endWrittenWithinMs } = config.timing;
     const deliveries = createDeliveryStore({
       connection,
+      endWrittenWithinMs,
       ...deliveryOptions,
       conversations,
       listEndpointIds: endpoints.listEndpointIds,
     });
+    const { retentionDays } = deliveryOptions;
+    const recoveries = createRecoveries({ connection, endpoints, retentionDays, endWrittenWithinMs });
     const passages = createPassageStore({ connection });
     const sources = createSourceStore({ connection, assistants, guard, wake: sourceQueue.wake });
     const { raisePassages } = assistants;
     const sourceRuns = createSourceRuns({ connection, timing: config.timing, raisePassages });
-    const ofSources = { passages, sources, sourceRuns };
+    const passageVectors = createPassageVectors({ connection, timing: config.timing });
+    const ofSources = { passages, sources, sourceRuns, passageVectors };
     const alerts = createAlertStore(connection);
-    const people = { inboxRecords, insights, operators };
-    return { alerts, assistants, deliveries, conversations, idempotencyKeys, ...people, ...ofSources };
+    const allowances = createAllowances({ connection, usage: insights.usage });
+    const people = { inboxRecords, insights, operators, questionSets, evaluations };
+    const facts = { conversations, deliveries, recoveries, idempotencyKeys };
+    return { alerts, allowances, assistants, ...facts, ...people, ...ofSources };
   };
   const stores = createStores(mongo);
   const aside = mongoAside === mongo ? stores : createStores(mongoAside);

@@ -70,8 +70,9 @@ export const openQueueWorkers = async (
     };
     const worker = new Worker<unknown>(queue, run, {
       connection,
-      // After these times, BullMQ runs a dead worker's job again, or fails the job if it must not run twice (deliveries).
-      // Nothing depends on these times, because a job is only a wake-up, and a sweep finds unfinished work much earlier.
+      // After these times, BullMQ runs a dead worker's job again, or fails the job if it must not run twice
+      // (deliveries). Nothing depends on these times, because a job is only a wake-up, and a sweep finds unfinished
+      // work much earlier.
       lockDuration,
       stalledInterval,
       prefix,
@@ -127,7 +128,7 @@ export const openWorkerDuties = async (
   const { timing } = config;
   const { aside, endpoints, leases, turnQueue, deliveryQueue } = service;
   const { alerts, conversations, deliveries, operators } = aside;
-  const { findAssistant, listAssistants } = aside.assistants;
+  const { findAssistant, listIdsWithTakeWithin } = aside.assistants;
   const deliverySweeps = createDeliverySweeps({
     conversations,
     deliveries,
@@ -140,13 +141,13 @@ export const openWorkerDuties = async (
     ...(suspended && { suspended }),
   });
   const options = { everyMs: timing.sweepEveryMs, logger };
-  const onReminded = (assistantId: string): Promise<void> =>
-    alerts.begin({ kind: 'person_waits', target: assistantId, assistantId, details: {} }, channelsOf(config));
+  const onReminded = (assistantId: string): Promise<void> => alerts.beginWaiting(assistantId, channelsOf(config));
   const sweeps = [
     startSweeper('turns', createTurnSweep({ conversations, leases, turnQueue, timing }), options),
     startSweeper('not taken', createNotTakenSweep({ conversations, findAssistant, onReminded, logger }), options),
-    startSweeper('released', createReleaseSweep({ conversations, operators, listAssistants }), options),
+    startSweeper('released', createReleaseSweep({ conversations, operators, listIdsWithTakeWithin }), options),
     startSweeper('claims', deliverySweeps.claims, options),
+    startSweeper('erasures', conversations.announceErasures, options),
     startSweeper('deliveries', deliverySweeps.streams, options),
   ];
   lifecycle.add('sweeps', sweeps, (opened) => Promise.all(opened.map((sweep) => sweep.stop())));

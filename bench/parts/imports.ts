@@ -1,11 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadBase } from '@parley/understanding/evaluation';
 import { ascending, type Figure, figureOf, type Part, quantile } from '../support/figures.ts';
-import { addAssistants, drive, openCaller, untilVectorsAreMade } from '../support/mixed-load.ts';
+import { drive, openMixed, untilVectorsAreMade } from '../support/mixed-load.ts';
 import { createMixedTurns, MIXED_BASES, type MixedTurn } from '../support/mixed-turns.ts';
-import { openParley } from '../support/parley.ts';
-import { openServices } from '../support/services.ts';
-import { openSink } from '../support/sink.ts';
 
 /** How many entries are imported at once, and how long one may wait until a search by meaning finds them all. */
 const IMPORTS = [2_000, 10_000];
@@ -29,16 +26,7 @@ const entriesOf = (count: number) => {
 /** How long imported entries wait until they are found by meaning, and what other assistants notice of it. */
 export const imports: Part = async ({ scale }, say) => {
   const nextTurns = createMixedTurns();
-  const services = await openServices('imports');
-  const parley = await openParley(services);
-  const sink = await openSink();
-  const assistants = await addAssistants(parley, sink.url);
-  const children = [
-    await parley.start('API'),
-    await parley.start('delivery worker'),
-    await parley.start('reply worker'),
-  ];
-  const caller = openCaller(children[0]?.port ?? 0, assistants);
+  const { parley, assistants, caller, close } = await openMixed('imports');
   await untilVectorsAreMade(parley, assistants);
 
   const load = { perSecond: TURNS_PER_SECOND };
@@ -81,10 +69,6 @@ export const imports: Part = async ({ scale }, say) => {
     );
   }
 
-  caller.close();
-  sink.close();
-  for (const child of children) await child.stop();
-  await parley.close();
-  await services.close();
+  await close();
   return { figures, detail: {} };
 };

@@ -1,4 +1,4 @@
-import { openOperators } from '../../src/operators/open.ts';
+import { openOperators } from '../../src/operators/store.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { ascending, quantile, type Part } from '../support/figures.ts';
 import { fill } from '../support/fill.ts';

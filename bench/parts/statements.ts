@@ -3,7 +3,7 @@ import { conversationModels } from '../../src/conversations/conversation.ts';
 import { acceptStatement } from '../../src/conversations/accept.ts';
 import { type AnswerableConversation, commitStatement } from '../../src/conversations/commit.ts';
 import { endTurn } from '../../workers/reply/end-turn.ts';
-import { dedupeKeyOf } from '../../src/conversations/duplicates.ts';
+import { dedupeKeyOf } from '../../src/conversations/accept.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
 import { updateMany, type UpdateStatement } from '../../src/mongo/mongo.ts';
 import { figureOf, type Part } from '../support/figures.ts';

@@ -1,8 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadBase } from '@parley/understanding/evaluation';
+import { areVectorsMade } from '../../src/assistants/semantic-state.ts';
 import { MIXED_BASES, type MixedTurn } from './mixed-turns.ts';
-import type { Parley } from './parley.ts';
+import { openParley, type Parley } from './parley.ts';
 import { openWire, requestText, type Wire } from './raw-http.ts';
+import { openServices } from './services.ts';
+import { openSink } from './sink.ts';
 
 const VECTORS_WITHIN_MS = 60_000;
 const SOCKETS = 1_500;
@@ -18,7 +21,11 @@ export const addAssistants = async ({ service }: Parley, url: string): Promise<A
   const assistants: Assistants = new Map();
   for (const name of MIXED_BASES) {
     const { knowledge, languages } = loadBase(name);
-    const { assistantId } = await service.assistants.createAssistant({ name, languages });
+    const { assistantId } = await service.assistants.createAssistant({
+      name,
+      languages,
+      sessionLimitPerMinute: 1_000_000,
+    });
     const entries = knowledge.map(({ entryId: _id, ...entry }) => entry);
     await service.assistants.addKnowledge(assistantId, entries);
     await service.endpoints.addEndpoint(assistantId, { url });
@@ -32,8 +39,7 @@ export const untilVectorsAreMade = async ({ service }: Parley, assistants: Assis
   const since = performance.now();
   for (const { assistantId } of assistants.values()) {
     for (;;) {
-      const { semantic, version } = await service.assistants.getAssistant(assistantId);
-      if (semantic?.version === version) break;
+      if (areVectorsMade(await service.assistants.getAssistant(assistantId))) break;
       if (performance.now() - since > VECTORS_WITHIN_MS)
         throw new Error('the vectors were not made: is there a model?');
       await sleep(50);
@@ -60,6 +66,9 @@ export const openCaller = (port: number, assistants: Assistants) => {
           else waiting?.reject(new Error(`a turn was refused: ${answer.slice(0, 200)}`));
         },
         onLost: () => {
+          // The API ends a connection that was not used for some time.
+          const at = free.indexOf(line);
+          if (at !== -1) free.splice(at, 1);
           line.waiting?.reject(new Error('a connection was lost'));
           reject(new Error('no connection'));
         },
@@ -90,6 +99,28 @@ export const openCaller = (port: number, assistants: Assistants) => {
 };
 
 export type Caller = ReturnType<typeof openCaller>;
+
+/** Opens a service with one process of each kind, the assistants of the mixed load, and a caller for their turns. */
+export const openMixed = async (name: string) => {
+  const services = await openServices(name);
+  const parley = await openParley(services);
+  const sink = await openSink();
+  const assistants = await addAssistants(parley, sink.url);
+  const children = [
+    await parley.start('API'),
+    await parley.start('delivery worker'),
+    await parley.start('reply worker'),
+  ];
+  const caller = openCaller(children[0]?.port ?? 0, assistants);
+  const close = async (): Promise<void> => {
+    caller.close();
+    sink.close();
+    for (const child of children) await child.stop();
+    await parley.close();
+    await services.close();
+  };
+  return { parley, assistants, caller, close };
+};
 
 /** Keeps up the load for so many seconds, and resolves when all turns are answered. */
 export const drive = async (caller: Caller, turns: MixedTurn[], load: Load, seconds: number): Promise<Answered[]> => {

@@ -1,4 +1,4 @@
-import { openOperators } from '../../src/operators/open.ts';
+import { openOperators } from '../../src/operators/store.ts';
 import type { Parley } from './parley.ts';
 import type { Child } from './services.ts';
 
@@ -19,6 +19,7 @@ export const signIn = async (parley: Parley, { port }: Pick<Child, 'port'>) => {
   const headers = { Cookie: cookies.join('; ') };
   return {
     operatorId,
+    headers,
     get: async <Answer>(path: string): Promise<Answer> => {
       const response = await fetch(`${base}${path}`, { headers });
       if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);

@@ -49,7 +49,10 @@ export const openParley = async (services: Services, database = 'parley') => {
 
     /** Adds one assistant with its 200 entries, an API key with a very high limit, and its endpoints. */
     addAssistant: async (urls: string[] = []) => {
-      const { assistantId, sessionKey } = await service.assistants.createAssistant({ name: 'Bench' });
+      const { assistantId, sessionKey } = await service.assistants.createAssistant({
+        name: 'Bench',
+        sessionLimitPerMinute: UNLIMITED_PER_MINUTE,
+      });
       await service.assistants.addKnowledge(assistantId, KNOWLEDGE);
       const key = { assistantId, name: 'bench', limitPerMinute: UNLIMITED_PER_MINUTE };
       const { apiKey } = await service.assistants.createApiKey(key);

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RedisClient } from '../../src/redis/redis.ts';
 import type { Random } from '../support/random.ts';
-import type { CountingReceiver } from './receiver.ts';
 import type { Process } from '../support/process.ts';
 
 /** A worker is killed at a random moment within this time after it is ready. */
@@ -9,7 +8,7 @@ const LIFE_MS = 2_000;
 const BETWEEN_WIPES_MS = 1_500;
 const TOLD_EVERY = 25;
 
-type Field = { random: Random; start: () => Promise<Process>; workers: number; receiver: CountingReceiver };
+type Field = { random: Random; start: () => Promise<Process>; workers: number };
 
 export type FaultReport = {
   kills: number;
@@ -30,8 +29,8 @@ export const killWorkers = async ({
   random,
   start,
   workers,
-  receiver,
-}: Field & { kills: number }): Promise<FaultReport> => {
+  onKills,
+}: Field & { kills: number; onKills?: (done: number, seconds: number) => void }): Promise<FaultReport> => {
   const startedAt = performance.now();
   let done = 0;
   let begun = 0;
@@ -42,10 +41,7 @@ export const killWorkers = async ({
       await sleep(random.next() * LIFE_MS);
       await victim.kill();
       done += 1;
-      if (done % TOLD_EVERY === 0) {
-        const seconds = Math.round((performance.now() - startedAt) / 1000);
-        console.log(`  ${done} kills after ${seconds} s, ${receiver.received} requests received`);
-      }
+      if (done % TOLD_EVERY === 0) onKills?.(done, Math.round((performance.now() - startedAt) / 1000));
       victim = await start();
     }
     return victim;

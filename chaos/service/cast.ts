@@ -53,7 +53,7 @@ export const openCast = async (service: Service, random: Random, { providerMs, s
   const endpoints: (Endpoint & { receiver: Receiver })[] = [];
 
   const addAssistant = async (name: string, kinds: ReceiverKind[]): Promise<Assistant> => {
-    const { assistantId } = await service.assistants.createAssistant({ name });
+    const { assistantId } = await service.assistants.createAssistant({ name, sessionLimitPerMinute: UNLIMITED });
     await service.assistants.addKnowledge(assistantId, KNOWLEDGE);
     await service.assistants.setChannel(assistantId, {
       connected: true,

@@ -68,9 +68,12 @@ export const readHistory = async (api: string, apiKey: string, conversationId: s
 
 /** What may stay: that it was erased, and who did what. Neither contains a text of the conversation. */
 const MAY_STAY = new Set(['tombstones', 'audit']);
-/** The records of deliveries stay too, without bodies and responses. */
+/** The records of deliveries stay too, without bodies and responses. The event that tells of the erasure has no text. */
 const TEXTS: Record<string, object> = {
-  deliveries: { $or: [{ body: { $type: 'string' } }, { responseBody: { $type: 'string' } }] },
+  deliveries: {
+    event: { $ne: 'conversation.erased' },
+    $or: [{ body: { $type: 'string' } }, { responseBody: { $type: 'string' } }],
+  },
 };
 
 /** Looks into every collection, so that a new one is not forgotten. */

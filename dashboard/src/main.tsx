@@ -19,6 +19,15 @@ import { watchForActs } from './attended.ts';
 import { createQueryClient } from './query.ts';
 import { cssVariables, theme } from './theme.ts';
 
+type Rules = Record<'createHTML' | 'createScriptURL', (text: string) => string | null>;
+const { trustedTypes } = window as { trustedTypes?: { createPolicy: (name: 'default', rules: Rules) => unknown } };
+// The page's policy lets no text become markup or a script, except these: libraries set style sheets as if they were markup,
+// and the preview loads the widget.
+trustedTypes?.createPolicy('default', {
+  createHTML: (text) => (text.includes('<') ? null : text),
+  createScriptURL: (address) => (address === '/widget.js' ? address : null),
+});
+
 watchForActs();
 
 const nonce = document.querySelector<HTMLMetaElement>('meta[property=csp-nonce]')?.nonce ?? '';

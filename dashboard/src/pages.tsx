@@ -15,8 +15,13 @@ const FILES = {
   sources: () => import('./pages/sources/list.tsx'),
   source: () => import('./pages/sources/source.tsx'),
   learn: () => import('./pages/misses/learn.tsx'),
+  evaluate: () => import('./pages/evaluation/list.tsx'),
+  questions: () => import('./pages/evaluation/questions.tsx'),
+  evaluation: () => import('./pages/evaluation/results.tsx'),
+  versions: () => import('./pages/versions/versions.tsx'),
   keys: () => import('./pages/keys/list.tsx'),
   channel: () => import('./pages/channel/channel.tsx'),
+  web: () => import('./pages/web/web.tsx'),
   webhooks: () => import('./pages/webhooks/list.tsx'),
   endpoint: () => import('./pages/webhooks/endpoint.tsx'),
   deliveries: () => import('./pages/deliveries/list.tsx'),
@@ -37,8 +42,13 @@ const Knowledge = lazy(FILES.knowledge);
 const Sources = lazy(FILES.sources);
 const Source = lazy(FILES.source);
 const Learn = lazy(FILES.learn);
+const Evaluate = lazy(FILES.evaluate);
+const Questions = lazy(FILES.questions);
+const Evaluation = lazy(FILES.evaluation);
+const Versions = lazy(FILES.versions);
 const Keys = lazy(FILES.keys);
 const Channel = lazy(FILES.channel);
+const Web = lazy(FILES.web);
 const Webhooks = lazy(FILES.webhooks);
 const Endpoint = lazy(FILES.endpoint);
 const Deliveries = lazy(FILES.deliveries);
@@ -125,8 +135,17 @@ const ForOwners = ({ me }: { me: Me }) => (
       {({ id, sourceId }) => <Source key={sourceId} id={id} sourceId={sourceId} />}
     </Route>
     <Route path="/assistants/:id/learn">{({ id }) => <Learn key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/evaluate">{({ id }) => <Evaluate key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/evaluate/sets/:setId">
+      {({ id, setId }) => <Questions key={setId} id={id} setId={setId} />}
+    </Route>
+    <Route path="/assistants/:id/evaluate/:evaluationId">
+      {({ id, evaluationId }) => <Evaluation key={evaluationId} id={id} evaluationId={evaluationId} />}
+    </Route>
+    <Route path="/assistants/:id/versions">{({ id }) => <Versions key={id} id={id} />}</Route>
     <Route path="/assistants/:id/keys">{({ id }) => <Keys key={id} id={id} />}</Route>
     <Route path="/assistants/:id/channel">{({ id }) => <Channel key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/web">{({ id }) => <Web key={id} id={id} />}</Route>
     <Route path="/assistants/:id/webhooks">{({ id }) => <Webhooks key={id} id={id} />}</Route>
     <Route path="/assistants/:id/webhooks/:endpointId">
       {({ id, endpointId }) => <Endpoint key={endpointId} id={id} endpointId={endpointId} />}

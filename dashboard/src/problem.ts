@@ -42,7 +42,7 @@ export const fieldProblem = (problem: unknown, field: string): string | undefine
 /** The errors that do not belong to a field of the form. */
 export const remainingProblem = (problem: unknown, fields: readonly string[]): string | undefined => {
   if (!(problem instanceof Error)) return undefined;
-  if (!isProblem(problem) || problem.details.length === 0) return problem.message;
+  if (!isProblem(problem) || problem.details.length === 0 || problem.status === 409) return problem.message;
   const rest = problem.details.filter(({ field }) => !fields.includes(field.split('.')[0] ?? ''));
   return rest.length > 0 ? rest.map(({ field, message }) => `${field} ${message}`).join('; ') : undefined;
 };

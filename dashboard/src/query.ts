@@ -68,11 +68,14 @@ export const useSession = () =>
     staleTime: 60_000,
   });
 
-export const tell = (message: string): void => void notifications.show({ message, color: 'teal', autoClose: 3_000 });
+const CLOSE = { closeButtonProps: { 'aria-label': 'Close' } };
+
+export const tell = (message: string): void =>
+  void notifications.show({ message, color: 'teal', autoClose: 3_000, ...CLOSE });
 
 export const tellProblem = (problem: unknown): void => {
   const message = problem instanceof Error ? problem.message : 'Something went wrong.';
-  notifications.show({ title: 'That did not work', message, color: 'red', autoClose: 8_000 });
+  notifications.show({ title: 'That did not work', message, color: 'red', autoClose: 8_000, ...CLOSE });
 };
 
 type Change<Input, Answer> = {

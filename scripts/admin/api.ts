@@ -34,6 +34,8 @@ type Call<One extends Operation> = {
 };
 
 export type Api = {
+  /** Opens an answer that is read as it arrives. The reader is told of an answer that breaks off, or of a long silence. */
+  read: <const One extends Operation>(operation: One, call?: Call<One>) => Promise<AsyncIterable<Uint8Array>>;
   call: <const One extends Operation>(operation: One, call?: Call<One>) => Promise<Answered<One>>;
 };
 
@@ -71,7 +73,8 @@ const reasonOf = (cause: unknown): string => {
 export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | 'operatorToken'>): Api => {
   if (baseUrl === null || operatorToken === undefined) throw new Failure('no_operator_token', NO_TOKEN);
 
-  const send = async (method: string, path: string, sent: { body: unknown; file: Uint8Array | undefined }) => {
+  type Sent = { body: unknown; file: Uint8Array | undefined; signal: AbortSignal };
+  const send = async (method: string, path: string, sent: Sent) => {
     const body = sent.file ?? (sent.body === undefined ? undefined : JSON.stringify(sent.body));
     const headers = {
       Accept: 'application/json',
@@ -83,7 +86,7 @@ export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | '
         method,
         headers,
         redirect: 'error',
-        signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
+        signal: sent.signal,
         ...(body !== undefined && { body: body as string }), // the types of fetch do not list every view of bytes
       });
     } catch (cause) {
@@ -91,19 +94,54 @@ export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | '
     }
   };
 
+  const refuse = (
+    response: Response,
+    answer: unknown,
+    { what, id = '' }: { what?: string | undefined; id?: string },
+  ) => {
+    if (response.status === 404 && what !== undefined) throw notFoundFailure(what, id);
+    const parsed = ErrorBody.safeParse(answer);
+    if (parsed.success) throw failureOf(parsed.data.error);
+    throw new Failure('unavailable', `What answers at ${baseUrl} is not this service (status ${response.status}).`);
+  };
+
   return {
+    read: async (operation, { id = '', params = {}, what, query = {} } = {}) => {
+      const left = new AbortController();
+      const timer = setTimeout(() => left.abort(new Error('no answer in time')), ANSWER_WITHIN_MS);
+      const { signal } = left;
+      const path = pathOf(operation, { id, ...params }, query);
+      const sent = { body: undefined, file: undefined, signal };
+      try {
+        const response = await send(operation.method.toUpperCase(), path, sent);
+        if (!response.ok || !response.body) return refuse(response, await readJson(response), { what, id });
+        const { body } = response;
+        return (async function* () {
+          try {
+            for await (const piece of body) {
+              timer.refresh();
+              yield piece;
+            }
+          } finally {
+            clearTimeout(timer);
+          }
+        })();
+      } catch (cause) {
+        clearTimeout(timer);
+        throw cause;
+      }
+    },
+
     call: async <const One extends Operation>(
       operation: One,
       { id = '', params = {}, what, body, file, query = {} }: Call<One> = {},
     ): Promise<Answered<One>> => {
       const path = pathOf(operation, { id, ...params }, query);
-      const response = await send(operation.method.toUpperCase(), path, { body, file });
+      const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
+      const response = await send(operation.method.toUpperCase(), path, { body, file, signal });
       const answer = await readJson(response);
       if (response.ok) return answer as Answered<One>; // tests check the server's answers against this schema
-      if (response.status === 404 && what !== undefined) throw notFoundFailure(what, id);
-      const parsed = ErrorBody.safeParse(answer);
-      if (parsed.success) throw failureOf(parsed.data.error);
-      throw new Failure('unavailable', `What answers at ${baseUrl} is not this service (status ${response.status}).`);
+      return refuse(response, answer, { what, id });
     },
   };
 };

@@ -12,6 +12,12 @@ export const wholeNumber =
     return number;
   };
 
+/** A whole number, or `none`. */
+export const wholeNumberOrNone =
+  (min: number, max: number) =>
+  (value: string): number | null =>
+    value === 'none' ? null : wholeNumber(min, max)(value);
+
 export const shortText =
   (max: number) =>
   (value: string): string => {

@@ -121,5 +121,22 @@ export const addAssistantCommands = (program: Command, run: Run): void => {
       }),
     );
 
+  assistant
+    .command('limits <assistantId>')
+    .description('Show what is used of its quotas and its budget')
+    .addHelpText('after', example('assistant limits 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11'))
+    .action((assistantId: string) =>
+      run(async (api) => {
+        const limits = await api.call(usageOperations.limits, { id: assistantId, what: 'assistant' });
+        const { turns, tokens, keys } = limits;
+        const rows = [
+          ...(turns ? [['turns of the month', turns.used, turns.limit, turns.until]] : []),
+          ...(tokens ? [['tokens of the day', tokens.used, tokens.limit, tokens.until]] : []),
+          ...keys.map(({ name, used, limit, until }) => [`turns of key ${name}`, used, limit, until]),
+        ];
+        return { json: limits, text: table(['WHAT', 'USED', 'LIMIT', 'UNTIL'], rows, 'There are no quotas.') };
+      }),
+    );
+
   addAssistantUpdate(assistant, run);
 };

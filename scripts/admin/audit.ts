@@ -1,7 +1,7 @@
 import { type Audit, boundedLine } from '../../src/operators/audit.ts';
 import { newId } from '../../src/process/ids.ts';
 
-type LocalChange = { action: string; target: string; details: Record<string, string> };
+type LocalChange = { action: string; target: string | null; details: Record<string, string> };
 
 /** The operator id in audit entries of local changes, because no operator is signed in for them. */
 const COMMAND_ID = '00000000-0000-0000-0000-000000000000';

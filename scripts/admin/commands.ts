@@ -5,10 +5,18 @@ type AddCommands = (root: Command, session: Session) => Promise<void>;
 
 const COMMANDS: Record<string, AddCommands> = {
   assistant: async (root, { run }) => (await import('./assistant.ts')).addAssistantCommands(root, run),
+  apply: async (root, { run }) => (await import('./apply.ts')).addApplyCommand(root, run),
+  describe: async (root, { run }) => (await import('./apply.ts')).addDescribeCommand(root, run),
+  export: async (root, { run }) => (await import('./transfer.ts')).addExportCommand(root, run),
+  import: async (root, { run }) => (await import('./transfer.ts')).addImportCommand(root, run),
   knowledge: async (root, { run }) => (await import('./knowledge.ts')).addKnowledgeCommands(root, run),
+  draft: async (root, { run }) => (await import('./draft.ts')).addDraftCommands(root, run),
   source: async (root, { run }) => (await import('./source.ts')).addSourceCommands(root, run),
+  questions: async (root, { run }) => (await import('./questions.ts')).addQuestionCommands(root, run),
+  evaluate: async (root, { run }) => (await import('./questions.ts')).addEvaluateCommand(root, run),
   key: async (root, { run }) => (await import('./key.ts')).addKeyCommands(root, run),
   channel: async (root, { run }) => (await import('./channel.ts')).addChannelCommands(root, run),
+  web: async (root, { run }) => (await import('./web.ts')).addWebCommands(root, run),
   endpoint: async (root, { run }) => (await import('./endpoint.ts')).addEndpointCommands(root, run),
   delivery: async (root, { run }) => (await import('./delivery.ts')).addDeliveryCommands(root, run),
   conversation: async (root, { run }) => {
@@ -20,6 +28,8 @@ const COMMANDS: Record<string, AddCommands> = {
   turn: async (root, { run }) => (await import('./turn.ts')).addTurnCommands(root, run),
   operator: async (root, session) => (await import('./operator.ts')).addOperatorCommands(root, session),
   token: async (root, { runLocal }) => (await import('./token.ts')).addTokenCommands(root, runLocal),
+  'rotate-encryption-key': async (root, { runBare }) =>
+    (await import('./rotate-encryption-key.ts')).addRotateEncryptionKeyCommand(root, runBare),
   doctor: async (root, { runBare }) => (await import('./doctor.ts')).addDoctorCommand(root, runBare),
 };
 

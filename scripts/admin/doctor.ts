@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { hintOf } from '../../src/process/hints.ts';
-import { VERSION } from '../../src/process/process.ts';
+import { VERSION } from '../../src/process/lifecycle.ts';
 import { type QueueState, readQueues } from './doctor/queues.ts';
 import { type Reached, reachApi, reachMongo, reachRedis } from './doctor/reach.ts';
 import { trySemantic } from './doctor/semantic.ts';

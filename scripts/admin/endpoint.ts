@@ -5,6 +5,7 @@ import { endpointOperations } from '../../src/operator-api/endpoints.ts';
 import type { Answered, Api } from './api.ts';
 import { ASSISTANT_OPTION, commaList, example, wholeNumber } from './arguments.ts';
 import { usage } from './failure.ts';
+import { addRecoveryCommands } from './endpoint/recovery.ts';
 import { awaitOutcome } from './delivery/outcome.ts';
 import type { Run } from './session.ts';
 import { table } from './text.ts';
@@ -41,7 +42,7 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
     .requiredOption('--url <url>', 'where events go')
     .option(
       '--events <kinds>',
-      `only these, of ${KINDS.join(', ')}; without it every event except message.sent`,
+      `only these, of ${KINDS.join(', ')}; without it every event except message.sent and conversation.erased`,
       commaList,
     )
     .option('--sources', 'replies in message.sent come with what they are taken from')
@@ -126,6 +127,8 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
         return { json: { endpointId, secret }, text: shownOnce(endpoint, secret) };
       }),
     );
+
+  addRecoveryCommands(program, endpoint, run);
 
   endpoint
     .command('test <endpointId>')

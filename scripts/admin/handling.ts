@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { conversationDataOperations } from '../../src/operator-api/conversation-data.ts';
+import { conversationDataOperations } from '../../src/operator-api/conversations.ts';
 import { inboxOperations, noteOperations } from '../../src/operator-api/inbox.ts';
 import { example, pointInTime, uuid } from './arguments.ts';
 import { ID } from './conversation.ts';

@@ -1,5 +1,5 @@
 import { Command, CommanderError } from 'commander';
-import { VERSION } from '../../src/process/process.ts';
+import { VERSION } from '../../src/process/lifecycle.ts';
 import { addCommands } from './commands.ts';
 import { toFailure } from './failure.ts';
 import { type Answer, createSession } from './session.ts';

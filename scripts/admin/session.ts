@@ -4,7 +4,7 @@ import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts'
 import { createLogger, type Logger } from '../../src/process/logger.ts';
 import { type Api, openApi } from './api.ts';
 import type { Settings } from './settings.ts';
-import type { OperatorStores } from '../../src/operators/open.ts';
+import type { OperatorStores } from '../../src/operators/store.ts';
 
 /** A command's answer, as JSON and as text. `status` is the exit status. */
 export type Answer = { json: unknown; text: string; status?: number };

@@ -1,4 +1,5 @@
-import { openOperators, type OperatorStores } from '../../src/operators/open.ts';
+import type { Connection } from 'mongoose';
+import { openOperators, type OperatorStores } from '../../src/operators/store.ts';
 import type { Config } from '../../src/process/config.ts';
 import { secretsIn } from '../../src/process/credentials.ts';
 import { plainMessage } from '../../src/process/logger.ts';
@@ -39,19 +40,25 @@ export const openForCommand = async ({ config, settings, logger, lifecycle }: Co
   }
 };
 
-/**
- * Opens the stores of operators and tokens without the API. They are needed to create the first operator and the first
- * token, before anybody can sign in.
- */
-export const withOperatorStores = async <Value>(
+/** Opens MongoDB alone. */
+export const withMongo = async <Value>(
   { config, settings, logger, lifecycle }: CommandContext,
-  work: (opened: OperatorStores) => Promise<Value>,
+  work: (mongo: Connection) => Promise<Value>,
 ): Promise<Value> => {
   try {
     const mongo = await openMongo({ url: config.MONGODB_URL, timeoutMs: OPEN_WITHIN_MS, maxPoolSize: 2 }, logger);
     lifecycle.add('mongodb', mongo, (opened) => opened.close());
-    return await work(await openOperators(mongo));
+    return await work(mongo);
   } catch (cause) {
     throw toUnavailable(settings, cause);
   }
 };
+
+/**
+ * Opens the stores of operators and tokens without the API. They are needed to create the first operator and the first
+ * token, before anybody can sign in.
+ */
+export const withOperatorStores = <Value>(
+  context: CommandContext,
+  work: (opened: OperatorStores) => Promise<Value>,
+): Promise<Value> => withMongo(context, async (mongo) => work(await openOperators(mongo)));

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Pool } from 'undici';
 import * as z from 'zod';
+import { areVectorsMade } from '../../src/assistants/semantic-state.ts';
 import { readConfig } from '../../src/process/config.ts';
 import { secretsIn } from '../../src/process/credentials.ts';
 import { createLifecycle } from '../../src/process/lifecycle.ts';
@@ -21,6 +22,8 @@ export type Capacity = z.infer<typeof Capacity>;
 const LOADS = { sure: 200, mixed: 20 };
 const WARM_UP_MS = 700;
 const COUNTED_MS = 1_500;
+/** A machine that is busy with other work is given longer for its first answer. */
+const FIRST_WITHIN_MS = 15_000;
 const VECTORS_WITHIN_MS = 10_000;
 /** A database and a Redis of its own, so that the demo's pages show nothing of it. Both are emptied afterwards. */
 const NAME = 'parley-capacity';
@@ -56,6 +59,7 @@ const measure = async (load: keyof typeof LOADS, url: string, apiKey: string): P
   const startedAt = performance.now();
   let sent = 0;
   let counted = 0;
+  let from = FIRST_WITHIN_MS;
   const lane = async (): Promise<void> => {
     for (;;) {
       const body = JSON.stringify({ session_id: `${load}-${sent}`, message: messageOf(load, sent) });
@@ -64,12 +68,15 @@ const measure = async (load: keyof typeof LOADS, url: string, apiKey: string): P
       const answer = await pool.request({ method: 'POST', path: '/api/v1/chat', headers, body });
       await answer.body.dump();
       const ms = performance.now() - startedAt;
-      if (ms > WARM_UP_MS + COUNTED_MS) return;
-      if (ms > WARM_UP_MS && answer.statusCode === 200) counted += 1;
+      if (ms > from + COUNTED_MS) return;
+      if (ms < WARM_UP_MS || answer.statusCode !== 200) continue;
+      from = Math.min(from, ms);
+      counted += 1;
     }
   };
   try {
     await Promise.all(Array.from({ length: LOADS[load] }, lane));
+    if (counted === 0) throw new StartError('no turn was answered while the capacity was measured');
     return Math.round(counted / (COUNTED_MS / 1000));
   } finally {
     await pool.destroy();
@@ -90,8 +97,7 @@ const untilVectorsAreMade = async (
   signal: AbortSignal,
 ): Promise<void> => {
   for (const since = performance.now(); performance.now() - since < VECTORS_WITHIN_MS; ) {
-    const { semantic, version } = await assistants.getAssistant(assistantId);
-    if (semantic?.version === version) return;
+    if (areVectorsMade(await assistants.getAssistant(assistantId))) return;
     await pause(50, undefined, { signal });
   }
 };
@@ -149,7 +155,6 @@ export const measureCapacity = async ({
     await untilVectorsAreMade(service, assistantId, signal);
     const [url] = plan.baseUrls;
     const capacity = { sure: await measure('sure', url, apiKey), mixed: await measure('mixed', url, apiKey) };
-    if (capacity.mixed === 0) throw new StartError('no turn was answered while the capacity was measured');
     await supervisor.stop();
     await service.mongo.dropDatabase();
     await service.redis.flushdb();

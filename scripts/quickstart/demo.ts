@@ -5,8 +5,7 @@ import { readConfig } from '../../src/process/config.ts';
 import { secretsIn } from '../../src/process/credentials.ts';
 import { createLifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
-import { openOperators, type OperatorStores } from '../../src/operators/open.ts';
-import { newPassword } from '../../src/operators/store.ts';
+import { newPassword, openOperators, type OperatorStores } from '../../src/operators/store.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { writeJsonPrivately } from './private-file.ts';
 import { SHOP } from './shop.ts';
@@ -44,6 +43,10 @@ const readSaved = (file: string): Partial<SavedDemo> => {
 const makeAssistant = async ({ assistants }: Service): Promise<string> => {
   const { assistantId } = await assistants.createAssistant(SHOP.assistant);
   await assistants.addKnowledge(assistantId, SHOP.knowledge);
+  await assistants.setWeb(assistantId, {
+    enabled: true,
+    starters: SHOP.knowledge.slice(0, 3).map(({ question }) => question),
+  });
   return assistantId;
 };
 

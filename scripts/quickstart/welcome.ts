@@ -24,7 +24,8 @@ type Opened = { state: QuickstartState; firstTurn: FirstTurn; dir: string; stays
 /** The lines that a new user needs next. They list a page only if it responds. */
 export const welcome = async ({ state, firstTurn, dir, stays, watch }: Opened): Promise<string[]> => {
   const { baseUrl, dashboardUrl, assistantId, operator } = state;
-  const [dashboard, openApi] = await Promise.all([isThere(dashboardUrl), isThere(`${baseUrl}/openapi.json`)]);
+  const webChat = `${baseUrl}/w/${assistantId}`;
+  const [dashboard, openApi, web] = await Promise.all([dashboardUrl, `${baseUrl}/openapi.json`, webChat].map(isThere));
   const actions = firstTurn.suggestedActions.map(
     ({ label, type, payload }) => `[${label}: ${actionWords(type, payload)}]`,
   );
@@ -41,6 +42,7 @@ export const welcome = async ({ state, firstTurn, dir, stays, watch }: Opened): 
     ...(openApi && { OpenAPI: `${baseUrl}/openapi.json` }),
     ...(dashboard && { dashboard: dashboardUrl }),
     ...(operator && { 'sign in': `${operator.email}  ${operator.password}` }),
+    ...(web && { 'web chat': webChat }),
     'API key': state.apiKey,
     channel: `${baseUrl}/api/v1/channels/webhook/${assistantId}`,
     'verify token': state.verifyToken,

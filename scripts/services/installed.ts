@@ -10,10 +10,13 @@ const FoundBrowser = z.object({
   sandbox: z.boolean(),
   env: z.record(z.string(), z.string()).default({}),
 });
+const FoundPython = z.object({ program: z.string(), folder: z.string() });
 const FoundServices = z.object({
   redis: Installed.optional(),
   mongodb: Installed.optional(),
   chromium: FoundBrowser.optional(),
+  python: FoundPython.optional(),
+  schemathesis: FoundPython.optional(),
 });
 
 export type ServiceName = 'redis' | 'mongodb';
@@ -62,4 +65,11 @@ export const findBrowser = (): Browser => {
   const { chromium } = findServices(process.env, 'chromium');
   if (!chromium) throw new Error('the set-up found no Chromium and did not say so');
   return chromium;
+};
+
+/** Python, and the folder with what it imports: for the tests of the Python package, or for requests by schema. */
+export const findPython = (key: 'python' | 'schemathesis' = 'python'): z.output<typeof FoundPython> => {
+  const found = findServices(process.env, key)[key];
+  if (!found) throw new Error(`Python 3.11 with pip is away, see above: what needs ${key} is not tested`);
+  return found;
 };

@@ -72,7 +72,10 @@ const settings = ({ port, dir, bind }: ServiceLocation, sizes: string[]): string
   const storage = ['--dbpath', dir, ...sizes];
   // Without the first parameter, a stop would wait 15 s for another member to become primary, but a single member has
   // no other.
-  const parameters = ['shutdownTimeoutMillisForSignaledShutdown=100', 'diagnosticDataCollectionEnabled=false'];
+  const shutdown = ['shutdownTimeoutMillisForSignaledShutdown=100', 'diagnosticDataCollectionEnabled=false'];
+  // The files of dropped collections stay open for reads of the past, by default for five minutes. Hundreds of dropped
+  // test databases would exceed the system's limit of open files, and the mongod would end.
+  const parameters = [...shutdown, 'minSnapshotHistoryWindowInSeconds=60'];
   const log = ['--quiet', '--logpath', `${dir}/mongod.log`];
   return [...network, ...storage, ...log, ...parameters.flatMap((parameter) => ['--setParameter', parameter])];
 };

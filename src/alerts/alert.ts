@@ -14,6 +14,10 @@ export const ALERT_KINDS = [
   'events_late',
   'person_waits',
   'provider_failing',
+  'quota_near',
+  'quota_reached',
+  'budget_near',
+  'budget_reached',
   'queue_stuck',
   'sweeps_stopped',
   'redis_unavailable',
@@ -36,16 +40,23 @@ export type StoredAlert = Condition & {
   beganAt: Date;
   seenAt: Date;
   endedAt: Date | null;
-  /** Only while it lasts, for the indexes. */
+  /** Set only while the alert is open, for the indexes. */
   open?: true;
+  /** When it opened again, because its condition returned soon after its end. */
+  returnedAt?: Date;
   acknowledged: { at: Date; operatorId: string; by: string } | null;
-  /** The channels that have not been told the latest change. Missing if all have. */
+  /** The channels that have not been told the latest change. Absent if all have. */
   untold?: AlertChannel[];
 };
 
 const KEPT_S = 90 * 86_400;
-/** More conditions than this at once are not told one by one. */
+/** How many open alerts of assistants are told one by one. */
 const OPEN_MAX = 2_000;
+/** How many open alerts a round reads. `OPEN_MAX` does not limit those of the service and of waiting visitors. */
+const LISTED_MAX = 12_000;
+const RETURNING = { key: 1, endedAt: -1 } as const;
+/** People see the number of open alerts only up to this. */
+const SHOWN_MAX = 1_000;
 const LEADER_MS = 30_000;
 
 const alertSchema = new Schema<StoredAlert>(
@@ -56,6 +67,7 @@ const alertSchema = new Schema<StoredAlert>(
 alertSchema.index({ key: 1 }, { unique: true, name: 'open', partialFilterExpression: { open: true } });
 alertSchema.index({ beganAt: -1, _id: -1 });
 alertSchema.index({ assistantId: 1, beganAt: -1, _id: -1 });
+alertSchema.index(RETURNING);
 alertSchema.index({ untold: 1 }, { name: 'untold', partialFilterExpression: { untold: { $exists: true } } });
 alertSchema.index({ endedAt: 1 }, { expireAfterSeconds: KEPT_S });
 
@@ -66,6 +78,25 @@ const watchSchema = new Schema<Watch>(
 );
 
 const keyOf = ({ kind, target }: Pick<Condition, 'kind' | 'target'>): string => `${kind}:${target}`;
+
+type Room = { isFullFor: (assistantId: string | null) => boolean; full: () => string[]; take: (of: Condition) => void };
+
+/** An assistant may have as many alerts as remain free, so that other assistants find room too. */
+const roomBeside = (open: StoredAlert[]): Room => {
+  const counts = new Map<string, number>();
+  let free = OPEN_MAX;
+  const isFullFor: Room['isFullFor'] = (assistantId) => assistantId !== null && (counts.get(assistantId) ?? 0) >= free;
+  const take: Room['take'] = ({ assistantId, kind }) => {
+    if (assistantId === null || kind === 'person_waits') return;
+    counts.set(assistantId, (counts.get(assistantId) ?? 0) + 1);
+    free -= 1;
+  };
+  for (const alert of open) take(alert);
+  return { isFullFor, full: () => [...counts.keys()].filter(isFullFor), take };
+};
+
+/** Assistants that have as many limited alerts as they may. No new ones need to be looked for. */
+export const assistantsWithoutRoom = (open: StoredAlert[]): string[] => roomBeside(open).full();
 
 export type AlertFilter = {
   assistantIds: string[] | null;
@@ -85,32 +116,33 @@ export type AlertStore = {
 
   /** A worker notes that its sweeps run. */
   noteSweep: () => Promise<void>;
-  /** When a worker last did. Null if none ever has. */
+  /** When a worker last noted that its sweeps run. Null: never. */
   lastSweepAt: () => Promise<Date | null>;
 
   /**
-   * Stores what is true now, of these kinds: begins alerts that are not open, and ends those that were not seen for
-   * `endsAfterMs`. `channels` are to be told.
+   * Stores which conditions of these kinds are true now: begins alerts that are not open yet, and ends alerts of `open`
+   * whose condition was not seen for `endsAfterMs`, or for `returnsWithinMs` if the alert has returned before.
+   * `channels`: to be told.
    */
   update: (
-    now: { kinds: AlertKind[]; conditions: Condition[] },
-    options: { channels: AlertChannel[]; endsAfterMs: number },
+    now: { open: StoredAlert[]; kinds: AlertKind[]; conditions: Condition[] },
+    options: { channels: AlertChannel[]; endsAfterMs: number; returnsWithinMs: number },
   ) => Promise<{ began: StoredAlert[]; ended: StoredAlert[] }>;
 
-  /** Begins one alert, unless it is open. */
-  begin: (condition: Condition, channels: AlertChannel[]) => Promise<void>;
+  /** A visitor waits: begins the assistant's alert, unless it is open. */
+  beginWaiting: (assistantId: string, channels: AlertChannel[]) => Promise<void>;
 
-  /** The open alerts of a kind. */
-  listOpen: (kind: AlertKind, limit: number) => Promise<StoredAlert[]>;
+  /** All open alerts. */
+  listOpen: () => Promise<StoredAlert[]>;
 
   /** The oldest changes that a channel has not been told. */
   listUntold: (channel: AlertChannel, limit: number) => Promise<StoredAlert[]>;
-  /** Notes that the channel was told. An alert that has changed since stays. */
+  /** Notes that the channel was told. An alert that has changed since remains untold. */
   markTold: (channel: AlertChannel, alerts: StoredAlert[]) => Promise<void>;
 
   list: (filter: AlertFilter) => Promise<{ alerts: StoredAlert[]; next: { at: Date; id: string } | null }>;
   countOpen: (assistantIds: string[] | null) => Promise<number>;
-  /** Of an alert that these assistants do not have: not found. */
+  /** An alert of another assistant counts as not found. */
   acknowledge: (
     alertId: string,
     by: { operatorId: string; by: string },
@@ -129,7 +161,35 @@ export const createAlertStore = (connection: Connection): AlertStore => {
   const visible = (assistantIds: string[] | null): mongo.Filter<StoredAlert> =>
     assistantIds === null ? {} : { assistantId: { $in: assistantIds } };
 
-  const begin = async (condition: Condition, channels: AlertChannel[]): Promise<StoredAlert | null> => {
+  /** Opens the alert of this condition again if it ended after `endedSince`. All channels are told. */
+  const reopen = async (
+    condition: Condition,
+    endedSince: Date,
+    channels: AlertChannel[],
+  ): Promise<StoredAlert | null> => {
+    const now = serverDate();
+    const again: Partial<StoredAlert> = {
+      details: condition.details,
+      seenAt: now,
+      endedAt: null,
+      open: true,
+      returnedAt: now,
+      acknowledged: null,
+      ...(channels.length > 0 && { untold: channels }),
+    };
+    return alerts.findOneAndUpdate(
+      { key: keyOf(condition), endedAt: { $gt: endedSince } },
+      { $set: again },
+      { hint: RETURNING, returnDocument: 'after' },
+    );
+  };
+
+  /** Null if the alert is open already. `returnsWithinMs`: null if an ended alert must not open again. */
+  const begin = async (
+    condition: Condition,
+    channels: AlertChannel[],
+    returnsWithinMs: number | null,
+  ): Promise<StoredAlert | null> => {
     const now = serverDate();
     const alert: StoredAlert = {
       _id: newId(),
@@ -143,6 +203,9 @@ export const createAlertStore = (connection: Connection): AlertStore => {
       ...(channels.length > 0 && { untold: channels }),
     };
     try {
+      const returned =
+        returnsWithinMs === null ? null : await reopen(condition, new Date(now.getTime() - returnsWithinMs), channels);
+      if (returned) return returned;
       await alerts.insertOne(alert);
       return alert;
     } catch (cause) {
@@ -152,7 +215,7 @@ export const createAlertStore = (connection: Connection): AlertStore => {
   };
 
   const end = async (alert: StoredAlert, channels: AlertChannel[]): Promise<StoredAlert | null> => {
-    // A channel that has not been told the beginning is told nothing of what is over.
+    // A channel that was not told the beginning of an alert is not told its end.
     const told = channels.filter((channel) => !alert.untold?.includes(channel));
     return alerts.findOneAndUpdate(
       { _id: alert._id, open: true, seenAt: alert.seenAt },
@@ -163,6 +226,9 @@ export const createAlertStore = (connection: Connection): AlertStore => {
       { returnDocument: 'after' },
     );
   };
+
+  const countOpen = (assistantIds: string[] | null, limit: number): Promise<number> =>
+    alerts.countDocuments({ open: true, ...visible(assistantIds) }, { hint: 'open', limit });
 
   return {
     models: [model, watchModel],
@@ -191,33 +257,40 @@ export const createAlertStore = (connection: Connection): AlertStore => {
 
     lastSweepAt: async () => (await watches.findOne({ _id: 'sweeps' }))?.at ?? null,
 
-    update: async ({ kinds, conditions }, { channels, endsAfterMs }) => {
-      const open = await alerts.find({ open: true }, { limit: OPEN_MAX }).hint('open').toArray();
+    update: async ({ open, kinds, conditions }, { channels, endsAfterMs, returnsWithinMs }) => {
       const known = new Map(open.map((alert) => [alert.key, alert]));
       const present = new Map(conditions.map((one) => [keyOf(one), one]));
       const now = serverDate();
       const seen = open.filter(({ key }) => present.has(key)).map(({ _id }) => _id);
       if (seen.length > 0) await alerts.updateMany({ _id: { $in: seen }, open: true }, { $set: { seenAt: now } });
       const [began, ended]: [StoredAlert[], StoredAlert[]] = [[], []];
-      const room = OPEN_MAX - open.length;
+      const room = roomBeside(open);
       for (const [key, one] of present) {
-        const alert = known.has(key) || began.length >= room ? null : await begin(one, channels);
-        if (alert) began.push(alert);
+        if (known.has(key) || room.isFullFor(one.assistantId)) continue;
+        const alert = await begin(one, channels, returnsWithinMs);
+        if (!alert) continue;
+        room.take(alert);
+        began.push(alert);
       }
       for (const alert of open) {
         const isOver = kinds.includes(alert.kind) && !present.has(alert.key);
-        if (!isOver || now.getTime() - alert.seenAt.getTime() < endsAfterMs) continue;
+        const lastsMs = alert.returnedAt ? returnsWithinMs : endsAfterMs;
+        if (!isOver || now.getTime() - alert.seenAt.getTime() < lastsMs) continue;
         const over = await end(alert, channels);
         if (over) ended.push(over);
       }
       return { began, ended };
     },
 
-    begin: async (condition, channels) => {
-      await begin(condition, channels);
+    beginWaiting: async (assistantId, channels) => {
+      const one: Condition = { kind: 'person_waits', target: assistantId, assistantId, details: {} };
+      const isOpen = await alerts.findOne({ key: keyOf(one), open: true }, { hint: 'open', projection: { _id: 1 } });
+      if (isOpen || (await countOpen(null, LISTED_MAX)) === LISTED_MAX) return;
+      // No ended alert opens again: it was about another visitor, and somebody must know of each.
+      await begin(one, channels, null);
     },
 
-    listOpen: (kind, limit) => alerts.find({ open: true, kind }, { limit }).hint('open').toArray(),
+    listOpen: () => alerts.find({ open: true }, { limit: LISTED_MAX }).hint('open').toArray(),
 
     listUntold: (channel, limit) =>
       alerts
@@ -248,14 +321,13 @@ export const createAlertStore = (connection: Connection): AlertStore => {
         ...(after && { $or: [{ beganAt: { $lt: after.at } }, { beganAt: after.at, _id: { $lt: after.id } }] }),
       });
       const sorted = found.sort({ beganAt: -1, _id: -1 }).limit(limit + 1);
-      // Among all alerts, open ones may be far apart.
+      // Open alerts may be rare among all alerts, so they are read by their own index.
       const rows = await (open === true ? sorted.hint('open') : sorted).toArray();
       const last = rows.length > limit ? rows[limit - 1] : undefined;
       return { alerts: rows.slice(0, limit), next: last ? { at: last.beganAt, id: last._id } : null };
     },
 
-    countOpen: (assistantIds) =>
-      alerts.countDocuments({ open: true, ...visible(assistantIds) }, { hint: 'open', limit: 1_000 }),
+    countOpen: (assistantIds) => countOpen(assistantIds, SHOWN_MAX),
 
     acknowledge: async (alertId, by, assistantIds) => {
       const alert = await alerts.findOneAndUpdate(

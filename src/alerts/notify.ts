@@ -7,7 +7,7 @@ import type { Logger } from '../process/logger.ts';
 import { signEvent } from '../webhooks/signature.ts';
 import type { AlertChannel, AlertKind, AlertStore, StoredAlert } from './alert.ts';
 
-/** Alerts in one message. */
+/** The maximum number of alerts in one message. */
 const AT_ONCE = 100;
 const SEND_MS = 10_000;
 /** The longest pause of a channel that fails. */
@@ -20,6 +20,10 @@ const TITLES: Record<AlertKind, string> = {
   events_late: 'Events wait for longer than a minute',
   person_waits: 'A visitor waits for a person past the time',
   provider_failing: 'A provider fails',
+  quota_near: 'A quota of turns is used by 80 %',
+  quota_reached: 'A quota of turns is used up',
+  budget_near: 'A budget of tokens is used by 80 %',
+  budget_reached: 'A budget of tokens is used up',
   queue_stuck: 'A queue does not move',
   sweeps_stopped: 'No worker runs',
   redis_unavailable: 'Redis does not answer',
@@ -54,7 +58,7 @@ const shown = (value: unknown): string => (value instanceof Date ? value.toISOSt
 
 const linesOf = (alert: StoredAlert): string =>
   [
-    `${alert.endedAt ? 'Ended' : 'Began'}: ${TITLES[alert.kind]} (${alert.kind}, ${alert.target})`,
+    `${alert.endedAt ? 'Ended' : alert.returnedAt ? 'Began again' : 'Began'}: ${TITLES[alert.kind]} (${alert.kind}, ${alert.target})`,
     `  ${alert.endedAt ? `from ${shown(alert.beganAt)} to ${shown(alert.endedAt)}` : `since ${shown(alert.beganAt)}`}`,
     ...(alert.assistantId === null ? [] : [`  assistant ${alert.assistantId}`]),
     ...Object.entries(alert.details).map(([name, value]) => `  ${name}: ${shown(value)}`),
@@ -89,7 +93,9 @@ const toWebhook =
     if (answer.statusCode >= 300) throw new Error(`the alert webhook answered with ${answer.statusCode}`);
   };
 
-const toEmail = (url: string, { from, to, page }: { from: string; to: string; page: string | null }): Send => {
+type Email = { from: string; to: string; page: string | null; withinMs: number };
+
+const toEmail = (url: string, { from, to, page, withinMs }: Email): Send => {
   const limits = { connectionTimeout: SEND_MS, greetingTimeout: SEND_MS, socketTimeout: SEND_MS };
   const transport = createTransport({ url, ...limits });
   return async (alerts) => {
@@ -97,7 +103,8 @@ const toEmail = (url: string, { from, to, page }: { from: string; to: string; pa
     const open = alerts.filter(({ endedAt }) => endedAt === null).length;
     const what = first && alerts.length === 1 ? TITLES[first.kind] : `${alerts.length} alerts, ${open} open`;
     const text = [...alerts.map(linesOf), ...(page === null ? [] : [page])].join('\n\n');
-    await transport.sendMail({ from, to, subject: `Parley: ${what}`, text });
+    const signal = AbortSignal.timeout(withinMs);
+    await transport.sendMail({ from, to, subject: `Parley: ${what}`, text, signal });
   };
 };
 
@@ -107,14 +114,14 @@ export const channelsOf = ({ ALERT_WEBHOOK_URL, ALERT_SMTP_URL }: Settings): Ale
   ...(ALERT_SMTP_URL ? (['email'] as const) : []),
 ];
 
-const sendersOf = (settings: Settings, dispatcher: Dispatcher): Map<AlertChannel, Send> => {
+const sendersOf = (settings: Settings, dispatcher: Dispatcher, mailMs: number): Map<AlertChannel, Send> => {
   const { ALERT_WEBHOOK_URL, ALERT_WEBHOOK_SECRET, ALERT_SMTP_URL, ALERT_EMAIL_FROM, ALERT_EMAIL_TO } = settings;
   const found = new Map<AlertChannel, Send>();
   if (ALERT_WEBHOOK_URL && ALERT_WEBHOOK_SECRET)
     found.set('webhook', toWebhook(ALERT_WEBHOOK_URL, ALERT_WEBHOOK_SECRET, dispatcher));
   if (ALERT_SMTP_URL && ALERT_EMAIL_FROM && ALERT_EMAIL_TO) {
     const page = settings.PUBLIC_URL === undefined ? null : new URL('/operator/alerts', settings.PUBLIC_URL).href;
-    found.set('email', toEmail(ALERT_SMTP_URL, { from: ALERT_EMAIL_FROM, to: ALERT_EMAIL_TO, page }));
+    found.set('email', toEmail(ALERT_SMTP_URL, { from: ALERT_EMAIL_FROM, to: ALERT_EMAIL_TO, page, withinMs: mailMs }));
   }
   return found;
 };
@@ -128,11 +135,16 @@ export const createNotify = (
   {
     settings,
     dispatcher,
-    everyMs,
+    timing: { alertEveryMs: everyMs, alertMailMs },
     logger,
-  }: { settings: Settings; dispatcher: Dispatcher; everyMs: number; logger: Logger },
+  }: {
+    settings: Settings;
+    dispatcher: Dispatcher;
+    timing: Pick<Config['timing'], 'alertEveryMs' | 'alertMailMs'>;
+    logger: Logger;
+  },
 ): { channels: AlertChannel[]; tell: (mayTell: () => boolean) => void; idle: () => Promise<unknown> } => {
-  const sends = sendersOf(settings, dispatcher);
+  const sends = sendersOf(settings, dispatcher, alertMailMs);
   const running = new Map<AlertChannel, Promise<void>>();
   const failing = new Map<AlertChannel, { waitMs: number; until: number }>();
 

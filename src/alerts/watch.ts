@@ -1,31 +1,48 @@
 import type { Connection } from 'mongoose';
+import type { AssistantStore } from '../assistants/store.ts';
 import type { OutboxStore } from '../conversations/outbox.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { Figures } from '../insights/figures.ts';
 import { serverNow } from '../process/clock.ts';
 import type { Config } from '../process/config.ts';
+import { withoutCredentials } from '../process/credentials.ts';
 import { withDeadline } from '../process/deadline.ts';
+import { ApiError } from '../process/errors.ts';
 import { newToken } from '../process/ids.ts';
 import type { Lifecycle } from '../process/lifecycle.ts';
 import type { Logger } from '../process/logger.ts';
+import { mapAtMost } from '../process/slots.ts';
 import { startSweeper } from '../process/sweeper.ts';
 import type { Timing } from '../process/time-limits.ts';
 import { isCluster, type RedisClient } from '../redis/redis.ts';
+import type { SourceQueue } from '../sources/queue.ts';
+import { type AllowanceStore, NEAR, placeOf, type StoredAllowance } from '../turns/allowances.ts';
 import type { TurnQueue } from '../turns/queue.ts';
-import type { EndpointStore } from '../webhooks/endpoint-store.ts';
-import { openGuardedAgent } from '../webhooks/guarded-agent.ts';
-import type { AlertChannel, AlertKind, AlertStore, Condition } from './alert.ts';
+import { type EndpointStore, isPaused } from '../webhooks/endpoint-store.ts';
+import { openGuardedAgent } from '../webhooks/address-guard.ts';
+import {
+  type AlertChannel,
+  type AlertKind,
+  type AlertStore,
+  assistantsWithoutRoom,
+  type Condition,
+  type StoredAlert,
+} from './alert.ts';
 import { createNotify } from './notify.ts';
 
-/** The most conditions of a kind that one round finds. */
+/** How many conditions without an open alert one round finds at most, by kind. The next round finds others. */
 const FOUND_MAX = 500;
+/** How many targets of open alerts are read at once. */
+const READ_AT_ONCE = 4;
 /** From this share on, a store counts as full. */
 const FULL = 0.9;
 const FAILING_HOUR_MS = 3_600_000;
-/** A provider fails if so many replies, and so large a share of them, had an error within an hour. */
+/** A provider fails if at least this many replies, and at least this share of them, had an error within an hour. */
 const PROVIDER = { least: 3, share: 0.1 };
 const RELEASE_MS = 500;
+/** How long a stopping process waits for the channels. */
+const TOLD_WITHIN_MS = 2_000;
 const CERTIFICATE_MS = 14 * 86_400_000;
 
 /** Null if the store does not say how much it may use. */
@@ -47,19 +64,33 @@ const readRoomOf = async (redis: RedisClient, mongo: Connection): Promise<{ redi
 
 type Dependencies = {
   alerts: AlertStore;
-  endpoints: Pick<EndpointStore, 'listUnhealthy' | 'listPausedIds'>;
-  conversations: Pick<ConversationStore, 'isAnyoneWaiting'> & { outbox: Pick<OutboxStore, 'listLate'> };
+  endpoints: Pick<EndpointStore, 'listUnhealthy' | 'listPausedIds' | 'listEndpointIds' | 'readForSending'>;
+  conversations: Pick<ConversationStore, 'isAnyoneWaiting'> & { outbox: Pick<OutboxStore, 'listLate' | 'isLate'> };
   figures: Pick<Figures, 'listFailing'>;
   turnQueue: Pick<TurnQueue, 'oldestWaitingAt'>;
   deliveryQueue: Pick<DeliveryQueue, 'oldestWaitingAt'>;
+  sourceQueue: Pick<SourceQueue, 'oldestWaitingAt'>;
+  allowances: Pick<AllowanceStore, 'listNear' | 'findNear'>;
+  assistants: Pick<AssistantStore, 'findAssistant' | 'getApiKey'>;
   readRoom: () => Promise<{ redis: StoreRoom; disk: StoreRoom }>;
   channels: AlertChannel[];
   timing: Timing;
   logger: Logger;
 };
 
-/** What some kinds of alert look at. What it finds is complete, so alerts of these kinds that it does not find end. */
-type Finder = { kinds: AlertKind[]; find: () => Promise<Condition[]> };
+/**
+ * `open`: the open alerts of the finder's kinds. `full`: assistants that get no more alerts. `endpointsOfFull`: the
+ * endpoints of these.
+ */
+type Known = { open: StoredAlert[]; full: string[]; endpointsOfFull: string[] };
+
+/**
+ * Finds the conditions of some kinds of alert. It checks the targets of all open alerts, so an open alert that it does
+ * not find is over. Of conditions without an alert, it finds a bounded number.
+ */
+type Finder = { kinds: AlertKind[]; find: (known: Known) => Promise<Condition[]> };
+
+const targetsOf = (alerts: StoredAlert[]): string[] => [...new Set(alerts.map(({ target }) => target))];
 
 const ofService = (kind: AlertKind, target: string, details: Condition['details']): Condition => ({
   kind,
@@ -69,22 +100,38 @@ const ofService = (kind: AlertKind, target: string, details: Condition['details'
 });
 
 /**
- * Looks at everything that alerts are about, and stores which conditions began or ended. Each finder reads an index that
- * has only what is wrong, so a round costs little however much is well. One that fails changes nothing of its kinds.
+ * Looks at everything that alerts are about, and stores which conditions began or ended. Each finder reads an index
+ * that has only what is wrong, and the targets of open alerts by their ids, so a round costs little unless much is
+ * wrong. A finder that fails changes no alert of its kinds.
  */
 const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
-  const { alerts, endpoints, conversations, figures, turnQueue, deliveryQueue, readRoom, channels, timing, logger } =
+  const { alerts, endpoints, conversations, figures, allowances, assistants, readRoom, channels, timing, logger } =
     dependencies;
 
-  const findEndpoints = async (): Promise<Condition[]> => {
+  /** Alerts whose condition still holds. */
+  const lasting = async (
+    open: StoredAlert[],
+    holds: (alert: StoredAlert) => Promise<boolean>,
+  ): Promise<Condition[]> => {
+    const held = await mapAtMost(READ_AT_ONCE, open, holds);
+    return open.filter((_, nth) => held[nth]);
+  };
+
+  const findEndpoints = async ({ open, endpointsOfFull }: Known): Promise<Condition[]> => {
     const now = serverNow();
     const failingSince = new Date(now - timing.alertEndpointFailingMs);
     const expiring = new Date(now + CERTIFICATE_MS);
-    const unhealthy = await endpoints.listUnhealthy({ failingSince, expiring, limit: FOUND_MAX });
-    return unhealthy.flatMap(({ _id: target, assistantId, url, pause, failing, certificateUntil }): Condition[] => {
+    const known = targetsOf(open);
+    const own = await mapAtMost(READ_AT_ONCE, known, endpoints.readForSending);
+    const except = [...known, ...endpointsOfFull];
+    const others = await endpoints.listUnhealthy({ failingSince, expiring, except, limit: FOUND_MAX });
+    return [...own, ...others].flatMap((endpoint): Condition[] => {
+      if (!endpoint?.enabled) return [];
+      const { _id: target, assistantId, pause, failing, certificateUntil } = endpoint;
       const one = { target, assistantId };
+      const url = withoutCredentials(endpoint.url); // logged, mailed and posted
       const found: Condition[] = [];
-      if (pause) {
+      if (pause && isPaused(endpoint, now)) {
         const { reason, until } = pause;
         found.push({ kind: 'endpoint_paused', ...one, details: { url, reason, until } });
       }
@@ -98,37 +145,35 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
     });
   };
 
-  const findLate = async (): Promise<Condition[]> => {
+  const findLate = async ({ open, endpointsOfFull }: Known): Promise<Condition[]> => {
+    const { outbox } = conversations;
+    const olderThanMs = timing.alertEventsLateMs;
     const paused = await endpoints.listPausedIds();
-    const late = await conversations.outbox.listLate({
-      olderThanMs: timing.alertEventsLateMs,
-      exclude: paused,
-      limit: FOUND_MAX,
-    });
-    return late.map(({ endpointId, assistantId, oldestAt }) => ({
-      kind: 'events_late',
-      target: endpointId,
-      assistantId,
-      details: { oldestAt },
-    }));
-  };
-
-  /** These begin when a sweep reminds operators. Here they only go on. */
-  const findWaiting = async (): Promise<Condition[]> => {
-    const open = await alerts.listOpen('person_waits', FOUND_MAX);
-    const waiting: Condition[] = [];
-    for (const { target, assistantId, details } of open)
-      if (await conversations.isAnyoneWaiting(target))
-        waiting.push({ kind: 'person_waits', target, assistantId, details });
-    return waiting;
-  };
-
-  const findProviders = async (): Promise<Condition[]> => {
-    const hours = await figures.listFailing(new Date(serverNow() - FAILING_HOUR_MS), FOUND_MAX);
-    const bad = hours.filter(
-      ({ engineErrors, replies }) => engineErrors >= Math.max(PROVIDER.least, replies * PROVIDER.share),
+    const isExcluded = new Set(paused);
+    const exclude = [...paused, ...targetsOf(open), ...endpointsOfFull];
+    const late = await outbox.listLate({ olderThanMs, exclude, limit: FOUND_MAX });
+    const still = await lasting(
+      open,
+      async ({ target }) => !isExcluded.has(target) && outbox.isLate(target, olderThanMs),
     );
-    return bad.map(({ assistantId, engineErrors, replies }) => ({
+    const begins = late.map(({ endpointId: target, assistantId, oldestAt }) => {
+      return { kind: 'events_late' as const, target, assistantId, details: { oldestAt } };
+    });
+    return [...still, ...begins];
+  };
+
+  /** A sweep that reminds operators begins these alerts. Here it is only checked whether they last. */
+  const findWaiting = ({ open }: Known): Promise<Condition[]> =>
+    lasting(open, ({ target }) => conversations.isAnyoneWaiting(target));
+
+  const findProviders = async ({ open, full }: Known): Promise<Condition[]> => {
+    const failing = { since: new Date(serverNow() - FAILING_HOUR_MS), ...PROVIDER };
+    const known = targetsOf(open);
+    const [still, begins] = await Promise.all([
+      known.length === 0 ? [] : figures.listFailing({ ...failing, assistantId: { $in: known }, limit: known.length }),
+      figures.listFailing({ ...failing, assistantId: { $nin: [...known, ...full] }, limit: FOUND_MAX }),
+    ]);
+    return [...still, ...begins].map(({ assistantId, engineErrors, replies }) => ({
       kind: 'provider_failing',
       target: assistantId,
       assistantId,
@@ -136,13 +181,65 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
     }));
   };
 
+  /** The limit as it is set now, and the key's name. A null limit: there is none any more. */
+  const limitOf = async ({
+    kind,
+    target,
+    assistantId,
+  }: StoredAllowance): Promise<{ limit: number | null; key?: string }> => {
+    if (kind !== 'key') {
+      const assistant = await assistants.findAssistant(assistantId);
+      return { limit: (kind === 'tokens' ? assistant?.tokensPerDay : assistant?.turnsPerMonth) ?? null };
+    }
+    const key = await assistants.getApiKey(target).catch((cause: unknown) => {
+      if (cause instanceof ApiError) return null; // it is gone
+      throw cause;
+    });
+    return key?.revokedAt === null ? { limit: key.turnsPerMonth, key: key.name } : { limit: null };
+  };
+
+  /** Each round continues where the last one ended, because much of what a round reads may be no condition. */
+  let nearAfter = '';
+
+  const findUsedUp = async ({ open }: Known): Promise<Condition[]> => {
+    const places = open.map(({ kind, target, assistantId }) => {
+      const own = target === assistantId ? 'assistant' : 'key';
+      const isBudget = kind === 'budget_near' || kind === 'budget_reached';
+      return placeOf({ kind: isBudget ? 'tokens' : own, target, assistantId: assistantId ?? '' });
+    });
+    const { near, last } = await allowances.listNear(nearAfter, FOUND_MAX);
+    nearAfter = last;
+    const rows = [...(await allowances.findNear(places)), ...near];
+    const found: Condition[] = [];
+    for (const one of new Map(rows.map((row) => [row._id, row])).values()) {
+      const { limit, key } = await limitOf(one);
+      const { kind, target, assistantId, used, until } = one;
+      if (limit === null) continue;
+      // The level counts too: a call may be refused because it is larger than what is left, and a refund ends no alert.
+      const level = one.limit === limit ? (one.level ?? 0) : 0;
+      const isReached = used >= limit || level === 2;
+      if (used < NEAR * limit && level === 0) continue;
+      const is = { target, assistantId, details: { ...(key && { key }), used, limit, until } };
+      const [near, reached] =
+        kind === 'tokens' ? (['budget_near', 'budget_reached'] as const) : (['quota_near', 'quota_reached'] as const);
+      found.push({ kind: near, ...is }, ...(isReached ? [{ kind: reached, ...is }] : []));
+    }
+    return found;
+  };
+
   const findQueues = async (): Promise<Condition[]> => {
-    const queues = { turns: turnQueue, deliveries: deliveryQueue };
+    const { turnQueue, deliveryQueue, sourceQueue } = dependencies;
+    const { alertQueueStuckMs: stuckMs, alertSourcesStuckMs } = timing;
+    const queues = [
+      { name: 'turns', queue: turnQueue, stuckMs },
+      { name: 'deliveries', queue: deliveryQueue, stuckMs },
+      { name: 'sources', queue: sourceQueue, stuckMs: alertSourcesStuckMs },
+    ];
     const stuck: Condition[] = [];
-    for (const [name, queue] of Object.entries(queues)) {
+    for (const { name, queue, stuckMs: longest } of queues) {
       const at = await queue.oldestWaitingAt().catch(() => Number.NaN);
       if (Number.isNaN(at)) return [...stuck, ofService('redis_unavailable', 'redis', {})];
-      if (at !== null && serverNow() - at > timing.alertQueueStuckMs)
+      if (at !== null && serverNow() - at > longest)
         stuck.push(ofService('queue_stuck', name, { waitingSince: new Date(at) }));
     }
     return stuck;
@@ -169,6 +266,7 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
     { kinds: ['events_late'], find: findLate },
     { kinds: ['person_waits'], find: findWaiting },
     { kinds: ['provider_failing'], find: findProviders },
+    { kinds: ['quota_near', 'quota_reached', 'budget_near', 'budget_reached'], find: findUsedUp },
     { kinds: ['queue_stuck', 'redis_unavailable'], find: findQueues },
     { kinds: ['sweeps_stopped'], find: findSweeps },
     { kinds: ['redis_full', 'disk_full'], find: findRoom },
@@ -177,17 +275,21 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
   return async () => {
     const kinds: AlertKind[] = [];
     const conditions: Condition[] = [];
+    const open = await alerts.listOpen();
+    const full = assistantsWithoutRoom(open);
+    const endpointsOfFull = (await mapAtMost(READ_AT_ONCE, full, (id) => endpoints.listEndpointIds(id))).flat();
     for (const { kinds: own, find } of finders) {
       try {
-        conditions.push(...(await find()));
+        const known = { open: open.filter(({ kind }) => own.includes(kind)), full, endpointsOfFull };
+        conditions.push(...(await find(known)));
         kinds.push(...own);
       } catch (cause) {
         logger.warn({ err: cause, kinds: own }, 'what alerts are about could not be read');
       }
     }
     const { began, ended } = await alerts.update(
-      { kinds, conditions },
-      { channels, endsAfterMs: timing.alertEndsAfterMs },
+      { open, kinds, conditions },
+      { channels, endsAfterMs: timing.alertEndsAfterMs, returnsWithinMs: timing.alertReturnsWithinMs },
     );
     for (const { _id: alertId, kind, target, assistantId, details } of began)
       logger.warn({ alertId, kind, target, assistantId, details }, 'an alert began');
@@ -197,9 +299,12 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
 };
 
 type Opening = {
-  service: Pick<Dependencies, 'endpoints' | 'turnQueue' | 'deliveryQueue'> & {
+  service: Pick<Dependencies, 'endpoints' | 'turnQueue' | 'deliveryQueue' | 'sourceQueue'> & {
     redis: RedisClient;
-    aside: Pick<Dependencies, 'alerts' | 'conversations'> & { insights: { figures: Figures }; mongo: Connection };
+    aside: Pick<Dependencies, 'alerts' | 'allowances' | 'assistants' | 'conversations'> & {
+      insights: { figures: Figures };
+      mongo: Connection;
+    };
   };
   config: Config;
   logger: Logger;
@@ -207,18 +312,18 @@ type Opening = {
 };
 
 /**
- * Watches in this process, while no other one does, and tells what has changed. Every process may watch, so that the one
- * that is left tells that the others are gone.
+ * Watches conditions in this process, while no other process does, and tells the channels what has changed. Every
+ * process can watch, so that the last one left tells that the others are gone.
  */
 export const openAlerts = ({ service, config, logger, lifecycle }: Opening): void => {
-  const { endpoints, turnQueue, deliveryQueue, redis, aside } = service;
-  const { alerts, conversations, insights, mongo } = aside;
+  const { endpoints, turnQueue, deliveryQueue, sourceQueue, redis, aside } = service;
+  const { alerts, allowances, assistants, conversations, insights, mongo } = aside;
   const { timing, WEBHOOK_ALLOW_PRIVATE: allowPrivate } = config;
   const { draining } = lifecycle;
   const token = newToken();
   const dispatcher = openGuardedAgent({ allowPrivate, connections: 2 });
   lifecycle.add('connections of alerts', dispatcher, (agent) => agent.destroy());
-  const notify = createNotify(alerts, { settings: config, dispatcher, everyMs: timing.alertEveryMs, logger });
+  const notify = createNotify(alerts, { settings: config, dispatcher, timing, logger });
   const watch = createWatch({
     alerts,
     endpoints,
@@ -226,6 +331,9 @@ export const openAlerts = ({ service, config, logger, lifecycle }: Opening): voi
     figures: insights.figures,
     turnQueue,
     deliveryQueue,
+    sourceQueue,
+    allowances,
+    assistants,
     readRoom: () => readRoomOf(redis, mongo),
     channels: notify.channels,
     timing,
@@ -239,7 +347,8 @@ export const openAlerts = ({ service, config, logger, lifecycle }: Opening): voi
   const sweeper = startSweeper('alerts', round, { everyMs: timing.alertEveryMs, logger });
   lifecycle.add('alerts', sweeper, async ({ stop }) => {
     await stop();
-    await notify.idle();
+    // A channel that does not finish in time is cut off. The next process tells it the same again.
+    await withDeadline(notify.idle(), TOLD_WITHIN_MS).catch(() => undefined);
     // Without MongoDB the lease expires by itself.
     await withDeadline(alerts.release(token), RELEASE_MS).catch(() => undefined);
   });

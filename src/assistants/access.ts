@@ -1,17 +1,63 @@
-import type { Request, RequestHandler, Response } from 'express';
-import { networkOf } from '../http/http.ts';
+import { type Request, type RequestHandler, type Response, Router } from 'express';
+import { networkOf, noStranger } from '../http/http.ts';
+import { bodyReader, type Declaration, mount, type Served } from '../http/operation.ts';
+import { holdFor } from '../http/shares.ts';
+import type { OrUnavailable } from '../mongo/silence.ts';
 import { serverDate } from '../process/clock.ts';
+import { bearerIn } from '../process/credentials.ts';
 import { ApiError, type ErrorCode, notFound } from '../process/errors.ts';
 import { isUuid } from '../process/ids.ts';
-import type { OrUnavailable } from '../mongo/silence.ts';
-import { holdFor } from '../http/shares.ts';
 import type { Assistant } from './assistant.ts';
 import { type ChannelCall, type ChannelCalls, isTokenAccepted } from './channel.ts';
 import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';
 import type { AssistantStore } from './store.ts';
 
+/**
+ * How a call is authenticated, and which rate-limit window counts the call. With `key or poll`, a long poll counts in a
+ * window of its own. Without `limiter`, calls are not counted, and a missing token gives 404.
+ */
+type Admission =
+  | { auth: 'apiKey'; limiter: 'key' | 'key or poll' }
+  | { auth: 'verifyToken'; limiter: 'channel' }
+  | { auth: 'none' | 'metricsToken'; limiter?: never };
+
+/** One operation of the public API. */
+export type PublicOperation = Declaration & Admission;
+
+export const publicOperation = <const One extends PublicOperation>(one: One): One => one;
+
+type Limiter = NonNullable<PublicOperation['limiter']>;
+
+/**
+ * Routes for public operations. The checks follow docs/contract.md, Order of checks: 404 for an unknown channel, 401
+ * and 429 come first. Only then is the body read, which may give 413 or 422.
+ */
+export const createPublicRouter = (
+  access: Access,
+  all: { operation: PublicOperation; handle: RequestHandler }[],
+): Router => {
+  const admits: Record<Limiter, RequestHandler> = {
+    key: access.byApiKey,
+    'key or poll': access.byApiKeyOrPoll,
+    channel: access.byChannel,
+  };
+  const router = Router({ caseSensitive: true });
+  const served = all.map(({ operation, handle }): Served => {
+    const admit = operation.limiter ? [admits[operation.limiter]] : [];
+    return { operation, handlers: [...admit, ...bodyReader(operation), handle] };
+  });
+  mount(router, served);
+  return router;
+};
+
 /** The authenticated caller of a request, kept in `res.locals.caller`. */
-type Caller = { assistant: Assistant; channel: 'api' | 'webhook'; keyId: string | null; limitPerMinute: number };
+type Caller = {
+  assistant: Assistant;
+  channel: 'api' | 'webhook';
+  keyId: string | null;
+  keyTurnsPerMonth: number | null;
+  limitPerMinute: number;
+};
 
 export const callerOf = (res: Response): Caller => res.locals.caller as Caller;
 
@@ -23,11 +69,6 @@ type CallDetails = Pick<ChannelCall, 'sessionId' | 'conversationId'>;
  */
 export const noteCall = (res: Response, details: CallDetails): void => {
   if (res.locals.callDetails) Object.assign(res.locals.callDetails as CallDetails, details);
-};
-
-const bearerOf = (req: Request): string | null => {
-  const match = /^Bearer +(\S+) *$/i.exec(req.headers.authorization ?? '');
-  return match?.[1] ?? null;
 };
 
 const unauthorized = (code: ErrorCode): ApiError => new ApiError(code, { headers: { 'WWW-Authenticate': 'Bearer' } });
@@ -57,28 +98,31 @@ export type Access = {
 };
 
 export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavailable }: Dependencies): Access => {
-  const refuse = async (req: Request, error: ApiError): Promise<never> => {
-    await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
+  const refuse = async (req: Request, res: Response, error: ApiError): Promise<never> => {
+    noStranger(res);
+    await rateLimiter.forFailing(networkOf(req.ip));
     throw error;
   };
 
   const admit = async (res: Response, caller: Caller, limited: Promise<Parameters<typeof rateLimitHeaders>[0]>) => {
+    noStranger(res);
     const state = await limited;
     res.set(rateLimitHeaders(state));
     res.locals.caller = caller;
-    // Not the key: an assistant may have many, and all of them together have one share.
+    // The share belongs to the assistant, not to the key, because an assistant may have many keys.
     holdFor(res, caller.assistant.assistantId);
   };
 
   const withKey = async (req: Request, res: Response, limitOf: RateLimiter['forApiKey']): Promise<void> => {
-    const bearer = bearerOf(req);
-    if (bearer === null) return refuse(req, unauthorized('missing_api_key'));
+    const bearer = bearerIn(req.headers.authorization);
+    if (bearer === null) return refuse(req, res, unauthorized('missing_api_key'));
     const key = await orUnavailable(assistants.findApiKey(bearer));
     const assistant = key && (await orUnavailable(assistants.findAssistant(key.assistantId)));
-    if (!key || !assistant) return refuse(req, unauthorized('invalid_api_key'));
+    if (!key || !assistant) return refuse(req, res, unauthorized('invalid_api_key'));
     const limit = key.limitPerMinute;
-    const caller: Caller = { assistant, channel: 'api', keyId: key.keyId, limitPerMinute: limit };
-    await admit(res, caller, limitOf(key.keyId, limit));
+    const { keyId, turnsPerMonth: keyTurnsPerMonth } = key;
+    const caller: Caller = { assistant, channel: 'api', keyId, keyTurnsPerMonth, limitPerMinute: limit };
+    await admit(res, caller, limitOf(keyId, limit));
   };
 
   /** Authenticates by API key: chat API and conversation endpoints. */
@@ -119,11 +163,19 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
     const assistantId = String(req.params.assistant_id);
     const assistant = isUuid(assistantId) ? await orUnavailable(assistants.findAssistant(assistantId)) : null;
     if (assistant) recordCall(assistantId, res);
-    if (!assistant?.channel.connected) return refuse(req, notFound());
-    if (!isTokenAccepted(assistant.channel, bearerOf(req))) return refuse(req, unauthorized('invalid_verify_token'));
+    if (!assistant?.channel.connected) return refuse(req, res, notFound());
+    if (!isTokenAccepted(assistant.channel, bearerIn(req.headers.authorization)))
+      return refuse(req, res, unauthorized('invalid_verify_token'));
     const limit = assistant.channel.limitPerMinute;
     const limited = rateLimiter.forChannel(assistantId, limit);
-    await admit(res, { assistant, channel: 'webhook', keyId: null, limitPerMinute: limit }, limited);
+    const caller: Caller = {
+      assistant,
+      channel: 'webhook',
+      keyId: null,
+      keyTurnsPerMonth: null,
+      limitPerMinute: limit,
+    };
+    await admit(res, caller, limited);
     next();
   };
 

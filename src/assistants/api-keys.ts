@@ -51,12 +51,16 @@ export type ApiKey = {
   name: string;
   lastFour: string;
   limitPerMinute: number;
+  /** New turns of a month (UTC). Null: no quota. */
+  turnsPerMonth: number | null;
   createdAt: Date;
   lastUsedAt: Date | null;
   revokedAt: Date | null;
 };
 
-export type StoredApiKey = Omit<ApiKey, 'keyId'> & { _id: string; hash: string };
+/** Keys that were created before there were quotas have no `turnsPerMonth`. */
+export type StoredApiKey = Omit<ApiKey, 'keyId' | 'turnsPerMonth'> &
+  Partial<Pick<ApiKey, 'turnsPerMonth'>> & { _id: string; hash: string };
 
 const apiKeySchema = new Schema<StoredApiKey>(
   {
@@ -66,6 +70,7 @@ const apiKeySchema = new Schema<StoredApiKey>(
     name: { type: String, required: true },
     lastFour: { type: String, required: true },
     limitPerMinute: { type: Number, required: true },
+    turnsPerMonth: { type: Number, default: null },
     createdAt: { type: Date, required: true },
     lastUsedAt: { type: Date, default: null },
     revokedAt: { type: Date, default: null },

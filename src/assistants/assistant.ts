@@ -2,9 +2,8 @@ import type { TextKind } from '@parley/understanding/text';
 import * as z from 'zod';
 import { type Connection, Schema } from 'mongoose';
 import { TIMING } from '../process/time-limits.ts';
-import { type EngineSettings, RETRIEVAL } from './engine-settings.ts';
-import type { KnowledgeInput } from './knowledge-input.ts';
-import { LanguageTag } from './language-tag.ts';
+import { type EngineSettings, NO_WEB_CHANNEL, RETRIEVAL, type WebChannel } from './settings.ts';
+import { type KnowledgeInput, LanguageTag } from './knowledge-entry.ts';
 import { afterOpenMinutes, OpeningHours } from './opening-hours.ts';
 
 /**
@@ -38,6 +37,12 @@ const MAX_TAKE_WITHIN_MINUTES = 7 * 24 * 60;
 
 /** What happens to an escalation that nobody took in time. */
 export const IF_NOT_TAKEN = ['remind', 'hand_back', 'stay'] as const;
+
+/** Who answers when the day's tokens of a provider are used up: the assistant by retrieval, or a person. */
+export const IF_TOKENS_USED_UP = ['retrieval', 'hand_over'] as const;
+
+/** New turns of a month (UTC). Null: no quota. */
+export const TurnsPerMonth = z.int().min(1).max(1_000_000_000).nullable();
 
 export const GUARDS = ['off', 'flag', 'refuse'] as const;
 
@@ -91,6 +96,44 @@ export const AssistantInput = z.object({
     .enum(IF_NOT_TAKEN)
     .default('stay')
     .meta({ description: 'What happens to an escalation that nobody was assigned to or answered in that time.' }),
+  sessionLimitPerMinute: z
+    .int()
+    .min(1)
+    .max(1_000_000)
+    .default(DEFAULT_LIMIT_PER_MINUTE)
+    .meta({ description: 'Messages that one session may send in 60 s, repeated ones included.' }),
+  turnsPerMonth: TurnsPerMonth.default(null).meta({
+    description: 'New turns in a month (UTC), by keys and channel. Null: no quota.',
+  }),
+  tokensPerDay: z
+    .int()
+    .min(1)
+    .max(1_000_000_000_000)
+    .nullable()
+    .default(null)
+    .meta({ description: 'Tokens that a provider may use in a day (UTC). Null: no budget.' }),
+  ifTokensUsedUp: z
+    .enum(IF_TOKENS_USED_UP)
+    .default('retrieval')
+    .meta({ description: 'What happens to a turn whose call would exceed `tokensPerDay`.' }),
+  keepDays: z
+    .int()
+    .min(1)
+    .max(3_650)
+    .nullable()
+    .default(null)
+    .meta({ description: 'A conversation that has not changed for so many days is erased. Null: never.' }),
+  drafts: z
+    .boolean()
+    .default(false)
+    .meta({ description: 'Changes of knowledge and of how it answers make a draft, which is live once published.' }),
+  worseAllowed: z
+    .int()
+    .min(0)
+    .max(1_000)
+    .nullable()
+    .default(null)
+    .meta({ description: 'Publishing asks again if more cases of the comparison got worse. Null: never.' }),
 });
 export type AssistantInput = z.input<typeof AssistantInput>;
 
@@ -105,18 +148,24 @@ export type Assistant = z.infer<typeof AssistantInput> & {
   /** The HMAC key for conversation keys of this assistant. It never leaves the service. */
   sessionKey: string;
   channel: Channel;
+  web: WebChannel;
   engine: EngineSettings;
   /** Incremented on every change of data that an engine indexes, so that an outdated index is noticed. */
   version: number;
   createdAt: Date;
+  /** The number of the live version. Absent if drafts were never switched on. */
+  publishedVersion?: number;
+  /** Rises with each change of a draft. */
+  draftRevision?: number;
   semantic?: Partial<Semantic>;
   /** How many texts of the knowledge are not searched by words, because they exceed a worker's memory. */
   leftOut?: number;
   /** Kinds of texts whose vectors exceed a worker's memory. */
   vectorsLeftOut?: TextKind[];
   /**
-   * The passages of its sources. `version` rises after what is visible, or its vectors, changed. Absent if it never had
-   * a passage, so that a turn without sources costs nothing. `leftOut`: those that exceed a worker's memory.
+   * The passages of its sources. `version` rises after the visible passages or their vectors have changed. Absent if
+   * the assistant never had a passage, so that a turn without sources costs nothing. `leftOut`: how many exceed a
+   * worker's memory.
    */
   passages?: { version: number; count: number; leftOut?: number };
 };
@@ -131,9 +180,30 @@ const LATER_DEFAULTS = {
   openingHours: null,
   takeWithinMinutes: null,
   ifNotTaken: 'stay' as const,
+  sessionLimitPerMinute: DEFAULT_LIMIT_PER_MINUTE,
+  turnsPerMonth: null,
+  tokensPerDay: null,
+  ifTokensUsedUp: 'retrieval' as const,
+  keepDays: null,
+  drafts: false,
+  worseAllowed: null,
 };
 
-/** Until when an escalation of this moment must be taken. Null if the assistant has no such limit. */
+/** The settings that a draft may change: those that decide how a question is answered. */
+export const DRAFTED_FIELDS = ['instructions', 'answering', 'threshold', 'allowedLinks', 'strict', 'engine'] as const;
+export type DraftedField = (typeof DRAFTED_FIELDS)[number];
+export type DraftedSettings = Pick<Assistant, DraftedField>;
+
+export const draftedSettingsOf = ({
+  instructions,
+  answering,
+  threshold,
+  allowedLinks,
+  strict,
+  engine,
+}: DraftedSettings): DraftedSettings => ({ instructions, answering, threshold, allowedLinks, strict, engine });
+
+/** The take-by time of an escalation that begins at `at`. Null if the assistant has no limit. */
 export const takeByOf = (
   { openingHours, takeWithinMinutes }: Pick<Assistant, 'openingHours' | 'takeWithinMinutes'>,
   at: Date,
@@ -147,9 +217,20 @@ export const takeByOf = (
 export type KnowledgePositions = { last?: number; from?: number; unfinished?: ReservedRange[] };
 type ReservedRange = { first: number; last: number; at: Date };
 
-export type StoredAssistant = Omit<Assistant, 'assistantId' | keyof typeof LATER_DEFAULTS> &
+/** The filter for visible entries: entries that are neither replaced nor part of an unfinished import. */
+export const visibleEntries = (assistantId: string, { from = 0, last, unfinished = [] }: KnowledgePositions) => ({
+  assistantId,
+  // Positions that were assigned after `last` was read are left out, because they may belong to an unfinished import.
+  position: { $gte: from, ...(last !== undefined && { $lte: last }) },
+  ...(unfinished.length > 0 && {
+    $nor: unfinished.map((range) => ({ position: { $gte: range.first, $lte: range.last } })),
+  }),
+});
+
+export type StoredAssistant = Omit<Assistant, 'assistantId' | 'web' | keyof typeof LATER_DEFAULTS> &
   Partial<Pick<Assistant, keyof typeof LATER_DEFAULTS>> & {
     _id: string;
+    web?: Partial<WebChannel>;
     knowledgePlaces?: KnowledgePositions;
   };
 
@@ -157,9 +238,13 @@ export const toAssistant = ({ _id, knowledgePlaces: _positions, ...stored }: Sto
   assistantId: _id,
   ...LATER_DEFAULTS,
   ...stored,
+  web: { ...NO_WEB_CHANNEL, ...stored.web },
 });
 
-export type StoredKnowledge = KnowledgeInput & { _id: string; assistantId: string; position: number };
+/**
+ * `since`: the version that wrote the entry (`versions.ts`). Absent if the entry was live before there were versions.
+ */
+export type StoredKnowledge = KnowledgeInput & { _id: string; assistantId: string; position: number; since?: number };
 
 const assistantSchema = new Schema<StoredAssistant>(
   {
@@ -177,6 +262,15 @@ const assistantSchema = new Schema<StoredAssistant>(
     openingHours: { type: Schema.Types.Mixed },
     takeWithinMinutes: { type: Number },
     ifNotTaken: { type: String },
+    sessionLimitPerMinute: { type: Number },
+    turnsPerMonth: { type: Number },
+    tokensPerDay: { type: Number },
+    ifTokensUsedUp: { type: String },
+    keepDays: { type: Number },
+    drafts: { type: Boolean },
+    worseAllowed: { type: Number },
+    publishedVersion: { type: Number },
+    draftRevision: { type: Number },
     engine: { type: Schema.Types.Mixed },
     sessionKey: { type: String, required: true },
     channel: {
@@ -184,6 +278,7 @@ const assistantSchema = new Schema<StoredAssistant>(
       tokenHash: { type: String, default: null },
       limitPerMinute: { type: Number, required: true },
     },
+    web: { type: Schema.Types.Mixed },
     version: { type: Number, required: true },
     knowledgePlaces: {
       type: { last: Number, from: Number, unfinished: { type: [Schema.Types.Mixed], default: undefined } },
@@ -201,6 +296,10 @@ const assistantSchema = new Schema<StoredAssistant>(
 // This index serves the search for assistants that still need vectors.
 assistantSchema.index({ 'semantic.model': 1 });
 assistantSchema.index({ 'semantic.stale': 1 }, { sparse: true });
+assistantSchema.index({ keepDays: 1 }, { partialFilterExpression: { keepDays: { $gt: 0 } } });
+assistantSchema.index({ takeWithinMinutes: 1, _id: 1 }, { partialFilterExpression: { takeWithinMinutes: { $gt: 0 } } });
+// For the lists of assistants. The index contains the names, so that they are read without the documents.
+assistantSchema.index({ createdAt: 1, _id: 1, name: 1 });
 
 const knowledgeSchema = new Schema<StoredKnowledge>(
   {
@@ -213,10 +312,12 @@ const knowledgeSchema = new Schema<StoredKnowledge>(
     language: { type: String, default: null },
     actions: { type: [Schema.Types.Mixed], default: [] },
     tags: { type: [String], default: [] },
+    since: { type: Number },
   } as never,
   { collection: 'knowledge', versionKey: false, strictQuery: 'throw' },
 );
 knowledgeSchema.index({ assistantId: 1, position: 1 });
+knowledgeSchema.index({ assistantId: 1, since: 1 }, { partialFilterExpression: { since: { $exists: true } } });
 
 export const assistantModels = (connection: Connection) => ({
   assistants: connection.model<StoredAssistant>('Assistant', assistantSchema),

@@ -3,7 +3,7 @@ import MarkdownIt, { type Token } from 'markdown-it';
 import type * as z from 'zod';
 import { invalid, MAX_DETAILS } from '../process/errors.ts';
 import { check, detailOf, findUnstorable } from '../process/validation.ts';
-import { KnowledgeInput, MAX_KNOWLEDGE } from './knowledge-input.ts';
+import { KnowledgeInput, MAX_KNOWLEDGE } from './knowledge-entry.ts';
 
 /**
  * One question as written in the file, before validation, or the reason why the question cannot be read. `line` is the
@@ -21,7 +21,9 @@ type Column = (typeof COLUMNS)[number];
 /** After each broken row, the parser starts again on the rest of the file. These limits bound the total time. */
 const MAX_RESTARTS = 100;
 const MAX_READ_AGAIN = 16_000_000;
-/** Rows that are read at a time. More are not read, because a file of 4 MiB may have a million, and none good. */
+/**
+ * The maximum number of rows in one parse. Further rows are not read: a file of 4 MiB may have a million, all invalid.
+ */
 const MAX_ROWS = 50_000;
 
 const splitCell = (cell: string, by: RegExp): string[] =>
@@ -72,7 +74,7 @@ const toRow = (line: number, cells: string[], columns: (Column | null)[]): Row =
 };
 
 /** The delimiter of the file. Spreadsheets write commas or tabs, and semicolons where the comma is the decimal sign. */
-const delimiterOf = (text: string): string => {
+export const delimiterOf = (text: string): string => {
   const heading = /^[^\r\n]*/.exec(text.trimStart())?.[0] ?? '';
   return [',', ';', '\t'].reduce((best, one) => (heading.split(one).length > heading.split(best).length ? one : best));
 };

@@ -5,7 +5,7 @@ import { withDeadline } from '../process/deadline.ts';
 import { createSlots } from '../process/slots.ts';
 import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './knowledge-import.ts';
 
-/** A file of this size is read directly. A hostile one of 8 KiB held the event loop for 49 ms. */
+/** A file of at most this size is read in this process. A hostile file of 8 KiB held the event loop for 49 ms. */
 const INLINE_MAX_CHARS = 1024;
 const READ_WITHIN_MS = 20_000;
 const MEMORY_MB = 256;
@@ -20,7 +20,7 @@ const FLAGS = [`--max-old-space-size=${MEMORY_MB}`, '--max-semi-space-size=8'];
 const tooMuchWork = () =>
   invalid('file', 'out_of_range', 'takes too much time or memory to read: split it into smaller files');
 
-/** A reader that used up its memory has ended itself by a signal. */
+/** A reader whose memory is used up is ended by a signal, and so without a status. */
 const whyEnded = (status: number | null): Error =>
   status === null ? tooMuchWork() : new Error(`the reader of knowledge ended with status ${status}`);
 
@@ -41,8 +41,8 @@ const collect = (reader: ChildProcess, file: File): Promise<ParsedKnowledge> =>
 type Leaving = { signal?: AbortSignal };
 
 /**
- * Reads a file in a process of its own, because a hostile file of 4 MiB needs more than half a GB, and V8 ends the whole
- * process if one of its threads has no memory left. It gets none of the settings, which contain keys.
+ * Reads a file in a process of its own, because a hostile file of 4 MiB needs more than half a GB, and V8 ends the
+ * whole process if one of its threads has no memory left. The process gets none of the settings, which contain keys.
  */
 const readInProcess = async (file: File, leaving: Leaving): Promise<ParsedKnowledge> => {
   const cache = process.env['NODE_COMPILE_CACHE'];
@@ -60,14 +60,14 @@ const readInProcess = async (file: File, leaving: Leaving): Promise<ParsedKnowle
 };
 
 /**
- * Files are read by one process at a time, because it shares the processor cores with turns. Assistants take turns, so
- * that many files of one do not delay another's.
+ * Files are read by one process at a time, because that process shares the processor cores with turns. Assistants take
+ * turns, so that many files of one assistant do not delay another's.
  */
 const readers = createSlots(({ inUse }) => inUse < 1);
 
 /**
- * The same as `parseKnowledge`, but a large file is read in another process, so that other requests are not delayed. Once
- * the caller has left, neither the process nor the text is kept, so that nobody fills the memory with files that wait.
+ * The same as `parseKnowledge`, but a large file is read in another process, so that other requests are not delayed.
+ * When the caller leaves, the process and the text are dropped, so that nobody fills the memory with waiting files.
  */
 export const readKnowledge = async (
   format: KnowledgeFormat,

@@ -12,7 +12,7 @@ import { unavailable } from '../process/errors.ts';
 import { createSlices, type Slices } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';
 import type { Assistant } from './assistant.ts';
-import type { KnowledgeEntry } from './knowledge-input.ts';
+import type { KnowledgeEntry } from './knowledge-entry.ts';
 
 // This search is for operators who maintain the knowledge. Visitors' questions are answered by the engine, which is far
 // more precise.
@@ -89,7 +89,7 @@ type Compared = Pick<KnowledgeEntry, 'entryId' | 'language'> & {
   /** The words of the answer, hashed, so that answers that differ only in punctuation count as equal. */
   answer: string;
 };
-/** A question or a variant, with the hashes of its words in ascending order. Words themselves would take much memory. */
+/** A question or a variant, with the hashes of its words in ascending order. The words would take much memory. */
 type Phrasing = { entry: Compared; text: string; words: Float64Array };
 
 /** A 52-bit hash: two different words of an assistant practically never share one. */
@@ -128,7 +128,7 @@ const mayShareLanguage = (a: Compared, b: Compared): boolean =>
 type KnowledgeConflict = {
   entryIds: [string, string];
   questions: [string, string];
-  /** The number of common words divided by the number of distinct words in both phrasings: 0.8 to 1. */
+  /** The number of words that both phrasings have, divided by the number that at least one has: 0.8 to 1. */
   likeness: number;
 };
 
@@ -137,11 +137,14 @@ type KnowledgeConflict = {
  * a knowledge base full of copies.
  */
 const PHRASINGS_PER_WORD = 50;
-/** Phrasings beyond this number of characters are not compared. This limits the memory of a comparison to some 100 MB. */
+/** Phrasings beyond this number of characters are not compared. So a comparison takes at most some 100 MB. */
 const COMPARED_CHARS = 4_000_000;
-/** How many words of pairs a comparison looks at: some seconds. The rest is not compared. */
+/**
+ * The maximum number of words, in all pairs together, that a comparison looks at: some seconds. Further pairs are
+ * skipped.
+ */
 const COMPARED_WORDS = 250_000_000;
-/** The conflicts of an assistant take up to 250 kB. */
+/** How many assistants' conflicts are cached: up to 250 kB each. */
 const CACHED_ASSISTANTS = 100;
 
 type Entries = AsyncIterable<KnowledgeEntry[]>;

@@ -1,54 +1,196 @@
 import type { TextKind } from '@parley/understanding/text';
 import { LRUCache } from 'lru-cache';
-import { notFound } from '../process/errors.ts';
-import { newId } from '../process/ids.ts';
+import { inBatches, inPages } from '../mongo/batches.ts';
 import { collectionOf } from '../mongo/mongo.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { invalid, notFound } from '../process/errors.ts';
+import { newId } from '../process/ids.ts';
 import { createSlices } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';
-import type { Assistant, StoredKnowledge, assistantModels } from './assistant.ts';
-import type { KnowledgeEntry, KnowledgeInput } from './knowledge-input.ts';
-import { createKnowledgePositions, visibleEntries } from './knowledge-positions.ts';
+import {
+  type Assistant,
+  type assistantModels,
+  type DraftedSettings,
+  draftedSettingsOf,
+  type KnowledgePositions,
+  type StoredKnowledge,
+  toAssistant,
+  visibleEntries,
+} from './assistant.ts';
+import { bytesOfEntry, type KnowledgeEntry, type KnowledgeInput, MAX_KNOWLEDGE } from './knowledge-entry.ts';
 import type { VectorStore } from './knowledge-vectors.ts';
 
-/** The most memory of all cached entries. */
+/**
+ * An import that stays unfinished for longer than this counts as crashed. Its range no longer counts towards the limit.
+ */
+const DEAD_AFTER_MS = 10 * 60_000;
+
+const tooMany = () =>
+  invalid(
+    'knowledge',
+    'too_many',
+    `would have more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries, the most an assistant may have`,
+  );
+
+/**
+ * Assigns positions to entries and decides which entries are visible. All of this is stored in the assistant's
+ * document, so every change is atomic.
+ */
+const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof assistantModels>) => {
+  const read = async (assistantId: string): Promise<KnowledgePositions> =>
+    (await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean())?.knowledgePlaces ?? {};
+
+  const appendRange = async (assistantId: string, count: number) => {
+    // Assistants that were created before this field existed have no highest position, so it is read from their
+    // entries.
+    const highest = (await knowledge.findOne({ assistantId }).sort({ position: -1 }).lean())?.position ?? 0;
+    const last = { $add: [{ $max: ['$knowledgePlaces.last', highest] }, count] };
+    const range = {
+      first: { $subtract: ['$knowledgePlaces.last', count - 1] },
+      last: '$knowledgePlaces.last',
+      at: serverDate(),
+    };
+    const unfinished = { $concatArrays: [{ $ifNull: ['$knowledgePlaces.unfinished', []] }, [range]] };
+    const stored = await assistants
+      .findOneAndUpdate(
+        { _id: assistantId },
+        [{ $set: { 'knowledgePlaces.last': last } }, { $set: { 'knowledgePlaces.unfinished': unfinished } }],
+        { returnDocument: 'after', updatePipeline: true },
+      )
+      .lean();
+    if (!stored) throw notFound();
+    return stored.knowledgePlaces ?? {};
+  };
+
+  /**
+   * The number of entries before position `first`. Ranges of running imports count too, so that concurrent imports
+   * together cannot exceed the limit.
+   */
+  const countBefore = async (assistantId: string, first: number, positions: KnowledgePositions): Promise<number> => {
+    const reserved = (positions.unfinished ?? [])
+      .filter((range) => range.first < first && range.first >= (positions.from ?? 0))
+      .filter(({ at }) => at.getTime() > serverNow() - DEAD_AFTER_MS)
+      .reduce((sum, range) => sum + range.last - range.first + 1, 0);
+    return reserved + (await knowledge.countDocuments(visibleEntries(assistantId, { ...positions, last: first - 1 })));
+  };
+
+  return {
+    read,
+
+    /**
+     * Reserves `count` positions for one import after all assigned positions, so that concurrent imports do not mix.
+     * The entries at these positions stay invisible until `publish`. Throws if the assistant would have too many
+     * entries.
+     */
+    reserve: async (assistantId: string, count: number, { replace }: { replace: boolean }): Promise<number> => {
+      if (count > MAX_KNOWLEDGE) throw tooMany();
+      const positions = await appendRange(assistantId, count);
+      const first = (positions.last ?? count) - count + 1;
+      if (!replace && (await countBefore(assistantId, first, positions)) + count > MAX_KNOWLEDGE) {
+        await assistants.updateOne({ _id: assistantId }, { $pull: { 'knowledgePlaces.unfinished': { first } } });
+        throw tooMany();
+      }
+      return first;
+    },
+
+    /**
+     * Makes the import's entries visible in one write. With `replace`, the same write hides all earlier entries.
+     * Returns the first visible position.
+     */
+    publish: async (assistantId: string, first: number, { replace }: { replace: boolean }): Promise<number> => {
+      const update = {
+        $inc: { version: 1 },
+        $set: { 'semantic.stale': true },
+        // Entries before this position are hidden, so the ranges of crashed imports before this position are no longer
+        // needed.
+        $pull: { 'knowledgePlaces.unfinished': { first: replace ? { $lte: first } : first } },
+        ...(replace && { $max: { 'knowledgePlaces.from': first } }),
+      };
+      const stored = await assistants
+        .findOneAndUpdate({ _id: assistantId }, update, { returnDocument: 'after' })
+        .lean();
+      if (!stored) throw notFound();
+      return stored.knowledgePlaces?.from ?? 0;
+    },
+  };
+};
+
+/** The maximum memory of all cached entries. */
 const CACHED_BYTES = 128_000_000;
-/** The most memory of one assistant's entries. Beyond it, variants are left out, and then entries. */
+/** The maximum memory of one assistant's entries. Beyond it, first variants are left out, then entries. */
 const MAX_BYTES = CACHED_BYTES / 4;
-/** Estimated memory of an entry and of each of its texts without their characters. */
-const ENTRY_BYTES = 400;
-const TEXT_BYTES = 40;
 /** When the entries exceed the memory, the number of variants kept of each entry is divided by this. */
 const FEWER_VARIANTS = 3;
-/** Entries of more than this are not read again for each change, but after a rest of so many times the read before. */
+/**
+ * Entries of more bytes than this are not read again at each change, but after a rest: `REST_SHARE` times as long as
+ * the last read took.
+ */
 const LARGE_BYTES = 4_000_000;
 const REST_SHARE = 4;
 /** How many assistants' entries are read at the same time. */
 const READS = 4;
 /** Decoding one batch takes a few milliseconds; other work runs between batches. */
 const READ_BATCH = 250;
-/** A batch of a read that is not cached. It may have 1.5 MB. */
-const LIST_BATCH = 50;
-/** How many of them are decoded at once: up to 300 kB. */
-const DECODED_AT_ONCE = 5;
+/** Entries in a batch of a read that is not cached. A batch may have 1.5 MB. */
+export const LIST_BATCH = 50;
 /** Encoding one batch takes a few milliseconds; other work runs between batches. */
 const WRITE_BATCH = 500;
 
-const toEntry = ({ _id, assistantId: _assistant, position: _position, ...entry }: StoredKnowledge): KnowledgeEntry => ({
+export const toEntry = ({
+  _id,
+  assistantId: _assistant,
+  position: _position,
+  since: _since,
+  ...entry
+}: StoredKnowledge): KnowledgeEntry => ({
   ...entry,
   entryId: _id,
 });
 
-const bytesOf = ({ question, variants, answer, tags }: KnowledgeInput): number => {
-  let bytes = ENTRY_BYTES;
-  for (const text of [question, answer, ...variants, ...tags]) bytes += TEXT_BYTES + Buffer.byteLength(text);
-  return bytes;
+/** Keeps entries within `MAX_BYTES`. Whenever they exceed it, fewer variants of each entry are kept. */
+export const keepWithin = async (
+  entries: AsyncIterable<KnowledgeEntry>,
+): Promise<{ entries: KnowledgeEntry[]; leftOut: number; bytes: number }> => {
+  const held = { entries: [] as KnowledgeEntry[], leftOut: 0, bytes: 0 };
+  let variants = Number.POSITIVE_INFINITY;
+  const slices = createSlices();
+  const trimmed = (entry: KnowledgeEntry): KnowledgeEntry => {
+    held.leftOut += Math.max(0, entry.variants.length - variants);
+    return entry.variants.length > variants ? { ...entry, variants: entry.variants.slice(0, variants) } : entry;
+  };
+  for await (const one of entries) {
+    const entry = trimmed(one);
+    held.bytes += bytesOfEntry(entry);
+    held.entries.push(entry);
+    while (held.bytes > MAX_BYTES && variants > 0) {
+      variants = variants > 50 ? 25 : Math.floor(variants / FEWER_VARIANTS);
+      held.bytes = 0;
+      for (const [nth, before] of held.entries.entries()) {
+        const less = trimmed(before);
+        held.entries[nth] = less;
+        held.bytes += bytesOfEntry(less);
+        if (slices.isOver()) await slices.next();
+      }
+    }
+    if (held.bytes > MAX_BYTES) {
+      held.bytes -= bytesOfEntry(entry);
+      held.entries.pop();
+      held.leftOut += 1;
+    }
+  }
+  return held;
 };
 
 /**
- * The entries for replies, at one version of the assistant. `leftOut` is the number of questions and variants that exceed
- * the memory.
+ * The entries for replies, at one version of the assistant. `leftOut`: how many questions and variants exceed the
+ * memory. `published`: with drafts, the live version and its settings, read at the same moment.
  */
-type KnowledgeEntries = { entries: KnowledgeEntry[]; leftOut: number; version: number };
+type KnowledgeEntries = {
+  entries: KnowledgeEntry[];
+  leftOut: number;
+  version: number;
+  published: { version: number; settings: DraftedSettings } | null;
+};
 type Held = KnowledgeEntries & { bytes: number; restUntil: number };
 
 type Dependencies = ReturnType<typeof assistantModels> & {
@@ -63,13 +205,16 @@ type Dependencies = ReturnType<typeof assistantModels> & {
 export type KnowledgeStore = {
   readKnowledge: (assistantId: string, signal: AbortSignal) => AsyncGenerator<KnowledgeEntry[], undefined>;
 
-  /** The entries of an assistant, cached until its version changes. Large knowledge may be of a version shortly before. */
+  /**
+   * The entries of an assistant, cached until its version changes. Large knowledge may be of an earlier version for a
+   * short time.
+   */
   findKnowledge: (assistant: Assistant) => Promise<KnowledgeEntries>;
 
   /** Stores how many texts of the knowledge are not searched, for the owner to see. */
   reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
 
-  /** The same for kinds of texts whose vectors are not used. */
+  /** Stores the kinds of text whose vectors are not used, for the owner to see. */
   reportVectorsLeftOut: (assistantId: string, kinds: TextKind[]) => Promise<void>;
 
   listKnowledge: (assistantId: string) => Promise<KnowledgeEntry[]>;
@@ -78,7 +223,7 @@ export type KnowledgeStore = {
   /**
    * Adds entries after the existing entries. Either all new entries become visible together, or none. With `replace`,
    * the same write hides the earlier entries, so there is never a moment without entries. If two replacements run
-   * concurrently, only the entries of the later replacement stay.
+   * concurrently, only the entries of the later replacement are kept.
    */
   addKnowledge: (
     assistantId: string,
@@ -124,39 +269,23 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     });
   };
 
-  /** Reads the entries within `MAX_BYTES`. Whenever they exceed it, fewer variants of each entry are kept. */
-  const loadWithin = async (assistantId: string, version: number): Promise<Held> =>
-    readConsistently(assistantId, async (filter) => {
-      const held: Held = { entries: [], leftOut: 0, version, bytes: 0, restUntil: 0 };
-      let variants = Number.POSITIVE_INFINITY;
-      const slices = createSlices();
-      const trimmed = (entry: KnowledgeEntry): KnowledgeEntry => {
-        held.leftOut += Math.max(0, entry.variants.length - variants);
-        return entry.variants.length > variants ? { ...entry, variants: entry.variants.slice(0, variants) } : entry;
-      };
-      const rows = knowledge.find(filter).sort({ position: 1 }).lean().cursor({ batchSize: READ_BATCH });
-      for await (const row of rows) {
-        const entry = trimmed(toEntry(row));
-        held.bytes += bytesOf(entry);
-        held.entries.push(entry);
-        while (held.bytes > MAX_BYTES && variants > 0) {
-          variants = variants > 50 ? 25 : Math.floor(variants / FEWER_VARIANTS);
-          held.bytes = 0;
-          for (const [nth, before] of held.entries.entries()) {
-            const less = trimmed(before);
-            held.entries[nth] = less;
-            held.bytes += bytesOf(less);
-            if (slices.isOver()) await slices.next();
-          }
-        }
-        if (held.bytes > MAX_BYTES) {
-          held.bytes -= bytesOf(entry);
-          held.entries.pop();
-          held.leftOut += 1;
-        }
-      }
-      return held;
-    });
+  /** Reads the assistant and its entries as they were at one moment, so a reply is made from one version. */
+  const loadWithin = async (assistantId: string, version: number): Promise<Held> => {
+    const session = await assistants.db.startSession({ snapshot: true });
+    try {
+      const options = { session, readConcern: { level: 'snapshot' as const } };
+      const stored = await collectionOf(assistants).findOne({ _id: assistantId }, options);
+      const at = stored && toAssistant(stored);
+      const published = at?.drafts ? { version: at.publishedVersion ?? 0, settings: draftedSettingsOf(at) } : null;
+      const rows = collectionOf(knowledge)
+        .find(visibleEntries(assistantId, stored?.knowledgePlaces ?? {}), { ...options, batchSize: READ_BATCH })
+        .sort({ position: 1 });
+      const kept = await keepWithin(rows.map(toEntry));
+      return { ...kept, version: at?.version ?? version, published, restUntil: 0 };
+    } finally {
+      await session.endSession();
+    }
+  };
 
   const load = async (assistantId: string, version: number): Promise<Held> => {
     const slot = await reads.acquire(assistantId);
@@ -172,7 +301,10 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     }
   };
 
-  /** Runs one load per assistant at a time. Meanwhile turns get the large knowledge of the version before. */
+  /**
+   * Runs one load per assistant at a time. If the knowledge is large, turns get the entries of the previous version
+   * meanwhile.
+   */
   const loadCurrent = async (assistantId: string, version: number): Promise<Held> => {
     for (;;) {
       const held = byVersion.get(assistantId);
@@ -208,14 +340,16 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
   };
 
   const removeAll = async (filter: { assistantId: string } & Record<string, unknown>): Promise<void> => {
-    const rows = await knowledge.find(filter).select({ _id: 1 }).lean();
-    await knowledge.deleteMany(filter);
-    await vectors.retire(rows.map(({ _id }) => _id));
+    const collection = collectionOf(knowledge);
+    await inBatches({ collection, filter }, async (some, ids) => {
+      await collection.deleteMany(some);
+      await vectors.retire(ids);
+    });
   };
 
   /**
-   * Reads the entries in batches, in their order, so that they are never all in memory. All batches show the same moment.
-   * The connection to MongoDB is free between batches.
+   * Reads the entries in batches, in their order, so that they are never all in memory. All batches show the same
+   * moment. The connection to MongoDB is free between batches.
    */
   async function* readKnowledge(assistantId: string, signal: AbortSignal): AsyncGenerator<KnowledgeEntry[], undefined> {
     const session = await assistants.db.startSession({ snapshot: true });
@@ -227,11 +361,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
       const rows = collectionOf(knowledge)
         .find(filter, { ...options, batchSize: LIST_BATCH })
         .sort({ position: 1 });
-      const slices = createSlices();
-      while (await rows.hasNext()) {
-        yield rows.readBufferedDocuments(DECODED_AT_ONCE).map(toEntry);
-        if (slices.isOver()) await slices.next();
-      }
+      for await (const page of inPages(rows)) yield page.map(toEntry);
     } finally {
       await session.endSession();
     }

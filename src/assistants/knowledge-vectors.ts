@@ -1,9 +1,8 @@
 import { type Connection, Schema, type Model } from 'mongoose';
 import { serverDate } from '../process/clock.ts';
 import { collectionOf } from '../mongo/mongo.ts';
-import type { assistantModels } from './assistant.ts';
-import { visibleEntries } from './knowledge-positions.ts';
-import { type KnowledgeText, textsOf } from './knowledge-texts.ts';
+import { type assistantModels, visibleEntries } from './assistant.ts';
+import { type KnowledgeText, textsOf } from './knowledge-entry.ts';
 
 /** Vectors of removed entries are kept for this time, because an import may add the same texts again. */
 const REMOVED_KEPT_S = 600;

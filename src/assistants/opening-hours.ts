@@ -34,7 +34,10 @@ export const notTakenText = (language: string): string => (textsIn(TEXTS, langua
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
-/** Time that needs more days than this to pass is cut off. Only very short opening hours come near it. */
+/**
+ * Opening hours are counted for at most this many days. This cuts a limit short only if the opening hours are very
+ * short.
+ */
 const SEARCHED_DAYS = 120;
 
 const isTimeZone = (name: string): boolean => {
@@ -77,7 +80,7 @@ export const OpeningHours = z
   .meta({ id: 'OpeningHours' });
 export type OpeningHours = z.infer<typeof OpeningHours>;
 
-/** One has some 40 KB, and every spelling of a name (`europe/BERLIN`) has its own. */
+/** How many clocks are cached. A clock has some 40 KB, and every spelling of a name (`europe/BERLIN`) has its own. */
 const CLOCKS_MAX = 200;
 const clocks = new LRUCache<string, Intl.DateTimeFormat>({ max: CLOCKS_MAX });
 
@@ -110,8 +113,8 @@ const wallTimeOf = (at: number, timeZone: string): number => {
 };
 
 /**
- * The moment at which the clock on the wall shows a time. A time that comes twice, when the clock is set back, is its
- * first moment for an opening and its last for a closing. A time that is left out is moved forward, as a clock is.
+ * The moment at which the clock on the wall shows a time. When the clock is set back, a time comes twice, and `which`
+ * says which of the two moments counts. When the clock is set forward, a time that is skipped moves forward too.
  */
 const momentOf = (wall: number, timeZone: string, which: 'first' | 'last'): number => {
   const offsetAt = (at: number): number => wallTimeOf(at, timeZone) - at;
@@ -121,7 +124,7 @@ const momentOf = (wall: number, timeZone: string, which: 'first' | 'last'): numb
   return which === 'first' ? Math.min(...moments) : Math.max(...moments);
 };
 
-/** The times at which people answer, from `from` on, in order. The first one may have begun before. */
+/** The times at which people answer, from `from` on, in order. The first of them may have begun before `from`. */
 function* openTimes({ timeZone, week }: OpeningHours, from: number): Generator<{ start: number; end: number }> {
   const midnight = Math.floor(wallTimeOf(from, timeZone) / DAY_MS) * DAY_MS;
   const inOrder = week.toSorted((a, b) => minutesOf(a.from) - minutesOf(b.from));
@@ -130,7 +133,8 @@ function* openTimes({ timeZone, week }: OpeningHours, from: number): Generator<{
     const date = midnight + days * DAY_MS;
     const ofDay = inOrder.filter(({ day }) => day === new Date(date).getUTCDay());
     if (ofDay.length === 0) continue;
-    // Reading the clock on the wall is slow, so it is read twice a day, and more often only when the clock is set.
+    // Computing the time on the wall is slow. A day needs it twice, and more often only if the clock is changed around
+    // that day.
     const offsetAt = (at: number): number => wallTimeOf(at, timeZone) - at;
     const offset = offsetAt(date - 2 * DAY_MS);
     const isSteady = offset === offsetAt(date + 3 * DAY_MS);

@@ -1,8 +1,81 @@
 import type { TextKind } from '@parley/understanding/text';
-import type { mongo } from 'mongoose';
+import { type Connection, type Model, type mongo, Schema } from 'mongoose';
+import * as z from 'zod';
 import { leaseIn } from '../mongo/batches.ts';
+import { collectionOf } from '../mongo/mongo.ts';
+import type { PartitionedQueue } from '../redis/queue.ts';
 import type { Assistant, StoredAssistant } from './assistant.ts';
-import type { Embedders } from './embedders.ts';
+
+export const REGISTER_EVERY_MS = 2_000;
+/** A crashed worker counts as gone after this time. */
+const EXPIRES_AFTER_MS = 12_000;
+const KEPT_S = 3_600;
+
+/** The embedding model of a reply worker, and whether it works. */
+type EmbedderInfo = { model: string | null; available: boolean; detail: string };
+
+type StoredEmbedder = EmbedderInfo & { _id: string; seenAt: Date };
+
+const schema = new Schema<StoredEmbedder>(
+  {
+    _id: { type: String, required: true },
+    model: { type: String, default: null },
+    available: { type: Boolean, required: true },
+    detail: { type: String, default: '' },
+    seenAt: { type: Date, required: true },
+  },
+  { collection: 'embedders', versionKey: false, strictQuery: 'throw' },
+);
+schema.index({ seenAt: 1 }, { expireAfterSeconds: KEPT_S });
+
+/**
+ * The register of running reply workers and their embedding models. Workers read the register to agree on a model.
+ * Operators see it as the state of semantic search.
+ */
+export type Embedders = {
+  model: Model<StoredEmbedder>;
+  register: (worker: string, info: EmbedderInfo) => Promise<void>;
+  unregister: (worker: string) => Promise<void>;
+
+  /** The running workers, those with a working model first. */
+  listRunning: () => Promise<(EmbedderInfo & { worker: string })[]>;
+};
+
+export const createEmbedders = (connection: Connection): Embedders => {
+  const model = connection.model<StoredEmbedder>('Embedder', schema);
+  const rows = collectionOf(model);
+  return {
+    model,
+
+    register: async (worker, info) => {
+      await rows.updateOne({ _id: worker }, { $set: info, $currentDate: { seenAt: true } }, { upsert: true });
+    },
+
+    unregister: async (worker) => {
+      await rows.deleteOne({ _id: worker });
+    },
+
+    listRunning: async () => {
+      const filter = { $expr: { $gt: ['$seenAt', { $subtract: ['$$NOW', EXPIRES_AFTER_MS] }] } };
+      const live = await rows.find(filter, { sort: { available: -1, _id: 1 } }).toArray();
+      return live.map(({ _id, model: made, available, detail }) => ({ worker: _id, model: made, available, detail }));
+    },
+  };
+};
+
+export const KNOWLEDGE_QUEUE = 'knowledge';
+
+/** A wake-up: the knowledge of this assistant has changed. The worker reads from MongoDB what has changed. */
+export const KnowledgeJob = z.object({ assistantId: z.uuid() });
+export type KnowledgeJob = z.infer<typeof KnowledgeJob>;
+
+/** Jobs are only wake-ups. If a job is lost, a sweep finds the assistant. */
+export const createKnowledgeQueue = (queue: PartitionedQueue<KnowledgeJob>) => ({
+  /** Adds a wake-up in the background. Never throws. */
+  wake: (assistantId: string): void => queue.addInBackground(queue.of(assistantId).add('wake', { assistantId })),
+
+  close: queue.close,
+});
 
 /**
  * How long a lease lasts without renewal: longer than the slowest batch. After this time, another worker can continue
@@ -151,6 +224,10 @@ export type SemanticStatus = {
   /** Kinds of texts whose vectors are not used, because they exceed a worker's memory. */
   vectorsLeftOut: TextKind[];
 };
+
+/** True if all vectors of the current knowledge are made. `semantic.version` alone says only that they were begun. */
+export const areVectorsMade = ({ version, semantic }: Pick<Assistant, 'version' | 'semantic'>): boolean =>
+  semantic?.version === version && semantic.stale !== true;
 
 const isReady = ({ version, semantic }: Assistant, total: number): boolean =>
   semantic?.stale !== true || (semantic.version === version && (semantic.done ?? 0) >= total);

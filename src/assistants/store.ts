@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import type { Connection } from 'mongoose';
+import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { newId } from '../process/ids.ts';
 import { invalid, notFound } from '../process/errors.ts';
-import { insertAtMost } from '../mongo/batches.ts';
-import { collectionOf, type Indexed } from '../mongo/mongo.ts';
-import type { Vault } from '../process/vault.ts';
+import { inPages, insertAtMost } from '../mongo/batches.ts';
+import { collectionOf, type Indexed, inTurn } from '../mongo/mongo.ts';
+import type { SecretsFound, Vault } from '../process/vault.ts';
 import { validate } from '../process/validation.ts';
 import { type ApiKey, apiKeyModel, hashSecret, isWellFormedApiKey, newApiKey, type StoredApiKey } from './api-keys.ts';
 import {
@@ -14,56 +14,104 @@ import {
   AssistantInput,
   assistantModels,
   DEFAULT_LIMIT_PER_MINUTE,
+  DRAFTED_FIELDS,
+  type DraftedSettings,
   type StoredAssistant,
   toAssistant,
 } from './assistant.ts';
 import { type ChannelChange, channelWrite } from './channel.ts';
-import { createEmbedders, type Embedders } from './embedders.ts';
-import { type EngineInput, sealedEngine } from './engine-settings.ts';
+import { createDrafts, type Drafts, type EditOptions } from './drafts.ts';
+import { createEmbedders, createSemanticState, type Embedders, type SemanticState } from './semantic-state.ts';
+import {
+  type EngineInput,
+  newIdentitySecret,
+  sealedEngine,
+  sealEngine,
+  type WebChannel,
+  WebSettings,
+} from './settings.ts';
 import { TIMING } from '../process/time-limits.ts';
-import { createKnowledgeStore, type KnowledgeStore } from './knowledge-store.ts';
+import type { KnowledgeEntry, KnowledgeInput } from './knowledge-entry.ts';
+import { createKnowledgeStore, type KnowledgeStore, LIST_BATCH } from './knowledge-store.ts';
 import { createVectorStore, type VectorStore } from './knowledge-vectors.ts';
-import { createSemanticState, type SemanticState } from './semantic-state.ts';
+import { createVersions, type VersionStore } from './versions.ts';
 
-/** The most memory of each cache, counted in characters of JSON. */
+/** The maximum memory of each cache, counted in characters of JSON. */
 const CACHED_CHARS = 20_000_000;
-/** Revoked ones count, because they stay in the list. */
+/** How many names of a list are decoded at once. */
+const NAMES_AT_ONCE = 200;
+/** Fields that a list of assistants leaves out. */
+const NOT_LISTED = { web: 0, semantic: 0, passages: 0, knowledgePlaces: 0 } as const;
+export type ListedAssistant = Omit<Assistant, 'web' | 'semantic' | 'passages'>;
+/** How many keys an assistant may have. Revoked keys count, because they are still listed. */
 const KEYS_MAX = 1_000;
 const LAST_USED_EVERY_MS = 60_000;
 const AFTER = { returnDocument: 'after' } as const;
 
 type Dependencies = { connection: Connection; vault: Vault; onKnowledgeChanged?: (assistantId: string) => void };
 
-type NewApiKey = { assistantId: string; name: string; limitPerMinute?: number };
+type NewApiKey = { assistantId: string; name: string; limitPerMinute?: number; turnsPerMonth?: number | null };
 
-const toApiKey = ({ _id, hash: _hash, ...stored }: StoredApiKey): ApiKey => ({ keyId: _id, ...stored });
+const toApiKey = ({ _id, hash: _hash, turnsPerMonth = null, ...stored }: StoredApiKey): ApiKey => ({
+  keyId: _id,
+  turnsPerMonth,
+  ...stored,
+});
 
 /**
  * Assistants with their knowledge, keys and channel. `findAssistant`, `findApiKey` and `findKnowledge` are called for
  * every turn, so they use caches that are at most one second old.
  */
-export type AssistantStore = KnowledgeStore & {
+export type AssistantStore = Omit<KnowledgeStore, 'addKnowledge' | 'updateKnowledge' | 'removeKnowledge'> & {
   models: Indexed[];
   vectors: VectorStore;
   embedders: Embedders;
   semantic: SemanticState;
+  drafts: Drafts;
+  versions: Pick<VersionStore, 'list'>;
+
+  /** Changes of knowledge. With the setting `drafts` they change the draft. */
+  addKnowledge: (
+    assistantId: string,
+    entries: KnowledgeInput[],
+    options?: EditOptions & { replace?: boolean | undefined },
+  ) => Promise<KnowledgeEntry[]>;
+  updateKnowledge: (
+    assistantId: string,
+    entryId: string,
+    entry: KnowledgeInput,
+    options?: EditOptions,
+  ) => Promise<KnowledgeEntry>;
+  removeKnowledge: (assistantId: string, entryIds: string[], options?: EditOptions) => Promise<void>;
+
   findAssistant: ((key: string) => Promise<Assistant | null>) & { knows: (key: string) => boolean };
   getAssistant: (assistantId: string) => Promise<Assistant>;
 
   /** The active key that a Bearer value belongs to. Malformed, unknown and revoked keys all give null. */
   findApiKey: (apiKey: string) => Promise<ApiKey | null>;
 
-  createAssistant: (input: AssistantInput) => Promise<Assistant>;
-  listAssistantIds: () => Promise<string[]>;
-  listAssistants: () => Promise<Assistant[]>;
-  updateAssistant: (assistantId: string, input: Partial<AssistantInput>) => Promise<Assistant>;
+  createAssistant: (input: AssistantInput, options?: EditOptions) => Promise<Assistant>;
+  /** The ids of all assistants, or of those in `only`. */
+  listAssistantIds: (only?: string[] | null) => Promise<string[]>;
+  /** The same ids with the names, the oldest assistant first. */
+  listNames: (only?: string[] | null) => Promise<{ assistantId: string; name: string }[]>;
+  /** The assistants in pages, the oldest first, so that they are never all in memory. */
+  readAssistants: (only: string[] | null, signal: AbortSignal) => AsyncGenerator<ListedAssistant[], undefined>;
+  /** Assistants whose escalations somebody must take in time. */
+  listIdsWithTakeWithin: () => Promise<string[]>;
+  /** Assistants whose conversations are erased `keepDays` days after their last change. */
+  listKeepDays: () => Promise<{ assistantId: string; keepDays: number }[]>;
+
+  /** Changes the assistant, or its draft if it has drafts. Returns the assistant with the change. */
+  updateAssistant: (assistantId: string, input: Partial<AssistantInput>, options?: EditOptions) => Promise<Assistant>;
 
   /** Changes the engine. The provider's key is encrypted for this assistant; only a worker decrypts the key. */
-  setEngine: (assistantId: string, input: EngineInput) => Promise<Assistant>;
+  setEngine: (assistantId: string, input: EngineInput, options?: EditOptions) => Promise<Assistant>;
 
   /**
-   * Raises the version of the assistant's passages, after those that answers use have changed, so that workers read
-   * them again. `count`: how many there are now. Without any, an assistant that never had passages stays as it is.
+   * Raises the version of the assistant's passages, after the passages that answers use have changed, so that workers
+   * read them again. `count`: how many there are now. If it is 0 or omitted, an assistant that never had passages is
+   * not changed.
    */
   raisePassages: (assistantId: string, count?: number) => Promise<void>;
 
@@ -75,6 +123,18 @@ export type AssistantStore = KnowledgeStore & {
   /** Removes the verify token of a connected channel. The channel is then open to anyone who knows its address. */
   clearChannelToken: (assistantId: string) => Promise<Assistant>;
 
+  /** Changes the given fields of the web channel. */
+  setWeb: (assistantId: string, wanted: Partial<WebSettings>) => Promise<Assistant>;
+
+  /**
+   * Replaces the secret that signs user ids. Only this answer contains it. Signatures by the old secret are invalid at
+   * once.
+   */
+  rotateWebIdentity: (assistantId: string) => Promise<{ assistant: Assistant; secret: string }>;
+
+  /** Removes the secret that signs user ids: they are no longer accepted. */
+  removeWebIdentity: (assistantId: string) => Promise<Assistant>;
+
   /** Creates an API key. Only this answer contains the full key. */
   createApiKey: (key: NewApiKey) => Promise<{ key: ApiKey; apiKey: string }>;
 
@@ -83,16 +143,22 @@ export type AssistantStore = KnowledgeStore & {
   countApiKeys: (assistantId: string) => Promise<number>;
 
   /**
-   * Replaces the secret of a key. The id, name and limit stay, and the old secret stops working in the same write. A
-   * revoked key stays revoked.
+   * Replaces the secret of a key. The id, name and limits are kept, and the old secret stops working in the same write.
+   * A revoked key stays revoked.
    */
   rotateApiKey: (keyId: string) => Promise<{ key: ApiKey; apiKey: string }>;
 
-  /** Changes the name or the limit of a key. A revoked key cannot be changed. */
-  updateApiKey: (keyId: string, change: Partial<Pick<ApiKey, 'name' | 'limitPerMinute'>>) => Promise<ApiKey>;
+  /** Changes the name or the limits of a key. A revoked key cannot be changed. */
+  updateApiKey: (
+    keyId: string,
+    change: Partial<Pick<ApiKey, 'name' | 'limitPerMinute' | 'turnsPerMonth'>>,
+  ) => Promise<ApiKey>;
 
   /** Revokes a key. Revoking a revoked key changes nothing. */
   revokeApiKey: (keyId: string) => Promise<ApiKey>;
+
+  /** Seals all secrets again that an older key has sealed, one assistant after the other. A dry run counts them. */
+  resealSecrets: (options: { dryRun: boolean }) => AsyncGenerator<SecretsFound, undefined>;
 };
 
 export const createAssistantStore = ({
@@ -104,6 +170,16 @@ export const createAssistantStore = ({
   const apiKeys = apiKeyModel(connection);
   const vectors = createVectorStore(connection, { assistants, knowledge });
   const embedders = createEmbedders(connection);
+
+  const live = createKnowledgeStore({ assistants, knowledge, vectors, onChanged: onKnowledgeChanged });
+  const versions = createVersions({
+    connection,
+    assistants,
+    knowledge,
+    retireVectors: vectors.retire,
+    onPublished: onKnowledgeChanged,
+  });
+  const drafts = createDrafts({ connection, assistants, knowledge, versions, vault });
 
   // A missing value is cached too, so that an unknown id or key costs at most one query a second.
   const remember = <Value extends object>(fetch: (key: string) => Promise<Value | null>) => {
@@ -150,13 +226,66 @@ export const createAssistantStore = ({
     filter: Record<string, unknown>,
     update: Record<string, unknown>,
   ): Promise<Assistant | null> => {
-    const stored = await assistants.findOneAndUpdate(filter, update, AFTER).lean();
-    return stored && toAssistant(stored);
+    let changed: Assistant | null = null;
+    // This waits while a draft is being published, which takes seconds.
+    await inTurn(connection, async (session) => {
+      const stored = await assistants.findOneAndUpdate(filter, update, { ...AFTER, session }).lean();
+      changed = stored && toAssistant(stored);
+    });
+    return changed;
   };
 
+  const among = (only: string[] | null = null) => (only === null ? {} : { _id: { $in: only } });
+
+  const oldestFirst = (only: string[] | null = null, options: mongo.FindOptions & mongo.Abortable) =>
+    collectionOf(assistants)
+      .find(among(only), { ...options, ...(only && { hint: '_id_' }) })
+      .sort({ createdAt: 1, _id: 1 });
+
+  async function* readAssistants(
+    only: string[] | null,
+    signal: AbortSignal,
+  ): AsyncGenerator<ListedAssistant[], undefined> {
+    const rows = oldestFirst(only, { projection: NOT_LISTED, batchSize: LIST_BATCH, signal });
+    for await (const page of inPages(rows)) yield page.map(toAssistant);
+  }
+
+  const changeWeb = async (assistantId: string, fields: Partial<WebChannel>): Promise<Assistant> => {
+    const set = Object.fromEntries(Object.entries(fields).map(([name, value]) => [`web.${name}`, value]));
+    const changed = await change({ _id: assistantId }, { $set: set });
+    if (!changed) throw notFound();
+    return changed;
+  };
+
+  async function* resealSecrets(options: { dryRun: boolean }): AsyncGenerator<SecretsFound, undefined> {
+    const ids = collectionOf(assistants).find({}, { projection: { _id: 1 } });
+    for await (const { _id } of ids.sort({ _id: 1 })) yield drafts.resealSecrets(_id, options);
+  }
+
+  const hasDrafts = async (assistantId: string): Promise<boolean> => (await getAssistant(assistantId)).drafts;
+
   return {
-    models: [assistants, knowledge, apiKeys, vectors.model, embedders.model],
-    ...createKnowledgeStore({ assistants, knowledge, vectors, onChanged: onKnowledgeChanged }),
+    models: [assistants, knowledge, apiKeys, vectors.model, embedders.model, ...drafts.models, ...versions.models],
+    ...live,
+    drafts,
+    versions,
+
+    addKnowledge: async (assistantId, entries, { replace = false, ...options } = {}) =>
+      (await hasDrafts(assistantId))
+        ? drafts.addEntries(assistantId, entries, { replace, ...options })
+        : live.addKnowledge(assistantId, entries, { replace }),
+
+    updateKnowledge: async (assistantId, entryId, entry, options = {}) => {
+      if (!(await hasDrafts(assistantId))) return live.updateKnowledge(assistantId, entryId, entry);
+      await drafts.updateEntry(assistantId, entryId, entry, options);
+      return { entryId, ...entry };
+    },
+
+    removeKnowledge: async (assistantId, entryIds, options = {}) =>
+      (await hasDrafts(assistantId))
+        ? drafts.removeEntries(assistantId, entryIds, options)
+        : live.removeKnowledge(assistantId, entryIds),
+
     vectors,
     embedders,
     semantic: createSemanticState(collectionOf(assistants)),
@@ -177,10 +306,11 @@ export const createAssistantStore = ({
       return key;
     },
 
-    createAssistant: async (input) => {
+    createAssistant: async (input, options = {}) => {
+      const { drafts: wantsDrafts, ...settings } = validate(AssistantInput, input);
       const stored: StoredAssistant = {
         _id: newId(),
-        ...validate(AssistantInput, input),
+        ...settings,
         sessionKey: randomBytes(32).toString('base64url'),
         channel: { connected: false, tokenHash: null, limitPerMinute: DEFAULT_LIMIT_PER_MINUTE },
         version: 1,
@@ -188,27 +318,69 @@ export const createAssistantStore = ({
         createdAt: serverDate(),
       };
       await assistants.create(stored);
-      return toAssistant(stored);
+      if (!wantsDrafts) return toAssistant(stored);
+      await drafts.setDrafts(stored._id, true, options);
+      return getAssistant(stored._id);
     },
 
-    listAssistantIds: async () => (await assistants.find().select({ _id: 1 }).lean()).map(({ _id }) => _id),
+    // Without the hint, MongoDB reads all documents, of which one may have tens of kilobytes.
+    listAssistantIds: async (only) =>
+      (await assistants.find(among(only)).select({ _id: 1 }).hint({ _id: 1 }).lean()).map(({ _id }) => _id),
 
-    listAssistants: async () =>
-      (await assistants.find().sort({ createdAt: 1 }).lean()).map((stored) => toAssistant(stored)),
+    listNames: async (only) => {
+      const names: { assistantId: string; name: string }[] = [];
+      for await (const page of inPages(oldestFirst(only, { projection: { name: 1 } }), NAMES_AT_ONCE))
+        for (const { _id, name } of page) names.push({ assistantId: _id, name });
+      return names;
+    },
 
-    updateAssistant: async (assistantId, input) => {
-      const parsed = validate(AssistantInput.partial(), input);
-      const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));
-      const changed = await change({ _id: assistantId }, { $set: given, $inc: { version: 1 } });
+    readAssistants,
+
+    listIdsWithTakeWithin: async () => {
+      const found = await assistants
+        .find({ takeWithinMinutes: { $gt: 0 } })
+        .select({ _id: 1 })
+        .lean();
+      return found.map(({ _id }) => _id);
+    },
+
+    listKeepDays: async () => {
+      const found = await assistants
+        .find({ keepDays: { $gt: 0 } })
+        .select({ keepDays: 1 })
+        .lean();
+      return found.map(({ _id, keepDays }) => ({ assistantId: _id, keepDays: keepDays as number }));
+    },
+
+    updateAssistant: async (assistantId, input, options = {}) => {
+      const { drafts: wantsDrafts, ...parsed } = validate(AssistantInput.partial(), input);
+      const given = Object.entries(parsed).filter(([name]) => name in input);
+      if ('drafts' in input && wantsDrafts !== undefined) await drafts.setDrafts(assistantId, wantsDrafts, options);
+      const isDrafted = (await hasDrafts(assistantId))
+        ? ([name]: (typeof given)[number]) => (DRAFTED_FIELDS as readonly string[]).includes(name)
+        : () => false;
+      const drafted = Object.fromEntries(given.filter(isDrafted));
+      if (Object.keys(drafted).length > 0) await drafts.setSettings(assistantId, () => drafted, options);
+      const set = Object.fromEntries(given.filter((one) => !isDrafted(one)));
+      const changed =
+        Object.keys(set).length === 0 && Object.keys(input).length > 0
+          ? await getAssistant(assistantId)
+          : await change({ _id: assistantId }, { $set: set, $inc: { version: 1 } });
       if (!changed) throw notFound();
-      return changed;
+      return drafts.apply(changed);
     },
 
-    setEngine: async (assistantId, input) => {
+    setEngine: async (assistantId, input, options = {}) => {
+      if (await hasDrafts(assistantId)) {
+        const engineAfter = ({ engine }: DraftedSettings) => sealEngine(input, engine, { vault, assistantId });
+        await drafts.setSettings(assistantId, (before) => ({ engine: engineAfter(before) }), options);
+        return drafts.apply(await getAssistant(assistantId));
+      }
       const engine = sealedEngine(input, { vault, assistantId });
       const stage = { $set: { engine, version: { $add: ['$version', 1] } } };
-      const options = { ...AFTER, updatePipeline: true };
-      const stored = await assistants.findOneAndUpdate({ _id: assistantId }, [stage], options).lean();
+      const stored = await assistants
+        .findOneAndUpdate({ _id: assistantId }, [stage], { ...AFTER, updatePipeline: true })
+        .lean();
       if (!stored) throw notFound();
       return toAssistant(stored);
     },
@@ -242,7 +414,20 @@ export const createAssistantStore = ({
       return changed;
     },
 
-    createApiKey: async ({ assistantId, name, limitPerMinute }) => {
+    setWeb: async (assistantId, wanted) => {
+      const parsed = validate(WebSettings.partial(), wanted);
+      const given = Object.entries(parsed).filter(([name]) => name in wanted);
+      return changeWeb(assistantId, Object.fromEntries(given));
+    },
+
+    rotateWebIdentity: async (assistantId) => {
+      const { secret, identity } = newIdentitySecret(vault, assistantId, serverDate());
+      return { assistant: await changeWeb(assistantId, { identity }), secret };
+    },
+
+    removeWebIdentity: (assistantId) => changeWeb(assistantId, { identity: null }),
+
+    createApiKey: async ({ assistantId, name, limitPerMinute, turnsPerMonth = null }) => {
       await getAssistant(assistantId);
       const apiKey = newApiKey();
       const stored: StoredApiKey = {
@@ -252,6 +437,7 @@ export const createAssistantStore = ({
         name,
         lastFour: apiKey.slice(-4),
         limitPerMinute: limitPerMinute ?? DEFAULT_LIMIT_PER_MINUTE,
+        turnsPerMonth,
         createdAt: serverDate(),
         lastUsedAt: null,
         revokedAt: null,
@@ -290,5 +476,7 @@ export const createAssistantStore = ({
       await apiKeys.updateOne({ _id: keyId, revokedAt: null }, { revokedAt: serverDate() });
       return getApiKey(keyId);
     },
+
+    resealSecrets,
   };
 };

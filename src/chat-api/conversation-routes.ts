@@ -1,21 +1,207 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request, RequestHandler, Response, Router } from 'express';
-import { type Access, callerOf } from '../assistants/access.ts';
-import { createPublicRouter } from '../assistants/operation.ts';
-import { createTimeCursor } from '../http/cursor.ts';
+import * as z from 'zod';
+import { type Access, callerOf, createPublicRouter, publicOperation } from '../assistants/access.ts';
+import { IncludeQuery } from '../assistants/suggested-action.ts';
+import { AttributesInput, type StoredConversation, toAttributesView } from '../conversations/conversation.ts';
+import { HISTORY_MAX, historyCursor } from '../conversations/history.ts';
+import type { ConversationHead, ConversationStore } from '../conversations/store.ts';
+import {
+  AttributesAnswer,
+  ConversationListView,
+  EscalationView,
+  HistoryView,
+  toEscalationView,
+  toHistoryView,
+  toListView,
+} from '../conversations/view.ts';
+import { answerWith, answerWithList, bodyOf, createTimeCursor, cursor, queryOf } from '../http/operation.ts';
+import { buildAnswer, holderOf, takeRoomForAnswer } from '../http/shares.ts';
+import type { OrUnavailable } from '../mongo/silence.ts';
 import { ApiError, notFound } from '../process/errors.ts';
 import { conversationKeyOf } from '../process/ids.ts';
-import type { OrUnavailable } from '../mongo/silence.ts';
-import { answerWith, answerWithList, bodyOf, queryOf } from '../http/operation.ts';
-import { buildAnswer, holderOf, takeRoomForAnswer } from '../http/shares.ts';
-import { toAttributesView } from '../conversations/attributes.ts';
-import { toEscalationView, toHistoryView, toListView } from '../conversations/view.ts';
-import type { StoredConversation } from '../conversations/conversation.ts';
-import { historyCursor } from '../conversations/history.ts';
-import { chatConversationOperations } from './conversation-operations.ts';
-import type { ConversationHead, ConversationStore } from '../conversations/store.ts';
+import { wholeNumber } from '../process/validation.ts';
+
+const integer = (min: number, max: number, description: string) =>
+  wholeNumber(min, max).meta({
+    description,
+    override: { type: 'integer', minimum: min, maximum: max, pattern: undefined },
+  });
+
+const HistoryQuery = z.object({
+  limit: integer(1, HISTORY_MAX, `Messages per page. The default is ${HISTORY_MAX.toLocaleString('en')}.`).optional(),
+  cursor: cursor.optional(),
+  after_seq: integer(
+    0,
+    Number.MAX_SAFE_INTEGER,
+    'Only messages with a higher `seq`. Send the highest `seq` you have, or 0 for all. A message that waits for its ' +
+      'reply has no `seq` and is left out.',
+  ).optional(),
+  wait: integer(
+    0,
+    25,
+    'With `after_seq`: seconds to wait for a message with a higher `seq`. If none comes, the response is 200 without ' +
+      'messages. Without `after_seq` it has no effect.',
+  ).optional(),
+  include: IncludeQuery,
+});
+
+const ListQuery = z.object({
+  session_id: z.string().min(1).optional().meta({ description: 'Only the conversation of this session.' }),
+  updated_after: z.iso
+    .datetime({ offset: true })
+    .optional()
+    .meta({ description: 'Only conversations that changed after this time.' }),
+  limit: integer(1, 100, 'Conversations per page. The default is 100.').optional(),
+  cursor: cursor.optional(),
+});
+
+export const EscalateRequest = z
+  .object({
+    reason: z
+      .string()
+      .refine((value) => value.isWellFormed() && !value.includes('\0'), 'must be well-formed Unicode')
+      .refine((value) => value.trim() !== '' && [...value].length <= 500, 'must be 1–500 characters')
+      .meta({ description: 'The default is `manual`.', minLength: 1, maxLength: 500 })
+      .nullish(),
+    lead_score: z.number().min(0).max(100).nullish().meta({ description: 'Replaces the stored score.' }),
+  })
+  .meta({ id: 'EscalateRequest' });
+
+const AT = '2026-05-04T10:15:30.123Z';
+
+const CONVERSATION = {
+  conversationId: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b',
+  sessionId: 'visitor-42',
+  channel: 'api',
+  language: 'en',
+  status: 'open',
+  leadScore: 20,
+  tags: [{ tag: 'opening hours', color: null }],
+  createdAt: AT,
+  updatedAt: AT,
+  escalatedAt: null,
+  escalationReason: null,
+  resolvedAt: null,
+  resolvedBy: null,
+};
+
+const message = (role: string, content: string, messageId: string) => ({
+  messageId,
+  turnId: '6f1d2c3b-8a49-4d10-a2f3-0a1b2c3d4e5f',
+  seq: 1,
+  role,
+  content,
+  language: 'en',
+  createdAt: AT,
+});
+
+const HISTORY = {
+  ...CONVERSATION,
+  attributes: { plan: 'pro' },
+  messages: [
+    message('user', 'What are your opening hours?', '0d4f7a66-1b1e-4f0a-8f7e-5c3f5a0f9b21'),
+    message('assistant', 'We are open from 9 to 5.', 'f3a1c9d2-5b7e-4c8a-8e1f-9d0b2a4c6e8f'),
+  ],
+  hasMore: false,
+  nextCursor: null,
+};
+
+const POLLING = [
+  'A caller gets an operator’s reply by long polling: send `after_seq` with the highest `seq` you have, and `wait`. The ' +
+    'response comes as soon as there is a newer message, or without messages after `wait` seconds; then poll again. ' +
+    'Waiting requests have their own limit, apart from the other requests of the key.',
+  'A newer message may have any role. A handoff adds a `system` message with its own `seq`, so a poll right after an ' +
+    'escalation returns that message. Continue with its `seq`.',
+  'A visitor’s message and its reply share one `seq` and appear together. While a message waits for its reply, its `seq` is ' +
+    'null, and a poll neither returns it nor ends because of it.',
+  'A change of status or tags does not end a poll, but every response shows the current ones.',
+].join('\n\n');
+
+const common = { tag: 'Conversations', auth: 'apiKey', limiter: 'key' } as const;
+const params = z.object({ id: z.uuid().meta({ description: 'A `conversationId`.' }) });
+
+export const chatConversationOperations = {
+  list: publicOperation({
+    ...common,
+    method: 'get',
+    path: '/api/v1/conversations',
+    id: 'listConversations',
+    summary: 'List conversations, oldest change first',
+    description: 'Lets a receiver catch up after a failure: ask for what changed after the last `updatedAt` it has.',
+    query: ListQuery,
+    answer: ConversationListView,
+    answerExample: { conversations: [CONVERSATION], hasMore: false, nextCursor: null },
+  }),
+  get: publicOperation({
+    ...common,
+    limiter: 'key or poll',
+    method: 'get',
+    path: '/api/v1/conversations/:id',
+    id: 'getConversation',
+    summary: 'Read a conversation with its messages',
+    description: `Oldest message first; up to 1,000 messages without \`limit\`. A page holds at most 1 MiB of messages, so it may have fewer than \`limit\`; \`hasMore\` tells.\n\n${POLLING}`,
+    params,
+    query: HistoryQuery,
+    answer: HistoryView,
+    answerExample: HISTORY,
+    errors: ['not_found'],
+  }),
+  erase: publicOperation({
+    ...common,
+    method: 'delete',
+    path: '/api/v1/conversations/:id',
+    id: 'eraseConversation',
+    summary: 'Erase a conversation',
+    description: 'Deletes its messages and texts for good. The session can start again, with a new `conversationId`.',
+    params,
+    errors: ['not_found'],
+  }),
+  escalate: publicOperation({
+    ...common,
+    method: 'post',
+    path: '/api/v1/conversations/:id/escalate',
+    id: 'escalateConversation',
+    summary: 'Escalate a conversation to a person',
+    description:
+      'An escalated conversation keeps its first reason and sends no second event. A resolved one is opened again. The ' +
+      'first escalation adds a `system` message.',
+    params,
+    body: EscalateRequest,
+    bodyOptional: true,
+    bodyExample: { reason: 'asked twice' },
+    answer: EscalationView,
+    answerExample: {
+      conversationId: CONVERSATION.conversationId,
+      status: 'escalated',
+      reason: 'manual',
+      leadScore: 20,
+      language: 'en',
+      escalatedAt: AT,
+    },
+    errors: ['not_found'],
+  }),
+  setAttributes: publicOperation({
+    ...common,
+    method: 'post',
+    path: '/api/v1/conversations/:id/attributes',
+    id: 'setAttributes',
+    summary: 'Tell facts about a visitor',
+    description:
+      'A flat object. `null` removes an attribute; others stay. At most 50 attributes and 8 KiB after the change. ' +
+      'Operators see them beside the conversation. They are never sent as an event.',
+    params,
+    body: AttributesInput,
+    bodyExample: { plan: 'pro', orders: 3, trial: null },
+    answer: AttributesAnswer,
+    answerExample: { conversationId: CONVERSATION.conversationId, attributes: { plan: 'pro', orders: 3 } },
+    errors: ['not_found'],
+  }),
+};
 
 const LOOK_EVERY_MS = 200;
+/** All long polls together look at most this often. */
+const LOOKS_A_SECOND = 1_000;
 /** How many long polls of one assistant’s keys may wait in this process. */
 const POLLS_MAX = 200;
 
@@ -47,13 +233,22 @@ export const chatConversationRoutes = ({
     return found;
   };
 
-  /** The long polls that wait, by their holder. */
+  const getHead = async (req: Request, res: Response): Promise<ConversationHead> => {
+    const found = await orUnavailable(
+      conversations.findHead(String(req.params.id), callerOf(res).assistant.assistantId),
+    );
+    if (!found) throw notFound();
+    return found;
+  };
+
+  /** The long polls that wait, by their holder and in all. */
   const polls = new Map<string, number>();
+  let waiting = 0;
 
   /**
    * Waits until the conversation has a message with a number above `afterSeq`, the time is up, or the caller has
-   * disconnected. Only the number is read. A poll above the limit of its holder is refused, because each one is a read
-   * every 200 ms.
+   * disconnected. Only the number is read. A poll above the limit of its holder is refused, because each one reads
+   * again and again.
    */
   const waitForNewer = async (
     { _id: key, conversationId, seq: known }: ConversationHead,
@@ -66,12 +261,15 @@ export const chatConversationRoutes = ({
     const others = polls.get(holder) ?? 0;
     if (others >= POLLS_MAX) throw new ApiError('rate_limited', { headers: { 'Retry-After': '1' } });
     polls.set(holder, others + 1);
+    waiting += 1;
     try {
       while (seq !== null && seq <= afterSeq && !isOver()) {
-        await sleep(LOOK_EVERY_MS, undefined, { signal: draining }).catch(() => undefined);
+        const pause = Math.max(LOOK_EVERY_MS, (waiting * 1_000) / LOOKS_A_SECOND);
+        await sleep(Math.min(pause, until - performance.now()), undefined, { signal: draining }).catch(() => undefined);
         if (!res.destroyed) seq = await conversations.findSeq({ key, conversationId });
       }
     } finally {
+      waiting -= 1;
       const left = (polls.get(holder) ?? 1) - 1;
       if (left === 0) polls.delete(holder);
       else polls.set(holder, left);
@@ -83,10 +281,7 @@ export const chatConversationRoutes = ({
     const position = cursor === undefined ? undefined : historyCursor.decode(cursor);
     const newerOnly = after_seq !== undefined;
     if (newerOnly && wait > 0) {
-      const { assistantId } = callerOf(res).assistant;
-      const head = await orUnavailable(conversations.findHead(String(req.params.id), assistantId));
-      if (!head) throw notFound();
-      await waitForNewer(head, { afterSeq: after_seq, waitMs: wait * 1000, req, res });
+      await waitForNewer(await getHead(req, res), { afterSeq: after_seq, waitMs: wait * 1000, req, res });
     }
     await takeRoomForAnswer(req, res);
     await buildAnswer(req, res, async () => {
@@ -124,7 +319,7 @@ export const chatConversationRoutes = ({
   const escalate: RequestHandler = async (req, res) => {
     const { assistantId } = callerOf(res).assistant;
     // Checked before the body, so that the conversation of another assistant gives 404 whatever the body contains.
-    await getOwn(req, res);
+    await getHead(req, res);
     const { reason, lead_score } = bodyOf(chatConversationOperations.escalate, req);
     const { conversation } = await conversations.transitions.escalate(
       { conversationId: String(req.params.id), assistantId },
@@ -135,7 +330,7 @@ export const chatConversationRoutes = ({
 
   const setAttributes: RequestHandler = async (req, res) => {
     const { assistantId } = callerOf(res).assistant;
-    await getOwn(req, res); // first, as for `escalate`
+    await getHead(req, res); // first, as for `escalate`
     const { conversation } = await conversations.transitions.setAttributes(
       { conversationId: String(req.params.id), assistantId },
       bodyOf(chatConversationOperations.setAttributes, req),
@@ -148,7 +343,8 @@ export const chatConversationRoutes = ({
   };
 
   const erase: RequestHandler = async (req, res) => {
-    const { erased, purged } = await conversations.erase(await getOwn(req, res));
+    const { assistantId } = callerOf(res).assistant;
+    const { erased, purged } = await conversations.erase({ ...(await getHead(req, res)), assistantId });
     if (erased) onErased(erased);
     await purged;
     res.status(204).end();

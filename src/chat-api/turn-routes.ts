@@ -1,14 +1,166 @@
 import type { Request, RequestHandler, Response, Router } from 'express';
-import { type Access, callerOf, noteCall } from '../assistants/access.ts';
-import { createPublicRouter } from '../assistants/operation.ts';
-import { invalid } from '../process/errors.ts';
+import * as z from 'zod';
+import { type Access, callerOf, createPublicRouter, noteCall, publicOperation } from '../assistants/access.ts';
+import type { RateLimiter } from '../assistants/rate-limit.ts';
+import { IncludeQuery } from '../assistants/suggested-action.ts';
+import { BODY_LIMIT_BYTES } from '../http/json-body.ts';
 import { answerWith, bodyOf, queryOf } from '../http/operation.ts';
-import { knownConversationOf, type StartTurn, type Submit, type TurnRequest } from '../turns/start-turn.ts';
+import { invalid } from '../process/errors.ts';
 import type { Gate } from '../turns/gate.ts';
-import { chatTurnOperations } from './turn-operations.ts';
+import { quotasOf } from '../turns/allowances.ts';
+import { knownConversationOf, type StartTurn, type Submit, type TurnRequest } from '../turns/start-turn.ts';
 import { type StreamTurn, wantsStream } from '../turns/stream.ts';
-import { IdempotencyKey } from '../turns/turn.ts';
-import type { AcceptedTurn, ReadTurn } from '../turns/turn-view.ts';
+import {
+  AcceptedTurn,
+  ChatRequest,
+  ChatResponse,
+  IdempotencyKey,
+  MESSAGE_MAX,
+  type ReadTurn,
+  SESSION_ID_MAX,
+  TurnView,
+} from '../turns/turn.ts';
+
+const HEADERS = z.object({
+  'Idempotency-Key': IdempotencyKey.optional().meta({
+    description:
+      'Decides for 24 h whether this request repeats an earlier one; session and message no longer do. The same key with ' +
+      'another session or message gets 422.',
+  }),
+  'X-Request-Id': z.string().optional().meta({
+    description: 'Returned in the response if it has 8–64 letters, digits, `_` or `-`. Any other is replaced.',
+  }),
+  traceparent: z.string().optional().meta({
+    description:
+      'W3C Trace Context of the caller. Continued if the service records traces; a malformed one is ignored.',
+    example: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+  }),
+});
+
+const QUERY = z.object({ include: IncludeQuery });
+
+const ASYNC_HEADERS = HEADERS.extend({
+  Prefer: z.string().optional().meta({
+    description: '`respond-async`: get 202 immediately, and the reply later at `Location`.',
+    example: 'respond-async',
+  }),
+});
+
+const REPLAYED = {
+  'Idempotent-Replayed': z
+    .literal('true')
+    .optional()
+    .meta({ description: 'The response belongs to an earlier or concurrent request with the same message.' }),
+};
+
+const EXAMPLE = {
+  reply: 'We are open from 9 to 5.',
+  suggestedActions: [{ label: 'Directions', type: 'link', payload: '/directions' }],
+  conversationId: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b',
+  messageId: 'f3a1c9d2-5b7e-4c8a-8e1f-9d0b2a4c6e8f',
+};
+
+const ACCEPTED = {
+  conversationId: EXAMPLE.conversationId,
+  turnId: '6f1d2c3b-8a49-4d10-a2f3-0a1b2c3d4e5f',
+  status: 'accepted',
+};
+
+const ANSWERS = "Answers a visitor's message. Messages of one session are answered one at a time, in order.";
+
+const RETRYING =
+  'It is safe to send the same `session_id` and `message` again. If the first request is in flight, the second joins it; ' +
+  'if it failed, the turn resumes; for a minute after the reply, the reply is replayed, unless the visitor said something ' +
+  'else. Such a response has `Idempotent-Replayed: true`.';
+
+const LIMITS =
+  `Limits: \`message\` has 1–${MESSAGE_MAX.toLocaleString('en')} characters and \`session_id\` 1–${SESSION_ID_MAX}, counted in Unicode code ` +
+  'points. Neither is blank, and `session_id` has no control characters (422). The whole body has at most ' +
+  `${BODY_LIMIT_BYTES / 1024} KiB (413). A session has at most 20 unanswered messages (429 \`session_busy\`) and a limit for each minute.`;
+
+const NEVER_ASYNC = 'This channel never answers 202: `Prefer: respond-async` is ignored.';
+
+const event = (name: string, data: unknown): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+
+export const STREAM = {
+  description:
+    'Sent for `Accept: text/event-stream`. First `accepted {turnId, conversationId}`, then `delta {text, attempt}` for each ' +
+    'piece of the reply, then `message` with the chat response or `error` with an error body. A higher attempt starts the ' +
+    'text again; only `message` is final. A comment line follows every 15 s. Errors before the turn is accepted are normal ' +
+    'JSON errors.',
+  example: [
+    event('accepted', { turnId: ACCEPTED.turnId, conversationId: ACCEPTED.conversationId }),
+    event('delta', { text: 'We are open ', attempt: 1 }),
+    event('delta', { text: 'from 9 to 5.', attempt: 1 }),
+    event('message', EXAMPLE),
+  ].join(''),
+};
+
+/** What the chat API and the inbound webhook channel have in common (docs/contract.md, Sending a message). */
+const send = {
+  method: 'post',
+  tag: 'Chat',
+  query: QUERY,
+  body: ChatRequest,
+  bodyExample: { session_id: 'visitor-42', message: 'What are your opening hours?' },
+  answer: ChatResponse,
+  answerExample: EXAMPLE,
+  answerHeaders: REPLAYED,
+  stream: STREAM,
+  // 404: the conversation was erased while the caller waited.
+  errors: ['idempotency_key_reused', 'session_busy', 'quota_exceeded', 'reply_timeout', 'not_found'],
+} as const;
+
+export const chatTurnOperations = {
+  send: publicOperation({
+    ...send,
+    path: '/api/v1/chat',
+    id: 'sendMessage',
+    summary: 'Send a message, get a reply',
+    description: [ANSWERS, RETRYING, LIMITS].join('\n\n'),
+    auth: 'apiKey',
+    limiter: 'key',
+    headers: ASYNC_HEADERS,
+    otherAnswers: {
+      202: {
+        description: 'Accepted; the reply follows at `Location`. Sent for `Prefer: respond-async`.',
+        schema: AcceptedTurn,
+        example: ACCEPTED,
+        headers: {
+          ...REPLAYED,
+          Location: z.string().meta({ description: 'Where to read the turn.' }),
+          'Preference-Applied': z.literal('respond-async'),
+        },
+      },
+    },
+  }),
+  get: publicOperation({
+    method: 'get',
+    path: '/api/v1/turns/:id',
+    id: 'getTurn',
+    tag: 'Chat',
+    summary: 'Read a turn',
+    description: 'Available for 24 hours after it ended. Poll about once a second until it is `answered` or `failed`.',
+    auth: 'apiKey',
+    limiter: 'key',
+    params: z.object({ id: z.uuid().meta({ description: 'A `turnId`.' }) }),
+    query: QUERY,
+    answer: TurnView,
+    answerExample: { turnId: ACCEPTED.turnId, status: 'answered', ...EXAMPLE },
+    errors: ['not_found'],
+  }),
+  sendByChannel: publicOperation({
+    ...send,
+    path: '/api/v1/channels/webhook/:assistant_id',
+    id: 'sendChannelMessage',
+    summary: 'Send a message through the inbound webhook channel',
+    description: [ANSWERS, NEVER_ASYNC, RETRYING, LIMITS].join('\n\n'),
+    auth: 'verifyToken',
+    limiter: 'channel',
+    params: z.object({ assistant_id: z.uuid() }),
+    headers: HEADERS,
+  }),
+};
 
 const idempotencyKeyOf = (header: string | undefined): string | null => {
   if (header === undefined) return null;
@@ -24,7 +176,7 @@ const prefersAsync = (req: Request): boolean =>
 const asksForSources = (req: Request): boolean => queryOf(chatTurnOperations.send, req).include === 'sources';
 
 const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'pass'> => {
-  const { assistant, channel, keyId } = callerOf(res);
+  const { assistant, channel, keyId, keyTurnsPerMonth } = callerOf(res);
   const { session_id, message, language } = bodyOf(chatTurnOperations.send, req);
   const withSources = asksForSources(req);
   const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
@@ -33,11 +185,13 @@ const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'pass'> => {
     assistant,
     channel,
     keyId,
+    quotas: quotasOf(assistant, keyId === null ? null : { keyId, turnsPerMonth: keyTurnsPerMonth }),
     sessionId: session_id,
     message,
     language: language ?? null,
     idempotencyKey,
     withSources,
+    traceparent: req.get('traceparent'),
   };
 };
 
@@ -48,6 +202,7 @@ const setReplayed = (res: Response, replayed: boolean): void => {
 type Dependencies = {
   access: Access;
   gate: Gate;
+  rateLimiter: Pick<RateLimiter, 'forVisitor'>;
   startTurn: StartTurn;
   submit: Submit;
   streamTurn: StreamTurn;
@@ -60,12 +215,18 @@ export const TURN_PATHS = [chatTurnOperations.send.path, chatTurnOperations.send
  * The routes of the chat API and the inbound webhook channel (docs/contract.md, Sending a message). The two differ only
  * in authentication, limit and channel name.
  */
-export const chatTurnRoutes = ({ access, gate, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
+export const chatTurnRoutes = (dependencies: Dependencies): Router => {
+  const { access, gate, rateLimiter, startTurn, submit, streamTurn, readTurn } = dependencies;
+
   const gatedTurnOf = (req: Request, res: Response): TurnRequest => {
     const turn = turnOf(req, res);
     const { assistant, keyId } = callerOf(res);
     const bytes = 2 * turn.message.length;
-    return { ...turn, pass: () => gate.pass({ assistantId: assistant.assistantId, keyId, bytes, req, res }) };
+    const pass: TurnRequest['pass'] = async (conversationKey) => {
+      await rateLimiter.forVisitor(conversationKey, assistant.sessionLimitPerMinute);
+      return gate.pass({ assistantId: assistant.assistantId, keyId, bytes, req, res });
+    };
+    return { ...turn, pass };
   };
 
   const answer: RequestHandler = async (req, res) => {

@@ -1,8 +1,10 @@
+import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
 import type { ItemFailure } from '../process/batch.ts';
 import { serverNow } from '../process/clock.ts';
 import { ApiError, unavailable } from '../process/errors.ts';
+import { type TraceSpan, type Tracing, within } from '../process/tracing.ts';
 import {
   DUPLICATE_KEY,
   isMongoUnavailable,
@@ -14,22 +16,107 @@ import {
 } from '../mongo/failures.ts';
 import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../mongo/mongo.ts';
 import { truncateContent } from '../webhooks/event.ts';
-import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
+import { type Announce, countAnnounced, countByEndpoint, newOutboxEvent, type ReceiversOf } from './outbox.ts';
 import {
   type ChannelName,
   conversationModels,
   CONVERSATIONS,
   type FindDelivered,
+  IDENTITY,
   initialState,
   MAX_PENDING,
   type OutboxEvent,
   type PendingTurn,
   type RecentTurn,
   REOPENED,
+  RESUMABLE_FOR_MS,
   type StoredConversation,
 } from './conversation.ts';
-import { decide, type Decision } from './duplicates.ts';
 import type { History } from './history.ts';
+
+/** A hash of a message's exact text, to recognise a repeated one in its session (docs/contract.md, Retry is safe). */
+export const dedupeKeyOf = (message: string): string =>
+  createHash('sha256').update(message).digest('base64url').slice(0, 22);
+
+type DedupeQuery = {
+  turnId: string;
+  /** Null for a message with an `Idempotency-Key`, because such a message is not matched by content. */
+  dedupeKey: string | null;
+  /**
+   * True if an `Idempotency-Key` reserved the turn id. Another request with this key may then have created the turn.
+   */
+  reserved: boolean;
+  windowMs: number;
+  now: number;
+};
+
+/**
+ * What to do with a message whose conversation exists. `own`: an earlier write of this request stored the turn, but the
+ * answer to that write was lost. Only `new` and `resume` accept a turn.
+ */
+export type Decision =
+  | { kind: 'own'; turn: PendingTurn }
+  | { kind: 'join'; turn: PendingTurn }
+  | { kind: 'replay'; turn: RecentTurn }
+  | { kind: 'resume'; turn: RecentTurn }
+  | { kind: 'busy' }
+  | { kind: 'new' };
+
+/**
+ * If this many events are pending, a new event names its turn instead of holding its text, because each write rewrites
+ * the document.
+ */
+const LONG_OUTBOX = 50;
+const IS_LONG = { $gte: [{ $size: { $ifNull: ['$outbox', []] } }, LONG_OUTBOX] };
+/** It is read without texts and events, because a repeated message must not cost more than a new one. */
+type KnownConversation = Omit<StoredConversation, 'attributes' | 'outbox' | 'texts'> & { isLong: boolean };
+const WAITING = { turnId: 1, messageId: 1, dedupeKey: 1, trace: 1 };
+const KNOWN = { ...IDENTITY, status: 1, seq: 1, waiting: WAITING, recent: 1, isLong: IS_LONG };
+type KnownTurns = Pick<KnownConversation, 'seq' | 'waiting' | 'recent'>;
+
+const lastSeqOf = ({ seq, replySeq }: RecentTurn): number => Math.max(seq, replySeq ?? 0);
+
+/**
+ * True if the turn is the last entry of the conversation: no other turn, pending or finished, and no operator or system
+ * message came later.
+ */
+const isLatest = (turn: RecentTurn, { seq, waiting, recent }: KnownTurns): boolean =>
+  waiting.length === 0 && recent.at(-1)?.turnId === turn.turnId && seq === lastSeqOf(turn);
+
+const resumeOrBusy = (turn: RecentTurn, conversation: KnownTurns): Decision =>
+  conversation.waiting.length >= MAX_PENDING ? { kind: 'busy' } : { kind: 'resume', turn };
+
+/**
+ * Implements the decision table of docs/contract.md (Retry is safe), in the same order. `isDelivered`: the response is
+ * recorded as delivered to a caller.
+ */
+export const decide = (
+  conversation: KnownTurns,
+  query: DedupeQuery,
+  isDelivered: (turnId: string) => boolean,
+): Decision => {
+  const { turnId, dedupeKey, now } = query;
+  const ownWaiting = conversation.waiting.find((turn) => turn.turnId === turnId);
+  if (ownWaiting) return { kind: query.reserved ? 'join' : 'own', turn: ownWaiting };
+  const ownRecent = conversation.recent.find((turn) => turn.turnId === turnId);
+  if (ownRecent)
+    return ownRecent.outcome === 'failed' ? resumeOrBusy(ownRecent, conversation) : { kind: 'replay', turn: ownRecent };
+
+  if (dedupeKey !== null) {
+    const inFlight = conversation.waiting.find((turn) => turn.dedupeKey === dedupeKey);
+    if (inFlight) return { kind: 'join', turn: inFlight };
+    const known = conversation.recent.findLast((turn) => turn.dedupeKey === dedupeKey);
+    if (known) {
+      // `finishedAt` may come from a clock that is ahead of this one, so the age is never below zero.
+      const age = Math.max(0, now - known.finishedAt.getTime());
+      if (age <= RESUMABLE_FOR_MS && known.outcome === 'failed') return resumeOrBusy(known, conversation);
+      if (age <= RESUMABLE_FOR_MS && !known.async && !isDelivered(known.turnId)) return { kind: 'replay', turn: known };
+      if (known.outcome === 'answered' && age < query.windowMs && isLatest(known, conversation))
+        return { kind: 'replay', turn: known };
+    }
+  }
+  return conversation.waiting.length >= MAX_PENDING ? { kind: 'busy' } : { kind: 'new' };
+};
 
 type AcceptOptions = {
   windowMs: number;
@@ -44,6 +131,10 @@ type AcceptOptions = {
    * arrives.
    */
   watch: (turnId: string) => void;
+  /** If true, no new turn is accepted: the request may only repeat one. Default: false. */
+  onlyRepeated?: boolean;
+  /** The span of this accept. */
+  span: TraceSpan;
 };
 
 export type Accepted =
@@ -61,9 +152,11 @@ export type Accepted =
       /** True if the outbox may have a new event. */
       announced: boolean;
     }
-  | { kind: 'joined'; conversationId: string; turnId: string }
-  | { kind: 'replayed'; conversation: StoredConversation; turn: RecentTurn }
-  | { kind: 'busy' };
+  | { kind: 'joined'; conversationId: string; turnId: string; messageId: string }
+  | { kind: 'replayed'; conversation: KnownConversation; turn: RecentTurn }
+  | { kind: 'busy' }
+  /** The turn would be new, but `onlyRepeated` allows none. */
+  | { kind: 'refused' };
 
 export type NewTurn = {
   key: string;
@@ -85,6 +178,7 @@ export type NewTurn = {
   /** The Redis channel of the process that waits for the reply. */
   replyTo: string;
   acceptedAt: Date;
+  trace?: string;
 };
 
 /** The turn as it is stored in `waiting`. */
@@ -99,17 +193,20 @@ const toPending = (turn: NewTurn): PendingTurn => ({
   replyTo: [turn.replyTo],
   acceptedAt: turn.acceptedAt,
   ...(turn.async && { async: true }),
+  ...(turn.trace !== undefined && { trace: turn.trace }),
 });
 
-const newReceivedEvent = ({ message, language, acceptedAt }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
-  newOutboxEvent(
-    { event: 'message.received', payload: { role: 'user', content: truncateContent(message), language } },
-    receiversOf,
-    acceptedAt,
-  );
+const newReceivedEvent = (turn: NewTurn, receiversOf: ReceiversOf, isLong: boolean): OutboxEvent | null => {
+  const text = isLong ? { turn_id: turn.turnId } : { content: truncateContent(turn.message) };
+  const payload = { role: 'user' as const, ...text, language: turn.language };
+  return newOutboxEvent({ event: 'message.received', payload }, receiversOf, {
+    at: turn.acceptedAt,
+    trace: turn.trace,
+  });
+};
 
-const newCreatedEvent = ({ language, acceptedAt }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
-  newOutboxEvent({ event: 'conversation.created', payload: { language } }, receiversOf, acceptedAt);
+const newCreatedEvent = ({ language, acceptedAt: at, trace }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
+  newOutboxEvent({ event: 'conversation.created', payload: { language } }, receiversOf, { at, trace });
 
 /** The fields of the conversation if this turn creates it. */
 const initialConversation = ({ conversationId, assistantId, sessionId, channel, acceptedAt }: NewTurn) => ({
@@ -132,9 +229,12 @@ const notPendingFilter = ({ turnId, dedupeKey }: NewTurn) => ({
   [`waiting.${MAX_PENDING - 1}`]: { $exists: false },
 });
 
+const oneOrNone = <Value>(value: Value | null): Value[] => (value === null ? [] : [value]);
+
 /** Adds the turn to the pending turns and its event to the outbox, in one write. */
 const pushTurn = (waiting: PendingTurn, announcement: OutboxEvent | null) => ({
   $push: { waiting, ...(announcement && { outbox: announcement }) },
+  ...countAnnounced(oneOrNone(announcement)),
   $currentDate: { updatedAt: true },
 });
 
@@ -144,22 +244,35 @@ const literal = (value: unknown) => ({ $literal: value });
 const append = (list: string, items: unknown[], { ifNew = [] }: { ifNew?: unknown[] } = {}) => ({
   $concatArrays: [{ $cond: [IS_NEW, literal(ifNew), { $ifNull: [list, []] }] }, literal(items)],
 });
-const oneOrNone = <Value>(value: Value | null): Value[] => (value === null ? [] : [value]);
+
+/** The same counters as `countAnnounced`, for an update that is a pipeline. `created` counts only in a new document. */
+const countedAfter = (created: OutboxEvent[], received: OutboxEvent[]) => {
+  const [existing, whole] = [countByEndpoint(received), countByEndpoint([...created, ...received])];
+  const counters = [...whole].map(([id, ifNew]) => {
+    const more = { $cond: [IS_NEW, ifNew, existing.get(id) ?? 0] };
+    return [id, { $add: [{ $ifNull: [`$announced.${id}`, 0] }, more] }];
+  });
+  return { $mergeObjects: ['$announced', Object.fromEntries(counters)] };
+};
 
 /**
  * Accepts the turn in one upsert. If the conversation exists but does not match the filter, the upsert fails with a
  * duplicate-key error (docs/design.md, Accept). The update is a pipeline, because only a pipeline can put the created
- * event before the received event in a new document, and add to the list in an existing one. It costs MongoDB as much
- * as operators do.
+ * event before the received event in a new document, and add to the list in an existing one. A pipeline costs MongoDB
+ * as much as update operators.
  */
 export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): UpdateStatement => {
   const created = oneOrNone(newCreatedEvent(turn, receiversOf));
-  const received = oneOrNone(newReceivedEvent(turn, receiversOf));
+  const received = oneOrNone(newReceivedEvent(turn, receiversOf, false));
+  const short = oneOrNone(newReceivedEvent(turn, receiversOf, true));
   const changed = {
     language: literal(turn.language),
     updatedAt: '$$NOW',
     waiting: append('$waiting', [toPending(turn)]),
-    ...((created.length > 0 || received.length > 0) && { outbox: append('$outbox', received, { ifNew: created }) }),
+    ...((created.length > 0 || received.length > 0) && {
+      outbox: { $cond: [IS_LONG, append('$outbox', short), append('$outbox', received, { ifNew: created })] },
+      announced: countedAfter(created, received),
+    }),
   };
   const ifNew = { $cond: [IS_NEW, literal(initialConversation(turn)), {}] };
   return {
@@ -186,10 +299,10 @@ type Dependencies = { connection: Connection; findDelivered: FindDelivered; hist
 type Options = AcceptOptions & { receiversOf: ReceiversOf };
 
 /**
- * Tries once. Returns null if the conversation has changed since it was read; the caller must then read it and try
- * again.
+ * Decides once about a message that the upsert refused. Returns null if the conversation has changed since it was read:
+ * the caller must then read it and try again.
  */
-type ResolveDuplicate = (conversation: StoredConversation, turn: NewTurn, options: Options) => Promise<Accepted | null>;
+type ResolveDuplicate = (conversation: KnownConversation, turn: NewTurn, options: Options) => Promise<Accepted | null>;
 
 /**
  * Decides what to do with a message that the upsert refused: new turn, duplicate or busy. The decision uses the
@@ -211,7 +324,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
    * joined turn is durable.
    */
   const join = async (
-    conversation: StoredConversation,
+    conversation: KnownConversation,
     turnId: string,
     { async, replyTo }: NewTurn,
   ): Promise<boolean> => {
@@ -222,22 +335,25 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     );
   };
 
-  const unchangedFilter = ({ _id, conversationId, seq, status }: StoredConversation) => ({
+  const unchangedFilter = ({ _id, conversationId, seq, status }: KnownConversation) => ({
     _id,
     conversationId,
     seq,
     status,
   });
-  const reopenedFields = ({ status }: StoredConversation) => (status === 'resolved' ? REOPENED : {});
-  const endedAssignment = ({ status }: StoredConversation) =>
+  const reopenedFields = ({ status }: KnownConversation) => (status === 'resolved' ? REOPENED : {});
+  const endedAssignment = ({ status }: KnownConversation) =>
     status === 'resolved' ? { $unset: { assigneeId: 1 } } : {};
 
-  const pushNew = (conversation: StoredConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
-    const { $push, $currentDate } = pushTurn(toPending(turn), newReceivedEvent(turn, receiversOf));
+  const pushNew = (conversation: KnownConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
+    const { $currentDate, ...added } = pushTurn(
+      toPending(turn),
+      newReceivedEvent(turn, receiversOf, conversation.isLong),
+    );
     return compareAndSet(
       { ...unchangedFilter(conversation), ...notPendingFilter(turn), 'recent.turnId': { $ne: turn.turnId } },
       {
-        $push,
+        ...added,
         $set: { language: turn.language, ...reopenedFields(conversation) },
         ...endedAssignment(conversation),
         $currentDate,
@@ -249,7 +365,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
    * Appends the failed turn to the pending turns under its old id. Its visitor message keeps its `seq`. No event is
    * announced.
    */
-  const pushResumed = (conversation: StoredConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
+  const pushResumed = (conversation: KnownConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
     const waiting = { ...toPending(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
     return compareAndSet(
       {
@@ -271,7 +387,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     );
   };
 
-  const decideOn = async (conversation: StoredConversation, turn: NewTurn, windowMs: number): Promise<Decision> => {
+  const decideOn = async (conversation: KnownConversation, turn: NewTurn, windowMs: number): Promise<Decision> => {
     const { turnId, dedupeKey, key } = turn;
     const similar = conversation.recent.filter((known) => known.dedupeKey === dedupeKey && dedupeKey !== null);
     const delivered = await findDelivered(similar.map((known) => ({ key, turnId: known.turnId })));
@@ -302,8 +418,9 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
         };
       case 'join':
         options.watch(decision.turn.turnId);
+        options.span.link(decision.turn.trace);
         return (await join(conversation, decision.turn.turnId, turn))
-          ? { kind: 'joined', conversationId, turnId: decision.turn.turnId }
+          ? { kind: 'joined', conversationId, turnId: decision.turn.turnId, messageId: decision.turn.messageId }
           : null;
       case 'resume': {
         const { turnId } = decision.turn;
@@ -313,6 +430,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
           : null;
       }
       case 'new': {
+        if (options.onlyRepeated) return { kind: 'refused' };
         if (!(await pushNew(conversation, turn, options.receiversOf))) return null;
         const head = waiting.length === 0;
         const announced = mayAnnounce(options.receiversOf);
@@ -326,10 +444,15 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
 const ACCEPT_DEADLINE_MS = 5_000;
 const RETRY_AFTER_MS = 50;
 
-type Upsert = Pick<AcceptOptions, 'readBack'> & { turn: NewTurn; receiversOf: ReceiversOf };
+type Upsert = Pick<AcceptOptions, 'readBack' | 'span'> & { turn: NewTurn; receiversOf: ReceiversOf };
 type Upserted = { conversationId: string | null; head: boolean } | null;
 
-type AcceptDependencies = { connection: Connection; resolveDuplicate: ResolveDuplicate; announce: Announce };
+type AcceptDependencies = {
+  connection: Connection;
+  resolveDuplicate: ResolveDuplicate;
+  announce: Announce;
+  tracing: Tracing;
+};
 
 /** Accepts a turn, or finds the turn that this request repeats. */
 export type Accept = (turn: NewTurn, options: AcceptOptions) => Promise<Accepted>;
@@ -340,7 +463,7 @@ export type Accept = (turn: NewTurn, options: AcceptOptions) => Promise<Accepted
  * this case the conversation is read, and a compare-and-set on the state that was read decides (docs/design.md,
  * Accept).
  */
-export const createAccept = ({ connection, resolveDuplicate, announce }: AcceptDependencies): Accept => {
+export const createAccept = ({ connection, resolveDuplicate, announce, tracing }: AcceptDependencies): Accept => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const readPendingTurns = createReader(conversations, { conversationId: 1, 'waiting.turnId': 1 });
@@ -359,10 +482,13 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: AcceptD
 
   const upsert = createStoreBatcher<Upsert, Upserted>(
     async (items) => {
-      const { writeErrors = [] } = await updateMany(
-        connection,
-        CONVERSATIONS,
-        items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf)),
+      const statements = items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf));
+      const { writeErrors = [] } = await within(
+        tracing.share(
+          'write conversations',
+          items.map(({ span }) => span),
+        ),
+        updateMany(connection, CONVERSATIONS, statements),
       ).catch((cause: unknown) => {
         // If the primary stepped down between two statements of the batch, some turns may be stored. So the outcome of
         // a batch with several turns is unknown.
@@ -380,17 +506,20 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: AcceptD
     { lengthOf: ({ turn }) => turn.message.length },
   );
 
+  const read = (key: string) => conversations.findOne<KnownConversation>({ _id: key }, { projection: KNOWN });
+
   const tryOnce = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted | null> => {
-    const read = () => conversations.findOne({ _id: turn.key });
     // If the idempotency key is already known, its turn may no longer be in `recent`. The upsert's filter would not
     // find such a turn, so the conversation is read first.
-    const known = turn.reservation === 'known' ? await read() : null;
-    const upserted = known ? null : await upsert({ turn, receiversOf, readBack: options.readBack });
+    const { onlyRepeated = false, readBack: wanted, span } = options;
+    const known = turn.reservation === 'known' || onlyRepeated ? await read(turn.key) : null;
+    if (onlyRepeated && !known) return { kind: 'refused' };
+    const upserted = known ? null : await upsert({ turn, receiversOf, readBack: wanted, span });
     if (upserted) {
       const announced = mayAnnounce(receiversOf);
       return { kind: 'accepted', ...upserted, turnId: turn.turnId, resumed: false, announced };
     }
-    const conversation = known ?? (await read());
+    const conversation = known ?? (await read(turn.key));
     return conversation && resolveDuplicate(conversation, turn, { ...options, receiversOf });
   };
 

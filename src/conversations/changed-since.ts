@@ -6,11 +6,12 @@ import {
   conversationModels,
   type Entry,
   type FieldsOf,
+  IDENTITY,
   type Message,
   type StoredConversation,
   type StoredPage,
 } from './conversation.ts';
-import { pageRange } from './stored-pages.ts';
+import { pageRange } from './history.ts';
 
 const LIST_WITHIN_MS = 3_000;
 const LISTS_AT_ONCE = 4;
@@ -31,10 +32,7 @@ export type ReadConversation = Pick<
 
 const CHANGE = { _id: 1, assistantId: 1, updatedAt: 1 } as const satisfies FieldsOf<ChangedConversation>;
 const READ = {
-  conversationId: 1,
-  assistantId: 1,
-  sessionId: 1,
-  channel: 1,
+  ...IDENTITY,
   seq: 1,
   texts: 1,
   updatedAt: 1,
@@ -57,9 +55,9 @@ export type ChangedConversations = {
   read: (keys: string[]) => Promise<ReadConversation[]>;
 
   /**
-   * The entries after `seq`, in order, and the last number up to which they are complete. `earlier` has those before
-   * them that are still in the document. Messages move from the document to the pages, so the document must be read
-   * before.
+   * The `entries` after the number `after`, in order. They are complete up to `upTo`. `earlier`: the entries up to
+   * `after` that are still in the document. Read the document before this call, because messages move from the document
+   * to the pages.
    */
   readEntries: (conversation: ReadConversation, after: number) => Promise<ReadEntries>;
 

@@ -1,10 +1,12 @@
 import type { Connection } from 'mongoose';
 import { serverNow } from '../process/clock.ts';
+import { type TraceSpan, type Tracing, within } from '../process/tracing.ts';
 import { toItemFailure } from '../mongo/failures.ts';
 import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../mongo/mongo.ts';
 import type { ConversationEvent } from '../webhooks/event.ts';
-import { type Announce, newOutboxEvent, type ReceiversOf, sentEvents } from './announce.ts';
+import { type Announce, countAnnounced, newOutboxEvent, type ReceiversOf, sentEvents } from './outbox.ts';
 import {
+  assigneeOf,
   conversationModels,
   CONVERSATIONS,
   type Entry,
@@ -15,9 +17,8 @@ import {
   type RecentTurn,
   RESUMABLE_FOR_MS,
   type StoredConversation,
-  assigneeOf,
 } from './conversation.ts';
-import { hasFullPage, lengthOfMessages, type MessagePages, type StoredPages } from './stored-pages.ts';
+import { hasFullPage, lengthOfMessages, type MessagePages, type StoredPages } from './history.ts';
 
 /**
  * The fields of a conversation that an answer can depend on. A worker reads these fields, and computes them again after
@@ -50,18 +51,20 @@ export type TurnCommit = {
   /** The fields of the conversation that this turn changes. */
   changes: Partial<StoredConversation>;
   event: ConversationEvent | null;
+  /** The trace of the turn. */
+  trace?: string;
   /** The conversation after this turn. Its head is the next pending turn. */
   after: AnswerableConversation;
 };
 
 /**
  * The number of finished turns that a conversation always keeps. A finished turn can be found only in this list until
- * its messages are stored as a page. So the list must have room for the turns of an incomplete page and for the most
- * turns that can be pending.
+ * its messages are stored as a page. So the list must have room for the turns of an incomplete page and for the maximum
+ * number of pending turns.
  */
 const RECENT_MIN = PAGE_SIZE + MAX_PENDING;
 /**
- * How many finished turns a compaction leaves in the document at most. Before the next compaction, at most RECENT_MIN
+ * A compaction leaves at most this many finished turns in the document. Before the next compaction, at most RECENT_MIN
  * more turns finish, so the document never has more than 200.
  */
 const RECENT_MAX = 200 - RECENT_MIN;
@@ -96,14 +99,14 @@ const countKept = (
   return firstKept === -1 ? RECENT_MIN : Math.min(RECENT_MAX, count - firstKept);
 };
 
-type Read = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedTo'> &
-  Partial<Pick<StoredConversation, 'texts' | 'recent'>>;
-
 /**
  * `ending` is the number of turns that the write ends. Returns `changed` if the conversation has changed since it was
  * read, and null if there is nothing to trim.
  */
-export type Compact = (read: Read, ending: number) => Promise<Compaction | 'changed' | null>;
+export type Compact = (
+  read: Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedTo'>,
+  ending: number,
+) => Promise<Compaction | 'changed' | null>;
 
 /** Decides what a write removes from the document. About once per eight `seq` numbers, there is something to remove. */
 export const createCompact = (dependencies: {
@@ -115,11 +118,9 @@ export const createCompact = (dependencies: {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
   const readForCompaction = createReader(conversations, { conversationId: 1, seq: 1, texts: 1, recent: 1 });
 
-  return async ({ _id: key, conversationId, seq, storedTo, texts, recent }, ending) => {
+  return async ({ _id: key, conversationId, seq, storedTo }, ending) => {
     if (!hasFullPage({ seq, storedTo })) return null;
-    // If the caller has already read the texts and finished turns, they are not read again. They cannot be outdated,
-    // because the filter of the write contains their `seq`.
-    const now = texts && recent ? { conversationId, seq, texts, recent } : await readForCompaction(key);
+    const now = await readForCompaction(key);
     if (now?.conversationId !== conversationId || now.seq !== seq) return 'changed';
     const count = now.recent.length + ending;
     const candidates = now.recent.slice(0, Math.max(0, count - RECENT_MIN));
@@ -138,11 +139,14 @@ type Committed = {
   announced: boolean;
 };
 
-/** The events of an ended turn: its reply, then the escalation, then the system message that the escalation leaves. */
-const eventsOf = ({ entries, event, finished, language }: TurnCommit, receiversOf: ReceiversOf): OutboxEvent[] => {
+/** The events of an ended turn: its reply, then the escalation, then the system message of the escalation. */
+const eventsOf = (
+  { entries, event, finished, language, trace }: TurnCommit,
+  receiversOf: ReceiversOf,
+): OutboxEvent[] => {
   const [reply = [], ...others] = entries.map(({ seq, messages }) => sentEvents(messages, seq, language));
   return [...reply, ...(event ? [event] : []), ...others.flat()]
-    .map((one) => newOutboxEvent(one, receiversOf, finished.finishedAt))
+    .map((one) => newOutboxEvent(one, receiversOf, { at: finished.finishedAt, trace }))
     .filter((one) => one !== null);
 };
 
@@ -175,8 +179,8 @@ export const commitStatement = (
       // committed turns still follow it.
       'waiting.0.turnId': head.turnId,
       ...Object.fromEntries(committed.map(({ replyTo }, at) => [`waiting.${at}.replyTo`, { $size: replyTo.length }])),
-      // If all pending turns are committed, no turn may have been added meanwhile. Such a turn would have no job,
-      // because it was not the head when it was accepted. So the commit fails, and the next read finds the turn.
+      // If all pending turns are committed, the commit must fail if a turn was added meanwhile. That turn has no job,
+      // because it was not the head when it was accepted. The next read finds it.
       ...(read.waiting.length === committed.length && { waiting: { $size: committed.length } }),
     },
     u: {
@@ -193,39 +197,53 @@ export const commitStatement = (
         recent: pushFinished(finished, compaction),
         ...(events.length > 0 && { outbox: { $each: events } }),
       },
+      ...countAnnounced(events),
       $currentDate: { updatedAt: true, headSince: true },
     },
   };
   return { statement, announced: events.length > 0 };
 };
 
-type Write = { key: string; statement: UpdateStatement; finished: RecentTurn; length: number };
+type Write = { key: string; statement: UpdateStatement; finished: RecentTurn; length: number; spans: TraceSpan[] };
 
 /** The length of the texts that a commit stores. */
 const lengthOf = (ended: TurnCommit[]): number =>
   ended.flatMap(({ entries }) => entries).reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
 
-type Dependencies = { connection: Connection; pages: MessagePages; compact: Compact; announce: Announce };
+type Dependencies = {
+  connection: Connection;
+  pages: MessagePages;
+  compact: Compact;
+  announce: Announce;
+  tracing: Tracing;
+};
 
 /**
- * Commits the ended turns. Returns null if the conversation has changed since it was read; the caller must then read
- * the conversation again.
+ * Commits the ended turns. `spans`: the spans of these turns. Returns null if the conversation has changed since it was
+ * read; the caller must then read the conversation again.
  */
-export type Commit = (read: AnswerableConversation, ended: TurnCommit[]) => Promise<Committed | null>;
+export type Commit = (
+  read: AnswerableConversation,
+  ended: TurnCommit[],
+  spans: TraceSpan[],
+) => Promise<Committed | null>;
 
 /**
  * Ends the first pending turns of a conversation with one atomic update, in a batch with commits of other
  * conversations.
  */
-export const createCommit = ({ connection, pages, compact, announce }: Dependencies): Commit => {
+export const createCommit = ({ connection, pages, compact, announce, tracing }: Dependencies): Commit => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = createStoreBatcher<Write, boolean>(
     async (items) => {
-      const { n, writeErrors = [] } = await updateMany(
-        connection,
-        CONVERSATIONS,
-        items.map(({ statement }) => statement),
+      const statements = items.map(({ statement }) => statement);
+      const { n, writeErrors = [] } = await within(
+        tracing.share(
+          'write conversations',
+          items.flatMap(({ spans }) => spans),
+        ),
+        updateMany(connection, CONVERSATIONS, statements),
       );
       if (n === items.length) return items.map(() => true);
       // Some updates changed nothing, most likely because their conversations had changed before the write. A commit
@@ -257,7 +275,7 @@ export const createCommit = ({ connection, pages, compact, announce }: Dependenc
 
   const commit = async (
     read: AnswerableConversation,
-    ended: TurnCommit[],
+    { ended, spans }: { ended: TurnCommit[]; spans: TraceSpan[] },
     receiversOf: ReceiversOf,
   ): Promise<Committed | null> => {
     const compaction = await compact(read, ended.length);
@@ -265,7 +283,7 @@ export const createCommit = ({ connection, pages, compact, announce }: Dependenc
     const { statement, announced } = commitStatement(read, ended, { receiversOf, compaction });
     const last = ended.at(-1);
     if (!last) throw new Error('a commit needs a turn that ended');
-    const won = await write({ key: read._id, statement, finished: last.finished, length: lengthOf(ended) });
+    const won = await write({ key: read._id, statement, finished: last.finished, length: lengthOf(ended), spans });
     if (!won) {
       if (compaction) await pages.eraseIfGone(read);
       return null;
@@ -273,5 +291,5 @@ export const createCommit = ({ connection, pages, compact, announce }: Dependenc
     return { announced, nextTurnId: last.after.waiting[0]?.turnId ?? null };
   };
 
-  return (read, ended) => announce(read, (receiversOf) => commit(read, ended, receiversOf));
+  return (read, ended, spans) => announce(read, (receiversOf) => commit(read, { ended, spans }, receiversOf));
 };

@@ -1,7 +1,10 @@
 import { type Connection, Schema } from 'mongoose';
+import * as z from 'zod';
 import type { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
-import type { ConversationEvent } from '../webhooks/event.ts';
+import { invalid } from '../process/errors.ts';
 import { TIMING } from '../process/time-limits.ts';
+import { isStorableText } from '../process/validation.ts';
+import type { ConversationEvent } from '../webhooks/event.ts';
 
 export const CHANNELS = ['api', 'webhook', 'web', 'playground'] as const;
 export type ChannelName = (typeof CHANNELS)[number];
@@ -26,7 +29,7 @@ export type Message = {
   role: MessageRole;
   content: string;
   language: string | null;
-  /** The API key of the turn: with the visitor's message, and with the reply of a resumed turn. */
+  /** The API key that sent this visitor message. With the reply of a resumed turn: the key that resumed the turn. */
   keyId?: string;
   suggestedActions?: SuggestedAction[];
   /** What this reply is taken from. Callers see it only if they ask for it. */
@@ -56,7 +59,7 @@ export type PendingTurn = {
   language: string;
   /** How the language was decided. Copied to the reply's `why`. */
   languageBy?: string;
-  /** The API key of the request. Missing if it came another way. */
+  /** The API key of the request. Missing if the request has none. */
   keyId?: string;
   /**
    * A hash of the exact message. Turns with an `Idempotency-Key` have no hash, because they are never matched by
@@ -70,6 +73,8 @@ export type PendingTurn = {
   seq?: number;
   /** True if the turn was accepted with 202. Such a turn counts as delivered when it is answered. */
   async?: boolean;
+  /** The trace of the turn, as a `traceparent`. Missing if it is not recorded. */
+  trace?: string;
 };
 
 /** A finished turn without its texts. These fields are enough to replay, resume or recognise the turn. */
@@ -112,10 +117,17 @@ export type OutboxEvent = ConversationEvent & {
   timestamp: number;
   at: Date;
   endpoints: string[];
+  /**
+   * The sequence numbers of the event, by endpoint. Set only if a later event of the same stream was removed first,
+   * because the number then cannot be counted.
+   */
+  sequences?: Record<string, number>;
+  /** The trace of the turn that caused the event. Missing if there is none. */
+  trace?: string;
 };
 
 /** A fact about the visitor, told by a caller. Stored as a list, because its name comes from outside. */
-export type Attribute = { name: string; value: string | number | boolean };
+type Attribute = { name: string; value: string | number | boolean };
 
 export type Tag = { tag: string; color: string | null };
 
@@ -159,7 +171,7 @@ type Escalation = {
   lowConfidenceStreak: number;
   engineErrorStreak: number;
   holding: Holding | null;
-  /** When the first visitor message arrived that waits for a person. Null if none waits. */
+  /** When the first visitor message that waits for a person arrived. Null if none waits. */
   waitingSince?: Date | null;
   /** Until when somebody must take the escalation. Removed when it is taken or when the time is over. */
   takeBy?: Date;
@@ -167,7 +179,7 @@ type Escalation = {
   remindedAt?: Date;
 };
 
-/** Accepted turns on their way to an answer, and ended ones. */
+/** The pending turns and the finished ones. */
 type Turns = {
   /** The pending turns in order. The first one is the head. */
   waiting: PendingTurn[];
@@ -194,6 +206,8 @@ type Texts = {
 type Deliveries = {
   /** The pending events, oldest first. */
   outbox?: OutboxEvent[];
+  /** How many events were ever announced to each endpoint. This is also the number of its last event. */
+  announced?: Record<string, number>;
 };
 
 /** What operators set in the inbox. A cleared field is absent, so that partial indexes leave the document out. */
@@ -211,7 +225,12 @@ type Handling = {
  */
 export type StoredConversation = Identity & State & Escalation & Turns & Texts & Deliveries & Handling;
 
-/** The projection that reads these fields. A field that it forgets does not compile. `_id` is always read. */
+/** A conversation without its turns, texts and events, which may have some MiB. */
+export type ConversationState = Omit<StoredConversation, 'outbox' | 'recent' | 'texts' | 'waiting'>;
+export const IDENTITY = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1 } as const;
+export const WITHOUT_CONTENTS = { outbox: 0, recent: 0, texts: 0, waiting: 0 } as const;
+
+/** The projection that reads these fields. If it lacks one, the program does not compile. `_id` is always read. */
 export type FieldsOf<Read> = Record<Exclude<keyof Read, '_id'>, 1> & { _id?: 1 };
 
 /** The collection. Only this folder reads and writes it; live updates watch its changes. */
@@ -227,7 +246,8 @@ conversationSchema.index(
   { headSince: 1 },
   { name: 'waiting_heads', partialFilterExpression: { 'waiting.0': { $exists: true } } },
 );
-// Events that wait for a suspended endpoint may be very many, so a sweep must be able to leave out its part of the index.
+// Very many events may wait for a suspended endpoint. The index begins with the endpoint, so that a sweep can skip the
+// part of such an endpoint.
 conversationSchema.index(
   { 'outbox.endpoints': 1, 'outbox.0.at': 1 },
   { name: OUTBOX_INDEXES.byEndpoint, partialFilterExpression: { 'outbox.0': { $exists: true } } },
@@ -240,8 +260,8 @@ conversationSchema.index(
 conversationSchema.index({ takeBy: 1 }, { name: 'take_by', partialFilterExpression: { takeBy: { $exists: true } } });
 conversationSchema.index({ assistantId: 1, updatedAt: 1, _id: 1 }, { name: 'by_change' });
 // The inbox finds rare values with the following indexes, and common values in the order of `by_change`. A turn changes
-// none of their fields, unless it hands off or changes the language. Each index costs every turn about 3 µs of MongoDB’s
-// CPU all the same, because MongoDB 6 computes the keys of all indexes, so there are few of them.
+// none of their fields, unless it hands off or changes the language. There are few indexes, because MongoDB 6 computes
+// the keys of all indexes on each write: every index costs every turn about 3 µs of MongoDB’s CPU.
 conversationSchema.index(
   { assistantId: 1, status: 1, language: 1, channel: 1, assigneeId: 1, snoozedUntil: 1 },
   { name: 'inbox_filters' },
@@ -261,7 +281,7 @@ const pageSchema = new Schema<StoredPage>(
   { _id: { type: String, required: true } },
   { collection: 'messages', versionKey: false, strict: false },
 );
-// A turn that is no longer in `recent` is found here. The ids of a conversation's turns begin alike, so they are
+// A turn that is no longer in `recent` is found here. The turn ids of a conversation have the same prefix, so they are
 // neighbours in this index.
 pageSchema.index({ 'entries.messages.turnId': 1 }, { name: BY_TURN });
 
@@ -295,7 +315,70 @@ export const initialState = () => ({
   texts: {},
 });
 
-/** A change that depends on who has the conversation requires the assignee that was read. */
+/** The filter of a change that depends on the assignee: the assignee must still be the one that was read. */
 export const assigneeOf = ({ assigneeId }: Pick<StoredConversation, 'assigneeId'>) => ({
   assigneeId: assigneeId ?? { $exists: false },
 });
+
+const MAX_ATTRIBUTES = 50;
+const MAX_BYTES = 8 * 1024;
+const MAX_VALUE = 500;
+const NAME = /^[a-z0-9_]{1,64}$/;
+
+/** What callers tell about a visitor, as one flat object on the wire. */
+export const AttributesView = z
+  .record(z.string(), z.union([z.string(), z.number(), z.boolean()]))
+  .meta({ id: 'Attributes', example: { plan: 'pro', orders: 3 } });
+export type AttributesView = z.infer<typeof AttributesView>;
+
+/** One attribute that is set, or removed if its value is null. */
+export type AttributeChange = { name: string; value: Attribute['value'] | null };
+
+const isValue = (value: unknown): value is AttributeChange['value'] =>
+  value === null ||
+  typeof value === 'boolean' ||
+  (typeof value === 'number' && Number.isFinite(value)) ||
+  (typeof value === 'string' && isStorableText(value) && [...value].length <= MAX_VALUE);
+
+/**
+ * Attributes to set or remove. The object is made a list before anything else, because its names come from outside: zod
+ * drops the name `__proto__` from a record, and MongoDB does not accept every name as a key.
+ */
+export const AttributesInput = z
+  .unknown()
+  .transform((body, context): AttributeChange[] =>
+    Object.entries(body as object).flatMap(([name, value]: [string, unknown]) => {
+      const refuse = (message: string): [] => {
+        context.addIssue({ code: 'custom', path: NAME.test(name) ? [name] : ['attributes'], message });
+        return [];
+      };
+      if (!NAME.test(name)) return refuse('must have names of 1–64 characters of a–z, 0–9 and _');
+      if (isValue(value)) return [{ name, value }];
+      return refuse(`must be a text of at most ${MAX_VALUE} characters, a number, true, false or null`);
+    }),
+  )
+  .meta({
+    id: 'AttributesInput',
+    override: {
+      type: 'object',
+      propertyNames: { pattern: '^[a-z0-9_]{1,64}$' },
+      additionalProperties: {
+        anyOf: [{ type: 'string', maxLength: MAX_VALUE }, { type: 'number' }, { type: 'boolean' }, { type: 'null' }],
+      },
+    },
+  });
+
+export const toAttributesView = (attributes: Attribute[] = []): AttributesView =>
+  Object.fromEntries(attributes.map(({ name, value }) => [name, value]));
+
+/** The attributes after a change. Known names keep their place. Throws a 422 if the result is too large. */
+export const mergeAttributes = (stored: Attribute[], changes: AttributeChange[]): Attribute[] => {
+  const merged = new Map<string, AttributeChange['value']>(stored.map(({ name, value }) => [name, value]));
+  for (const { name, value } of changes) merged.set(name, value);
+  const kept = [...merged].flatMap(([name, value]) => (value === null ? [] : [{ name, value }]));
+  if (kept.length > MAX_ATTRIBUTES)
+    throw invalid('attributes', 'too_many', `must be at most ${MAX_ATTRIBUTES} after the change`);
+  if (Buffer.byteLength(JSON.stringify(toAttributesView(kept))) > MAX_BYTES)
+    throw invalid('attributes', 'too_large', 'must be at most 8 KiB after the change');
+  return kept;
+};

@@ -1,55 +1,101 @@
-import { type Connection, Schema } from 'mongoose';
+import { type Connection, type mongo, Schema } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
-import { isUuid, prefixRange } from '../process/ids.ts';
+import { isUuid, newId, prefixRange } from '../process/ids.ts';
+import { createSlots, mapAtMost } from '../process/slots.ts';
+import { TIMING } from '../process/time-limits.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
-import type { MessagePages } from './stored-pages.ts';
+import type { MessagePages } from './history.ts';
+import { countByEndpoint } from './outbox.ts';
 
 const FIRST_PURGE_MS = 60_000;
 const LAST_PURGE_MS = 86_400_000;
+const PURGES = 2;
 /** After this time, another process repeats a purge that was begun and has not ended. */
 const PURGE_LEASE_MS = 60_000;
 /** The longest time that a caller waits for the purge. Most purges end sooner. */
 const PURGED_WITHIN_MS = 1_000;
+/** How many purges run at once, so that they leave connections to turns, and how many of one assistant. */
+const PURGES_AT_ONCE = 4;
+const PURGES_OF_ASSISTANT = 2;
+/** How many tombstones a sweep reads, of all and of one assistant, and how many assistants it handles at once. */
+const DUE_MAX = 500;
+const DUE_OF_ONE = 50;
+const ASSISTANTS_AT_ONCE = 4;
 
 /** Records that a conversation was erased, so that late writes to it are deleted too. Contains no text. */
-type StoredTombstone = { _id: string; assistantId?: string; erasedAt: Date; purgeAt: Date; purgesLeft: number };
+type StoredTombstone = {
+  _id: string;
+  assistantId: string;
+  erasedAt: Date;
+  purgeAt: Date;
+  /** One after a minute and one after a day. One more is due immediately if the purge at the erasure failed. */
+  purgesLeft: number;
+  /** The id of the event that tells endpoints of the erasure. */
+  eventId: string;
+  /** When the event is announced. Absent once it is. */
+  announceAt?: Date;
+  /** How many events of the conversation had been removed from its outbox, by endpoint. */
+  ended?: Record<string, number>;
+  /** Set if the conversation is erased because of its age. It is kept if it has changed since this time. */
+  unchangedSince?: Date;
+};
 
-/** The collection, whose inserts tell live updates of erasures. */
+/** The name of the collection. Live updates learn of erasures from inserts into it. */
 export const TOMBSTONES = 'tombstones';
 
 const tombstoneSchema = new Schema<StoredTombstone>(
-  {
-    _id: { type: String, required: true },
-    assistantId: { type: String },
-    erasedAt: { type: Date, required: true },
-    purgeAt: { type: Date, required: true },
-    purgesLeft: { type: Number, required: true },
-  },
-  { collection: TOMBSTONES, versionKey: false },
+  { _id: { type: String, required: true } },
+  { collection: TOMBSTONES, versionKey: false, strict: false },
 );
-tombstoneSchema.index({ purgeAt: 1 });
+tombstoneSchema.index({ assistantId: 1, purgeAt: 1 });
+tombstoneSchema.index(
+  { assistantId: 1, announceAt: 1 },
+  { partialFilterExpression: { announceAt: { $exists: true } } },
+);
 
-/** The assistant is missing in tombstones of earlier versions. */
-export type ErasedConversation = { conversationId: string; assistantId?: string | undefined };
+export type ErasedConversation = { conversationId: string; assistantId: string };
 
 /**
- * Erases what other folders store for a conversation: its idempotency keys, and the texts of its deliveries. A later
- * purge says when the conversation was erased, because no request of that time is running any more.
+ * Erases what other folders store for a conversation; `openService` (src/service.ts) has the list. A later purge passes
+ * the time of the erasure as `unboundBefore`, because no request from before that time is running any more.
  */
 export type EraseElsewhere = (
   erased: ErasedConversation,
   when: { until: AbortSignal; unboundBefore?: Date },
 ) => Promise<void>;
 
+/** What endpoints are told of an erasure. */
+export type ErasureEvent = Required<Pick<StoredTombstone, 'assistantId' | 'eventId' | 'erasedAt' | 'ended'>> & {
+  conversationId: string;
+};
+
+/**
+ * Stores the event that tells endpoints of an erasure. May be called again, without effect. False if another event of
+ * the conversation is in flight.
+ */
+export type AnnounceErased = (erased: ErasureEvent) => Promise<boolean>;
+
+/**
+ * After this time, no worker can send an event that it read before the erasure: by then every send has ended, and so
+ * has every claim whose worker is gone.
+ */
+const SENT_UNTIL_MS = TIMING.claimEndedWithinMs + 1_000;
+
+/** An erasure that cannot be announced yet is tried again after this time, so that others go first. */
+const ANNOUNCED_AGAIN_AFTER_MS = 2_000;
+
 type Dependencies = {
   connection: Connection;
   pages: MessagePages;
   eraseElsewhere: EraseElsewhere;
+  announceErased: AnnounceErased;
   /** After this signal, long purges stop in this process, and another process must finish them. */
   draining: AbortSignal;
 };
+
+type Erased = Pick<StoredConversation, '_id' | 'conversationId' | 'assistantId'>;
 
 /**
  * Deletes conversations for good (docs/contract.md, Erase). The conversation's document is deleted first, so that the
@@ -59,42 +105,185 @@ export type Erasure = {
   models: Indexed[];
 
   /**
-   * Resolves once the document is deleted. `erased` is the deleted conversation, whose waiting callers must be told,
-   * or null if it was already deleted. `purged` resolves when everything else is deleted, or after one second. The
-   * tombstone ensures that a purge that fails or takes longer is repeated.
+   * Resolves once the document is deleted. `erased` is the deleted conversation, whose waiting callers must be told, or
+   * null if it was already deleted. `purged` resolves when everything else is deleted, or after one second. A longer
+   * purge continues after that. The tombstone ensures that a failed purge is repeated.
    */
-  erase: (conversation: Pick<StoredConversation, '_id' | 'conversationId' | 'assistantId'>) => Promise<{
-    erased: StoredConversation | null;
-    purged: Promise<void>;
-  }>;
+  erase: (conversation: Erased) => Promise<{ erased: StoredConversation | null; purged: Promise<void> }>;
+
+  /** Erases conversations unchanged since `since` and without a pending turn, oldest first. Returns their number. */
+  eraseUnchanged: (
+    of: { assistantId: string; since: Date; most: number },
+    onErased: (erased: StoredConversation) => void,
+  ) => Promise<number>;
 
   /**
-   * Repeats due purges. Each conversation is purged again after a minute and after a day, because some writes were in
-   * flight when it was erased. Resolves with the number of purges that this process made.
+   * Repeats some of the due purges; assistants take turns. Each conversation is purged again after a minute and after a
+   * day, because some writes were in flight when it was erased. Resolves with the number of purges that this process
+   * made: 0 if nothing is due or other processes make all due purges.
    */
   purgeAgain: () => Promise<number>;
+
+  /** Announces erasures whose conversations certainly have no event in flight any more. */
+  announceErasures: () => Promise<void>;
 };
 
-export const createErasure = ({ connection, pages, eraseElsewhere, draining }: Dependencies): Erasure => {
+type Buried = { erased: StoredConversation; tombstone: StoredTombstone };
+
+const unchanged = (since: Date | undefined): mongo.Filter<StoredConversation> =>
+  since ? { updatedAt: { $lt: since }, 'waiting.0': { $exists: false } } : {};
+
+export const createErasure = (dependencies: Dependencies): Erasure => {
+  const { connection, pages, eraseElsewhere, announceErased, draining } = dependencies;
   const model = connection.model<StoredTombstone>('Tombstone', tombstoneSchema);
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
+  const purges = createSlots(({ own, inUse }) => own < PURGES_OF_ASSISTANT && inUse < PURGES_AT_ONCE);
   const purge = async (erased: ErasedConversation, unboundBefore?: Date): Promise<void> => {
-    await pages.erase(erased.conversationId, draining);
-    await eraseElsewhere(erased, { until: draining, ...(unboundBefore && { unboundBefore }) });
+    const slot = await purges.acquire(erased.assistantId, { signal: draining });
+    if (!slot) throw new Error('too many purges of this assistant wait');
+    try {
+      await pages.erase(erased.conversationId, draining);
+      await eraseElsewhere(erased, { until: draining, ...(unboundBefore && { unboundBefore }) });
+    } finally {
+      slot.release();
+    }
   };
 
-  const purgeDue = async ({ _id, assistantId, erasedAt, purgesLeft }: StoredTombstone): Promise<void> => {
+  /** A purge that fails, or for which there is no room, is left to the next sweep. */
+  const purgeOrLeave = async (erased: ErasedConversation): Promise<void> => {
+    try {
+      await purge(erased);
+    } catch (cause) {
+      const next = { purgeAt: new Date(0), purgesLeft: PURGES + 1 };
+      await tombstones.updateOne({ _id: erased.conversationId, purgesLeft: PURGES }, { $set: next });
+      throw cause;
+    }
+  };
+
+  /** True if the conversation was to be erased because of its age, but still exists. */
+  const isLeft = async ({ _id, unchangedSince }: StoredTombstone): Promise<boolean> => {
+    if (!unchangedSince || !isUuid(_id)) return false;
+    const own = { _id: prefixRange(_id), conversationId: _id };
+    return (await conversations.findOne(own, { projection: { _id: 1 } })) !== null;
+  };
+
+  /** Deletes the tombstone if its conversation is used again, unless somebody has erased the conversation after all. */
+  const takeBackIfUsed = async (tombstone: StoredTombstone): Promise<boolean> => {
+    const { _id, unchangedSince } = tombstone;
+    if (!unchangedSince || !(await isLeft(tombstone))) return false;
+    await tombstones.deleteOne({ _id, unchangedSince }, { writeConcern: DURABLE });
+    return true;
+  };
+
+  const purgeDue = async (tombstone: StoredTombstone): Promise<void> => {
+    const { _id, assistantId, erasedAt, purgesLeft, unchangedSince } = tombstone;
     // If an erasure stopped before it deleted the document, this call deletes the document.
-    if (isUuid(_id))
-      await conversations.deleteOne({ _id: prefixRange(_id), conversationId: _id }, { writeConcern: DURABLE });
+    if (isUuid(_id)) {
+      const own = { ...unchanged(unchangedSince), _id: prefixRange(_id), conversationId: _id };
+      await conversations.deleteOne(own, { writeConcern: DURABLE });
+    }
+    if (await takeBackIfUsed(tombstone)) return;
     await purge({ assistantId, conversationId: _id }, erasedAt);
-    if (purgesLeft <= 1) await tombstones.deleteOne({ _id });
+    if (purgesLeft <= 1) await tombstones.deleteOne({ _id, announceAt: { $exists: false } });
     else {
-      const purgeAt = new Date(erasedAt.getTime() + LAST_PURGE_MS);
+      const purgeAt = new Date(erasedAt.getTime() + (purgesLeft > PURGES ? FIRST_PURGE_MS : LAST_PURGE_MS));
       await tombstones.updateOne({ _id }, { $set: { purgeAt, purgesLeft: purgesLeft - 1 } });
     }
+  };
+
+  /** False if the erasure cannot be announced yet. */
+  const announce = async ({ _id, assistantId, eventId, erasedAt, ended = {} }: StoredTombstone): Promise<boolean> => {
+    if (!(await announceErased({ conversationId: _id, assistantId, eventId, erasedAt, ended }))) return false;
+    await tombstones.updateOne({ _id }, { $unset: { announceAt: '', ended: '' } }, { writeConcern: DURABLE });
+    return true;
+  };
+
+  /** Handles one after the other. A failure does not stop the others; the first one is thrown at the end. */
+  const inOrder = async <One>(due: One[], handle: (one: One) => Promise<void>): Promise<void> => {
+    const failures: unknown[] = [];
+    for (const one of due) {
+      if (draining.aborted) break;
+      await handle(one).catch((cause: unknown) => failures.push(cause));
+    }
+    if (failures.length > 0) throw failures[0];
+  };
+
+  /** The assistant after which the next sweep continues. */
+  const reached = { purgeAt: '', announceAt: '' };
+
+  /** Reads some of the due tombstones, a few of each assistant. */
+  const listDue = async (when: 'purgeAt' | 'announceAt'): Promise<StoredTombstone[]> => {
+    const isDue = { [when]: { $exists: true, $lte: serverDate() } };
+    const index = { assistantId: 1, [when]: 1 } as const;
+    const due: StoredTombstone[] = [];
+    const collect = async (): Promise<void> => {
+      while (due.length < DUE_MAX) {
+        const behind = { ...isDue, assistantId: { $gt: reached[when] } };
+        const next = await tombstones.findOne(behind, { hint: index, sort: index, projection: { assistantId: 1 } });
+        reached[when] = next?.assistantId ?? '';
+        if (!next) return;
+        const own = tombstones.find({ ...isDue, assistantId: next.assistantId }).hint(index);
+        due.push(...(await own.limit(DUE_OF_ONE).toArray()));
+      }
+    };
+    const isInside = reached[when] !== '';
+    await collect();
+    if (isInside && due.length === 0) await collect(); // from the first assistant on
+    return due;
+  };
+
+  /** Handles some assistants at once, so that many tombstones of one assistant do not delay a few of others. */
+  const inTurns = async (due: StoredTombstone[], handle: (one: StoredTombstone) => Promise<void>): Promise<void> => {
+    const byAssistant = [...Map.groupBy(due, ({ assistantId }) => assistantId).values()];
+    const failures: unknown[] = [];
+    await mapAtMost(ASSISTANTS_AT_ONCE, byAssistant, (own) =>
+      inOrder(own, handle).catch((cause: unknown) => void failures.push(cause)),
+    );
+    if (failures.length > 0) throw failures[0];
+  };
+
+  /** How many events of a conversation have been removed from its outbox, by endpoint. */
+  const countEnded = async (own: Pick<Erased, '_id' | 'conversationId'>): Promise<Record<string, number>> => {
+    const projection = { announced: 1, 'outbox.endpoints': 1 };
+    const { announced = {}, outbox = [] } = (await conversations.findOne(own, { projection })) ?? {};
+    const pending = countByEndpoint(outbox);
+    return Object.fromEntries(Object.entries(announced).map(([id, count]) => [id, count - (pending.get(id) ?? 0)]));
+  };
+
+  /** Stores the tombstone and deletes the document. Null if the document is gone, or has changed after `since`. */
+  const bury = async ({ _id, conversationId, assistantId }: Erased, since?: Date): Promise<Buried | null> => {
+    const now = serverNow();
+    const tombstone = await tombstones.findOneAndUpdate(
+      { _id: conversationId },
+      {
+        $setOnInsert: {
+          assistantId, // decides which operators learn of the erasure
+          erasedAt: new Date(now),
+          purgeAt: new Date(now + FIRST_PURGE_MS),
+          purgesLeft: PURGES,
+          eventId: newId(),
+          ended: await countEnded({ _id, conversationId }),
+          // Set before the deletion, so that no crash loses the event.
+          announceAt: new Date(now + SENT_UNTIL_MS),
+          ...(since && { unchangedSince: since }),
+        },
+        // An erasure for another reason does not depend on the conversation's age.
+        ...(!since && { $unset: { unchangedSince: '' } }),
+      },
+      { upsert: true, returnDocument: 'after', writeConcern: DURABLE },
+    );
+    const own = { ...unchanged(since), _id, conversationId };
+    const erased = await conversations.findOneAndDelete(own, { writeConcern: DURABLE });
+    if (erased && tombstone) return { erased, tombstone };
+    if (tombstone) await takeBackIfUsed(tombstone);
+    return null;
+  };
+
+  /** Announces the erasure if no event is pending, as usual. Otherwise, and after a failure, a sweep announces it. */
+  const announceNow = async ({ erased, tombstone }: Buried): Promise<void> => {
+    if ((erased.outbox ?? []).length === 0 && tombstone.announceAt) await announce(tombstone).catch(() => undefined);
   };
 
   /** False if another process makes this purge. */
@@ -103,51 +292,62 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
     return (await tombstones.updateOne({ _id, purgeAt }, leased)).modifiedCount === 1;
   };
 
-  const giveUp = ({ _id, purgeAt }: StoredTombstone) => tombstones.updateOne({ _id }, { $set: { purgeAt } });
-
   return {
     models: [model],
 
     erase: async ({ _id, conversationId, assistantId }) => {
-      const now = serverNow();
-      await tombstones.updateOne(
-        { _id: conversationId },
-        {
-          $setOnInsert: {
-            assistantId, // decides which operators learn of the erasure
-            erasedAt: new Date(now),
-            purgeAt: new Date(now + FIRST_PURGE_MS),
-            purgesLeft: 2,
-          },
-        },
-        { upsert: true, writeConcern: DURABLE },
+      const buried = await bury({ _id, conversationId, assistantId });
+      if (buried) await announceNow(buried);
+      const purged = withDeadline(purgeOrLeave({ assistantId, conversationId }), PURGED_WITHIN_MS).catch(
+        () => undefined,
       );
-      const erased = await conversations.findOneAndDelete({ _id, conversationId }, { writeConcern: DURABLE });
-      const purged = withDeadline(purge({ assistantId, conversationId }), PURGED_WITHIN_MS).catch(() => undefined);
-      return { erased, purged };
+      return { erased: buried?.erased ?? null, purged };
+    },
+
+    eraseUnchanged: async ({ assistantId, since, most }, onErased) => {
+      const due = conversations.find({ assistantId, ...unchanged(since) }, { projection: { conversationId: 1 } });
+      let count = 0;
+      await inOrder(await due.sort({ updatedAt: 1 }).limit(most).toArray(), async ({ _id, conversationId }) => {
+        // Null if the visitor has come back, or another process has erased the conversation.
+        const buried = await bury({ _id, conversationId, assistantId }, since);
+        if (!buried) return;
+        onErased(buried.erased);
+        count += 1;
+        await announceNow(buried);
+        await purgeOrLeave({ assistantId, conversationId });
+      });
+      return count;
+    },
+
+    announceErasures: async () => {
+      const due = await listDue('announceAt');
+      await inTurns(due, async (one) => {
+        let isDone = false;
+        try {
+          isDone = !(await isLeft(one)) && (await announce(one));
+        } finally {
+          // It failed, or an event of the conversation is still being sent. It is tried again later.
+          const announceAt = new Date(serverNow() + ANNOUNCED_AGAIN_AFTER_MS);
+          const open = { _id: one._id, announceAt: { $exists: true } };
+          if (!isDone) await tombstones.updateOne(open, { $set: { announceAt } });
+        }
+      });
     },
 
     purgeAgain: async () => {
-      const due = await tombstones
-        .find({ purgeAt: { $lte: serverDate() } })
-        .limit(500)
-        .toArray();
+      const due = await listDue('purgeAt');
       let purged = 0;
-      let failure: unknown;
-      for (const one of due) {
-        if (draining.aborted) break;
-        // A purge that fails does not stop the other purges. It is due again a minute later, until it succeeds.
+      await inTurns(due, async (one) => {
+        if (!(await lease(one))) return;
         try {
-          if (!(await lease(one))) continue;
           await purgeDue(one);
           purged += 1;
         } catch (cause) {
-          failure ??= cause;
-          // Another process may continue at once.
-          if (draining.aborted) await giveUp(one).catch(() => undefined);
+          if (!draining.aborted) throw cause; // It is due again a minute later, until it succeeds.
+          const { _id, purgeAt } = one;
+          await tombstones.updateOne({ _id }, { $set: { purgeAt } }).catch(() => undefined); // another process may go on
         }
-      }
-      if (failure !== undefined && !draining.aborted) throw failure;
+      });
       return purged;
     },
   };

@@ -1,7 +1,9 @@
 import type { Connection } from 'mongoose';
 import * as z from 'zod';
-import { createCursor } from '../http/cursor.ts';
-import { collectionOf, createReader } from '../mongo/mongo.ts';
+import { createCursor } from '../http/operation.ts';
+import { inBatches } from '../mongo/batches.ts';
+import { DUPLICATE_KEY, toItemFailure } from '../mongo/failures.ts';
+import { collectionOf, createPartReader, createReader, createStoreBatcher, insertMany } from '../mongo/mongo.ts';
 import { createSlices } from '../process/slices.ts';
 import {
   BY_TURN,
@@ -13,18 +15,123 @@ import {
   type StoredConversation,
   type StoredPage,
 } from './conversation.ts';
-import { lengthOfMessages, numbersOf, pageIdOf, pageOf, pageRange } from './stored-pages.ts';
+
+/** The length of the long texts in these messages, in UTF-16 units. Batches use this length to limit their size. */
+export const lengthOfMessages = (messages: readonly Message[]): number =>
+  messages.reduce((sum, { content, why, suggestedActions, sources }) => {
+    const beside = why || suggestedActions || sources ? JSON.stringify([why, suggestedActions, sources]).length : 0;
+    return sum + content.length + beside;
+  }, 0);
+
+const LAST_SEQ = 999_999_999_999;
+
+const pageOf = (seq: number): number => Math.floor((seq - 1) / PAGE_SIZE);
+
+/**
+ * The id is the conversation id plus the page number. History can then be read as a range on `_id`, and storing a page
+ * again creates no duplicate.
+ */
+export const pageIdOf = (conversationId: string, page: number): string =>
+  `${conversationId}:${String(page).padStart(12, '0')}`;
+
+export const pageRange = (conversationId: string, { from, to }: { from: number; to: number }) => ({
+  _id: { $gte: pageIdOf(conversationId, pageOf(from)), $lte: pageIdOf(conversationId, pageOf(to)) },
+});
+
+export const numbersOf = (texts: Record<string, unknown>): number[] =>
+  Object.keys(texts)
+    .map(Number)
+    .toSorted((a, b) => a - b);
+
+const lastOfFullPages = (seq: number): number => seq - (seq % PAGE_SIZE);
+
+/** True if `texts` contains a full page that is not stored yet. The next write that adds a text stores this page. */
+export const hasFullPage = ({ seq, storedTo }: Pick<StoredConversation, 'seq' | 'storedTo'>): boolean =>
+  lastOfFullPages(seq) > storedTo;
+
+/**
+ * The messages that are now stored as pages. The write that sets `storedTo` also removes the messages with these
+ * numbers from the document.
+ */
+export type StoredPages = { storedTo: number; numbers: number[] };
+
+const textLengthOf = ({ entries }: StoredPage): number =>
+  entries.reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
+
+/** Stores messages as pages. Messages stay in the conversation document (`texts`) until they fill a page. */
+export type MessagePages = {
+  /**
+   * Stores the full pages of `texts`. A page always has the same eight numbers, so two writers that read different
+   * states cannot store two versions of a page. A write that adds a text calls this function first if `texts` has a
+   * full page, and then removes the stored messages from the document.
+   */
+  storeFullPages: (conversation: Pick<StoredConversation, 'conversationId' | 'seq' | 'texts'>) => Promise<StoredPages>;
+
+  erase: (conversationId: string, until?: AbortSignal) => Promise<void>;
+
+  /**
+   * Call this after a write that matched nothing. If the conversation was erased meanwhile, this function deletes the
+   * pages that were stored for the write.
+   */
+  eraseIfGone: (conversation: Pick<StoredConversation, '_id' | 'conversationId'>) => Promise<void>;
+};
+
+export const createMessagePages = (connection: Connection): MessagePages => {
+  const models = conversationModels(connection);
+  const pages = collectionOf<StoredPage>(models.messages);
+  const conversations = collectionOf<StoredConversation>(models.conversations);
+
+  const erase = (conversationId: string, until?: AbortSignal): Promise<void> => {
+    const filter = pageRange(conversationId, { from: 1, to: LAST_SEQ });
+    return inBatches({ collection: pages, filter, ...(until && { until }) }, (some) => pages.deleteMany(some));
+  };
+
+  const store = createStoreBatcher<StoredPage, void>(
+    async (items) => {
+      const { writeErrors = [] } = await insertMany(connection, 'messages', items);
+      const failed = new Map(
+        writeErrors.filter(({ code }) => code !== DUPLICATE_KEY).map((error) => [error.index, toItemFailure(error)]),
+      );
+      return items.map((_item, index) => failed.get(index));
+    },
+    { lengthOf: textLengthOf },
+  );
+
+  return {
+    storeFullPages: async ({ conversationId, seq, texts }) => {
+      const storedTo = lastOfFullPages(seq);
+      const numbers = numbersOf(texts).filter((number) => number <= storedTo);
+      await Promise.all(
+        [...Map.groupBy(numbers, pageOf)].map(([page, pageNumbers]) => {
+          const entries = pageNumbers.map((number) => ({ seq: number, messages: texts[String(number)] as Message[] }));
+          return store({ _id: pageIdOf(conversationId, page), conversationId, entries });
+        }),
+      );
+      return { storedTo, numbers };
+    },
+
+    erase,
+
+    eraseIfGone: async ({ _id, conversationId }) => {
+      const still = await conversations.findOne({ _id, conversationId }, { projection: { _id: 1 } });
+      if (!still) await erase(conversationId);
+    },
+  };
+};
 
 export const HISTORY_MAX = 1000;
 /** The visitor message and the reply of a resumed turn may be in two pages. */
 const PAGES_OF_TURN = 2;
-/** The JSON of the messages of one page. A page of long messages has fewer than its limit, and always at least one. */
-export const HISTORY_MAX_BYTES = 1024 * 1024;
+/**
+ * The maximum JSON size of the messages of one page. If messages are long, a page has fewer than its limit, but at
+ * least one.
+ */
+const HISTORY_MAX_BYTES = 1024 * 1024;
 /** Characters that JSON escapes. */
 // oxlint-disable-next-line no-control-regex -- these are control characters
 const ESCAPED = /["\\\u0000-\u001f]/;
 
-/** The length of a message as JSON. A text in which nothing is escaped is only counted, because that is faster. */
+/** The length of a message as JSON. A text in which nothing is escaped is not encoded but measured, which is faster. */
 const jsonBytesOf = ({ content, ...others }: Message): number =>
   Buffer.byteLength(JSON.stringify(others)) +
   Buffer.byteLength(ESCAPED.test(content) || !content.isWellFormed() ? JSON.stringify(content) : content);
@@ -110,10 +217,10 @@ export type History = {
 export const createHistory = (connection: Connection): History => {
   const models = conversationModels(connection);
   const pages = collectionOf<StoredPage>(models.messages);
-  const readTexts = createReader(collectionOf<StoredConversation>(models.conversations), {
-    conversationId: 1,
-    texts: 1,
-  });
+  const conversations = collectionOf<StoredConversation>(models.conversations);
+  const readTexts = createReader(conversations, { conversationId: 1, texts: 1 });
+  /** Reads only the messages with one `seq`, because all of them together may have a MiB. */
+  const readText = createPartReader(conversations, (seq) => ({ conversationId: 1, [`texts.${seq}`]: 1 }));
 
   /**
    * Finds one entry in the document or in a stored page. Read the document before this call, because entries move from
@@ -159,7 +266,7 @@ export const createHistory = (connection: Connection): History => {
 
   return {
     findMessage: async ({ _id, conversationId }, { seq, messageId }) => {
-      const now = await readTexts(_id);
+      const now = await readText({ id: _id, part: seq });
       if (now?.conversationId !== conversationId) return null;
       const messages = await findEntry(now, seq);
       return messages?.find((message) => message.messageId === messageId) ?? null;
@@ -215,7 +322,7 @@ export const createHistory = (connection: Connection): History => {
       const messages: NumberedMessage[] = [];
       let bytes = 0;
       let next = from;
-      /** Adds a message and its position, or tells that the page is full. */
+      /** Adds a message and its position. Returns false if the page is full. */
       const add = (message: NumberedMessage, position: HistoryPosition): boolean => {
         bytes += jsonBytesOf(message);
         if (messages.length === limit || (messages.length > 0 && bytes > HISTORY_MAX_BYTES)) return false;

@@ -34,13 +34,13 @@ export const snoozedUntilOf = ({ snoozedUntil, snoozedAt, waiting, recent }: Sno
 
 const LAST_TURN = { $max: [{ $max: '$recent.finishedAt' }, { $max: '$waiting.acceptedAt' }] };
 
-/** The same rule as a filter. */
+/** Filters by the same rule in MongoDB. */
 const snoozedFilter = (snoozed: boolean, now: Date): Query =>
   snoozed
     ? { snoozedUntil: { $gt: now }, $expr: { $lte: [LAST_TURN, '$snoozedAt'] } }
     : { $or: [{ snoozedUntil: { $not: { $gt: now } } }, { $expr: { $gt: [LAST_TURN, '$snoozedAt'] } }] };
 
-/** The longest beginning of a text that a row has. */
+/** A row has at most this many code points of a text, from its beginning. */
 export const SNIPPET_CODE_POINTS = 160;
 
 const snippet = (text: string) => ({ $substrCP: [text, 0, SNIPPET_CODE_POINTS] });
@@ -70,7 +70,7 @@ const NEWEST_TEXT = {
   },
 };
 
-/** A conversation as lists of operators need it. Its texts are cut, and of its turns and messages it has the last ones. */
+/** A conversation as lists of operators need it: with shortened texts, and only the newest finished turn and text. */
 export type ConversationRow = Pick<
   StoredConversation,
   | '_id'
@@ -102,8 +102,7 @@ export type ConversationRow = Pick<
 };
 
 /**
- * The fields that a row is made of, and no long text: a document may hold a MiB of messages, and a list has a hundred
- * documents.
+ * The fields of a row, without long texts: a document may hold a MiB of messages, and a list has a hundred documents.
  */
 const ROW_FIELDS = {
   conversationId: 1,
@@ -144,7 +143,10 @@ const FINDS_AT_ONCE = 8;
 
 type AttributeFilter = { name: string; value: string | number | boolean };
 
-/** Whose conversations to list: those of some assistants, of one assignee or of none of these. */
+/**
+ * Whose conversations to list: those of some assistants. With `assignee`, only those assigned to this operator (`is`),
+ * or to none of these (`notIn`).
+ */
 export type RowGroup = { assistantIds: string[]; assignee?: { is: string } | { notIn: string[] } };
 
 /** Which conversations to list. */
@@ -227,20 +229,19 @@ const COUNT_WITHIN_MS = 3_000;
 type Update = Pick<mongo.UpdateFilter<StoredConversation>, '$set' | '$unset'>;
 
 /**
- * Conversations as operators see them, and what they set. Conversations of the playground are in no list. What only
- * operators see does not change `updatedAt`: callers list conversations by it, and nothing that a caller can see has
- * changed.
+ * Conversations as operators see them, and what operators set. Conversations of the playground are in no list. A change
+ * that only operators see does not set `updatedAt`, because callers list their conversations by it.
  */
 export type InboxStore = {
   /** Lists conversations of these groups, the latest change first. */
   list: (groups: RowGroup[], filter: RowFilter & { limit: number }, searched?: SearchedRow) => Promise<RowPage>;
 
-  /** Those of these conversations that are in one of the groups and match the filter. */
+  /** Finds which of these conversations are in one of the groups and match the filter. */
   findAmong: (keys: string[], groups: RowGroup[], filter: Omit<RowFilter, 'after'>) => Promise<ConversationRow[]>;
 
   /**
-   * Reads the rows of these keys, as far as they belong to these assistants. A document can have a megabyte of texts,
-   * of which a row needs a line. An answer of MongoDB has at most 16 MB, and only one of them is in memory.
+   * Reads the rows of those keys that belong to these assistants. MongoDB sends only what a row needs, because a
+   * document may have a megabyte of texts. It sends batches of at most 16 MB, and only one of them is in memory.
    */
   readRows: (keys: string[], assistantIds: string[] | null) => AsyncIterable<ConversationRow>;
 

@@ -1,6 +1,6 @@
 import type { Connection } from 'mongoose';
 import { serverNow } from '../process/clock.ts';
-import { isUuid, prefixRange } from '../process/ids.ts';
+import { isUuid, newId, prefixRange } from '../process/ids.ts';
 import {
   collectionOf,
   createReader,
@@ -11,34 +11,107 @@ import {
   type UpdateStatement,
 } from '../mongo/mongo.ts';
 import { exceededTimeLimit } from '../mongo/failures.ts';
+import type { ConversationEvent, ConversationEventKind } from '../webhooks/event.ts';
 import {
   BACKLOG_MAX,
   conversationModels,
   CONVERSATIONS,
   type FieldsOf,
+  IDENTITY,
+  type Message,
   OUTBOX_INDEXES,
   type OutboxEvent,
   type StoredConversation,
 } from './conversation.ts';
 
+/** Returns the endpoints that want an event of this kind now. */
+export type ReceiversOf = (event: ConversationEventKind) => string[];
+
+/** The event as stored in the outbox, or null if no endpoint wants the event. `trace` is that of its turn. */
+export const newOutboxEvent = (
+  event: ConversationEvent,
+  receiversOf: ReceiversOf,
+  { at, trace }: { at: Date; trace?: string | undefined },
+): OutboxEvent | null => {
+  const endpoints = receiversOf(event.event);
+  if (endpoints.length === 0) return null;
+  const traced = trace !== undefined && { trace };
+  return { ...event, eventId: newId(), timestamp: Math.floor(at.getTime() / 1000), at, endpoints, ...traced };
+};
+
+/**
+ * The `message.sent` events of these messages. Visitor messages have none. A message without a language has the
+ * language of the conversation.
+ */
+export const sentEvents = (messages: Message[], seq: number, language: string): ConversationEvent[] =>
+  messages.flatMap(({ messageId, turnId, role, language: own }): ConversationEvent[] => {
+    if (role === 'user') return [];
+    const payload = { message_id: messageId, turn_id: turnId, seq, role, language: own ?? language };
+    return [{ event: 'message.sent', payload }];
+  });
+
+/** How many of these events go to each endpoint. */
+export const countByEndpoint = (events: OutboxEvent[]): Map<string, number> => {
+  const counts = new Map<string, number>();
+  for (const { endpoints } of events) for (const id of endpoints) counts.set(id, (counts.get(id) ?? 0) + 1);
+  return counts;
+};
+
+/** The part of an update that counts the events which it adds to the outbox (docs/design.md, Sequence). */
+export const countAnnounced = (events: OutboxEvent[]): { $inc?: Record<string, number> } => {
+  if (events.length === 0) return {};
+  return { $inc: Object.fromEntries([...countByEndpoint(events)].map(([id, count]) => [`announced.${id}`, count])) };
+};
+
+type AnnounceOptions = {
+  /** Returns the enabled endpoints of an assistant, by the event kinds that they want. */
+  receivers: (assistantId: string) => Promise<ReceiversOf>;
+  /** Called when the conversation's outbox has a new event. Never throws. */
+  wakeDeliveries: (conversationKey: string) => void;
+};
+
+const NO_RECEIVERS: ReceiversOf = () => [];
+
+/**
+ * Runs every write that may announce an event. The write gets the endpoints that want the event (none for a playground
+ * conversation), and stores the event in the same update as the change. If an event was stored, the delivery worker is
+ * woken.
+ */
+export type Announce = <Result extends object | null>(
+  conversation: Pick<StoredConversation, '_id' | 'assistantId' | 'channel'>,
+  write: (receiversOf: ReceiversOf) => Promise<Result>,
+) => Promise<Result>;
+
+export const createAnnounce =
+  ({ receivers, wakeDeliveries }: AnnounceOptions): Announce =>
+  async <Result extends object | null>(
+    { _id: key, assistantId, channel }: Pick<StoredConversation, '_id' | 'assistantId' | 'channel'>,
+    write: (receiversOf: ReceiversOf) => Promise<Result>,
+  ): Promise<Result> => {
+    const result = await write(channel === 'playground' ? NO_RECEIVERS : await receivers(assistantId));
+    if (result && 'announced' in result && result.announced === true) wakeDeliveries(key);
+    return result;
+  };
+
 /** The fields of a conversation that deliveries need. `outbox` contains the pending events in order. */
 export type Outbox = Pick<
   StoredConversation,
-  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'outbox'
->;
+  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'outbox' | 'announced'
+> & {
+  /** For each endpoint, how many later events exist that were not read. */
+  behind?: { endpointId: string; count: number }[];
+};
 const OUTBOX_FIELDS = {
-  conversationId: 1,
-  assistantId: 1,
-  sessionId: 1,
-  channel: 1,
+  ...IDENTITY,
   outbox: 1,
-} satisfies FieldsOf<Outbox>;
+  announced: 1,
+} satisfies FieldsOf<Omit<Outbox, 'behind'>>;
 
 /** The part of an event that is needed to choose the next event. */
 type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
 /**
- * The part of each outbox that a sweep reads: of each endpoint the first event, without its payload. `isFull`: it has
- * more events than a stream may have.
+ * The part of each outbox that a sweep reads: the first event of each endpoint, without its payload. `isFull`: the
+ * outbox has more events than a stream may have.
  */
 export type StaleOutbox = { _id: string; conversationId: string; isFull: boolean; outbox?: EventStub[] };
 const FIRST = { eventId: '$$this.eventId', at: '$$this.at', endpoints: '$$this.endpoints' };
@@ -71,6 +144,33 @@ export const pendingOf = <Event extends EventStub>(
   endpointId: string,
 ): Event[] => outbox.filter(({ endpoints }) => endpoints.includes(endpointId));
 
+/**
+ * The sequence numbers of pending events for an endpoint, by event id (docs/design.md, Sequence). An event that was
+ * stored before sequence numbers existed has none.
+ */
+export const sequencesOf = (
+  { outbox = [], announced = {}, behind = [] }: Pick<Outbox, 'outbox' | 'announced' | 'behind'>,
+  endpointId: string,
+): Map<string, number> => {
+  const numbers = new Map<string, number>();
+  let number = (announced[endpointId] ?? 0) - (behind.find((one) => one.endpointId === endpointId)?.count ?? 0);
+  for (const { eventId, endpoints, sequences } of outbox.toReversed()) {
+    if (!endpoints.includes(endpointId)) continue;
+    const own = sequences?.[endpointId] ?? number;
+    if (own > 0) numbers.set(eventId, own);
+    number -= 1;
+  }
+  return numbers;
+};
+
+/** The outbox with only the first `count` events of one stream. */
+export const firstOf = (outbox: Outbox, endpointId: string, count: number): Outbox => {
+  const pending = pendingOf(outbox, endpointId);
+  const hidden = (outbox.behind ?? []).find((one) => one.endpointId === endpointId)?.count ?? 0;
+  const left = hidden + Math.max(0, pending.length - count);
+  return { ...outbox, outbox: pending.slice(0, count), behind: [{ endpointId, count: left }] };
+};
+
 export const endpointsOf = ({ outbox = [] }: { outbox?: EventStub[] }): string[] => [
   ...new Set(outbox.flatMap(({ endpoints }) => endpoints)),
 ];
@@ -80,7 +180,44 @@ export const endpointsOf = ({ outbox = [] }: { outbox?: EventStub[] }): string[]
  * long stream each time.
  */
 export const LOOK_AHEAD = 2;
-const NEXT_FIELDS = { ...OUTBOX_FIELDS, outbox: { $slice: LOOK_AHEAD } };
+/** More events than any outbox has. */
+const BEHIND_MAX = 100_000;
+/** Computes `behind` in MongoDB, only for the endpoints of the events that are read. */
+const BEHIND = {
+  $cond: [
+    { $lte: [{ $size: '$outbox' }, LOOK_AHEAD] },
+    [],
+    {
+      $map: {
+        input: {
+          $reduce: {
+            input: { $slice: ['$outbox', LOOK_AHEAD] },
+            initialValue: [],
+            in: { $setUnion: ['$$value', '$$this.endpoints'] },
+          },
+        },
+        as: 'id',
+        in: {
+          endpointId: '$$id',
+          count: {
+            $size: {
+              $filter: {
+                input: { $slice: ['$outbox', LOOK_AHEAD, BEHIND_MAX] },
+                as: 'later',
+                cond: { $in: ['$$id', '$$later.endpoints'] },
+              },
+            },
+          },
+        },
+      },
+    },
+  ],
+};
+const NEXT_FIELDS = {
+  ...OUTBOX_FIELDS,
+  outbox: { $slice: LOOK_AHEAD },
+  behind: { $cond: [{ $isArray: '$outbox' }, BEHIND, []] },
+};
 
 /** True if all events that were read are for other endpoints and the outbox may have more events. */
 const mayHideNext = (next: Outbox, endpointId: string): boolean =>
@@ -92,9 +229,9 @@ type Pull = { key: string; conversationId: string; endpointId: string; ended: Ou
 /**
  * Updates that remove the endpoint from the outbox entries of ended events. The first statement removes an entry that
  * has no other endpoint left. The second removes only the endpoint from an entry that has others. An entry never gains
- * endpoints, so one that was read with this endpoint alone needs only the first. One that was read with more may have
- * lost them by now, so it needs both. If two concurrent pulls still leave an entry, the next delivery finds that the
- * event has ended and pulls the entry again.
+ * endpoints: if it was read with this endpoint alone, the first statement is enough. If it was read with others, they
+ * may be gone by now, so both are needed. If an entry still remains after two concurrent pulls, the next delivery finds
+ * that the event has ended and pulls the entry again.
  */
 const pullStatements = ({ key, conversationId, endpointId, ended }: Pull): UpdateStatement[] => {
   const eventId = { $in: ended.map((event) => event.eventId) };
@@ -124,15 +261,27 @@ type FindStale = {
 };
 
 const HAS_EVENTS = { 'outbox.0': { $exists: true } };
+const lateBefore = (before: Date) => ({ ...HAS_EVENTS, 'outbox.0.at': { $lt: before } });
 
 const LIST_WITHIN_MS = 2_000;
 /** An outbox may have hundreds of events, so few are read at once. */
 const LISTED_AT_ONCE = 10;
 /** Events without their payloads: an outbox may hold hundreds of long texts, and a list reads a thousand outboxes. */
-const LIST_FIELDS = { conversationId: 1, assistantId: 1, outbox: { eventId: 1, event: 1, at: 1, endpoints: 1 } };
+const LIST_FIELDS = {
+  conversationId: 1,
+  assistantId: 1,
+  announced: 1,
+  outbox: { eventId: 1, event: 1, at: 1, endpoints: 1, sequences: 1 },
+};
 
 /** The events of conversations that wait to be delivered: the part of the document that deliveries use. */
 export type OutboxStore = {
+  /**
+   * Stores the sequence numbers of events that a worker is sending. These events stay in the outbox, although later
+   * events of their stream are removed now.
+   */
+  keepSequences: (outbox: Outbox, endpointId: string, stay: OutboxEvent[]) => Promise<void>;
+
   read: (key: string) => Promise<Outbox | null>;
 
   /**
@@ -154,19 +303,25 @@ export type OutboxStore = {
    */
   findStale: (wanted: FindStale) => Promise<StaleOutbox[]>;
 
-  /** Endpoints with events that are older than this, each with its oldest event that is found. */
+  /**
+   * Endpoints with events that are older than this, each with its oldest event that is found. One call finds only some
+   * of the endpoints. `exclude` leaves out those that are already known.
+   */
   listLate: (wanted: {
     olderThanMs: number;
     exclude: string[];
     limit: number;
   }) => Promise<{ endpointId: string; assistantId: string; oldestAt: Date }[]>;
 
+  /** True if the endpoint has a pending event that is older than this. */
+  isLate: (endpointId: string, olderThanMs: number) => Promise<boolean>;
+
   /** Conversations with pending events for this endpoint. */
   findKeysOf: (endpointId: string, limit: number) => Promise<string[]>;
 
   /**
-   * The outboxes with pending events for these endpoints, or those of one conversation. They are read only as far as
-   * the caller goes on.
+   * The outboxes with pending events for these endpoints, or the outbox of one conversation. They are read only while
+   * the caller iterates.
    */
   listPending: (of: { endpointIds: string[] } | { conversationId: string }, limit: number) => AsyncIterable<Outbox>;
 
@@ -179,8 +334,12 @@ export type OutboxStore = {
   findPending: (eventId: string, endpointId: string) => Promise<Outbox | null>;
 };
 
-const LATE_ROUNDS = 10;
-const LATE_AT_ONCE = 100;
+/**
+ * A search makes at most `LATE_ROUNDS` reads of `LATE_AT_ONCE` conversations. Each read leaves out the endpoints that
+ * are already found, because one endpoint may have many late conversations.
+ */
+const LATE_ROUNDS = 50;
+const LATE_AT_ONCE = 20;
 
 export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
@@ -212,6 +371,17 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
   return {
     read,
 
+    keepSequences: async (outbox, endpointId, stay) => {
+      const numbers = sequencesOf(outbox, endpointId);
+      const statements = stay.flatMap(({ eventId }): UpdateStatement[] => {
+        const number = numbers.get(eventId);
+        if (number === undefined) return [];
+        const u = { $set: { [`outbox.$[entry].sequences.${endpointId}`]: number } };
+        return [{ q: { _id: outbox._id }, u, arrayFilters: [{ 'entry.eventId': eventId }] }];
+      });
+      if (statements.length > 0) await updateMany(connection, CONVERSATIONS, statements);
+    },
+
     pullEnded: async ({ _id: key, conversationId }, endpointId, ended, { readWhole = false } = {}) => {
       const after = await pull({ key, conversationId, endpointId, ended });
       return after && (readWhole || mayHideNext(after, endpointId)) ? read(key) : after;
@@ -240,13 +410,21 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
     listLate: async ({ olderThanMs, exclude, limit }) => {
       const before = new Date(serverNow() - olderThanMs);
       const late = new Map<string, { endpointId: string; assistantId: string; oldestAt: Date }>();
-      // One endpoint may have very many, so each round leaves out those that are known.
+      const known = new Set(exclude);
       for (let round = 0; round < LATE_ROUNDS && late.size < limit; round += 1) {
-        const known = [...exclude, ...late.keys()];
+        const ofOthers = { $elemMatch: { $nin: [...known] } };
         const rows = await conversations
           .find(
-            { ...HAS_EVENTS, 'outbox.0.at': { $lt: before }, 'outbox.endpoints': { $elemMatch: { $nin: known } } },
-            { projection: { assistantId: 1, 'outbox.at': 1, 'outbox.endpoints': 1 } },
+            {
+              ...lateBefore(before),
+              'outbox.endpoints': ofOthers,
+              // Excludes a conversation whose late events are all for known endpoints.
+              outbox: { $elemMatch: { at: { $lt: before }, endpoints: ofOthers } },
+            },
+            {
+              projection: { assistantId: 1, 'outbox.at': 1, 'outbox.endpoints': 1 },
+              ...timeLimit(LIST_WITHIN_MS),
+            },
           )
           .hint(OUTBOX_INDEXES.byEndpoint)
           .limit(LATE_AT_ONCE)
@@ -255,14 +433,23 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
           for (const { at, endpoints } of outbox.filter((event) => event.at < before)) {
             for (const endpointId of endpoints) {
               const earlier = late.get(endpointId);
-              if (!known.includes(endpointId) && (!earlier || at < earlier.oldestAt))
+              if (!known.has(endpointId) && (!earlier || at < earlier.oldestAt))
                 late.set(endpointId, { endpointId, assistantId, oldestAt: at });
             }
           }
         }
         if (rows.length < LATE_AT_ONCE) break;
+        for (const endpointId of late.keys()) known.add(endpointId);
       }
       return [...late.values()].slice(0, limit);
+    },
+
+    isLate: async (endpointId, olderThanMs) => {
+      const before = new Date(serverNow() - olderThanMs);
+      const own = { $elemMatch: { at: { $lt: before }, endpoints: endpointId } };
+      const filter = { ...lateBefore(before), 'outbox.endpoints': endpointId, outbox: own };
+      const options = { projection: { _id: 1 }, ...timeLimit(LIST_WITHIN_MS) };
+      return (await conversations.find(filter, options).hint(OUTBOX_INDEXES.byEndpoint).limit(1).next()) !== null;
     },
 
     findKeysOf: async (endpointId, limit) => {

@@ -1,35 +1,33 @@
 import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { isUuid, prefixRange, type Uuid } from '../process/ids.ts';
-import { collectionOf, createReader, type Indexed, timeLimit, updateMany } from '../mongo/mongo.ts';
+import type { Tracing } from '../process/tracing.ts';
+import { collectionOf, createReader, timeLimit, updateMany } from '../mongo/mongo.ts';
 import { inChunks } from '../mongo/batches.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
 import { type Accept, createAccept, createResolveDuplicate } from './accept.ts';
-import { createAnnounce, type ReceiversOf } from './announce.ts';
 import { type AnswerableConversation, type Commit, createCommit, createCompact } from './commit.ts';
 import {
   conversationModels,
   CONVERSATIONS,
   type FieldsOf,
   type FindDelivered,
+  IDENTITY,
   type PendingTurn,
   type RecentTurn,
+  type ConversationState,
   type StoredConversation,
   type TurnRef,
+  WITHOUT_CONTENTS,
 } from './conversation.ts';
-import { createErasure, type EraseElsewhere, type Erasure } from './erasure.ts';
-import { createChangeConversation } from './change-conversation.ts';
+import { type AnnounceErased, createErasure, type EraseElsewhere, type Erasure } from './erasure.ts';
+import { createChangeConversation, createTransitions, type TakeBy, type Transitions } from './transitions.ts';
 import { type ChangedConversations, createChangedConversations } from './changed-since.ts';
-import { createHistory, type History } from './history.ts';
+import { createHistory, createMessagePages, type History } from './history.ts';
 import { createInboxStore, type InboxStore } from './inbox.ts';
-import { createMessagePages } from './stored-pages.ts';
-import { createOutboxStore, type OutboxStore } from './outbox.ts';
-import { createTransitions, type TakeBy, type Transitions } from './transitions.ts';
+import { createAnnounce, createOutboxStore, type OutboxStore, type ReceiversOf } from './outbox.ts';
 
 const LIST_MAX = 100;
-
-/** Leaves out the field that only deliveries read. */
-const WITHOUT_EVENTS = { outbox: 0 } as const;
 
 /**
  * The fields that a worker reads to answer. Messages and finished turns are left out, so that the cost of an answer
@@ -53,24 +51,18 @@ const FOR_ANSWER = {
 } as const satisfies FieldsOf<AnswerableConversation>;
 
 /** The conversation of a turn, without its texts. */
-export type TurnConversation = Pick<
-  StoredConversation,
-  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel'
->;
+export type TurnConversation = Pick<StoredConversation, '_id' | keyof typeof IDENTITY>;
 
 export type FoundTurn =
   | { state: 'pending'; conversation: TurnConversation; turn: PendingTurn; head: boolean }
   | { state: 'finished'; conversation: TurnConversation; turn: RecentTurn };
 
-/** At most this many conversations are read whose keys begin with the same 48 bits. Even two are rare. */
+/** How many conversations with the same first 48 bits in their keys are read. Even two are rare. */
 const SAME_PREFIX_MAX = 4;
 
-/** The fields that identify a conversation, and of its turns only this one. */
+/** The fields that identify a conversation, and only this one of its turns. */
 const forTurn = (turnId: Uuid) => ({
-  conversationId: 1,
-  assistantId: 1,
-  sessionId: 1,
-  channel: 1,
+  ...IDENTITY,
   waiting: { $elemMatch: { turnId } },
   recent: { $elemMatch: { turnId } },
   headId: { $first: '$waiting.turnId' },
@@ -83,8 +75,10 @@ export type ConversationOwner = Pick<StoredConversation, 'assistantId' | 'channe
 type StaleHead = TurnRef & { headSince: Date; queuedAt: Date };
 
 export type ConversationHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>;
+/** The fields that tell a waiting visitor whether there is something new. */
+export type SessionHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'status'>;
 
-export type ConversationList = { conversations: StoredConversation[]; next: { at: Date; id: string } | null };
+export type ConversationList = { conversations: ConversationState[]; next: { at: Date; id: string } | null };
 
 type Dependencies = {
   connection: Connection;
@@ -93,14 +87,15 @@ type Dependencies = {
   wakeDeliveries: (conversationKey: string) => void;
   findDelivered: FindDelivered;
   eraseElsewhere: EraseElsewhere;
+  announceErased: AnnounceErased;
   takeBy: TakeBy;
   orUnavailable: OrUnavailable;
   draining: AbortSignal;
+  tracing: Tracing;
 };
 
 /** Reads and writes stored conversations. Large operations have files of their own. */
-export type ConversationStore = {
-  models: Indexed[];
+export type ConversationStore = Erasure & {
   history: History;
   outbox: OutboxStore;
   changed: ChangedConversations;
@@ -109,8 +104,6 @@ export type ConversationStore = {
   commit: Commit;
   transitions: Transitions;
   findTakeBy: TakeBy['findTakeBy'];
-  erase: Erasure['erase'];
-  purgeAgain: Erasure['purgeAgain'];
 
   /**
    * Finds a conversation by its id. The query uses the range of `_id` that belongs to the id's prefix, and then
@@ -121,8 +114,14 @@ export type ConversationStore = {
   /** The assistant, channel and session of a conversation, without its messages. A malformed id gives null. */
   findOwner: (conversationId: string) => Promise<ConversationOwner | null>;
 
-  /** A conversation without its texts, for a caller who waits. A malformed id gives null, like an unknown id. */
+  /**
+   * A conversation without its texts, for a caller who waits or changes it. A malformed id gives null, like an unknown
+   * id.
+   */
   findHead: (conversationId: string, assistantId: string) => Promise<ConversationHead | null>;
+
+  /** The conversation of a session, without its texts. Null if it has none. Reads are batched. */
+  findOfSession: (key: string) => Promise<SessionHead | null>;
 
   /** The language of the last message, or null if there is no conversation. Reads are batched. */
   findLanguage: (key: string) => Promise<string | null>;
@@ -154,7 +153,7 @@ export type ConversationStore = {
   /** Escalations whose take-by time is over, the oldest first. */
   findNotTaken: (limit: number) => Promise<Pick<StoredConversation, 'conversationId' | 'assistantId' | 'language'>[]>;
 
-  /** Whether a visitor of this assistant waits for a person of whom operators were reminded. */
+  /** True if a visitor of this assistant waits for a person, and operators were already reminded of this. */
   isAnyoneWaiting: (assistantId: string) => Promise<boolean>;
 
   /** Escalations of these assistants that are assigned to an operator and have no take-by time. */
@@ -180,14 +179,14 @@ export type ConversationStore = {
 const WAITING_WITHIN_MS = 2_000;
 
 export const createConversationStore = (dependencies: Dependencies): ConversationStore => {
-  const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, takeBy, orUnavailable, draining } =
-    dependencies;
+  const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, announceErased } = dependencies;
+  const { takeBy, orUnavailable, draining, tracing } = dependencies;
   const { conversations: model, messages: messageModel } = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(model);
   const pages = createMessagePages(connection);
   const history = createHistory(connection);
   const compact = createCompact({ connection, pages, findDelivered });
-  const erasure = createErasure({ connection, pages, eraseElsewhere, draining });
+  const erasure = createErasure({ connection, pages, eraseElsewhere, announceErased, draining });
   const announce = createAnnounce({ receivers, wakeDeliveries });
   // If MongoDB is unavailable before anything is written, the caller of a new turn gets 503.
   const announceTurn = createAnnounce({ receivers: (id) => orUnavailable(receivers(id)), wakeDeliveries });
@@ -199,21 +198,22 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
   const visibleTo = (assistantId: string | undefined): mongo.Filter<StoredConversation> =>
     assistantId === undefined ? {} : { assistantId, channel: { $ne: 'playground' } };
 
-  const findById = async (conversationId: string, assistantId?: string): Promise<StoredConversation | null> => {
-    if (!isUuid(conversationId)) return null;
-    return conversations.findOne(
-      { _id: prefixRange(conversationId), conversationId, ...visibleTo(assistantId) },
-      { projection: WITHOUT_EVENTS },
-    );
-  };
-
+  const finderOf =
+    <Row extends object>(projection: mongo.Document) =>
+    async (conversationId: string, assistantId?: string): Promise<Row | null> => {
+      if (!isUuid(conversationId)) return null;
+      const filter = { _id: prefixRange(conversationId), conversationId, ...visibleTo(assistantId) };
+      return conversations.findOne<Row>(filter, { projection });
+    };
+  const findState = finderOf<ConversationState>(WITHOUT_CONTENTS);
   const readLanguage = createReader(conversations, { language: 1 });
   const readForAnswer = createReader(conversations, FOR_ANSWER);
-  const readSeq = createReader(conversations, { seq: 1, conversationId: 1 });
+  const readOfSession = createReader(conversations, { seq: 1, conversationId: 1, status: 1 });
   const readPending = createReader(conversations, { 'waiting.turnId': 1 });
   const readReplyTo = createReader(conversations, { 'waiting.turnId': 1, 'waiting.replyTo': 1 });
 
   return {
+    ...erasure,
     models: [model, messageModel, ...erasure.models],
     history,
     outbox: createOutboxStore(connection),
@@ -223,41 +223,22 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
       connection,
       resolveDuplicate: createResolveDuplicate({ connection, findDelivered, history }),
       announce: announceTurn,
+      tracing,
     }),
-    commit: createCommit({ connection, pages, compact, announce }),
+    commit: createCommit({ connection, pages, compact, announce, tracing }),
     transitions: createTransitions(
-      createChangeConversation({ connection, pages, compact, announce, findById }),
+      createChangeConversation({ connection, pages, compact, announce, findState }),
       takeBy,
     ),
     findTakeBy: takeBy.findTakeBy,
-    erase: erasure.erase,
-    purgeAgain: erasure.purgeAgain,
-
-    findById,
-
-    findOwner: async (conversationId) => {
-      if (!isUuid(conversationId)) return null;
-      return conversations.findOne<ConversationOwner>(
-        { _id: prefixRange(conversationId), conversationId },
-        { projection: { assistantId: 1, channel: 1, sessionId: 1 } },
-      );
-    },
-
-    findHead: async (conversationId, assistantId) => {
-      if (!isUuid(conversationId)) return null;
-      return conversations.findOne<ConversationHead>(
-        { _id: prefixRange(conversationId), conversationId, ...visibleTo(assistantId) },
-        { projection: { conversationId: 1, seq: 1 } },
-      );
-    },
-
+    findById: finderOf<StoredConversation>({ outbox: 0 }), // only deliveries read it
+    findOwner: finderOf<ConversationOwner>({ assistantId: 1, channel: 1, sessionId: 1 }),
+    findHead: finderOf<ConversationHead>({ conversationId: 1, seq: 1 }),
+    findOfSession: readOfSession,
     findLanguage: async (key) => (await readLanguage(key))?.language ?? null,
-
     findForAnswer: readForAnswer,
-
     findReplyTo: async ({ key, turnId }) =>
       (await readReplyTo(key))?.waiting.find((turn) => turn.turnId === turnId)?.replyTo ?? [],
-
     isPending: async ({ key, turnId }) =>
       (await readPending(key))?.waiting.some((turn) => turn.turnId === turnId) ?? false,
 
@@ -267,7 +248,7 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
         .find(
           {
             'waiting.0': { $exists: true },
-            // The range finds the heads in the index, and `$$NOW` decides.
+            // The range makes MongoDB use the index. The exact comparison is the one with `$$NOW`.
             headSince: { $lt: new Date(serverNow() - olderThanMs) },
             $expr: { $and: [older('$headSince'), older({ $arrayElemAt: ['$waiting.acceptedAt', 0] })] },
           },
@@ -363,7 +344,7 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     },
 
     findSeq: async ({ key, conversationId }) => {
-      const row = await readSeq(key);
+      const row = await readOfSession(key);
       return row?.conversationId === conversationId ? row.seq : null;
     },
 
@@ -376,7 +357,7 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
         query.$or = [{ updatedAt: { $gt: after.at } }, { updatedAt: after.at, _id: { $gt: after.id } }];
       }
       const rows = await conversations
-        .find(query, { projection: { ...WITHOUT_EVENTS, texts: 0, recent: 0, waiting: 0, attributes: 0 } })
+        .find(query, { projection: { ...WITHOUT_CONTENTS, attributes: 0 } })
         .sort({ updatedAt: 1, _id: 1 })
         .limit(limit + 1)
         .toArray();

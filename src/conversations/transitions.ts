@@ -1,10 +1,145 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import type { Connection, mongo } from 'mongoose';
+import { inSlot } from '../http/shares.ts';
+import { collectionOf, DURABLE } from '../mongo/mongo.ts';
 import { serverDate } from '../process/clock.ts';
-import { invalid } from '../process/errors.ts';
+import { ApiError, invalid, notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
-import { type AttributeChange, mergeAttributes } from './attributes.ts';
-import type { Change, Changed, ChangeConversation, ConversationRef } from './change-conversation.ts';
-import { assigneeOf, type Message, REOPENED, type StoredConversation } from './conversation.ts';
+import { createSlots } from '../process/slots.ts';
+import type { ConversationEvent } from '../webhooks/event.ts';
+import { type Announce, countAnnounced, newOutboxEvent, type ReceiversOf, sentEvents } from './outbox.ts';
+import { type Compact, pushFinished, trimmedFields } from './commit.ts';
+import {
+  assigneeOf,
+  type AttributeChange,
+  conversationModels,
+  type ConversationState,
+  mergeAttributes,
+  type Message,
+  REOPENED,
+  type StoredConversation,
+  WITHOUT_CONTENTS,
+} from './conversation.ts';
+import type { MessagePages } from './history.ts';
+
+const MAX_TRIES = 50;
+
+/** Fields that only operators see. Changing them does not set `updatedAt`, because callers list conversations by it. */
+const INTERNAL: ReadonlySet<string> = new Set<keyof StoredConversation>(['remindedAt', 'takeBy', 'waitingSince']);
+
+/** What a transition writes: fields, messages and an event. `when`: what must be unchanged beside the usual fields. */
+type Change = {
+  set?: Partial<StoredConversation>;
+  /** Each message gets the next `seq`. */
+  messages?: Message[];
+  event?: ConversationEvent;
+  /** `taken`: the take-by time and the reminder are removed. `reminded`: only the take-by time. */
+  takeBy?: 'taken' | 'reminded';
+  /** True if the assignment ends. */
+  unassign?: boolean;
+  when?: mongo.Filter<StoredConversation>;
+};
+
+/** `changed` is false if the conversation was already in the wanted state. */
+type Changed = { conversation: ConversationState; announced: boolean; changed: boolean };
+
+/** If `assistantId` is given, the conversation must belong to that assistant. */
+type ConversationRef = { conversationId: string; assistantId?: string };
+
+type Dependencies = {
+  connection: Connection;
+  pages: MessagePages;
+  compact: Compact;
+  announce: Announce;
+  findState: (conversationId: string, assistantId?: string) => Promise<ConversationState | null>;
+};
+
+/**
+ * Changes a conversation by compare-and-set: reads it, asks `changeOf` what to change, and writes that only if the
+ * conversation is still as it was read. Otherwise it begins again. `changeOf` returns null if nothing is to be changed.
+ * Changes of one conversation take turns in a process. A hundred at once would make each other begin again.
+ */
+type ChangeConversation = (
+  where: ConversationRef,
+  changeOf: (conversation: ConversationState) => Change | null | Promise<Change | null>,
+) => Promise<Changed>;
+
+export const createChangeConversation = ({
+  connection,
+  pages,
+  compact,
+  announce,
+  findState,
+}: Dependencies): ChangeConversation => {
+  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+
+  const write = async (read: ConversationState, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
+    const { set = {}, messages = [], event, takeBy, unassign, when } = change;
+    const compaction = messages.length > 0 ? await compact(read, 0) : null;
+    if (compaction === 'changed') return null;
+    const entries = messages.map((message, nth) => ({ seq: read.seq + 1 + nth, message }));
+    const now = messages[0]?.createdAt ?? serverDate();
+    const isVisible = messages.length > 0 || Object.keys(set).some((field) => !INTERNAL.has(field));
+    const sent = entries.flatMap(({ seq, message }) => sentEvents([message], seq, read.language));
+    const events = [...(event ? [event] : []), ...sent]
+      .map((one) => newOutboxEvent(one, receiversOf, { at: now }))
+      .filter((one) => one !== null);
+    const conversation = await conversations.findOneAndUpdate(
+      {
+        _id: read._id,
+        conversationId: read.conversationId,
+        seq: read.seq,
+        status: read.status,
+        leadScore: read.leadScore,
+        tags: read.tags,
+        ...when,
+      },
+      {
+        $set: {
+          ...set,
+          ...(entries.length > 0 && { seq: read.seq + entries.length }),
+          ...Object.fromEntries(entries.map(({ seq, message }) => [`texts.${seq}`, [message]])),
+          ...(compaction && { storedTo: compaction.storedTo }),
+        },
+        $unset: {
+          ...(compaction && trimmedFields(compaction)),
+          ...(takeBy && { takeBy: 1 }),
+          ...(takeBy === 'taken' && { remindedAt: 1 }),
+          ...(unassign && { assigneeId: 1 }),
+        },
+        $push: {
+          ...(compaction && { recent: pushFinished([], compaction) }),
+          ...(events.length > 0 && { outbox: { $each: events } }),
+        },
+        ...countAnnounced(events),
+        ...(isVisible && { $currentDate: { updatedAt: true } }),
+      },
+      { projection: WITHOUT_CONTENTS, returnDocument: 'after', writeConcern: DURABLE },
+    );
+    if (conversation) return { conversation, announced: events.length > 0, changed: true };
+    if (compaction) await pages.eraseIfGone(read);
+    return null;
+  };
+
+  const turns = createSlots(({ own }) => own < 1);
+  const change: ChangeConversation = async ({ conversationId, assistantId }, changeOf) => {
+    for (let tries = 0; tries < MAX_TRIES; tries += 1) {
+      const read = await findState(conversationId, assistantId);
+      if (!read) throw notFound();
+      const wanted = await changeOf(read);
+      if (!wanted) return { conversation: read, announced: false, changed: false };
+      const changed = await announce(read, (receiversOf) => write(read, wanted, receiversOf));
+      if (changed) return changed;
+      await sleep(tries);
+    }
+    throw new ApiError('internal_error', {
+      cause: new Error('a conversation changed faster than it could be written'),
+    });
+  };
+
+  return (where, changeOf) => inSlot(turns, where.conversationId, () => change(where, changeOf));
+};
 
 const systemMessage = (content: string, createdAt: Date): Message => ({
   messageId: newId(),
@@ -40,7 +175,7 @@ const notTakenMessage = (
 /** How many resolutions are kept: more than happen between two rounds of the projection, which counts them. */
 const KEPT = 20;
 
-/** Adds a resolution. Its time is later than that of the others, because the projection counts only later times. */
+/** Adds a resolution. Its time is later than all earlier ones, because the projection counts only later times. */
 const withResolution = ({ resolutions: before = [] }: Pick<StoredConversation, 'resolutions'>, now: Date): Date[] => {
   const last = before.at(-1)?.getTime() ?? 0;
   return [...before, new Date(Math.max(now.getTime(), last + 1))].slice(-KEPT);
@@ -56,11 +191,11 @@ type Held = Pick<StoredConversation, 'assistantId' | 'channel' | 'assigneeId'>;
 export type TakeBy = {
   /** True if somebody has it: its assignee is enabled and may use the assistant. */
   isTaken: (conversation: Held) => Promise<boolean>;
-  /** Until when somebody must take it if it is an escalation of this moment. Null if somebody has it, or without limit. */
+  /** The take-by time of an escalation that begins at `at`. Null if somebody has it, or if there is no limit. */
   findTakeBy: (conversation: Held, at: Date) => Promise<Date | null>;
 };
 
-const withoutAssignee = ({ assigneeId: _ended, ...rest }: StoredConversation): Held => rest;
+const withoutAssignee = ({ assigneeId: _ended, ...rest }: ConversationState): Held => rest;
 
 /** What happens to an escalation that nobody took in time. `said` is the sentence for the visitor. */
 export type TakeByEnd = { how: 'remind' | 'stay' } | { how: 'hand_back'; said: string };

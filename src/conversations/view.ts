@@ -1,7 +1,14 @@
 import * as z from 'zod';
 import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
-import { AttributesView, toAttributesView } from './attributes.ts';
-import { CHANNELS, MESSAGE_ROLES, STATUSES, type StoredConversation } from './conversation.ts';
+import {
+  AttributesView,
+  CHANNELS,
+  type ConversationState,
+  MESSAGE_ROLES,
+  STATUSES,
+  type StoredConversation,
+  toAttributesView,
+} from './conversation.ts';
 import type { HistoryPage, NumberedMessage } from './history.ts';
 
 /** A date that is a string in JSON. */
@@ -101,7 +108,7 @@ export const toView = (conversation: Pick<StoredConversation, keyof Conversation
   resolvedBy: conversation.resolvedBy,
 });
 
-/** With `withSources`, each message of the assistant has the field, also if there are none. */
+/** With `withSources`, each message of the assistant has the field `sources`, even if it has no sources. */
 export const toMessageView = (message: NumberedMessage, withSources: boolean): z.infer<typeof MessageView> => ({
   messageId: message.messageId,
   turnId: message.turnId,
@@ -128,7 +135,7 @@ export const toHistoryView = (
 });
 
 export const toListView = (
-  conversations: StoredConversation[],
+  conversations: Pick<StoredConversation, keyof ConversationView>[],
   nextCursor: string | null,
 ): z.infer<typeof ConversationListView> => ({
   conversations: conversations.map(toView),
@@ -137,7 +144,7 @@ export const toListView = (
 });
 
 /** The view of an escalated conversation. Such a conversation always has a reason and a time. */
-export const toEscalationView = (conversation: StoredConversation): z.infer<typeof EscalationView> => ({
+export const toEscalationView = (conversation: ConversationState): z.infer<typeof EscalationView> => ({
   conversationId: conversation.conversationId,
   status: 'escalated',
   reason: conversation.escalationReason ?? '',

@@ -1,20 +1,34 @@
 import { type Connection, mongo } from 'mongoose';
-import { serverDate, serverNow } from '../process/clock.ts';
-import type { ItemFailure } from '../process/batch.ts';
-import { newToken } from '../process/ids.ts';
-import { collectionOf, createStoreBatcher, DURABLE, insertMany, setWhere, updateMany } from '../mongo/mongo.ts';
+import { BACKLOG_MAX, type OutboxEvent } from '../conversations/conversation.ts';
+import { type Outbox, type OutboxStore, pendingOf, sequencesOf } from '../conversations/outbox.ts';
 import { DUPLICATE_KEY, isMongoUnavailable, toItemFailure } from '../mongo/failures.ts';
+import {
+  collectionOf,
+  createStoreBatcher,
+  DURABLE,
+  insertMany,
+  setClusterTime,
+  setWhere,
+  updateMany,
+} from '../mongo/mongo.ts';
+import type { ItemFailure } from '../process/batch.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { newToken } from '../process/ids.ts';
+import { mapAtMost } from '../process/slots.ts';
+import type { StoredEndpoint } from '../webhooks/endpoint-store.ts';
+import type { Included, EventKind } from '../webhooks/event.ts';
 import {
   deliveryIdOf,
   deliveryModel,
+  type ErrorKind,
   type Exchange,
   type FinalOutcome,
-  type ErrorKind,
   IN_FLIGHT,
+  isFinal,
+  neverSent,
   stateBefore,
   type StoredDelivery,
 } from './delivery.ts';
-import type { EventKind } from '../webhooks/event.ts';
 
 const COLLECTION = 'deliveries';
 const DAY_MS = 86_400_000;
@@ -29,8 +43,29 @@ export type Claim = {
   event: EventKind;
   url: string;
   body: string;
+  /** Its number among the events of the conversation for this endpoint. Null for a test event. */
+  sequence?: number | null;
   happenedAt: Date;
+  /** The trace of the turn that made the event happen. Missing if there is none. */
+  trace?: string;
 };
+
+/** The claim that sends a delivery's event again. */
+export const claimAgain = (
+  { eventId, endpointId, assistantId, conversationId, event, sequence = null, happenedAt, trace }: StoredDelivery,
+  { url, body }: Pick<Claim, 'url' | 'body'>,
+): Claim => ({
+  eventId,
+  endpointId,
+  assistantId,
+  conversationId,
+  event,
+  url,
+  body,
+  sequence,
+  happenedAt,
+  ...(trace !== undefined && { trace }),
+});
 
 type ClaimResult = { won: true; deliveryId: string; token: string } | { won: false; found: StoredDelivery | null };
 
@@ -38,10 +73,19 @@ type Ended = { deliveryId: string; token: string; exchange: Exchange };
 
 export type ClaimOptions = { connection: Connection; worker: string; retentionDays: number };
 
-/** A new record that this worker has claimed. `resend` is the number of a resend and becomes part of the id. */
+/** A redelivery. Its number becomes part of its id. */
+export type Redelivery = { resend: number; recoveryId?: string };
+
+/**
+ * MongoDB replaces an empty top-level timestamp with its own time. Sweeps and lists compare this time with the same
+ * clock.
+ */
+const thenNow = () => new mongo.Timestamp({ t: 0, i: 0 });
+
+/** A new record that this worker has claimed. */
 export const newRecord = (
   claim: Claim,
-  { worker, retentionDays, resend }: Pick<ClaimOptions, 'worker' | 'retentionDays'> & { resend?: number },
+  { worker, retentionDays, resend, recoveryId }: Pick<ClaimOptions, 'worker' | 'retentionDays'> & Partial<Redelivery>,
 ): StoredDelivery => {
   const now = serverDate();
   return {
@@ -50,12 +94,11 @@ export const newRecord = (
     outcome: 'sending',
     token: newToken(),
     worker,
-    // MongoDB replaces an empty top-level timestamp with its own time. The sweep compares this time with the same
-    // clock.
-    claimedAt: new mongo.Timestamp({ t: 0, i: 0 }),
+    claimedAt: thenNow(),
     createdAt: now,
     endedAt: null,
     redelivery: resend !== undefined,
+    ...(recoveryId !== undefined && { recoveryId, recoveredBy: recoveryId }),
     expiresAt: new Date(now.getTime() + retentionDays * DAY_MS),
   };
 };
@@ -72,7 +115,7 @@ export type Claims = {
    * Claims an event. Only a won claim allows a send. Returns either the won claim, or the record that already exists.
    * Inserts are batched.
    */
-  claim: (wanted: Claim) => Promise<ClaimResult>;
+  claim: (wanted: Claim, again?: Redelivery) => Promise<ClaimResult>;
 
   /** Ends an event without sending it, by inserting a record that has already ended. */
   claimEnded: (wanted: Claim, exchange: Exchange) => Promise<ClaimResult>;
@@ -135,7 +178,7 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
         COLLECTION,
         items.map(({ deliveryId, token, exchange }) => ({
           q: { _id: deliveryId },
-          u: setWhere({ token, ...stateBefore('record') }, { ...exchange, endedAt: serverDate() }),
+          u: setWhere({ token, ...stateBefore('record') }, { ...exchange, endedAt: serverDate() }, 'endedOn'),
         })),
       );
       const failed = new Map(writeErrors.map((error) => [error.index, toItemFailure(error)]));
@@ -145,10 +188,15 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
   );
 
   return {
-    claim: (wanted) => insert(newRecord(wanted, { worker, retentionDays })),
+    claim: (wanted, again) => insert(newRecord(wanted, { worker, retentionDays, ...again })),
 
     claimEnded: (wanted, exchange) =>
-      insert({ ...newRecord(wanted, { worker, retentionDays }), ...exchange, endedAt: serverDate() }),
+      insert({
+        ...newRecord(wanted, { worker, retentionDays }),
+        ...exchange,
+        endedAt: serverDate(),
+        endedOn: thenNow(),
+      }),
 
     recordOutcome: async (deliveryId, token, exchange) => {
       try {
@@ -168,7 +216,8 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
     },
 
     endLostClaims: async (olderThanMs) => {
-      // The range finds the claims in the index, and `$$NOW` decides: a wrong clock of this process ends no claim early.
+      // The range makes MongoDB use the index. The exact comparison is the one with `$$NOW`, so that a wrong clock of
+      // this process ends no claim early.
       const until = Math.ceil((serverNow() - olderThanMs) / 1000);
       const lost = await deliveries
         .find({
@@ -187,10 +236,117 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
         COLLECTION,
         lost.map(({ _id, token }) => ({
           q: { _id, token, ...stateBefore('endLost') },
-          u: { $set: { ...end, endedAt: serverDate() } },
+          u: { $set: { ...end, endedAt: serverDate() }, ...setClusterTime('endedOn') },
         })),
       );
       return nModified;
     },
   };
 };
+
+/** An event that must not be sent, and the reason. */
+type Undeliverable = { event: OutboxEvent; errorKind: ErrorKind };
+
+export type OnEnded = (
+  claim: Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId'>,
+  exchange: Exchange,
+) => void;
+
+export const claimOf = (
+  outbox: Outbox,
+  event: OutboxEvent,
+  { endpointId, url, body, sequence }: { endpointId: string; url: string; body: string; sequence: number | null },
+): Claim => ({
+  eventId: event.eventId,
+  endpointId,
+  assistantId: outbox.assistantId,
+  conversationId: outbox.conversationId,
+  event: event.event,
+  url,
+  body,
+  sequence,
+  happenedAt: event.at,
+  ...(event.trace !== undefined && { trace: event.trace }),
+});
+
+/**
+ * True if the event happened while the endpoint was disabled. If the endpoint was never disabled, its two times are
+ * equal and are not compared: every event that names it came after its creation, but clocks of two processes differ by
+ * some milliseconds.
+ */
+const isFromDisabledTime = (event: OutboxEvent, { enabledSince, createdAt }: StoredEndpoint): boolean =>
+  enabledSince.getTime() !== createdAt.getTime() && enabledSince > event.at;
+
+const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMaxAgeMs: number): ErrorKind | null => {
+  if (!endpoint) return 'endpoint_removed';
+  if (!endpoint.enabled || isFromDisabledTime(event, endpoint)) return 'endpoint_disabled';
+  if (serverNow() - event.at.getTime() > eventMaxAgeMs) return 'expired';
+  return null;
+};
+
+/**
+ * The undeliverable events at the start of a stream, oldest first. An event is undeliverable if its endpoint is removed
+ * or disabled, the event is too old, or the stream exceeds the backlog limit. Stops at the first event that may be
+ * sent.
+ */
+export const undeliverableOf = (
+  pending: OutboxEvent[],
+  { endpoint, eventMaxAgeMs }: { endpoint: StoredEndpoint | null; eventMaxAgeMs: number },
+): Undeliverable[] => {
+  const over = pending.length - BACKLOG_MAX;
+  const found: Undeliverable[] = [];
+  for (const [index, event] of pending.entries()) {
+    const errorKind = refusalOf(event, endpoint, eventMaxAgeMs) ?? (index < over ? 'backlog' : null);
+    if (!errorKind) break;
+    found.push({ event, errorKind });
+  }
+  return found;
+};
+
+/** How many events of a stream are ended at once. The body of each may be read from a page of long messages. */
+const ENDED_AT_ONCE = 50;
+
+type Dependencies = {
+  conversations: { outbox: Pick<OutboxStore, 'pullEnded' | 'keepSequences'> };
+  deliveries: Pick<Claims, 'claimEnded'> & {
+    composeBody: (outbox: Outbox, event: OutboxEvent, include?: Included) => Promise<string | null>;
+  };
+  eventMaxAgeMs: number;
+  onEnded: OnEnded;
+};
+
+/**
+ * Ends the undeliverable events of a stream and removes them from the stream. For each event, a record that has already
+ * ended is inserted. An event that a worker is sending is not changed. The endpoint must have been read after the
+ * outbox, because ending is final. Returns the changed outbox, or null if nothing was ended.
+ */
+type EndUndeliverable = (
+  read: { outbox: Outbox; endpoint: StoredEndpoint | null },
+  endpointId: string,
+) => Promise<Outbox | null>;
+
+export const createEndUndeliverable =
+  ({ conversations, deliveries, eventMaxAgeMs, onEnded }: Dependencies): EndUndeliverable =>
+  async ({ outbox, endpoint }, endpointId) => {
+    const to = { endpointId, url: endpoint?.url ?? '' };
+    const undeliverable = undeliverableOf(pendingOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
+    const numbers = sequencesOf(outbox, endpointId);
+    const results = await mapAtMost(ENDED_AT_ONCE, undeliverable, async ({ event, errorKind }) => {
+      const body = (await deliveries.composeBody(outbox, event, endpoint?.include)) ?? '';
+      const claim = claimOf(outbox, event, { ...to, body, sequence: numbers.get(event.eventId) ?? null });
+      const exchange = neverSent(errorKind);
+      const claimed = await deliveries.claimEnded(claim, exchange);
+      if (claimed.won) onEnded(claim, exchange);
+      return claimed.won || (claimed.found !== null && isFinal(claimed.found.outcome));
+    });
+    const ended = undeliverable.filter((_, index) => results[index]).map(({ event }) => event);
+    if (ended.length === 0) return null;
+    const stay = undeliverable.slice(0, results.lastIndexOf(true)).filter((_, index) => !results[index]);
+    await conversations.outbox.keepSequences(
+      outbox,
+      endpointId,
+      stay.map(({ event }) => event),
+    );
+    // The next events are probably undeliverable too, so the whole outbox is read.
+    return conversations.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
+  };

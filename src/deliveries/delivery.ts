@@ -54,6 +54,18 @@ type MovingStep = {
 /** A filter for a write: it matches a delivery only while the delivery is in the state that this step starts from. */
 export const stateBefore = (step: MovingStep): { outcome: Outcome } => ({ outcome: STEPS[step].from });
 
+/** `ENDS`: all final outcomes. `RECOVERABLE`: those after which a recovery may send the event again. */
+export const RECOVERABLE = ['not_sent', 'rejected', 'unknown'] as const satisfies readonly FinalOutcome[];
+export type Recoverable = (typeof RECOVERABLE)[number];
+export const ENDS = ['delivered', ...RECOVERABLE] as const satisfies readonly FinalOutcome[];
+
+/** The index of ended deliveries in the order of their ends. */
+export const ENDED = 'ended';
+/** The index of what recoveries may send again, in the order of each conversation. */
+export const MISSED = 'missed';
+/** The index of what a recovery has sent. */
+export const RECOVERED = 'recovered';
+
 export const isFinal = (outcome: Outcome): outcome is FinalOutcome => outcome !== 'queued' && outcome !== 'sending';
 
 /** All reasons why a delivery has no status. */
@@ -129,6 +141,8 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome'>> & {
   conversationId: string | null;
   event: EventKind;
   outcome: Outcome;
+  /** Its number among the events of the conversation for this endpoint. */
+  sequence?: number | null;
   url: string;
   /** The body as it was sent. Removed when the conversation is erased. */
   body?: string | null;
@@ -140,6 +154,16 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome'>> & {
   happenedAt: Date;
   createdAt: Date;
   endedAt: Date | null;
+  /** MongoDB's cluster time when the delivery ended. Ends are listed in this order. */
+  endedOn?: mongo.Timestamp;
+  /** The recovery that made this redelivery. */
+  recoveryId?: string;
+  /** The recovery that has last dealt with this delivery: sent its event again, or decided not to. */
+  recoveredBy?: string;
+  /** True if the receiver has the event, or may have got it from a redelivery. No recovery then sends it again. */
+  settled?: true;
+  /** The trace of the turn that made the event happen. */
+  trace?: string;
   redelivery: boolean;
   expiresAt: Date;
 };
@@ -150,6 +174,20 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome'>> & {
  */
 export const deliveryIdOf = (eventId: string, endpointId: string, resend?: number): string =>
   resend === undefined ? `${eventId}:${endpointId}` : `${eventId}:${endpointId}:${resend}`;
+
+/** The number of a redelivery; 0 for the first delivery. */
+export const resendNumberOf = ({ _id }: Pick<StoredDelivery, '_id'>): number => Number(_id.split(':')[2] ?? 0);
+
+/** Finds all deliveries of an event to an endpoint: the first one and its resends. */
+export const sameEventAs = ({ eventId, endpointId }: Pick<StoredDelivery, 'eventId' | 'endpointId'>) => ({
+  _id: { $gte: `${eventId}:${endpointId}`, $lt: `${eventId}:${endpointId};` },
+});
+
+/**
+ * An event is sent again to an endpoint at most this many times, by people and recoveries together, because all its
+ * deliveries are read at once.
+ */
+export const SENT_AGAIN_MAX = 100;
 
 /**
  * The indexes that contain only deliveries in flight, which are few. Any other index would read all ended deliveries
@@ -164,7 +202,7 @@ const deliverySchema = new Schema<StoredDelivery>(
 // This index serves every list. A query without a filter on kind or endpoint lists all kinds and endpoints explicitly
 // (see list.ts).
 deliverySchema.index({ assistantId: 1, endpointId: 1, event: 1, createdAt: -1, _id: -1 });
-deliverySchema.index({ conversationId: 1 });
+deliverySchema.index({ conversationId: 1, happenedAt: 1 });
 deliverySchema.index({ claimedAt: 1 }, { partialFilterExpression: { outcome: 'sending' }, name: IN_FLIGHT.sending });
 // Begins with the assistant, because any number of tests and resends may wait for an endpoint that hangs.
 deliverySchema.index(
@@ -180,6 +218,18 @@ deliverySchema.index(
 deliverySchema.index(
   { assistantId: 1, status: 1, createdAt: -1, _id: -1 },
   { partialFilterExpression: { outcome: 'rejected' }, name: 'refusals' },
+);
+deliverySchema.index(
+  { assistantId: 1, endpointId: 1, outcome: 1, endedOn: 1, _id: 1 },
+  { partialFilterExpression: { endedOn: { $exists: true } }, name: ENDED },
+);
+deliverySchema.index(
+  { conversationId: 1, endpointId: 1, sequence: 1 },
+  { partialFilterExpression: { outcome: { $in: [...RECOVERABLE] } }, name: MISSED },
+);
+deliverySchema.index(
+  { recoveryId: 1, outcome: 1 },
+  { partialFilterExpression: { recoveryId: { $exists: true } }, name: RECOVERED },
 );
 
 export const deliveryModel = (connection: Connection) => connection.model<StoredDelivery>('Delivery', deliverySchema);

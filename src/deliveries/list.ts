@@ -1,16 +1,17 @@
 import type { mongo } from 'mongoose';
-import { createTimeCursor } from '../http/cursor.ts';
+import { createTimeCursor } from '../http/operation.ts';
 import { invalid } from '../process/errors.ts';
 import { isUuid } from '../process/ids.ts';
 import { timeLimit } from '../mongo/mongo.ts';
 import { createSlices } from '../process/slices.ts';
+import { mapAtMost } from '../process/slots.ts';
 import { exceededTimeLimit } from '../mongo/failures.ts';
 import { inChunks, INDEX_RANGES_MAX } from '../mongo/batches.ts';
 import { deliveryIdOf, type FinalOutcome, IN_FLIGHT, type Outcome, type StoredDelivery } from './delivery.ts';
 import { EVENT_KINDS, type EventKind } from '../webhooks/event.ts';
 import { type DeliveryListRow, type ListedDelivery, toDeliveryRow, WITHOUT_TEXTS } from './view.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
-import { type Outbox, type OutboxStore, pendingOf } from '../conversations/outbox.ts';
+import { endpointsOf, type Outbox, type OutboxStore, pendingOf, sequencesOf } from '../conversations/outbox.ts';
 
 export const LIST_MAX = 200;
 const LIST_DEFAULT = 50;
@@ -32,7 +33,7 @@ type DeliveryFilter = {
   cursor?: string;
 };
 
-const deliveryCursor = createTimeCursor(/^[\w:.-]{1,200}$/);
+export const deliveryCursor = createTimeCursor(/^[\w:.-]{1,200}$/);
 
 const sizeOf = ({ limit = LIST_DEFAULT }: DeliveryFilter): number => Math.min(Math.max(1, limit), LIST_MAX);
 
@@ -72,11 +73,14 @@ const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
 
 const ENDPOINTS_AT_ONCE = Math.floor(INDEX_RANGES_MAX / EVENT_KINDS.length);
 
+/** How many finds of one list run at once. All lists share a few connections. */
+export const FINDS_AT_ONCE = 2;
+
 const newestRecordFirst = (a: DeliveryListRow, b: DeliveryListRow): number =>
   b.createdAt.getTime() - a.createdAt.getTime() || (a._id < b._id ? 1 : -1);
 
 /** All endpoints with a delivery, including removed endpoints. The query costs one index seek for each endpoint. */
-const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: string): Promise<string[]> =>
+export const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: string): Promise<string[]> =>
   deliveries.distinct('endpointId', { assistantId });
 
 /**
@@ -106,7 +110,7 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>): 
   return async (filter) => {
     const size = sizeOf(filter);
     const { endpointId, conversationId, eventId, outcome, status } = filter;
-    // A part of an event id would be the range of many records.
+    // An incomplete event id would match the records of many events.
     if (eventId !== undefined && !isUuid(eventId)) return { deliveries: [], nextCursor: null };
     // Only rejected deliveries can be filtered by status, so a status together with any other outcome matches nothing.
     if (status !== undefined && outcome !== undefined && outcome !== 'rejected')
@@ -116,10 +120,8 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>): 
     const groups: (string[] | null)[] = byOtherIndex
       ? [null]
       : inChunks(await endpointsIn(deliveries, filter.assistantId), ENDPOINTS_AT_ONCE);
-    const found = await Promise.all(
-      groups.map((some) =>
-        find({ ...queryOf(filter), ...(some && { endpointId: { $in: some } }) }, { limit: size + 1, hint }),
-      ),
+    const found = await mapAtMost(FINDS_AT_ONCE, groups, (some) =>
+      find({ ...queryOf(filter), ...(some && { endpointId: { $in: some } }) }, { limit: size + 1, hint }),
     );
     const rows = found.length === 1 ? (found[0] ?? []) : found.flat().toSorted(newestRecordFirst);
     const page = rows.slice(0, size);
@@ -172,15 +174,16 @@ export const createOutcomeCounts =
 type HourlyOutcomes = { hour: Date; outcomes: Record<FinalOutcome, number> };
 
 /**
- * Counts the deliveries of each hour by outcome. Reads only indexes. `delivered` is computed: all deliveries minus those
- * with other outcomes. Deliveries in flight are left out, so an hour is complete only after its deliveries have ended.
+ * Counts the deliveries of each hour by outcome. Reads only indexes. `delivered` is computed: all deliveries minus
+ * those with other outcomes. Deliveries in flight are left out, so an hour is complete only after its deliveries have
+ * ended.
  */
 export type CountHourlyOutcomes = (assistantId: string, hours: { from: Date; to: Date }) => Promise<HourlyOutcomes[]>;
 
 export const createHourlyOutcomes =
   (deliveries: mongo.Collection<StoredDelivery>): CountHourlyOutcomes =>
   async (assistantId, { from, to }) => {
-    const endpoints = await deliveries.distinct('endpointId', { assistantId });
+    const endpoints = await endpointsIn(deliveries, assistantId);
     if (endpoints.length === 0) return [];
     const createdAt = { $gte: from, $lt: to };
     const hour = { $dateTrunc: { date: '$createdAt', unit: 'hour' } };
@@ -231,7 +234,7 @@ export const createHourlyOutcomes =
 
 /** For one page, the outboxes of at most this many conversations are searched. */
 const OUTBOXES_MAX = 1_000;
-/** And at most this many pending events. An event counts once for each of its endpoints. */
+/** For one page, at most this many pending events are searched. An event counts once for each of its endpoints. */
 const PENDING_MAX = 10_000;
 /** How many deliveries are looked up at once. */
 const LOOKED_UP = 1_000;
@@ -240,7 +243,7 @@ type Dependencies = {
   listRecords: ListRecords;
   readOutcomes: (deliveryIds: string[]) => Promise<Map<string, Outcome>>;
   outbox: OutboxStore;
-  /** The endpoints of an assistant. Only they have pending events: those of removed endpoints end at once. */
+  /** The endpoints of an assistant. Only they have pending events: the events of removed endpoints end immediately. */
   listEndpointIds: (assistantId: string) => Promise<string[]>;
 };
 
@@ -251,7 +254,11 @@ export type DeliveryPage = {
   moreWaiting: boolean;
 };
 
-const toPendingRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpointId: string): ListedDelivery => ({
+const toPendingRow = (
+  outbox: Outbox,
+  { eventId, event, at }: OutboxEvent,
+  { endpointId, sequence }: { endpointId: string; sequence: number | undefined },
+): ListedDelivery => ({
   deliveryId: deliveryIdOf(eventId, endpointId),
   eventId,
   event,
@@ -259,6 +266,7 @@ const toPendingRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpo
   assistantId: outbox.assistantId,
   conversationId: outbox.conversationId,
   outcome: 'queued',
+  sequence: sequence ?? null,
   errorKind: null,
   errorDetail: null,
   status: null,
@@ -278,14 +286,19 @@ export const findPendingRow = async (store: OutboxStore, deliveryId: string): Pr
   if (eventId === undefined || endpointId === undefined) return null;
   const outbox = await store.findPending(eventId, endpointId);
   const event = outbox && pendingOf(outbox, endpointId).find((one) => one.eventId === eventId);
-  return event ? toPendingRow(outbox, event, endpointId) : null;
+  if (!event) return null;
+  return toPendingRow(outbox, event, { endpointId, sequence: sequencesOf(outbox, endpointId).get(eventId) });
 };
 
 /** Pending events as list rows. An event that was claimed after the outbox was read also has a record. */
-export const pendingRowsOf = (outbox: Outbox): ListedDelivery[] =>
-  (outbox.outbox ?? []).flatMap((event) =>
-    event.endpoints.map((endpointId) => toPendingRow(outbox, event, endpointId)),
+export const pendingRowsOf = (outbox: Outbox): ListedDelivery[] => {
+  const numbers = new Map(endpointsOf(outbox).map((id) => [id, sequencesOf(outbox, id)]));
+  return (outbox.outbox ?? []).flatMap((event) =>
+    event.endpoints.map((endpointId) =>
+      toPendingRow(outbox, event, { endpointId, sequence: numbers.get(endpointId)?.get(event.eventId) }),
+    ),
   );
+};
 
 const newestFirst = (a: ListedDelivery, b: ListedDelivery): number =>
   b.createdAt.getTime() - a.createdAt.getTime() || (a.deliveryId < b.deliveryId ? 1 : -1);

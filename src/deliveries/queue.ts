@@ -60,7 +60,8 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): Deliver
     );
   // One batcher for each partition: while the node of one partition is unavailable, the others must not wait.
   const add = queue.perPartition(addTo);
-  // A sweep wakes a delivery until it is sent. While the node of its partition is unavailable, one wake-up is pending.
+  // A sweep wakes a delivery again until it is sent. While the node of its partition is unavailable, only one wake-up
+  // waits.
   const waking = new Set<string>();
   const addDelivery = async (deliveryId: string): Promise<void> => {
     waking.add(deliveryId);

@@ -1,7 +1,21 @@
-import type { mongo } from 'mongoose';
+import { type Connection, mongo } from 'mongoose';
+import * as z from 'zod';
+import type { OutboxEvent } from '../conversations/conversation.ts';
+import type { ErasedConversation } from '../conversations/erasure.ts';
+import type { Outbox } from '../conversations/outbox.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import { createCursor } from '../http/operation.ts';
+import { inBatches, inChunks, INDEX_RANGES_MAX } from '../mongo/batches.ts';
+import { collectionOf, DURABLE, type Indexed, setClusterTime, timeLimit } from '../mongo/mongo.ts';
+import { serverDate } from '../process/clock.ts';
+import { createSlices } from '../process/slices.ts';
+import { mapAtMost } from '../process/slots.ts';
 import { composeBody, EVENT_KINDS, type Included } from '../webhooks/event.ts';
+import { type ClaimOptions, type Claims, createClaims } from './claims.ts';
 import {
   deliveryModel,
+  ENDED,
+  ENDS,
   type ErrorKind,
   type FinalOutcome,
   IN_FLIGHT,
@@ -9,14 +23,6 @@ import {
   stateBefore,
   type StoredDelivery,
 } from './delivery.ts';
-import type { OutboxEvent } from '../conversations/conversation.ts';
-import type { Outbox } from '../conversations/outbox.ts';
-import type { ErasedConversation } from '../conversations/erasure.ts';
-import type { ConversationStore } from '../conversations/store.ts';
-import { serverDate } from '../process/clock.ts';
-import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
-import { inBatches } from '../mongo/batches.ts';
-import { type ClaimOptions, type Claims, createClaims } from './claims.ts';
 import {
   type CountHourlyOutcomes,
   type CountOutcomes,
@@ -24,19 +30,143 @@ import {
   createHourlyOutcomes,
   createOutcomeCounts,
   createRecordList,
+  endpointsIn,
   findPendingRow,
+  FINDS_AT_ONCE,
+  LIST_MAX,
   type ListDeliveries,
   type ListRecords,
 } from './list.ts';
 import { createTestsAndResends, type TestsAndResends } from './tests-and-resends.ts';
-import type { ListedDelivery } from './view.ts';
+import { type DeliveryListRow, type ListedDelivery, WITHOUT_TEXTS } from './view.ts';
+
+const BYTES_MAX = 1_048_576;
+const READ_AT_ONCE = 20;
+const LIST_WITHIN_MS = 5_000;
+export const EVENTS_MAX = 200;
+
+type End = { endedOn: mongo.Timestamp; _id: string };
+type Position = { endedOn: mongo.Timestamp; id: string };
+
+const cursors = createCursor(
+  z.tuple([z.int().min(0).max(0xffffffff), z.int().min(0).max(0xffffffff), z.string().regex(/^[\w:.-]{1,200}$/)]),
+);
+
+const endedCursor = {
+  encode: ({ endedOn, id }: Position): string =>
+    cursors.encode([endedOn.getHighBits() >>> 0, endedOn.getLowBits() >>> 0, id]),
+  decode: (text: string): Position => {
+    const [t, i, id] = cursors.decode(text);
+    return { endedOn: new mongo.Timestamp({ t, i }), id };
+  },
+};
+
+/** The cluster time of a time in whole seconds. */
+export const clusterTimeOf = (time: Date): mongo.Timestamp =>
+  new mongo.Timestamp({ t: Math.max(0, Math.floor(time.getTime() / 1000)), i: 0 });
+
+/** The part of a query that finds only what ended after this position. */
+export const behindEnd = ({ endedOn, id }: Position) => ({
+  $or: [{ endedOn: { $gt: endedOn } }, { endedOn, _id: { $gt: id } }],
+});
+
+/**
+ * Reads the time up to which the list of ends is complete: no delivery can end before it any more, and all earlier ends
+ * are visible. `endedOn` is MongoDB's cluster time, which neither a wrong clock nor a failover turns back. MongoDB sets
+ * it when it executes the write that ends a delivery. No such write takes longer than `endWrittenWithinMs`, and a
+ * majority has every write that is older than the majority's newest one (docs/design.md, Ended deliveries).
+ */
+type ReadHorizon = () => Promise<mongo.Timestamp>;
+
+export const createReadHorizon =
+  (connection: Connection, writtenWithinMs: number): ReadHorizon =>
+  async () => {
+    const hello = await connection.db?.admin().command({ hello: 1 });
+    const { ts } = (hello as { lastWrite: { majorityOpTime: { ts: mongo.Timestamp } } }).lastWrite.majorityOpTime;
+    return new mongo.Timestamp({ t: Math.max(0, (ts.getHighBits() >>> 0) - Math.ceil(writtenWithinMs / 1000)), i: 0 });
+  };
+
+type EndedFilter = {
+  assistantId: string;
+  endpointId?: string;
+  outcome?: FinalOutcome;
+  after?: string;
+  limit?: number;
+};
+
+export type EndedPage = { deliveries: StoredDelivery[]; cursor: string | null; hasMore: boolean; bytes: number };
+
+/** Lists ended deliveries with their bodies, in the order of their ends. Nothing is skipped. */
+type ListEnded = (filter: EndedFilter) => Promise<EndedPage>;
+
+const ENDPOINTS_AT_ONCE = Math.floor(INDEX_RANGES_MAX / ENDS.length);
+
+const earlierFirst = (a: End, b: End): number => a.endedOn.compare(b.endedOn) || (a._id < b._id ? -1 : 1);
+
+const createListEnded = (connection: Connection, writtenWithinMs: number): ListEnded => {
+  const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
+  const readHorizon = createReadHorizon(connection, writtenWithinMs);
+
+  return async ({ assistantId, endpointId, outcome, after, limit = EVENTS_MAX }) => {
+    const before = await readHorizon();
+    const from = after === undefined ? null : endedCursor.decode(after);
+    const endpoints = endpointId === undefined ? await endpointsIn(deliveries, assistantId) : [endpointId];
+    const find = (some: string[]): Promise<End[]> =>
+      deliveries
+        .find(
+          {
+            assistantId,
+            endpointId: { $in: some },
+            outcome: { $in: outcome === undefined ? [...ENDS] : [outcome] },
+            endedOn: { $exists: true, $lt: before, ...(from && { $gte: from.endedOn }) },
+            ...(from && behindEnd(from)),
+          },
+          { projection: { endedOn: 1 }, hint: ENDED, ...timeLimit(LIST_WITHIN_MS) },
+        )
+        .sort({ endedOn: 1, _id: 1 })
+        .limit(limit + 1)
+        .toArray() as unknown as Promise<End[]>;
+    const groups = inChunks(endpoints, ENDPOINTS_AT_ONCE);
+    const found = (await mapAtMost(FINDS_AT_ONCE, groups, find)).flat().toSorted(earlierFirst);
+    const wanted = found.slice(0, limit);
+    const page: StoredDelivery[] = [];
+    let bytes = 0;
+    const slices = createSlices();
+    for (const some of inChunks(wanted, READ_AT_ONCE)) {
+      if (bytes >= BYTES_MAX) break;
+      const rows = await deliveries
+        .find(
+          { _id: { $in: some.map(({ _id }) => _id) } },
+          { projection: { responseBody: 0, responseHeaders: 0, requestHeaders: 0 } },
+        )
+        .toArray();
+      const byId = new Map(rows.map((row) => [row._id, row]));
+      for (const { _id } of some) {
+        const row = byId.get(_id);
+        if (bytes >= BYTES_MAX) break;
+        if (row) page.push(row);
+        bytes += Buffer.byteLength(row?.body ?? '') + 500;
+        if (slices.isOver()) await slices.next();
+      }
+    }
+    const last = page.at(-1);
+    return {
+      deliveries: page,
+      cursor: last?.endedOn ? endedCursor.encode({ endedOn: last.endedOn, id: last._id }) : (after ?? null),
+      hasMore: last !== undefined && found.at(-1)?._id !== last._id,
+      bytes,
+    };
+  };
+};
 
 const DAY_MS = 86_400_000;
 
-/** The latest deliveries that are looked at. Those that failed before TLS say nothing about the certificate. */
+/** How many of the latest deliveries are read: one that failed before TLS says nothing about the certificate. */
 const LATEST = 20;
+/** Records of a conversation that are read together for its export. Each has a body and a response. */
+const STREAMED_AT_ONCE = 20;
 
-/** When the certificate that an endpoint showed last expires. Null if its latest deliveries used no TLS. */
+/** When the last certificate that the endpoint showed expires. Null if its latest deliveries used no TLS. */
 type FindCertificateExpiry = (endpoint: { assistantId: string; endpointId: string }) => Promise<Date | null>;
 
 const createCertificateExpiry =
@@ -53,12 +183,19 @@ const createCertificateExpiry =
   };
 
 /**
- * Composes the body of a pending event. The texts of a sent message are read from the history, because the outbox does
- * not hold them. Null if the message is gone, because its conversation was erased.
+ * Composes the body of a pending event. Texts that the outbox does not hold are read from the history. Null if the
+ * message is gone, because its conversation was erased.
  */
 const createComposeBody =
-  ({ history }: Pick<ConversationStore, 'history'>) =>
+  ({ history, findTurn }: Pick<ConversationStore, 'history' | 'findTurn'>) =>
   async (outbox: Outbox, event: OutboxEvent, include?: Included): Promise<string | null> => {
+    if (event.event === 'message.received' && event.payload.turn_id !== undefined) {
+      const found = await findTurn(event.payload.turn_id);
+      if (found?.conversation.conversationId !== outbox.conversationId) return null;
+      if (found.state === 'pending') return composeBody(event, outbox, { texts: { content: found.turn.message } });
+      const texts = await history.findMessage(outbox, found.turn);
+      return texts && composeBody(event, outbox, { texts });
+    }
     if (event.event !== 'message.sent') return composeBody(event, outbox);
     const { seq, message_id: messageId } = event.payload;
     const message = await history.findMessage(outbox, { seq, messageId });
@@ -74,17 +211,24 @@ export type DeliveryStore = Claims &
     composeBody: (outbox: Outbox, event: OutboxEvent, include?: Included) => Promise<string | null>;
     readByIds: (ids: string[]) => Promise<Map<string, StoredDelivery>>;
 
-    /** All records of a conversation. Only one answer of MongoDB is in memory, and the cursor ends with the reader. */
+    /**
+     * All records of a conversation. Only one batch of them is in memory. The cursor is closed when the caller stops
+     * reading.
+     */
     streamOf: (conversationId: string) => AsyncIterable<StoredDelivery>;
 
-    /** The records of those events that happened in a conversation at one of these times, oldest first. */
-    findHappenedAt: (conversationId: string, times: Date[]) => Promise<StoredDelivery[]>;
+    /** The records of those events that happened in a conversation at one of these times, newest first: at most 200. */
+    findHappenedAt: (conversationId: string, times: Date[]) => Promise<DeliveryListRow[]>;
 
     /** The outcomes of these deliveries by id. Ids without a record are left out. */
     readOutcomes: (ids: string[]) => Promise<Map<string, Outcome>>;
 
+    /** How many endpoints of an assistant have records, also those that were removed since. */
+    countEndpoints: (assistantId: string) => Promise<number>;
+
     /** Lists records, newest first, by cursor. Pending events have no record and are left out. */
     listRecords: ListRecords;
+    listEnded: ListEnded;
 
     /** Lists records, and pending events as `queued`, newest first, by cursor. */
     list: ListDeliveries;
@@ -107,10 +251,12 @@ export type DeliveryStore = Claims &
 export const createDeliveryStore = ({
   listEndpointIds,
   conversations,
+  endWrittenWithinMs,
   ...recording
 }: ClaimOptions & {
+  endWrittenWithinMs: number;
   listEndpointIds: (assistantId: string) => Promise<string[]>;
-  conversations: Pick<ConversationStore, 'history' | 'outbox'>;
+  conversations: Pick<ConversationStore, 'findTurn' | 'history' | 'outbox'>;
 }): DeliveryStore => {
   const model = deliveryModel(recording.connection);
   const deliveries = collectionOf<StoredDelivery>(model);
@@ -137,17 +283,22 @@ export const createDeliveryStore = ({
       return new Map(rows.map((row) => [row._id, row]));
     },
 
-    streamOf: (conversationId) => deliveries.find({ conversationId }),
+    streamOf: (conversationId) => deliveries.find({ conversationId }, { batchSize: STREAMED_AT_ONCE }),
 
     findHappenedAt: (conversationId, times) =>
       deliveries
-        .find({ conversationId, happenedAt: { $in: times } })
-        .sort({ createdAt: 1, _id: 1 })
+        .find<DeliveryListRow>({ conversationId, happenedAt: { $in: times } }, { projection: WITHOUT_TEXTS })
+        .sort({ createdAt: -1, _id: -1 })
+        .limit(LIST_MAX)
         .toArray(),
 
     readOutcomes,
 
+    countEndpoints: async (assistantId) => (await endpointsIn(deliveries, assistantId)).length,
+
     listRecords,
+
+    listEnded: createListEnded(recording.connection, endWrittenWithinMs),
 
     list: createDeliveryList({ listRecords, readOutcomes, outbox, listEndpointIds }),
 
@@ -158,16 +309,18 @@ export const createDeliveryStore = ({
     findCertificateExpiry: createCertificateExpiry(deliveries),
 
     eraseConversation: async ({ assistantId, conversationId }, until) => {
+      // The event that tells of the erasure has no text, and is sent after it.
+      const own = { conversationId, event: { $ne: 'conversation.erased' as const } };
       const endedAt = serverDate();
       const end = (step: 'eraseQueued' | 'eraseSending', outcome: FinalOutcome, hint: string) => {
         const errorKind: ErrorKind = 'erased';
-        const change = { $set: { outcome, errorKind, endedAt }, $unset: TEXTS };
-        const those = { conversationId, ...(assistantId !== undefined && { assistantId }), ...stateBefore(step) };
+        const change = { $set: { outcome, errorKind, endedAt }, $unset: TEXTS, ...setClusterTime('endedOn') };
+        const those = { ...own, assistantId, ...stateBefore(step) };
         return deliveries.updateMany(those, change, { writeConcern: DURABLE, hint });
       };
       await end('eraseQueued', 'not_sent', IN_FLIGHT.queued);
       await end('eraseSending', 'unknown', IN_FLIGHT.sending);
-      const all = { collection: deliveries, filter: { conversationId }, ...(until && { until }) };
+      const all = { collection: deliveries, filter: own, ...(until && { until }) };
       await inBatches(all, (some) => deliveries.updateMany(some, { $unset: TEXTS }, { writeConcern: DURABLE }));
     },
   };

@@ -5,7 +5,7 @@ import { BACKLOG_MAX } from '../conversations/conversation.ts';
 import type { DeliveryStore } from './store.ts';
 import type { Endpoint, EndpointStore } from '../webhooks/endpoint-store.ts';
 import { deliveryIdOf } from './delivery.ts';
-import { createEndUndeliverable, type OnEnded } from './undeliverable.ts';
+import { createEndUndeliverable, type OnEnded } from './claims.ts';
 import { serverNow } from '../process/clock.ts';
 import type { Timing } from '../process/time-limits.ts';
 
@@ -61,8 +61,8 @@ export const createBackoff = (now: () => number = () => performance.now()) => {
  */
 const WOKEN_AT_ONCE = 1_000;
 /**
- * An assistant's streams are woken at most this often. A program may resume an endpoint ten times a second, and each time
- * the outboxes of all of its streams would be read before the events of others.
+ * An assistant's streams are woken at most this often. A program may resume an endpoint ten times a second, and each
+ * time the outboxes of all of its streams would be read before the events of others.
  */
 const WOKEN_AGAIN_MS = 2_000;
 const ASSISTANTS_KNOWN = 10_000;
@@ -200,8 +200,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
         )
         .map(([endpointId]) => endpointId);
       if (outboxes.length < outboxesPerSweep) return;
-      // The next round finds the streams of other endpoints: not of those without progress, and not of one whose streams
-      // alone fill most of a round.
+      // The next round leaves out endpoints without progress, and an endpoint whose streams alone fill most of a round.
       const most = [...countByEndpoint(outboxes)].filter(([, count]) => count > outboxesPerSweep / 2);
       const left = excluded.size;
       for (const endpointId of [...unmoved, ...most.map(([endpointId]) => endpointId)]) excluded.add(endpointId);

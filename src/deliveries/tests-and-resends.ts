@@ -1,19 +1,25 @@
 import { serverDate, serverNow } from '../process/clock.ts';
 import { ApiError, invalid, notFound } from '../process/errors.ts';
 import { newId, newToken } from '../process/ids.ts';
-import { collectionOf, DURABLE } from '../mongo/mongo.ts';
+import { collectionOf, DURABLE, setClusterTime } from '../mongo/mongo.ts';
 import { isDuplicateKey } from '../mongo/failures.ts';
-import { type Claim, newRecord, type ClaimOptions } from './claims.ts';
+import { type Claim, claimAgain, type ClaimOptions, newRecord, type Redelivery } from './claims.ts';
 import {
   type ErrorKind,
   type FinalOutcome,
   IN_FLIGHT,
   isFinal,
+  type Outcome,
+  resendNumberOf,
+  sameEventAs,
+  SENT_AGAIN_MAX,
   stateBefore,
   deliveryModel,
   type StoredDelivery,
 } from './delivery.ts';
-import { composeTestBody } from '../webhooks/event.ts';
+import type { ErasureEvent } from '../conversations/erasure.ts';
+import type { Endpoint } from '../webhooks/endpoint-store.ts';
+import { composeErasedBody, composeTestBody } from '../webhooks/event.ts';
 
 const QUEUED_PER_SWEEP = 500;
 
@@ -47,19 +53,31 @@ export type TestsAndResends = {
    */
   queueResend: (resend: Resend) => Promise<string>;
 
+  /**
+   * Queues the event that tells of an erasure, for those endpoints that got something of the conversation or may have
+   * got it. Returns the ids of the deliveries. Null if another event of the conversation is in flight.
+   */
+  queueErased: (erased: ErasureEvent, to: Pick<Endpoint, 'endpointId' | 'url'>[]) => Promise<string[] | null>;
+
+  /** Queues an event that a recovery sends again and whose conversation is gone. Returns the id of the delivery. */
+  queueMissed: (
+    missed: { delivery: StoredDelivery; body: string; number: number },
+    recoveryId: string,
+  ) => Promise<string>;
+
   /** Claims a test or a resend by a compare-and-set from `queued`. */
   claimQueued: (deliveryId: string) => Promise<{ delivery: StoredDelivery; token: string } | null>;
 
   /**
-   * Ends queued tests and resends that are too old. Returns the ids of those that need another wake-up: the oldest of
-   * some assistants, and at the next call those of the others.
+   * Ends queued tests and resends that are too old. Returns the ids of those that need another wake-up: the oldest ones
+   * of some assistants. The next call continues with other assistants.
    */
   sweepQueued: (options: { wakeAfterMs: number; expireAfterMs: number }) => Promise<string[]>;
 };
 
 export const createTestsAndResends = ({ connection, worker, retentionDays }: ClaimOptions): TestsAndResends => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
-  /** The assistant at which the last sweep had enough. The next one goes on behind it. */
+  /** The assistant at which the last sweep reached its limit. The next sweep continues after it. */
   let sweptTo: string | null = null;
 
   const findDelivery = (deliveryId: string): Promise<StoredDelivery | null> => deliveries.findOne({ _id: deliveryId });
@@ -70,8 +88,8 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
     return row;
   };
 
-  const queue = async (claim: Claim, resend?: number): Promise<string> => {
-    const record = newRecord(claim, { worker, retentionDays, ...(resend !== undefined && { resend }) });
+  const queue = async (claim: Claim, again?: Redelivery): Promise<string> => {
+    const record = newRecord(claim, { worker, retentionDays, ...again });
     await deliveries
       .insertOne({ ...record, outcome: 'queued', token: null, worker: null }, { writeConcern: DURABLE })
       .catch((cause: unknown) => {
@@ -82,8 +100,30 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
   };
 
   /** All deliveries of the same event to the same endpoint: the first delivery and its resends. */
-  const readSiblings = ({ eventId, endpointId }: StoredDelivery): Promise<StoredDelivery[]> =>
-    deliveries.find({ _id: { $gte: `${eventId}:${endpointId}`, $lt: `${eventId}:${endpointId};` } }).toArray();
+  const readSiblings = (delivery: StoredDelivery): Promise<Pick<StoredDelivery, '_id' | 'outcome'>[]> =>
+    deliveries.find(sameEventAs(delivery), { projection: { outcome: 1 } }).toArray();
+
+  /**
+   * Counts for each endpoint: deliveries in flight, those it got or may have got, first deliveries (no resends). Also its
+   * highest sequence number.
+   */
+  const readReceived = (conversationId: string) => {
+    const count = (...outcomes: Outcome[]) => ({ $sum: { $cond: [{ $in: ['$outcome', outcomes] }, 1, 0] } });
+    return deliveries
+      .aggregate<{ _id: string; inFlight: number; got: number; first: number; last: number }>([
+        { $match: { conversationId, event: { $ne: 'conversation.erased' } } },
+        {
+          $group: {
+            _id: '$endpointId',
+            inFlight: count('queued', 'sending'),
+            got: count('delivered', 'unknown'),
+            first: { $sum: { $cond: ['$redelivery', 0, 1] } },
+            last: { $max: { $ifNull: ['$sequence', 0] } },
+          },
+        },
+      ])
+      .toArray();
+  };
 
   const planResend = async (original: StoredDelivery): Promise<ResendPlan> => {
     const siblings = await readSiblings(original);
@@ -111,22 +151,49 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
         conversationId: null,
         event,
         body,
+        sequence: null,
         happenedAt: serverDate(),
       });
     },
 
     queueResend: async ({ original, plan, number, url }) => {
-      const { body, eventId, endpointId, assistantId, conversationId, event, happenedAt } = original;
+      const { body } = original;
       if (!isFinal(original.outcome) || !body) {
         throw new ApiError('validation_failed', {
           message: 'Only an ended delivery whose body is stored can be resent.',
         });
       }
+      if (number > SENT_AGAIN_MAX) {
+        throw new ApiError('validation_failed', {
+          message: `This event was sent again ${SENT_AGAIN_MAX} times, which is the most.`,
+        });
+      }
       if (!Number.isInteger(number) || number < 1 || number > plan.number) {
         throw invalid('number', 'out_of_range', `must be 1–${plan.number}: the number shown with the delivery`);
       }
-      return queue({ eventId, endpointId, assistantId, conversationId, event, url, body, happenedAt }, number);
+      return queue(claimAgain(original, { url, body }), { resend: number });
     },
+
+    queueErased: async ({ conversationId, assistantId, eventId, erasedAt, ended }, to) => {
+      const found = await readReceived(conversationId);
+      if (found.some(({ inFlight }) => inFlight > 0)) return null;
+      const body = composeErasedBody(eventId, Math.floor(erasedAt.getTime() / 1000), conversationId);
+      const ids: string[] = [];
+      for (const { endpointId, url } of to) {
+        const known = found.find(({ _id }) => _id === endpointId) ?? { got: 0, first: 0, last: 0 };
+        // Skips an endpoint that certainly got nothing. If more events have ended than it has records of first
+        // deliveries, some records are gone, and their events may have been delivered.
+        const { [endpointId]: left = 0 } = ended;
+        if (known.got === 0 && left <= known.first) continue;
+        const claim = { eventId, endpointId, assistantId, conversationId, event: 'conversation.erased' as const };
+        const sequence = Math.max(known.last, left) + 1;
+        ids.push(await queue({ ...claim, url, body, sequence, happenedAt: erasedAt }));
+      }
+      return ids;
+    },
+
+    queueMissed: ({ delivery, body, number }, recoveryId) =>
+      queue(claimAgain(delivery, { url: delivery.url, body }), { resend: number, recoveryId }),
 
     claimQueued: async (deliveryId) => {
       const token = newToken();
@@ -139,7 +206,8 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
     },
 
     sweepQueued: async ({ wakeAfterMs, expireAfterMs }) => {
-      // The range finds them in the index, with one seek for each assistant, and `$$NOW` decides.
+      // The range makes MongoDB use the index, with one seek for each assistant. The exact comparison is the one with
+      // `$$NOW`.
       const older = (ms: number) => ({
         createdAt: { $lt: new Date(serverNow() - ms) },
         $expr: { $lt: ['$createdAt', { $subtract: ['$$NOW', ms] }] },
@@ -147,7 +215,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
       const end: { outcome: FinalOutcome; errorKind: ErrorKind } = { outcome: 'not_sent', errorKind: 'expired' };
       await deliveries.updateMany(
         { ...stateBefore('expire'), ...older(expireAfterMs) },
-        { $set: { ...end, endedAt: serverDate() } },
+        { $set: { ...end, endedAt: serverDate() }, ...setClusterTime('endedOn') },
         { writeConcern: DURABLE, hint: IN_FLIGHT.queued },
       );
       const behind = sweptTo === null ? {} : { assistantId: { $lt: sweptTo } };
@@ -163,5 +231,3 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
     },
   };
 };
-
-const resendNumberOf = ({ _id }: StoredDelivery): number => Number(_id.split(':')[2] ?? 0);

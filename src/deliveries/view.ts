@@ -21,6 +21,7 @@ export type ListedDelivery = Pick<
   | 'endedAt'
 > & {
   deliveryId: string;
+  sequence: number | null;
   errorKind: ErrorKind | null;
   errorDetail: string | null;
   status: number | null;
@@ -36,6 +37,7 @@ export const toDeliveryRow = (delivery: DeliveryListRow): ListedDelivery => ({
   assistantId: delivery.assistantId,
   conversationId: delivery.conversationId,
   outcome: delivery.outcome,
+  sequence: delivery.sequence ?? null,
   errorKind: delivery.errorKind ?? null,
   errorDetail: delivery.errorDetail ?? null,
   status: delivery.status ?? null,

@@ -67,7 +67,10 @@ export const createReadiness = ({
   };
 };
 
-/** Open connections of a worker. Without a limit, they could use up the files that it needs for its own work. */
+/**
+ * The maximum number of open connections of a worker. Without a limit, they could use up the files that the worker
+ * needs for its own work.
+ */
 const HEALTH_CONNECTIONS_MAX = 200;
 
 /** Serves a worker's `/healthz`, `/readyz` and, if metrics are given, `/metrics`. */

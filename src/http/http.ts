@@ -1,19 +1,89 @@
+import { existsSync, readdirSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIPv6 } from 'node:net';
+import { extname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
+import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from 'express';
 import helmet from 'helmet';
 import * as z from 'zod';
-import { ApiError, MAX_DETAILS, notFound, unavailable } from '../process/errors.ts';
+import { failureBeforeWriting, isMongoUnavailable } from '../mongo/failures.ts';
+import { ApiError, MAX_DETAILS, notFound } from '../process/errors.ts';
 import { logHint } from '../process/hints.ts';
-import { newId } from '../process/ids.ts';
+import { isUuid, newId } from '../process/ids.ts';
 import type { Logger } from '../process/logger.ts';
-import { isMongoUnavailable } from '../mongo/failures.ts';
 import { detailOf } from '../process/validation.ts';
+
+const CODINGS = [
+  ['br', '.br'],
+  ['gzip', '.gz'],
+] as const;
+
+/** Serves the compressed version of a built file if the browser accepts its encoding. */
+const precompressed = (names: ReadonlySet<string>): RequestHandler => {
+  return (req, res, next) => {
+    res.vary('Accept-Encoding');
+    const name = req.path.slice(1);
+    if (req.method !== 'GET' && req.method !== 'HEAD') return next();
+    const found = CODINGS.find(
+      ([coding, ending]) => names.has(name + ending) && req.acceptsEncodings(coding) === coding,
+    );
+    if (!found) return next();
+    const [coding, ending] = found;
+    res.setHeader('Content-Encoding', coding);
+    res.type(extname(name));
+    req.url = `/${name}${ending}`;
+    next();
+  };
+};
+
+const YEAR_MS = 365 * 86_400_000;
+
+/** Removes the headers that were set for a file if the file was not sent. */
+const clearFileHeaders: RequestHandler = (_req, res, next) => {
+  for (const name of ['Content-Encoding', 'Content-Type', 'Cache-Control', 'Last-Modified']) res.removeHeader(name);
+  next();
+};
+
+/** For pages of any site: scripts that a page imports need both headers. */
+const forAnySite: RequestHandler = (_req, res, next) => {
+  res.setHeader('Access-Control-Allow-Origin', '*');
+  res.setHeader('Cross-Origin-Resource-Policy', 'cross-origin');
+  next();
+};
+
+/**
+ * Serves the files of a build. Files with a content hash in their names are cached for a year. Files to which a page
+ * refers by fixed names are cached for an hour.
+ */
+export const builtFiles = (folder: string, { for: readers }: { for: 'this site' | 'any site' }): Router => {
+  const router = Router({ caseSensitive: true });
+  router.use(helmet.xContentTypeOptions(), readers === 'any site' ? forAnySite : helmet.crossOriginResourcePolicy());
+  router.use(precompressed(new Set(existsSync(folder) ? readdirSync(folder) : [])));
+  router.use(
+    express.static(folder, {
+      index: false,
+      redirect: false,
+      etag: false,
+      maxAge: YEAR_MS,
+      immutable: true,
+      setHeaders: (res, path) => {
+        if (!/-[\w-]{8}\.\w+(?:\.\w+)?$/.test(path)) res.setHeader('Cache-Control', 'public, max-age=3600');
+      },
+    }),
+    clearFileHeaders,
+  );
+  return router;
+};
 
 type Source = string | ((req: IncomingMessage, res: ServerResponse) => string);
 type Allowed = Record<'styleSrc' | 'baseUri' | 'formAction', Source[]> &
-  Partial<Record<'scriptSrc' | 'imgSrc' | 'fontSrc' | 'connectSrc', Source[]>>;
+  Partial<Record<'scriptSrc' | 'imgSrc' | 'fontSrc' | 'connectSrc', Source[]>> & {
+    /**
+     * The policies that may create markup and addresses of scripts. Without this, any script may create them from any
+     * text.
+     */
+    trustedTypes?: string[];
+  };
 
 /** The allowed sources for operators' pages. These pages load only from this service. */
 export const OWN_ORIGIN = {
@@ -27,7 +97,7 @@ export const OWN_ORIGIN = {
  * Sets the headers of a page. The policy forbids every source that is not listed. HSTS is sent only with TLS: over
  * plain HTTP, this header would send a browser to an https address that does not exist.
  */
-export const pageHeaders = (tls: boolean, { scriptSrc, styleSrc, ...others }: Allowed): RequestHandler =>
+export const pageHeaders = (tls: boolean, { scriptSrc, styleSrc, trustedTypes, ...others }: Allowed): RequestHandler =>
   helmet({
     strictTransportSecurity: tls,
     contentSecurityPolicy: {
@@ -38,14 +108,18 @@ export const pageHeaders = (tls: boolean, { scriptSrc, styleSrc, ...others }: Al
         styleSrc,
         ...others,
         frameAncestors: ["'none'"],
+        ...(trustedTypes && { requireTrustedTypesFor: ["'script'"], trustedTypes }),
       },
     },
   });
 
 const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
 
-/** The network of one subscriber. An IPv6 subscriber has a whole /64 and could use a new address for every try. */
-export const networkOf = (ip: string): string => {
+/**
+ * The network of one subscriber. An IPv6 subscriber has a whole /64 and could use a new address for every try. All
+ * requests without an address count as one network.
+ */
+export const networkOf = (ip = 'unknown'): string => {
   const address = ip.replace(/^::ffff:(?=\d+\.)/i, '').split('%', 1)[0] ?? '';
   if (!isIPv6(address)) return address;
   // The URL parser converts all spellings of an address to the same text.
@@ -70,8 +144,8 @@ function* piecesOf(bytes: Buffer): Generator<Buffer> {
 }
 
 /**
- * Sends bytes that all callers share, as fast as the caller reads them. A TLS connection copies what is written to it, so
- * callers who do not read would otherwise hold a copy of the whole each.
+ * Sends bytes that all callers share, as fast as the caller reads them. A TLS connection copies what is written to it,
+ * so otherwise each caller who does not read would hold a copy of all bytes.
  */
 export const sendBytes = async (res: ServerResponse, bytes: Buffer): Promise<void> => {
   res.setHeader('Content-Length', bytes.length);
@@ -116,8 +190,25 @@ const toApiError = (failure: unknown, { method }: Request): ApiError => {
   // A lost connection to MongoDB becomes 503 here only for requests that do not write. Requests that write use
   // `orUnavailable` for their reads. A lost write must not become 503, because its outcome is unknown.
   const onlyRead = method === 'GET' || method === 'HEAD';
-  if (onlyRead && isMongoUnavailable(failure)) return unavailable(failure);
-  return new ApiError('internal_error', { cause: failure });
+  const told = onlyRead ? failureBeforeWriting(failure) : failure;
+  return told instanceof ApiError ? told : new ApiError('internal_error', { cause: failure });
+};
+
+/**
+ * The path of a request with its ids. Any other parameter, such as a tag, is a person's text and is replaced by its
+ * name.
+ */
+const pathWithoutTexts = ({ path, route }: Request): string | undefined => {
+  if (typeof (route as { path?: unknown } | undefined)?.path !== 'string') return undefined;
+  const [given, named] = [path.replace(/\/$/, '').split('/'), (route as { path: string }).path.split('/')];
+  const before = given.length - named.length; // a router's own part
+  const isId = (part: string): boolean => part.split(':').every(isUuid);
+  return given
+    .map((part, at) => {
+      const name = named[at - before];
+      return name?.startsWith(':') && !isId(part) ? name : part;
+    })
+    .join('/');
 };
 
 /** Converts a failure to the error that the caller may see. Our own faults are logged here and nowhere else. */
@@ -127,7 +218,8 @@ export const createToApiError =
     const error = toApiError(failure, req);
     if (error.code === 'internal_error') {
       const level = isMongoUnavailable(failure) ? 'warn' : 'error';
-      logger[level]({ err: error.cause ?? failure, requestId: requestIdOf(res), path: req.path }, 'request failed');
+      const path = pathWithoutTexts(req);
+      logger[level]({ err: error.cause ?? failure, requestId: requestIdOf(res), path }, 'request failed');
     }
     if (error.code === 'unavailable') logHint(logger, error.cause);
     res.locals.errorCode = error.code;
@@ -150,3 +242,9 @@ export const errorHandler = (logger: Logger): ErrorRequestHandler => {
       .json(error.toBody(requestIdOf(res)));
   };
 };
+
+/**
+ * Call this once the caller of a request is known or refused. From then on, the request no longer counts as one of an
+ * unknown caller (src/turns/gate.ts), however long its answer or its body takes.
+ */
+export const noStranger = (res: Response): void => (res.locals.noStranger as (() => void) | undefined)?.();

@@ -3,17 +3,19 @@ import { MIMEType, promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import type { Request, RequestHandler, Response } from 'express';
 import { ApiError, invalid, unavailable } from '../process/errors.ts';
-import { createByteShares, freeSessionSlot, holderOf } from './shares.ts';
-import { createSlices } from '../process/slices.ts';
+import { createByteShares, holderOf } from './shares.ts';
+import { createSlices, restIfBusy } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';
 import { forEachJsonMark, JSON_MARKS } from '../process/validation.ts';
 
 /** A piece of JSON is sent when it has about this many characters. */
 const PIECE = 64 * 1024;
+/** The maximum length of an answer without its lists, in characters, because this part is encoded in one step. */
+const HEAD_MAX = 256 * 1024;
 
 /**
- * Writes an object as JSON, with last fields whose lists are never whole in memory. Other work of the process runs in
- * between.
+ * Writes an object as JSON: `head`, then its lists piece by piece, so that no list is whole in memory and other work
+ * runs in between. `head` is encoded in one step, so a large one is an error of the program.
  */
 export async function* toJson(
   head: object,
@@ -21,6 +23,7 @@ export async function* toJson(
 ): AsyncGenerator<string> {
   const slices = createSlices();
   let piece = JSON.stringify(head).slice(0, -1);
+  if (piece.length > HEAD_MAX) throw new Error('an answer has more than its bound beside its lists');
   for (const [name, pages] of Object.entries(lists)) {
     piece += `${piece === '{' ? '' : ','}${JSON.stringify(name)}:[`;
     let separator = '';
@@ -41,8 +44,8 @@ export async function* toJson(
 }
 
 /**
- * Sends JSON, or another `type`, as it is made, without ever holding all of it. A failure before the first piece is still an error
- * response. Resolves if the caller leaves, or if `signal` is aborted, which ends the reads.
+ * Sends JSON, or another `type`, piece by piece, so that it is never whole in memory. A failure before the first piece
+ * is still an error response. Also resolves if the caller leaves, or if `signal`, which ends the reads, is aborted.
  */
 export const sendJson = async (
   res: Response,
@@ -51,10 +54,16 @@ export const sendJson = async (
   type = 'json',
 ): Promise<void> => {
   const first = await pieces.next();
-  freeSessionSlot(res);
   async function* all(): AsyncGenerator<string> {
-    if (!first.done) yield first.value;
-    yield* pieces;
+    let text = first.done ? '' : first.value;
+    for await (const piece of pieces) {
+      text += piece;
+      if (text.length < PIECE) continue;
+      yield text;
+      text = '';
+      await restIfBusy();
+    }
+    if (text !== '') yield text;
   }
   res.type(type);
   await pipeline(all(), res).catch((cause: unknown) => {
@@ -64,7 +73,7 @@ export const sendJson = async (
 };
 
 export const BODY_LIMIT_BYTES = 65_536;
-/** All bodies together that have not arrived completely yet. */
+/** The maximum bytes of all bodies that have not arrived completely yet. */
 const ARRIVING_MAX_BYTES = 64 * 1024 * 1024;
 /**
  * How many bodies are decompressed at once. Each may need a window of 16 MiB before its first byte comes out, and a
@@ -80,6 +89,23 @@ const VALUES_MAX = 1_000;
 const LINGER_MS = 2_000;
 
 const arriving = createByteShares(ARRIVING_MAX_BYTES);
+/** The bodies that are arriving, by holder, the oldest first. */
+const unfinished = new Map<string, Set<() => void>>();
+
+/**
+ * Takes bytes for an arriving body. Many holders could together hold all of them with bodies that they do not end. So
+ * for a holder that has less than an equal share, the oldest bodies of the one with the most are refused.
+ */
+const takeArriving = (holder: string, bytes: number): boolean => {
+  while (!arriving.take(holder, bytes)) {
+    const largest = arriving.largest();
+    if (largest === undefined || largest === holder || !arriving.isBelowEqual(holder, bytes)) return false;
+    const [refuseOldest] = unfinished.get(largest) ?? [];
+    if (!refuseOldest) return false;
+    refuseOldest();
+  }
+  return true;
+};
 /** A holder decodes one body at a time, so a caller with many compressed bodies delays only itself. */
 const decoding = createSlots(({ own, inUse }) => own === 0 && inUse < DECODING_MAX);
 
@@ -112,6 +138,10 @@ const isJson = (contentType: string | undefined): boolean => {
   }
 };
 
+/** True if the body is certainly not larger than an ordinary one. */
+export const isSmallBody = ({ headers }: Request): boolean =>
+  headers['content-encoding'] === undefined && Number(headers['content-length']) <= BODY_LIMIT_BYTES;
+
 /** Undefined for a body that is not compressed. */
 const decoderOf = (req: Request): Decode | undefined => {
   const coding = (req.headers['content-encoding'] ?? 'identity').trim().toLowerCase();
@@ -125,14 +155,27 @@ const decoderOf = (req: Request): Decode | undefined => {
 const readAll = (req: Request, { limitBytes, holder }: { limitBytes: number; holder: string }): Promise<Buffer> => {
   const chunks: Buffer[] = [];
   let size = 0;
+  const own = unfinished.get(holder) ?? new Set();
+  let refuseThis = (): void => undefined;
+  /** Called once the body has arrived or is refused. */
+  const end = (): void => {
+    arriving.release(holder, size);
+    size = 0;
+    chunks.length = 0; // the request stays in memory as long as its connection
+    own.delete(refuseThis);
+    if (own.size === 0 && unfinished.get(holder) === own) unfinished.delete(holder);
+  };
   return new Promise<Buffer>((resolve, reject) => {
     const refuse = (error: ApiError): void => {
       req.off('data', collect);
+      end();
       reject(error);
     };
+    refuseThis = () => refuse(unavailable());
+    unfinished.set(holder, own.add(refuseThis));
     const collect = (chunk: Buffer): void => {
       if (size + chunk.length > limitBytes) return refuse(tooLarge(limitBytes));
-      if (!arriving.take(holder, chunk.length)) return refuse(unavailable());
+      if (!takeArriving(holder, chunk.length)) return refuse(unavailable());
       size += chunk.length;
       chunks.push(chunk);
     };
@@ -142,15 +185,12 @@ const readAll = (req: Request, { limitBytes, holder }: { limitBytes: number; hol
     req.on('error', () => reject(invalidJson()));
     // No error is created after the body has ended, because its stack trace would cost time and nobody would read it.
     req.once('close', () => req.readableEnded || reject(invalidJson()));
-  }).finally(() => {
-    arriving.release(holder, size);
-    chunks.length = 0; // the request stays in memory as long as its connection
-  });
+  }).finally(end);
 };
 
 /**
- * Decodes a body that is complete, so that a slow sender holds no decoder. The decoder ends as soon as the result is too
- * large.
+ * Decodes a body that is complete, so that a slow sender holds no decoder. The decoder ends as soon as the result is
+ * too large.
  */
 const decodeAll = async (
   decode: Decode,
@@ -254,7 +294,7 @@ export const jsonBody =
     }
     try {
       req.body = await readObject(req, res, limitBytes);
-      // An idle connection keeps its last request, which must not keep its body.
+      // An idle connection keeps its last request in memory. The body must not stay there too.
       res.once('finish', () => {
         req.body = undefined;
       });
@@ -264,3 +304,11 @@ export const jsonBody =
     }
     next();
   };
+
+/** A cell of CSV. A text that begins like a formula gets an apostrophe, because a spreadsheet would run it. */
+const csvCell = (value: string | number): string => {
+  const text = String(value).replace(/^(?=[=+\-@\t])/, typeof value === 'string' ? "'" : '');
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+
+export const csvLine = (cells: (string | number)[]): string => `${cells.map(csvCell).join(',')}\r\n`;

@@ -1,10 +1,50 @@
 import type { Request, RequestHandler, Response, Router } from 'express';
-import type * as z from 'zod';
-import type { ErrorCode } from '../process/errors.ts';
-import { methodNotAllowed } from './http.ts';
-import { jsonBody, toJson } from './json-body.ts';
-import { freeSessionSlot, takeRoomForBody } from './shares.ts';
+import * as z from 'zod';
+import { type ErrorCode, invalid } from '../process/errors.ts';
 import { validate } from '../process/validation.ts';
+import { methodNotAllowed } from './http.ts';
+import { isSmallBody, jsonBody, toJson } from './json-body.ts';
+import { freeSessionSlot, takeRoomForBody, takeRoomForUpload } from './shares.ts';
+
+/** The cursor parameter of a query, in base64url. `decode` checks that the list has made this cursor. */
+export const cursor = z
+  .string()
+  .regex(/^[\w-]{1,500}$/)
+  .meta({ description: 'The `nextCursor` of the previous page. Any other text is refused with 422.' });
+
+/**
+ * Encodes a position in a list as a cursor that callers cannot read. A cursor whose position does not match the schema
+ * is refused with 422. `field`: the parameter that has it.
+ */
+export const createCursor = <Position>(schema: z.ZodType<Position>, field = 'cursor') => ({
+  encode: (position: Position): string => Buffer.from(JSON.stringify(position)).toString('base64url'),
+
+  decode: (text: string): Position => {
+    try {
+      return schema.parse(JSON.parse(Buffer.from(text, 'base64url').toString()));
+    } catch {
+      throw invalid(field, 'invalid', 'is not a cursor of this list');
+    }
+  },
+});
+
+type Position = { at: Date; id: string };
+
+/** The latest time that a Date can hold. */
+const LATEST_MS = 8_640_000_000_000_000;
+
+/** The cursor of a list ordered by time, then by id. */
+export const createTimeCursor = (id: RegExp) => {
+  const cursors = createCursor(z.tuple([z.int().min(0).max(LATEST_MS), z.string().regex(id)]));
+  return {
+    encode: (position: Position): string => cursors.encode([position.at.getTime(), position.id]),
+
+    decode: (text: string): Position => {
+      const [ms, lastId] = cursors.decode(text);
+      return { at: new Date(ms), id: lastId };
+    },
+  };
+};
 
 /** An additional response. With `code`, the response is an error and has the headers of that error. */
 type OtherAnswer = {
@@ -35,8 +75,8 @@ export type Declaration = {
   body?: z.ZodType;
   bodyExample?: unknown;
   bodyLimitBytes?: number;
-  /** The body is a file. The handler reads it with `uploadedBytes`. */
-  upload?: { description: string };
+  /** The body is a file. The handler reads it with `uploadedBytes`. `isHeld`: and keeps all of it in memory. */
+  upload?: { description: string; isHeld?: true };
   /** If true, a missing body counts as `{}`. */
   bodyOptional?: boolean;
   /** The schema of the response's body. If omitted, the response is 204 without a body. */
@@ -76,9 +116,14 @@ export const answerWith = <One extends { answer: z.ZodType; status?: number }>(
   res.json(value);
 };
 
-/** A large body is not read before it has its place. */
+/** A body that may be large is not read before it has its place. */
 const room: RequestHandler = async (req, res, next) => {
-  await takeRoomForBody(req, res);
+  if (!isSmallBody(req)) await takeRoomForBody(req, res);
+  next();
+};
+
+const roomForUpload: RequestHandler = async (req, res, next) => {
+  await takeRoomForUpload(req, res);
   next();
 };
 
@@ -102,13 +147,16 @@ export const answerWithList = async <
   if (bytes < LARGE_BYTES) return answerWith(one, res, value);
   const { [list]: items, ...head } = value;
   res.type('json');
-  for await (const piece of toJson(head, { [list]: [items] })) res.write(piece);
+  for await (const piece of toJson(head, { [list]: [items] })) {
+    if (res.writableEnded) return; // MongoDB was silent, and 503 was answered
+    res.write(piece);
+  }
   res.end();
   freeSessionSlot(res);
 };
 
 export const bodyReader = ({ body, upload, bodyLimitBytes, bodyOptional }: Declaration): RequestHandler[] => {
-  if (upload) return [room];
+  if (upload) return [upload.isHeld ? room : roomForUpload];
   if (!body) return [];
   const limit = bodyLimitBytes === undefined ? {} : { limitBytes: bodyLimitBytes };
   return [

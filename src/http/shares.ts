@@ -2,22 +2,33 @@ import type { Request, RequestHandler, Response } from 'express';
 import { networkOf } from './http.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { unavailable } from '../process/errors.ts';
-import { createSlots, type Slot, type Slots } from '../process/slots.ts';
+import { createSlots, type Slot, type Slots, whatRemains } from '../process/slots.ts';
 
 /**
- * Names who answers for the bytes of a request: the assistant of the key or channel, or the operator, that access has
- * found, and before that the network of the client.
+ * Sets who answers for the bytes of a request, when access has found this: the assistant of the key or channel, the
+ * operator, or the maker of the token. Before that, it is the network of the client.
  */
 export const holdFor = (res: Response, holder: string): void => {
   res.locals.holder = holder;
 };
 
 export const holderOf = (req: Request, res: Response): string =>
-  (res.locals.holder as string | undefined) ?? `network ${networkOf(req.ip ?? 'unknown')}`;
+  (res.locals.holder as string | undefined) ?? `network ${networkOf(req.ip)}`;
 
 /**
- * Shares a number of bytes among holders. A holder may have at most as many as stay free, so one alone gets a half of
- * all bytes, two get a third each, and a new one always finds some.
+ * Sets who sends a request of the operator API. Senders take turns, and one with many assistants counts as one sender.
+ */
+export const takeTurnsFor = (res: Response, sender: string): void => {
+  res.locals.sender = sender;
+};
+
+/** Who takes turns with others: the sender, or if none is set, who answers for the bytes. */
+export const senderOf = (req: Request, res: Response): string =>
+  (res.locals.sender as string | undefined) ?? holderOf(req, res);
+
+/**
+ * Shares bytes, or other things, among holders. A holder may have at most as many as remain free. So one holder alone
+ * gets half of them, and the next one half of the rest. Some twenty can leave less than the next one needs.
  */
 export const createByteShares = (total: number) => {
   const held = new Map<string, number>();
@@ -37,6 +48,17 @@ export const createByteShares = (total: number) => {
 
     has: (holder: string): boolean => held.has(holder),
 
+    /** True if the holder would have less than if all holders had the same. */
+    isBelowEqual: (holder: string, bytes: number): boolean =>
+      (held.get(holder) ?? 0) + bytes <= total / (held.size + (held.has(holder) ? 0 : 1)),
+
+    /** The holder that has the most. */
+    largest: (): string | undefined => {
+      let most: [string, number] | undefined;
+      for (const one of held) if (!most || one[1] > most[1]) most = one;
+      return most?.[0];
+    },
+
     /** Takes bytes for a holder. False, and takes nothing, if they are more than its share. */
     take: (holder: string, bytes: number): boolean => {
       if ((held.get(holder) ?? 0) + bytes > total - inUse - bytes) return false;
@@ -50,11 +72,21 @@ export const createByteShares = (total: number) => {
 
 /** How long a request may wait for its turn. Then it is refused with 503. */
 const WAIT_MS = 10_000;
+/** The same for large bodies, uploads and exports: some before them may each take seconds. */
+const BODY_WAIT_MS = 30_000;
 
-const acquireInTime = async (slots: Slots, holder: string, signal?: AbortSignal): Promise<Slot> => {
+/** `tenant`: whose turn it is. By default, the holder's. `signal`: aborts when the caller leaves. */
+type Turn = { tenant?: string | undefined; signal?: AbortSignal | undefined; waitMs?: number };
+
+/** Throws 503 if no slot was free in time. */
+export const acquireInTime = async (
+  slots: Slots,
+  holder: string,
+  { tenant = holder, signal, waitMs = WAIT_MS }: Turn = {},
+): Promise<Slot> => {
   let acquiring: Promise<Slot | null> | undefined;
-  const acquire = (over: AbortSignal) => (acquiring = slots.acquire(holder, { signal: over }));
-  const slot = await withDeadline(acquire, WAIT_MS, { late: unavailable, ...(signal && { signal }) }).catch(
+  const acquire = (over: AbortSignal) => (acquiring = slots.acquire(holder, { tenant, signal: over }));
+  const slot = await withDeadline(acquire, waitMs, { late: unavailable, ...(signal && { signal }) }).catch(
     (cause: unknown) => {
       // The slot may have been given in the moment in which the wait ended.
       acquiring?.then((late) => late?.release()).catch(() => undefined);
@@ -65,20 +97,41 @@ const acquireInTime = async (slots: Slots, holder: string, signal?: AbortSignal)
   return slot;
 };
 
-/** A holder may have as many slots as stay free, like the bytes above. */
-const shared = (total: number): Slots => createSlots(({ own, inUse }) => own + 1 < total - inUse);
+/** Runs work in a slot. Throws 503 if none was free in time. */
+export const inSlot = async <Value>(
+  slots: Slots,
+  holder: string,
+  work: () => Promise<Value>,
+  turn?: Turn,
+): Promise<Value> => {
+  const slot = await acquireInTime(slots, holder, turn);
+  try {
+    turn?.signal?.throwIfAborted();
+    return await work();
+  } finally {
+    slot.release();
+  }
+};
 
-/** How many large answers are read from MongoDB, built or written at once. Each holds some MiB until its caller has it. */
+const shared = (total: number): Slots => createSlots(whatRemains(total));
+
+/**
+ * How many large answers are read from MongoDB, built or written at once. Each holds some MiB until its caller has it.
+ */
 const largeAnswers = shared(16);
 /** How many large bodies are read and worked on at once. Each holds some ten MiB until it is answered. */
 const largeBodies = shared(4);
+/** How many files are read at once. Each holds some MiB, because a part of it is stored before the next is read. */
+const uploads = shared(16);
+/** How many exports of assistants are read and written at once. */
+const exports = shared(16);
 
 /**
- * Waits for a slot, and releases it once the response has been written or its caller has left. Requests of one holder
- * wait for each other; others go ahead of them.
+ * Waits for a slot, and releases it once the response has been written or its caller has left. A waiting request delays
+ * only requests of the same holder.
  */
-const takeSlot = async (slots: Slots, holder: string, res: Response): Promise<Slot> => {
-  const slot = await acquireInTime(slots, holder);
+const takeSlot = async (slots: Slots, holder: string, res: Response, turn?: Turn): Promise<Slot> => {
+  const slot = await acquireInTime(slots, holder, turn);
   res.once('close', slot.release);
   if (!res.closed && !res.destroyed && !res.writableEnded) return slot;
   // The caller has left, or was refused, while the request waited. No query follows.
@@ -91,8 +144,8 @@ const OF_ONE_SESSION = 2;
 const ofSessions = createSlots(({ own }) => own < OF_ONE_SESSION);
 
 /**
- * Lets the requests of one session or token wait for each other, so that a visitor's request waits for a few of them,
- * also if a program sends a hundred at once. `sessionOf` names the session or token, whatever else the headers contain.
+ * Works on at most `OF_ONE_SESSION` requests of one session or token at once. So a program that sends a hundred hardly
+ * delays a visitor. `sessionOf` names the session or token, whatever else the headers contain.
  */
 export const limitEachSession =
   (sessionOf: (req: Request) => string | null): RequestHandler =>
@@ -105,84 +158,119 @@ export const limitEachSession =
 /** Lets the next request of the session begin, because this one only waits, for its reader or for something new. */
 export const freeSessionSlot = (res: Response): void => (res.locals.sessionSlot as Slot | undefined)?.release();
 
-/** How long a caller without a place waits before a caller who does not read loses one. */
+/** After a caller has waited this long for a place, a caller who does not read or send loses one. */
 const PATIENCE_MS = 2_000;
-type Place = { holder: string; req: Request; res: Response };
-/** The large answers that have a place, the oldest first. */
-const places = new Set<Place>();
+/** After this time, a body that arrives more slowly than `SLOW_BODY_BYTES_PER_MS` may lose its place. */
+const SLOW_BODY_AFTER_MS = 5_000;
+const SLOW_BODY_BYTES_PER_MS = 500;
+/** After this time, an export may lose its place. */
+const EXPORT_YIELDS_AFTER_MS = 10_000;
 
-/** Ends the connection of the answer that has waited longest for its reader, for a caller who has no place. */
-const freeFor = (holder: string): void => {
-  const all = [...places];
-  if (all.some((one) => one.holder === holder)) return;
-  all.find(({ res }) => res.writableEnded || res.writableNeedDrain)?.req.socket.destroy();
+/** `readBefore`: what had been read from the connection when the request got its place. */
+type Place = { holder: string; req: Request; res: Response; since: number; readBefore: number };
+
+const cutOff = ({ req }: Place): void => void req.socket.destroy();
+
+type PlaceRules = {
+  slots: Slots;
+  waitMs: number;
+  /** The wait of a holder that has a place already. By default the same. */
+  againMs?: number;
+  isUnused: (place: Place) => boolean;
+  /** Ends a request. By default its connection is closed. */
+  end?: (place: Place) => void;
 };
 
 /**
- * Call this before loading any of a large answer, so that only a few are in memory. Clients that stop reading could
- * hold all places, so a holder without a place cuts off the answer that has waited longest for its client.
+ * Gives places to requests. Clients could hold all places without using them. So a holder who waits for its first place
+ * ends the oldest request that does not use its place.
  */
-export const takeRoomForAnswer = async (req: Request, res: Response): Promise<void> => {
-  const place = { holder: holderOf(req, res), req, res };
-  const timer = setInterval(() => freeFor(place.holder), PATIENCE_MS);
-  try {
-    await takeSlot(largeAnswers, place.holder, res);
-  } finally {
-    clearInterval(timer);
-  }
-  places.add(place);
-  res.once('close', () => places.delete(place));
+const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff }: PlaceRules) => {
+  /** The oldest first. */
+  const places = new Set<Place>();
+
+  const hasPlace = (holder: string): boolean => [...places].some((one) => one.holder === holder);
+
+  const freeFor = (holder: string): void => {
+    if (hasPlace(holder)) return;
+    const unused = [...places].find(isUnused);
+    if (unused) end(unused);
+  };
+
+  return async (req: Request, res: Response): Promise<void> => {
+    const holder = holderOf(req, res);
+    const timer = setInterval(() => freeFor(holder), PATIENCE_MS);
+    try {
+      await takeSlot(slots, holder, res, { tenant: senderOf(req, res), waitMs: hasPlace(holder) ? againMs : waitMs });
+    } finally {
+      clearInterval(timer);
+    }
+    const place = { holder, req, res, since: performance.now(), readBefore: req.socket.bytesRead };
+    places.add(place);
+    res.once('close', () => places.delete(place));
+  };
 };
 
-/** Limits how many large answers of one holder are built at once, because other requests run between their steps. */
+/** Call this before loading any of a large answer, so that only a few are in memory. A client must read its answer. */
+export const takeRoomForAnswer = createPlaces({
+  slots: largeAnswers,
+  waitMs: WAIT_MS,
+  isUnused: ({ res }) => res.writableEnded || res.writableNeedDrain,
+});
+
+const isSlowlySent = ({ req, since, readBefore }: Place): boolean => {
+  const ms = performance.now() - since;
+  return !req.complete && ms > SLOW_BODY_AFTER_MS && req.socket.bytesRead - readBefore < SLOW_BODY_BYTES_PER_MS * ms;
+};
+
+/** Call this before a large body is read. A client must send its body. */
+export const takeRoomForBody = createPlaces({ slots: largeBodies, waitMs: BODY_WAIT_MS, isUnused: isSlowlySent });
+
+/** Call this before a file is read. A client must send it. */
+export const takeRoomForUpload = createPlaces({ slots: uploads, waitMs: BODY_WAIT_MS, isUnused: isSlowlySent });
+
+/** True if an export is to end after its present line, because somebody else waits. It can be continued. */
+export const endsEarly = (res: Response): boolean => res.locals.endsEarly === true;
+
+/** Call this before an export begins. */
+export const takeRoomForExport = createPlaces({
+  slots: exports,
+  waitMs: BODY_WAIT_MS,
+  againMs: 0,
+  isUnused: ({ res, since }) => !endsEarly(res) && performance.now() - since > EXPORT_YIELDS_AFTER_MS,
+  end: ({ res }) => {
+    res.locals.endsEarly = true;
+  },
+});
+
+/** Large answers are built in steps, and other requests run in between. So one holder builds only two at a time. */
 const building = createSlots(({ own }) => own < 2);
 
 /** Builds a large answer: reads it, encodes it and hands it to the connection. */
-export const buildAnswer = async (req: Request, res: Response, build: () => Promise<void>): Promise<void> => {
-  const slot = await acquireInTime(building, holderOf(req, res));
-  try {
-    await build();
-  } finally {
-    slot.release();
-  }
-};
-
-/** Call this before a large body is read. */
-export const takeRoomForBody = (req: Request, res: Response): Promise<Slot> =>
-  takeSlot(largeBodies, holderOf(req, res), res);
+export const buildAnswer = (req: Request, res: Response, build: () => Promise<void>): Promise<void> =>
+  inSlot(building, holderOf(req, res), build);
 
 /** How many costly reads a process makes at once. */
 const COSTLY_AT_ONCE = 4;
-/** How many costly reads may concern the same assistants, whoever reads. */
-const COSTLY_PER_TENANT = 2;
+/**
+ * How many costly reads one holder may have at once. A holder is all callers with the same assistants, or one maker's
+ * tokens.
+ */
+const COSTLY_PER_HOLDER = 2;
 
-/** Who reads, and what. `signal` aborts when the caller leaves. */
-type Reader = { caller: string; tenant: string; signal: AbortSignal };
+/** Who reads, what, and whose turn it is. `signal` aborts when the caller leaves. */
+type Reader = { caller: string; holder: string; tenant: string; signal: AbortSignal };
 export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>) => Promise<Value>;
 
 /**
  * Takes turns between reads that may cost seconds: searches, long lists and comparisons. A caller has one at a time, so
- * that many requests of one program do not delay a person who searches once. Callers that share their assistants have
- * two together, so that the other half is left for others. A read that waits too long is refused.
+ * that many requests of one program do not delay a person who searches once. A holder has at most `COSTLY_PER_HOLDER`
+ * of the slots, so that the others are left for others. A read that waits too long is refused.
  */
 export const createCostlyReads = (): CostlyReads => {
   const ofCaller = createSlots(({ own }) => own < 1);
-  const ofAll = createSlots(({ own, inUse }) => inUse < COSTLY_AT_ONCE && own < COSTLY_PER_TENANT);
+  const ofAll = createSlots(({ own, inUse }) => inUse < COSTLY_AT_ONCE && own < COSTLY_PER_HOLDER);
 
-  const inSlot = async <Value>(
-    slots: Slots,
-    holder: string,
-    { signal, read }: { signal: AbortSignal; read: () => Promise<Value> },
-  ): Promise<Value> => {
-    const slot = await acquireInTime(slots, holder, signal);
-    try {
-      signal.throwIfAborted();
-      return await read();
-    } finally {
-      slot.release();
-    }
-  };
-
-  return ({ caller, tenant, signal }, read) =>
-    inSlot(ofCaller, caller, { signal, read: () => inSlot(ofAll, tenant, { signal, read }) });
+  return ({ caller, holder, tenant, signal }, read) =>
+    inSlot(ofCaller, caller, () => inSlot(ofAll, holder, read, { tenant, signal }), { signal });
 };

@@ -1,11 +1,18 @@
-import { createServer, type RequestListener, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode, notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
 import { readFileSync } from 'node:fs';
 import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../process/config.ts';
 import type { Logger } from '../process/logger.ts';
 import { networkOf } from './http.ts';
@@ -17,11 +24,15 @@ const LINGER_MS = 1_000;
 const CODE_OF: Record<string, ErrorCode> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
+  HPE_BODY_PIECES: 'payload_too_large',
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 };
 
-const codeOf = ({ code = '' }: NodeJS.ErrnoException): ErrorCode | null =>
-  CODE_OF[code] ?? (code.startsWith('HPE_') ? 'malformed_request' : null);
+/** The errors of MongoDB have numbers as codes. They reach a socket when an answer cannot be continued. */
+const codeOf = ({ code }: { code?: unknown }): ErrorCode | null => {
+  if (typeof code !== 'string') return null;
+  return CODE_OF[code] ?? (code.startsWith('HPE_') ? 'malformed_request' : null);
+};
 
 const writeError = (socket: Duplex, error: ApiError): void => {
   const requestId = newId();
@@ -46,8 +57,12 @@ const answerMalformed = (server: Server): void => {
   const answering = new WeakMap<Duplex, ServerResponse>();
   server.on('request', (req, res) => answering.set(req.socket, res));
   server.on('checkExpectation', (req, res) => server.emit('request', req, res));
-  server.on('connect', (_req, socket) => writeError(socket, notFound()));
-  server.on('clientError', (failure: NodeJS.ErrnoException, socket) => {
+  server.on('connect', (_req, socket) => {
+    // Node hands over the socket without a listener of its own, and an error without a listener would end the process.
+    socket.on('error', () => undefined);
+    writeError(socket, notFound());
+  });
+  server.on('clientError', (failure: { code?: unknown }, socket) => {
     const code = codeOf(failure);
     const current = answering.get(socket);
     const midway = current !== undefined && current.headersSent && !current.writableFinished;
@@ -63,12 +78,17 @@ const KEEP_ALIVE_MS = 75_000;
  */
 const BACKLOG = 4_096;
 const IDLE_SWEEP_MS = 100;
-/** How long a request may take to arrive, from its first byte to the end of its body (docs/contract.md, Errors: 408). */
+/**
+ * How long a request may take to arrive, from its first byte to the end of its body (docs/contract.md, Errors: 408).
+ */
 const REQUEST_WITHIN_MS = 60_000;
 const REQUEST_CHECK_MS = 5_000;
 /** A client that reads nothing of its answer for this time is cut off. */
 const READ_WITHIN_MS = 10_000;
-/** A client that keeps an answer waiting must read this much in this time, so that reading very slowly does not help. */
+/**
+ * A client that keeps an answer waiting must read this much in `LEAST_READ_WITHIN_MS`. Reading very slowly is not
+ * enough.
+ */
 const LEAST_READ_BYTES = 1024 * 1024;
 const LEAST_READ_WITHIN_MS = 60_000;
 /**
@@ -81,15 +101,49 @@ const OPTIONS = {
   connectionsCheckingInterval: REQUEST_CHECK_MS,
 };
 
-/** Requests that a connection may have in flight. Browsers and proxies have one, and clients that pipeline a few. */
+/** A body may come in this many pieces of any size. Further pieces must have `PIECE_BYTES` on average. */
+const PIECES_FREE = 1_000;
+const PIECE_BYTES = 256;
+
+/**
+ * Ends requests whose bodies come in pieces of a few bytes. Each piece costs as much as a small request, so one
+ * connection would keep the process busy, whether or not the body is read. Node has no event for the pieces of a body
+ * that nobody reads, so its own functions are replaced. `test/http/small-pieces.test.ts` fails if they change.
+ */
+const endDribbles = (server: Server): void => {
+  server.prependListener('request', (req: IncomingMessage & { _dump?: () => void }) => {
+    const { headers, socket } = req;
+    if (headers['transfer-encoding'] === undefined && !(Number(headers['content-length']) > PIECES_FREE)) return;
+    const push = req.push.bind(req);
+    let [room, isOver] = [PIECES_FREE, false];
+    req.push = (piece: Buffer | null, encoding) => {
+      if (piece !== null) room += Math.min(piece.length / PIECE_BYTES, 1) - 1;
+      if (room >= 0) return push(piece, encoding);
+      if (!isOver) server.emit('clientError', { code: 'HPE_BODY_PIECES' }, socket.pause());
+      isOver = true;
+      req._read = () => undefined; // it would continue to read
+      return false;
+    };
+    // Node calls this for a body that nobody reads. Its own version would drop pieces before `push` counts them.
+    req._dump = () => void req.resume();
+  });
+};
+
+/**
+ * How many requests a connection may have in flight. Browsers and proxies have one, and clients that pipeline have a
+ * few.
+ */
 const PIPELINED_MAX = 20;
-/** Requests in flight behind another one of their connection, of all connections. A network may have as many as stay free. */
+/**
+ * How many requests, over all connections, may wait behind an earlier one of their connection. A network may have as
+ * many as remain free.
+ */
 const PIPELINED_TOTAL = 4_000;
 
 /**
- * Node handles all requests that it reads on a connection at once, and reads on before it has answered one. So without
- * this limit, one connection could bring tens of thousands of requests, of which each is handled before any other
- * caller's. Each takes memory until the ones before it have been read, so all together are limited too.
+ * Node handles every request that it reads on a connection, without waiting for the answers to earlier ones. Without a
+ * limit, one connection could bring tens of thousands of requests before another caller has a turn. Their answers wait
+ * in memory for each other, so the requests of all connections together are limited too.
  */
 const endFloods = (listener: RequestListener): RequestListener => {
   const inFlight = new WeakMap<Socket, number>();
@@ -98,7 +152,7 @@ const endFloods = (listener: RequestListener): RequestListener => {
     const { socket } = req;
     if (socket.destroyed) return;
     const others = inFlight.get(socket) ?? 0;
-    const network = networkOf(socket.remoteAddress ?? 'unknown');
+    const network = networkOf(socket.remoteAddress);
     const isPipelined = others > 0;
     if (others >= PIPELINED_MAX || (isPipelined && !pipelined.take(network, 1))) return void socket.destroy();
     inFlight.set(socket, others + 1);
@@ -108,37 +162,43 @@ const endFloods = (listener: RequestListener): RequestListener => {
     });
     listener(req, res);
   };
-  // As Node does for `once`: `server.listeners` gives the listener itself.
+  // With this property `server.listeners` gives the original listener, as Node does for `once`.
   return Object.assign(guarded, { listener });
 };
 
-/** Every limit of a request waits for its end, so Node's warning at ten listeners would not mean a leak. */
+/** Each limit listens for the end of a request. So Node's warning at ten listeners would not mean a leak. */
 const LISTENERS_MAX = 20;
 
-const trackResponses = (server: Server): Set<ServerResponse> => {
+const trackResponses = (server: Server, logger: Logger | undefined): Set<ServerResponse> => {
   const inFlight = new Set<ServerResponse>();
   server.prependListener('request', (_request, response: ServerResponse) => {
     inFlight.add(response);
     response.setMaxListeners(LISTENERS_MAX);
     response.once('close', () => inFlight.delete(response));
+    // Happens only after a write to a response that has ended. Without a listener, it would end the process.
+    response.on('error', (cause) => logger?.error({ err: cause }, 'a response was written to after its end'));
   });
   return inFlight;
 };
 
-/** What the operating system has not taken yet of the write in progress. Node has no public name for it. Checked with Node 24. */
+/**
+ * How much of the current write the operating system has not taken yet. Node has no public name for this.
+ * Checked with Node 24.
+ */
 const unsentOf = (socket: Socket): number =>
   (socket as { _handle?: { writeQueueSize?: number } | null })._handle?.writeQueueSize ?? 0;
 
 /**
- * `idle`: how many checks in a row found nothing read. Checks are counted, so that a pause of this process cuts nobody.
- * `since`: when the present period of `LEAST_READ_WITHIN_MS` began. `readThen`: what had been read by then.
+ * `idle`: how many checks in a row found that nothing was read. Checks are counted instead of time, so that a pause of
+ * this process cuts nobody. `since`: when the present period of `LEAST_READ_WITHIN_MS` began. `readThen`: what had been
+ * read by then.
  */
 type Unread = { waiting: number; unsent: number; idle: number; since: number; readThen: number };
 
 const CHECKS = 10;
 
 /**
- * Cuts connections whose clients do not read, because what they leave stays in memory. What is already in the buffers of
+ * Cuts connections whose clients do not read, because unread bytes stay in memory. What is already in the buffers of
  * the operating system counts as read. A stream that has nothing to write is never cut.
  */
 const cutSlowReaders = (
@@ -183,7 +243,7 @@ const endConnectionsByResponses = (server: Server, inFlight: Set<ServerResponse>
 
 const connections = new WeakMap<Server, Set<Socket>>();
 
-/** Node's list of connections lacks those that have not finished their TLS handshake. */
+/** Node's list of connections lacks connections that have not finished their TLS handshake. */
 const trackConnections = (server: Server): void => {
   const open = new Set<Socket>();
   connections.set(server, open);
@@ -197,7 +257,10 @@ const cutConnections = (server: Server): void => {
   for (const socket of connections.get(server) ?? []) socket.destroy();
 };
 
-/** Open connections of a process. Each holds a file, so a process needs some more files than these (docs/operating.md). */
+/**
+ * The maximum number of open connections of a process. Each holds a file, so a process needs some more files than this
+ * (docs/operating.md).
+ */
 const CONNECTIONS_MAX = 10_000;
 const FULL_AGAIN_AFTER_MS = 60_000;
 
@@ -238,20 +301,23 @@ const createIdle = () => {
   };
 };
 
-/** The same for a connection and the TLS connection in it. Node has no public way from one to the other. */
+/**
+ * A text that is the same for a connection and for the TLS connection in it. Node has no public way from one to the
+ * other.
+ */
 const endsOf = ({ localAddress, remoteAddress, remotePort }: Socket): string =>
   `${localAddress} ${remoteAddress} ${remotePort}`;
 
 /**
- * Limits the open connections, so that nobody can use up the files of the process. A network may have as many as stay
- * free; behind a proxy all are the proxy's. Who wants more loses its longest idle connection. One that works on a request,
- * or on which a request is arriving, is never ended.
+ * Limits the open connections, so that nobody can use up the files of the process. A network may have as many as remain
+ * free; behind a proxy, all belong to the proxy. A network that opens more loses its longest idle connection. A
+ * connection with a request in flight or arriving is never ended.
  */
 const shareConnections = (
   server: Server,
   { connectionsMax = CONNECTIONS_MAX, isBehindProxy, logger }: ConnectionLimits & { isBehindProxy: boolean },
 ): void => {
-  // One holder gets a half.
+  // A single holder gets half of the shares, so behind a proxy there are twice as many.
   const shares = createByteShares(isBehindProxy ? 2 * connectionsMax : connectionsMax);
   const byEnds = new Map<string, Connection>();
   const bySocket = new WeakMap<Socket, Connection>();
@@ -280,7 +346,7 @@ const shareConnections = (
     return false;
   };
 
-  /** A holder without a connection gets one as long as anybody has an idle one. */
+  /** Makes room by ending idle connections: the holder's own, or those of others if it has none. */
   const takePlace = (holder: string): boolean => {
     while (!shares.take(holder, 1)) {
       if (!endLongestIdle(shares.has(holder) ? idle.of(holder) : idle.all)) return false;
@@ -295,7 +361,7 @@ const shareConnections = (
   };
 
   server.on('connection', (socket: Socket) => {
-    const holder = isBehindProxy ? 'proxy' : networkOf(socket.remoteAddress ?? 'unknown');
+    const holder = isBehindProxy ? 'proxy' : networkOf(socket.remoteAddress);
     if (!takePlace(holder)) {
       note('refused');
       return void socket.destroy();
@@ -325,11 +391,14 @@ const shareConnections = (
   });
 };
 
-/** How long a client may take to read. Tests set shorter times. */
+/**
+ * `withinMs`: a client that reads nothing for this long is cut off. `leastWithinMs`: the time in which it must read at
+ * least `LEAST_READ_BYTES`. Tests set shorter times.
+ */
 export type ReadLimits = { withinMs?: number; leastWithinMs?: number };
 type ConnectionLimits = { connectionsMax?: number; logger?: Logger };
 
-/** Plain HTTP, or TLS 1.3 only if a certificate is configured (docs/contract.md, TLS). */
+/** Plain HTTP. With a certificate, TLS 1.3 and nothing older (docs/contract.md, TLS). */
 export const createWebServer = (
   {
     TLS_CERT_FILE,
@@ -353,7 +422,8 @@ export const createWebServer = (
   trackConnections(server);
   shareConnections(server, { ...limits, isBehindProxy: TRUST_PROXY !== false });
   answerMalformed(server);
-  const inFlight = trackResponses(server);
+  endDribbles(server);
+  const inFlight = trackResponses(server, limits.logger);
   endConnectionsByResponses(server, inFlight, draining);
   cutSlowReaders(server, inFlight, limits);
   return server;
@@ -375,17 +445,37 @@ type Closing = {
   cutAfterMs: number;
 };
 
+/** A flood of new connections delays a stop by at most this many ticks. */
+const READING_TICKS_MAX = 1_000;
+
+/**
+ * Resolves at the end of a tick in which everything that had arrived was read and no connection was new. A timer runs
+ * before its tick reads. Without this wait, what arrived while the process was busy would be reset unread, and its
+ * request broken.
+ */
+const afterReading = async (server: Server): Promise<void> => {
+  let isNew = true;
+  const note = (): void => void (isNew = true);
+  server.on('connection', note);
+  for (let ticks = 0; isNew && ticks < READING_TICKS_MAX; ticks += 2) {
+    isNew = false;
+    await nextTick();
+    await nextTick(); // The first one accepts connections, the second one reads from them.
+  }
+  server.off('connection', note);
+};
+
 /** Stops accepting connections after the grace time, and lets requests in flight end. */
 export const closeWebServer = async (server: Server, { graceMs, cutAfterMs }: Closing): Promise<void> => {
   const cut = setTimeout(() => cutConnections(server), cutAfterMs);
   if (graceMs > 0) await sleep(graceMs);
+  await afterReading(server);
   await new Promise<void>((resolve) => {
-    const sweep = setInterval(() => server.closeIdleConnections(), IDLE_SWEEP_MS);
+    const sweep = setInterval(() => void afterReading(server).then(() => server.closeIdleConnections()), IDLE_SWEEP_MS);
     server.close(() => {
       clearInterval(sweep);
       clearTimeout(cut);
       resolve();
     });
-    server.closeIdleConnections();
   });
 };

@@ -61,24 +61,22 @@ const SETTLED_MS = 10_000;
 type ReleaseDependencies = {
   conversations: Pick<ConversationStore, 'findAssigned' | 'transitions'>;
   operators: Pick<OperatorStore, 'findUnreleased' | 'markReleased'>;
-  listAssistants: () => Promise<Assistant[]>;
+  listIdsWithTakeWithin: () => Promise<string[]>;
 };
 
 /**
  * Gives a take-by time to escalations whose assignee was disabled or lost the assistant. The write that changes the
- * operator also marks that this is due. The mark stays until late writes are found as well.
+ * operator also marks it for this sweep. The mark is kept for some time, so that writes that still relied on the old
+ * access are found as well.
  */
 export const createReleaseSweep =
-  ({ conversations, operators, listAssistants }: ReleaseDependencies) =>
+  ({ conversations, operators, listIdsWithTakeWithin }: ReleaseDependencies) =>
   async (): Promise<void> => {
     const changed = await operators.findUnreleased(OPERATORS_PER_SWEEP);
-    const assistants = changed.length > 0 ? await listAssistants() : [];
+    const all = changed.length > 0 ? await listIdsWithTakeWithin() : [];
     for (const { operator, changedAt } of changed) {
       const { operatorId } = operator;
-      const lost = assistants.filter(
-        ({ assistantId, takeWithinMinutes }) => takeWithinMinutes !== null && !mayHave(operator, assistantId),
-      );
-      const assistantIds = lost.map(({ assistantId }) => assistantId);
+      const assistantIds = all.filter((assistantId) => !mayHave(operator, assistantId));
       const held = await conversations.findAssigned({ operatorId, assistantIds }, ESCALATIONS_PER_SWEEP);
       // A conversation that was erased, or that changes too fast, must not delay the others. The next sweep finds it
       // again.

@@ -7,7 +7,7 @@ import {
   SNIPPET_CODE_POINTS,
   snoozedUntilOf,
 } from '../conversations/inbox.ts';
-import { numbersOf } from '../conversations/stored-pages.ts';
+import { numbersOf } from '../conversations/history.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { FindByWords, FoundConversation } from '../insights/conversation-search.ts';
 import { exceededTimeLimit } from '../mongo/failures.ts';
@@ -106,8 +106,8 @@ export const toInboxRow = (
 });
 
 /**
- * How many conversations a search finds at once. If the other filters leave too few of them, more are found. After the
- * last step, the page may be short, and the next page continues.
+ * How many conversations each step of a search finds. If too few of them pass the other filters, the next step follows.
+ * After the last step, the page may be short, and the next page continues.
  */
 const SEARCHED_AT_ONCE = [100, 400, 1_500];
 /** The search knows every change that is older than this, unless it has much to catch up on. */
@@ -175,8 +175,8 @@ export const createInboxList = (
   };
 
   /**
-   * Lists the conversations that a search finds, in the order of the times that the search knows. These can be some
-   * seconds older than the conversations' own.
+   * Lists the conversations that a search finds, in the order of the times that the search knows. These times can be
+   * some seconds older than the conversations' own times.
    */
   const listFound = async (filter: SearchFilter): Promise<RowPage> => {
     const { assistantIds, search, limit, signal } = filter;

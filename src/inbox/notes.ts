@@ -4,7 +4,9 @@ import { invalid } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
 import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
 import { inBatches, insertAtMost } from '../mongo/batches.ts';
-import { partsOf } from './read-positions.ts';
+
+/** The ids of a conversation's parts begin with the conversation's id. `;` is the character after `:`. */
+export const partsOf = (conversationId: string) => ({ _id: { $gt: `${conversationId}:`, $lt: `${conversationId};` } });
 
 const NOTES_MAX = 500;
 const READ_BATCH = 20;

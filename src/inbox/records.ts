@@ -1,16 +1,193 @@
-import type { Connection } from 'mongoose';
-import type { StoredConversation } from '../conversations/conversation.ts';
+import { type Connection, Schema } from 'mongoose';
+import type { StoredConversation, Tag } from '../conversations/conversation.ts';
 import type { HistoryPosition, NumberedMessage } from '../conversations/history.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { LIST_MAX, pendingRowsOf } from '../deliveries/list.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { type ListedDelivery, toDeliveryRow } from '../deliveries/view.ts';
+import { inBatches, insertAtMost } from '../mongo/batches.ts';
+import { collectionOf, type Indexed } from '../mongo/mongo.ts';
+import { serverDate } from '../process/clock.ts';
+import { invalid, notFound } from '../process/errors.ts';
+import { newId } from '../process/ids.ts';
 import type { EventKind } from '../webhooks/event.ts';
-import { type CannedReplies, createCannedReplies } from './canned-replies.ts';
-import { createManagedTags, type ManagedTags } from './managed-tags.ts';
-import { createNotes, type Notes } from './notes.ts';
-import { createReadPositions, type ReadPositions } from './read-positions.ts';
-import type { Indexed } from '../mongo/mongo.ts';
+import { createNotes, type Notes, partsOf } from './notes.ts';
+
+/** The tags that an assistant's operators choose from, with their colours. They may use other tags too. */
+type StoredManagedTags = { _id: string; tags: Tag[] };
+
+const managedTagsSchema = new Schema<StoredManagedTags>(
+  { _id: { type: String, required: true }, tags: { type: [{ _id: false, tag: String, color: String }] } },
+  { collection: 'managedTags', versionKey: false, strictQuery: 'throw' },
+);
+
+export type ManagedTags = {
+  models: Indexed[];
+  list: (assistantId: string) => Promise<Tag[]>;
+  replace: (assistantId: string, tags: Tag[]) => Promise<Tag[]>;
+  findColor: (assistantId: string, tag: string) => Promise<string | null>;
+};
+
+const createManagedTags = (connection: Connection): ManagedTags => {
+  const lists = connection.model<StoredManagedTags>('ManagedTags', managedTagsSchema);
+  const list = async (assistantId: string): Promise<Tag[]> => {
+    const stored = await lists.findById(assistantId).lean();
+    return (stored?.tags ?? []).map(({ tag, color }) => ({ tag, color: color ?? null }));
+  };
+  return {
+    models: [lists],
+    list,
+
+    replace: async (assistantId, tags) => {
+      await lists.updateOne({ _id: assistantId }, { $set: { tags } }, { upsert: true });
+      return tags;
+    },
+
+    findColor: async (assistantId, tag) => (await list(assistantId)).find((one) => one.tag === tag)?.color ?? null,
+  };
+};
+
+const CANNED_REPLIES_MAX = 500;
+const READ_BATCH = 20;
+
+/** A text that operators of an assistant use again. Its placeholders are stored as written; the page fills them. */
+type CannedReply = {
+  cannedReplyId: string;
+  assistantId: string;
+  title: string;
+  content: string;
+  createdAt: Date;
+  updatedAt: Date;
+};
+
+type StoredCannedReply = Omit<CannedReply, 'cannedReplyId'> & { _id: string };
+type CannedReplyInput = Pick<CannedReply, 'title' | 'content'>;
+
+const cannedReplySchema = new Schema<StoredCannedReply>(
+  {
+    _id: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    title: { type: String, required: true },
+    content: { type: String, required: true },
+    createdAt: { type: Date, required: true },
+    updatedAt: { type: Date, required: true },
+  },
+  { collection: 'cannedReplies', versionKey: false, strictQuery: 'throw' },
+);
+cannedReplySchema.index({ assistantId: 1, title: 1 });
+
+const toCannedReply = ({ _id, ...stored }: StoredCannedReply): CannedReply => ({ cannedReplyId: _id, ...stored });
+
+export type CannedReplies = {
+  models: Indexed[];
+
+  /** The replies of an assistant, by title, in small parts, because together they may be a few MiB. */
+  read: (assistantId: string) => AsyncGenerator<CannedReply[]>;
+
+  get: (cannedReplyId: string) => Promise<CannedReply>;
+  add: (assistantId: string, input: CannedReplyInput) => Promise<CannedReply>;
+  update: (cannedReplyId: string, input: Partial<CannedReplyInput>) => Promise<CannedReply>;
+  remove: (cannedReplyId: string) => Promise<void>;
+};
+
+const createCannedReplies = (connection: Connection): CannedReplies => {
+  const replies = connection.model<StoredCannedReply>('CannedReply', cannedReplySchema);
+  const collection = collectionOf<StoredCannedReply>(replies);
+  return {
+    models: [replies],
+
+    async *read(assistantId: string): AsyncGenerator<CannedReply[]> {
+      const rows = collection.find({ assistantId }, { batchSize: READ_BATCH }).sort({ title: 1, _id: 1 });
+      while (await rows.hasNext()) yield rows.readBufferedDocuments(READ_BATCH).map(toCannedReply);
+    },
+
+    get: async (cannedReplyId) => {
+      const stored = await replies.findById(cannedReplyId).lean();
+      if (!stored) throw notFound();
+      return toCannedReply(stored);
+    },
+
+    add: async (assistantId, input) => {
+      const tooMany = () =>
+        invalid('title', 'too_many', `an assistant has at most ${CANNED_REPLIES_MAX} canned replies`);
+      const now = serverDate();
+      const stored = { _id: newId(), assistantId, ...input, createdAt: now, updatedAt: now };
+      await insertAtMost({ collection, filter: { assistantId }, max: CANNED_REPLIES_MAX, tooMany }, stored);
+      return toCannedReply(stored);
+    },
+
+    update: async (cannedReplyId, input) => {
+      const update = { $set: { ...input, updatedAt: serverDate() } };
+      const stored = await replies.findByIdAndUpdate(cannedReplyId, update, { returnDocument: 'after' }).lean();
+      if (!stored) throw notFound();
+      return toCannedReply(stored);
+    },
+
+    remove: async (cannedReplyId) => {
+      const { deletedCount } = await replies.deleteOne({ _id: cannedReplyId });
+      if (deletedCount === 0) throw notFound();
+    },
+  };
+};
+
+/** The last message that an operator has read in a conversation. */
+type StoredReadPosition = { _id: string; seq: number };
+
+const readPositionSchema = new Schema<StoredReadPosition>(
+  { _id: { type: String, required: true }, seq: { type: Number, required: true } },
+  { collection: 'readPositions', versionKey: false },
+);
+
+const idOf = (conversationId: string, operatorId: string): string => `${conversationId}:${operatorId}`;
+
+export type ReadPositions = {
+  models: Indexed[];
+
+  /** Moves an operator's position forward, never back, and returns it. */
+  advance: (conversationId: string, operatorId: string, seq: number) => Promise<number>;
+
+  /** How far the operator has read in each of these conversations. */
+  find: (conversationIds: string[], operatorId: string) => Promise<Map<string, number>>;
+
+  /** The positions of all operators in a conversation. */
+  list: (conversationId: string) => Promise<{ operatorId: string; seq: number }[]>;
+
+  erase: (conversationId: string, until?: AbortSignal) => Promise<void>;
+};
+
+const createReadPositions = (connection: Connection): ReadPositions => {
+  const model = connection.model<StoredReadPosition>('ReadPosition', readPositionSchema);
+  const positions = collectionOf<StoredReadPosition>(model);
+  return {
+    models: [model],
+
+    advance: async (conversationId, operatorId, seq) => {
+      const moved = await positions.findOneAndUpdate(
+        { _id: idOf(conversationId, operatorId) },
+        { $max: { seq } },
+        { upsert: true, returnDocument: 'after' },
+      );
+      return moved?.seq ?? seq;
+    },
+
+    find: async (conversationIds, operatorId) => {
+      if (conversationIds.length === 0) return new Map();
+      const ids = new Map(conversationIds.map((id) => [idOf(id, operatorId), id]));
+      const rows = await positions.find({ _id: { $in: [...ids.keys()] } }).toArray();
+      return new Map(rows.map(({ _id, seq }) => [ids.get(_id) ?? '', seq]));
+    },
+
+    list: async (conversationId) => {
+      const rows = await positions.find(partsOf(conversationId)).toArray();
+      return rows.map(({ _id, seq }) => ({ operatorId: _id.slice(conversationId.length + 1), seq }));
+    },
+
+    erase: (conversationId, until) =>
+      inBatches({ collection: positions, filter: partsOf(conversationId), ...(until && { until }) }, (some) =>
+        positions.deleteMany(some),
+      ),
+  };
+};
 
 /** What operators store outside a conversation's document. An erasure deletes what belongs to the conversation. */
 export type InboxRecords = {
@@ -40,7 +217,7 @@ export const createInboxRecords = (connection: Connection): InboxRecords => {
   };
 };
 
-/** What is kept of a message: its texts may be long. */
+/** A message without its text, which may be long. */
 type MessageStub = Pick<NumberedMessage, 'seq' | 'role' | 'createdAt'>;
 
 type Dependencies = { conversations: ConversationStore; deliveries: DeliveryStore };

@@ -49,7 +49,7 @@ const readSearch = (text: string): { words: string[]; prefix: string } | null =>
   const all = readWords(text).slice(0, MAX_QUERY_WORDS);
   const prefix = all.pop();
   if (prefix === undefined) return null;
-  // The last character of a pair-wise read run is part of the pair before it.
+  // A run that is read in pairs ends with a single character, which is also in the pair before it.
   const before = all.at(-1);
   const isTail = before !== undefined && PAIRED.test(prefix) && [...prefix].length === 1 && before.endsWith(prefix);
   if (isTail) return { words: [...new Set(all.slice(0, -1))], prefix: before };
@@ -90,7 +90,7 @@ const schema = new Schema<ProjectedConversation>(
 );
 // The time is not part of this index. Otherwise each message would rewrite the index entries of all earlier words.
 schema.index({ assistantId: 1, terms: 1 }, { name: BY_TERM });
-// With the session, a search for a part of a session id reads only this index.
+// Contains the session, so that a search for a part of a session id reads only this index.
 schema.index({ assistantId: 1, updatedAt: -1, _id: -1, session: 1, key: 1 }, { name: BY_UPDATE });
 
 export type FoundConversation = { conversationId: string; key: string; updatedAt: Date };
@@ -98,11 +98,14 @@ type SearchPosition = { at: Date; id: string };
 
 /** If a word is in at most this many conversations, all of them are read and sorted. */
 const RARE = 2_000;
-/** A word in more conversations is first looked for in the newest ones, which usually fill the page. */
+/**
+ * A word that more than `RARE` conversations have is first looked for in this many of the newest conversations. They
+ * usually fill the page.
+ */
 const NEWEST = 5_000;
 /**
- * If they do not fill the page: a word in fewer conversations than this is looked up in the index of words, and a more
- * frequent one from the newest conversation back.
+ * If these do not fill the page, a word in fewer conversations than this is looked up in the index of words. For a more
+ * frequent word, conversations are read from the newest back.
  */
 const FREQUENT = 30_000;
 /** A search that takes longer than this is ended. The operator then has to search for other words. */
@@ -203,7 +206,7 @@ export const createConversationSearch = (connection: Connection): { findByWords:
     const rarest = Math.min(prefixCount, ...counts);
     if (rarest === 0) return [];
     const rarestWord = rarest === prefixCount ? undefined : search.words[counts.indexOf(rarest)];
-    // An expression cannot use an index. So the index is read for the rarest word, and not for another.
+    // The other words are expressions, which cannot use an index. So the index is read for the rarest word.
     const others = search.words
       .filter((word) => word !== rarestWord)
       .map((word): Filter => ({ $expr: { $in: [{ $literal: word }, '$terms'] } }));

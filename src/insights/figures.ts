@@ -1,8 +1,13 @@
-import { type Connection, type mongo, Schema, type Model } from 'mongoose';
+import { LRUCache } from 'lru-cache';
+import { type Connection, type Model, type mongo, Schema } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
 import { readSystemMessage } from '../conversations/transitions.ts';
+import { exceededTimeLimit } from '../mongo/failures.ts';
 import { collectionOf } from '../mongo/mongo.ts';
+import { serverNow } from '../process/clock.ts';
+import type { Logger } from '../process/logger.ts';
+import { createSlices } from '../process/slices.ts';
 
 /** The part of a reply's `why` that the figures need. Engines may store more. */
 const Why = z.object({
@@ -14,7 +19,8 @@ const Why = z.object({
   error: z.string().optional(),
 });
 
-type ReplyOutcome = Extract<Counter, 'answered' | 'hedged' | 'offered' | 'notAnswered' | 'other' | 'held'>;
+/** How a reply ended, as the figures count it. */
+export type ReplyOutcome = Extract<Counter, 'answered' | 'hedged' | 'offered' | 'notAnswered' | 'other' | 'held'>;
 
 const OUTCOME_OF_KIND: Readonly<Record<string, ReplyOutcome>> = {
   answer: 'answered',
@@ -33,11 +39,11 @@ const outcomeOf = ({ engine, kind, unsure, error }: Why): ReplyOutcome => {
   return Object.hasOwn(OUTCOME_OF_KIND, kind) ? (OUTCOME_OF_KIND[kind] ?? 'other') : 'other';
 };
 
-/** `byWordsOnly`: the reply was found by words alone, because the model had no time for it or was not there. */
+/** `byWordsOnly`: the reply was found by words alone, because the model had no time for it or was not available. */
 type ReadReply = { outcome: ReplyOutcome; engineFailed: boolean; byWordsOnly: boolean };
 
 /** How a reply was decided, read from its `why`. A holding text of an escalated conversation has no `why`. */
-export const readReply = ({ why }: Message): ReadReply => {
+export const readReply = ({ why }: Pick<Message, 'why'>): ReadReply => {
   if (why === undefined) return { outcome: 'held', engineFailed: false, byWordsOnly: false };
   const read = Why.safeParse(why).data ?? {};
   const engineFailed = read.error !== undefined || read.fallBack !== undefined;
@@ -46,7 +52,7 @@ export const readReply = ({ why }: Message): ReadReply => {
 
 const reasonOf = (reason: string): CountedReason => ESCALATION_REASONS.find((known) => known === reason) ?? 'other';
 
-/** The names of the counters that a message of an entry adds one to. */
+/** The names of the counters that a message of an entry raises by one. */
 export const countersOf = (message: Message, entry: Entry): string[] => {
   switch (message.role) {
     case 'user': {
@@ -75,7 +81,7 @@ export const countersOf = (message: Message, entry: Entry): string[] => {
   }
 };
 
-/** What the messages of some entries add to the figures of their hours. */
+/** By how much these messages raise the figures of their hours. */
 export const countMessages = (assistantId: string, entries: Entry[]): Increment[] =>
   entries.flatMap((entry) =>
     entry.messages.flatMap((message): Increment[] => {
@@ -94,7 +100,7 @@ export const COUNTERS = [
   'turns',
   /** Replies with an answer: from the knowledge or by a provider. */
   'answered',
-  /** Replies with an answer that may not be meant, and other questions. */
+  /** Replies with an answer that may be the wrong one, together with other questions. */
   'hedged',
   /** Replies that offered several questions. */
   'offered',
@@ -106,7 +112,7 @@ export const COUNTERS = [
   'held',
   /** Replies that an engine or a provider failed to make. */
   'engineErrors',
-  /** Replies that were found by words alone, because the model had no time for them or was not there. */
+  /** Replies that were found by words alone, because the model had no time for them or was not available. */
   'byWordsOnly',
   'operatorReplies',
   'handedBack',
@@ -120,7 +126,7 @@ export type Counter = (typeof COUNTERS)[number];
 export const ESCALATION_REASONS = ['user_requested', 'low_confidence', 'engine_error', 'manual', 'other'] as const;
 export type CountedReason = (typeof ESCALATION_REASONS)[number];
 
-/** The counters of which each reply adds to one. */
+/** Each reply that is not a holding text raises one of these counters. */
 const REPLIES = ['answered', 'hedged', 'offered', 'notAnswered', 'other'] as const;
 
 type Counts = Partial<Record<Counter, number>> & {
@@ -153,7 +159,7 @@ const schema = new Schema<StoredFigures>(
 );
 schema.index({ assistantId: 1, hour: 1 });
 schema.index({ hour: 1 }, { expireAfterSeconds: KEPT_S });
-/** Only hours with failures, so that what is well costs nothing. */
+/** Contains only hours with failures, so that other hours cost nothing. */
 schema.index({ hour: 1, engineErrors: 1 }, { name: FAILED, partialFilterExpression: { engineErrors: { $gte: 1 } } });
 
 export const hourOf = (at: Date): Date => new Date(Math.floor(at.getTime() / HOUR_MS) * HOUR_MS);
@@ -178,20 +184,29 @@ export const incrementsOf = (increments: Increment[]): mongo.AnyBulkWriteOperati
   }));
 };
 
+/** How many hours come in one answer of MongoDB. */
+const HOURS_AT_ONCE = 200;
+
 /** The hourly figures of all assistants. */
 export type Figures = {
   model: Model<StoredFigures>;
 
-  /** The hours with figures since a time, oldest first. */
-  listHours: (assistantId: string, since: Date) => Promise<StoredFigures[]>;
+  /** The hours with figures from `from` on and before `to`, oldest first. */
+  listHours: (assistantId: string, range: { from: Date; to?: Date }) => Promise<StoredFigures[]>;
 
   increment: (one: Increment) => Promise<void>;
 
-  /** Assistants with engine errors since a time, the most first, with all replies of these hours. */
-  listFailing: (
-    since: Date,
-    limit: number,
-  ) => Promise<{ assistantId: string; engineErrors: number; replies: number }[]>;
+  /**
+   * Assistants that match `assistantId` and had at least `least` engine errors since a time, if these are at least
+   * `share` of the replies in the hours with errors. The most errors first.
+   */
+  listFailing: (wanted: {
+    since: Date;
+    least: number;
+    share: number;
+    assistantId: { $in: string[] } | { $nin: string[] };
+    limit: number;
+  }) => Promise<{ assistantId: string; engineErrors: number; replies: number }[]>;
 };
 
 export const createFigures = (connection: Connection): Figures => {
@@ -200,26 +215,37 @@ export const createFigures = (connection: Connection): Figures => {
   return {
     model,
 
-    listHours: (assistantId, since) =>
-      figures
-        .find({ assistantId, hour: { $gte: hourOf(since) } })
-        .sort({ hour: 1 })
-        .toArray(),
+    listHours: async (assistantId, { from, to }) => {
+      const hour = { $gte: hourOf(from), ...(to && { $lt: to }) };
+      const slices = createSlices();
+      const found: StoredFigures[] = [];
+      for await (const row of figures.find({ assistantId, hour }, { sort: { hour: 1 }, batchSize: HOURS_AT_ONCE })) {
+        found.push(row);
+        if (slices.isOver()) await slices.next();
+      }
+      return found;
+    },
 
     increment: async (one) => {
       await figures.bulkWrite(incrementsOf([one]));
     },
 
-    listFailing: (since, limit) =>
+    listFailing: ({ since, least, share, assistantId, limit }) =>
       figures
         .aggregate<{ assistantId: string; engineErrors: number; replies: number }>(
           [
-            { $match: { hour: { $gte: hourOf(since) }, engineErrors: { $gte: 1 } } },
+            { $match: { hour: { $gte: hourOf(since) }, engineErrors: { $gte: 1 }, assistantId } },
             {
               $group: {
                 _id: '$assistantId',
                 engineErrors: { $sum: '$engineErrors' },
                 replies: { $sum: { $add: REPLIES.map((name) => ({ $ifNull: [`$${name}`, 0] })) } },
+              },
+            },
+            {
+              $match: {
+                engineErrors: { $gte: least },
+                $expr: { $gte: ['$engineErrors', { $multiply: [share, '$replies'] }] },
               },
             },
             { $sort: { engineErrors: -1 } },
@@ -229,5 +255,108 @@ export const createFigures = (connection: Connection): Figures => {
           { hint: FAILED },
         )
         .toArray(),
+  };
+};
+
+/** An hour is counted this long after its end, because all of its deliveries have ended then. */
+const ENDED_AFTER_MS = 15 * 60_000;
+const KEPT_MS = 30 * 24 * HOUR_MS;
+/**
+ * One step counts the deliveries of at most this time, so that it ends soon even for an assistant with a million
+ * deliveries.
+ */
+const STEP_MS = 24 * HOUR_MS;
+/** How long one call of `countEnded` may work. */
+const WORK_MS = 250;
+/** Bounded without `max`, for which the cache would reserve memory for all entries at the start. */
+const REMEMBERED = { maxSize: 10_000, sizeCalculation: () => 1 };
+
+export type OutcomeCounts = Record<'delivered' | 'rejected' | 'not_sent' | 'unknown', number>;
+type CountHours = (
+  assistantId: string,
+  range: { from: Date; to: Date },
+) => Promise<{ hour: Date; outcomes: OutcomeCounts }[]>;
+
+/** The last hour whose deliveries have all ended. */
+export const lastEndedHour = (): Date => new Date(Math.floor((serverNow() - ENDED_AFTER_MS) / HOUR_MS) * HOUR_MS);
+
+const idOf = (assistantId: string): string => `deliveries:${assistantId}`;
+
+/**
+ * Copies the counts of ended deliveries into the hourly figures, from the records. Counting an hour again gives the
+ * same result, so no transaction is needed.
+ */
+export type DeliveryFigures = {
+  /** The time up to which an assistant's deliveries are counted. */
+  countedTo: (assistantId: string) => Promise<Date | null>;
+
+  /**
+   * Counts hours of these assistants, step by step, until its time is up. Assistants take turns, and a count that
+   * fails stops no other assistant's. True if all hours are counted.
+   */
+  countEnded: (
+    assistantIds: string[],
+    countHours: CountHours,
+    options: { draining: AbortSignal; logger: Logger },
+  ) => Promise<boolean>;
+};
+
+export const createDeliveryFigures = (connection: Connection, figures: Figures): DeliveryFigures => {
+  const hours = collectionOf(figures.model);
+  const positions = connection.collection<{ _id: string; to: Date }>('projection');
+  /** When an assistant's deliveries were last counted here. Losing an entry only changes the order. */
+  const triedAt = new LRUCache<string, number>(REMEMBERED);
+  /** Assistants whose deliveries of a whole day took too long to count. They are counted hour by hour. */
+  const slow = new LRUCache<string, true>(REMEMBERED);
+
+  const store = async (assistantId: string, counted: Awaited<ReturnType<CountHours>>): Promise<void> => {
+    if (counted.length === 0) return;
+    await hours.bulkWrite(
+      counted.map(({ hour, outcomes }) => ({
+        updateOne: {
+          filter: { _id: incrementId({ assistantId, hour }) },
+          update: { $set: { deliveries: outcomes }, $setOnInsert: { assistantId, hour } } as Partial<StoredFigures>,
+          upsert: true,
+        },
+      })),
+    );
+  };
+
+  return {
+    countedTo: async (assistantId) => (await positions.findOne({ _id: idOf(assistantId) }))?.to ?? null,
+
+    countEnded: async (assistantIds, countHours, { draining, logger }) => {
+      const end = lastEndedHour();
+      const known = await positions.find({ _id: { $in: assistantIds.map(idOf) } }).toArray();
+      const countedTo = new Map(known.map(({ _id, to }) => [_id, to]));
+      const until = performance.now() + WORK_MS;
+      const positionOf = (assistantId: string): Date =>
+        countedTo.get(idOf(assistantId)) ?? new Date(end.getTime() - KEPT_MS);
+      let hasFailed = false;
+      // The one that has waited longest comes first, so that all of them get their turn over several calls.
+      let behind = assistantIds
+        .filter((id) => positionOf(id) < end)
+        .toSorted((a, b) => (triedAt.get(a) ?? 0) - (triedAt.get(b) ?? 0));
+      while (behind.length > 0) {
+        for (const assistantId of behind) {
+          if (draining.aborted || performance.now() > until) return false;
+          triedAt.set(assistantId, performance.now());
+          const from = positionOf(assistantId);
+          const to = new Date(Math.min(end.getTime(), from.getTime() + (slow.has(assistantId) ? HOUR_MS : STEP_MS)));
+          try {
+            await store(assistantId, await countHours(assistantId, { from, to }));
+            await positions.updateOne({ _id: idOf(assistantId) }, { $set: { to } }, { upsert: true });
+            countedTo.set(idOf(assistantId), to);
+          } catch (cause) {
+            hasFailed = true;
+            if (exceededTimeLimit(cause)) slow.set(assistantId, true);
+            countedTo.set(idOf(assistantId), end); // not again in this call
+            logger.warn({ err: cause, assistantId }, 'deliveries were not counted; the next round tries again');
+          }
+        }
+        behind = behind.filter((id) => positionOf(id) < end);
+      }
+      return !hasFailed;
+    },
   };
 };

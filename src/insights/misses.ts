@@ -7,7 +7,10 @@ import { collectionOf } from '../mongo/mongo.ts';
 import { readReply } from './figures.ts';
 import { searchWordsOf } from './conversation-search.ts';
 
-/** At most this many groups of an assistant are kept. A new one replaces the rarest, or the oldest of these. */
+/**
+ * At most this many groups of an assistant are kept. A new group replaces the rarest. Of equally rare ones, it replaces
+ * the one whose last miss is the oldest.
+ */
 export const MAX_GROUPS = 500;
 export const MAX_EXAMPLES = 5;
 
@@ -34,7 +37,9 @@ export type StoredMiss = {
   examples: MissExample[];
   /** What an operator wrote after one of the questions. */
   answer: MissAnswer | null;
-  /** A dismissed group stays, so that its questions make no new group. A taught one opens again with a later miss. */
+  /**
+   * A dismissed group is kept, so that its questions make no new group. A taught group opens again with a later miss.
+   */
   state: 'open' | 'dismissed' | 'taught';
   taughtAt?: Date;
   entryId?: string;
@@ -53,9 +58,10 @@ schema.index({ 'answer.conversationId': 1 });
 export const missModel = (connection: Connection) => connection.model<StoredMiss>('Miss', schema);
 
 const LISTED_MAX = 200;
+const READ_AT_ONCE = 20;
 const LOOKS_MAX = 10;
 
-/** Lists the groups of misses, and ends them. The projection makes them. */
+/** Lists groups of misses, dismisses them and marks them as taught. The projection makes them. */
 export type MissStore = {
   model: Model<StoredMiss>;
 
@@ -63,15 +69,19 @@ export type MissStore = {
   list: (assistantId: string) => Promise<StoredMiss[]>;
 
   exists: (assistantId: string, missId: string) => Promise<boolean>;
+
+  /** The conversations that a group's question and answer come from. Null if there is no such group. */
+  findConversations: (assistantId: string, missId: string) => Promise<string[] | null>;
+
   dismiss: (assistantId: string, missId: string) => Promise<void>;
 
-  /** Ends a group with a knowledge entry. False if the group was already taught. */
+  /** Marks a group as taught by a knowledge entry. False if the group was already taught. */
   markTaught: (assistantId: string, missId: string, entryId: string) => Promise<boolean>;
 
-  /** The text of a conversation that groups hold: exactly what an erasure removes. */
-  findTextsOf: (
+  /** Reads the text of a conversation that groups hold, in pages: exactly what an erasure removes. */
+  readTextsOf: (
     conversationId: string,
-  ) => Promise<
+  ) => AsyncIterable<
     { missId: string; question: string | null; examples: { question: string; at: Date }[]; answer: string | null }[]
   >;
 
@@ -83,7 +93,10 @@ export const createMissStore = (connection: Connection): MissStore => {
   const model = missModel(connection);
   const misses = collectionOf<StoredMiss>(model);
 
-  /** Gives a group another question after the conversation of its question was erased. Without examples it is deleted. */
+  /**
+   * Gives a group another question after the conversation of its question was erased. A group without examples is
+   * deleted.
+   */
   const replaceQuestion = async ({ _id, conversationId, examples }: StoredMiss): Promise<void> => {
     const [example] = examples;
     const same = { _id, conversationId };
@@ -119,6 +132,12 @@ export const createMissStore = (connection: Connection): MissStore => {
     exists: async (assistantId, missId) =>
       (await misses.findOne({ _id: missId, assistantId }, { projection: { _id: 1 } })) !== null,
 
+    findConversations: async (assistantId, missId) => {
+      const projection = { conversationId: 1, 'answer.conversationId': 1 };
+      const found = await misses.findOne({ _id: missId, assistantId }, { projection });
+      return found && [...new Set([found.conversationId, ...(found.answer ? [found.answer.conversationId] : [])])];
+    },
+
     dismiss: async (assistantId, missId) => {
       const changed = await misses.updateOne({ _id: missId, assistantId }, { $set: { state: 'dismissed' } });
       if (changed.matchedCount === 0) throw notFound();
@@ -132,21 +151,25 @@ export const createMissStore = (connection: Connection): MissStore => {
       return changed.matchedCount === 1;
     },
 
-    findTextsOf: async (conversationId) => {
+    readTextsOf: async function* (conversationId) {
       const holds = [
         { conversationId },
         { 'examples.conversationId': conversationId },
         { 'answer.conversationId': conversationId },
       ];
-      const groups = await misses.find({ $or: holds }, { projection: { vector: 0 } }).toArray();
-      return groups.map(({ _id, question, examples, answer, ...group }) => ({
-        missId: _id,
-        question: group.conversationId === conversationId ? question : null,
-        examples: examples
-          .filter((one) => one.conversationId === conversationId)
-          .map(({ question: asked, at }) => ({ question: asked, at })),
-        answer: answer?.conversationId === conversationId ? answer.content : null,
-      }));
+      const projection = { question: 1, conversationId: 1, examples: 1, answer: 1 };
+      for await (const group of misses.find({ $or: holds }, { projection, batchSize: READ_AT_ONCE })) {
+        const { _id: missId, question, examples, answer } = group;
+        const own = examples.filter((one) => one.conversationId === conversationId);
+        yield [
+          {
+            missId,
+            question: group.conversationId === conversationId ? question : null,
+            examples: own.map(({ question: asked, at }) => ({ question: asked, at })),
+            answer: answer?.conversationId === conversationId ? answer.content : null,
+          },
+        ];
+      }
     },
 
     eraseConversations: async (conversationIds) => {
@@ -156,7 +179,7 @@ export const createMissStore = (connection: Connection): MissStore => {
         { $pull: { examples: { conversationId } } },
       );
       await misses.updateMany({ 'answer.conversationId': conversationId }, { $set: { answer: null } });
-      // A group may change meanwhile, so it is looked at again.
+      // A group may change meanwhile, so the groups are searched again.
       for (let looks = 0; looks < LOOKS_MAX; looks += 1) {
         const rows = await misses.find({ conversationId }, { projection: { vector: 0 } }).toArray();
         if (rows.length === 0) return;
@@ -168,7 +191,7 @@ export const createMissStore = (connection: Connection): MissStore => {
 
 const QUESTION_MAX = 500;
 const ANSWER_MAX = 4_000;
-/** At most about this many lessons are learned in one step, because a worker that writes replies learns them. */
+/** At most about this many lessons are learned in one step, because the worker that learns them also writes replies. */
 export const LESSONS_AT_ONCE = 50;
 /** At most about this many characters of a conversation are read for words in one step. */
 const CHARS_AT_ONCE = 100_000;

@@ -9,7 +9,7 @@ import { foldSession, type ProjectedConversation, searchModel, searchWordsOf } f
 import { countMessages, type Figures, hourOf, type Increment, incrementsOf } from './figures.ts';
 import { countUsage, type Usage, type UsageIncrement, usageUpdatesOf } from './usage.ts';
 import { fitStep, type Lesson, readLessons } from './misses.ts';
-import type { PendingMisses } from './pending-misses.ts';
+import type { PendingMisses } from './group-misses.ts';
 
 /** At most this many words of a conversation are searchable. Only a conversation made to do harm has more. */
 const MAX_TERMS = 5_000;
@@ -206,7 +206,8 @@ export const createProject = ({
     }
     const unwritten = new Set(await writeAll(plans));
     const written = plans.filter((one) => !unwritten.has(one));
-    // A conversation that was erased since it was read has left its words in the projection.
+    // If a conversation was erased after it was read here, its words are in the projection nevertheless. They are
+    // erased now.
     const erased = await changed.findErased(written.map(({ conversation }) => conversation));
     if (erased.length > 0) await erase(erased);
     return {

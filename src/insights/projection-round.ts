@@ -17,7 +17,7 @@ const ID = 'projection';
 /**
  * How far the projection has come. Changes up to `live` are projected. Conversations that had changed before the first
  * round are projected in the background, one assistant after the other, from the newest to the oldest: `back` is the
- * last one, or null when all are projected.
+ * last one that was projected so, or null when all are.
  */
 export type ProjectionState = {
   _id: string;
@@ -93,7 +93,7 @@ export const createProjectionState = (connection: Connection): ProjectionStates 
  */
 const QUIET_MS = 3_000;
 const AT_LATEST_MS = 30_000;
-/** A change may become visible this long after its time, so the changes of this time are listed again. */
+/** A change may become visible this long after its time, so the changes within this time are listed again. */
 const OVERLAP_MS = 10_000;
 /** How long the projection works before it rests, stores its position and lists again. */
 const WORK_MS = 250;
@@ -101,7 +101,7 @@ const WORK_MS = 250;
 const ROUND_MS = 8_000;
 /**
  * How long the projection rests for each millisecond of work. It rests longer the busier its process was in the last
- * rest. So on a busy process the projection falls behind, and the turns do not.
+ * rest. So on a busy process the projection falls behind, but turns do not.
  */
 const RESTS = [
   { busyBelow: 0.3, rest: 0.5 },
@@ -113,12 +113,12 @@ const PROJECTED_AT_ONCE = 25;
 /** Bounded without `max`, for which the cache would reserve memory for all entries at the start. */
 const REMEMBERED = { maxSize: 50_000, sizeCalculation: () => 1 };
 /**
- * The most changed conversations in memory, of all assistants together. They share it, but each may have `QUEUED_MIN`.
- * The others are listed later.
+ * How many changed conversations may be in memory. All assistants share this number, but each may have `QUEUED_MIN`.
+ * Further ones are listed later.
  */
 const QUEUED_MAX = 20_000;
 const QUEUED_MIN = 10;
-/** Lists are not repeated more often than this. */
+/** The shortest rest, so that the lists are not repeated more often. */
 const REST_MIN_MS = 200;
 const TRIES_MAX = 5;
 
@@ -183,7 +183,10 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     firstSeen.delete(_id);
   };
 
-  /** Notes a listed change. If its assistant has too many, the position before it is noted instead. */
+  /**
+   * Notes a listed change. If its assistant has too many changes in memory, the position before this change is noted
+   * instead.
+   */
   const note = (one: ChangedConversation): void => {
     const { _id, assistantId, updatedAt } = one;
     if (done.get(_id) === updatedAt.getTime()) return;
@@ -202,7 +205,7 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
    * was full before.
    */
   const listChanges = async (from: number, until: number): Promise<void> => {
-    // A change after this moment may be missing in the lists, so the position does not go further.
+    // The lists may lack a change after this moment, so the position stops here.
     const now = serverNow();
     for (const [assistantId, backlog] of backlogs) {
       if (!backlog.listedTo || backlog.changes.size >= QUEUED_MIN || !hasBudget(until)) continue;
@@ -222,8 +225,8 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
       if (!last || listed.length < LISTED_AT_ONCE) break;
       position = { at: last.updatedAt, id: last._id };
       listedTo = Math.min(now, Math.max(from, last.updatedAt.getTime()));
-      // The first pages may hold only the overlap, whose changes are known. They do not end the listing, or it could
-      // never go on.
+      // The first pages may have only changes before `from`, which are known. If they ended the listing, it would never
+      // get further.
       if (listedTo > from && !hasBudget(until)) return;
     }
     listedTo = now;
@@ -257,7 +260,10 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     return batch;
   };
 
-  /** Makes one step with each conversation. Returns those that need another one, and those that failed. */
+  /**
+   * Makes one step with each conversation. Returns the conversations that need another step (`behind`) and those to try
+   * again after a failure (`again`).
+   */
   const projectStep = async (batch: ChangedConversation[]): Promise<{ behind: Set<string>; again: Set<string> }> => {
     const { behind, failed } = await project(batch.map(({ _id }) => _id));
     const again = new Set<string>();

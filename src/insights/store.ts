@@ -9,12 +9,10 @@ import {
   type ProjectedConversation,
   searchModel,
 } from './conversation-search.ts';
-import { createDeliveryFigures, type DeliveryFigures } from './delivery-figures.ts';
+import { createDeliveryFigures, createFigures, type DeliveryFigures, type Figures, hourOf } from './figures.ts';
 import { serverDate } from '../process/clock.ts';
-import { createFigures, type Figures, hourOf } from './figures.ts';
-import { createGroupMisses, type Embedding } from './group-misses.ts';
+import { createGroupMisses, createPendingMisses, type Embedding, type PendingMisses } from './group-misses.ts';
 import { createMissStore, type MissStore } from './misses.ts';
-import { createPendingMisses, type PendingMisses } from './pending-misses.ts';
 import { createUsage, type Usage } from './usage.ts';
 import { createProjectionRound, createProjectionState } from './projection-round.ts';
 
@@ -28,10 +26,10 @@ export type Insights = {
   usage: Usage;
   findByWords: FindByWords;
 
-  /** Ends a group of misses with a knowledge entry, and counts it as taught. */
+  /** Marks a group of misses as taught by a knowledge entry, and counts it in the figures. */
   teach: (assistantId: string, missId: string, entryId: string) => Promise<void>;
 
-  /** Erases what was learned from conversations. The figures stay, because they contain no text. */
+  /** Erases what was learned from conversations. The figures are kept, because they contain no text. */
   eraseConversations: (conversationIds: string[]) => Promise<void>;
 
   /** The projection of this process. `round` does nothing while another process is the leader. */

@@ -1,11 +1,11 @@
-import type { OutcomeCounts } from './delivery-figures.ts';
 import {
   bucketLimitMs,
-  COUNTERS,
-  type Counter,
   type CountedReason,
+  type Counter,
+  COUNTERS,
   DAY_MS,
   ESCALATION_REASONS,
+  type OutcomeCounts,
   type StoredFigures,
 } from './figures.ts';
 

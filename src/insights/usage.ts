@@ -1,6 +1,7 @@
 import { type Connection, type Model, type mongo, Schema } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
+import { inPages } from '../mongo/batches.ts';
 import { collectionOf } from '../mongo/mongo.ts';
 import { countersOf, DAY_MS } from './figures.ts';
 
@@ -13,7 +14,7 @@ export const USAGE_COUNTERS = [
   'notAnswered',
   'other',
   'held',
-  /** Replies that a provider took part in, as far as it reported its tokens. */
+  /** Replies for which a provider reported its tokens. */
   'providerReplies',
   'promptTokens',
   'completionTokens',
@@ -75,6 +76,7 @@ export const usageUpdatesOf = (increments: UsageIncrement[]): mongo.AnyBulkWrite
   });
 
 const KEPT_S = 400 * 86_400;
+const ROWS_AT_ONCE = 500;
 
 const schema = new Schema<StoredUsage>(
   { _id: { type: String, required: true } },
@@ -99,8 +101,8 @@ export type Usage = {
     range: DayRange,
   ) => Promise<(Record<UsageCounter, number> & { _id: StoredUsage[By] })[]>;
 
-  /** Each day with each key, the oldest day first. */
-  streamDays: (assistantId: string, range: DayRange) => AsyncIterable<StoredUsage>;
+  /** The usage of each key on each day, in pages, the oldest day first. */
+  streamDays: (assistantId: string, range: DayRange) => AsyncGenerator<StoredUsage[], undefined>;
 };
 
 export const createUsage = (connection: Connection): Usage => {
@@ -123,6 +125,9 @@ export const createUsage = (connection: Connection): Usage => {
         .toArray(),
 
     streamDays: (assistantId, { from, to }) =>
-      usage.find({ assistantId, day: { $gte: from, $lt: to } }, { sort: { day: 1 } }),
+      inPages(
+        usage.find({ assistantId, day: { $gte: from, $lt: to } }, { sort: { day: 1 }, batchSize: ROWS_AT_ONCE }),
+        ROWS_AT_ONCE,
+      ),
   };
 };

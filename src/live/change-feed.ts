@@ -5,11 +5,11 @@ import { withDeadline } from '../process/deadline.ts';
 import { serverNow } from '../process/clock.ts';
 import { isMongoUnavailable } from '../mongo/failures.ts';
 
-/** The most changes that one read returns. */
+/** The maximum number of changes that one read returns. */
 const BATCH = 1_000;
 /**
- * A read is given up if it has found no change and has not reached the present within this time. Before MongoDB answers,
- * it goes through the writes of all databases, which may be too many.
+ * A read is given up if it has found no change and has not reached the present within this time. Before MongoDB
+ * answers, it goes through the writes of all databases, which may be too many.
  */
 const READ_WITHIN_MS = 10_000;
 const CLOSED_WITHIN_MS = 500;
@@ -109,7 +109,7 @@ const collect = (changes: Change[], position: string): Changes => {
 };
 
 export type ChangeFeed = {
-  /** Where the feed was opened. */
+  /** The position at which the feed was opened. */
   position: string;
   /**
    * Reads the changes since the last read. Waits up to `waitMs` for the first change, and as long as it takes to come
@@ -142,7 +142,9 @@ export const openChangeFeed = async (connection: Connection, position: string | 
     return new mongo.Timestamp({ t: last.getHighBitsUnsigned(), i: last.getLowBitsUnsigned() + 1 });
   };
 
-  /** Asks for an empty first batch. MongoDB would fill any other before it answers, however long that takes. */
+  /**
+   * Asks for an empty first batch, because MongoDB would fill any other one before it answers, however long that takes.
+   */
   const open = async (): Promise<Reply['cursor']> => {
     const start = position === null ? { startAtOperationTime: await present() } : { resumeAfter: { _data: position } };
     const command = {
@@ -239,7 +241,7 @@ const READ_MS = 500;
 
 /** A resume token of a change stream: a type, the seconds of its time, and the rest. Two digits are a byte. */
 const POSITION = /^82([0-9A-F]{8})(?:[0-9A-F]{2}){4,495}$/;
-/** Another process may be this much ahead. */
+/** A position may be this much ahead of this process's clock. */
 const AHEAD_MAX_S = 60;
 
 /** True if a text from outside may be a position. Only MongoDB knows whether it is one. */
@@ -266,7 +268,7 @@ export const readMissed = async (
   let missed: Changes = { keys: [], erased: [], reload: false, position: from };
   try {
     const feed = await openChangeFeed(connection, from);
-    // A read in flight ends at once when the browser leaves.
+    // A read in flight ends immediately when the browser leaves.
     const close = (): void => void feed.close().catch(() => undefined);
     left.addEventListener('abort', close, { once: true });
     try {
@@ -275,7 +277,8 @@ export const readMissed = async (
         if (withinMs <= 0) return null;
         const changes = await feed.read(READ_MS, withinMs);
         missed = merge([missed, changes], changes.position);
-        // A stream that was opened just after the last write begins where the log does not reach before the next write.
+        // `until` may be the start of a stream that was opened just after the last write. The log reaches it only with
+        // the next write, so a distance of one counts as the end.
         const isAtEnd =
           changes.keys.length + changes.erased.length === 0 && writesBetween(changes.position, until) <= 1;
         if (isAtEnd && missed.position < until) missed.position = until;

@@ -29,7 +29,7 @@ type Source = { connection: Connection; recent: RecentChanges; stop: () => Promi
 type Options = {
   /** Opens the connection of the change streams. It is closed with the source. */
   connect: () => Promise<Connection>;
-  /** Runs work after everything else that is sent to browsers. */
+  /** Runs work after everything that is already being sent to browsers. */
   inTurn: <Value>(work: () => Promise<Value>) => Promise<Value>;
   onChanges: (changes: Changes) => Promise<void>;
   /** Changes before this position may be missing. */
@@ -140,12 +140,21 @@ const ROWS_AT_ONCE = 500;
 const SENT_AT_ONCE = 100;
 /** How long the change stream stays open without a browser. */
 const LINGER_MS = 10_000;
-/** Browsers that come back are sent what they missed beside the rounds: this many at once, one of each operator. */
+/**
+ * How many browsers that come back are sent what they missed at the same time, apart from the rounds. Each operator has
+ * one of these at a time.
+ */
 export const CATCH_UPS = 4;
-/** A catch-up then reads what changed during its last pass, at most so often. Joining the rounds sends the rest. */
+/**
+ * A catch-up reads again what changed during its last pass, at most this often. What is left is sent when the browser
+ * joins the rounds. If that is more than `REST_MAX`, the browser loads everything again.
+ */
 const PASSES = 3;
 const REST_MAX = 500;
-/** All browsers of a process together may leave this much unread. Then those that left the most are cut off. */
+/**
+ * The maximum that all browsers of a process together may leave unread. Above it, the browsers that left the most are
+ * cut off.
+ */
 const UNREAD_TOTAL_BYTES = 67_108_864;
 
 type Dependencies = {
@@ -216,7 +225,7 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
       for (const subscriber of to) subscriber.reset(position);
       return;
     }
-    // On joining again, a browser gets the rows that it missed.
+    // Nobody listens, so nothing is read. A browser that joins again gets what it missed.
     if (to.size === 0) return;
     const assistantIds = assistantsOf(to);
     for (let at = 0; at === 0 || at < keys.length; at += ROWS_AT_ONCE) {
@@ -276,8 +285,8 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
   };
 
   /**
-   * Sends a browser what it missed since `from`, beside the rounds of the others. Returns the position that it has
-   * reached, or null if it has to load everything again.
+   * Sends a browser what it missed since `from`, apart from the rounds for other browsers. Returns the position that it
+   * has reached, or null if it has to load everything again.
    */
   const catchUp = async (opened: Source, subscriber: Subscriber, from: string): Promise<string | null> => {
     const slot = await catchUps.acquire(subscriber.access.operatorId);

@@ -1,10 +1,18 @@
+import type { Connection } from 'mongoose';
+import type { InboxStore } from '../conversations/inbox.ts';
+import type { ReadAssignees } from '../inbox/assignees.ts';
+import { type Inbox, toInboxRow } from '../inbox/inbox.ts';
+import { openMongo } from '../mongo/mongo.ts';
+import { createFindSignedIn, type FindSignedIn, type SessionRef } from '../operators/access.ts';
 import type { Operator } from '../operators/operator.ts';
-import type { FindSignedIn, SessionRef } from '../operators/access.ts';
+import { serverDate } from '../process/clock.ts';
 import { ApiError } from '../process/errors.ts';
 import type { Logger } from '../process/logger.ts';
-import type { Hub } from './hub.ts';
-import type { Presence, PresenceBoard } from './presence.ts';
-import { createSubscriber, type EventSink, type Subscriber } from './subscriber.ts';
+import type { RedisClient } from '../redis/redis.ts';
+import { FEED_SILENT_AFTER_MS } from './change-feed.ts';
+import { CATCH_UPS, createHub, type Hub } from './hub.ts';
+import { createPresence, type Presence, type PresenceBoard } from './presence.ts';
+import { createSubscriber, type EventSink, type LiveRow, type Subscriber } from './subscriber.ts';
 
 const CHECK_EVERY_MS = 500;
 /** Without an answer of MongoDB for this time, nobody knows who is still signed in, so all connections end. */
@@ -92,7 +100,7 @@ export const createLiveUpdates = ({
   };
   const tick = (): void => {
     if (performance.now() - checkedAt > UNCHECKED_MAX_MS) endAll();
-    // Also then, because new connections would be ended too until a check succeeds.
+    // The check is repeated even then. Until it succeeds, new connections are ended too.
     void checkOnce();
   };
 
@@ -145,3 +153,70 @@ export const createLiveUpdates = ({
     },
   };
 };
+
+/**
+ * Reads the rows of these conversations, if they belong to these assistants. The rows have no read position, because
+ * one row is sent to all operators.
+ */
+export const createReadRows =
+  (inbox: Pick<InboxStore, 'readRows'>, readAssignees: ReadAssignees) =>
+  async (keys: string[], assistantIds: string[] | null): Promise<LiveRow[]> => {
+    const context = { assignees: await readAssignees(), now: serverDate(), readSeq: null };
+    const rows: LiveRow[] = [];
+    for await (const one of inbox.readRows(keys, assistantIds)) {
+      const { readSeq: _own, ...row } = toInboxRow(one, context);
+      const { conversationId, assistantId } = row;
+      rows.push({ conversationId, assistantId, json: JSON.stringify(row) });
+    }
+    return rows;
+  };
+
+/** Connections for the change stream, for the catch-ups, and for the commands that end them. */
+const CONNECTIONS = 2 * CATCH_UPS;
+const CONNECTED_WITHIN_MS = 800;
+
+type OpenDependencies = {
+  connection: Connection;
+  conversations: { inbox: InboxStore };
+  mongodbUrl: string;
+  inbox: Pick<Inbox, 'readAssignees'>;
+  redis: RedisClient;
+  subscriber: RedisClient;
+  presenceName: string;
+  draining: AbortSignal;
+  logger: Logger;
+};
+
+/** Assembles the live updates of one API process. They open nothing until a browser connects. */
+export const openLiveUpdates = ({
+  connection,
+  conversations,
+  mongodbUrl: url,
+  inbox,
+  redis,
+  subscriber,
+  presenceName: name,
+  draining,
+  logger,
+}: OpenDependencies): LiveUpdates =>
+  createLiveUpdates({
+    hub: createHub({
+      connect: () =>
+        openMongo(
+          {
+            url,
+            timeoutMs: CONNECTED_WITHIN_MS,
+            maxPoolSize: CONNECTIONS,
+            silentAfterMs: FEED_SILENT_AFTER_MS,
+            aside: true,
+          },
+          logger,
+        ),
+      readRows: createReadRows(conversations.inbox, inbox.readAssignees),
+      logger,
+    }),
+    createPresence: (onChange) => createPresence({ redis, subscriber, name, onChange }),
+    findSignedIn: createFindSignedIn(connection),
+    draining,
+    logger,
+  });

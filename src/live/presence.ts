@@ -16,7 +16,7 @@ const Present = z.object({
 });
 const Announced = z.object({ ...Present.shape, state: z.enum([...PRESENT_STATES, 'gone']) });
 
-/** That an operator reads a conversation or writes in it now. */
+/** Says that an operator reads a conversation or writes in it now. */
 export type Presence = z.infer<typeof Announced>;
 
 const parse = (text: string): Presence | null => {
@@ -34,7 +34,7 @@ type Dependencies = {
   redis: RedisClient;
   /** Listens to the channel, so it can run no other command. */
   subscriber: RedisClient;
-  /** The channel, and the key of the sorted set of those present. */
+  /** The name of two things in Redis: the channel, and the sorted set of those present. */
   name: string;
   onChange: (presence: Presence) => void;
 };

@@ -7,7 +7,7 @@ export type LiveAccess = Pick<Operator, 'operatorId' | 'role' | 'assistantIds'>;
 /** A row of the inbox as JSON. */
 export type LiveRow = { conversationId: string; assistantId: string; json: string };
 
-/** `position` is null if more of the same changes follows. */
+/** `position` is null if more rows of the same changes follow. */
 type LiveBatch = { rows: LiveRow[]; erased: Erased[]; position: string | null };
 
 /** The part of a response that events are written to. */
@@ -53,7 +53,10 @@ export type Subscriber = {
   /** The browser must load everything again. */
   reset: (position: string | null) => void;
 
-  /** A comment that keeps proxies from closing the connection. A browser that has read nothing since the last one is cut off. */
+  /**
+   * A comment that keeps proxies from closing the connection. A browser that has read nothing since the last one is cut
+   * off.
+   */
   keepAlive: (position: string | null) => void;
 
   end: () => void;

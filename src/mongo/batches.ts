@@ -1,4 +1,5 @@
 import type { mongo } from 'mongoose';
+import { createSlices } from '../process/slices.ts';
 import { DURABLE } from './mongo.ts';
 
 export type Lease = { token: string; until: Date };
@@ -16,7 +17,7 @@ export const leaseIn = <Path extends string>(path: Path, lastsMs: number) => ({
   /** The lease as an expression of an update pipeline. `$literal` keeps the token from being evaluated. */
   renewed: (token: string) => ({ token: { $literal: token }, until: { $add: ['$$NOW', lastsMs] } }),
 
-  /** What `$unset` removes. */
+  /** The operand of `$unset` that ends the lease. */
   ended: { [path]: '' } as Record<Path, ''>,
 });
 
@@ -36,7 +37,7 @@ const BATCH = 500;
  */
 export const inBatches = async <Row extends { _id: string }>(
   { collection, filter, until }: { collection: mongo.Collection<Row>; filter: mongo.Filter<Row>; until?: AbortSignal },
-  work: (some: mongo.Filter<Row>) => Promise<unknown>,
+  work: (some: mongo.Filter<Row>, ids: Row['_id'][]) => Promise<unknown>,
 ): Promise<void> => {
   const found = collection.find(filter, { projection: { _id: 1 }, batchSize: BATCH });
   try {
@@ -44,7 +45,7 @@ export const inBatches = async <Row extends { _id: string }>(
     const flush = async (): Promise<void> => {
       const some = ids;
       ids = [];
-      if (some.length > 0) await work({ _id: { $in: some } } as mongo.Filter<Row>);
+      if (some.length > 0) await work({ _id: { $in: some } } as mongo.Filter<Row>, some);
     };
     for await (const { _id } of found) {
       until?.throwIfAborted();
@@ -57,6 +58,21 @@ export const inBatches = async <Row extends { _id: string }>(
   }
 };
 
+/** A row with its entry may have tens of kilobytes, so only this many are decoded at once. */
+const DECODED_AT_ONCE = 5;
+
+/** The rows of a cursor in small lists, so that other work runs between decoding them. */
+export async function* inPages<Row>(
+  rows: mongo.FindCursor<Row>,
+  atOnce = DECODED_AT_ONCE,
+): AsyncGenerator<Row[], undefined> {
+  const slices = createSlices();
+  while (await rows.hasNext()) {
+    yield rows.readBufferedDocuments(atOnce);
+    if (slices.isOver()) await slices.next();
+  }
+}
+
 type Bound<Row extends { _id: string }> = {
   collection: mongo.Collection<Row>;
   filter: mongo.Filter<Row>;
@@ -64,7 +80,7 @@ type Bound<Row extends { _id: string }> = {
   tooMany: () => Error;
 };
 
-/** Inserts a row, unless `filter` then matches more than `max`. */
+/** Inserts a row, unless more than `max` rows would then match `filter`. */
 export const insertAtMost = async <Row extends { _id: string }>(
   { collection, filter, max, tooMany }: Bound<Row>,
   row: Row,
@@ -72,8 +88,8 @@ export const insertAtMost = async <Row extends { _id: string }>(
   const count = () => collection.countDocuments(filter, { limit: max + 1 });
   if ((await count()) >= max) throw tooMany();
   await collection.insertOne(row as mongo.OptionalUnlessRequiredId<Row>, { writeConcern: DURABLE });
-  // Others may have inserted rows at the same time. If there are too many now, this one is withdrawn, and perhaps theirs
-  // too.
+  // Others may have inserted rows at the same time. If there are too many now, this one is withdrawn, and perhaps
+  // theirs too.
   if ((await count()) <= max) return;
   await collection.deleteOne({ _id: row._id } as mongo.Filter<Row>, { writeConcern: DURABLE });
   throw tooMany();

@@ -47,8 +47,8 @@ class StatementRefused extends Error {
 }
 
 /**
- * Error codes of a server that refuses commands until an operator has mended the cause (hints.ts): the user may not do
- * this, the user is unknown, or the disk is full.
+ * Error codes of a server that refuses commands until an administrator has mended the cause (hints.ts): the database's
+ * user lacks a right, this user is unknown, or the disk is full.
  */
 const REFUSED = new Set([13, 18, 14031]);
 
@@ -81,13 +81,13 @@ export const isMongoUnavailable = (cause: unknown): boolean =>
   INTERRUPTED.has(codeOf(cause)) ||
   (cause instanceof Error && CONNECTION_LOST.has(cause.name));
 
-/** What a caller is told of a failure before the first write of a request: a lost connection is 503. */
-export const failureBeforeWriting = (cause: unknown): unknown =>
-  isMongoUnavailable(cause) ? unavailable(cause) : cause;
-
 /** True when a read exceeded its `maxTimeMS`. */
 export const exceededTimeLimit = (cause: unknown): boolean =>
   (cause as { codeName?: string } | null)?.codeName === 'MaxTimeMSExpired';
+
+/** What a caller is told of a failure before the first write of a request: a read that was lost or too slow is 503. */
+export const failureBeforeWriting = (cause: unknown): unknown =>
+  isMongoUnavailable(cause) || exceededTimeLimit(cause) ? unavailable(cause) : cause;
 
 export const isDuplicateKey = (cause: unknown): boolean =>
   typeof cause === 'object' && cause !== null && (cause as { code?: unknown }).code === DUPLICATE_KEY;

@@ -2,8 +2,10 @@ import mongoose, { type ClientSession, type Connection, type Model, type mongo }
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BatchOptions, createBatcher, type ItemFailure } from '../process/batch.ts';
 import { followServerClock } from '../process/clock.ts';
+import { unavailable } from '../process/errors.ts';
 import type { Logger } from '../process/logger.ts';
 import { createSlices } from '../process/slices.ts';
+import { mapAtMost } from '../process/slots.ts';
 import { failOnEndedConnections } from './ended-connections.ts';
 import { isMongoUnavailable, OutcomeUnknown } from './failures.ts';
 
@@ -20,9 +22,8 @@ const SILENT_AFTER_MS = 3_500;
 /**
  * Opens a connection pool. Operations fail when no primary answers within 800 ms, so that a caller gets 503 within a
  * second. Heartbeats detect a silent server, and the socket timeout detects a silent connection. At the start, the
- * server must answer within `timeoutMs`.
- * `aside`: another pool of the same process. It leaves the clock to the first one, and watches each server with one
- * connection instead of two.
+ * server must answer within `timeoutMs`. `aside`: the pool is the second one of its process. The clock follows only the
+ * first pool. The second pool watches each server with one connection instead of two.
  */
 export const openMongo = async (
   {
@@ -129,32 +130,88 @@ export const inTransaction = async (
   }
 };
 
+/** How long a write waits for another one of the same document, such as the publishing of a large draft. */
+const WAITS_FOR_MS = 5_000;
+const WAITS_MS = { first: 50, most: 1_000 };
+
+const isTransient = (cause: unknown): boolean => {
+  const { hasErrorLabel } = cause as { hasErrorLabel?: (label: string) => boolean };
+  return hasErrorLabel?.call(cause, 'TransientTransactionError') === true;
+};
+
+/**
+ * Writes in one transaction, which is repeated if it meets another one. It holds no connection while it waits to be
+ * repeated. A plain write would hold one until the other transaction ends, and many of them would hold all connections.
+ */
+export const inTurn = async (
+  connection: Connection,
+  write: (session: ClientSession) => Promise<void>,
+): Promise<void> => {
+  const until = performance.now() + WAITS_FOR_MS;
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await inTransaction(connection, write);
+    } catch (cause) {
+      if (!isTransient(cause)) throw cause;
+      if (isMongoUnavailable(cause) || performance.now() > until) throw unavailable(cause);
+      await sleep(Math.min(WAITS_MS.most, WAITS_MS.first * tries) * Math.random());
+    }
+  }
+};
+
 /** A batcher over MongoDB. While MongoDB is unavailable, all items of a batch fail together. */
 export const createStoreBatcher = <Item, Result>(
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
   options: Omit<BatchOptions<Item>, 'isShared'> = {},
 ): ((item: Item) => Promise<Result>) => createBatcher(write, { ...options, isShared: isMongoUnavailable });
 
-/**
- * Reads single documents by `_id`. Concurrent reads share one command. A missing document gives null. An answer may have
- * 16 MB, so other work runs while its documents are decoded.
- */
+/** Reads documents by `_id`. An answer may have 16 MB, so other work runs while its documents are decoded. */
+const readRows = async <Row extends { _id: string }>(
+  collection: mongo.Collection<Row>,
+  ids: string[],
+  projection: mongo.Document,
+): Promise<Map<string, Row>> => {
+  const wanted = { _id: { $in: [...new Set(ids)] } } as mongo.Filter<Row>;
+  const byId = new Map<string, Row>();
+  const rows = collection.find(wanted, { projection });
+  const slices = createSlices();
+  while (await rows.hasNext()) {
+    for (let left = rows.bufferedCount(); left > 0; left -= 1) {
+      for (const row of rows.readBufferedDocuments(1) as Row[]) byId.set(row._id, row);
+      if (slices.isOver()) await slices.next();
+    }
+  }
+  return byId;
+};
+
+/** Reads single documents by `_id`. Concurrent reads share one command. A missing document gives null. */
 export const createReader = <Row extends { _id: string }>(
   collection: mongo.Collection<Row>,
   projection: mongo.Document,
 ): ((id: string) => Promise<Row | null>) =>
   createStoreBatcher(async (ids: string[]) => {
-    const wanted = { _id: { $in: [...new Set(ids)] } } as mongo.Filter<Row>;
-    const byId = new Map<string, Row>();
-    const rows = collection.find(wanted, { projection });
-    const slices = createSlices();
-    while (await rows.hasNext()) {
-      for (let left = rows.bufferedCount(); left > 0; left -= 1) {
-        for (const row of rows.readBufferedDocuments(1) as Row[]) byId.set(row._id, row);
-        if (slices.isOver()) await slices.next();
-      }
-    }
+    const byId = await readRows(collection, ids, projection);
     return ids.map((id) => byId.get(id) ?? null);
+  });
+
+const PARTS_AT_ONCE = 4;
+
+/**
+ * Like `createReader`, for parts of documents. Concurrent reads of the same part of several documents share one
+ * command.
+ */
+export const createPartReader = <Row extends { _id: string }>(
+  collection: mongo.Collection<Row>,
+  projectionOf: (part: number) => mongo.Document,
+): ((wanted: { id: string; part: number }) => Promise<Row | null>) =>
+  createStoreBatcher(async (wanted: { id: string; part: number }[]) => {
+    const byPart = [...Map.groupBy(wanted, ({ part }) => part)];
+    const rows = await mapAtMost(PARTS_AT_ONCE, byPart, async ([part, some]) => {
+      const ids = some.map(({ id }) => id);
+      return [part, await readRows(collection, ids, projectionOf(part))] as const;
+    });
+    const found = new Map(rows);
+    return wanted.map(({ id, part }) => found.get(part)?.get(id) ?? null);
   });
 
 type WriteError = { index: number; code: number; errmsg: string };
@@ -211,17 +268,29 @@ export const updateAndRead = async <Row>(
   return (reply.value as Row | undefined) ?? null;
 };
 
+/** An update that sets a field to MongoDB's cluster time, at the moment in which MongoDB executes it. */
+export const setClusterTime = <Field extends string>(field: Field) => ({
+  $currentDate: { [field]: { $type: 'timestamp' } } as Record<Field, { $type: 'timestamp' }>,
+});
+
 /**
  * An update that sets `fields` if the document has the `expected` values, and otherwise changes nothing. With this
  * update, the filter needs only `_id`, which MongoDB finds directly; planning any other filter costs as much as the
- * update. All values are literals, never expressions.
+ * update. All values are literals, never expressions. `clusterTime` names a field that gets MongoDB's cluster time.
  */
 export const setWhere = (
   expected: Record<string, unknown>,
   fields: Record<string, unknown>,
+  clusterTime?: string,
 ): Record<string, unknown>[] => {
   const conditions = Object.entries(expected).map(([field, value]) => ({ $eq: [`$${field}`, { $literal: value }] }));
-  const changed = { $mergeObjects: ['$$ROOT', { $literal: fields }] };
+  const changed = {
+    $mergeObjects: [
+      '$$ROOT',
+      { $literal: fields },
+      ...(clusterTime === undefined ? [] : [{ [clusterTime]: '$$CLUSTER_TIME' }]),
+    ],
+  };
   return [{ $replaceWith: { $cond: [{ $and: conditions }, changed, '$$ROOT'] } }];
 };
 

@@ -1,6 +1,6 @@
 import { type RequestHandler, Router } from 'express';
 import * as z from 'zod';
-import { publicOperation } from '../assistants/operation.ts';
+import { publicOperation } from '../assistants/access.ts';
 import { ErrorBody, notFound, unavailable } from '../process/errors.ts';
 import type { Readiness } from '../http/health.ts';
 import { requestIdOf, sendBytes } from '../http/http.ts';
@@ -62,6 +62,14 @@ export const monitoringOperations = {
     answer: z.looseObject({ openapi: z.string() }),
     answerDescription: 'OpenAPI 3.1.',
   }),
+  asyncApi: publicOperation({
+    ...common,
+    path: '/asyncapi.json',
+    id: 'getAsyncApi',
+    summary: 'Get the events as an AsyncAPI document',
+    answer: z.looseObject({ asyncapi: z.string() }),
+    answerDescription: 'AsyncAPI 3.0, with the JSON Schema of each event.',
+  }),
   reference: publicOperation({
     ...common,
     path: '/docs',
@@ -73,10 +81,10 @@ export const monitoringOperations = {
   }),
 };
 
-type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; document: Buffer };
+type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; document: Buffer; events: Buffer };
 
 /** Routes for monitoring and documentation. They are also answered while the process drains. */
-export const monitoringRoutes = ({ readiness, metrics, document }: Dependencies): Router => {
+export const monitoringRoutes = ({ readiness, metrics, document, events }: Dependencies): Router => {
   const health: RequestHandler = (_req, res) => answerWith(monitoringOperations.health, res, { status: 'ok' });
 
   const ready: RequestHandler = async (_req, res) => {
@@ -95,14 +103,18 @@ export const monitoringRoutes = ({ readiness, metrics, document }: Dependencies)
     res.type(metrics.contentType).send(answer);
   };
 
-  const openApi: RequestHandler = (_req, res) => sendBytes(res.type('application/json'), document);
+  const documentOf =
+    (bytes: Buffer): RequestHandler =>
+    (_req, res) =>
+      sendBytes(res.type('application/json'), bytes);
 
   const router = Router({ caseSensitive: true });
   mount(router, [
     { operation: monitoringOperations.health, handlers: [health] },
     { operation: monitoringOperations.readiness, handlers: [ready] },
     { operation: monitoringOperations.metrics, handlers: [metricsText] },
-    { operation: monitoringOperations.openApi, handlers: [openApi] },
+    { operation: monitoringOperations.openApi, handlers: [documentOf(document)] },
+    { operation: monitoringOperations.asyncApi, handlers: [documentOf(events)] },
   ]);
   return router;
 };

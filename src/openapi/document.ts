@@ -9,16 +9,18 @@ import {
   type ZodOpenApiResponseObject,
   type ZodOpenApiResponsesObject,
 } from 'zod-openapi';
-import type { PublicOperation } from '../assistants/operation.ts';
-import { chatConversationOperations } from '../chat-api/conversation-operations.ts';
-import { chatTurnOperations } from '../chat-api/turn-operations.ts';
+import type { PublicOperation } from '../assistants/access.ts';
+import { eventOperations } from '../chat-api/events.ts';
+import { chatConversationOperations } from '../chat-api/conversation-routes.ts';
+import { chatTurnOperations } from '../chat-api/turn-routes.ts';
 import { monitoringOperations } from '../monitoring/operations.ts';
 import type { Operation } from '../operator-api/operation.ts';
 import { OPERATIONS } from '../operator-api/operations.ts';
 import { ApiError, ErrorBody, type ErrorCode, invalid } from '../process/errors.ts';
 import type { Declaration } from '../http/operation.ts';
 import { DELIVERY_DEADLINE_MS } from '../process/time-limits.ts';
-import { VERSION } from '../process/process.ts';
+import { VERSION } from '../process/lifecycle.ts';
+import { type WebOperation, webOperations } from '../web-channel/operations.ts';
 import type { EventKind } from '../webhooks/event.ts';
 import { WIRE_EVENTS } from '../webhooks/wire.ts';
 
@@ -26,8 +28,12 @@ import { WIRE_EVENTS } from '../webhooks/wire.ts';
 export const PUBLIC_OPERATIONS: PublicOperation[] = [
   chatTurnOperations,
   chatConversationOperations,
+  eventOperations,
   monitoringOperations,
 ].flatMap((some) => Object.values<PublicOperation>(some));
+
+/** What the widget calls. */
+export const WEB_OPERATIONS: WebOperation[] = Object.values(webOperations);
 
 const EXAMPLE_REQUEST_ID = '0b9e4a52-7f0c-4d7e-9a53-2f6f0e1d8c3b';
 const JSON_TYPE = 'application/json';
@@ -58,6 +64,7 @@ const HEADERS: Partial<Record<ErrorCode, Record<string, z.ZodType>>> = {
   missing_api_key: challenge,
   invalid_api_key: challenge,
   invalid_verify_token: challenge,
+  invalid_visitor_token: challenge,
   rate_limited: { ...limits, ...retryAfter },
   unavailable: retryAfter,
 };
@@ -244,9 +251,24 @@ const byPath = <One extends Declaration>(
     ]),
   );
 
+/** 404: the channel is off. 403: the origin is not allowed. */
+const OF_WEB: ErrorCode[] = ['not_found', 'forbidden', 'rate_limited', 'internal_error', 'unavailable'];
+
+const describeWeb = (one: WebOperation): ZodOpenApiOperationObject => {
+  const unauthorized: ErrorCode[] =
+    one.auth === 'visitor' ? ['invalid_visitor_token'] : one.limiter === 'starts' ? ['invalid_user_signature'] : [];
+  const input: ErrorCode[] = one.body ? INPUT : one.query ? ['validation_failed'] : [];
+  return describe(one, {
+    security: one.auth === 'visitor' ? [{ visitorToken: [] }] : [],
+    limited: { answers: true, errors: INPUT },
+    errors: [...unauthorized, ...OF_WEB, ...input, ...(one.errors ?? [])],
+  });
+};
+
 /** The paths of the document, derived from the declarations that the routers use. */
 const apiPaths: ZodOpenApiPathsObject = {
   ...byPath(PUBLIC_OPERATIONS, { describeOne: describePublic }),
+  ...byPath(WEB_OPERATIONS, { describeOne: describeWeb }),
   ...byPath(OPERATIONS, { prefix: OPERATOR_PREFIX, describeOne: describeOperator }),
 };
 
@@ -258,6 +280,8 @@ const WHEN: Record<EventKind, string> = {
   'tag.added': 'An operator tagged a conversation.',
   'message.sent':
     'A reply, an operator’s message or a system message was stored. Only for endpoints that name this event.',
+  'conversation.erased':
+    'A conversation was erased of which the endpoint got something. Only for endpoints that name this event.',
   'webhook.test': 'An operator sent a test event.',
 };
 
@@ -279,6 +303,7 @@ const PAYLOADS: Record<EventKind, Record<string, unknown>> = {
     channel: 'webhook',
     language: 'en',
   },
+  'conversation.erased': { conversation_id },
   'webhook.test': { ping: 'pong' },
 };
 
@@ -292,10 +317,23 @@ const eventHeaders = (event: EventKind) =>
     }),
     'X-Factory-Event': z.literal(event),
     'X-Factory-Event-Id': z.uuid().meta({ description: 'The same as `event_id`.' }),
+    'X-Factory-Sequence': z
+      .string()
+      .regex(/^[1-9]\d*$/)
+      .optional()
+      .meta({
+        description:
+          'The number of this event among those of its conversation for your endpoint: 1, 2, 3 … without gaps. Not on test events.',
+        override: { type: 'integer', minimum: 1, pattern: undefined },
+      }),
     'X-Factory-Redelivery': z
       .literal('true')
       .optional()
-      .meta({ description: 'Present when an operator resent this event.' }),
+      .meta({ description: 'Present when an operator sent this event again.' }),
+    traceparent: z
+      .string()
+      .optional()
+      .meta({ description: 'W3C Trace Context of this request, where the service is set to send it.' }),
   });
 
 const webhookOf = (event: EventKind): ZodOpenApiPathItemObject => ({
@@ -334,6 +372,7 @@ const eventWebhooks: Record<EventKind, ZodOpenApiPathItemObject> = {
   'conversation.resolved': webhookOf('conversation.resolved'),
   'tag.added': webhookOf('tag.added'),
   'message.sent': webhookOf('message.sent'),
+  'conversation.erased': webhookOf('conversation.erased'),
   'webhook.test': webhookOf('webhook.test'),
 };
 
@@ -360,8 +399,9 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
     servers: [{ url: serverUrl }],
     tags: [
       { name: 'Chat', description: 'Send visitors’ messages and get replies.' },
+      { name: 'Web channel', description: 'What the widget and the hosted page call.' },
       { name: 'Conversations', description: 'Read, escalate and erase conversations.' },
-      { name: 'Events', description: 'The events that an endpoint receives.' },
+      { name: 'Events', description: 'The events that an endpoint receives, and how their deliveries ended.' },
       { name: 'Operation', description: 'Health, metrics and this document.' },
       {
         name: 'Operators',
@@ -375,6 +415,7 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
       securitySchemes: {
         apiKey: bearer('An API key of one assistant. For servers only; shown once, when created.'),
         verifyToken: bearer('The channel’s verify token, if it has one.'),
+        visitorToken: bearer('Made by `startWebSession`, and kept by the visitor’s browser.'),
         session: {
           type: 'apiKey',
           in: 'cookie',

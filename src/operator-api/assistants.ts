@@ -1,12 +1,13 @@
 import * as z from 'zod';
-import { ANSWERING, type Assistant, AssistantInput, GUARDS, IF_NOT_TAKEN } from '../assistants/assistant.ts';
-import { EngineInput, toEngineView } from '../assistants/engine-settings.ts';
+import { ANSWERING, AssistantInput, GUARDS, IF_NOT_TAKEN, IF_TOKENS_USED_UP } from '../assistants/assistant.ts';
+import { EngineInput, toEngineView } from '../assistants/settings.ts';
 import { OpeningHours } from '../assistants/opening-hours.ts';
-import type { AssistantStore } from '../assistants/store.ts';
+import type { AssistantStore, ListedAssistant } from '../assistants/store.ts';
+import { sendJson, toJson } from '../http/json-body.ts';
 import { requirePublicUrl } from '../webhooks/address-guard.ts';
-import { hasAssistant } from '../operators/operator.ts';
-import { type Handled, handled, operation } from './operation.ts';
-import { time, uuid } from './wire.ts';
+import { assistantIdsOf } from '../operators/operator.ts';
+import { authorOf, ofDraft, Seen } from './drafts.ts';
+import { type Handled, handled, operation, time, uuid, WRITTEN } from './operation.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -41,6 +42,18 @@ const AssistantView = z
     openingHours: OpeningHours.nullable(),
     takeWithinMinutes: z.number().nullable(),
     ifNotTaken: z.enum(IF_NOT_TAKEN),
+    sessionLimitPerMinute: z.int(),
+    turnsPerMonth: z.int().nullable(),
+    tokensPerDay: z.int().nullable(),
+    ifTokensUsedUp: z.enum(IF_TOKENS_USED_UP),
+    keepDays: z.int().nullable(),
+    drafts: z.boolean(),
+    worseAllowed: z.int().nullable(),
+    draftRevision: z
+      .int()
+      .min(0)
+      .optional()
+      .meta({ description: 'With drafts: the revision of the draft, for `seen`.' }),
     engine: EngineView,
     createdAt: time,
     channel: z.object({ connected: z.boolean(), open: z.boolean(), limitPerMinute: z.number() }),
@@ -56,6 +69,7 @@ export const assistantOperations = {
     summary: 'List the assistants the caller has access to, oldest first',
     audience,
     resource: 'filtered',
+    isLarge: true,
     answer: z.object({ assistants: z.array(AssistantView) }),
   }),
   create: operation({
@@ -79,6 +93,7 @@ export const assistantOperations = {
     summary: 'Read an assistant',
     audience,
     resource: 'assistant',
+    query: ofDraft,
     answer: AssistantView,
     errors: ['not_found'],
   }),
@@ -90,10 +105,11 @@ export const assistantOperations = {
     summary: 'Change the given fields; the rest stays',
     audience,
     resource: 'assistant',
+    query: Seen,
     body: AssistantInput.partial(),
     answer: AssistantView,
     audit: 'assistant.update',
-    errors: ['not_found'],
+    errors: ['not_found', 'conflict'],
   }),
   setEngine: operation({
     method: 'put',
@@ -103,10 +119,11 @@ export const assistantOperations = {
     summary: 'Set the engine; an omitted provider key keeps the stored one, for the same address',
     audience,
     resource: 'assistant',
+    query: Seen,
     body: EngineInput,
     answer: AssistantView,
     audit: 'assistant.set_engine',
-    errors: ['not_found'],
+    errors: ['not_found', 'conflict'],
   }),
 };
 
@@ -114,7 +131,7 @@ export const assistantOperations = {
  * The view of an assistant. The fields are listed one by one, so that a secret field that is added later is not shown
  * by accident.
  */
-const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
+const toView = (assistant: ListedAssistant): z.input<typeof AssistantView> => {
   const { connected, tokenHash, limitPerMinute } = assistant.channel;
   return {
     assistantId: assistant.assistantId,
@@ -131,6 +148,14 @@ const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
     openingHours: assistant.openingHours,
     takeWithinMinutes: assistant.takeWithinMinutes,
     ifNotTaken: assistant.ifNotTaken,
+    sessionLimitPerMinute: assistant.sessionLimitPerMinute,
+    turnsPerMonth: assistant.turnsPerMonth,
+    tokensPerDay: assistant.tokensPerDay,
+    ifTokensUsedUp: assistant.ifTokensUsedUp,
+    keepDays: assistant.keepDays,
+    drafts: assistant.drafts,
+    worseAllowed: assistant.worseAllowed,
+    ...(assistant.drafts && { draftRevision: assistant.draftRevision ?? 0 }),
     engine: toEngineView(assistant.engine),
     createdAt: assistant.createdAt,
     channel: { connected, open: connected && tokenHash === null, limitPerMinute },
@@ -140,31 +165,37 @@ const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
 type Dependencies = { assistants: AssistantStore; allowPrivate: boolean };
 
 export const assistantRoutes = ({ assistants, allowPrivate }: Dependencies): Handled[] => [
-  handled(assistantOperations.list, async ({ operator }) => {
-    const all = await assistants.listAssistants();
-    return { assistants: all.filter(({ assistantId }) => hasAssistant(operator, assistantId)).map(toView) };
+  handled(assistantOperations.list, async ({ operator, res, signal }) => {
+    async function* views() {
+      for await (const page of assistants.readAssistants(assistantIdsOf(operator), signal)) yield page.map(toView);
+    }
+    await sendJson(res, toJson({}, { assistants: views() }), signal);
+    return WRITTEN;
   }),
 
-  handled(assistantOperations.create, async ({ body, note }) => {
-    const made = await assistants.createAssistant(body);
+  handled(assistantOperations.create, async ({ body, operator, note }) => {
+    const made = await assistants.createAssistant(body, { by: authorOf(operator) });
     note({ target: made.assistantId, details: { name: made.name } });
     return toView(made);
   }),
 
-  handled(assistantOperations.read, async ({ params: { id = '' } }) => toView(await assistants.getAssistant(id))),
+  handled(assistantOperations.read, async ({ params: { id = '' }, query: { draft } }) => {
+    const assistant = await assistants.getAssistant(id);
+    return toView(draft ? await assistants.drafts.apply(assistant) : assistant);
+  }),
 
-  handled(assistantOperations.update, async ({ params: { id = '' }, body, req, note }) => {
+  handled(assistantOperations.update, async ({ params: { id = '' }, query: { seen }, body, req, operator, note }) => {
     // The schema adds defaults for omitted fields. These defaults are only for new assistants, so they are removed
     // here.
     const named = Object.entries(body).filter(([name]) => Object.hasOwn(req.body as object, name));
-    const changed = await assistants.updateAssistant(id, Object.fromEntries(named));
+    const changed = await assistants.updateAssistant(id, Object.fromEntries(named), { by: authorOf(operator), seen });
     note({ target: id, details: { fields: named.map(([name]) => name).join(', ') } });
     return toView(changed);
   }),
 
-  handled(assistantOperations.setEngine, async ({ params: { id = '' }, body, note }) => {
+  handled(assistantOperations.setEngine, async ({ params: { id = '' }, query: { seen }, body, operator, note }) => {
     if (body.kind === 'openai') await requirePublicUrl(body.baseUrl, { allowPrivate }, 'baseUrl');
-    const changed = await assistants.setEngine(id, body);
+    const changed = await assistants.setEngine(id, body, { by: authorOf(operator), seen });
     const { kind } = changed.engine;
     note({ target: id, details: { kind, newKey: body.kind === 'openai' && typeof body.apiKey === 'string' } });
     return toView(changed);

@@ -2,7 +2,7 @@ import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { createBullBoard } from '@bull-board/api';
 import { ExpressAdapter } from '@bull-board/express';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
-import { KNOWLEDGE_QUEUE, type KnowledgeJob } from '../assistants/knowledge-queue.ts';
+import { KNOWLEDGE_QUEUE, type KnowledgeJob } from '../assistants/semantic-state.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from '../deliveries/queue.ts';
 import type { OperatorAccess } from '../operators/access.ts';
 import { notFound } from '../process/errors.ts';
@@ -50,7 +50,7 @@ const redact = <Job extends Shown>(job: Job): Job => {
   return job;
 };
 
-/** The most jobs of a page, whatever number its address asks for. */
+/** The maximum number of jobs on a page, whatever its address asks for. */
 const JOBS_SHOWN = 100;
 
 /**

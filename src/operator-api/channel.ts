@@ -1,9 +1,9 @@
 import * as z from 'zod';
-import type { Channel } from '../assistants/assistant.ts';
+import type { Assistant, Channel } from '../assistants/assistant.ts';
 import { type ChannelCalls, OPEN_CHANNEL_WARNING } from '../assistants/channel.ts';
+import { WebSettings } from '../assistants/settings.ts';
 import type { AssistantStore } from '../assistants/store.ts';
-import { type Handled, handled, operation } from './operation.ts';
-import { definedFields, uuid } from './wire.ts';
+import { definedFields, type Handled, handled, operation, time, uuid } from './operation.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -130,3 +130,85 @@ export const channelRoutes = ({ assistants, channelCalls }: Dependencies): Handl
     ),
   ];
 };
+
+const WebView = z
+  .object({
+    ...WebSettings.shape,
+    page: z.string().meta({ description: 'The path of the hosted page.' }),
+    identity: z
+      .object({ createdAt: time })
+      .nullable()
+      .meta({ description: 'Whether user ids are accepted: the time of their secret, or null.' }),
+  })
+  .meta({ id: 'WebChannel' });
+
+const common = { tag: 'Operators', audience: 'owners', resource: 'assistant', errors: ['not_found'] } as const;
+const webPath = '/assistants/:id/web';
+
+const WebChange = z.object(WebSettings.shape).partial();
+
+export const webChannelOperations = {
+  read: operation({
+    ...common,
+    method: 'get',
+    path: webPath,
+    id: 'getWebChannel',
+    summary: 'Read the web channel: who may show the widget, and how it looks',
+    answer: WebView,
+  }),
+  change: operation({
+    ...common,
+    method: 'patch',
+    path: webPath,
+    id: 'changeWebChannel',
+    summary: 'Switch the web channel on or off, or change its origins or looks',
+    body: WebChange,
+    answer: WebView,
+    audit: 'web.change',
+  }),
+  rotateIdentity: operation({
+    ...common,
+    method: 'post',
+    path: `${webPath}/identity`,
+    id: 'rotateWebIdentity',
+    summary: 'Make a new secret that signs user ids, shown only once; the one before ends at once',
+    answer: z.object({ web: WebView, secret: z.string().meta({ description: 'Shown only once.' }) }),
+    audit: 'web.rotate_identity',
+  }),
+  removeIdentity: operation({
+    ...common,
+    method: 'delete',
+    path: `${webPath}/identity`,
+    id: 'removeWebIdentity',
+    summary: 'Remove that secret: user ids are no longer accepted',
+    answer: WebView,
+    audit: 'web.remove_identity',
+  }),
+};
+
+const toWebView = ({ assistantId, web }: Pick<Assistant, 'assistantId' | 'web'>) => {
+  const { identity, ...settings } = web;
+  const { createdAt } = identity ?? {};
+  return { ...settings, page: `/w/${assistantId}`, identity: createdAt ? { createdAt } : null };
+};
+
+type WebDependencies = { assistants: AssistantStore };
+
+export const webChannelRoutesForOwners = ({ assistants }: WebDependencies): Handled[] => [
+  handled(webChannelOperations.read, async ({ params: { id = '' } }) => toWebView(await assistants.getAssistant(id))),
+
+  handled(webChannelOperations.change, async ({ params: { id = '' }, body, note }) => {
+    const changed = toWebView(await assistants.setWeb(id, definedFields(body)));
+    note({ target: id, details: { enabled: changed.enabled, origins: changed.origins.join(' ') } });
+    return changed;
+  }),
+
+  handled(webChannelOperations.rotateIdentity, async ({ params: { id = '' } }) => {
+    const { assistant, secret } = await assistants.rotateWebIdentity(id);
+    return { web: toWebView(assistant), secret };
+  }),
+
+  handled(webChannelOperations.removeIdentity, async ({ params: { id = '' } }) =>
+    toWebView(await assistants.removeWebIdentity(id)),
+  ),
+];

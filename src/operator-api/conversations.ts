@@ -1,22 +1,42 @@
 import * as z from 'zod';
-import type { StoredConversation } from '../conversations/conversation.ts';
+import { EscalateRequest } from '../chat-api/conversation-routes.ts';
+import {
+  AttributesView,
+  type ConversationState,
+  type StoredConversation,
+  toAttributesView,
+} from '../conversations/conversation.ts';
 import { HISTORY_MAX, historyCursor } from '../conversations/history.ts';
-import { EscalateRequest } from '../chat-api/conversation-operations.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import { ConversationView, HistoryView, MessageView, toHistoryView, toView } from '../conversations/view.ts';
-import { cursor } from '../http/cursor.ts';
+import {
+  ConversationView,
+  HistoryView,
+  MessageView,
+  toHistoryView,
+  toMessageView,
+  toView,
+} from '../conversations/view.ts';
+import { ERROR_KINDS, OUTCOMES, type StoredDelivery } from '../deliveries/delivery.ts';
+import type { DeliveryStore } from '../deliveries/store.ts';
+import { toDeliveryRow, toDeliveryView } from '../deliveries/view.ts';
+import type { Evaluations } from '../evaluation/evaluations.ts';
+import type { QuestionSets } from '../evaluation/question-sets.ts';
+import { Expected } from '../evaluation/question.ts';
+import { sendJson, toJson } from '../http/json-body.ts';
+import { cursor } from '../http/operation.ts';
+import type { Inbox } from '../inbox/inbox.ts';
+import { createListEvents, type ManagedTags, readAllMessages, type ReadPositions } from '../inbox/records.ts';
+import type { Notes } from '../inbox/notes.ts';
+import type { MissStore } from '../insights/misses.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { OperatorCaller } from '../operators/token.ts';
+import { serverDate } from '../process/clock.ts';
 import { invalid, notFound } from '../process/errors.ts';
 import { validate, wholeNumber } from '../process/validation.ts';
-import type { Inbox } from '../inbox/inbox.ts';
-import type { Notes } from '../inbox/notes.ts';
-import { sendJson, toJson } from '../http/json-body.ts';
-import type { ManagedTags } from '../inbox/managed-tags.ts';
 import { MessageText } from '../turns/turn.ts';
+import { EventKind } from '../webhooks/event.ts';
 import { filters, handling, isCostly, NoteView, toInboxFilter } from './inbox.ts';
-import { type Handled, handled, operation, WRITTEN } from './operation.ts';
-import { nextCursor, TagName, timeCursor, uuid } from './wire.ts';
+import { type Handled, handled, nextCursor, operation, TagName, time, timeCursor, uuid, WRITTEN } from './operation.ts';
 
 const CONVERSATIONS = 50;
 const MESSAGES = 200;
@@ -142,7 +162,7 @@ type Dependencies = {
   managedTags: ManagedTags;
   operators: Pick<OperatorStore, 'findFirstOwner' | 'findOperator'>;
 };
-type Changed = { conversation: StoredConversation };
+type Changed = { conversation: ConversationState };
 
 export const conversationRoutes = ({
   conversations,
@@ -243,6 +263,174 @@ export const conversationRoutes = ({
       const { tag } = validate(TagName.pick({ tag: true }), { tag: named });
       note({ target: id, details: { tag } });
       return toState(transitions.removeTag(where(id), tag));
+    }),
+  ];
+};
+
+const ownData = { tag: 'Operators', audience: 'operators', resource: 'conversation', errors: ['not_found'] } as const;
+const dataPath = '/conversations/:id';
+
+const DeliveryStub = z.object({
+  deliveryId: z.string(),
+  endpointId: uuid,
+  outcome: z.enum(OUTCOMES),
+  errorKind: z.enum(ERROR_KINDS).nullable(),
+  status: z.int().nullable(),
+});
+
+const ExportView = z
+  .object({
+    exportedAt: time,
+    conversation: z.object({
+      ...ConversationView.shape,
+      assistantId: uuid,
+      leadBecause: z.array(z.string()),
+      ...handling,
+    }),
+    attributes: AttributesView,
+    notes: z.array(NoteView),
+    readPositions: z.array(z.object({ operatorId: z.string(), seq: z.int() })),
+    misses: z.array(
+      z.object({
+        missId: z.string(),
+        question: z.string().nullable(),
+        examples: z.array(z.object({ question: z.string(), at: time })),
+        answer: z.string().nullable(),
+      }),
+    ),
+    questions: z
+      .array(z.object({ setId: uuid, caseId: uuid, question: z.string(), expected: Expected }))
+      .meta({ description: 'Questions of question sets that come from it.' }),
+    evaluations: z.array(z.object({ evaluationId: uuid, question: z.string(), reply: z.string().nullable() })),
+    messages: z.array(z.object({ ...MessageView.shape, why: z.record(z.string(), z.unknown()).optional() })),
+    deliveries: z
+      .array(z.looseObject({ ...DeliveryStub.shape, eventId: uuid, event: EventKind, createdAt: time }))
+      .meta({ description: 'Owners get the requests and responses too.' }),
+  })
+  .meta({ id: 'ConversationExport' });
+
+export const conversationDataOperations = {
+  events: operation({
+    ...ownData,
+    method: 'get',
+    path: `${dataPath}/events`,
+    id: 'listConversationEvents',
+    isLarge: true,
+    summary: 'List its events with their deliveries, newest first: those of the newest 200 deliveries',
+    answer: z.object({
+      events: z.array(
+        z.object({
+          eventId: uuid,
+          event: EventKind,
+          at: time,
+          seq: z.int().nullable().meta({ description: 'The number of its message, if it has one.' }),
+          deliveries: z.array(DeliveryStub),
+        }),
+      ),
+    }),
+  }),
+  export: operation({
+    ...ownData,
+    method: 'get',
+    path: `${dataPath}/export`,
+    id: 'exportConversation',
+    isLarge: true,
+    summary: 'Download everything that is stored about it',
+    answer: ExportView,
+    answerHeaders: { 'Content-Disposition': z.string() },
+    audit: 'conversation.export',
+  }),
+  erase: operation({
+    ...ownData,
+    audience: 'owners',
+    method: 'delete',
+    path: dataPath,
+    id: 'eraseForVisitor',
+    summary: 'Erase it with all its messages, for good',
+    audit: 'conversation.erase',
+  }),
+};
+
+/** Removes the fields that only owners may see. */
+const toAgentsView = (ownData: StoredDelivery) => {
+  const { url: _url, errorDetail: _detail, ...row } = toDeliveryRow(ownData);
+  return row;
+};
+
+type Export = z.input<typeof ExportView>;
+
+type DataDependencies = {
+  conversations: ConversationStore;
+  deliveries: DeliveryStore;
+  inbox: Pick<Inbox, 'readDetails'>;
+  notes: Notes;
+  readPositions: ReadPositions;
+  insights: { misses: Pick<MissStore, 'readTextsOf'> };
+  questionSets: Pick<QuestionSets, 'readTextsOf'>;
+  evaluations: Pick<Evaluations, 'readTextsOf'>;
+  /** Tells the callers who wait for a reply in this conversation that no reply will come. */
+  onErased: (conversation: StoredConversation) => void;
+};
+
+export const conversationDataRoutes = ({
+  conversations,
+  deliveries,
+  inbox,
+  notes,
+  readPositions,
+  insights: { misses },
+  questionSets,
+  evaluations,
+  onErased,
+}: DataDependencies): Handled[] => {
+  const listEvents = createListEvents({ conversations, deliveries });
+  const getConversation = async (id = ''): Promise<StoredConversation> => {
+    const found = await conversations.findById(id);
+    if (!found || found.channel === 'playground') throw notFound();
+    return found;
+  };
+
+  return [
+    handled(conversationDataOperations.events, async ({ params: { id } }) => ({
+      events: await listEvents(await getConversation(id)),
+    })),
+
+    handled(conversationDataOperations.export, async ({ params: { id }, operator, res }) => {
+      const conversation = await getConversation(id);
+      const { conversationId, assistantId } = conversation;
+      const { readSeq: _readSeq, ...details } = await inbox.readDetails(conversation, operator.operatorId);
+      const head: Pick<Export, 'exportedAt' | 'conversation' | 'attributes'> = {
+        exportedAt: serverDate(),
+        conversation: { ...toView(conversation), assistantId, leadBecause: conversation.leadBecause, ...details },
+        attributes: toAttributesView(conversation.attributes),
+      };
+      async function* views(): AsyncGenerator<Export['messages']> {
+        for await (const page of readAllMessages(conversations, conversation))
+          yield page.map((ownData) => ({ ...toMessageView(ownData, true), ...(ownData.why && { why: ownData.why }) }));
+      }
+      async function* sent(): AsyncGenerator<Export['deliveries']> {
+        const toOne = operator.role === 'owner' ? toDeliveryView : toAgentsView;
+        for await (const ownData of deliveries.streamOf(conversationId)) yield [toOne(ownData)];
+      }
+      res.setHeader('Content-Disposition', `attachment; filename="conversation-${conversationId}.json"`);
+      // An operator who leaves early has seen a part, so the audit line is written all the same.
+      const lists = {
+        notes: notes.read(conversationId),
+        readPositions: [await readPositions.list(conversationId)],
+        misses: misses.readTextsOf(conversationId),
+        questions: questionSets.readTextsOf(conversationId),
+        evaluations: evaluations.readTextsOf(conversationId),
+        messages: views(),
+        deliveries: sent(),
+      };
+      await sendJson(res, toJson(head, lists));
+      return WRITTEN;
+    }),
+
+    handled(conversationDataOperations.erase, async ({ params: { id } }) => {
+      const { erased, purged } = await conversations.erase(await getConversation(id));
+      if (erased) onErased(erased);
+      await purged;
     }),
   ];
 };

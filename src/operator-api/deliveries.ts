@@ -6,11 +6,10 @@ import { EventKind } from '../webhooks/event.ts';
 import { LIST_MAX } from '../deliveries/list.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
-import { cursor } from '../http/cursor.ts';
+import { cursor } from '../http/operation.ts';
 import { invalid } from '../process/errors.ts';
 import { wholeNumber } from '../process/validation.ts';
-import { type Handled, handled, operation } from './operation.ts';
-import { definedFields, nextCursor, time, uuid } from './wire.ts';
+import { definedFields, type Handled, handled, nextCursor, operation, time, uuid } from './operation.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -26,6 +25,9 @@ export const DeliveryRow = z
     assistantId: uuid,
     conversationId: uuid.nullable(),
     outcome: z.enum(OUTCOMES),
+    sequence: z.int().nullable().meta({
+      description: 'Its number among the events of the conversation for this endpoint; null for a test event.',
+    }),
     errorKind: z.enum(ERROR_KINDS).nullable(),
     errorDetail: z.string().nullable(),
     status: z.int().nullable(),

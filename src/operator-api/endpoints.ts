@@ -1,11 +1,19 @@
 import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
+import { OUTCOMES, RECOVERABLE } from '../deliveries/delivery.ts';
+import type { DeliveryQueue } from '../deliveries/queue.ts';
+import {
+  EVENTS_PER_RECOVERY,
+  type Recoveries,
+  RECOVERY_STATES,
+  type RecoveryProgress,
+} from '../deliveries/recoveries.ts';
+import type { DeliveryStore } from '../deliveries/store.ts';
+import { serverDate } from '../process/clock.ts';
+import { ApiError, invalid } from '../process/errors.ts';
 import { EndpointInput, type EndpointStore, MAX_OVERLAP_HOURS } from '../webhooks/endpoint-store.ts';
 import { EventKind } from '../webhooks/event.ts';
-import type { DeliveryQueue } from '../deliveries/queue.ts';
-import type { DeliveryStore } from '../deliveries/store.ts';
-import { type Handled, handled, operation } from './operation.ts';
-import { definedFields, time, uuid } from './wire.ts';
+import { type Call, definedFields, type Handled, handled, operation, type Operation, time, uuid } from './operation.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -15,7 +23,9 @@ const EndpointView = z
     endpointId: uuid,
     assistantId: uuid,
     url: z.string(),
-    events: z.array(EventKind).meta({ description: 'Empty: all events except `message.sent`, which must be named.' }),
+    events: z
+      .array(EventKind)
+      .meta({ description: 'Empty: all events except `message.sent` and `conversation.erased`, which must be named.' }),
     include: EndpointInput.shape.include.unwrap(),
     enabled: z.boolean(),
     enabledSince: time,
@@ -126,10 +136,13 @@ export const endpointOperations = {
   }),
 };
 
+/** Lists read the records of every endpoint with deliveries, also of removed ones, and must not become ever slower. */
+const ENDPOINTS_WITH_DELIVERIES = 500;
+
 type Dependencies = {
   assistants: Pick<AssistantStore, 'getAssistant'>;
   endpoints: EndpointStore;
-  deliveries: Pick<DeliveryStore, 'queueTest'>;
+  deliveries: Pick<DeliveryStore, 'queueTest' | 'countEndpoints'>;
   deliveryQueue: Pick<DeliveryQueue, 'wakeDelivery'>;
 };
 
@@ -144,6 +157,10 @@ export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueu
 
   handled(endpointOperations.add, async ({ params: { id = '' }, body, note }) => {
     await assistants.getAssistant(id);
+    if ((await deliveries.countEndpoints(id)) >= ENDPOINTS_WITH_DELIVERIES) {
+      const message = `This assistant has deliveries of ${ENDPOINTS_WITH_DELIVERIES} endpoints, also of removed ones. Change the URL of an endpoint, or wait until old deliveries are deleted.`;
+      throw new ApiError('validation_failed', { message });
+    }
     const added = await endpoints.addEndpoint(id, body);
     const { endpointId, url } = added.endpoint;
     note({ target: endpointId, details: { assistantId: id, host: hostOf(url) } });
@@ -179,4 +196,164 @@ export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueu
     note({ target: id, details: { deliveryId } });
     return { deliveryId };
   }),
+];
+
+const count = z.int().min(0);
+const when = z.iso.datetime({ offset: true });
+
+const RecoveryView = z
+  .object({
+    recoveryId: uuid,
+    endpointId: uuid,
+    assistantId: uuid,
+    from: time,
+    to: time,
+    outcomes: z.array(z.enum(RECOVERABLE)),
+    state: z.enum(RECOVERY_STATES),
+    events: count.meta({ description: 'What was to be sent when it began.' }),
+    conversations: count,
+    sent: z.record(z.enum(OUTCOMES), count).meta({ description: 'Its redeliveries so far, by outcome.' }),
+    createdAt: time,
+    createdBy: z.string(),
+    endedAt: time.nullable(),
+  })
+  .meta({ id: 'Recovery' });
+
+const StartRecovery = z.object({
+  from: when.meta({ description: 'The deliveries that ended at this time or later, to the second,' }),
+  to: when.optional().meta({ description: 'and before this time. The default is now.' }),
+  outcomes: z
+    .array(z.enum(RECOVERABLE))
+    .min(1)
+    .max(RECOVERABLE.length)
+    .default(['not_sent'])
+    .meta({ description: 'The receiver may have what is `rejected` or `unknown`.' }),
+  dryRun: z.boolean().default(false).meta({ description: 'True: only count.' }),
+});
+
+const shared = { tag: 'Operators', audience: 'owners', errors: ['not_found'] } as const;
+const ofEndpoint = { ...shared, resource: 'endpoint', path: '/endpoints/:id/recoveries' } as const;
+const oneRecovery = { ...shared, resource: 'recovery', answer: RecoveryView } as const;
+const change = { ...oneRecovery, method: 'post', errors: ['not_found', 'validation_failed'] } as const;
+
+export const recoveryOperations = {
+  start: operation({
+    ...ofEndpoint,
+    method: 'post',
+    id: 'startRecovery',
+    summary: `Send what an endpoint missed again, in order, at most ${EVENTS_PER_RECOVERY.toLocaleString('en')} events; or count it`,
+    body: StartRecovery,
+    answer: z.object({
+      events: count,
+      conversations: count,
+      recovery: RecoveryView.nullable().meta({ description: 'Null after a dry run.' }),
+    }),
+    audit: 'recovery.start',
+  }),
+  list: operation({
+    ...ofEndpoint,
+    method: 'get',
+    id: 'listRecoveries',
+    summary: 'List the last 50 recoveries of an endpoint, newest first',
+    answer: z.object({ recoveries: z.array(RecoveryView) }),
+  }),
+  read: operation({
+    ...oneRecovery,
+    method: 'get',
+    path: '/recoveries/:id',
+    id: 'getRecovery',
+    summary: 'Read a recovery with its progress',
+  }),
+  pause: operation({
+    ...change,
+    path: '/recoveries/:id/pause',
+    id: 'pauseRecovery',
+    summary: 'Pause a recovery; live events go on',
+    audit: 'recovery.pause',
+  }),
+  resume: operation({
+    ...change,
+    path: '/recoveries/:id/resume',
+    id: 'resumeRecovery',
+    summary: 'Resume a paused recovery',
+    audit: 'recovery.resume',
+  }),
+  cancel: operation({
+    ...change,
+    path: '/recoveries/:id/cancel',
+    id: 'cancelRecovery',
+    summary: 'Cancel a recovery; what it has not sent stays as it is',
+    audit: 'recovery.cancel',
+  }),
+};
+
+const toView = ({ _id, ...recovery }: RecoveryProgress): z.input<typeof RecoveryView> => {
+  const { endpointId, assistantId, from, to, outcomes, state, events, conversations } = recovery;
+  const { sent, createdAt, createdBy, endedAt } = recovery;
+  const all = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, sent[outcome] ?? 0])) as Record<
+    (typeof OUTCOMES)[number],
+    number
+  >;
+  const counts = { events, conversations, sent: all };
+  return {
+    recoveryId: _id,
+    endpointId,
+    assistantId,
+    from,
+    to,
+    outcomes,
+    state,
+    ...counts,
+    createdAt,
+    createdBy,
+    endedAt,
+  };
+};
+
+type RecoveryDependencies = { endpoints: Pick<EndpointStore, 'getEndpoint'>; recoveries: Recoveries };
+
+/** Changes the state of a recovery at once, even if too many reads wait to count what it has sent. */
+const changeTo =
+  (recoveries: Recoveries, state: Parameters<Recoveries['change']>[1]) =>
+  async ({ params: { id = '' }, record, costly }: Pick<Call<Operation>, 'params' | 'record' | 'costly'>) => {
+    await recoveries.change(id, state);
+    await record();
+    return toView(await costly(() => recoveries.read(id)));
+  };
+
+export const recoveryRoutes = ({ endpoints, recoveries }: RecoveryDependencies): Handled[] => [
+  handled(recoveryOperations.start, async ({ params: { id = '' }, body, operator, note, costly }) => {
+    const { assistantId } = await endpoints.getEndpoint(id);
+    const now = serverDate();
+    // `endedOn` has whole seconds. Without `to`, the range includes the current second, and so everything that has ended.
+    const to = new Date(
+      Math.ceil((body.to === undefined ? now.getTime() + 1_000 : Date.parse(body.to)) / 1_000) * 1_000,
+    );
+    const from = new Date(Math.floor(Date.parse(body.from) / 1_000) * 1_000);
+    if (from >= to) throw invalid('from', 'out_of_range', 'must be before `to`');
+    if (body.to !== undefined && Date.parse(body.to) > now.getTime())
+      throw invalid('to', 'out_of_range', 'must not be in the future');
+    const range = { assistantId, endpointId: id, from, to, outcomes: [...new Set(body.outcomes)] };
+    const { dryRun } = body;
+    note({
+      target: id,
+      details: { from: body.from, to: to.toISOString(), outcomes: range.outcomes.join(', '), dryRun },
+    });
+    if (dryRun) return { ...(await costly(() => recoveries.plan(range))), recovery: null };
+    const started = await costly(() => recoveries.start(range, operator.email));
+    return { events: started.events, conversations: started.conversations, recovery: toView(started) };
+  }),
+
+  handled(recoveryOperations.list, async ({ params: { id = '' }, costly }) => {
+    await endpoints.getEndpoint(id);
+    // The progress of recoveries is counted from up to five million redeliveries.
+    return { recoveries: (await costly(() => recoveries.list(id))).map(toView) };
+  }),
+
+  handled(recoveryOperations.read, async ({ params: { id = '' }, costly }) =>
+    toView(await costly(() => recoveries.read(id))),
+  ),
+  handled(recoveryOperations.pause, changeTo(recoveries, 'paused')),
+  handled(recoveryOperations.resume, changeTo(recoveries, 'running')),
+  handled(recoveryOperations.cancel, changeTo(recoveries, 'cancelled')),
 ];

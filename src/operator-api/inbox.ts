@@ -1,16 +1,32 @@
+import { once } from 'node:events';
+import type { Response } from 'express';
 import * as z from 'zod';
+import { type RateLimiter, rateLimitHeaders } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { CHANNELS, MESSAGE_ROLES, STATUSES } from '../conversations/conversation.ts';
-import { TagView } from '../conversations/view.ts';
 import type { ConversationStore } from '../conversations/store.ts';
+import { TagView } from '../conversations/view.ts';
+import { EVENT_STREAM_HEADERS } from '../http/http.ts';
+import { cursor } from '../http/operation.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { Notes } from '../inbox/notes.ts';
-import { hasAssistant, ROLES as OPERATOR_ROLES } from '../operators/operator.ts';
-import { cursor } from '../http/cursor.ts';
-import { ApiError, notFound } from '../process/errors.ts';
+import type { LiveUpdates } from '../live/live.ts';
+import { PRESENT_STATES } from '../live/presence.ts';
+import type { EventSink } from '../live/subscriber.ts';
+import { assistantIdsOf, ROLES as OPERATOR_ROLES } from '../operators/operator.ts';
+import { ApiError, notFound, unavailable } from '../process/errors.ts';
 import { wholeNumber } from '../process/validation.ts';
-import { type Handled, handled, operation } from './operation.ts';
-import { definedFields, nextCursor, textField, time, timeCursor, uuid } from './wire.ts';
+import {
+  definedFields,
+  type Handled,
+  handled,
+  nextCursor,
+  operation,
+  textField,
+  time,
+  timeCursor,
+  uuid,
+} from './operation.ts';
 
 const NOTE_MAX = 4_000;
 
@@ -139,7 +155,7 @@ export const filters = {
     .enum(['true', 'false'])
     .transform((value) => value === 'true')
     .optional()
-    .meta({ override: { type: 'boolean' } }),
+    .meta({ override: { type: 'boolean', enum: undefined } }),
   attribute: AttributeFilter.optional(),
   search: z.string().trim().min(1).max(256).optional().meta({
     description: 'Words of the messages (the last one may be incomplete), a conversationId, or a part of a session_id.',
@@ -230,7 +246,7 @@ export const inboxRoutes = ({ assistants, conversations, inbox }: InboxDependenc
   handled(
     inboxOperations.list,
     async ({ query: { assistantId, limit = ROWS, ...query }, operator, costly, signal }) => {
-      const own = (await assistants.listAssistantIds()).filter((id) => hasAssistant(operator, id));
+      const own = await assistants.listAssistantIds(assistantIdsOf(operator));
       const assistantIds = assistantId === undefined ? own : own.filter((id) => id === assistantId);
       if (assistantId !== undefined && assistantIds.length === 0) throw notFound();
       const list = () => inbox.list({ assistantIds, limit, signal, ...toInboxFilter(query, operator.operatorId) });
@@ -265,4 +281,106 @@ export const inboxRoutes = ({ assistants, conversations, inbox }: InboxDependenc
     conversationId: id,
     readSeq: await inbox.markRead(id, operator.operatorId, seq),
   })),
+];
+
+const tag = 'Operators';
+
+const EXAMPLE = [
+  'event: conversation\ndata: {"conversationId":"6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b","status":"escalated", …}',
+  'event: presence\ndata: {"conversationId":"6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b","operatorId":"…","email":"a@example.com","state":"writing"}',
+  'event: erased\ndata: {"conversationId":"6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b"}\nid: 826…',
+].join('\n\n');
+
+export const liveOperations = {
+  live: operation({
+    method: 'get',
+    path: '/live',
+    lasts: true,
+    id: 'followInbox',
+    tag,
+    summary: 'Follow the inbox as server-sent events',
+    description:
+      'Sends the row of every conversation that changes, within a second. With the header `Last-Event-ID`, it first sends what changed since then; after the event `reset`, load everything again.',
+    audience: 'operators',
+    resource: 'filtered',
+    peopleOnly: true,
+    headers: z.object({
+      'Last-Event-ID': z.string().optional().meta({ description: 'The last `id` that the browser got.' }),
+    }),
+    contentType: 'text/event-stream',
+    answer: z.string().meta({ description: 'Events `conversation`, `erased`, `presence` and `reset`.' }),
+    answerExample: EXAMPLE,
+    errors: ['rate_limited'],
+  }),
+  presence: operation({
+    method: 'post',
+    path: '/conversations/:id/presence',
+    id: 'announcePresence',
+    tag,
+    summary: 'Tell other operators that you read this conversation or write in it; expires after 15 s',
+    audience: 'operators',
+    resource: 'conversation',
+    peopleOnly: true,
+    body: z.object({ state: z.enum([...PRESENT_STATES, 'gone']) }),
+    limited: true,
+    errors: ['not_found', 'rate_limited'],
+    // No audit line: nothing is stored for longer than 15 seconds.
+  }),
+};
+
+/** A response that may have ended already, because the browser left or MongoDB was silent. */
+const sinkOf = (res: Response): EventSink => {
+  const left = new AbortController();
+  if (res.destroyed) left.abort();
+  res.once('close', () => left.abort());
+  return {
+    write: (text) => {
+      if (res.writableEnded || res.destroyed) return;
+      if (!res.headersSent) res.set(EVENT_STREAM_HEADERS); // not before, so that a refusal is JSON
+      res.write(text);
+    },
+    end: () => res.end(),
+    destroy: () => res.destroy(),
+    get writableLength() {
+      return res.writableLength;
+    },
+    drained: async () => {
+      if (!res.writableNeedDrain || left.signal.aborted) return;
+      await once(res, 'drain', { signal: left.signal }).catch(() => undefined);
+    },
+    left: left.signal,
+  };
+};
+
+type LiveDependencies = {
+  live: LiveUpdates;
+  conversations: Pick<ConversationStore, 'findOwner'>;
+  rateLimiter: Pick<RateLimiter, 'forPresence'>;
+};
+
+export const liveRoutes = ({ live, conversations, rateLimiter }: LiveDependencies): Handled[] => [
+  handled(liveOperations.live, async ({ operator, req, res }) => {
+    if (req.method === 'HEAD') {
+      res.set(EVENT_STREAM_HEADERS).end();
+      return '';
+    }
+    const session = { sessionId: req.sessionID, operatorId: operator.operatorId };
+    const from = req.get('Last-Event-ID') ?? null;
+    const disconnect = await live.connect(sinkOf(res), { operator, session, from });
+    res.on('close', disconnect);
+    if (res.writableEnded || res.destroyed) disconnect();
+    return '';
+  }),
+
+  handled(liveOperations.presence, async ({ params: { id = '' }, body: { state }, operator, res }) => {
+    // Limited, because each state is kept for 15 s and sent to every browser.
+    res.set(rateLimitHeaders(await rateLimiter.forPresence(operator.operatorId)));
+    const owner = await conversations.findOwner(id);
+    if (!owner) throw notFound();
+    const { operatorId, email } = operator;
+    const presence = { conversationId: id, assistantId: owner.assistantId, operatorId, email, state };
+    await live.announce(presence).catch((cause: unknown) => {
+      throw unavailable(cause);
+    });
+  }),
 ];

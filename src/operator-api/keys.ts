@@ -1,8 +1,7 @@
 import * as z from 'zod';
-import { DEFAULT_LIMIT_PER_MINUTE } from '../assistants/assistant.ts';
+import { DEFAULT_LIMIT_PER_MINUTE, TurnsPerMonth } from '../assistants/assistant.ts';
 import type { AssistantStore } from '../assistants/store.ts';
-import { type Handled, handled, operation } from './operation.ts';
-import { definedFields, line, time, uuid } from './wire.ts';
+import { definedFields, type Handled, handled, line, operation, time, uuid } from './operation.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -15,6 +14,7 @@ const KeyView = z
     name: z.string(),
     lastFour: z.string(),
     limitPerMinute: z.int(),
+    turnsPerMonth: z.int().nullable().meta({ description: 'New turns in a month (UTC). Null: no quota.' }),
     createdAt: time,
     lastUsedAt: time.nullable(),
     revokedAt: time.nullable(),
@@ -48,6 +48,7 @@ export const keyOperations = {
     body: z.object({
       name: line(100),
       limitPerMinute: limit.default(DEFAULT_LIMIT_PER_MINUTE),
+      turnsPerMonth: TurnsPerMonth.default(null),
     }),
     status: 201,
     answer: NewKeyView,
@@ -59,10 +60,14 @@ export const keyOperations = {
     path: '/keys/:id',
     id: 'updateApiKey',
     tag,
-    summary: 'Change its name or limit within a second; the key stays the same',
+    summary: 'Change its name or limits within a second; the key stays the same',
     audience,
     resource: 'key',
-    body: z.object({ name: line(100).optional(), limitPerMinute: limit.optional() }),
+    body: z.object({
+      name: line(100).optional(),
+      limitPerMinute: limit.optional(),
+      turnsPerMonth: TurnsPerMonth.optional(),
+    }),
     answer: KeyView,
     audit: 'key.update',
     errors: ['not_found'],
@@ -107,9 +112,10 @@ export const keyRoutes = ({ assistants }: { assistants: AssistantStore }): Handl
   }),
 
   handled(keyOperations.update, async ({ params: { id = '' }, body, note }) => {
-    const { name, limitPerMinute, ...key } = await assistants.updateApiKey(id, definedFields(body));
-    note({ target: id, details: { name, limitPerMinute } });
-    return { ...key, name, limitPerMinute };
+    const key = await assistants.updateApiKey(id, definedFields(body));
+    const { name, limitPerMinute, turnsPerMonth } = key;
+    note({ target: id, details: { name, limitPerMinute, turnsPerMonth } });
+    return key;
   }),
 
   handled(keyOperations.rotate, async ({ params: { id = '' }, note }) => {

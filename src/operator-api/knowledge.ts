@@ -1,17 +1,19 @@
 import * as z from 'zod';
+import type { DraftedEntry } from '../assistants/draft-reads.ts';
+import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge-entry.ts';
 import { KNOWLEDGE_FORMATS } from '../assistants/knowledge-import.ts';
-import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge-input.ts';
 import { readKnowledge } from '../assistants/knowledge-reading.ts';
 import { createFindConflicts, searchKnowledge } from '../assistants/knowledge-search.ts';
 import { findSemanticStatus } from '../assistants/semantic-state.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
+import { sendJson, toJson } from '../http/json-body.ts';
+import type { StoredMiss } from '../insights/misses.ts';
 import type { Insights } from '../insights/store.ts';
 import { invalid } from '../process/errors.ts';
-import { sendJson, toJson } from '../http/json-body.ts';
 import type { Logger } from '../process/logger.ts';
-import { type Call, type Handled, handled, operation, type Operation, WRITTEN } from './operation.ts';
-import { uuid } from './wire.ts';
+import { Author, authorOf, EditKind, ofDraft, Seen } from './drafts.ts';
+import { type Call, type Handled, handled, operation, type Operation, time, uuid, WRITTEN } from './operation.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -27,6 +29,10 @@ const EntryView = z
     language: z.string().nullable(),
     actions: z.array(SuggestedAction),
     tags: z.array(z.string()),
+    edit: z
+      .object({ kind: EditKind, by: Author, at: time })
+      .nullish()
+      .meta({ description: 'With `draft=true`: what the draft changed. Null: it is live as it is.' }),
   })
   .meta({ id: 'KnowledgeEntry' });
 
@@ -48,8 +54,12 @@ export const knowledgeOperations = {
         .max(256)
         .optional()
         .meta({ description: 'Only entries that contain all of these words or parts of words.' }),
+      ...ofDraft.shape,
     }),
-    answer: z.object({ entries: z.array(EntryView) }),
+    answer: z.object({
+      draftRevision: z.int().min(0).optional().meta({ description: 'With `draft=true`, for `seen`.' }),
+      entries: z.array(EntryView),
+    }),
     errors: ['not_found'],
   }),
   conflicts: operation({
@@ -115,7 +125,7 @@ export const knowledgeOperations = {
     status: 201,
     answer: EntryView,
     audit: 'knowledge.add',
-    errors: ['not_found'],
+    errors: ['not_found', 'conflict'],
   }),
   update: operation({
     method: 'put',
@@ -125,10 +135,11 @@ export const knowledgeOperations = {
     summary: 'Replace an entry; it keeps its place',
     audience,
     resource: 'assistant',
+    query: Seen,
     body: KnowledgeInput,
     answer: EntryView,
     audit: 'knowledge.update',
-    errors: ['not_found'],
+    errors: ['not_found', 'conflict'],
   }),
   remove: operation({
     method: 'delete',
@@ -138,8 +149,9 @@ export const knowledgeOperations = {
     summary: 'Remove an entry',
     audience,
     resource: 'assistant',
+    query: Seen,
     audit: 'knowledge.remove',
-    errors: ['not_found'],
+    errors: ['not_found', 'conflict'],
   }),
   importFile: operation({
     method: 'post',
@@ -161,9 +173,20 @@ export const knowledgeOperations = {
       refused: z.array(z.object({ line: z.int(), reason: z.string() })),
     }),
     audit: 'knowledge.import',
-    errors: ['not_found'],
+    errors: ['not_found', 'conflict'],
   }),
 };
+
+async function* toDraftEntries(
+  batches: AsyncGenerator<DraftedEntry[], undefined>,
+): AsyncGenerator<KnowledgeEntry[], undefined> {
+  for await (const batch of batches) {
+    yield batch.map(({ edit, ...entry }) => ({
+      ...entry,
+      edit: edit && { kind: edit.kind, by: edit.by, at: edit.at },
+    }));
+  }
+}
 
 export const knowledgeRoutes = ({
   assistants,
@@ -184,14 +207,13 @@ export const knowledgeRoutes = ({
         logger.error({ err: cause, assistantId, missId, entryId }, 'a group of misses was not marked as taught'),
       );
   /**
-   * The pages of a list. Each takes its turn among the costly reads, and only after the caller has taken the one
-   * before, so a slow caller holds nobody up.
+   * The pages of a list. Each page is read in its turn among the costly reads, and only after the caller has taken the
+   * previous page. So a slow caller delays nobody.
    */
   async function* found(
-    { costly, signal }: Pick<Call<Operation>, 'costly' | 'signal'>,
-    { assistantId, search }: { assistantId: string; search: string | undefined },
+    { costly }: Pick<Call<Operation>, 'costly'>,
+    { batches, search }: { batches: AsyncGenerator<KnowledgeEntry[], undefined>; search: string | undefined },
   ): AsyncGenerator<KnowledgeEntry[], undefined> {
-    const batches = assistants.readKnowledge(assistantId, signal);
     try {
       for (;;) {
         const page = await costly(async () => {
@@ -207,9 +229,15 @@ export const knowledgeRoutes = ({
   }
 
   return [
-    handled(knowledgeOperations.list, async ({ params: { id = '' }, query: { search }, res, ...call }) => {
-      await assistants.getAssistant(id);
-      await sendJson(res, toJson({}, { entries: found(call, { assistantId: id, search }) }), call.signal);
+    handled(knowledgeOperations.list, async ({ params: { id = '' }, query: { search, draft }, res, ...call }) => {
+      const assistant = await assistants.getAssistant(id);
+      const isDraft = draft && assistant.drafts;
+      // The revision is read before the entries, so that a change between the two reads counts as not seen.
+      const head = isDraft ? { draftRevision: assistant.draftRevision ?? 0 } : {};
+      const batches = isDraft
+        ? toDraftEntries(assistants.drafts.readEntries(id, call.signal))
+        : assistants.readKnowledge(id, call.signal);
+      await sendJson(res, toJson(head, { entries: found(call, { batches, search }) }), call.signal);
       return WRITTEN;
     }),
 
@@ -221,34 +249,101 @@ export const knowledgeRoutes = ({
 
     handled(knowledgeOperations.status, ({ params: { id = '' } }) => findSemanticStatus(assistants, id)),
 
-    handled(knowledgeOperations.add, async ({ params: { id = '' }, body: { fromMiss, ...body }, note }) => {
+    handled(knowledgeOperations.add, async ({ params: { id = '' }, body: { fromMiss, ...body }, operator, note }) => {
       if (fromMiss != null && !(await insights.misses.exists(id, fromMiss)))
         throw invalid('fromMiss', 'invalid', 'is not a group of misses of this assistant');
-      const [entry] = await assistants.addKnowledge(id, [body]);
+      const [entry] = await assistants.addKnowledge(id, [body], { by: authorOf(operator) });
       if (!entry) throw new Error('an entry was added and is not there');
       note({ target: id, details: { entryId: entry.entryId, ...(fromMiss != null && { missId: fromMiss }) } });
       if (fromMiss != null) await teach({ assistantId: id, missId: fromMiss, entryId: entry.entryId });
       return entry;
     }),
 
-    handled(knowledgeOperations.update, async ({ params: { id = '', entryId = '' }, body, note }) => {
-      note({ target: id, details: { entryId } });
-      return assistants.updateKnowledge(id, entryId, body);
-    }),
+    handled(
+      knowledgeOperations.update,
+      async ({ params: { id = '', entryId = '' }, query: { seen }, body, operator, note }) => {
+        note({ target: id, details: { entryId } });
+        return assistants.updateKnowledge(id, entryId, body, { by: authorOf(operator), seen });
+      },
+    ),
 
-    handled(knowledgeOperations.remove, async ({ params: { id = '', entryId = '' }, note }) => {
-      note({ target: id, details: { entryId } });
-      await assistants.removeKnowledge(id, [entryId]);
-    }),
+    handled(
+      knowledgeOperations.remove,
+      async ({ params: { id = '', entryId = '' }, query: { seen }, operator, note }) => {
+        note({ target: id, details: { entryId } });
+        await assistants.removeKnowledge(id, [entryId], { by: authorOf(operator), seen });
+      },
+    ),
 
-    handled(knowledgeOperations.importFile, async ({ params: { id = '' }, body, note, signal }) => {
+    handled(knowledgeOperations.importFile, async ({ params: { id = '' }, body, operator, note, signal }) => {
       await assistants.getAssistant(id);
       const { format, text, replace, dryRun } = body;
       const { entries, refused } = await readKnowledge(format, text, { assistantId: id, signal });
       note({ target: id, details: { imported: entries.length, refused: refused.length, replace, dryRun } });
       if (dryRun || entries.length === 0) return { imported: entries.length, refused };
-      await assistants.addKnowledge(id, entries, { replace });
+      await assistants.addKnowledge(id, entries, { replace, by: authorOf(operator) });
       return { imported: entries.length, refused };
     }),
   ];
 };
+
+const shared = { tag: 'Operators', audience: 'owners', resource: 'assistant', errors: ['not_found'] } as const;
+const missPath = '/assistants/:id/misses';
+
+const MissView = z
+  .object({
+    missId: uuid,
+    question: z.string(),
+    language: z.string().nullable(),
+    count: z.int().min(1),
+    firstAt: time,
+    lastAt: time,
+    examples: z
+      .array(z.object({ conversationId: uuid, question: z.string(), at: time }))
+      .meta({ description: 'The latest questions, at most five.' }),
+    answer: z
+      .object({ conversationId: uuid, content: z.string(), at: time })
+      .nullable()
+      .meta({ description: 'What an operator wrote after one of the questions.' }),
+  })
+  .meta({ id: 'Miss' });
+
+export const missOperations = {
+  list: operation({
+    ...shared,
+    method: 'get',
+    path: missPath,
+    id: 'listMisses',
+    isLarge: true,
+    summary: 'List questions without a sure answer, grouped by meaning, the most frequent first; at most 200 groups',
+    answer: z.object({ misses: z.array(MissView) }),
+  }),
+  dismiss: operation({
+    ...shared,
+    method: 'post',
+    path: `${missPath}/:missId/dismiss`,
+    id: 'dismissMiss',
+    summary: 'Hide a group; its questions make no new one',
+    audit: 'miss.dismiss',
+  }),
+};
+
+const toView = ({ _id, question, language, count, firstAt, lastAt, examples, answer }: StoredMiss) => ({
+  missId: _id,
+  question,
+  language,
+  count,
+  firstAt,
+  lastAt,
+  examples: examples.toReversed(),
+  answer,
+});
+
+export const missRoutes = ({ insights: { misses } }: { insights: Insights }): Handled[] => [
+  handled(missOperations.list, async ({ params: { id = '' } }) => ({ misses: (await misses.list(id)).map(toView) })),
+
+  handled(missOperations.dismiss, async ({ params: { id = '', missId = '' }, note }) => {
+    note({ target: id, details: { missId } });
+    await misses.dismiss(id, missId);
+  }),
+];

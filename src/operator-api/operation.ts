@@ -1,8 +1,53 @@
 import type { Request, Response } from 'express';
-import type * as z from 'zod';
-import type { BodyOf, Declaration, QueryOf } from '../http/operation.ts';
+import * as z from 'zod';
+import { type BodyOf, createTimeCursor, type Declaration, type QueryOf } from '../http/operation.ts';
 import type { Audience } from '../operators/operator.ts';
 import type { OperatorCaller } from '../operators/token.ts';
+
+/** A time that is a string in JSON. */
+export const time = z.date().meta({ description: 'ISO 8601, UTC.', override: { type: 'string', format: 'date-time' } });
+export const uuid = z.uuid();
+export const nextCursor = z
+  .string()
+  .nullable()
+  .meta({ description: 'For `cursor` of the next page; null on the last page.' });
+
+/** One line of text that can be stored and shown. */
+export const line = (max: number) =>
+  z
+    .string()
+    .trim()
+    .min(1)
+    .max(max)
+    .refine((value) => value.isWellFormed() && !/\p{Cc}/u.test(value), 'must be one line of well-formed Unicode');
+
+/** A text of several lines that can be stored and shown. */
+export const textField = (max: number) =>
+  z
+    .string()
+    .trim()
+    .min(1)
+    .max(max)
+    .refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
+
+/** A tag as operators give it. */
+export const TagName = z.object({
+  tag: line(50),
+  color: z
+    .string()
+    .regex(/^#[0-9a-f]{6}$/, 'must be a colour like #1e90ff')
+    .nullable()
+    .default(null),
+});
+
+/** The cursor of lists that are ordered by a time and an id. */
+export const timeCursor = createTimeCursor(/^[\w-]{1,64}$/);
+
+/** Removes fields whose value is undefined, because a filter treats them differently from absent fields. */
+export const definedFields = <Fields extends Record<string, unknown>>(
+  fields: Fields,
+): { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> } =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never; // undefined values are removed
 
 /**
  * The kind of object that the path's `:id` refers to. The object must belong to an assistant that the caller may use.
@@ -15,6 +60,7 @@ export type Resource =
   | 'canned reply'
   | 'key'
   | 'endpoint'
+  | 'recovery'
   | 'delivery';
 
 /**
@@ -59,6 +105,8 @@ export type Call<One extends Operation> = {
   operator: OperatorCaller;
   /** Sets the target and the details of the audit line. The default target is the path's `id`. */
   note: (note: AuditNote) => void;
+  /** Writes the audit line now, for an answer that may take long. Otherwise it is written after the handler. */
+  record: () => Promise<void>;
   /** Aborts when the caller leaves. */
   signal: AbortSignal;
   /** Runs a read that may take seconds. One caller's reads of this kind wait for each other. */
@@ -74,7 +122,26 @@ export type AnswerOf<One extends Operation> = One extends { answer: infer Schema
   ? z.input<Schema> | Streamed<One>
   : void;
 
-/** What a handler returns that has written the response itself. */
+/**
+ * Pages of a long answer. Each page is read in its turn among the costly reads, and only after the caller has taken the
+ * previous page. So a slow caller delays nobody.
+ */
+export async function* inTurns<Page>(
+  pages: AsyncGenerator<Page, undefined>,
+  { costly }: Pick<Call<Operation>, 'costly'>,
+): AsyncGenerator<Page, undefined> {
+  try {
+    for (;;) {
+      const { value, done } = await costly(() => pages.next());
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    await pages.return(undefined);
+  }
+}
+
+/** Returned by a handler that has written the response itself. */
 export const WRITTEN = Symbol('written');
 
 /** An operation with its handler. The router validates the call before the handler gets it. */

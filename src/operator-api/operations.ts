@@ -1,26 +1,22 @@
-import { alertOperations } from './alerts.ts';
+import { alertOperations, overviewOperations } from './overview.ts';
+import { exportOperations, importOperations } from './assistant-transfer.ts';
 import { assistantOperations } from './assistants.ts';
-import { auditOperations } from './audit.ts';
-import { cannedReplyOperations } from './canned-replies.ts';
-import { channelOperations } from './channel.ts';
-import { conversationOperations } from './conversations.ts';
-import { conversationDataOperations } from './conversation-data.ts';
+import { auditOperations, operatorOperations, tokenOperations } from './operators.ts';
+import { cannedReplyOperations, managedTagOperations } from './inbox-settings.ts';
+import { channelOperations, webChannelOperations } from './channel.ts';
+import { conversationDataOperations, conversationOperations } from './conversations.ts';
 import { deliveryOperations } from './deliveries.ts';
-import { endpointOperations } from './endpoints.ts';
-import { inboxOperations, noteOperations } from './inbox.ts';
+import { draftOperations } from './drafts.ts';
+import { endpointOperations, recoveryOperations } from './endpoints.ts';
+import { evaluationOperations } from './evaluations.ts';
+import { inboxOperations, liveOperations, noteOperations } from './inbox.ts';
 import { keyOperations } from './keys.ts';
-import { knowledgeOperations } from './knowledge.ts';
-import { managedTagOperations } from './managed-tags.ts';
-import { liveOperations } from './live.ts';
-import { missOperations } from './misses.ts';
+import { knowledgeOperations, missOperations } from './knowledge.ts';
 import type { Operation } from './operation.ts';
-import { operatorOperations } from './operators.ts';
-import { overviewOperations } from './overview.ts';
-import { playgroundOperations } from './playground.ts';
+import { playgroundOperations, turnOperations } from './turns.ts';
+import { questionSetOperations } from './question-sets.ts';
 import { sessionOperations } from './session.ts';
 import { sourceOperations } from './sources.ts';
-import { tokenOperations } from './tokens.ts';
-import { turnOperations } from './turns.ts';
 import { usageOperations } from './usage.ts';
 
 /** All operations, for the API documentation. */
@@ -30,13 +26,20 @@ export const OPERATIONS: Operation[] = [
   usageOperations,
   alertOperations,
   assistantOperations,
+  exportOperations,
+  importOperations,
   knowledgeOperations,
+  draftOperations,
   sourceOperations,
   missOperations,
+  questionSetOperations,
+  evaluationOperations,
   keyOperations,
   channelOperations,
+  webChannelOperations,
   endpointOperations,
   deliveryOperations,
+  recoveryOperations,
   inboxOperations,
   conversationOperations,
   conversationDataOperations,

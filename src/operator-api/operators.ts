@@ -1,9 +1,22 @@
 import * as z from 'zod';
+import { cursor } from '../http/operation.ts';
+import { ACTORS, type Audit, AUDIT_DAYS } from '../operators/audit.ts';
 import { AssistantIds, Email, type Operator, RoleName } from '../operators/operator.ts';
 import { type Link, LINK_DAYS, type OperatorStore } from '../operators/store.ts';
+import { type OperatorToken, SCOPES, type TokenStore } from '../operators/token.ts';
 import { ApiError } from '../process/errors.ts';
-import { type Handled, handled, operation } from './operation.ts';
-import { time, uuid } from './wire.ts';
+import { wholeNumber } from '../process/validation.ts';
+import {
+  definedFields,
+  type Handled,
+  handled,
+  line,
+  nextCursor,
+  operation,
+  time,
+  timeCursor,
+  uuid,
+} from './operation.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -137,5 +150,134 @@ export const operatorRoutes = ({ operators }: { operators: OperatorStore }): Han
 
   handled(operatorOperations.endSessions, async ({ params: { id = '' } }) => {
     await operators.endSessions(id);
+  }),
+];
+
+/**
+ * Operations on tokens. Operator tokens cannot create, list or revoke tokens, so that a stolen token cannot make its
+ * own replacement.
+ */
+const people = { tag: 'Operators', audience: 'owners', resource: null, peopleOnly: true } as const;
+
+const TokenView = z
+  .object({
+    tokenId: uuid,
+    name: z.string(),
+    lastFour: z.string(),
+    scope: z.enum(SCOPES),
+    assistantIds: z.array(uuid).nullable().meta({ description: 'The assistants it is limited to. Null: everything.' }),
+    createdBy: uuid.nullable().meta({ description: 'The owner who created it. Null: the admin command.' }),
+    createdAt: time,
+    lastUsedAt: time.nullable(),
+    revokedAt: time.nullable(),
+  })
+  .meta({ id: 'OperatorToken' });
+
+const NewTokenInput = z.object({
+  name: line(100),
+  scope: z.enum(SCOPES).default('read').meta({ description: '`read`: GET only. `manage`: changes too.' }),
+  assistantIds: AssistantIds.default(null),
+});
+
+export const tokenOperations = {
+  list: operation({
+    ...people,
+    method: 'get',
+    path: '/tokens',
+    id: 'listOperatorTokens',
+    summary: 'List operator tokens by their last four characters, newest first',
+    answer: z.object({ tokens: z.array(TokenView) }),
+  }),
+  create: operation({
+    ...people,
+    method: 'post',
+    path: '/tokens',
+    id: 'createOperatorToken',
+    summary: 'Create a token for a program; it is shown only once, and works while its creator is an owner',
+    body: NewTokenInput,
+    status: 201,
+    answer: z
+      .object({ token: TokenView, secret: z.string().meta({ description: 'The full token, shown only once.' }) })
+      .meta({ id: 'NewOperatorToken' }),
+    audit: 'token.create',
+  }),
+  revoke: operation({
+    ...people,
+    method: 'post',
+    path: '/tokens/:id/revoke',
+    id: 'revokeOperatorToken',
+    summary: 'Revoke a token at once, for good',
+    answer: TokenView,
+    audit: 'token.revoke',
+    errors: ['not_found'],
+  }),
+};
+
+/** The audit line of a new token. The admin command writes the same line. */
+export const noteOfToken = ({ tokenId, name, scope, lastFour, assistantIds }: OperatorToken) => ({
+  target: tokenId,
+  details: { name, scope, lastFour, assistants: assistantIds?.join(', ') ?? 'all' },
+});
+
+export const tokenRoutes = ({ tokens }: { tokens: TokenStore }): Handled[] => [
+  handled(tokenOperations.list, async () => ({ tokens: await tokens.listTokens() })),
+
+  handled(tokenOperations.create, async ({ body, operator, note }) => {
+    const made = await tokens.createToken({ ...body, createdBy: operator.operatorId });
+    note(noteOfToken(made.token));
+    return made;
+  }),
+
+  handled(tokenOperations.revoke, async ({ params: { id = '' }, note }) => {
+    const revoked = await tokens.revokeToken(id);
+    note({ target: id, details: { name: revoked.name } });
+    return revoked;
+  }),
+];
+
+const LINES = 50;
+
+const AuditLineView = z
+  .object({
+    auditId: uuid,
+    at: time,
+    actor: z.enum(ACTORS).meta({ description: 'An operator, an operator token, or the admin command.' }),
+    operatorId: uuid.meta({ description: 'The id of the operator or token. Zeros for the admin command.' }),
+    email: z.string().meta({ description: 'The email at that time, or the name of the token.' }),
+    action: z.string(),
+    target: z.string().nullable().meta({ description: 'The id of what was changed.' }),
+    details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
+    requestId: z.string(),
+  })
+  .meta({ id: 'AuditLine' });
+
+export const auditOperations = {
+  list: operation({
+    method: 'get',
+    path: '/audit',
+    id: 'listAudit',
+    tag: 'Operators',
+    summary: `List the audit trail, newest first; kept for ${AUDIT_DAYS} days`,
+    audience: 'owners',
+    resource: null,
+    query: z.object({
+      operatorId: uuid.optional(),
+      action: z.string().max(100).optional(),
+      target: z.string().max(200).optional(),
+      limit: wholeNumber(1, 200).optional(),
+      cursor: cursor.optional(),
+    }),
+    answer: z.object({ lines: z.array(AuditLineView), nextCursor }),
+  }),
+};
+
+export const auditRoutes = ({ audit }: { audit: Audit }): Handled[] => [
+  handled(auditOperations.list, async ({ query: { cursor: from, limit = LINES, ...exact } }) => {
+    const { lines, next } = await audit.list({
+      ...definedFields(exact),
+      limit,
+      ...(from !== undefined && { after: timeCursor.decode(from) }),
+    });
+    return { lines, nextCursor: next && timeCursor.encode(next) };
   }),
 ];

@@ -1,6 +1,14 @@
-import * as z from 'zod';
 import { LRUCache } from 'lru-cache';
+import * as z from 'zod';
+import { ALERT_KINDS, type AlertStore } from '../alerts/alert.ts';
+import { toAlertView } from '../alerts/notify.ts';
+import type { AssistantStore } from '../assistants/store.ts';
+import { STATUSES } from '../conversations/conversation.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import { type Outcome, OUTCOMES } from '../deliveries/delivery.ts';
+import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
+import { cursor } from '../http/operation.ts';
 import {
   COUNTERS,
   DAY_MS,
@@ -13,15 +21,10 @@ import {
 import type { Insights } from '../insights/store.ts';
 import { type Days, isTimeZone, summarise, summarySince } from '../insights/summary.ts';
 import { serverNow } from '../process/clock.ts';
-import type { DeliveryQueue } from '../deliveries/queue.ts';
+import { wholeNumber } from '../process/validation.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import { type Endpoint, type EndpointStore, isPaused } from '../webhooks/endpoint-store.ts';
-import { time, uuid } from './wire.ts';
-import type { AssistantStore } from '../assistants/store.ts';
-import { STATUSES } from '../conversations/conversation.ts';
-import type { ConversationStore } from '../conversations/store.ts';
-import { type Outcome, OUTCOMES } from '../deliveries/delivery.ts';
-import { type Handled, handled, operation } from './operation.ts';
+import { type Handled, handled, nextCursor, operation, time, timeCursor, uuid } from './operation.ts';
 
 const count = z.int().min(0);
 const countsOf = <Name extends string>(names: readonly Name[]) =>
@@ -45,7 +48,7 @@ const FiguresView = z
   })
   .meta({ id: 'Figures' });
 
-/** The longest time whose deliveries are counted from their records, if no worker has counted them yet. */
+/** Deliveries of at most this time are counted from their records, if no worker has counted them yet. */
 const UNCOUNTED_MAX_MS = 24 * HOUR_MS;
 
 /**
@@ -63,7 +66,7 @@ const cachedByCost = <Counts extends object>(count: (assistantId: string) => Pro
   };
 };
 
-type ReadHours = (assistantId: string, since: Date) => Promise<StoredFigures[]>;
+type ReadHours = (assistantId: string, since: Date, to?: Date) => Promise<StoredFigures[]>;
 
 /** Reads an assistant's figures: the projected hours, and the deliveries of the last hours from their records. */
 export const createReadHours = ({
@@ -85,9 +88,9 @@ export const createReadHours = ({
     });
   });
 
-  return async (assistantId, since) => {
+  return async (assistantId, since, to) => {
     const [hours, latest] = await Promise.all([
-      insights.figures.listHours(assistantId, since),
+      insights.figures.listHours(assistantId, { from: since, ...(to && { to }) }),
       latestDeliveries(assistantId),
     ]);
     // The records know the latest hours better than the projection, which counts an hour after its end.
@@ -289,3 +292,78 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
     ),
   ];
 };
+
+const ALERTS = 50;
+
+const AlertView = z
+  .object({
+    alertId: uuid,
+    kind: z.enum(ALERT_KINDS),
+    title: z.string(),
+    state: z.enum(['open', 'ended']),
+    target: z.string().meta({ description: 'The id of an endpoint or an assistant, or the name of a queue or store.' }),
+    assistantId: uuid.nullable().meta({ description: 'Null: it concerns the whole service.' }),
+    details: z.record(z.string(), z.union([z.string(), z.number(), time, z.null()])),
+    beganAt: time,
+    endedAt: time.nullable(),
+    acknowledged: z.object({ at: time, operatorId: z.string(), by: z.string() }).nullable(),
+  })
+  .meta({ id: 'Alert' });
+
+const shared = { tag: 'Operators', audience: 'owners', resource: 'filtered' } as const;
+
+export const alertOperations = {
+  list: operation({
+    ...shared,
+    method: 'get',
+    path: '/alerts',
+    id: 'listAlerts',
+    summary: 'List what needs attention, newest first; kept for 90 days after its end',
+    description: 'Tokens that are limited to some assistants get the alerts of these.',
+    query: z.object({
+      state: z.enum(['open', 'ended']).optional(),
+      limit: wholeNumber(1, 200).optional(),
+      cursor: cursor.optional(),
+    }),
+    answer: z.object({
+      alerts: z.array(AlertView),
+      open: z.int().min(0).meta({ description: 'How many are open, at most 1,000.' }),
+      nextCursor,
+    }),
+  }),
+  acknowledge: operation({
+    ...shared,
+    method: 'post',
+    path: '/alerts/:id/acknowledge',
+    id: 'acknowledgeAlert',
+    summary: 'Tell others that somebody looks after it',
+    answer: AlertView,
+    audit: 'alert.acknowledge',
+    errors: ['not_found'],
+  }),
+};
+
+export const alertRoutes = ({ alerts }: { alerts: AlertStore }): Handled[] => [
+  handled(
+    alertOperations.list,
+    async ({ query: { state, limit = ALERTS, cursor: from }, operator: { assistantIds } }) => {
+      const [{ alerts: shown, next }, open] = await Promise.all([
+        alerts.list({
+          assistantIds,
+          ...(state !== undefined && { open: state === 'open' }),
+          ...(from !== undefined && { after: timeCursor.decode(from) }),
+          limit,
+        }),
+        alerts.countOpen(assistantIds),
+      ]);
+      return { alerts: shown.map(toAlertView), open, nextCursor: next && timeCursor.encode(next) };
+    },
+  ),
+
+  handled(alertOperations.acknowledge, async ({ params: { id = '' }, operator, note }) => {
+    const { operatorId, assistantIds, email: by } = operator;
+    const alert = await alerts.acknowledge(id, { operatorId, by }, assistantIds);
+    note({ target: id, details: { kind: alert.kind } });
+    return toAlertView(alert);
+  }),
+];

@@ -1,4 +1,9 @@
-import { type RequestHandler, Router } from 'express';
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import type { ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import { type RequestHandler, type Response, Router } from 'express';
 import type { AlertStore } from '../alerts/alert.ts';
 import type { ChannelCalls } from '../assistants/channel.ts';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
@@ -6,67 +11,123 @@ import type { AssistantStore } from '../assistants/store.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
+import type { Recoveries } from '../deliveries/recoveries.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
-import type { CannedReplies } from '../inbox/canned-replies.ts';
-import type { Inbox } from '../inbox/inbox.ts';
-import type { ManagedTags } from '../inbox/managed-tags.ts';
-import type { Notes } from '../inbox/notes.ts';
-import type { ReadPositions } from '../inbox/read-positions.ts';
-import type { Insights } from '../insights/store.ts';
-import type { LiveUpdates } from '../live/live.ts';
-import { createOperatorAccess, type OperatorAccess, operatorOf } from '../operators/access.ts';
-import { type Audit, boundedLine } from '../operators/audit.ts';
-import { type Devices, readSessionCookie } from '../operators/session.ts';
-import { hasAssistant } from '../operators/operator.ts';
-import type { SignInLimits } from '../operators/sign-in-limits.ts';
-import type { OperatorStore } from '../operators/store.ts';
-import { readToken, type TokenStore } from '../operators/token.ts';
-import { invalid, notFound } from '../process/errors.ts';
-import { requestIdOf } from '../http/http.ts';
-import type { Logger } from '../process/logger.ts';
-import type { OrUnavailable } from '../mongo/silence.ts';
+import type { Evaluations } from '../evaluation/evaluations.ts';
+import type { QuestionSets } from '../evaluation/question-sets.ts';
+import { builtFiles, OWN_ORIGIN, pageHeaders, requestIdOf } from '../http/http.ts';
+import { sendJson, toJson } from '../http/json-body.ts';
 import { bodyReader, mount, type Served } from '../http/operation.ts';
 import {
   type CostlyReads,
   createCostlyReads,
   freeSessionSlot,
+  holderOf,
+  holdFor,
+  senderOf,
   limitEachSession,
   takeRoomForAnswer,
 } from '../http/shares.ts';
+import type { CannedReplies, ManagedTags, ReadPositions } from '../inbox/records.ts';
+import type { Inbox } from '../inbox/inbox.ts';
+import type { Notes } from '../inbox/notes.ts';
+import type { Insights } from '../insights/store.ts';
+import type { LiveUpdates } from '../live/live.ts';
+import type { OrUnavailable } from '../mongo/silence.ts';
+import { createOperatorAccess, type OperatorAccess, operatorOf } from '../operators/access.ts';
+import { type Audit, boundedLine } from '../operators/audit.ts';
+import { hasAssistant } from '../operators/operator.ts';
+import { type Devices, readSessionCookie, type SignInLimits } from '../operators/session.ts';
+import type { OperatorStore } from '../operators/store.ts';
+import { readToken, type TokenStore } from '../operators/token.ts';
+import { invalid, notFound } from '../process/errors.ts';
+import type { Logger } from '../process/logger.ts';
 import { findUnstorable, validate } from '../process/validation.ts';
 import type { SourceStore } from '../sources/store.ts';
-import type { DeliveredReplies } from '../turns/delivered-replies.ts';
+import type { AllowanceStore } from '../turns/allowances.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue } from '../turns/queue.ts';
+import type { DeliveredReplies } from '../turns/replies.ts';
 import type { Submit } from '../turns/start-turn.ts';
 import type { StreamTurn } from '../turns/stream.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
-import { alertRoutes } from './alerts.ts';
+import { exportRoutes, importRoutes } from './assistant-transfer.ts';
 import { assistantRoutes } from './assistants.ts';
-import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
-import { cannedReplyRoutes } from './canned-replies.ts';
-import { channelRoutes } from './channel.ts';
-import { conversationDataRoutes } from './conversation-data.ts';
-import { conversationRoutes } from './conversations.ts';
-import { dashboardRoutes } from './dashboard.ts';
+import { channelRoutes, webChannelRoutesForOwners } from './channel.ts';
+import { conversationDataRoutes, conversationRoutes } from './conversations.ts';
 import { deliveryRoutes } from './deliveries.ts';
-import { endpointRoutes } from './endpoints.ts';
-import { inboxRoutes, noteRoutes } from './inbox.ts';
+import { draftRoutes } from './drafts.ts';
+import { endpointRoutes, recoveryRoutes } from './endpoints.ts';
+import { evaluationRoutes } from './evaluations.ts';
+import { questionSetRoutes } from './question-sets.ts';
+import { cannedReplyRoutes, managedTagRoutes } from './inbox-settings.ts';
+import { inboxRoutes, liveRoutes, noteRoutes } from './inbox.ts';
 import { keyRoutes } from './keys.ts';
-import { knowledgeRoutes } from './knowledge.ts';
-import { liveRoutes } from './live.ts';
-import { managedTagRoutes } from './managed-tags.ts';
-import { missRoutes } from './misses.ts';
-import { type Call, type Handled, type AuditNote, type Operation, type Resource, WRITTEN } from './operation.ts';
-import { operatorRoutes } from './operators.ts';
-import { overviewRoutes } from './overview.ts';
-import { isPlaygroundOf, playgroundRoutes } from './playground.ts';
+import { knowledgeRoutes, missRoutes } from './knowledge.ts';
+import { type AuditNote, type Call, type Handled, type Operation, type Resource, WRITTEN } from './operation.ts';
+import { auditRoutes, operatorRoutes, tokenRoutes } from './operators.ts';
+import { alertRoutes, overviewRoutes } from './overview.ts';
 import { sessionRoutes } from './session.ts';
 import { sourceRoutes } from './sources.ts';
-import { tokenRoutes } from './tokens.ts';
-import { turnRoutes } from './turns.ts';
+import { isPlaygroundOf, playgroundRoutes, turnRoutes } from './turns.ts';
 import { usageRoutes } from './usage.ts';
+
+const DASHBOARD_PATH = '/operator';
+const BUILT = join(import.meta.dirname, '../../dashboard/dist');
+const NONCE = /__CSP_NONCE__/g;
+
+/**
+ * Paths that belong to other modules. Unknown paths below them must give a 404 of these modules, not the dashboard's
+ * page.
+ */
+const NOT_PAGES = /^\/(?:v1|queues|assets)(?:\/|$)/;
+
+const nonceOf = (res: ServerResponse): string => (res as Response).locals.nonce as string;
+
+const POLICY = {
+  ...OWN_ORIGIN,
+  styleSrc: ["'self'", (_req: unknown, res: ServerResponse) => `'nonce-${nonceOf(res)}'`],
+  baseUri: ["'none'"],
+  formAction: ["'self'"],
+  trustedTypes: ['default'], // dashboard/src/main.tsx
+};
+
+const NOT_BUILT =
+  'The dashboard has not been built here. "node scripts/run.js build dashboard" builds it; then start the API again.\n';
+
+type DashboardDependencies = { tls: boolean; logger: Logger; folder?: string };
+
+/**
+ * Serves the dashboard: the same page for all its addresses, with a content security policy that allows only this
+ * service.
+ */
+export const dashboardRoutes = ({ tls, logger, folder = BUILT }: DashboardDependencies): Router => {
+  const index = join(folder, 'index.html');
+  if (!existsSync(index)) logger.warn({ folder }, 'the dashboard is not built: its pages answer 404');
+
+  const asPage: RequestHandler = (req, res, next) => {
+    const reads = req.method === 'GET' || req.method === 'HEAD';
+    if (!reads || NOT_PAGES.test(req.path) || !req.accepts('html')) return next('router');
+    if (req.originalUrl === DASHBOARD_PATH) return res.redirect(302, `${DASHBOARD_PATH}/`);
+    res.locals.nonce = randomBytes(16).toString('base64');
+    res.setHeader('Cache-Control', 'no-store');
+    next();
+  };
+  const pages = Router({ caseSensitive: true });
+  pages.use(asPage, pageHeaders(tls, POLICY), async (_req, res) => {
+    // The page is read again for each request, because a newer build deletes the files that an old page refers to.
+    const page = await readFile(index, 'utf8').catch(() => null);
+    if (page === null) return void res.status(404).type('text/plain').send(NOT_BUILT);
+    res.type('html').send(page.replaceAll(NONCE, nonceOf(res)));
+  });
+
+  const router = Router({ caseSensitive: true });
+  router.get('/', (_req, res) => res.redirect(302, `${DASHBOARD_PATH}/`));
+  router.use(`${DASHBOARD_PATH}/assets`, builtFiles(join(folder, 'assets'), { for: 'this site' }));
+  router.use(DASHBOARD_PATH, pages);
+  return router;
+};
 
 type ResourceAccessDependencies = {
   assistants: AssistantStore;
@@ -74,6 +135,7 @@ type ResourceAccessDependencies = {
   cannedReplies: CannedReplies;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
+  recoveries: Recoveries;
   orUnavailable: OrUnavailable;
 };
 
@@ -85,7 +147,7 @@ type ResourceAccessDependencies = {
 type ResourceAccess = (operation: Operation) => RequestHandler;
 
 const createResourceAccess = (dependencies: ResourceAccessDependencies): ResourceAccess => {
-  const { assistants, conversations, cannedReplies, endpoints, deliveries, orUnavailable } = dependencies;
+  const { assistants, conversations, cannedReplies, endpoints, deliveries, recoveries, orUnavailable } = dependencies;
 
   const ofConversation = async (id: string, operatorId: string | null): Promise<string | null> => {
     const owner = await conversations.findOwner(id);
@@ -103,10 +165,15 @@ const createResourceAccess = (dependencies: ResourceAccessDependencies): Resourc
     'canned reply': async (id) => (await cannedReplies.get(id)).assistantId,
     key: async (id) => (await assistants.getApiKey(id)).assistantId,
     endpoint: async (id) => (await endpoints.getEndpoint(id)).assistantId,
-    // The endpoint of a pending event says whose it is. The event itself is looked for only with access to it.
-    delivery: async (id) =>
-      (await deliveries.findDelivery(id))?.assistantId ??
-      (await endpoints.getEndpoint(id.slice(id.indexOf(':') + 1))).assistantId,
+    recovery: async (id) => (await recoveries.find(id))?.assistantId ?? null,
+    // A pending event has no record, so its endpoint tells the assistant. The event itself is read only after the
+    // access check. Record and endpoint are always read, so that the response time does not tell whether there is a
+    // record.
+    delivery: async (id) => {
+      const endpoint = endpoints.getEndpoint(id.slice(id.indexOf(':') + 1));
+      const [delivery] = await Promise.all([deliveries.findDelivery(id), Promise.allSettled([endpoint])]);
+      return delivery?.assistantId ?? (await endpoint).assistantId;
+    },
   };
 
   return ({ audience, resource }) =>
@@ -117,6 +184,9 @@ const createResourceAccess = (dependencies: ResourceAccessDependencies): Resourc
       if (resource == null || resource === 'filtered' || hasAll) return next();
       const assistantId = await orUnavailable(find[resource](String(id), operator.operatorId));
       if (assistantId === null || !hasAssistant(operator, assistantId)) throw notFound();
+      // Many tokens may be limited to this assistant and to others. All their requests count in the share of the
+      // assistant that they concern.
+      holdFor(res, assistantId);
       next();
     };
 };
@@ -134,7 +204,7 @@ type Dependencies = {
 const DEFAULT_STATUS = 200;
 
 /**
- * Writes the audit line after the change. If this write fails, the failure is logged, but the change stays and the
+ * Writes the audit line after the change. If this write fails, the failure is logged, but the change is kept and the
  * request succeeds.
  */
 const auditLine =
@@ -154,7 +224,8 @@ const auditLine =
     };
     const line = boundedLine(whole);
     await audit.record(line).catch((cause: unknown) => {
-      logger.error({ err: cause, audit: line }, 'an audit line could not be written');
+      const { details: _texts, email: _email, ...ids } = line;
+      logger.error({ err: cause, audit: ids }, 'an audit line could not be written');
     });
   };
 
@@ -168,7 +239,7 @@ const storable = <Value>(value: Value): Value => {
   return value;
 };
 
-/** The reason of a call's signal. */
+/** Why the signal of a call was aborted. */
 class CallerLeft extends Error {
   override name = 'CallerLeft';
 }
@@ -182,6 +253,11 @@ const run =
     res.once('close', () => left.abort(new CallerLeft()));
     const { signal } = left;
     const operator = operatorOf(res);
+    let isRecorded = false;
+    const record = async (): Promise<void> => {
+      if (!isRecorded) await auditLine(dependencies)(operation, call, noted);
+      isRecorded = true;
+    };
     const call: Call<Operation> = {
       params,
       // The query is `undefined` for an operation without a query schema. `Call<One>` gives each handler the right
@@ -192,10 +268,14 @@ const run =
       note: (note) => {
         noted = note;
       },
+      record,
       signal,
       costly: (read) => {
-        const { operatorId: caller, assistantIds } = operator;
-        return dependencies.costlyReads({ caller, tenant: assistantIds?.join(' ') ?? caller, signal }, read);
+        const { operatorId: caller } = operator;
+        return dependencies.costlyReads(
+          { caller, holder: holderOf(req, res), tenant: senderOf(req, res), signal },
+          read,
+        );
       },
       req,
       res,
@@ -206,11 +286,23 @@ const run =
       if (cause instanceof CallerLeft) return WRITTEN; // nobody waits for an answer
       throw cause;
     });
-    await auditLine(dependencies)(operation, call, noted);
+    await record();
     if (answer === WRITTEN || res.headersSent) return; // the handler has written a stream
-    if (operation.answer) res.status(operation.status ?? DEFAULT_STATUS).json(answer);
-    else res.status(204).end();
+    if (!operation.answer) res.status(204).end();
+    else {
+      res.status(operation.status ?? DEFAULT_STATUS);
+      if (operation.isLarge)
+        await sendJson(res, piecesOf(answer as object)); // none of these is a text or a list
+      else res.json(answer);
+    }
   };
+
+/** An answer as JSON whose lists are encoded item by item. */
+const piecesOf = (answer: object): AsyncGenerator<string> => {
+  const fields = Object.entries(answer);
+  const lists = fields.flatMap(([name, value]) => (Array.isArray(value) ? [[name, [value]] as const] : []));
+  return toJson(Object.fromEntries(fields.filter(([, value]) => !Array.isArray(value))), Object.fromEntries(lists));
+};
 
 const headLast = (methods: string[]): string[] => [...methods, ...(methods.includes('GET') ? ['HEAD'] : [])];
 
@@ -246,10 +338,14 @@ export type OperatorApiDependencies = {
   endpoints: EndpointStore;
   sources: SourceStore;
   deliveries: DeliveryStore;
+  recoveries: Recoveries;
   conversations: ConversationStore;
   inbox: Inbox;
   alerts: AlertStore;
+  allowances: AllowanceStore;
   insights: Insights;
+  questionSets: QuestionSets;
+  evaluations: Evaluations;
   notes: Notes;
   readPositions: ReadPositions;
   cannedReplies: CannedReplies;
@@ -265,6 +361,8 @@ export type OperatorApiDependencies = {
   rateLimiter: RateLimiter;
   devices: Devices;
   limits: SignInLimits;
+  /** Aborts when the process begins to stop. */
+  draining: AbortSignal;
   publicUrl: string | undefined;
   /** True if a provider may have a private address. */
   allowPrivate: boolean;
@@ -279,13 +377,20 @@ const PAGES = [
   usageRoutes,
   alertRoutes,
   assistantRoutes,
+  exportRoutes,
+  importRoutes,
   knowledgeRoutes,
+  draftRoutes,
   sourceRoutes,
   missRoutes,
+  questionSetRoutes,
+  evaluationRoutes,
   keyRoutes,
   channelRoutes,
+  webChannelRoutesForOwners,
   endpointRoutes,
   deliveryRoutes,
+  recoveryRoutes,
   inboxRoutes,
   conversationRoutes,
   conversationDataRoutes,

@@ -3,14 +3,12 @@ import type { Request, Response } from 'express';
 import type { AssistantStore } from '../assistants/store.ts';
 import { ApiError, invalid, notFound } from '../process/errors.ts';
 import type { OperatorAccess } from '../operators/access.ts';
-import { beginSession, type Devices, endSession } from '../operators/session.ts';
+import { beginSession, type Devices, endSession, type SignInLimits } from '../operators/session.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
-import { Email, hasAssistant, type Operator, Password, PASSWORD_MAX, RoleName } from '../operators/operator.ts';
-import type { SignInLimits } from '../operators/sign-in-limits.ts';
+import { assistantIdsOf, Email, type Operator, Password, PASSWORD_MAX, RoleName } from '../operators/operator.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { OperatorCaller } from '../operators/token.ts';
-import { type Handled, handled, operation } from './operation.ts';
-import { uuid } from './wire.ts';
+import { type Handled, handled, operation, uuid } from './operation.ts';
 
 const tag = 'Operators';
 const token = z.string().min(1).max(100);
@@ -124,7 +122,7 @@ export const sessionOperations = {
 type Dependencies = {
   access: Pick<OperatorAccess, 'findSignedIn'>;
   operators: OperatorStore;
-  assistants: Pick<AssistantStore, 'listAssistants'>;
+  assistants: Pick<AssistantStore, 'listNames'>;
   devices: Devices;
   limits: SignInLimits;
   orUnavailable: OrUnavailable;
@@ -138,8 +136,7 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
   const { access, operators, assistants, devices, limits, orUnavailable } = dependencies;
   const toMe = async (operator: Operator): Promise<z.input<typeof Me>> => {
     const { operatorId, email, role } = operator;
-    const own = (await assistants.listAssistants()).filter(({ assistantId }) => hasAssistant(operator, assistantId));
-    return { operatorId, email, role, assistants: own.map(({ assistantId, name }) => ({ assistantId, name })) };
+    return { operatorId, email, role, assistants: await assistants.listNames(assistantIdsOf(operator)) };
   };
 
   /** Starts a session and remembers the device. */

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
-import { createCursor, cursor } from '../http/cursor.ts';
+import { createCursor, cursor } from '../http/operation.ts';
 import { uploadedBytes } from '../http/json-body.ts';
 import { wholeNumber } from '../process/validation.ts';
 import {
@@ -17,8 +17,8 @@ import {
   UrlSourceInput,
 } from '../sources/source.ts';
 import { FILE_ENDINGS, type SourceStore } from '../sources/store.ts';
-import { type Handled, handled, operation } from './operation.ts';
-import { definedFields, nextCursor, time, uuid } from './wire.ts';
+import { authorOf } from './drafts.ts';
+import { definedFields, type Handled, handled, nextCursor, operation, time, uuid } from './operation.ts';
 
 const path = '/assistants/:id/sources';
 const onePath = `${path}/:sourceId` as const;
@@ -302,9 +302,9 @@ export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] =
     };
   }),
 
-  handled(sourceOperations.accept, async ({ params: { id = '' }, body, note }) => {
+  handled(sourceOperations.accept, async ({ params: { id = '' }, body, operator, note }) => {
     await assistants.getAssistant(id);
-    const entries = await sources.accept(id, body.proposalIds);
+    const entries = await sources.accept(id, body.proposalIds, authorOf(operator));
     note({ target: id, details: { entries } });
     return { entries };
   }),

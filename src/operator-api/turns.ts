@@ -1,20 +1,89 @@
-import * as z from 'zod';
 import type { Job } from 'bullmq';
-import { CHANNELS, type RecentTurn } from '../conversations/conversation.ts';
+import * as z from 'zod';
+import { type RateLimiter, rateLimitHeaders } from '../assistants/rate-limit.ts';
+import type { AssistantStore } from '../assistants/store.ts';
+import { STREAM } from '../chat-api/turn-routes.ts';
+import { CHANNELS, type RecentTurn, type StoredConversation } from '../conversations/conversation.ts';
 import type { ConversationStore, FoundTurn, TurnConversation } from '../conversations/store.ts';
 import { pendingRowsOf } from '../deliveries/list.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { toDeliveryRow } from '../deliveries/view.ts';
 import { notFound } from '../process/errors.ts';
 import type { PartitionedQueue } from '../redis/queue.ts';
-import type { DeliveredReplies } from '../turns/delivered-replies.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnsJob } from '../turns/queue.ts';
-import { isPlaygroundOf } from './playground.ts';
+import type { DeliveredReplies } from '../turns/replies.ts';
+import type { Submit } from '../turns/start-turn.ts';
+import { type StreamTurn, wantsStream } from '../turns/stream.ts';
+import { ChatRequest, ChatResponse, SessionId } from '../turns/turn.ts';
 import { EventKind } from '../webhooks/event.ts';
 import { DeliveryRow } from './deliveries.ts';
-import { type Handled, handled, operation } from './operation.ts';
-import { time, uuid } from './wire.ts';
+import { type Handled, handled, operation, time, uuid } from './operation.ts';
+
+const SESSION_MAX = 200;
+
+/**
+ * The session id in the playground. It contains the operator's id, so that two operators who choose the same id get
+ * different sessions.
+ */
+const ownSession = (operatorId: string, sessionId: string): string => `${operatorId}:${sessionId}`;
+
+export const isPlaygroundOf = (
+  operatorId: string,
+  { channel, sessionId }: Pick<StoredConversation, 'channel' | 'sessionId'>,
+): boolean => channel === 'playground' && sessionId.startsWith(ownSession(operatorId, ''));
+
+export const playgroundOperations = {
+  turn: operation({
+    method: 'post',
+    path: '/assistants/:id/playground',
+    lasts: true,
+    id: 'playgroundTurn',
+    tag: 'Operators',
+    summary: 'Try the assistant; no events are sent',
+    audience: 'operators',
+    resource: 'assistant',
+    body: z.object({
+      sessionId: SessionId.refine((value) => value.length <= SESSION_MAX, `must be at most ${SESSION_MAX} characters`),
+      message: ChatRequest.shape.message,
+      language: ChatRequest.shape.language,
+    }),
+    answer: ChatResponse,
+    stream: STREAM,
+    limited: true,
+    errors: ['not_found', 'rate_limited', 'session_busy', 'reply_timeout'],
+  }),
+};
+
+type Dependencies = {
+  assistants: Pick<AssistantStore, 'getAssistant'>;
+  submit: Submit;
+  streamTurn: StreamTurn;
+  rateLimiter: Pick<RateLimiter, 'forPlayground'>;
+};
+
+/** Playground operations add no line to the audit trail, because only the operator sees the conversation. */
+export const playgroundRoutes = ({ assistants, submit, streamTurn, rateLimiter }: Dependencies): Handled[] => [
+  handled(playgroundOperations.turn, async ({ params: { id = '' }, body, operator, req, res }) => {
+    res.set(rateLimitHeaders(await rateLimiter.forPlayground(operator.operatorId)));
+    const { sessionId, message, language = null } = body;
+    const turn = {
+      assistant: await assistants.getAssistant(id),
+      channel: 'playground' as const,
+      sessionId: ownSession(operator.operatorId, sessionId),
+      message,
+      language,
+      idempotencyKey: null,
+    };
+    if (wantsStream(req)) {
+      await streamTurn(turn, req, res);
+      return null;
+    }
+    const { response, delivered } = await submit(turn);
+    res.on('finish', delivered);
+    return response;
+  }),
+];
 
 type TurnTraceDependencies = {
   conversations: Pick<ConversationStore, 'findTurn' | 'history' | 'outbox'>;
@@ -93,7 +162,7 @@ const findEvents = async (
     ({ deliveryId, happenedAt }) =>
       !claimed.has(deliveryId) && times.some((time) => time.getTime() === happenedAt.getTime()),
   );
-  const deliveries = [...records.map(toDeliveryRow), ...pending];
+  const deliveries = [...records.map(toDeliveryRow).toReversed(), ...pending];
   return [...Map.groupBy(deliveries, ({ eventId }) => eventId).entries()].map(([eventId, some]) => ({
     eventId,
     event: some[0]?.event ?? null,
@@ -209,7 +278,7 @@ export const turnRoutes = (
   dependencies: Omit<TurnTraceDependencies, 'turnJobs'> & { queues: { turns: TurnTraceDependencies['turnJobs'] } },
 ): Handled[] => [
   handled(turnOperations.read, ({ params: { id = '' }, operator: { operatorId }, costly }) =>
-    // Its job is found among thousands.
+    // This is costly, because the job of the turn is searched among thousands.
     costly(() => readTurnTrace({ ...dependencies, turnJobs: dependencies.queues.turns }, id, operatorId)),
   ),
 ];

@@ -1,16 +1,16 @@
 import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
-import { sendJson } from '../http/json-body.ts';
+import { csvLine, sendJson } from '../http/json-body.ts';
 import { DAY_MS, ESCALATION_REASONS, type StoredFigures } from '../insights/figures.ts';
 import type { Insights } from '../insights/store.ts';
 import { sumOf } from '../insights/summary.ts';
 import { dayOf, type DayRange, USAGE_COUNTERS, type UsageCounter } from '../insights/usage.ts';
+import { type AllowanceStore, placeOf } from '../turns/allowances.ts';
 import { serverDate } from '../process/clock.ts';
 import { invalid } from '../process/errors.ts';
-import { type Handled, handled, operation, WRITTEN } from './operation.ts';
+import { type Handled, handled, inTurns, operation, uuid, WRITTEN } from './operation.ts';
 import { createReadHours } from './overview.ts';
-import { uuid } from './wire.ts';
 
 const DAYS_MAX = 92;
 const count = z.int().min(0);
@@ -53,6 +53,24 @@ const shared = {
   errors: ['not_found'],
 } as const;
 
+const AllowanceView = z
+  .object({
+    limit: z.int(),
+    used: count.meta({ description: 'With what is reserved for turns and calls that are being made.' }),
+    until: z.iso.datetime().meta({ description: 'When it begins again at zero.' }),
+  })
+  .meta({ id: 'Allowance' });
+
+const LimitsView = z
+  .object({
+    turns: AllowanceView.nullable().meta({ description: 'New turns of this month. Null: no quota.' }),
+    tokens: AllowanceView.nullable().meta({ description: 'Tokens of the provider of this day. Null: no budget.' }),
+    keys: z
+      .array(AllowanceView.extend({ keyId: uuid, name: z.string() }))
+      .meta({ description: 'New turns of this month of keys that have a quota.' }),
+  })
+  .meta({ id: 'Limits' });
+
 export const usageOperations = {
   read: operation({
     ...shared,
@@ -61,6 +79,17 @@ export const usageOperations = {
     summary: 'Read what an assistant used, by day and by key; kept for 400 days',
     description: 'Each message counts once, a few seconds after it was stored. Playground turns do not count.',
     answer: UsageView,
+  }),
+  limits: operation({
+    method: 'get',
+    path: '/assistants/:id/limits',
+    id: 'getLimits',
+    tag: 'Operators',
+    audience: 'owners',
+    resource: 'assistant',
+    summary: 'Read what is used of the quotas and the budget of an assistant',
+    answer: LimitsView,
+    errors: ['not_found'],
   }),
   download: operation({
     ...shared,
@@ -99,22 +128,16 @@ const withFigures = (used: Record<UsageCounter, number> = NOTHING, hours: Stored
   };
 };
 
-/** A cell of CSV. A spreadsheet would run a text that begins like a formula. */
-const cell = (value: string | number): string => {
-  const text = String(value).replace(/^(?=[=+\-@\t])/, typeof value === 'string' ? "'" : '');
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-};
-const lineOf = (cells: (string | number)[]): string => `${cells.map(cell).join(',')}\r\n`;
-
 const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
 type Dependencies = {
-  assistants: Pick<AssistantStore, 'listApiKeys'>;
+  assistants: Pick<AssistantStore, 'getAssistant' | 'listApiKeys'>;
+  allowances: Pick<AllowanceStore, 'readUsed'>;
   insights: Insights;
   deliveries: DeliveryStore;
 };
 
-export const usageRoutes = ({ assistants, insights, deliveries }: Dependencies): Handled[] => {
+export const usageRoutes = ({ assistants, allowances, insights, deliveries }: Dependencies): Handled[] => {
   const readHours = createReadHours({ insights, deliveries });
   const { usage } = insights;
   const namesOf = async (assistantId: string): Promise<Map<string | null, string>> =>
@@ -127,7 +150,7 @@ export const usageRoutes = ({ assistants, insights, deliveries }: Dependencies):
         Promise.all([
           usage.sumBy('day', id, range),
           usage.sumBy('keyId', id, range),
-          readHours(id, range.from),
+          readHours(id, range.from, range.to),
           namesOf(id),
         ]),
       );
@@ -149,22 +172,49 @@ export const usageRoutes = ({ assistants, insights, deliveries }: Dependencies):
       };
     }),
 
-    handled(usageOperations.download, async ({ params: { id = '' }, query, res }) => {
+    handled(usageOperations.limits, async ({ params: { id = '' } }) => {
+      const { turnsPerMonth, tokensPerDay } = await assistants.getAssistant(id);
+      const limited = (await assistants.listApiKeys(id)).filter(({ revokedAt }) => revokedAt === null);
+      const all = [
+        { kind: 'assistant' as const, target: id, limit: turnsPerMonth, name: '' },
+        { kind: 'tokens' as const, target: id, limit: tokensPerDay, name: '' },
+        ...limited.map(({ keyId, turnsPerMonth: limit, name }) => ({
+          kind: 'key' as const,
+          target: keyId,
+          limit,
+          name,
+        })),
+      ];
+      const set = all.flatMap((one) =>
+        one.limit === null ? [] : [{ ...one, limit: one.limit, place: placeOf({ ...one, assistantId: id }) }],
+      );
+      const used = await allowances.readUsed(set.map(({ place }) => place));
+      const shown = set.map(({ place, ...one }, nth) => ({
+        ...one,
+        view: { limit: one.limit, used: used[nth] ?? 0, until: place.to.toISOString() },
+      }));
+      const viewOf = (kind: string) => shown.find((one) => one.kind === kind)?.view ?? null;
+      const keys = shown.filter(({ kind }) => kind === 'key');
+      return {
+        turns: viewOf('assistant'),
+        tokens: viewOf('tokens'),
+        keys: keys.map(({ target: keyId, name, view }) => ({ keyId, name, ...view })),
+      };
+    }),
+
+    handled(usageOperations.download, async ({ params: { id = '' }, query, res, signal, ...call }) => {
       const range = rangeOf(query);
       const names = await namesOf(id);
       async function* lines(): AsyncGenerator<string> {
-        yield lineOf(['day', 'key_id', 'key', ...USAGE_COUNTERS.map(snakeCase)]);
-        for await (const { day, keyId, ...one } of usage.streamDays(id, range)) {
-          yield lineOf([
-            nameOf(day),
-            keyId ?? '',
-            names.get(keyId) ?? '',
-            ...USAGE_COUNTERS.map((name) => one[name] ?? 0),
-          ]);
-        }
+        yield csvLine(['day', 'key_id', 'key', ...USAGE_COUNTERS.map(snakeCase)]);
+        for await (const page of inTurns(usage.streamDays(id, range), call))
+          for (const { day, keyId, ...one } of page) {
+            const counts = USAGE_COUNTERS.map((name) => one[name] ?? 0);
+            yield csvLine([nameOf(day), keyId ?? '', names.get(keyId) ?? '', ...counts]);
+          }
       }
       res.setHeader('Content-Disposition', `attachment; filename="usage-${nameOf(range.from)}.csv"`);
-      await sendJson(res, lines(), undefined, 'text/csv');
+      await sendJson(res, lines(), signal, 'text/csv');
       return WRITTEN;
     }),
   ];

@@ -4,7 +4,7 @@ import type { RateLimiter } from '../assistants/rate-limit.ts';
 import { networkOf } from '../http/http.ts';
 import { ApiError } from '../process/errors.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
-import { holdFor } from '../http/shares.ts';
+import { holdFor, takeTurnsFor } from '../http/shares.ts';
 import { type Audience, mayUse, type Operator, operatorModel, toOperator } from './operator.ts';
 import { endSession, isCurrent, readSession, sessionModel, storedIdOf, type StoredSession } from './session.ts';
 import type { OperatorStore } from './store.ts';
@@ -14,7 +14,7 @@ import { type OperatorCaller, callerOfToken, type OperatorToken, readToken, type
 export type SessionRef = { sessionId: string; operatorId: string };
 
 /**
- * Reads again whose sessions still exist, for requests that stay open. The answer has one place for each session: its
+ * Reads again which sessions still exist, for requests that stay open. The answer has one place for each session: its
  * operator as stored now, or null if the session has ended.
  */
 export type FindSignedIn = (refs: SessionRef[]) => Promise<(Operator | null)[]>;
@@ -54,6 +54,19 @@ const originOf = (url: string | undefined): string | null => {
   const origin = URL.parse(url ?? '')?.origin ?? 'null';
   return origin === 'null' ? null : origin;
 };
+
+/**
+ * The sender of a request: a person, or all tokens together that one person or the admin command has made. A person and
+ * the tokens that this person has made are two senders.
+ */
+const senderOf = ({ operatorId, token }: OperatorCaller): string =>
+  token ? `tokens of ${token.createdBy}` : operatorId;
+
+/**
+ * Who answers for the bytes of a request. A sender may have many tokens: those limited to the same assistants have one
+ * share together, and so have all unlimited ones.
+ */
+const shareOf = (caller: OperatorCaller): string => caller.token?.assistantIds?.join(' ') ?? senderOf(caller);
 
 type AccessRule = {
   audience: Exclude<Audience, 'anyone'>;
@@ -124,7 +137,7 @@ export const createOperatorAccess = (dependencies: {
 
   /** Counts a request that has no sign-in, before its body is read. */
   const countAnonymous: RequestHandler = async (req, _res, next) => {
-    await rateLimiter.forAnonymous(networkOf(req.ip ?? 'unknown'));
+    await rateLimiter.forAnonymous(networkOf(req.ip));
     next();
   };
 
@@ -138,7 +151,7 @@ export const createOperatorAccess = (dependencies: {
   };
 
   const refuse = async (req: Request, message?: string): Promise<never> => {
-    await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
+    await rateLimiter.forFailing(networkOf(req.ip));
     throw new ApiError('not_signed_in', message === undefined ? {} : { message });
   };
 
@@ -170,8 +183,8 @@ export const createOperatorAccess = (dependencies: {
       const secret = readToken(req.headers.authorization);
       const caller = await (secret === null ? getSignedIn(req, rule.audience) : getWithToken(req, secret, rule));
       res.locals.operator = caller;
-      // Limited tokens of the same assistants have one share, because there may be many.
-      holdFor(res, caller.token?.assistantIds?.join(' ') ?? caller.operatorId);
+      holdFor(res, shareOf(caller));
+      takeTurnsFor(res, senderOf(caller));
       next();
     };
 

@@ -1,7 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../process/clock.ts';
 import { newId } from '../process/ids.ts';
-import type { Indexed } from '../mongo/mongo.ts';
+import { collectionOf, type Indexed } from '../mongo/mongo.ts';
 
 export const AUDIT_DAYS = 365;
 const DAY_S = 86_400;
@@ -81,6 +81,9 @@ export type Audit = {
 
   /** Lists lines, newest first. `next` is the cursor of the following page. */
   list: (filter: AuditFilter) => Promise<{ lines: AuditLine[]; next: { at: Date; id: string } | null }>;
+
+  /** Removes the tags of an erased conversation: people may have written anything into them. */
+  eraseConversation: (conversationId: string) => Promise<void>;
 };
 
 export const createAudit = (connection: Connection): Audit => {
@@ -107,6 +110,10 @@ export const createAudit = (connection: Connection): Audit => {
         lines: page.map(({ _id, actor = 'operator', ...line }): AuditLine => ({ auditId: _id, actor, ...line })),
         next: last ? { at: last.at, id: last._id } : null,
       };
+    },
+
+    eraseConversation: async (conversationId) => {
+      await collectionOf<StoredLine>(lines).updateMany({ target: conversationId }, { $unset: { 'details.tag': '' } });
     },
   };
 };

@@ -13,18 +13,20 @@ export type Role = (typeof ROLES)[number];
 const AUDIENCES = ['anyone', 'operators', 'owners'] as const;
 export type Audience = (typeof AUDIENCES)[number];
 
+type Wanted = { role: Role; assistantIds: string[] | null };
+
 /**
  * True if the operator may use the assistant. Owners may use every assistant, and agents those in `assistantIds`, where
  * null means every assistant (docs/contract.md, Operators and sessions).
  */
-export const hasAssistant = (
-  { role, assistantIds }: { role: Role; assistantIds: string[] | null },
-  assistantId: string,
-): boolean => role === 'owner' || assistantIds === null || assistantIds.includes(assistantId);
+export const hasAssistant = (wanted: Wanted, assistantId: string): boolean =>
+  assistantIdsOf(wanted)?.includes(assistantId) ?? true;
+
+/** The assistants that the operator may use. Null: every one. */
+export const assistantIdsOf = ({ role, assistantIds }: Wanted): string[] | null =>
+  role === 'owner' ? null : assistantIds;
 
 export const mayUse = (role: Role, audience: Audience): boolean => audience !== 'owners' || role === 'owner';
-
-type Wanted = { role: Role; assistantIds: string[] | null };
 
 /**
  * Checks the list of assistants for an operator: removes duplicates and refuses unknown ids. The list must be null for

@@ -2,10 +2,14 @@ import { randomBytes } from 'node:crypto';
 import { hash, verify } from '@node-rs/argon2';
 import type { ClientSession, Connection } from 'mongoose';
 import { hashSecret } from '../assistants/api-keys.ts';
+import { acquireInTime } from '../http/shares.ts';
+import { isDuplicateKey } from '../mongo/failures.ts';
+import { buildIndexes, type Indexed } from '../mongo/mongo.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { invalid, notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
-import { isDuplicateKey } from '../mongo/failures.ts';
+import { createSlots } from '../process/slots.ts';
+import { type Audit, createAudit } from './audit.ts';
 import {
   createAssistantIdsCheck,
   type Operator,
@@ -15,8 +19,8 @@ import {
   type StoredOperator,
   toOperator,
 } from './operator.ts';
-import { tokenModel } from './token.ts';
-import type { Indexed } from '../mongo/mongo.ts';
+import { sessionModel } from './session.ts';
+import { createTokenStore, tokenModel, type TokenStore } from './token.ts';
 
 /**
  * The cost of argon2id: 19 MiB, 2 passes and 1 lane, as OWASP recommends. Hashing takes about 50 ms on a thread of the
@@ -24,12 +28,25 @@ import type { Indexed } from '../mongo/mongo.ts';
  */
 const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
 
-const hashPassword = (password: string): Promise<string> => hash(password.normalize('NFKC'), COST);
+/** How many passwords are hashed at once. Files and compressed bodies use the same threads, of which there are four. */
+const HASHED_AT_ONCE = 2;
+const hashing = createSlots(({ inUse }) => inUse < HASHED_AT_ONCE);
+
+/** Throws 503 if too many wait. */
+const inHashing = async <Value>(work: () => Promise<Value>): Promise<Value> => {
+  const slot = await acquireInTime(hashing, 'passwords');
+  return work().finally(slot.release);
+};
+
+const hashPassword = (password: string): Promise<string> => inHashing(() => hash(password.normalize('NFKC'), COST));
 
 /** Generates a password from 120 random bits. The password is shown once. */
 export const newPassword = (): string => randomBytes(15).toString('base64url');
 
-/** A hash that no password has, and that costs as much to compare with as a stored one. Nothing is hashed for it. */
+/**
+ * A hash that no password has. Comparing with it costs as much as comparing with a stored one. It is made without
+ * hashing.
+ */
 const noPasswordsHash = (): string => {
   const part = (bytes: number): string => randomBytes(bytes).toString('base64').replaceAll('=', '');
   return `$argon2id$v=19$m=${COST.memoryCost},t=${COST.timeCost},p=${COST.parallelism}$${part(16)}$${part(32)}`;
@@ -40,7 +57,7 @@ const noPasswordsHash = (): string => {
  * has, so that the response time does not show whether the account exists.
  */
 const isPassword = async (stored: string | null, password: string): Promise<boolean> => {
-  const matches = await verify(stored ?? noPasswordsHash(), password.normalize('NFKC'));
+  const matches = await inHashing(() => verify(stored ?? noPasswordsHash(), password.normalize('NFKC')));
   return matches && stored !== null;
 };
 
@@ -110,7 +127,7 @@ export type OperatorStore = {
    */
   updateOperator: (operatorId: string, change: OperatorChange) => Promise<Operator>;
 
-  /** Operators whose access has changed, so that nobody may have their escalations. */
+  /** Operators whose access has changed. Escalations that are assigned to them may count as assigned to nobody. */
   findUnreleased: (limit: number) => Promise<{ operator: Operator; changedAt: Date | null }[]>;
 
   /** Does nothing if the access has changed again meanwhile. */
@@ -258,7 +275,7 @@ export const createOperatorStore = (connection: Connection): OperatorStore => {
           ...(disabled && { link: null }),
         };
         if (disabled || (role !== undefined && role !== 'owner')) {
-          await requireAnotherOwner(operatorId, session);
+          if (before.role === 'owner') await requireAnotherOwner(operatorId, session);
           // Tokens are revoked permanently, so that a stolen token does not work again if the operator is enabled
           // later.
           const theirs = { createdBy: operatorId, revokedAt: null };
@@ -286,4 +303,19 @@ export const createOperatorStore = (connection: Connection): OperatorStore => {
 
     endSessions: (operatorId) => getChanged(operatorId, { $inc: { generation: 1 } }),
   };
+};
+
+/** Who may use the operator API, and what they did. */
+export type OperatorStores = { operators: OperatorStore; tokens: TokenStore; audit: Audit };
+
+/**
+ * Opens the stores for operators, tokens and the audit trail. The API, the admin command and the quickstart use these
+ * stores; workers do not.
+ */
+export const openOperators = async (connection: Connection): Promise<OperatorStores> => {
+  const operators = createOperatorStore(connection);
+  const tokens = createTokenStore(connection);
+  const audit = createAudit(connection);
+  await buildIndexes([...operators.models, ...tokens.models, ...audit.models, sessionModel(connection)]);
+  return { operators, tokens, audit };
 };

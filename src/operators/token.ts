@@ -1,6 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import { hashSecret, newSecret, SECRET_BODY } from '../assistants/api-keys.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
+import { bearerIn } from '../process/credentials.ts';
 import { invalid, notFound } from '../process/errors.ts';
 import { insertAtMost } from '../mongo/batches.ts';
 import { newId } from '../process/ids.ts';
@@ -26,7 +27,7 @@ const isWellFormedToken = (token: string): boolean => SHAPE.test(token);
  * of a proxy.
  */
 export const readToken = (authorization: string | undefined): string | null =>
-  /^Bearer +(op_\S{0,100}) *$/i.exec(authorization ?? '')?.[1] ?? null;
+  /^op_\S{0,100}$/i.exec(bearerIn(authorization) ?? '')?.[0] ?? null;
 
 export type OperatorToken = {
   tokenId: string;
@@ -93,7 +94,7 @@ export const callerOfToken = (token: OperatorToken): OperatorCaller => ({
   token,
 });
 
-/** Revoked ones count, because they stay in the list. */
+/** How many tokens there may be. Revoked tokens count, because they are still listed. */
 const TOKENS_MAX = 1_000;
 const LAST_USED_EVERY_MS = 60_000;
 

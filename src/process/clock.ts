@@ -2,10 +2,14 @@ import type { Connection, mongo } from 'mongoose';
 
 /**
  * How many samples of the offset are kept. A sample compares the server's time with the time at which its answer is
- * read. So a delay, of the network or of this process, can only make it too small, and the largest recent one is the best.
+ * read. So a delay, of the network or of this process, can only make a sample too small. The largest recent sample is
+ * the best.
  */
 const SAMPLES_KEPT = 8;
-/** The first sample is taken again while its request takes longer than this, because later ones come after seconds. */
+/**
+ * If the request of the first sample takes longer than this, another sample is taken immediately. Later ones come after
+ * seconds.
+ */
 const QUICK_MS = 50;
 const FIRST_SAMPLES = 3;
 

@@ -17,7 +17,7 @@ const encryptionKeys = z.string().transform((value, context) => {
   if (keys.some(({ key }) => key.length !== 32)) {
     context.addIssue({
       code: 'custom',
-      message: 'must be 32 bytes in base64, or a list id:base64,id:base64 (newest first)',
+      message: 'must be 32 bytes in base64, or a list of such keys (newest first)',
     });
   }
   return keys;
@@ -34,7 +34,7 @@ const trustProxy = z.string().transform((value) => {
 
 /**
  * Every environment variable of the service. docs/settings.md is generated from this schema: `otherwise` describes a
- * default that is not one value, and `values` what a text may be.
+ * default that is not one value, and `values` describes the allowed texts.
  */
 export const Environment = z.object({
   NODE_ENV: z.enum(['development', 'production', 'test']).default('development').meta({
@@ -121,7 +121,7 @@ export const Environment = z.object({
   ENCRYPTION_KEY: encryptionKeys.optional().meta({
     group: 'Stores',
     description:
-      'Encrypts stored secrets: 32 random bytes in base64 (`openssl rand -base64 32`), or several as `id:base64,id:base64`, the newest first. See [Backup and restore](operating.md#backup-and-restore).',
+      'Encrypts stored secrets: 32 random bytes in base64 (`openssl rand -base64 32`), or several, separated by commas. The first one encrypts, each decrypts. See [Change the key](operating.md#change-the-key).',
     otherwise: 'a key that everybody can read; in production required',
   }),
 
@@ -133,7 +133,7 @@ export const Environment = z.object({
   REPLY_CONCURRENCY: count(64).meta({
     group: 'Replies',
     description:
-      'Jobs of a reply worker at a time. Twice as many turns may wait for providers, at most half of them of one assistant.',
+      'Jobs of a reply worker at a time. Four times as many turns may wait for providers, at most half of them of one assistant, a quarter if it is slow, or an eighth if it takes longer than 8 s.',
   }),
   SEMANTIC: z.enum(['auto', 'on', 'off']).default('auto').meta({
     group: 'Replies',
@@ -167,7 +167,8 @@ export const Environment = z.object({
 
   SOURCES_CONCURRENCY: count(8).meta({
     group: 'Sources',
-    description: 'Websites and files that a sources worker reads at a time, at most half of them of one assistant.',
+    description:
+      'Websites and files that a sources worker reads at a time. An assistant has as many as stay free, and at least a quarter.',
   }),
 
   WEBHOOK_ALLOW_PRIVATE: flag(false).meta({
@@ -206,6 +207,42 @@ export const Environment = z.object({
     }),
   ALERT_EMAIL_FROM: text.optional().meta({ group: 'Alerts', description: 'The sender of alerts by email.' }),
   ALERT_EMAIL_TO: text.optional().meta({ group: 'Alerts', description: 'Who gets them, separated by commas.' }),
+
+  OTEL_EXPORTER_OTLP_ENDPOINT: z
+    .url({ protocol: /^https?$/ })
+    .optional()
+    .meta({
+      group: 'Traces',
+      description:
+        'The OpenTelemetry collector that gets [traces](operating.md#traces), by OTLP over HTTP with JSON. Without it there are none.',
+    }),
+  OTEL_SERVICE_NAME: text.optional().meta({
+    group: 'Traces',
+    description: 'The name of this process in traces.',
+    otherwise: '`parley-api`, `parley-reply-worker`, `parley-delivery-worker`',
+  }),
+  OTEL_TRACES_SAMPLER: z
+    .enum([
+      'always_on',
+      'always_off',
+      'traceidratio',
+      'parentbased_always_on',
+      'parentbased_always_off',
+      'parentbased_traceidratio',
+    ])
+    .default('parentbased_always_on')
+    .meta({
+      group: 'Traces',
+      description: 'Which traces are recorded. `parentbased_…` obeys the caller’s `traceparent`.',
+    }),
+  OTEL_TRACES_SAMPLER_ARG: z.coerce.number().min(0).max(1).default(1).meta({
+    group: 'Traces',
+    description: 'The part that `…traceidratio` records.',
+  }),
+  WEBHOOK_TRACEPARENT: flag(false).meta({
+    group: 'Traces',
+    description: '`true`: events carry `traceparent` if their trace is recorded, so that receivers go on with it.',
+  }),
 });
 
 export const CONFIG_NAMES: readonly string[] = Object.keys(Environment.shape);
@@ -232,8 +269,8 @@ const refusedInProduction = (env: z.infer<typeof Environment>): string[] => {
 };
 
 /**
- * Parses the whole configuration from the environment, once. An empty variable counts as missing. Tests shorten the time
- * limits that `changed` names. Throws a ConfigError with one line per problem.
+ * Parses the whole configuration from the environment, once. An empty variable counts as missing. Tests shorten the
+ * time limits that `changed` names. Throws a ConfigError with one line per problem.
  */
 export const readConfig = (environment: Record<string, string | undefined>, changed: Partial<Timing> = {}): Config => {
   const timing = { ...TIMING, ...changed };
@@ -282,7 +319,7 @@ export const describeConfig = ({ timing: _timing, ...settings }: Config): Record
   Object.fromEntries(
     Object.entries(settings).map(([name, value]) => {
       if (SECRET_NAMES.has(name)) return [name, value === undefined ? 'missing' : 'configured'];
-      if (name.endsWith('_URL') && typeof value === 'string') return [name, withoutCredentials(value)];
+      if (/_(URL|ENDPOINT)$/.test(name) && typeof value === 'string') return [name, withoutCredentials(value)];
       return [name, value];
     }),
   );

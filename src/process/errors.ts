@@ -4,16 +4,20 @@ export type ErrorCode =
   | 'missing_api_key'
   | 'invalid_api_key'
   | 'invalid_verify_token'
+  | 'invalid_visitor_token'
+  | 'invalid_user_signature'
   | 'not_signed_in'
   | 'forbidden'
   | 'not_found'
   | 'method_not_allowed'
+  | 'conflict'
   | 'payload_too_large'
   | 'validation_failed'
   | 'invalid_json'
   | 'idempotency_key_reused'
   | 'rate_limited'
   | 'session_busy'
+  | 'quota_exceeded'
   | 'internal_error'
   | 'reply_timeout'
   | 'unavailable'
@@ -26,16 +30,20 @@ const STATUS: Record<ErrorCode, number> = {
   missing_api_key: 401,
   invalid_api_key: 401,
   invalid_verify_token: 401,
+  invalid_visitor_token: 401,
+  invalid_user_signature: 401,
   not_signed_in: 401,
   forbidden: 403,
   not_found: 404,
   method_not_allowed: 405,
+  conflict: 409,
   payload_too_large: 413,
   validation_failed: 422,
   invalid_json: 422,
   idempotency_key_reused: 422,
   rate_limited: 429,
   session_busy: 429,
+  quota_exceeded: 429,
   internal_error: 500,
   reply_timeout: 500,
   unavailable: 503,
@@ -48,16 +56,20 @@ const MESSAGE: Record<ErrorCode, string> = {
   missing_api_key: 'Send your API key in the header "Authorization: Bearer <API_KEY>".',
   invalid_api_key: 'This API key is not valid. It may have been revoked or rotated.',
   invalid_verify_token: 'This channel needs its verify token in the header "Authorization: Bearer <VERIFY_TOKEN>".',
+  invalid_visitor_token: 'This visitor token is not valid, or no longer. Start a session.',
+  invalid_user_signature: 'The signature of this user id is not right, or no longer valid.',
   not_signed_in: 'Sign in first.',
   forbidden: 'Your role does not allow this.',
   not_found: 'Nothing was found at this address.',
   method_not_allowed: 'This method is not allowed here. See the Allow header.',
+  conflict: 'What is stored does not allow this now. Read it again.',
   payload_too_large: 'The request body is larger than 64 KiB.',
   validation_failed: 'A field of the request is not valid.',
   invalid_json: 'The body must be one JSON object sent as application/json in UTF-8.',
   idempotency_key_reused: 'This Idempotency-Key was used with another session_id or message.',
   rate_limited: 'Too many requests. Wait the number of seconds in Retry-After.',
   session_busy: 'This session has 20 unanswered messages. Wait for a reply, then send again.',
+  quota_exceeded: 'The monthly quota of turns is used up. Wait the number of seconds in Retry-After.',
   internal_error: 'Something failed in the service. It is safe to send the same request again.',
   reply_timeout: 'The reply is not ready yet. Send the same request again to get it.',
   unavailable: 'The service is unavailable. The request was not accepted; try again shortly.',
@@ -120,7 +132,10 @@ export class ApiError extends Error {
     return {
       error: {
         code: this.code,
-        message: first && this.details.length === 1 ? `${first.field} ${first.message}` : this.message,
+        message:
+          first && this.details.length === 1 && this.code === 'validation_failed'
+            ? `${first.field} ${first.message}`
+            : this.message,
         ...(first && { field: first.field }),
         ...(this.details.length > 0 && { details: this.details }),
         requestId,
@@ -131,6 +146,10 @@ export class ApiError extends Error {
 
 export const invalid = (field: string, code: string, message: string): ApiError =>
   new ApiError('validation_failed', { details: [{ field, code, message }] });
+
+/** The error when the stored state does not allow the change. The caller must read the state again and decide. */
+export const conflict = (message: string, ...details: ErrorDetail[]): ApiError =>
+  new ApiError('conflict', { message, details });
 
 export const notFound = (): ApiError => new ApiError('not_found');
 

@@ -86,7 +86,7 @@ const KNOWN: readonly Known[] = [
   {
     name: 'VaultError',
     problem: 'ENCRYPTION_KEY does not open a stored secret',
-    hint: 'Add the key that the secret was stored with to ENCRYPTION_KEY (id:base64,id:base64, newest first), and restart.',
+    hint: 'Add the key that the secret was stored with to ENCRYPTION_KEY (a list with commas, newest first), and restart.',
   },
   {
     name: 'MongoServerSelectionError',
@@ -102,7 +102,7 @@ const KNOWN: readonly Known[] = [
 
 const DEPTH_MAX = 5;
 
-/** Redis before version 7 tells the place in the script first. */
+/** Redis before version 7 names the place in the script before the code. */
 const REDIS_CODE = /^(?:.*@user_script: ?\d+: -?)?([A-Z]+) /;
 
 const matches = ({ codes, redis, name }: Known, error: Error & { code?: unknown }): boolean =>
@@ -110,7 +110,9 @@ const matches = ({ codes, redis, name }: Known, error: Error & { code?: unknown 
   (redis !== undefined && REDIS_CODE.exec(error.message)?.[1] === redis) ||
   (name !== undefined && error.name === name);
 
-/** The errors that may contain the cause: the error, what it wraps, and what the MongoDB driver knows of its servers. */
+/**
+ * The errors that may contain the cause: the error, what it wraps, and what the MongoDB driver knows of its servers.
+ */
 const errorsIn = (cause: unknown, depth = 1): Error[] => {
   if (!(cause instanceof Error) || depth > DEPTH_MAX) return [];
   const { reason, errors } = cause as { reason?: { servers?: Map<string, { error?: unknown }> }; errors?: unknown[] };

@@ -1,4 +1,52 @@
-import type { Logger } from './logger.ts';
+import { ConfigError } from './config.ts';
+import { secretsIn } from './credentials.ts';
+import { type Hint, hintOf } from './hints.ts';
+import { describeFailure, type Logger } from './logger.ts';
+import manifest from '../../package.json' with { type: 'json' };
+
+const CHECK_EVERY_MS = 100;
+const REPORTED_FROM_MS = 400;
+const AGAIN_AFTER_MS = 1_000;
+
+/**
+ * Logs when the event loop did not run for a noticeable time, at most once a second. During this time, all requests,
+ * leases and health checks of the process wait. The metrics have the whole distribution (`nodejs_eventloop_lag_…`).
+ */
+export const watchStalls = (logger: Logger): void => {
+  let checkedAt = performance.now();
+  let reportedAt = Number.NEGATIVE_INFINITY;
+  const check = (): void => {
+    const now = performance.now();
+    const ms = Math.round(now - checkedAt - CHECK_EVERY_MS);
+    checkedAt = now;
+    if (ms < REPORTED_FROM_MS || now - reportedAt < AGAIN_AFTER_MS) return;
+    reportedAt = now;
+    const hint =
+      'Check the load of this machine. If it is low, look for long computations, or for a suspended machine.';
+    logger.warn({ ms, hint }, 'the event loop did not run');
+  };
+  setInterval(check, CHECK_EVERY_MS).unref();
+};
+
+export const VERSION: string = manifest.version;
+
+const linesOf = (known: Hint | null): string[] => (known ? [`${known.problem}.`, `Hint: ${known.hint}`] : []);
+
+/** Explains why a start failed. A wrong configuration gives one line per problem. Secrets are removed. */
+export const explainFailure = (cause: unknown, environment: Record<string, string | undefined>): string =>
+  cause instanceof ConfigError
+    ? `The configuration is not valid:\n${cause.message}`
+    : [describeFailure(cause, secretsIn(environment)), ...linesOf(hintOf(cause))].join('\n');
+
+/** Runs a `main.ts`. If the start fails, prints the reason and exits 1. */
+export const startProcess = async (start: () => Promise<void>): Promise<void> => {
+  try {
+    await start();
+  } catch (cause) {
+    process.stderr.write(`${explainFailure(cause, process.env)}\n`);
+    process.exit(1);
+  }
+};
 
 type Closer = { name: string; close: () => unknown };
 

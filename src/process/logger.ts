@@ -123,12 +123,18 @@ export const describeFailure = (thrown: unknown, secrets: readonly string[] = []
   return lines(toLoggable(thrown, secrets)).join('\n');
 };
 
+/** At most this many characters of lines that could not be written are kept. */
+const UNWRITTEN_MAX = 4_000_000;
+
 /**
  * Standard output for log lines. All lines of one tick are sent in one write, because a write costs
  * more than formatting a line. When the process exits, the remaining lines are written.
  */
 const openLogOutput = (): DestinationStream & { flushSync: () => void } => {
-  const output = pino.destination({ dest: 1, sync: true });
+  const output = pino.destination({ dest: 1, sync: true, maxLength: UNWRITTEN_MAX });
+  // For example, the disk of the log is full. This must not end the process. The lines are kept, and written with later
+  // ones.
+  output.on('error', () => undefined);
   let lines = '';
   const flushSync = (): void => {
     if (lines === '') return;

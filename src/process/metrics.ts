@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { bearerIn } from './credentials.ts';
 import { withDeadline } from './deadline.ts';
 
 const SAMPLE_WITHIN_MS = 1_000;
@@ -27,13 +28,13 @@ const sameSecret = (one: string, other: string): boolean => {
  * Health and metrics).
  */
 const mayRead = ({ socket, headers }: IncomingMessage, token: string | undefined): boolean => {
-  const bearer = /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
-  if (token !== undefined && bearer !== undefined && sameSecret(bearer, token)) return true;
+  const bearer = bearerIn(headers.authorization);
+  if (token !== undefined && bearer !== null && sameSecret(bearer, token)) return true;
   return isLoopback(socket.remoteAddress) && PROXIED.every((name) => headers[name] === undefined);
 };
 
 type Labels<Label extends string> = Record<Label, string>;
-/** `labels` says of each label what its values are. docs/metrics.md is generated from these texts. */
+/** `labels` describes the values of each label. docs/metrics.md is generated from these texts. */
 type Naming<Label extends string> = { name: string; help: string; labels: Labels<Label> };
 type Sample<Label extends string> = { labels: Labels<Label>; value: number };
 
@@ -59,7 +60,7 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}): M
   const registry = new Registry();
   const registers = [registry];
   let scraping: Promise<string> | null = null;
-  /** Scrapes that come at once share one answer, because each is made in one step and reads the stores. */
+  /** Concurrent scrapes share one answer, because each answer is made in one step and reads the stores. */
   const scrape = (): Promise<string> =>
     (scraping ??= registry.metrics().finally(() => {
       scraping = null;

@@ -22,7 +22,7 @@ export type Slices = {
   next: () => Promise<void>;
 };
 
-/** One for each computation. The first slice begins now. */
+/** Create one for each computation. The first slice begins now. */
 export const createSlices = (ms = SLICE_MS): Slices => {
   let ends = performance.now() + ms;
   return {
@@ -47,8 +47,8 @@ export const inSlices = async <Result>(steps: Generator<unknown, Result>): Promi
 let tickBeganAt: number | null = null;
 
 /**
- * Waits if the present tick has already worked as long as a slice. For short work of many that arrive together: the
- * answer to one read may let a hundred turns go on in one tick.
+ * Waits if the current tick has already worked as long as a slice. This is for short work that many requests continue
+ * at once: the answer to one read may continue a hundred turns in one tick.
  */
 export const restIfBusy = async (): Promise<void> => {
   for (;;) {

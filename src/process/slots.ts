@@ -30,21 +30,23 @@ const WAITING_MAX = 1_000;
 /** How many requests of all holders together may wait. Each holder gets a share of this limit. */
 const WAITING_TOTAL = 20_000;
 
-/** A slot in use. `hasWaited` is true if it was not free at once. `release` may be called again, without effect. */
+/**
+ * A slot in use. `hasWaited` is true if no slot was free immediately. `release` may be called again, without effect.
+ */
 export type Slot = { hasWaited: boolean; release: () => void };
 
 /**
- * The slots in use by this holder and by all, how many tenants have a slot, and how many holders of this tenant have
- * one. Without tenants, each holder is a tenant of its own.
+ * The slots in use by this holder, by its tenant and by all, how many tenants have a slot, and how many holders of this
+ * tenant have one. Without tenants, each holder is a tenant of its own.
  */
-export type Occupancy = { own: number; inUse: number; tenants: number; holders: number };
+export type Occupancy = { own: number; ofTenant: number; inUse: number; tenants: number; holders: number };
 
 /** `signal`: aborts when nobody wants the slot any more. The wait then ends with its reason. */
 type Wanted = { tenant?: string; signal?: AbortSignal };
 
 /**
- * Limits the work in flight, both per holder (an endpoint or an assistant) and in total. `hasFreeSlot` decides. Holders
- * take turns, so that a holder with a long queue does not delay the others.
+ * Limits the work in flight, both per holder (an endpoint or an assistant) and in total. `hasFreeSlot` decides. Tenants
+ * take turns, and so do the holders of a tenant, so that neither a long queue nor many holders delay others.
  */
 export type Slots = {
   readonly inUse: number;
@@ -59,75 +61,107 @@ export type Slots = {
   close: () => void;
 };
 
-type Waiting = { tenant: string; queue: ((slot: Slot | null) => void)[] };
+/** A holder may have as many of these slots as remain free. */
+export const whatRemains =
+  (total: number) =>
+  ({ own, inUse }: Occupancy): boolean =>
+    own < total - inUse;
+
+type Grant = (slot: Slot | null) => void;
+type OfTenant = { inUse: number; holders: Map<string, number> };
+
+const add = (counts: Map<string, number>, key: string, change: number): void => {
+  const count = (counts.get(key) ?? 0) + change;
+  if (count > 0) counts.set(key, count);
+  else counts.delete(key);
+};
 
 export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean): Slots => {
-  /** The slots in use, by tenant and holder. */
-  const active = new Map<string, Map<string, number>>();
-  const waiting = new Map<string, Waiting>();
+  /** The slots in use, and the requests that wait, by tenant and holder. Who is first in a map has its turn next. */
+  const active = new Map<string, OfTenant>();
+  const waiting = new Map<string, Map<string, Grant[]>>();
+  /** How many slots each holder has, whoever's turn it was. */
+  const held = new Map<string, number>();
+  let waitingHolders = 0;
   let inUse = 0;
   let closed = false;
 
+  const usedBy = (tenant: string): OfTenant => active.get(tenant) ?? { inUse: 0, holders: new Map() };
+
   const isFree = (holder: string, tenant: string): boolean => {
-    const holders = active.get(tenant);
-    return hasFreeSlot({ own: holders?.get(holder) ?? 0, inUse, tenants: active.size, holders: holders?.size ?? 0 });
+    const { inUse: ofTenant, holders } = usedBy(tenant);
+    const own = held.get(holder) ?? 0;
+    return hasFreeSlot({ own, ofTenant, inUse, tenants: active.size, holders: holders.size });
   };
 
-  const waitingMax = (): number => Math.min(WAITING_MAX, Math.ceil(WAITING_TOTAL / Math.max(1, waiting.size)));
+  const waitingMax = (): number => Math.min(WAITING_MAX, Math.ceil(WAITING_TOTAL / Math.max(1, waitingHolders)));
 
   const release = (holder: string, tenant: string): void => {
     inUse -= 1;
-    const holders = active.get(tenant);
-    const left = (holders?.get(holder) ?? 1) - 1;
-    if (left > 0) holders?.set(holder, left);
-    else holders?.delete(holder);
-    if (holders?.size === 0) active.delete(tenant);
+    const one = usedBy(tenant);
+    one.inUse -= 1;
+    add(one.holders, holder, -1);
+    add(held, holder, -1);
+    if (one.inUse === 0) active.delete(tenant);
     // Releasing one slot may allow several new grants, because shares depend on the number of holders.
     while (grantNext());
   };
 
   const occupy = (holder: string, tenant: string, hasWaited: boolean): Slot => {
     inUse += 1;
-    const holders = active.get(tenant) ?? new Map<string, number>();
-    active.set(tenant, holders.set(holder, (holders.get(holder) ?? 0) + 1));
-    let held = true;
+    const one = usedBy(tenant);
+    active.set(tenant, one);
+    one.inUse += 1;
+    add(one.holders, holder, 1);
+    add(held, holder, 1);
+    let isHeld = true;
     return {
       hasWaited,
       release: () => {
-        if (held) release(holder, tenant);
-        held = false;
+        if (isHeld) release(holder, tenant);
+        isHeld = false;
       },
     };
   };
 
+  const leaveQueues = (holder: string, tenant: string): void => {
+    const holders = waiting.get(tenant);
+    if (holders?.delete(holder)) waitingHolders -= 1;
+    if (holders?.size === 0) waiting.delete(tenant);
+  };
+
   const grantNext = (): boolean => {
-    for (const [holder, one] of waiting) {
-      const { tenant, queue } = one;
-      if (!isFree(holder, tenant)) continue;
-      const grant = queue.shift();
-      waiting.delete(holder);
-      if (queue.length > 0) waiting.set(holder, one); // moves the holder to the end of the round
-      if (!grant) continue;
-      grant(occupy(holder, tenant, true));
-      return true;
+    for (const [tenant, holders] of waiting) {
+      for (const [holder, queue] of holders) {
+        if (!isFree(holder, tenant)) continue;
+        const grant = queue.shift();
+        // The holder and the tenant move to the ends of their rounds.
+        if (queue.length === 0) leaveQueues(holder, tenant);
+        else if (holders.delete(holder)) holders.set(holder, queue);
+        if (waiting.delete(tenant)) waiting.set(tenant, holders);
+        grant?.(occupy(holder, tenant, true));
+        return true;
+      }
     }
     return false;
   };
 
   /** Waits in the queue of the holder, until the signal aborts. */
-  const wait = (holder: string, one: Waiting, signal: AbortSignal | undefined): Promise<Slot | null> =>
+  const wait = (holder: string, tenant: string, signal: AbortSignal | undefined): Promise<Slot | null> =>
     new Promise((resolve, reject) => {
-      const grant = (slot: Slot | null): void => {
+      const holders = waiting.get(tenant) ?? new Map<string, Grant[]>();
+      const queue = holders.get(holder) ?? [];
+      const grant: Grant = (slot) => {
         signal?.removeEventListener('abort', leave);
         resolve(slot);
       };
       const leave = (): void => {
-        one.queue.splice(one.queue.indexOf(grant), 1);
-        if (one.queue.length === 0) waiting.delete(holder);
+        queue.splice(queue.indexOf(grant), 1);
+        if (queue.length === 0) leaveQueues(holder, tenant);
         reject(signal?.reason);
       };
-      one.queue.push(grant);
-      waiting.set(holder, one);
+      if (queue.push(grant) === 1) waitingHolders += 1;
+      waiting.set(tenant, holders.set(holder, queue));
       signal?.addEventListener('abort', leave, { once: true });
     });
 
@@ -139,18 +173,23 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean): Slo
     acquire: async (holder, { tenant = holder, signal } = {}) => {
       signal?.throwIfAborted();
       if (closed) return null;
-      const one = waiting.get(holder) ?? { tenant, queue: [] };
+      const before = waiting.get(tenant)?.get(holder)?.length ?? 0;
       // A later request must not overtake the waiting requests.
-      if (one.queue.length === 0 && isFree(holder, tenant)) return occupy(holder, tenant, false);
-      return one.queue.length < waitingMax() ? wait(holder, one, signal) : null;
+      if (before === 0 && isFree(holder, tenant)) return occupy(holder, tenant, false);
+      return before < waitingMax() ? wait(holder, tenant, signal) : null;
     },
 
-    saturated: () => [...waiting].filter(([, { queue }]) => queue.length >= waitingMax() / 2).map(([holder]) => holder),
+    saturated: () =>
+      [...waiting.values()].flatMap((holders) =>
+        [...holders].filter(([, queue]) => queue.length >= waitingMax() / 2).map(([holder]) => holder),
+      ),
 
     close: () => {
       closed = true;
-      for (const { queue } of waiting.values()) for (const grant of queue) grant(null);
+      for (const holders of waiting.values())
+        for (const queue of holders.values()) for (const grant of queue) grant(null);
       waiting.clear();
+      waitingHolders = 0;
     },
   };
 };

@@ -19,6 +19,11 @@ export const TIMING = {
   claimLostMs: 10_000,
   /** How long the write of an outcome is repeated while MongoDB is unavailable. */
   recordForMs: 10_000,
+  /**
+   * The longest time that MongoDB takes for a write that ends a delivery. Lists of ends leave out what is newer than
+   * this.
+   */
+  endWrittenWithinMs: 5_000,
   /** The contract's promise: a lost claim has its outcome within this time. */
   claimEndedWithinMs: 12_000,
 
@@ -38,9 +43,17 @@ export const TIMING = {
   alertEveryMs: 10_000,
   /** A condition is over if it was not true for this long. */
   alertEndsAfterMs: 60_000,
+  /**
+   * A condition that returns within this time reopens its alert. That alert then ends only after this time without it.
+   */
+  alertReturnsWithinMs: 30 * 60_000,
+  /** How long a mail server has for one message, whatever it answers meanwhile. */
+  alertMailMs: 30_000,
   alertEndpointFailingMs: 300_000,
   alertEventsLateMs: 60_000,
   alertQueueStuckMs: 30_000,
+  /** Sources may wait longer than turns, because reading a website takes long. */
+  alertSourcesStuckMs: 300_000,
   alertSweepsStoppedMs: 60_000,
 
   // The steps of a turn while a worker answers it.
@@ -53,25 +66,30 @@ export const TIMING = {
   /** How often BullMQ looks for jobs whose lock has expired. */
   jobStalledEveryMs: 5_000,
 
+  /** How long a recovery is driven before others that are due have their turn. */
+  recoveryTurnMs: 30_000,
+
   // The reading of sources.
   sourceLeaseMs: 15_000,
   sourceRenewMs: 4_000,
-  /** The least time between two requests to one host, of all processes. */
+  /** The shortest time between two requests to one host, by all processes together. */
   sourceRequestEveryMs: 500,
-  /** The longest time between two requests that a host may ask for (`Crawl-delay`). */
+  /** The longest pause between two requests that a host can demand (`Crawl-delay`). */
   sourceRequestEveryMaxMs: 10_000,
   /** How long a host may take until the headers of its response, and between two parts of a body. */
   sourceSilentMs: 10_000,
   /** How long a request may take, with its redirects. */
   sourceFetchMs: 30_000,
-  /** How long a host is left alone after 429 or 503 that does not say how long, at first and at most. */
+  /** The first and the longest pause for a host after a 429 or 503 that names no time. */
   sourceBackoffMs: 5_000,
   sourceBackoffMaxMs: 120_000,
-  /** When a run is tried again that could not read robots.txt, or that was told to come back later. */
+  /** A run that could not read robots.txt, or was told to come back later, is tried again after this time. */
   sourcePostponedMs: 3_600_000,
   /** After this time, a run lets another source go first. */
   sourceSliceMs: 60_000,
-  /** The least time between two announcements of a run. */
+  /** How long the sitemaps of a site are read. */
+  sourceSitemapsMs: 300_000,
+  /** The shortest time between two announcements of a run. */
   sourceAnnouncedEveryMs: 2_000,
 
   // Callers that wait for a reply, and callers that retry.
@@ -149,6 +167,11 @@ const deliveryRules = (t: Timing): Rule[] => [
     than: ['recordForMs', t.recordForMs],
     orEqual: true,
     why: 'an outcome is worth a new try for as long as no sweep has ended its claim',
+  },
+  {
+    less: ['endWrittenWithinMs', t.endWrittenWithinMs],
+    than: ['claimLostMs', t.claimLostMs],
+    why: 'an end that takes longer to write is written by a sweep',
   },
 ];
 

@@ -223,8 +223,8 @@ const LOOK_EVERY = 64 * 1024;
 
 /**
  * Calls `onMark` with each comma, colon and opening bracket of JSON, outside of its strings. It is for JSON that is not
- * parsed yet, because parsing a million small values would hold the event loop for some hundred milliseconds. Other work
- * runs in between. `onMark` throws if there are too many.
+ * parsed yet, because parsing a million small values would hold the event loop for some hundred milliseconds. Other
+ * work runs in between. `onMark` throws if there are too many.
  */
 export const forEachJsonMark = async (bytes: Buffer, onMark: (mark: number) => void): Promise<void> => {
   const { comma, colon, array, object } = JSON_MARKS;
@@ -241,4 +241,13 @@ export const forEachJsonMark = async (bytes: Buffer, onMark: (mark: number) => v
     look = at + LOOK_EVERY;
     if (slices.isOver()) await slices.next();
   }
+};
+
+/**
+ * Removes trailing slashes. A loop does this, because a regular expression for trailing slashes takes quadratic time.
+ */
+export const withoutSlashes = (address: string): string => {
+  let end = address.length;
+  while (address[end - 1] === '/') end -= 1;
+  return address.slice(0, end);
 };

@@ -4,7 +4,10 @@ import { corkWrites, watchSilence } from './connection.ts';
 
 const SLOTS_REFRESH_MS = 1_000;
 
-/** A command fails with the connection to its node. The next command asks another node who serves the slot now. */
+/**
+ * A command fails if the connection to its node is lost. The next command asks another node which node has the slot
+ * now.
+ */
 export const CLUSTER_FAILING_FAST = {
   enableOfflineQueue: false,
   retryDelayOnFailover: 0,
@@ -13,7 +16,7 @@ export const CLUSTER_FAILING_FAST = {
 } as const;
 
 const OPTIONS = {
-  // The client looks at the slots by itself. As its commands fail without a delay, nothing else notices a node that has
+  // The client reads the slots at intervals. Its commands fail without a delay, so nothing else notices a node that has
   // lost its slots but still answers.
   api: { ...CLUSTER_FAILING_FAST, slotsRefreshInterval: SLOTS_REFRESH_MS },
   // Commands wait for the fail-over, however long it takes.

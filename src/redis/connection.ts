@@ -68,3 +68,32 @@ export const corkWrites = (redis: Redis): void => {
     return send(command, stream);
   };
 };
+
+const SUBSCRIBED_AGAIN_MS = 1_000;
+
+/**
+ * Repeats a subscription that Redis refuses, and reports the refusal. After a reconnect, ioredis subscribes once. If
+ * Redis refuses this, for example because the user's rights have changed, the error would end the process.
+ */
+export const keepSubscribed = (redis: Redis): void => {
+  const send = redis.sendCommand.bind(redis);
+  /** Subscriptions that are repeated soon. Several callers may make the same one, so each is kept once. */
+  const refused = new Set<string>();
+  redis.sendCommand = (command, stream) => {
+    const sent = send(command, stream) as Promise<unknown>;
+    if (command.name !== 'subscribe') return sent;
+    const channels = command.args.map(String);
+    const name = channels.join(' ');
+    const again = (): void => {
+      refused.delete(name);
+      if (redis.status !== 'end') redis.subscribe(...channels).catch(() => undefined);
+    };
+    sent.catch((cause: unknown) => {
+      if (redis.status === 'end' || refused.has(name)) return;
+      refused.add(name);
+      redis.emit('error', cause);
+      setTimeout(again, SUBSCRIBED_AGAIN_MS).unref();
+    });
+    return sent;
+  };
+};

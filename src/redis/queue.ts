@@ -37,7 +37,7 @@ const ADDED_WITHIN_MS = 1_000;
  */
 const JOBS_MAX = 20_000;
 const COUNT_EVERY_MS = 1_000;
-/** An older count says nothing about the present, as after a pause or while a node is unavailable. */
+/** An older count is not used. It may come from before a pause, or a node may be unavailable. */
 const COUNT_VALID_MS = 2_000;
 /** A partition that takes longer to answer is left out of a sweep, because its node may be unavailable. */
 const SWEPT_WITHIN_MS = 2_000;
@@ -67,8 +67,8 @@ export const openQueues = <Data>(
       connection: redis,
       prefix,
       defaultJobOptions: JOB_OPTIONS,
-      // Workers check the version. If this command failed, as while a node of a cluster is unavailable, the queue would
-      // fail until the process ends.
+      // Workers check the version. If this command failed, for example while a node of a cluster is unavailable, the
+      // queue would fail until the process ends.
       skipVersionCheck: true,
     });
     queue.on('error', (cause) => {
@@ -103,7 +103,7 @@ export const openQueues = <Data>(
 
 /**
  * Asks a queue at most once at a time, and later callers share the answer. While a node is unavailable, a worker's
- * command is repeated until the node answers, so without this each sweep would leave one more such command behind.
+ * command is repeated until the node answers. Without this, each sweep would leave one more such command behind.
  */
 const askOnce = <Answer>(ask: (queue: Queue) => Promise<Answer>): ((queue: Queue) => Promise<Answer>) => {
   const asked = new WeakMap<Queue, Promise<Answer>>();

@@ -1,11 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Cluster, Redis } from 'ioredis';
+import { type Cluster, Redis, type RedisOptions } from 'ioredis';
 import { withDeadline } from '../process/deadline.ts';
 import type { Logger } from '../process/logger.ts';
-import { clusterAddressOf, type RedisRole, SILENT_AFTER_MS } from './address.ts';
+import {
+  BLOCKED_FOR_MS,
+  clusterAddressOf,
+  CONNECT_WITHIN_MS,
+  type RedisNode,
+  type RedisRole,
+  retryStrategy,
+  sentinelOptionsOf,
+  SILENT_AFTER_MS,
+} from './address.ts';
 import { CLUSTER_FAILING_FAST, connectMasters, createCluster } from './cluster.ts';
-import { watchSilence } from './connection.ts';
-import { createSingle, FAILING_FAST } from './single.ts';
+import { corkWrites, keepSubscribed, watchSilence } from './connection.ts';
 
 /** One connection, or a client of a cluster. */
 export type RedisClient = Redis | Cluster;
@@ -23,9 +31,57 @@ type Opening = {
 
 export const isCluster = (redis: RedisClient): redis is Cluster => redis.isCluster;
 
+const FAILING_FAST = { enableOfflineQueue: false, maxRetriesPerRequest: 0 } as const;
+const SINGLE_OPTIONS = {
+  api: FAILING_FAST,
+  worker: { maxRetriesPerRequest: null },
+  subscriber: { maxRetriesPerRequest: null, autoResubscribe: true },
+} as const;
+
+/** BullMQ waits for jobs on a duplicate of the connection, so duplicates are watched for silence too. */
+class WatchedRedis extends Redis {
+  override duplicate(override?: Partial<RedisOptions>): Redis {
+    const copy = super.duplicate(override);
+    corkWrites(copy);
+    watchSilence(copy, { silentAfterMs: () => BLOCKED_FOR_MS, pings: false });
+    return copy;
+  }
+}
+
 /**
- * Logs one line per kind of failure instead of one per reconnect. A cluster's client reports each node for itself.
- * Returns a function that tells the last failure.
+ * One connection to some node of a cluster, for pub/sub: PUBLISH reaches all nodes. After a failure, the next node is
+ * tried. ioredis' own subscriber of a cluster does not notice a silent node.
+ */
+const connectToAny = (nodes: RedisNode[], options: Omit<RedisOptions, 'replyMapping'>): Redis => {
+  let at = Math.floor(Math.random() * nodes.length);
+  const next = () => nodes[at++ % nodes.length] as RedisNode;
+  const redis = new WatchedRedis({ ...options, ...next() });
+  redis.options.retryStrategy = (attempt) => {
+    Object.assign(redis.options, next());
+    return retryStrategy(attempt);
+  };
+  return redis;
+};
+
+/**
+ * One connection: to one Redis, to the master that sentinels name, or to any node of a cluster. Does not connect yet.
+ */
+const createSingle = (url: string, role: RedisRole): Redis => {
+  const options = { ...SINGLE_OPTIONS[role], retryStrategy, connectTimeout: CONNECT_WITHIN_MS, lazyConnect: true };
+  const sentinels = sentinelOptionsOf(url);
+  const cluster = clusterAddressOf(url);
+  let redis: Redis;
+  if (sentinels) redis = new WatchedRedis({ ...options, ...sentinels });
+  else if (cluster) redis = connectToAny(cluster.nodes, { ...options, ...cluster.redisOptions });
+  else redis = new WatchedRedis(url, options);
+  corkWrites(redis);
+  if (role === 'subscriber') keepSubscribed(redis);
+  return redis;
+};
+
+/**
+ * Logs one line per kind of failure instead of one per reconnect. For a cluster, each node is reported separately. The
+ * returned function gives the last failure.
  */
 const logFailures = (redis: RedisClient, { role, logger }: { role: RedisRole; logger: Logger }) => {
   const lastMessages = new Map<string | undefined, string>();
@@ -65,8 +121,8 @@ const create = ({ url, role, draining }: Opening): RedisClient => {
 };
 
 /**
- * Opens one connection, directly or by sentinels, or a client of a cluster (redis-address.ts). Resolves once it is
- * ready, or rejects after `timeoutMs`.
+ * Opens one connection, directly or by sentinels, or a client of a cluster (address.ts). Resolves once it is ready, or
+ * rejects after `timeoutMs`.
  */
 export const openRedis = async (opening: Opening, logger: Logger): Promise<RedisClient> => {
   const { role, timeoutMs = 10_000 } = opening;

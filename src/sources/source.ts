@@ -1,6 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
-import { KnowledgeInput } from '../assistants/knowledge-input.ts';
+import { KnowledgeInput } from '../assistants/knowledge-entry.ts';
 import type { Lease } from '../mongo/batches.ts';
 
 // The limits of docs/limits.md. Each bounds what an assistant stores, or what a run reads.
@@ -11,7 +11,9 @@ export const FILE_MAX_BYTES = 20_000_000;
 /** Bytes of a fetched page, after decompression. */
 export const FETCHED_MAX_BYTES = 10_000_000;
 export const REQUESTS_PER_SECOND = 2;
-/** Proposed entries of an assistant, with those that were accepted or dismissed. The worker proposes no more. */
+/**
+ * How many proposed entries an assistant may have, accepted and dismissed ones included. Further ones are not stored.
+ */
 export const PROPOSALS_MAX = 2_000;
 
 /** An uploaded file is stored in chunks, because a document of MongoDB has at most 16 MB. */
@@ -68,7 +70,7 @@ export type SourceError = { code: string; message: string };
 
 /** The pages of the last run by their state, and the passages of the source. */
 export type SourceCounts = {
-  /** All that the run found. The other states say what became of them. */
+  /** Pages that are still to fetch. Afterwards each counts in one of the states below. */
   found: number;
   read: number;
   unchanged: number;
@@ -116,43 +118,45 @@ export type Source = {
   startedAt: Date | null;
   endedAt: Date | null;
   /**
-   * When a run is due: by the schedule, or at once. A run that begins sets null, so that a request during the run is
-   * kept; at its end, null becomes the time of the schedule (`dueAfter`).
+   * When a run is due: by the schedule, or at once. A run sets null when it begins, so that a request during the run is
+   * kept. When the run ends, null becomes the time of the schedule (`dueAfter`).
    */
   nextAt: Date | null;
   createdAt: Date;
 };
 
-/** What a run found out about its site, so that a worker that goes on with it need not ask again. */
+/** What a run found out about its site, so that a worker that continues the run need not ask again. */
 export type SiteOfRun = {
   run: number;
   /** Where the URL led. Pages of other origins are left out. */
   origin: string;
   path: string;
-  /** False if there is a sitemap: then it lists the pages, and not the links. */
+  /** Whether links are followed. False if sitemaps list the pages, and were read to their end. */
   follow: boolean;
 };
 
-/** The file of a source: its own name, and the upload that its chunks have. */
+/** The file of a source: its own name, and the id of the upload that its chunks belong to. */
 export type FileOfSource = { name: string; upload: string };
 
-/** `session`: in which its worker writes, so that the next one can end what a killed one has begun. */
+/**
+ * `session`: the session in which the worker writes, so that the next worker can end the transaction of a killed one.
+ */
 export type SourceLease = Lease & { session?: string };
 
 export type StoredSource = Omit<Source, 'sourceId'> & {
   _id: string;
-  /** Only of a file. Another upload replaces it with one write. */
+  /** Only for a file. Another upload replaces it with one write. */
   file?: FileOfSource;
-  /** The lease of a run, kept until what the run has left is removed too. */
+  /** The lease of a run. It is kept until what the run has left behind is removed too. */
   lease?: SourceLease;
   site?: SiteOfRun | null;
-  /** Whose vectors all its passages have. Null: some have none. */
+  /** `made`: the kind of vectors that all its passages have. Null: some passages lack vectors. */
   vectors?: { made: string | null; model?: string; lease?: SourceLease };
-  /** The engine whose index of all passages is stored, and when it was. Null: it is to be made again. */
+  /** `by`: the passage engine that made the stored index of all passages, at `at`. Null: it must be made again. */
   indexed?: { by: string | null; at?: Date; lease?: SourceLease };
   /**
-   * From this time on, the worker removes the source and all that belongs to it. Set means hidden. It is in the future
-   * while the file of a source is uploaded, so that an upload that never ends leaves nothing.
+   * If set, the source is hidden, and from this time on the worker removes it with all that belongs to it. The time is
+   * in the future while the file of a source is uploaded, so that an upload that never ends leaves nothing.
    */
   removedAt: Date | null;
 };
@@ -174,7 +178,7 @@ export const toSource = ({
 const DAY_MS = 86_400_000;
 const EVERY_MS: Record<Schedule, number | null> = { off: null, daily: DAY_MS, weekly: 7 * DAY_MS };
 
-/** When a source is due again that was read at this time. Null: never. */
+/** When a source that was read at this time is due again. Null: never. */
 export const dueAfter = (schedule: Schedule, readAt: Date): Date | null => {
   const every = EVERY_MS[schedule];
   return every === null ? null : new Date(readAt.getTime() + every);
@@ -183,13 +187,13 @@ export const dueAfter = (schedule: Schedule, readAt: Date): Date | null => {
 /** A chunk of an uploaded file. Its `_id` is `sourceId:upload:n`. `at`: when the upload began. */
 export type StoredFileChunk = { _id: string; sourceId: string; upload: string; n: number; at: Date; bytes: Buffer };
 
-/** One document of a source: a URL, or the file. The pages of a run in `found` are what is still to fetch. */
+/** One document of a source: a URL, or the file. Pages of a run with the state `found` are still to fetch. */
 export type StoredSourcePage = {
   /** A hash of source and URL. */
   _id: string;
   sourceId: string;
   assistantId: string;
-  /** The name of a file. */
+  /** For a file: its name. */
   url: string;
   state: PageState;
   /** The last run that found it. */
@@ -203,11 +207,11 @@ export type StoredSourcePage = {
   error: SourceError | null;
   /** Runs in a row that did not find it. */
   missed: number;
-  /** How often this run has begun to fetch it, so that a page which ends its worker is given up. */
+  /** How often this run has begun to fetch it, so that a page that crashes its worker is given up. */
   tries: number;
-  /** The pages that it links to, because an unchanged page is not read again. */
+  /** The pages that it links to. Stored, because an unchanged page is not read again. */
   links: string[];
-  /** Hashes of its texts that another page of the source has too, and which are stored there. */
+  /** Hashes of texts of this page that are stored with another page of the source, which has them too. */
   repeated: string[];
 };
 
@@ -234,7 +238,7 @@ export type StoredPassage = {
   model: string | null;
   /** 384 bytes, int8. */
   vector: Buffer | null;
-  /** Names the model and the kind of the tokens' vectors. Both are made together. */
+  /** Names the model of the vector and the kind of the tokens' vectors. Both are made together. */
   made?: string | null;
 };
 
@@ -249,20 +253,20 @@ export type StoredIndexPiece = {
   _id: string;
   assistantId: string;
   sourceId: string;
-  /** A piece counts with the others that were made together. */
+  /** The token of the lease under which the piece was made. Only pieces with the same token form an index. */
   of: string;
   part: number;
   piece: number;
   /** Bytes of the whole part. */
   size: number;
-  /** The engine and the language of passages without one. */
+  /** The engine, and the language that passages without a language count as. */
   kind: string;
   /** The model of the vectors. */
   model: string | null;
   bytes: Buffer;
 };
 
-/** What can be proposed: an entry of the knowledge without anything else. */
+/** What can be proposed: the question and the answer of a knowledge entry, and nothing else. */
 export const Proposal = KnowledgeInput.pick({ question: true, answer: true });
 
 /** A question and its answer that a page contains. It answers only after an owner accepted it as an entry. */
@@ -278,7 +282,7 @@ export type ProposedEntry = {
 export type StoredProposedEntry = Omit<ProposedEntry, 'proposalId'> & {
   /** A hash of assistant and question, so that a dismissed question does not come back. */
   _id: string;
-  /** Held while an owner's request makes it an entry, so that two requests do not make two. */
+  /** Held while an owner's request makes an entry of it, so that two requests do not make two entries. */
   lease?: Lease;
 };
 
@@ -439,7 +443,7 @@ const proposalSchema = new Schema<StoredProposedEntry>(
   },
   { collection: 'proposedEntries', versionKey: false, strictQuery: 'throw' },
 );
-// In the order in which owners read them: those of a page together.
+// In the order in which owners read them: the proposals of a page together.
 proposalSchema.index({ assistantId: 1, state: 1, url: 1, _id: 1 });
 proposalSchema.index({ sourceId: 1 });
 

@@ -1,5 +1,6 @@
 import type { Connection } from 'mongoose';
-import { KnowledgeInput } from '../assistants/knowledge-input.ts';
+import type { EditAuthor } from '../assistants/versions.ts';
+import { KnowledgeInput } from '../assistants/knowledge-entry.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { insertAtMost, leaseIn } from '../mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
@@ -30,14 +31,17 @@ import {
   UrlSourceInput,
 } from './source.ts';
 
-/** Removed sources that the worker has not removed yet count too, so that their files do not fill the disk. */
+/**
+ * How many sources an assistant may have, including those that the worker has yet to remove, so that files do not fill
+ * the disk.
+ */
 const STORED_MAX = 2 * SOURCES_MAX;
-/** How long a request may take to make entries of proposals before another one may. */
+/** How long a request that makes entries of proposals may hold its lease. */
 const ACCEPTED_WITHIN_MS = 60_000;
 const AFTER = { returnDocument: 'after', updatePipeline: true } as const;
 const accepting = leaseIn('lease', ACCEPTED_WITHIN_MS);
 
-/** What the reader understands, by the ending of the name. */
+/** The files that the reader understands, by the ending of the name. */
 export const FILE_ENDINGS = ['md', 'markdown', 'html', 'htm', 'txt', 'pdf', 'docx'] as const;
 const isReadable = (name: string): boolean => FILE_ENDINGS.some((ending) => name.toLowerCase().endsWith(`.${ending}`));
 
@@ -54,12 +58,15 @@ const readableName = (given: string): string => {
 /** A page as owners see it. */
 export type SourcePage = Pick<StoredSourcePage, 'url' | 'state' | 'title' | 'error'> & { pageId: string };
 
+/** The fields of a page that owners see. Links and hashes are left out: a page may have thousands. */
+const SHOWN = { url: 1, state: 1, title: 1, error: 1 } as const;
+
 type PageFilter = { assistantId: string; sourceId: string; state?: PageState; after?: string; limit: number };
 type ProposalFilter = { assistantId: string; sourceId?: string; after?: string; limit: number };
 /** The ids of proposals. Null: all that wait for a decision. */
 type ChosenProposals = string[] | null;
 
-const toPage = ({ _id, url, state, title, error }: StoredSourcePage): SourcePage => ({
+const toPage = ({ _id, url, state, title, error }: Pick<StoredSourcePage, keyof typeof SHOWN | '_id'>): SourcePage => ({
   pageId: _id,
   url,
   state,
@@ -72,7 +79,7 @@ const toProposal = ({ _id, lease: _lease, ...stored }: StoredProposedEntry): Pro
   ...stored,
 });
 
-/** Rows of a list whose query asked for one more than `limit`. `next` is the id to go on after. */
+/** Rows of a list whose query asked for one more than `limit`. `next`: the id after which the next page begins. */
 const pageOf = <Row extends { _id: string }>(rows: Row[], limit: number): { rows: Row[]; next: string | null } => ({
   rows: rows.slice(0, limit),
   next: rows.length > limit ? (rows[limit - 1]?._id ?? null) : null,
@@ -112,8 +119,8 @@ export type SourceStore = {
   addFile: (assistantId: string, name: string, bytes: AsyncIterable<Uint8Array>) => Promise<Source>;
 
   /**
-   * Stores another content of a file. It is read at once; until then the one before answers. If `bytes` throws, nothing
-   * changes.
+   * Stores new content for a file. The content is read at once. Until then, answers use the previous content. If
+   * `bytes` throws, nothing changes.
    */
   replaceFile: (
     assistantId: string,
@@ -128,7 +135,7 @@ export type SourceStore = {
   get: (assistantId: string, sourceId: string) => Promise<Source>;
   change: (assistantId: string, sourceId: string, change: SourceChange) => Promise<Source>;
 
-  /** Reads the source again now. A source that is being read stays as it is. */
+  /** Reads the source again now. A source that is being read is not changed. */
   refresh: (assistantId: string, sourceId: string) => Promise<Source>;
 
   /** Hides the source at once from owners and answers. */
@@ -137,13 +144,13 @@ export type SourceStore = {
   /** The pages of a source, by URL. */
   listPages: (filter: PageFilter) => Promise<{ pages: SourcePage[]; next: string | null }>;
 
-  /** The proposals that wait for a decision, those of a page together. */
+  /** The proposals that wait for a decision, sorted by URL, so that those of one web page follow each other. */
   listProposals: (filter: ProposalFilter) => Promise<{ proposals: ProposedEntry[]; next: string | null }>;
 
   countProposals: (assistantId: string) => Promise<number>;
 
-  /** Makes entries of proposals, all together or none. Those that another request takes meanwhile are left out. */
-  accept: (assistantId: string, chosen: ChosenProposals) => Promise<number>;
+  /** Makes entries of proposals, all together or none. Proposals that another request has taken are left out. */
+  accept: (assistantId: string, chosen: ChosenProposals, by?: EditAuthor) => Promise<number>;
 
   dismiss: (assistantId: string, chosen: ChosenProposals) => Promise<number>;
 };
@@ -156,7 +163,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
 
   const one = (assistantId: string, sourceId: string) => ({ _id: sourceId, assistantId, removedAt: null });
 
-  /** Inserts a source that nobody sees yet. It counts, so that adding many at once cannot exceed the limit. */
+  /** Inserts a source that nobody sees yet. It already counts, so that adding many at once cannot exceed the limit. */
   const insertHidden = async (
     assistantId: string,
     given: Pick<StoredSource, 'kind' | 'name' | 'url' | 'include' | 'exclude' | 'schedule' | 'file'>,
@@ -282,7 +289,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       if (kind !== 'file') throw invalid('file', 'not_for_kind', 'is only for a source that is a file');
       const [upload, at] = [newId(), serverDate()];
       const until = new Date(at.getTime() + UPLOADED_WITHIN_MS);
-      // If this process dies, the run that is due then removes what was stored, and finds nothing changed.
+      // If this process dies, the run that is due at `until` removes the stored chunks and finds the file unchanged.
       await update(assistantId, sourceId, { nextAt: { $ifNull: ['$nextAt', { $literal: until }] } });
       try {
         await storeBytes({ sourceId, upload, at }, bytes);
@@ -344,10 +351,10 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
 
     listPages: async ({ assistantId, sourceId, state, after, limit }) => {
       await get(assistantId, sourceId);
-      const last = after === undefined ? null : await sourcePages.findOne({ _id: after, sourceId }).lean();
+      const last = after === undefined ? null : await sourcePages.findOne({ _id: after, sourceId }, { url: 1 }).lean();
       if (after !== undefined && !last) throw invalid('cursor', 'invalid', 'is not a cursor of this list');
       const found = await sourcePages
-        .find({ sourceId, ...(state && { state }), ...(last && { url: { $gt: last.url } }) })
+        .find({ sourceId, ...(state && { state }), ...(last && { url: { $gt: last.url } }) }, SHOWN)
         .sort({ url: 1 })
         .limit(limit + 1)
         .lean();
@@ -372,7 +379,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
 
     countProposals: (assistantId) => proposedEntries.countDocuments({ assistantId, state: 'proposed' }).exec(),
 
-    accept: async (assistantId, chosen) => {
+    accept: async (assistantId, chosen, by) => {
       const token = newToken();
       const filter = { ...ofProposals(assistantId, chosen), ...accepting.free };
       await proposedEntries.updateMany(filter, [{ $set: { lease: accepting.renewed(token) } }], {
@@ -383,7 +390,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       if (taken.length === 0) return 0;
       try {
         const entries = taken.map(({ question, answer }) => validate(KnowledgeInput, { question, answer }));
-        await assistants.addKnowledge(assistantId, entries);
+        await assistants.addKnowledge(assistantId, entries, { by });
       } catch (cause) {
         await proposedEntries.updateMany(held, { $unset: accepting.ended });
         throw cause;

@@ -3,34 +3,35 @@ import type { Request, RequestHandler, Response } from 'express';
 import { LRUCache } from 'lru-cache';
 import { requestIdOf } from '../http/http.ts';
 import { createByteShares } from '../http/shares.ts';
+import { bearerIn } from '../process/credentials.ts';
 import { unavailable } from '../process/errors.ts';
 import type { Logger } from '../process/logger.ts';
 import type { Waiter } from './replies.ts';
 
-/** How much longer than in a nearly empty service turns may take. It bounds what a neighbour's turn waits behind. */
+/** Turns may take this much longer than without a queue. This bounds how long a turn waits behind turns of others. */
 const QUEUED_MS = 80;
 const WINDOW_LEAST = 16;
 const WINDOW_FIRST = 128;
 const WINDOW_MOST = 1_000;
 const ADAPTED_EVERY_MS = 100;
-/** Fewer turns say little about the time of all. */
+/** The window follows the times of at least this many turns, because fewer say little. */
 const TURNS_LEAST = 16;
-/** The first probe of an overload, and the next ones. */
+/** How soon an overload is probed first, and how often after that. */
 const PROBED_FIRST_MS = 1_000;
 const PROBED_EVERY_MS = 10_000;
-/** A probe that takes long is rare, so that it costs little. */
+/** Probes take at most this part of the time. So a long probe is rare and costs little. */
 const PROBES_PART = 1 / 30;
 
 /**
- * The time of the faster turns. Those that wait for the model, or for a stuck partition, take longer for reasons that a
- * smaller window would not end.
+ * The time within which the fastest quarter of the turns was answered. Slower turns are ignored: they may wait for the
+ * model or for a stuck partition, and a smaller window would not help them.
  */
 const fastOf = (times: number[]): number => times.toSorted((one, other) => one - other)[times.length >> 2] ?? 0;
 
 /**
- * How many turns may be in flight, so that they fill the processes behind the gate and hardly queue there. While turns
- * wait at the gate, the window follows their time. What a turn takes without a queue depends on the machine and its
- * stores, so now and then a probe measures it with a small window.
+ * How many turns may be in flight: enough to keep the processes behind the gate busy, but so few that turns hardly queue
+ * there. While turns wait at the gate, the window shrinks if turns take too long, and grows if not. How long they take
+ * without a queue depends on the machine and its stores, so now and then a probe measures it with a small window.
  */
 const createWindow = () => {
   let size = WINDOW_FIRST;
@@ -51,7 +52,7 @@ const createWindow = () => {
   const adapt = (now: number): void => {
     const fast = Math.max(1, fastOf(times));
     if (!wasFull) {
-      // Nothing queues.
+      // Nothing queues, so this is the time without a queue.
       unqueuedMs = fast;
       nextProbeAt = now + PROBED_FIRST_MS;
     } else if (now >= nextProbeAt) probedFrom = now;
@@ -81,14 +82,17 @@ const createWindow = () => {
   };
 };
 
-/** A turn waits at the gate at most so long. Then it is refused. */
+/** A turn waits at the gate for at most this time. Then it is refused. */
 const WAIT_MAX_MS = 2_000;
-/** How many turns a new line takes. So neither a burst nor a short stall of a store is an overload. */
+/** How many turns a new line may hold, so that a burst or a short stall of a store does not count as an overload. */
 const LINE_BURST = 1_000;
 const LINE_LEAST = 50;
-/** From this age on, a line takes as many turns as it was served in half of this time, so that they wait half as long. */
+/**
+ * A line older than this holds at most half as many turns as were served from it in this time. So a turn waits about
+ * half of this time.
+ */
 const LINE_MS = 1_000;
-/** The bytes of all waiting turns. An assistant has as many as stay free. */
+/** The maximum bytes of all waiting turns together. An assistant may have as many as remain free. */
 const WAITING_BYTES = 64 * 1024 * 1024;
 const BYTES_OF_A_REQUEST = 16 * 1024;
 
@@ -151,29 +155,33 @@ class Line {
   }
 }
 
-/** A turn that is older than this no longer counts when a newer one is answered: it is stuck, or waits for the model. */
+/**
+ * A turn that is older than this no longer counts when a newer one is answered: it is stuck, or waits for the model.
+ */
 const STUCK_AFTER_MS = 250;
-/** Turns of assistants below their share that are in flight beside the window. */
+/** At most this many turns are in flight beyond the window. All belong to assistants below their share. */
 const BESIDE_MAX = 128;
-/** From this age on, a turn counts no longer, although nothing is answered: its caller waits no longer. */
+/**
+ * A turn older than this no longer counts as in flight, even if no newer turn is answered: its caller no longer waits.
+ */
 const IN_FLIGHT_MAX_MS = 30_000;
 /** Refusals that are closer together than this belong to the same overload, which is logged once. */
 const SAME_OVERLOAD_MS = 10_000;
-/** A refusal comes so late, because a caller who goes on regardless would cause thousands in a second. */
+/** A refusal is sent this late. Otherwise a caller who continues regardless would cause thousands in a second. */
 const REFUSED_LATE_MS = 1_000;
-/** How many refusals wait in a process. Further ones are answered at once. */
+/** How many refusals wait in a process. Further ones are answered immediately. */
 const LATE_MAX = 2_000;
-/** Requests of unknown callers that are checked at once while turns wait. */
+/** While turns wait, at most this many requests of unknown callers are checked at once. */
 const STRANGERS_MAX = 500;
 const CALLERS_KNOWN = 10_000;
 
-/** A turn that has passed the gate. It is in flight until it is answered, or leaves. */
+/** A turn that has passed the gate. It is in flight until it is answered, or until `leave` is called. */
 export type PassedTurn = {
-  /** Call this before the turn is accepted. The waiter is then cancelled at the end. */
+  /** Call this before the turn is accepted. The waiter is cancelled when the turn ends. */
   follow: (waiter: Waiter) => void;
   /**
-   * Call this when the turn is accepted. It then stays in flight until its reply, also if its caller leaves. `inOrder`:
-   * it is answered after those that were accepted before it, so its time is that of other turns too.
+   * Call this when the turn is accepted. It then stays in flight until its reply, even if its caller disconnects.
+   * `inOrder`: the turn is the head of its conversation, so the window may follow its time.
    */
   stay: (inOrder: boolean) => void;
   /** Call this when nothing of the turn waits behind the gate. Has no effect after `stay`. */
@@ -184,9 +192,9 @@ type Turn = { assistantId: string; since: number; waiter?: Waiter };
 type Caller = { assistantId: string; keyId: string | null; bytes: number; req: Request; res: Response };
 
 /**
- * Admits turns by shares, so that an assistant that sends more than the service carries waits behind itself only
- * (docs/design.md, Fair shares). At most a window of turns is in flight. Further ones wait in a line for each
- * assistant, and the lines take turns. An assistant with less than its share of the window in flight never waits.
+ * Admits turns by shares, so that an assistant that sends more than the service can answer delays only itself
+ * (docs/design.md, Fair shares). At most a window of turns is in flight. Further turns wait in one line per assistant,
+ * and the lines take turns. An assistant with less than its share of the window in flight never waits.
  */
 export type Gate = {
   /** True if a request with a message must be refused now, because the line of its assistant is full. */
@@ -206,7 +214,9 @@ type Dependencies = { onRefused: () => void; logger: Logger };
 
 /** What a request says about its caller, without a look into a store: the channel's assistant, or a hash of its key. */
 const markOf = ({ params, headers }: Request): string =>
-  params.assistant_id === undefined ? hash('sha256', headers.authorization ?? '') : String(params.assistant_id);
+  params.assistant_id === undefined
+    ? hash('sha256', bearerIn(headers.authorization) ?? '')
+    : String(params.assistant_id);
 
 export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   const window = createWindow();
@@ -214,14 +224,17 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   const bytesWaiting = createByteShares(WAITING_BYTES);
   /** The turns in flight, in the order in which they passed. */
   const inFlight = new Set<Turn>();
-  /** How many of them each assistant has. */
+  /** How many turns each assistant has in flight. */
   const owned = new Map<string, number>();
   const assistants = new LRUCache<string, string>({ max: CALLERS_KNOWN });
   let strangers = 0;
   let late = 0;
   let refusedAt = Number.NEGATIVE_INFINITY;
 
-  /** True if the assistant has less than its share in flight. A window that has just shrunk delays only the others. */
+  /**
+   * True if the assistant has less than its share in flight. A window that has just shrunk delays only assistants above
+   * their share.
+   */
   const isBelowShare = (assistantId: string): boolean =>
     inFlight.size < window.size + BESIDE_MAX &&
     (owned.get(assistantId) ?? 0) < Math.max(1, window.size / Math.max(1, owned.size));
@@ -373,7 +386,6 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     pass: async (caller) => {
       const { assistantId, req, res } = caller;
       const now = performance.now();
-      (res.locals.noStranger as (() => void) | undefined)?.();
       assistants.set(markOf(req), assistantId);
       if (res.closed) throw unavailable();
       dropOlder(IN_FLIGHT_MAX_MS, now);
@@ -390,7 +402,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   };
 };
 
-/** Reports how long each request with a message took. A request that its caller left is not reported. */
+/** Reports how long each request with a message took. Requests whose callers disconnected are not reported. */
 export const measureTurns =
   (report: (status: number, seconds: number) => void): RequestHandler =>
   ({ method }, res, next) => {

@@ -4,7 +4,7 @@ import { isUuid, prefixRange } from '../process/ids.ts';
 import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
 import { isDuplicateKey } from '../mongo/failures.ts';
 import { inBatches } from '../mongo/batches.ts';
-import { dedupeKeyOf } from '../conversations/duplicates.ts';
+import { dedupeKeyOf } from '../conversations/accept.ts';
 
 const KEPT_S = 86_400;
 

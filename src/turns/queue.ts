@@ -3,6 +3,7 @@ import * as z from 'zod';
 import type { TurnRef } from '../conversations/conversation.ts';
 import { createBatcher } from '../process/batch.ts';
 import { serverNow } from '../process/clock.ts';
+import { NO_SPAN, type TraceSpan, type Tracing, within } from '../process/tracing.ts';
 import {
   countJobs,
   createFullCheck,
@@ -37,13 +38,18 @@ const toJobs = (turns: TurnRef[]) => {
   });
 };
 
+const addJobs = async (partition: Queue<TurnsJob>, jobs: ReturnType<typeof toJobs>): Promise<void> => {
+  if (jobs.length === 1 && jobs[0]) await partition.add(jobs[0].name, jobs[0].data, jobs[0].opts);
+  else if (jobs.length > 1) await partition.addBulk(jobs);
+};
+
 /**
  * Jobs are wake-ups: MongoDB decides which turn is the head, and a sweep adds a lost job again. So a failure to add a
  * job is only logged, and the caller does not see it.
  */
 export type TurnQueue = {
-  /** Adds a job to answer this head. Never throws. */
-  enqueue: (head: TurnRef) => void;
+  /** Adds a job to answer this head. Never throws. `span`: the accept or commit that made it the head, if known. */
+  enqueue: (head: TurnRef, span?: TraceSpan) => void;
 
   /** Groups heads by partition. A head that was enqueued after the oldest waiting job may still have its job. */
   byPartition: <Head extends TurnRef>(heads: Head[]) => Promise<{ items: Head[]; oldestWaitingAt: number | null }[]>;
@@ -53,16 +59,16 @@ export type TurnQueue = {
   close: PartitionedQueue<TurnsJob>['close'];
 };
 
-export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>): TurnQueue => {
+export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, tracing: Tracing): TurnQueue => {
   const isFull = createFullCheck(queue);
   const addTo = (partition: Queue<TurnsJob>) =>
-    createBatcher<TurnRef, void>(
-      async (heads) => {
+    createBatcher<{ head: TurnRef; span: TraceSpan }, void>(
+      async (items) => {
         // If the queue is full, sweeps will add these heads later.
-        const jobs = isFull() ? [] : toJobs(heads);
-        if (jobs.length === 1 && jobs[0]) await partition.add(jobs[0].name, jobs[0].data, jobs[0].opts);
-        else if (jobs.length > 1) await partition.addBulk(jobs);
-        return heads.map(() => undefined);
+        const jobs = isFull() ? [] : toJobs(items.map(({ head }) => head));
+        const spans = items.map(({ span }) => span);
+        await within(tracing.share('wake turns', spans, { kind: 'producer' }), addJobs(partition, jobs));
+        return items.map(() => undefined);
       },
       // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
       { maxInFlight: 8, isShared: () => true },
@@ -71,7 +77,7 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>): TurnQueue =>
   const add = queue.perPartition(addTo);
 
   return {
-    enqueue: (head) => queue.addInBackground(add(head.key)(head)),
+    enqueue: (head, span = NO_SPAN) => queue.addInBackground(add(head.key)({ head, span })),
 
     byPartition: <Head extends TurnRef>(heads: Head[]) => groupByPartition(queue, heads, ({ key }) => key),
 

@@ -1,7 +1,7 @@
 import type { Assistant } from '../assistants/assistant.ts';
 import type { Accepted, NewTurn } from '../conversations/accept.ts';
 import type { ChannelName } from '../conversations/conversation.ts';
-import { dedupeKeyOf } from '../conversations/duplicates.ts';
+import { dedupeKeyOf } from '../conversations/accept.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { decideLanguage, type LanguageDecision } from '@parley/understanding/text';
 import { serverDate } from '../process/clock.ts';
@@ -9,20 +9,22 @@ import { withDeadline } from '../process/deadline.ts';
 import { ApiError } from '../process/errors.ts';
 import { conversationKeyOf, newId, newPrefixedId } from '../process/ids.ts';
 import type { Logger } from '../process/logger.ts';
+import { orFailed, type TraceSpan, type Tracing, within } from '../process/tracing.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
 import type { PassedTurn } from './gate.ts';
-import type { DeliveredReplies } from './delivered-replies.ts';
+import type { DeliveredReplies, Progress, Replies, Waiter } from './replies.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
+import type { Allowance, Quotas, Reservation } from './allowances.ts';
 import type { TurnQueue } from './queue.ts';
-import type { Progress, Replies, Waiter } from './replies.ts';
-import { storedReplyOf, toResponse } from './turn-view.ts';
-import type { ChatResponse } from './turn.ts';
+import { type ChatResponse, storedReplyOf, toResponse } from './turn.ts';
 
 export type TurnRequest = {
   assistant: Assistant;
   channel: ChannelName;
   /** The API key of the request, if it has one. */
   keyId?: string | null;
+  /** The quotas that a new turn uses (`quotasOf`). Default: none. */
+  quotas?: Allowance[];
   sessionId: string;
   message: string;
   /** A canonical BCP 47 tag, or null if the language must be detected. */
@@ -35,8 +37,13 @@ export type TurnRequest = {
    * answered (docs/contract.md, Retry is safe).
    */
   async?: boolean;
-  /** Waits until the turn may be accepted (docs/design.md, Fair shares). Not set for a playground turn. */
-  pass?: () => Promise<PassedTurn>;
+  /**
+   * Counts the message for its session, and waits until the turn may be accepted (docs/design.md, Fair shares). Not set
+   * for a playground turn.
+   */
+  pass?: (conversationKey: string) => Promise<PassedTurn>;
+  /** The caller's `traceparent`, unchanged. Set only for known callers, because strangers must not begin traces. */
+  traceparent?: string | undefined;
   /** Set if the caller wants a stream. Called with the known text while the reply is written. */
   onProgress?: (progress: Progress) => void;
 };
@@ -49,7 +56,7 @@ type PrepareTurnDependencies = {
 
 /** Makes a turn from a request: decides its language, gives it ids and reserves its `Idempotency-Key`. */
 const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: PrepareTurnDependencies) => {
-  /** A turn with 202 has a channel too, because its reply ends its time in flight. */
+  /** The channel of the reply. A turn with 202 has one too, because it is in flight until its reply comes. */
   const channelOf = ({ onProgress }: TurnRequest): string => (onProgress ? replies.streamChannel : replies.channel);
 
   /** Decides the language. Reads the conversation's language only if the message alone does not decide. */
@@ -81,10 +88,9 @@ const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: PrepareT
     return { turnId: reserved.turnId, reservation: reserved.state };
   };
 
-  return async (request: TurnRequest): Promise<NewTurn> => {
+  return async (request: TurnRequest, key: string, span: TraceSpan): Promise<NewTurn> => {
     const { assistant, channel, sessionId, message, idempotencyKey } = request;
-    const { assistantId, sessionKey } = assistant;
-    const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
+    const { assistantId } = assistant;
     const [decided, reservation] = await Promise.all([
       languageOf(request, key),
       reserve(request, key, newPrefixedId(key)),
@@ -105,6 +111,7 @@ const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: PrepareT
       async: request.async === true,
       replyTo: channelOf(request),
       acceptedAt: serverDate(),
+      ...(span.context !== null && { trace: span.context }),
     };
   };
 };
@@ -166,13 +173,16 @@ type Dependencies = {
   idempotencyKeys: IdempotencyKeys;
   deliveredReplies: DeliveredReplies;
   turnQueue: Pick<TurnQueue, 'enqueue'>;
+  quotas: Quotas;
   replies: Replies;
   replyTimeoutMs: number;
   /** Aborted, with the error that waiting callers get, when the process stops and they must not wait any longer. */
   mustEnd: AbortSignal;
   onRepeated: (kind: Repetition) => void;
   onBusy: () => void;
+  onQuotaExceeded: () => void;
   orUnavailable: OrUnavailable;
+  tracing: Tracing;
   logger: Logger;
 };
 
@@ -181,7 +191,23 @@ const repetitionOf = (accepted: Accepted): Repetition | null => {
   return accepted.kind === 'accepted' && accepted.resumed ? 'resumed' : null;
 };
 
-/** True if the turn is one of those that reply workers answer in their order. A provider's turns have slots of their own. */
+/** True if this request made the turn, also if it found its own turn after an unknown outcome. */
+const isNewTurn = (accepted: Accepted, { messageId }: NewTurn): boolean => {
+  switch (accepted.kind) {
+    case 'accepted':
+      return !accepted.resumed;
+    case 'joined':
+      return accepted.messageId === messageId;
+    case 'replayed':
+      return accepted.turn.messageId === messageId;
+    default:
+      return false;
+  }
+};
+
+/**
+ * True for a new turn that reply workers answer in the order of all turns. A provider's turns have slots of their own.
+ */
 const isInFlight = ({ assistant }: TurnRequest, accepted: Accepted): accepted is Accepted & { kind: 'accepted' } =>
   assistant.engine.kind === 'retrieval' && accepted.kind === 'accepted' && !accepted.resumed;
 
@@ -206,22 +232,47 @@ export type StartTurn = (request: TurnRequest) => Promise<StartedTurn>;
 
 export const createStartTurn = (dependencies: Dependencies): StartTurn => {
   const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;
-  const { mustEnd, onRepeated, onBusy, orUnavailable } = dependencies;
+  const { mustEnd, onRepeated, onBusy, onQuotaExceeded, orUnavailable, quotas, tracing } = dependencies;
   const inFlight = createSessionsInFlight();
   const storedReply = storedReplyOf(conversations);
   const prepareTurn = createPrepareTurn({ conversations, idempotencyKeys, replies });
 
+  /**
+   * Reserves the turn in its quotas. Returns the error that the caller gets if the turn is new, or null if there is no
+   * quota.
+   */
+  const reserve = async (
+    { quotas: wanted = [] }: TurnRequest,
+    turn: NewTurn,
+  ): Promise<Reservation | ApiError | null> =>
+    wanted.length === 0 ? null : orUnavailable(quotas.reserve(wanted, turn));
+
   const accept = async (
     request: TurnRequest,
     turn: NewTurn,
-    watch: (turnId: string) => void,
-  ): Promise<Exclude<Accepted, { kind: 'busy' }>> => {
+    { watch, span }: { watch: (turnId: string) => void; span: TraceSpan },
+  ): Promise<Exclude<Accepted, { kind: 'busy' | 'refused' }>> => {
     const { assistant, idempotencyKey } = request;
-    const accepted = await conversations.accept(turn, {
-      windowMs: assistant.dedupeWindowSeconds * 1000,
-      readBack: needsConversationId(request) || !inFlight.isAlone(turn.key),
-      watch,
-    });
+    const reserved = await reserve(request, turn);
+    const isUsedUp = reserved instanceof ApiError;
+    const accepted = await conversations
+      .accept(turn, {
+        windowMs: assistant.dedupeWindowSeconds * 1000,
+        readBack: needsConversationId(request) || !inFlight.isAlone(turn.key),
+        watch,
+        onlyRepeated: isUsedUp,
+        span,
+      })
+      .catch((cause: unknown) => {
+        // Only with this error it is certain that nothing was accepted.
+        if (!isUsedUp && cause instanceof ApiError && cause.code === 'unavailable') reserved?.settle(false);
+        throw cause;
+      });
+    if (!isUsedUp) reserved?.settle(isNewTurn(accepted, turn));
+    if (accepted.kind === 'refused') {
+      onQuotaExceeded();
+      throw reserved;
+    }
     if (accepted.kind === 'busy') {
       onBusy();
       throw new ApiError('session_busy', { headers: { 'Retry-After': '1' } });
@@ -234,21 +285,20 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
         idempotencyKeys.bind(assistant.assistantId, idempotencyKey, conversationId);
       }
     }
-    // If the job is lost, a sweep adds it again.
-    if (accepted.kind === 'accepted' && accepted.head) turnQueue.enqueue({ key: turn.key, turnId: accepted.turnId });
     return accepted;
   };
 
-  return async (request) => {
+  const start = async (request: TurnRequest, span: TraceSpan): Promise<StartedTurn> => {
     const startedAt = performance.now();
-    const { withSources = false } = request;
-    const passed = await request.pass?.();
+    const { assistant, channel, sessionId, withSources = false } = request;
+    const { sessionKey } = assistant;
+    const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
+    const passed = request.pass && (await within(tracing.step('gate', span.context), request.pass(key)));
     // If the turn is not accepted, the reserved key keeps its turn id for the retry.
-    const turn = await orUnavailable(prepareTurn(request)).catch((cause: unknown) => {
+    const turn = await orUnavailable(prepareTurn(request, key, span)).catch((cause: unknown) => {
       passed?.leave();
       throw cause;
     });
-    const { key } = turn;
     const waiters = new Map<string, Waiter>();
     const watch = (turnId: string): Waiter => {
       const waiter = waiters.get(turnId) ?? replies.watch({ key, turnId }, request.onProgress);
@@ -256,15 +306,24 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
       return waiter;
     };
     const leave = inFlight.enter(key);
-    const end = (): void => {
+    const stop = (): void => {
       leave();
       passed?.leave();
       for (const waiter of waiters.values()) waiter.cancel();
     };
+    const end = (): void => {
+      stop();
+      span.end();
+    };
     try {
       passed?.follow(replies.watch({ key, turnId: turn.turnId }));
       if (!request.async) watch(turn.turnId);
-      const accepted = await accept(request, turn, request.async ? () => undefined : watch);
+      const step = tracing.step('accept', span.context);
+      const watching = request.async ? () => undefined : watch;
+      const accepted = await within(step, accept(request, turn, { watch: watching, span: step }));
+      span.note({ 'parley.accepted': accepted.kind });
+      // If the job is lost, a sweep adds it again.
+      if (accepted.kind === 'accepted' && accepted.head) turnQueue.enqueue({ key, turnId: accepted.turnId }, span);
       if (isInFlight(request, accepted)) passed?.stay(accepted.head);
       else passed?.leave();
       if (request.async) end();
@@ -286,12 +345,11 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
         const waiter = watch(turnId);
         waiter.arm();
         const left = replyTimeoutMs - (performance.now() - startedAt);
-        const published = await withDeadline(waiter.reply, Math.max(0, left), {
-          late: () => new ApiError('reply_timeout'),
-          signal: mustEnd,
-        });
+        const late = (): ApiError => new ApiError('reply_timeout');
+        const published = await withDeadline(waiter.reply, Math.max(0, left), { late, signal: mustEnd });
         const ms = Math.round(performance.now() - startedAt);
-        logger.debug({ turnId, conversationId: published.conversationId, ms }, 'turn answered');
+        const { conversationId: found } = published;
+        logger.debug({ turnId, conversationId: found, ms, ...span.ids }, 'turn answered');
         return toResponse(published.reply, { conversationId: published.conversationId, withSources });
       };
       return {
@@ -303,9 +361,17 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
         end,
       };
     } catch (cause) {
-      end();
+      stop();
       throw cause;
     }
+  };
+
+  return async (request) => {
+    const { assistant, channel, traceparent } = request;
+    const attributes = { 'parley.assistant_id': assistant.assistantId, 'parley.channel': channel };
+    const span = tracing.begin('turn', traceparent, { kind: 'server', attributes });
+    const started = await orFailed(span, start(request, span));
+    return { ...started, response: () => orFailed(span, started.response()) };
   };
 };
 

@@ -18,14 +18,16 @@ type Dependencies = {
   logger: Logger;
 };
 
-/** A time limit that was switched off meanwhile ends nothing. */
+/** If the time limit was switched off meanwhile, the conversation stays escalated, and nobody is reminded. */
 const endOf = (assistant: Assistant | null, language: string): TakeByEnd => {
   if (!assistant || assistant.takeWithinMinutes === null) return { how: 'stay' };
   const { ifNotTaken: how } = assistant;
   return how === 'hand_back' ? { how, said: notTakenText(language) } : { how };
 };
 
-/** Ends the take-by time of escalations that nobody took: a reminder, a hand-back, or nothing (docs/design.md, Sweeps). */
+/**
+ * Ends the take-by time of escalations that nobody took: a reminder, a hand-back, or nothing (docs/design.md, Sweeps).
+ */
 export const createNotTakenSweep =
   ({ conversations, findAssistant, onReminded, logger }: Dependencies) =>
   async (): Promise<void> => {
@@ -59,14 +61,14 @@ export const createTurnSweep =
   ({ conversations, leases, turnQueue, timing }: SweepDependencies) =>
   async (): Promise<void> => {
     const heads = await conversations.findStaleHeads(timing.turnStaleMs, HEADS_PER_SWEEP);
-    // No job can be added to a partition that is unavailable, so its heads may not be recorded as queued.
+    // `byPartition` leaves out unavailable partitions: no job can be added there, so their heads must not be renewed.
     for (const { items, oldestWaitingAt } of await turnQueue.byPartition(heads)) {
       const leased = await leases.findLeased(items);
       const now = serverNow();
       const lost = items.filter(({ turnId, queuedAt }) => {
         if (leased.has(turnId)) return false;
-        // Queues are first in, first out. While an older job is waiting, the job of this head may be behind it, so that
-        // job does not count as lost yet.
+        // Queues are first in, first out. While an older job waits, the job of this head may be behind it. Then it does not
+        // count as lost yet.
         const mayBeQueued = oldestWaitingAt !== null && oldestWaitingAt <= queuedAt.getTime() + timing.turnStaleMs;
         return !mayBeQueued || now - queuedAt.getTime() > timing.turnJobReplacedAfterMs;
       });

@@ -1,6 +1,12 @@
 import * as z from 'zod';
-import { LanguageTag } from '../assistants/language-tag.ts';
+import { LanguageTag } from '../assistants/knowledge-entry.ts';
 import { MAX_SUGGESTED_ACTIONS, ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
+import type { RecentTurn } from '../conversations/conversation.ts';
+import type { ConversationStore, TurnConversation } from '../conversations/store.ts';
+import { serverNow } from '../process/clock.ts';
+import { ApiError, notFound } from '../process/errors.ts';
+import type { TurnLeases } from './leases.ts';
+import type { Reply } from './replies.ts';
 
 export const SESSION_ID_MAX = 256;
 export const MESSAGE_MAX = 8_000;
@@ -40,7 +46,7 @@ export const SessionId = wellFormed
     example: 'visitor-42',
   });
 
-/** The rules for a message as the API description tells them. Nothing is matched against this pattern here. */
+/** The rules for a message, for the API description only. Messages are not matched against this pattern. */
 const MESSAGE_PATTERN = '^[^\\u0000]*[^\\s\\u0000\\ufeff][^\\u0000]*$';
 
 export const MessageText = wellFormed
@@ -81,3 +87,98 @@ export const ChatResponse = z
   })
   .meta({ id: 'ChatResponse' });
 export type ChatResponse = z.infer<typeof ChatResponse>;
+
+/** The stored answer of a finished turn. */
+export const storedReplyOf =
+  (conversations: ConversationStore) =>
+  async (conversation: TurnConversation, turn: RecentTurn): Promise<Reply> => {
+    const { replySeq: seq, replyMessageId: messageId } = turn;
+    if (turn.outcome === 'failed' || seq === undefined || messageId === undefined) return { outcome: 'failed' };
+    const message = await conversations.history.findMessage(conversation, { seq, messageId });
+    if (!message) return { outcome: 'erased' };
+    const { content, suggestedActions, sources } = message;
+    return {
+      outcome: 'answered',
+      reply: content,
+      messageId,
+      ...(suggestedActions && { suggestedActions }),
+      ...(sources && { sources }),
+    };
+  };
+
+type AnsweredReply = Extract<Reply, { outcome: 'answered' }>;
+
+/** `sources` only for a caller who asked for them (docs/contract.md, Sources of replies). */
+const partsOf = ({ reply, suggestedActions, sources = [] }: AnsweredReply, withSources: boolean) => ({
+  reply,
+  ...(suggestedActions && { suggestedActions }),
+  ...(withSources && { sources }),
+});
+
+export const toResponse = (
+  reply: Reply,
+  { conversationId, withSources }: { conversationId: string; withSources: boolean },
+): ChatResponse => {
+  if (reply.outcome === 'erased') throw notFound();
+  if (reply.outcome === 'failed') throw new ApiError('internal_error');
+  return { ...partsOf(reply, withSources), conversationId, messageId: reply.messageId };
+};
+
+const KEPT_FOR_MS = 86_400_000;
+
+const TURN_STATUSES = ['accepted', 'answering', 'answered', 'failed'] as const;
+
+const turnId = z.uuid().meta({ description: 'For `GET /api/v1/turns/{id}`.' });
+
+/** The response to a caller who does not wait (docs/contract.md, Answer later). */
+export const AcceptedTurn = z
+  .object({ conversationId: ChatResponse.shape.conversationId, turnId, status: z.literal('accepted') })
+  .meta({ id: 'AcceptedTurn' });
+export type AcceptedTurn = z.infer<typeof AcceptedTurn>;
+
+/** A turn that callers can read for 24 hours. Contains the chat response once the turn is answered. */
+export const TurnView = z
+  .object({
+    turnId,
+    status: z.enum(TURN_STATUSES).meta({
+      description:
+        '`accepted`: pending. `answering`: a worker is making the reply. `failed`: an error of the service; sending the same ' +
+        'message again resumes it.',
+    }),
+    ...ChatResponse.partial().required({ conversationId: true }).shape,
+  })
+  .meta({ id: 'Turn' });
+export type TurnView = z.infer<typeof TurnView>;
+
+type Dependencies = {
+  conversations: Pick<ConversationStore, 'findTurn'>;
+  leases: Pick<TurnLeases, 'findLeased'>;
+  storedReply: (conversation: TurnConversation, turn: RecentTurn) => Promise<Reply>;
+};
+
+/**
+ * Reads a turn. Throws the same 404 if the turn's id is malformed or unknown, if the turn is erased or too old, or if
+ * it belongs to another assistant.
+ */
+export type ReadTurn = (id: string, options: { assistantId: string; withSources: boolean }) => Promise<TurnView>;
+
+export const createReadTurn =
+  ({ conversations, leases, storedReply }: Dependencies): ReadTurn =>
+  async (id, { assistantId, withSources }) => {
+    const found = await conversations.findTurn(id, assistantId);
+    if (!found) throw notFound();
+    const { conversationId, _id: key } = found.conversation;
+    if (found.state === 'pending') {
+      const turn = { key, turnId: id };
+      // While Redis is unavailable, it is not known whether a worker is answering the turn, so the status stays
+      // `accepted`.
+      const leased = found.head && (await leases.findLeased([turn]).catch(() => new Set<string>())).has(id);
+      return { turnId: id, conversationId, status: leased ? 'answering' : 'accepted' };
+    }
+    if (serverNow() - found.turn.finishedAt.getTime() > KEPT_FOR_MS) throw notFound();
+    const reply = await storedReply(found.conversation, found.turn);
+    if (reply.outcome === 'erased') throw notFound();
+    if (reply.outcome === 'failed') return { turnId: id, conversationId, status: 'failed' };
+    const parts = partsOf(reply, withSources);
+    return { turnId: id, conversationId, status: 'answered', ...parts, messageId: reply.messageId };
+  };

@@ -1,5 +1,6 @@
 import { lookup as osLookup, Resolver } from 'node:dns/promises';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
+import { Agent, buildConnector, type Dispatcher } from 'undici';
 import { invalid } from '../process/errors.ts';
 
 /**
@@ -164,8 +165,8 @@ const MESSAGES: Record<string, string> = {
 };
 
 /**
- * Checks a URL before it is saved, and throws 422 for `field` if the address guard refuses the URL. A name that does not
- * resolve now is accepted, because it may resolve later and each request checks the address again.
+ * Checks a URL before it is saved, and throws 422 for `field` if the address guard refuses the URL. A name that does
+ * not resolve now is accepted, because it may resolve later and each request checks the address again.
  */
 export const requirePublicUrl = async (url: string, guard: GuardOptions, field: string): Promise<void> => {
   const checked = await checkEndpoint(url, guard);
@@ -174,4 +175,75 @@ export const requirePublicUrl = async (url: string, guard: GuardOptions, field: 
       throw invalid(field, 'not_http', 'must be an http or https address');
     throw invalid(field, checked.reason, MESSAGES[checked.reason] ?? 'is refused');
   }
+};
+
+const CONNECT_MS = 3_000;
+/** More interim (1xx) responses than real servers send. */
+const INTERIM_MAX = 16;
+/**
+ * An answer may come in this many pieces (chunks) of any size. Further pieces must have `ANSWER_PIECE_BYTES` on
+ * average.
+ */
+const ANSWER_PIECES_FREE = 2_000;
+const ANSWER_PIECE_BYTES = 32;
+
+export class Flood extends Error {
+  override name = 'Flood';
+}
+
+/**
+ * Breaks off an answer that sends interim responses without end, or comes in pieces of a few bytes. Each of them costs
+ * as much as a small answer, so one server could keep the process busy.
+ */
+const refuseFloods: Dispatcher.DispatcherComposeInterceptor = (dispatch) => (options, handler) => {
+  let [interim, room] = [0, ANSWER_PIECES_FREE];
+  return dispatch(options, {
+    onRequestStart: (...given) => handler.onRequestStart?.(...given),
+    onRequestUpgrade: (...given) => handler.onRequestUpgrade?.(...given),
+    onResponseStart: (controller, status, ...rest) => {
+      if (status < 200) interim += 1;
+      if (interim > INTERIM_MAX) controller.abort(new Flood('too many interim responses'));
+      else handler.onResponseStart?.(controller, status, ...rest);
+    },
+    onResponseData: (controller, piece) => {
+      room += Math.min(piece.length / ANSWER_PIECE_BYTES, 1) - 1;
+      if (room < 0) controller.abort(new Flood('an answer in too many pieces'));
+      else handler.onResponseData?.(controller, piece);
+    },
+    onResponseEnd: (...given) => handler.onResponseEnd?.(...given),
+    onResponseError: (...given) => handler.onResponseError?.(...given),
+  });
+};
+
+/** `connections` is the maximum per host. `ca`: certificate authorities that replace the public ones. */
+type Options = { allowPrivate: boolean; connections: number; resolver?: Resolve; ca?: string; maxHeaderBytes?: number };
+
+/** Connections to hosts that owners choose, such as providers and websites. The address guard of webhooks applies. */
+export const openGuardedAgent = ({ allowPrivate, connections, resolver, ca, maxHeaderBytes }: Options): Dispatcher => {
+  // HTTP/1.1 only: over HTTP/2, undici would repeat a refused request by itself.
+  const lookup = guardedLookup({ allowPrivate, resolver });
+  const connect = buildConnector({ timeout: CONNECT_MS, allowH2: false, lookup, ...(ca && { ca }) });
+  const agent = new Agent({
+    allowH2: false,
+    pipelining: 1,
+    connections,
+    ...(maxHeaderBytes && { maxHeaderSize: maxHeaderBytes }),
+    connect: (options, callback) => {
+      // `lookup` is not called for an IP address in the URL, so the address is checked here.
+      const host = options.hostname.replace(/^\[|\]$/g, '');
+      if (isIP(host) !== 0 && !isAllowedPeer(host, { allowPrivate })) {
+        callback(new AddressRefused('the URL has an address that is not public'), null);
+        return;
+      }
+      connect(options, (error, socket) => {
+        if (error) callback(error, null);
+        else if (isAllowedPeer(socket.remoteAddress, { allowPrivate })) callback(null, socket);
+        else {
+          socket.destroy();
+          callback(new AddressRefused('the name resolves to an address that is not public'), null);
+        }
+      });
+    },
+  });
+  return agent.compose(refuseFloods);
 };

@@ -9,12 +9,12 @@ import { isDuplicateKey } from '../mongo/failures.ts';
 import { collectionOf, createReader, type Indexed } from '../mongo/mongo.ts';
 import { TIMING } from '../process/time-limits.ts';
 import { validate } from '../process/validation.ts';
-import type { Vault } from '../process/vault.ts';
+import { createResealing, type SecretsFound, type Vault } from '../process/vault.ts';
 import { type GuardOptions, requirePublicUrl } from './address-guard.ts';
 import { EventKind, OPT_IN_KINDS } from './event.ts';
 import { newWebhookSecret } from './signature.ts';
 
-/** The endpoints of all assistants that are cached, as JSON. */
+/** The maximum length of all cached endpoints together, as JSON, in characters. */
 const CACHED_CHARS = 20_000_000;
 const MAX_ENDPOINTS = 10;
 export const MAX_OVERLAP_HOURS = 168;
@@ -42,11 +42,19 @@ export type Endpoint = {
   overlapUntil: Date | null;
 };
 
+/**
+ * What the delivery streams of an endpoint know of its running recovery. `version` is higher for each later change and
+ * each later recovery. `to` is the end of its range.
+ */
+export type NotedRecovery = { recoveryId: string; version: number; to: Date };
+
 export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil' | 'include'> & {
   _id: string;
   /** Endpoints from before this setting have none. */
   include?: Endpoint['include'];
-  /** Since when no event was delivered, if the last one was not. */
+  /** Its running recovery. */
+  recovery?: NotedRecovery;
+  /** Since when no event was delivered. Missing if the last one was delivered. */
   failing?: Date;
   /** The end of the receiver's certificate, if that is soon. */
   certificateUntil?: Date;
@@ -86,6 +94,7 @@ const endpointSchema = new Schema<StoredEndpoint>(
     pause: { type: Schema.Types.Mixed, default: null },
     createdAt: { type: Date, required: true },
     place: { type: Number, required: true },
+    recovery: { type: Schema.Types.Mixed },
     failing: { type: Date },
     certificateUntil: { type: Date },
     secrets: { type: [{ _id: false, sealed: String, until: Date }], required: true },
@@ -129,6 +138,7 @@ const toEndpoint = ({
   _id,
   secrets,
   place: _place,
+  recovery: _recovery,
   failing: _failing,
   certificateUntil: _until,
   ...stored
@@ -188,14 +198,31 @@ export type EndpointStore = {
 
   resumeEndpoint: (endpointId: string) => Promise<Endpoint>;
 
-  /** Notes how a delivery went, if that changes what is known. `delivered`: null if it says nothing about the receiver. */
+  /** Notes a running recovery, unless something newer is noted. */
+  noteRecovery: (endpointId: string, recovery: NotedRecovery) => Promise<void>;
+
+  /** Removes the note of a recovery, unless something newer is noted. */
+  forgetRecovery: (endpointId: string, recovery: Pick<NotedRecovery, 'version'>) => Promise<void>;
+
+  /** Stores how a delivery went, if that is new. `delivered`: null if the failure was not the receiver's. */
   noteHealth: (
     endpoint: StoredEndpoint,
     seen: { delivered: boolean | null; certificateUntil: Date | null },
   ) => Promise<void>;
 
-  /** Enabled endpoints that are paused, that fail since `failingSince`, or whose certificate ends before `expiring`. */
-  listUnhealthy: (what: { failingSince: Date; expiring: Date; limit: number }) => Promise<StoredEndpoint[]>;
+  /**
+   * Lists enabled endpoints that are paused, that have been failing at least since `failingSince`, or whose certificate
+   * ends by `expiring`: at most `limit` of each kind. `except`: endpoints that are already known.
+   */
+  listUnhealthy: (what: {
+    failingSince: Date;
+    expiring: Date;
+    except: string[];
+    limit: number;
+  }) => Promise<StoredEndpoint[]>;
+
+  /** Seals all secrets again that an older key has sealed, one endpoint after the other. A dry run counts them. */
+  resealSecrets: (options: { dryRun: boolean }) => AsyncGenerator<SecretsFound, undefined>;
 };
 
 export const createEndpointStore = (dependencies: Dependencies): EndpointStore => {
@@ -262,6 +289,26 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
     }
   };
 
+  async function* resealSecrets(options: { dryRun: boolean }): AsyncGenerator<SecretsFound, undefined> {
+    const stored = collectionOf<StoredEndpoint>(endpoints);
+    for await (const { _id } of stored.find({}, { projection: { _id: 1 } }).sort({ _id: 1 })) {
+      for (;;) {
+        const row = await stored.findOne({ _id }, { projection: { secrets: 1 } });
+        const places = (row?.secrets ?? []).map(({ sealed }, nth) => {
+          return { path: `secrets.${nth}.sealed`, sealed, context: _id };
+        });
+        const { found, reseal } = createResealing(vault, options);
+        const fields = reseal(places, `endpoint ${_id}`);
+        // A secret that was rotated meanwhile is kept.
+        const asRead = Object.fromEntries(places.map(({ path, sealed }) => [path, sealed]));
+        if (found.resealed > 0 && (await stored.updateOne({ _id, ...asRead }, { $set: fields })).matchedCount === 0)
+          continue;
+        yield found;
+        break;
+      }
+    }
+  }
+
   return {
     models: [endpoints],
 
@@ -320,7 +367,10 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       // concurrently.
       const changed = await endpoints.findOneAndUpdate(
         { _id: endpointId, enabled: !enabled },
-        { $set: { enabled, ...(enabled && { enabledSince: now, pause: null }) } },
+        {
+          $set: { enabled, pause: null, ...(enabled && { enabledSince: now }) },
+          $unset: { failing: 1, certificateUntil: 1 }, // `listUnhealthy` looks only for enabled ones
+        },
         { returnDocument: 'after' },
       );
       if (!changed) return toEndpoint(await getStored(endpointId));
@@ -375,6 +425,18 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       return rows.map(({ _id }) => _id);
     },
 
+    noteRecovery: async (endpointId, recovery) => {
+      const older = [{ 'recovery.version': { $exists: false } }, { 'recovery.version': { $lt: recovery.version } }];
+      await endpoints.updateOne({ _id: endpointId, $or: older }, { $set: { recovery } });
+    },
+
+    forgetRecovery: async (endpointId, { version }) => {
+      await endpoints.updateOne(
+        { _id: endpointId, 'recovery.version': { $lte: version } },
+        { $unset: { recovery: 1 } },
+      );
+    },
+
     resumeEndpoint: async (endpointId) => {
       const resumed = await change(endpointId, { $set: { pause: null } });
       await onChanged(resumed);
@@ -397,15 +459,15 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
         ...(Object.keys(unset).length > 0 && { $unset: unset }),
       };
       if (Object.keys(changes).length === 0) return;
-      // Only the first failure in a row is the beginning.
+      // Only the first failure in a row sets the time.
       const first = 'failing' in set ? { failing: { $exists: false } } : {};
       await endpoints.updateOne({ _id, ...first }, changes);
     },
 
-    listUnhealthy: async ({ failingSince, expiring, limit }) => {
+    listUnhealthy: async ({ failingSince, expiring, except, limit }) => {
       const find = (filter: Record<string, unknown>, hint: string) =>
         endpoints
-          .find({ enabled: true, ...filter })
+          .find({ enabled: true, _id: { $nin: except }, ...filter })
           .hint(hint)
           .limit(limit)
           .lean();
@@ -416,5 +478,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       ]);
       return [...new Map(found.flat().map((row) => [row._id, row as StoredEndpoint])).values()];
     },
+
+    resealSecrets,
   };
 };

@@ -8,6 +8,7 @@ export const EVENT_KINDS = [
   'conversation.resolved',
   'tag.added',
   'message.sent',
+  'conversation.erased',
   'webhook.test',
 ] as const;
 
@@ -15,10 +16,12 @@ export const EventKind = z.enum(EVENT_KINDS);
 export type EventKind = z.infer<typeof EventKind>;
 
 /** Kinds that an endpoint gets only if it names them. An endpoint that wants every event does not get them. */
-export const OPT_IN_KINDS: readonly EventKind[] = ['message.sent'];
+export const OPT_IN_KINDS: readonly EventKind[] = ['message.sent', 'conversation.erased'];
 
-/** The kinds of events of a conversation. A test event belongs to no conversation. */
-export type ConversationEventKind = Exclude<EventKind, 'webhook.test'>;
+/**
+ * The kinds of events in a conversation's outbox. A test belongs to no conversation, and an erased one has no outbox.
+ */
+export type ConversationEventKind = Exclude<EventKind, 'webhook.test' | 'conversation.erased'>;
 
 export const CONTENT_MAX_CODE_POINTS = 500;
 
@@ -28,7 +31,8 @@ export type ConversationFacts = { conversationId: string; sessionId: string; cha
 /** Payloads as they are stored: with the field names of the wire, and without the `ConversationFacts`. */
 export type EventPayloads = {
   'conversation.created': { language: string };
-  'message.received': { role: 'user'; content: string; language: string };
+  /** In a long outbox the event names its turn, and `content` is read when the body is composed. */
+  'message.received': { role: 'user'; content?: string; turn_id?: string; language: string };
   'conversation.escalated': { reason: string; lead_score: number; language: string };
   'conversation.resolved': { resolved_by: string };
   'tag.added': { tag: string; color: string | null };
@@ -42,8 +46,8 @@ export type EventPayloads = {
 };
 
 /**
- * The texts of a `message.sent` event. They are read when the body is composed: with the texts of 500 pending events, a
- * conversation's document would exceed MongoDB's limit of 16 MB.
+ * The texts of an event that does not hold them. They are read when the body is composed: with the texts of 500 pending
+ * events, a conversation's document would exceed MongoDB's limit of 16 MB.
  */
 type MessageTexts = { content: string; suggestedActions?: SuggestedAction[]; sources?: ReplySource[] };
 
@@ -74,7 +78,8 @@ const payloadOf = (
     case 'conversation.created':
       return { conversation_id, session_id: facts.sessionId, channel: facts.channel, ...event.payload };
     case 'message.received': {
-      const { role, content, language } = event.payload;
+      const { role, language, content = texts && truncateContent(texts.content) } = event.payload;
+      if (content === null) throw new Error('a received message needs its text');
       return { conversation_id, role, content, channel: facts.channel, language };
     }
     case 'conversation.escalated':
@@ -98,7 +103,7 @@ const payloadOf = (
   }
 };
 
-/** Composes the exact body that is signed, stored and sent. Only `message.sent` has texts. */
+/** Composes the exact body that is signed, stored and sent. */
 export const composeBody = (
   envelope: ConversationEvent & { eventId: string; timestamp: number },
   facts: ConversationFacts,
@@ -109,6 +114,14 @@ export const composeBody = (
     event_id: envelope.eventId,
     timestamp: envelope.timestamp,
     payload: payloadOf(envelope, facts, { texts, include }),
+  });
+
+export const composeErasedBody = (eventId: string, timestamp: number, conversationId: string): string =>
+  JSON.stringify({
+    event: 'conversation.erased',
+    event_id: eventId,
+    timestamp,
+    payload: { conversation_id: conversationId },
   });
 
 export const composeTestBody = (eventId: string, timestamp: number): string =>

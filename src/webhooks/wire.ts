@@ -72,5 +72,6 @@ export const WIRE_EVENTS = {
     }),
     'MessageSentEvent',
   ),
+  'conversation.erased': envelope('conversation.erased', z.object({ conversation_id }), 'ConversationErasedEvent'),
   'webhook.test': envelope('webhook.test', z.object({ ping: z.literal('pong') }), 'WebhookTestEvent'),
 } satisfies Record<EventKind, z.ZodType>;

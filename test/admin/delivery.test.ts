@@ -161,6 +161,38 @@ test('events of a paused endpoint are listed as queued and sent when it is resum
   await eventually(async () => expect(await outcomes()).toEqual(['delivered', 'rejected']));
 });
 
+test('what an endpoint missed is counted, sent again and shown', async () => {
+  const { assistantId, chat } = await anAssistant(stack);
+  const { receiver, endpointId } = await aReceiver(assistantId, 'message.received', {
+    respond: (_request, nth) => ({ status: nth === 1 ? 500 : 200 }),
+  });
+  await eventually(async () => {
+    await chat(aTurn());
+    expect(receiver.received.length).toBeGreaterThan(0);
+  });
+  await eventually(async () => {
+    const found = await admin<Delivery[]>('deliveries', 'list', '--assistant', assistantId, '--outcome', 'rejected');
+    expect(found).toHaveLength(1);
+  });
+  const from = ['--from', new Date(Date.now() - 60_000).toISOString(), '--outcomes', 'rejected'];
+
+  const dry = await admin('endpoint', 'recover', endpointId, ...from, '--dry-run');
+  const started = await admin<{ recovery: { recoveryId: string } }>('endpoint', 'recover', endpointId, ...from);
+  const { recoveryId } = started.recovery;
+  const [paused, resumed] = [
+    await admin('recovery', 'pause', recoveryId),
+    await admin('recovery', 'resume', recoveryId),
+  ];
+  await eventually(async () => expect(await admin('recovery', 'show', recoveryId)).toMatchObject({ state: 'done' }));
+  const listed = await admin('recovery', 'list', endpointId);
+  const wrong = await runAdmin(env, ['endpoint', 'recover', endpointId, '--from', '2026-01-01', '--outcomes', 'none']);
+
+  expect(dry).toEqual({ events: 1, conversations: 1, recovery: null });
+  expect([paused['state'], resumed['state'], wrong.status]).toEqual(['paused', 'running', 2]);
+  expect(listed).toMatchObject([{ recoveryId, events: 1, sent: { delivered: 1 } }]);
+  expect(receiver.received.filter(({ headers }) => headers['x-factory-redelivery'] === 'true')).toHaveLength(1);
+});
+
 test('an endpoint can be disabled and enabled', async () => {
   const { assistantId } = await anAssistant(stack);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9999/hook' });

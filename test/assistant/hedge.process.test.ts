@@ -5,11 +5,11 @@ import type { SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import type { missOperations } from '../../src/operator-api/misses.ts';
+import type { missOperations } from '../../src/operator-api/knowledge.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 import type { AnswerOf } from '../support/operations.ts';
 import { useStack } from '../support/stack.ts';
-import { text } from '../../workers/reply/engines/texts.ts';
+import { text } from '../../workers/reply/engines/engine.ts';
 
 /** Words alone decide: there is no model. */
 const stack = useStack();

@@ -83,9 +83,7 @@ const rareWords = () => {
     }).join(' ');
 };
 
-test('knowledge that exceeds the memory is indexed in part, which the owner can see, and neighbours are answered', {
-  timeout: 240_000,
-}, async () => {
+test('knowledge that exceeds the memory is indexed in part, which the owner can see, and neighbours are answered', async () => {
   const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0, env: { SEMANTIC: 'off' } });
   onTestFinished(own.close);
   const neighbour = await anAssistant(own);

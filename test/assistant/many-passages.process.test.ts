@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { quantised } from '@parley/understanding';
 import { expect, onTestFinished, test } from 'vitest';
 import { NO_COUNTS, type StoredPassage } from '../../src/sources/source.ts';
@@ -73,16 +73,14 @@ const addMany = async ({ service }: Stack, assistantId: string, count: number, m
       vector: Buffer.from(quantised(vectorOf(text.slice(0, 120))).buffer),
     };
   };
-  for (let from = 0; from < count; from += 1_000) {
-    const some = Array.from({ length: Math.min(1_000, count - from) }, (_, nth) => aPassage(from + nth));
+  for (let from = 0; from < count; from += 250) {
+    const some = Array.from({ length: Math.min(250, count - from) }, (_, nth) => aPassage(from + nth));
     await service.mongo.collection<StoredPassage>('passages').insertMany(some);
   }
   await service.assistants.raisePassages(assistantId, count);
 };
 
-test('a worker soon has many passages, within its memory, and searches them about as fast as 500', {
-  timeout: 240_000,
-}, async () => {
+test('a worker soon has many passages, within its memory, and searches them about as fast as 500', async () => {
   const stack = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
   onTestFinished(stack.close);
   const service = await openEmbeddingsService();
@@ -99,10 +97,10 @@ test('a worker soon has many passages, within its memory, and searches them abou
     return assistant;
   };
   const [many, few] = [await ofSize(MANY), await ofSize(FEW)];
-  const { sourceRuns: runs, passages } = stack.service;
+  const { passageVectors: vectors, passages } = stack.service;
   const draining = new AbortController().signal;
   const languageOf = async () => 'en';
-  await createStoreIndexes({ runs, passages, embedder: { model: () => model }, languageOf, draining })();
+  await createStoreIndexes({ vectors, passages, embedder: { model: () => model }, languageOf, draining })();
   const embeddings = { EMBEDDINGS_URL: service.baseUrl, EMBEDDINGS_MODEL: 'm', SEMANTIC: 'auto' };
   const worker = await startRealProcess('reply', { ...stack.env, ...embeddings }, undefined, SMALL_HEAP);
   onTestFinished(() => worker.kill());
@@ -110,12 +108,20 @@ test('a worker soon has many passages, within its memory, and searches them abou
     const status = readFileSync(`/proc/${worker.child.pid}/status`, 'utf8');
     return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024;
   };
+  /** Processor time of the worker, because other load makes every turn slower. */
+  const worked = (): number => {
+    const threads = readdirSync(`/proc/${worker.child.pid}/task`);
+    const ns = threads.map(
+      (id) => readFileSync(`/proc/${worker.child.pid}/task/${id}/schedstat`, 'utf8').split(' ')[0],
+    );
+    return ns.reduce((sum, one) => sum + Number(one), 0) / 1e6;
+  };
   const before = megabytes();
   const write = aWriter();
   const ask = async ({ chat, assistantId }: typeof many) => {
-    const startedAt = performance.now();
+    const since = worked();
     const { body } = await chat({ session_id: randomUUID(), message: `what is ${write(5)}?`, language: 'en' });
-    const ms = performance.now() - startedAt;
+    const ms = worked() - since;
     const stored = await stack.service.mongo
       .collection('conversations')
       .findOne({ conversationId: body.conversationId, assistantId });

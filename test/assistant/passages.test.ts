@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
-import { chatTurnOperations } from '../../src/chat-api/turn-operations.ts';
+import { chatTurnOperations } from '../../src/chat-api/turn-routes.ts';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { NO_CHANGES, NO_COUNTS, type StoredPassage, type StoredSource } from '../../src/sources/source.ts';
@@ -291,30 +291,33 @@ test('passages come in full with the token vectors of one kind, and not those of
   expect([[...tokens.values()].map(({ length }) => length), ofOtherKind.size]).toEqual([[96, 96, 96], 0]);
 });
 
-test('when the memory is full, the index that was not used for the longest time leaves, and one in use is not read again at once', async () => {
-  const owners = await Promise.all(
-    [1, 2, 3].map(async () => stack.service.assistants.getAssistant((await aSource()).assistantId)),
-  );
-  const [first, second, third] = owners as [Assistant, Assistant, Assistant];
-  const { passages } = stack.service;
-  const embedder = { model: () => null, embedQuestion: async () => null };
-  let time = 0;
-  const opened = (maxBytes?: number) =>
+/** What a reply worker holds of passages, with a clock of its own. */
+const aMemory = () => {
+  const clock = { time: 0 };
+  const hold = (maxBytes?: number) =>
     createPassages({
-      store: passages,
-      background: passages,
-      embedder,
+      store: stack.service.passages,
+      background: stack.service.passages,
+      embedder: { model: () => null, embedQuestion: async () => null },
       reportLeftOut: stack.service.assistants.reportPassagesLeftOut,
       logger: createLogger({ name: 'test', level: 'silent' }),
-      now: () => time,
+      now: () => clock.time,
       ...(maxBytes !== undefined && { maxBytes }),
     });
-  const { bytes } = (await opened().of(first)!.open())!.search.index;
-  const held = opened(2.5 * bytes);
+  return { clock, hold };
+};
+const anOwner = async (options?: Options): Promise<Assistant> =>
+  stack.service.assistants.getAssistant((await aSource(options)).assistantId);
+
+test('when the memory is full, the index that was not used for the longest time leaves, and one in use is not read again at once', async () => {
+  const [first, second, third] = [await anOwner(), await anOwner(), await anOwner()];
+  const { clock, hold } = aMemory();
+  const { bytes } = (await hold().of(first)!.open())!.search.index;
+  const held = hold(2.5 * bytes);
   const has = (one: Assistant) => !held.isLongWait(one);
 
   await held.of(first)!.open();
-  time += 120_000;
+  clock.time += 120_000;
   await held.of(second)!.open();
   await held.of(third)!.open();
   expect([has(first), has(second), has(third)]).toEqual([false, true, true]);
@@ -323,6 +326,22 @@ test('when the memory is full, the index that was not used for the longest time 
   // The second one was in use a moment ago: it answers without passages for a while, and waits for nothing.
   expect([has(first), held.of(second)!.current(), has(second), has(third)]).toEqual([true, null, true, true]);
   expect(await held.of(second)!.open()).toBeNull();
+});
+
+test('two large indexes in use do not push out a small one', async () => {
+  const many = Array.from({ length: 100 }, (_, nth) => ({ ...REFUNDS, text: `Rule ${nth} of refunds.` }));
+  const [small, one, other] = [await anOwner(), await anOwner({ passages: many }), await anOwner({ passages: many })];
+  const { clock, hold } = aMemory();
+  const { bytes } = (await hold().of(one)!.open())!.search.index;
+  const held = hold(2.01 * bytes);
+
+  await held.of(small)!.open();
+  clock.time += 1_000;
+  await held.of(one)!.open();
+  await held.of(other)!.open();
+
+  expect(await held.of(small)!.open()).not.toBeNull();
+  expect([held.of(one)!.current(), held.of(other)!.current()].filter((index) => index !== null)).toHaveLength(1);
 });
 
 test('an owner is told how many passages have no room in the memory of a worker, until there is room', async () => {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { createVault } from '../../src/process/vault.ts';
 import { createEngines } from '../../workers/reply/worker.ts';
-import { openGuardedAgent } from '../../src/webhooks/guarded-agent.ts';
+import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
 import { anAssistant } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
@@ -14,8 +14,10 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const agent = openGuardedAgent({ allowPrivate: false, connections: 1 });
 afterAll(() => agent.destroy());
 
-test('after a worker is killed during a provider’s stream, the next one starts over, and one answer is stored', async () => {
-  const { assistantId, apiKey, history } = await anAssistant(stack);
+test('after a worker is killed during a provider’s stream, the next one starts over, one answer is stored, and what it cost stays spent', async () => {
+  const { assistantId, apiKey, history } = await anAssistant(stack, { input: { tokensPerDay: 100_000 } });
+  const used = async () =>
+    (await stack.service.mongo.collection('allowances').findOne({ target: assistantId }))?.['used'];
   const provider = await openProvider();
   await stack.service.assistants.setEngine(assistantId, { kind: 'openai', baseUrl: provider.baseUrl, model: 'm' });
   provider.behave(({ open, say }) => {
@@ -29,6 +31,7 @@ test('after a worker is killed during a provider’s stream, the next one starts
   });
   await eventually(() => expect(spokenOf(open.events)).toBe('I was about to'));
 
+  const reserved = Number(await used());
   await killed.kill();
   provider.behave(replyWith('From nine', ' to five.'));
   const next = await startRealProcess('reply', stack.env);
@@ -42,6 +45,8 @@ test('after a worker is killed during a provider’s stream, the next one starts
   expect(events.at(-1)?.data.reply).toBe('From nine to five.');
   const { messages } = (await history(String(events[0]?.data.conversationId))).body;
   expect(messages.map(({ role }) => role)).toEqual(['user', 'assistant']);
+  expect(reserved).toBeGreaterThan(800);
+  await eventually(async () => expect(await used()).toBe(reserved + 127));
   await next.kill('SIGTERM');
   await provider.close();
 });
@@ -54,7 +59,13 @@ test.each([
   'http://provider.example/v1',
 ])('a provider at %s is not called if private addresses are not allowed', async (baseUrl) => {
   const vault = createVault({ keys: [{ id: 'k', key: Buffer.alloc(32, 1) }] });
-  const engines = createEngines({ vault, dispatcher: agent, allowPrivate: false });
+  const engines = createEngines({
+    vault,
+    dispatcher: agent,
+    allowPrivate: false,
+    reserveCall: async () => null,
+    onBudgetUsedUp: () => undefined,
+  });
   const settings = { timeoutMs: 500, temperature: null, maxTokens: 100, historyTokens: 100, apiKeySealed: null };
 
   const { why } = await engines.reply({

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
-import type { EngineInput } from '../../src/assistants/engine-settings.ts';
+import type { EngineInput } from '../../src/assistants/settings.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';

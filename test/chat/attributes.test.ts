@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { anAssistant, aTurn, type ErrorBody } from '../support/builders.ts';
 import { anOperator } from '../support/operator-client.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -13,8 +14,8 @@ const aConversation = async (options: Parameters<typeof anAssistant>[1] = {}) =>
   const assistant = await anAssistant(stack, options);
   const { conversationId } = (await assistant.chat(aTurn())).body;
   const path = `/api/v1/conversations/${conversationId}`;
-  const set = <Body = Attributes>(body: unknown) =>
-    assistant.call<Body>(`${path}/attributes`, { method: 'POST', body });
+  const set = <Body = Attributes>(body: unknown, of = path) =>
+    assistant.call<Body>(`${of}/attributes`, { method: 'POST', body });
   return { ...assistant, conversationId, path, set };
 };
 
@@ -88,6 +89,21 @@ test('concurrent changes are all kept', async () => {
 
   const { attributes } = (await history(conversationId)).body;
   expect(Object.keys(attributes).toSorted()).toEqual(Array.from({ length: 10 }, (_, at) => `a${at}`).toSorted());
+});
+
+test('changes that arrive together read neither the texts of the conversation nor it again and again', async () => {
+  const { chat, set } = await aConversation();
+  const long = await chat(aTurn({ message: '😀'.repeat(8_000), language: 'en' }));
+  const path = `/api/v1/conversations/${long.body.conversationId}`;
+  const many = Array.from({ length: 40 }, (_, nth) => ({ nth }));
+
+  const statements = await profileStatements(stack, () => Promise.all(many.map((body) => set(body, path))));
+
+  const own = statements.filter((one) => collectionIn(one) === 'conversations' && one.op !== 'getmore');
+  const changes = own.filter(({ command }) => 'findAndModify' in command);
+  expect(changes.length).toBe(many.length);
+  const bytes = own.reduce((sum, { responseLength = 0 }) => sum + responseLength, 0);
+  expect(bytes / many.length).toBeLessThan(8_000);
 });
 
 test('only the own assistant’s key may set attributes, and each request counts', async () => {

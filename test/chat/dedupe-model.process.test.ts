@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { often, record, seed } from '../../fuzz/part.ts';
 import { type Answer, anAssistant, type ChatBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
@@ -13,6 +14,7 @@ import { useStack } from '../support/stack.ts';
  * service is called over HTTP.
  */
 
+const RUNS = often({ short: 30, whole: 400 });
 const { engine, hold } = aScriptedEngine();
 const stack = useStack({ engine, apis: 2 });
 
@@ -130,13 +132,14 @@ test('random conversations obey the rules of de-duplication', async () => {
       expect(body.messages.filter(({ role }) => role === 'user')).toHaveLength(run.model.userMessages);
       announced += run.model.userMessages;
     }),
-    { numRuns: 30, seed: Number(process.env.FC_SEED ?? 20261121) },
+    { numRuns: RUNS, seed },
   );
 
   await eventually(() => {
     const messages = receiver.received.filter(({ headers }) => headers['x-factory-event'] === 'message.received');
     expect(messages).toHaveLength(announced);
   });
+  record('retries', { conversations: RUNS, turns: announced });
   await receiver.close();
 });
 

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { anAssistant, aTurn, type ErrorBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -210,4 +211,23 @@ test('an internal error is 500 without details, and is logged once with its caus
   const { requestId } = (answer.body as unknown as ErrorBody).error;
   const lines = stack.logs.filter((line) => line.requestId === requestId);
   expect(lines).toMatchObject([{ level: 50, msg: 'request failed', err: { stack: expect.any(String) } }]);
+});
+
+test('the log of a failed request has no text of its path', async () => {
+  const { chat } = await anAssistant(stack);
+  const { conversationId } = (await chat(aTurn())).body;
+  const { db } = stack.service.mongo;
+  const owner = await anOperator(stack);
+  await owner.post(`/conversations/${conversationId}/tags`, { tag: 'zqtag' });
+  await db?.command({ collMod: 'conversations', validator: { never: { $exists: true } } });
+  onTestFinished(async () => void (await db?.command({ collMod: 'conversations', validator: {} })));
+
+  const answers = await Promise.all(
+    ['zqtag', 'zqtag/'].map((tag) => owner.call('DELETE', `/conversations/${conversationId}/tags/${tag}`)),
+  );
+
+  expect(answers.map(({ status }) => status)).toEqual([500, 500]);
+  const path = `/operator/v1/conversations/${conversationId}/tags/:tag`;
+  expect(stack.logs.filter((line) => line['msg'] === 'request failed' && line['path'] === path)).toHaveLength(2);
+  expect(JSON.stringify(stack.logs)).not.toContain('zqtag');
 });

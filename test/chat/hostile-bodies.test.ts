@@ -1,15 +1,13 @@
 import { sample } from 'fast-check';
 import { expect, test } from 'vitest';
+import { often, record, seed } from '../../fuzz/part.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { hostile, type Hostile } from '../support/hostile-bodies.ts';
 import { useStack } from '../support/stack.ts';
 
-const BODIES = 1_000;
+const BODIES = often({ short: 1_000, whole: 20_000 });
 const AT_ONCE = 20;
-/** `SEED=… npm test` generates the same bodies again. */
-const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31);
-
 /** The engine does nothing, because this test is about the input. */
 const engine: AssistantEngine = {
   name: 'brief',
@@ -46,5 +44,6 @@ test(`${BODIES} hostile bodies, drawn by seed ${seed}: documented answers only, 
   const counted = { 200: count(200), 413: count(413), 422: count(422) };
   expect(counted).toSatisfy(() => counted[200] > 100 && counted[413] > 10 && counted[422] > 300);
   expect(stack.logs.filter(({ level }) => Number(level) >= 50)).toEqual([]);
+  record('bytes-bodies', { inputs: BODIES, ...counted });
   expect((await chat({ session_id: 'after', message: 'still well' })).status).toBe(200);
 });

@@ -61,6 +61,43 @@ test('two keys of one assistant have a window each, and the channel has another'
   expect(byChannel[3]?.headers.get('x-ratelimit-limit')).toBe('3');
 });
 
+test('a session has a window for all doors and processes, retries count, and Redis gets no session id', async () => {
+  const { assistantId, apiKey, chat } = await anAssistant(stack, { input: { sessionLimitPerMinute: 3 } });
+  await stack.service.assistants.setChannel(assistantId, { connected: true, token: null, limitPerMinute: 1_000 });
+  const other = await anApi({});
+  const turn = aTurn({ session_id: 'phone-0049-170-5551234' });
+  const byChannel = (body: unknown) => request(`${stack.url}/api/v1/channels/webhook/${assistantId}`, { body });
+
+  const answers = [
+    await chat(turn),
+    await request(`${other}${CHAT}`, { body: turn, bearer: apiKey }),
+    await byChannel({ ...turn, message: 'And on Sunday?' }),
+    await chat(turn),
+    await byChannel(turn),
+  ];
+  const unaffected = await chat(aTurn());
+
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 429, 429]);
+  expect(answers[1]?.headers.get('idempotent-replayed')).toBe('true');
+  const refused = answers[3] as (typeof answers)[number];
+  expect(problemOf(refused)).toBe('429 rate_limited');
+  const seconds = Number(refused.headers.get('retry-after'));
+  expect([seconds > 0, seconds <= 60]).toEqual([true, true]);
+  expect(['limit', 'remaining', 'reset'].map((one) => refused.headers.get(`x-ratelimit-${one}`))).toEqual([
+    '3',
+    '0',
+    String(seconds),
+  ]);
+  expect([unaffected.status, remaining(unaffected) !== '0']).toEqual([200, true]);
+  const keys = await stack.service.redis.keys(`${stack.env.REDIS_PREFIX}:limit:visitor:*`);
+  expect(keys.length).toBeGreaterThanOrEqual(2);
+  for (const key of keys) {
+    expect(key).not.toContain('5551234');
+    expect(await stack.service.redis.pttl(key)).toBeGreaterThan(0);
+  }
+  expect(await stack.service.mongo.collection('conversations').countDocuments({ assistantId })).toBe(2);
+});
+
 test('requests of one key that come at once each have their own place in the window, and the rest are refused', async () => {
   const { call } = await anAssistant(stack, { limitPerMinute: 5 });
 

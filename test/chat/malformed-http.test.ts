@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { expect, test } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { problemOf } from '../support/problem.ts';
@@ -64,6 +66,18 @@ test('CONNECT is answered with 404 as JSON', async () => {
   const answer = await sendRaw(stack.url, 'CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n');
 
   expect(problemOf(answer)).toBe('404 not_found');
+});
+
+test('a connection that is reset after CONNECT ends alone', async () => {
+  const { hostname, port } = new URL(stack.url);
+  const socket = connect(Number(port), hostname);
+  socket.write('CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n');
+  await once(socket, 'data');
+
+  socket.resetAndDestroy();
+
+  // An error that nobody hears would end the process, and here the test run.
+  expect(await sendRaw(stack.url, 'GET /healthz HTTP/1.0\r\n\r\n')).toMatchObject({ status: 200 });
 });
 
 test('an interrupted request is not logged as an error and stores nothing', async () => {

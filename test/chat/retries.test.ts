@@ -2,9 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { NewTurn } from '../../src/conversations/accept.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
+import { NO_SPAN } from '../../src/process/tracing.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -66,6 +68,23 @@ test('a repeated message gets the stored answer while its turn is the latest, an
   expect(later.body.messageId).not.toBe(first.body.messageId);
   const { body: record } = await history(first.body.conversationId);
   expect(usersOf(record.messages)).toHaveLength(3);
+});
+
+test('a repeated message reads of its conversation only its own turn, however long the messages before are', async () => {
+  const { chat } = await anAssistant(stack);
+  const session_id = randomUUID();
+  const long = (nth: number) => ({ session_id, message: `${nth} ${'😀'.repeat(7_990)}`, language: 'en' });
+  for (let nth = 1; nth <= 6; nth += 1) await chat(long(nth));
+
+  const statements = await profileStatements(stack, async () => {
+    const { headers } = await chat(long(6));
+    expect(headers.get('idempotent-replayed')).toBe('true');
+  });
+
+  const own = statements.filter((one) => collectionIn(one) === 'conversations');
+  const bytes = own.reduce((sum, { responseLength = 0 }) => sum + responseLength, 0);
+  expect(own.length).toBeGreaterThan(1);
+  expect(bytes).toBeLessThan(3 * Buffer.byteLength(long(6).message));
 });
 
 test('with a window of 0 a delivered answer is never replayed', async () => {
@@ -261,7 +280,7 @@ test('a request that reserved a key joins the turn that another request created 
     replyTo,
     acceptedAt: new Date(),
   });
-  const options = { windowMs: 0, readBack: true, watch: () => undefined };
+  const options = { windowMs: 0, readBack: true, watch: () => undefined, span: NO_SPAN };
 
   const brought = await conversations.accept(aRequest('known', 'one process'), options);
   const joined = await conversations.accept(aRequest('new', 'another'), options);

@@ -6,6 +6,7 @@ import { createLogger } from '../../src/process/logger.ts';
 import { openQueues, type PartitionedQueue } from '../../src/redis/queue.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { contentOf, openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
@@ -109,4 +110,30 @@ test('a playground conversation announces nothing', async () => {
 
   expect((await stored()).outbox).toEqual([]);
   expect(await wakeUpsOf(key)).toEqual(before);
+});
+
+test('a long outbox does not hold the texts of its later events, and each is sent with its own', async () => {
+  const receiver = await openReceiver();
+  const { say, stored, assistantId } = await anAudience({ listens: false });
+  const events = ['message.received' as const];
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url, events });
+  const long = (nth: number | string) => `${nth} ${'😀'.repeat(490)}`;
+  // Every third message was said before, so it is compared with the earlier ones.
+  const messages = Array.from({ length: 70 }, (_, nth) => long(nth % 3 === 2 ? 'again' : nth));
+
+  await eventually(async () => {
+    await say(randomUUID());
+    expect((await stored()).outbox).toHaveLength(1);
+  });
+  for (const message of messages) await say(message);
+
+  const { outbox = [] } = await stored();
+  expect(outbox).toHaveLength(71);
+  const holding = outbox.filter(({ payload }) => 'content' in payload);
+  expect(holding).toEqual(outbox.slice(0, 50));
+  const worker = await stack.startDeliveryWorker();
+  const received = await receiver.waitFor((all) => all.length === 71);
+  expect(received.slice(1).map(contentOf)).toEqual(messages);
+  await worker.close();
+  await receiver.close();
 });

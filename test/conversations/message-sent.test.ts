@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
-import { chatConversationOperations } from '../../src/chat-api/conversation-operations.ts';
+import { chatConversationOperations } from '../../src/chat-api/conversation-routes.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import type { EventKind } from '../../src/webhooks/event.ts';
 import { anAssistant, type HistoryBody } from '../support/builders.ts';

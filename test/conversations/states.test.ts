@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { endTurn } from '../../workers/reply/end-turn.ts';
 import { anAssistant, type ErrorBody, type HistoryBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
 import { openReceiver, type Received } from '../support/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
@@ -162,7 +163,7 @@ test('a lead score set while a turn is being committed is kept', async () => {
   await escalate({ lead_score: 77 });
 
   const held = { kind: 'held' as const, holdingText: 'soon', leadScore: 3, leadBecause: [] };
-  const committed = read && (await conversations.commit(read, [endTurn(read, held)]));
+  const committed = read && (await conversations.commit(read, [endTurn(read, held)], []));
 
   expect(committed).toBeNull();
   expect((await record()).leadScore).toBe(77);
@@ -386,6 +387,27 @@ test('an erased conversation leaves no trace, its waiting caller gets 404, and t
     expect(left).toBe(0);
   });
   await receiver.close();
+});
+
+test('erasures of one conversation that arrive together do not all list and delete its messages', async () => {
+  const PAGES = 6_000;
+  const { conversationId, call } = await aConversation();
+  const pages = stack.service.mongo.collection<{ _id: string }>('messages');
+  const pageId = (page: number) => `${conversationId}:${String(page).padStart(12, '0')}`;
+  await pages.insertMany(
+    Array.from({ length: PAGES }, (_, page) => ({ _id: pageId(page), conversationId, entries: [] })),
+  );
+  const own = { _id: { $gte: pageId(0), $lte: pageId(PAGES) } };
+  const erase = () => call(`/api/v1/conversations/${conversationId}`, { method: 'DELETE' });
+
+  const statements = await profileStatements(stack, async () => {
+    await Promise.all(Array.from({ length: 40 }, erase));
+    // A purge that takes longer than a second goes on after the answer.
+    await eventually(async () => expect(await pages.countDocuments(own)).toBe(0));
+  });
+
+  const listed = statements.filter((one) => collectionIn(one) === 'messages' && one.op !== 'remove');
+  expect(listed.reduce((sum, { nreturned = 0 }) => sum + nreturned, 0)).toBeLessThanOrEqual(4 * PAGES);
 });
 
 test('erasing a long conversation removes its pages of messages too', async () => {

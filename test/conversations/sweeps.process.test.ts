@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { mongo } from 'mongoose';
 import { afterAll, expect, test } from 'vitest';
-import { claimOf } from '../../src/deliveries/undeliverable.ts';
+import { claimOf } from '../../src/deliveries/claims.ts';
 import { createBackoff, createDeliverySweeps } from '../../src/deliveries/sweep.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';
 import { TIMING } from '../../src/process/time-limits.ts';
 import { composeBody } from '../../src/webhooks/event.ts';
-import { anAssistant, request } from '../support/builders.ts';
+import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
 import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
@@ -29,7 +29,11 @@ const aStream = async (conversations = 1) => {
     const outbox = await stack.service.conversations.outbox.read(key);
     const event = outbox?.outbox?.[0];
     if (!outbox || !event) throw new Error('nothing waits');
-    return { outbox, event, claim: claimOf(outbox, event, { ...to, body: composeBody(event, outbox) }) };
+    return {
+      outbox,
+      event,
+      claim: claimOf(outbox, event, { ...to, body: composeBody(event, outbox), sequence: null }),
+    };
   };
   return { assistantId, receiver, endpoint, feed, keys, key, readHead };
 };
@@ -241,6 +245,144 @@ test('a due purge is made once if several processes look for it', async () => {
   );
   const next = (await tombstones.findOne<{ purgeAt: Date }>({ _id: conversationId }))?.purgeAt.getTime() ?? 0;
   expect(next - Date.now()).toBeGreaterThan(80_000_000);
+});
+
+test('many erasures of some assistants do not delay the announcement and the purge of another’s', async () => {
+  const { apiKey, assistantId, chat } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  opened.push(receiver);
+  const events = ['message.received', 'conversation.erased'];
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url, events });
+  const { conversationId } = (await chat({ session_id: 's', message: 'private' })).body;
+  await receiver.waitFor((all) => all.length === 1);
+  await eventually(async () => {
+    const { deliveries } = await stack.service.deliveries.listRecords({ assistantId });
+    expect(deliveries).toMatchObject([{ outcome: 'delivered' }]);
+  });
+  // They are due before it, and each has an event in flight, so none of them ends.
+  const [at, others] = [new Date(), [randomUUID(), randomUUID()]];
+  const gone = Array.from({ length: 1_200 }, (_, nth) => ({ _id: randomUUID(), assistantId: others[nth % 2] }));
+  const { mongo: connection } = stack.service;
+  const tombstones = connection.collection<{ _id: string; announceAt?: Date }>('tombstones');
+  const inFlight = { endpointId: randomUUID(), outcome: 'sending', claimedAt: at, createdAt: at };
+  await connection
+    .collection<{ _id: string }>('deliveries')
+    .insertMany(gone.map((one) => ({ ...one, conversationId: one._id, endedAt: null, ...inFlight })) as never);
+  const due = { erasedAt: at, purgeAt: new Date(0), purgesLeft: 2, announceAt: new Date(0) };
+  await tombstones.insertMany(gone.map((one) => ({ ...one, eventId: randomUUID(), ...due })) as never);
+
+  await request(`${stack.url}/api/v1/conversations/${conversationId}`, { method: 'DELETE', bearer: apiKey });
+  const { erasedAt } = (await tombstones.findOne<{ erasedAt: Date }>({ _id: conversationId })) ?? {};
+  await tombstones.updateOne({ _id: conversationId }, { $set: { purgeAt: erasedAt, announceAt: erasedAt } as never });
+  const { conversations } = stack.service;
+  await conversations.announceErasures();
+  await conversations.purgeAgain();
+  await tombstones.deleteMany({ assistantId: { $in: others } });
+
+  const after = await tombstones.findOne({ _id: conversationId });
+  expect(after).toMatchObject({ purgesLeft: 1 });
+  expect(after).not.toHaveProperty('announceAt');
+});
+
+/** Moves the last change of conversations to the past. */
+const age = async (conversationIds: string[], days: number) => {
+  const updatedAt = new Date(Date.now() - days * 86_400_000);
+  await stack.service.mongo
+    .collection('conversations')
+    .updateMany({ conversationId: { $in: conversationIds } }, { $set: { updatedAt } });
+};
+
+test('a conversation that has not changed for the days of its assistant is erased, and no other', async () => {
+  const { assistantId, chat } = await anAssistant(stack);
+  const neighbour = await anAssistant(stack);
+  const receiver = await openReceiver();
+  opened.push(receiver);
+  await stack.service.endpoints.addEndpoint(assistantId, {
+    url: receiver.url,
+    events: ['message.received', 'conversation.erased'],
+  });
+  const send = async (one: typeof chat) =>
+    (await one({ session_id: randomUUID(), message: 'private' })).body.conversationId;
+  const [old, used, other] = [await send(chat), await send(chat), await send(neighbour.chat)];
+  await receiver.waitFor((received) => received.length === 2);
+  await stack.service.assistants.updateAssistant(assistantId, { keepDays: 30 });
+
+  await age([old, other], 31);
+  await age([used], 29);
+
+  const erased = await receiver.waitFor((received) => received.length === 3);
+  expect(erased[2]?.json).toMatchObject({ event: 'conversation.erased', payload: { conversation_id: old } });
+  const { mongo: database } = stack.service;
+  const left = await database.collection('conversations').distinct('conversationId', {
+    conversationId: { $in: [old, used, other] },
+  });
+  expect(left.toSorted()).toEqual([used, other].toSorted());
+  await eventually(async () =>
+    expect(await database.collection('messages').countDocuments({ conversationId: old })).toBe(0),
+  );
+});
+
+test('a visitor who comes back while an old conversation is erased loses no message', async () => {
+  const { assistantId, chat, history } = await anAssistant(stack);
+  const { conversations } = stack.service;
+  const sessions = Array.from({ length: 20 }, () => randomUUID());
+  const before = await Promise.all(
+    sessions.map(async (session_id) => (await chat({ session_id, message: 'Hello' })).body.conversationId),
+  );
+  await age(before, 31);
+  const since = new Date(Date.now() - 30 * 86_400_000);
+
+  const again = Promise.all(sessions.map((session_id) => chat({ session_id, message: 'I am back' })));
+  const erasures = [1, 2, 3].map(() => conversations.eraseUnchanged({ assistantId, since, most: 20 }, () => undefined));
+  const counts = await Promise.all(erasures);
+  const answers = await again;
+
+  expect(answers.map(({ status }) => status)).toEqual(sessions.map(() => 200));
+  const kept = answers.filter(({ body }, nth) => body.conversationId === before[nth]).length;
+  expect(counts.reduce((sum, count) => sum + count)).toBe(sessions.length - kept);
+  for (const [nth, { body }] of answers.entries()) {
+    const { messages } = (await history(body.conversationId)).body;
+    const texts = messages.filter(({ role }) => role === 'user').map(({ content }) => content);
+    expect(texts).toEqual(body.conversationId === before[nth] ? ['Hello', 'I am back'] : ['I am back']);
+  }
+});
+
+test('after a crash the old conversation is erased, and one that is used again stays and is not announced', async () => {
+  const { assistantId, chat } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  opened.push(receiver);
+  const { endpointId } = (
+    await stack.service.endpoints.addEndpoint(assistantId, {
+      url: receiver.url,
+      events: ['message.received', 'conversation.erased'],
+    })
+  ).endpoint;
+  const [old, used] = [(await chat(aTurn())).body.conversationId, (await chat(aTurn())).body.conversationId];
+  await receiver.waitFor((received) => received.length === 2);
+  await age([old], 31);
+  const { mongo: database, conversations } = stack.service;
+  const tombstones = database.collection<{ _id: string }>('tombstones');
+  // As a process leaves them that is killed before it deletes the documents.
+  const left = [old, used].map((_id) => ({
+    _id,
+    assistantId,
+    eventId: randomUUID(),
+    purgesLeft: 2,
+    ended: { [endpointId]: 1 },
+    erasedAt: new Date(),
+    purgeAt: new Date(0),
+    announceAt: new Date(0),
+    unchangedSince: new Date(Date.now() - 30 * 86_400_000),
+  }));
+
+  await tombstones.insertMany(left);
+  await conversations.purgeAgain();
+
+  await eventually(async () => expect(await tombstones.findOne({ _id: used })).toBeNull());
+  const [, , erased] = await receiver.waitFor((received) => received.length === 3);
+  expect(erased?.json).toMatchObject({ event: 'conversation.erased', payload: { conversation_id: old } });
+  expect(await conversations.findById(old)).toBeNull();
+  expect(await conversations.findById(used)).not.toBeNull();
 });
 
 test('backoff suspends an endpoint with the same heads for two seconds, then four, up to sixteen, and no other', () => {

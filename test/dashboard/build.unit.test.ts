@@ -1,7 +1,18 @@
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { firstLoadBudget } from '../../dashboard/build/budget.ts';
 
@@ -10,7 +21,7 @@ const ROOT = join(import.meta.dirname, '../..');
 type Context = { root: string; env: NodeJS.ProcessEnv };
 type Step = { find: (context: Context) => { text: string } | undefined; make: (context: Context) => Promise<void> };
 // The imported path is not a literal, because TypeScript would look for types, and the launcher has none.
-const file = join(ROOT, 'scripts/setup/dashboard.js');
+const file = join(ROOT, 'scripts/setup/built.js');
 const { dashboardStep } = (await import(file)) as { dashboardStep: Step };
 
 /** A clone with the real sources and a builder that counts its calls. */
@@ -58,6 +69,42 @@ test('a failed build is reported and repeated by the next command', async () => 
 
   await expect(setUp(root)).rejects.toThrow('the dashboard could not be built: error: no such page');
   expect(dashboardStep.find({ root, env: process.env })).toBeUndefined();
+});
+
+/** Builds the dashboard and the widget in a folder of their own. Returns each file with a hash of its bytes. */
+const buildElsewhere = (): Record<string, string> => {
+  const root = mkdtempSync(join(tmpdir(), 'parley-build-'));
+  onTestFinished(() => rmSync(root, { recursive: true }));
+  for (const path of ['dashboard', 'packages/widget', 'src/process/time-limits.ts', 'tsconfig.json', 'package.json'])
+    cpSync(join(ROOT, path), join(root, path), {
+      recursive: true,
+      filter: (from) => !/\/(?:dist|node_modules)$/.test(from),
+    });
+  symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'));
+  return Object.fromEntries(
+    ['dashboard', 'packages/widget'].flatMap((folder) => {
+      const vite = ['node_modules/vite/bin/vite.js', 'build', folder, '--config', `${folder}/vite.config.ts`];
+      execFileSync(process.execPath, vite, {
+        cwd: root,
+        env: { ...process.env, NODE_ENV: 'production' },
+        stdio: 'pipe',
+      });
+      const dist = join(root, folder, 'dist');
+      return readdirSync(dist, { recursive: true, encoding: 'utf8' })
+        .filter((name) => statSync(join(dist, name)).isFile())
+        .map((name) => {
+          const bytes = readFileSync(join(dist, name));
+          return [`${folder}/${name}`, createHash('sha256').update(bytes).digest('hex')];
+        });
+    }),
+  );
+};
+
+test('the same sources give the same bytes, wherever they are built', () => {
+  const first = buildElsewhere();
+
+  expect(Object.keys(first).length).toBeGreaterThan(20);
+  expect(buildElsewhere()).toEqual(first);
 });
 
 const chunk = (fileName: string, bytes: number, more: object = {}) => ({

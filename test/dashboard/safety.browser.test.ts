@@ -7,6 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
+import { aWebAssistant } from '../support/visitor.ts';
 
 const stack = useStack();
 const browser = useBrowser();
@@ -150,6 +151,34 @@ test('a receiver’s body, headers and errors are shown as text', async () => {
   await receiver.close();
 });
 
+test('no script makes markup, or the address of a script, of a text', async () => {
+  browser.expectComplaint(/trusted-types|Trusted(?:HTML|Script|Type)/); // the tries below
+  const owner = await anOperator(stack);
+  const { assistantId } = await aWebAssistant(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  const tries = [
+    `document.body.innerHTML = '<b>bold</b>'`,
+    `document.body.insertAdjacentHTML('beforeend', '<b>bold</b>')`,
+    `document.createElement('iframe').srcdoc = '<b>bold</b>'`,
+    `document.createElement('script').src = '/docs/reference.js'`,
+    `document.createElement('script').text = 'window.ran = 7'`,
+    `setTimeout('window.ran = 8')`,
+    `trustedTypes.createPolicy('another', { createHTML: (text) => text })`,
+  ];
+
+  for (const path of ['/operator/account', `/w/${assistantId}`]) {
+    await page.goto(path);
+    await page.locator('button:visible').first().waitFor();
+    const told: string[] = [];
+    for (const code of tries)
+      told.push(
+        await page.evaluate<string>(`(() => { try { ${code}; return 'done'; } catch ({ name }) { return name; } })()`),
+      );
+    expect([path, told]).toEqual([path, tries.map(() => 'TypeError')]);
+    await nothingRan(page);
+  }
+});
+
 test('the queues need a sign-in', async () => {
   browser.expectComplaint(/status of 40[14]/);
   const page = await browser.open(stack.url);
@@ -163,20 +192,23 @@ test('the first page has at most 250 kB of JavaScript, all from this service', a
   const owner = await anOperator(stack);
   await anAssistant(stack);
   const page = await browser.open(stack.url, { cookie: owner.cookie() });
-  let bytes = 0;
-  const files: string[] = [];
+  /** By address, because a busy machine may make the browser ask for a file twice. */
+  const files = new Map<string, number>();
   page.on('response', (response) => {
     if (response.request().resourceType() !== 'script') return;
-    files.push(response.url());
-    bytes += Number(response.headers()['content-length'] ?? 0);
+    files.set(response.url(), Number(response.headers()['content-length'] ?? 0));
   });
+
+  // What a page loads ahead, after a pause, does not belong to it. On a busy machine the pause ends before the page is there.
+  await page.addInitScript(`const soon = window.setTimeout;
+    window.setTimeout = (run, ms = 0, ...given) => (ms < 1_000 ? soon(run, ms, ...given) : 0);`);
 
   await page.goto('/operator/');
   await page.waitForURL(/overview/);
   await settled(page);
 
-  expect(files.length).toBeGreaterThan(0);
-  expect(files.every((url) => url.startsWith(stack.url))).toBe(true);
+  const bytes = [...files.values()].reduce((sum, one) => sum + one, 0);
+  expect([...files.keys()].every((url) => url.startsWith(stack.url))).toBe(true);
   expect(bytes).toBeGreaterThan(50_000);
   expect(bytes).toBeLessThanOrEqual(250_000);
 });

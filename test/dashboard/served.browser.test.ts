@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { brotliCompressSync, brotliDecompressSync } from 'node:zlib';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { dashboardRoutes } from '../../src/operator-api/dashboard.ts';
+import { dashboardRoutes } from '../../src/operator-api/routes.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { useStack } from '../support/stack.ts';
@@ -72,7 +72,8 @@ test('every dashboard address serves the page, with a new nonce in its policy', 
   expect(texts).toEqual(nonces.map((nonce) => `<script nonce="${nonce}"></script><style nonce="${nonce}"></style>`));
   expect(policies[0]?.replace(/nonce-[^']+/, 'nonce-…')).toBe(
     "default-src 'none';script-src 'self';style-src 'self' 'nonce-…';img-src 'self' data:;font-src 'self';" +
-      "connect-src 'self';base-uri 'none';form-action 'self';frame-ancestors 'none'",
+      "connect-src 'self';base-uri 'none';form-action 'self';frame-ancestors 'none';" +
+      "require-trusted-types-for 'script';trusted-types default",
   );
   expect(answers[0]?.headers.get('cache-control')).toBe('no-store');
 });

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant } from '../support/builders.ts';
-import { anAccount, go, signIn } from '../support/dashboard.ts';
+import { anAccount, go, signIn, takeSecret } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
@@ -80,6 +80,40 @@ test('an owner chooses how sure the assistant must be, and a number for experts'
   expect(await stored()).toMatchObject({ answering: 'careful', threshold: 0.65 });
   await go(page, `/assistants/${assistantId}/settings`);
   expect(await page.getByLabel('Answers', { exact: true }).inputValue()).toBe('careful');
+});
+
+test('an owner sets limits, and sees on three pages what is used of them', async () => {
+  browser.expectComplaint(/status of 422/);
+  const { page, stored, assistantId, keyId, chat } = await anOwnerAt((id) => `/assistants/${id}/settings`);
+  await chat({ session_id: randomUUID(), message: 'Hello' });
+
+  await page.getByLabel('Messages per minute of one visitor').fill('20');
+  await page.getByLabel('New messages per month').fill('1000');
+  await page.getByLabel('Tokens of the language model per day').fill('-5');
+  await page.getByLabel('When they are used up').selectOption('hand_over');
+  await page.getByRole('button', { name: 'Save limits' }).click();
+  await page.getByText(/from 1 to|at least 1/).waitFor();
+  await page.getByLabel('Tokens of the language model per day').fill('50000');
+  await page.getByRole('button', { name: 'Save limits' }).click();
+  await page.getByText('Saved.').waitFor();
+  await page.getByText(/ of 1,000 messages, until \w+ 1$/).waitFor();
+  await page.getByLabel('Days without a change').fill('90');
+  await page.getByRole('button', { name: 'Save retention' }).click();
+  await page.getByRole('dialog').getByText('nothing has changed for 90 days').waitFor();
+  await page.getByRole('button', { name: 'Erase them' }).click();
+  await eventually(async () => expect(await stored()).toMatchObject({ keepDays: 90 }));
+  await stack.service.assistants.updateApiKey(keyId, { turnsPerMonth: 1 });
+  await go(page, `/assistants/${assistantId}/keys`);
+  await page.getByText(/ of 1 messages, until \w+ 1$/).waitFor();
+  await go(page, `/assistants/${assistantId}/usage`);
+  await page.getByRole('list', { name: 'Limits' }).getByText('This month, key test').waitFor();
+
+  expect(await stored()).toMatchObject({
+    sessionLimitPerMinute: 20,
+    turnsPerMonth: 1_000,
+    tokensPerDay: 50_000,
+    ifTokensUsedUp: 'hand_over',
+  });
 });
 
 test('an owner lists tags and a canned reply', async () => {
@@ -178,4 +212,25 @@ test('an operator sees what a reply is taken from, and what was flagged in it', 
   expect(await link.getAttribute('href')).toBe('https://example.com/help#refunds');
   expect(await page.getByText('Handbook.pdf').count()).toBe(1);
   await page.getByText('Sentence 2 has a number that stands in no entry or source.').waitFor();
+});
+
+test('an owner switches the web chat on, sees how it looks, and makes a secret for user ids', async () => {
+  const { page, stored } = await anOwnerAt((id) => `/assistants/${id}/web`);
+  const preview = page.getByRole('group', { name: 'Preview' });
+
+  await page.getByLabel('Show the widget and the hosted page').check();
+  await page.getByLabel('Sites that may show the widget').fill('https://shop.example\n https://www.shop.example');
+  await page.getByLabel('Title').fill('Shop help');
+  await page.getByLabel('Questions to begin with').fill('When are you open?');
+  await preview.getByText('Shop help').waitFor();
+  await preview.getByRole('button', { name: 'When are you open?' }).waitFor();
+  await page.getByRole('button', { name: 'Save changes' }).click();
+  await page.getByText('Saved.').waitFor();
+  await page.getByRole('button', { name: 'Make a secret' }).click();
+  const secret = await takeSecret(page, 'Secret');
+
+  const { web } = await stored();
+  const origins = ['https://shop.example', 'https://www.shop.example'];
+  expect(web).toMatchObject({ enabled: true, origins, title: 'Shop help', starters: ['When are you open?'] });
+  expect([secret.startsWith('wsec_'), web.identity?.id.length]).toEqual([true, 16]);
 });

@@ -1,16 +1,25 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
+import type { Timing } from '../../src/process/time-limits.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
 import { createFeed } from '../support/feed.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 import { openStack, type Stack } from '../support/stack.ts';
-import { TIMING } from '../../src/process/time-limits.ts';
 
 /** Shorter than the time after which the service takes MongoDB for unavailable. */
 const SLOW_WRITE_MS = 2_500;
+
+/** A busy machine needs seconds to fill the slots. Until then, no request may end. */
+const SLOW_DEADLINE = {
+  deliveryDeadlineMs: 30_000,
+  writeBeforeMs: 32_000,
+  claimLostMs: 40_000,
+  recordForMs: 40_000,
+  claimEndedWithinMs: 45_000,
+};
 
 const ONE_AT_A_TIME = { ENDPOINT_CONCURRENCY: '1', DELIVERY_CONCURRENCY: '1' };
 
@@ -109,11 +118,9 @@ const untilFull = async ({ received }: Receiver): Promise<void> => {
   }
 };
 
-test.each([
-  ['of two other assistants', 2, 8],
-  ['of its own assistant', 1, 9],
-])('an endpoint finds a slot beside many endpoints %s that all hang', async (_whose, assistants, endpoints) => {
-  const few = await openStack({ replyWorkers: 0, env: { DELIVERY_CONCURRENCY: '64', ENDPOINT_CONCURRENCY: '20' } });
+/** A delivery worker with few slots, a receiver that never answers, and one that does. */
+const besideHanging = async (env: Record<string, string>, timing: Partial<Timing>) => {
+  const few = await openStack({ replyWorkers: 0, env: { SHUTDOWN_DEADLINE_MS: '60000', ...env }, timing });
   const hanging = await openReceiver({ respond: () => new Promise(() => undefined) });
   const good = await openReceiver();
   onTestFinished(async () => {
@@ -122,10 +129,18 @@ test.each([
   });
   const feed = createFeed(few.service);
   const add = (assistantId: string, { url }: Receiver) => few.service.endpoints.addEndpoint(assistantId, { url });
+  return { few, hanging, good, feed, add };
+};
+
+test.each([
+  ['of two other assistants', 2, 8],
+  ['of its own assistant', 1, 9],
+])('an endpoint finds a slot beside many endpoints %s that all hang', async (_whose, assistants, endpoints) => {
+  const slots = { DELIVERY_CONCURRENCY: '64', ENDPOINT_CONCURRENCY: '20' };
+  const { few, hanging, good, feed, add } = await besideHanging(slots, SLOW_DEADLINE);
   const own = (await anAssistant(few)).assistantId;
   const others =
     assistants === 1 ? [own] : [await anAssistant(few), await anAssistant(few)].map((one) => one.assistantId);
-  const begun = performance.now();
   for (const assistantId of others) {
     for (let nth = 0; nth < endpoints; nth += 1) await add(assistantId, hanging);
     const keys = await feed.openConversations(assistantId, 20);
@@ -138,6 +153,72 @@ test.each([
   await feed.say(own, key, ['hello']);
   await good.waitFor((all) => all.length === 1);
 
-  // No request that hangs has ended yet.
-  expect(performance.now() - begun).toBeLessThan(TIMING.deliveryDeadlineMs);
+  // No request that hangs has ended, so that none has freed a slot.
+  const ended = { url: hanging.url, outcome: { $nin: ['queued', 'sending'] } };
+  expect(await few.service.mongo.collection('deliveries').countDocuments(ended)).toBe(0);
+});
+
+test('others wait for no endpoint that has shown that it hangs, however many there are', async () => {
+  const slots = { DELIVERY_CONCURRENCY: '16', ENDPOINT_CONCURRENCY: '4' };
+  const { few, hanging, good, feed, add } = await besideHanging(slots, { deliveryDeadlineMs: 1_500 });
+  const ENDPOINTS = 60;
+  for (let assistants = 0; assistants < ENDPOINTS / 3; assistants += 1) {
+    const { assistantId } = await anAssistant(few);
+    for (let nth = 0; nth < 3; nth += 1) await add(assistantId, hanging);
+    const keys = await feed.openConversations(assistantId, 3);
+    await Promise.all(keys.map((key) => feed.say(assistantId, key, ['one', 'two', 'three'])));
+  }
+  const { assistantId } = await anAssistant(few);
+  await add(assistantId, good);
+  const deliveries = few.service.mongo.collection('deliveries');
+  await eventually(async () =>
+    expect(await deliveries.distinct('endpointId', { endedAt: { $ne: null } })).toHaveLength(ENDPOINTS),
+  );
+
+  const before = hanging.received.length;
+  const [key = ''] = await feed.openConversations(assistantId, 1);
+  for (let nth = 1; nth <= 10; nth += 1) {
+    await feed.say(assistantId, key, ['hello']);
+    await good.waitFor((all) => all.length === nth);
+  }
+
+  expect(await deliveries.countDocuments({ url: hanging.url, endedAt: null })).toBeGreaterThan(0);
+  // Each of the ten had its turn before the others had theirs.
+  expect(hanging.received.length - before).toBeLessThan(ENDPOINTS);
+});
+
+test('an endpoint that answers in more than a second has its places beside many that hang', async () => {
+  const slots = { DELIVERY_CONCURRENCY: '16', ENDPOINT_CONCURRENCY: '4' };
+  const { few, hanging, feed, add } = await besideHanging(slots, { deliveryDeadlineMs: 4_000 });
+  const slow = await openReceiver({ respond: () => pause(1_200, { status: 200 }) });
+  onTestFinished(slow.close);
+  const ENDPOINTS = 12;
+  for (let nth = 0; nth < ENDPOINTS; nth += 1) {
+    const { assistantId } = await anAssistant(few);
+    await add(assistantId, hanging);
+    const keys = await feed.openConversations(assistantId, 3);
+    await Promise.all(
+      keys.map((key) =>
+        feed.say(
+          assistantId,
+          key,
+          Array.from({ length: 20 }, () => 'hello'),
+        ),
+      ),
+    );
+  }
+  const { assistantId } = await anAssistant(few);
+  await add(assistantId, slow);
+  const deliveries = few.service.mongo.collection('deliveries');
+  await eventually(async () =>
+    expect(await deliveries.distinct('endpointId', { endedAt: { $ne: null } })).toHaveLength(ENDPOINTS),
+  );
+
+  const before = hanging.received.length;
+  const [key = ''] = await feed.openConversations(assistantId, 1);
+  await feed.say(assistantId, key, ['one', 'two', 'three', 'four', 'five', 'six']);
+  await slow.waitFor((all) => all.length === 6);
+
+  // If it took its turn with all others, each would have had five.
+  expect(hanging.received.length - before).toBeLessThan(3 * ENDPOINTS);
 });

@@ -1,6 +1,7 @@
-import { globSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { FAULTS } from '../support/planted.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
@@ -29,4 +30,13 @@ test('every section of a page that a comment cites exists', () => {
 
   expect(citations.length).toBeGreaterThan(50);
   expect(missing).toEqual([]);
+});
+
+test('each planted fault still stands once in its file, and the test that notices it is there', () => {
+  const stale = Object.entries(FAULTS).flatMap(([name, faults]) =>
+    faults
+      .filter(({ file, from, noticedBy }) => read(file).split(from).length !== 2 || !existsSync(join(ROOT, noticedBy)))
+      .map(({ file }) => `${name}: ${file}`),
+  );
+  expect(stale).toEqual([]);
 });

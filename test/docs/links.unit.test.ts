@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 
 const ROOT = join(import.meta.dirname, '../..');
-const PAGES = globSync(['*.md', 'docs/*.md', 'packages/*/{,eval/}*.md'], { cwd: ROOT });
+const PAGES = globSync(['*.md', '{docs,bench,chaos}/*.md', 'packages/*/{,eval/}*.md'], { cwd: ROOT });
 
 /** The addresses of the headings of a page, as the forge makes them. */
 const anchorsOf = (file: string): string[] =>

@@ -1,9 +1,13 @@
 import { randomUUID } from 'node:crypto';
+import addFormats from 'ajv-formats';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { mongo as driver } from 'mongoose';
 import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
-import { chatConversationOperations } from '../../src/chat-api/conversation-operations.ts';
+import { chatConversationOperations } from '../../src/chat-api/conversation-routes.ts';
+import { EVENT_KINDS } from '../../src/webhooks/event.ts';
 import { WIRE_EVENTS } from '../../src/webhooks/wire.ts';
-import { PUBLIC_OPERATIONS } from '../../src/openapi/document.ts';
+import { PUBLIC_OPERATIONS, WEB_OPERATIONS } from '../../src/openapi/document.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { readConfig } from '../../src/process/config.ts';
 import { createLifecycle } from '../../src/process/lifecycle.ts';
@@ -14,6 +18,7 @@ import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
+import { aVisitor, aWebAssistant } from '../support/visitor.ts';
 import { apiDocument, pointer, type Seen, validateResponse, validatorOf } from '../support/validate-response.ts';
 
 const engine: AssistantEngine = {
@@ -44,6 +49,24 @@ test('the document is served with the address that callers use', async () => {
   expect([body.openapi, body.servers]).toEqual(['3.1.1', [{ url: '/' }]]);
 });
 
+test('the document of the events is served, with a schema and an example of each kind', async () => {
+  const { status, body } = await request<Json>(`${stack.url}/asyncapi.json`);
+
+  const ajv = new Ajv2020({ strict: false });
+  addFormats.default(ajv);
+  ajv.addSchema({ ...body, $id: 'events' });
+  const { messages } = body.components as { messages: Record<string, { name: string; examples: [{ payload: Json }] }> };
+  for (const [name, { examples }] of Object.entries(messages)) {
+    const validate = ajv.getSchema(`events#/components/messages/${name}/payload`);
+    expect([name, validate?.(examples[0].payload), validate?.({ event: name })]).toEqual([name, true, false]);
+  }
+  const references: string[] = [];
+  walk(body, ({ $ref }) => void (typeof $ref === 'string' && references.push($ref)));
+  for (const one of references) expect([one, pointer(body, one.slice(2).split('/'))]).not.toContain(undefined);
+  expect([status, body.asyncapi]).toEqual([200, '3.0.0']);
+  expect(Object.values(messages).map(({ name }) => name)).toEqual([...EVENT_KINDS]);
+});
+
 test('every reference resolves, every operation id is unique, and every example matches its schema', () => {
   const { document } = apiDocument();
   const ids: unknown[] = [];
@@ -68,7 +91,7 @@ test('every reference resolves, every operation id is unique, and every example 
   for (const one of references) expect([one, pointer(document, one.slice(2).split('/'))]).not.toContain(undefined);
   expect(new Set(ids).size).toBe(ids.length);
   const events = Object.keys(WIRE_EVENTS);
-  expect(ids).toHaveLength(PUBLIC_OPERATIONS.length + OPERATIONS.length + events.length);
+  expect(ids).toHaveLength(PUBLIC_OPERATIONS.length + WEB_OPERATIONS.length + OPERATIONS.length + events.length);
   expect(examples.length).toBeGreaterThan(50);
 });
 
@@ -125,12 +148,12 @@ test.each<[string, Partial<Seen>]>([
   expect(() => validateResponse(seenOf(overrides))).toThrow('breaks the OpenAPI document');
 });
 
-test('events of all seven kinds match the document, field by field', async () => {
+test('events of all eight kinds match the document, field by field', async () => {
   const { assistantId, chat, callOperation } = await anAssistant(stack);
   const receiver = await openReceiver();
   const { endpoints, conversations, deliveries, deliveryQueue } = stack.service;
   const { endpoint } = await endpoints.addEndpoint(assistantId, { url: receiver.url });
-  await endpoints.addEndpoint(assistantId, { url: receiver.url, events: ['message.sent'] });
+  await endpoints.addEndpoint(assistantId, { url: receiver.url, events: ['message.sent', 'conversation.erased'] });
   const turn = aTurn();
   // Compiling the schemas held the loop, so a message may be refused for a moment.
   const { body } = await eventually(async () => {
@@ -148,7 +171,14 @@ test('events of all seven kinds match the document, field by field', async () =>
   await conversations.transitions.resolve(where, randomUUID());
   deliveryQueue.wakeDelivery(await deliveries.queueTest({ ...endpoint, assistantId }));
 
-  const received = await receiver.waitFor((all) => all.length >= 8);
+  await receiver.waitFor((all) => all.length >= 8);
+  await eventually(async () =>
+    expect((await deliveries.list({ assistantId, outcome: 'queued' })).deliveries).toEqual([]),
+  );
+  await callOperation(chatConversationOperations.erase, { params: { id: body.conversationId } });
+  const received = await receiver.waitFor((all) =>
+    all.some(({ headers }) => headers['x-factory-event'] === 'conversation.erased'),
+  );
   const kinds = received.map(({ headers, json }) => {
     const event = headers['x-factory-event'] as keyof typeof WIRE_EVENTS;
     expect(WIRE_EVENTS[event].parse(json)).toEqual(json);
@@ -232,13 +262,14 @@ test('every documented status of every operation occurs', async () => {
   const one = `/api/v1/conversations/${conversationId}`;
   const endpoints: [string, string, object][] = [
     ['GET', '/api/v1/conversations', {}],
+    ['GET', '/api/v1/events', {}],
     ['GET', one, {}],
     ['POST', `${one}/escalate`, { body: {} }],
     ['POST', `${one}/attributes`, { body: { plan: 'pro' } }],
     ['GET', `/api/v1/turns/${turnId}`, {}],
     ['DELETE', one, {}],
   ];
-  for (const [method, path, good] of endpoints.slice(0, 5))
+  for (const [method, path, good] of endpoints.slice(0, 6))
     await Promise.all(bothWays(method, path, { bearer: apiKey, good }));
   await Promise.all(bothWays('DELETE', `/api/v1/conversations/${randomUUID()}`, { bearer: apiKey, good: {} }));
   for (const [method, path, good] of endpoints) {
@@ -256,11 +287,56 @@ test('every documented status of every operation occurs', async () => {
   await mongo
     .collection('conversations')
     .updateMany({ assistantId }, { $set: { texts: null, status: 'open', attributes: 7 }, $unset: { updatedAt: 1 } });
+  const ended = {
+    assistantId,
+    endpointId: randomUUID(),
+    outcome: 'delivered',
+    endedOn: new driver.Timestamp({ t: 1, i: 1 }),
+  };
+  await mongo.collection('deliveries').insertOne({ _id: randomUUID(), ...ended, body: '{' } as never);
   await mongo.db?.command({ collMod: 'tombstones', validator: { never: { $exists: true } } });
   for (const [method, path, good] of endpoints)
     await drive(`${stack.url}${path}?limit=1`, { method, bearer: apiKey, ...good });
 
-  for (const path of ['/healthz', '/readyz', '/openapi.json']) await drive(`${stack.url}${path}`);
+  // The web channel: valid requests, then each refusal, and at last a record that cannot be read.
+  const web = await aWebAssistant(stack);
+  const { token } = await aVisitor(stack, web.assistantId);
+  const ofWeb: [string, object][] = [
+    ['settings', {}],
+    ['sessions', { body: {} }],
+    ['messages', { body: { message: 'hello' } }],
+    ['messages?wait=0', {}],
+    ['escalate', { body: {} }],
+  ];
+  const webAt = (path: string, of = web.assistantId, at = stack.url) => `${at}/api/v1/web/${of}/${path}`;
+  for (const [path, good] of ofWeb) {
+    const rest = { bearer: token, ...good };
+    await drive(webAt(path), rest);
+    await drive(webAt(path), { ...good, bearer: 'wrong' });
+    await drive(webAt(path, randomUUID()), rest);
+    await drive(webAt(path, web.assistantId, `http://127.0.0.1:${drained.port}`), rest);
+    await drive(webAt(path), { ...rest, headers: { Origin: 'https://evil.example' } });
+    if ('body' in good)
+      for (const wrong of [tooLarge, { body: { message: 7, reason: 7, user: 7 } }])
+        await drive(webAt(path), { ...rest, ...wrong });
+  }
+  await drive(webAt('sessions'), { body: { user: { id: 'ada', expires: 1, signature: '0'.repeat(64) } } });
+  await drive(webAt('messages?status=x'), { bearer: token });
+  await mongo.collection('assistants').updateOne({ _id: web.assistantId as never }, { $set: { 'web.origins': null } });
+  await eventually(async () => {
+    for (const [path, good] of ofWeb)
+      await drive(webAt(path), { bearer: token, ...good, headers: { Origin: 'https://evil.example' } });
+    // The assistant may be read again in the middle of a round.
+    for (const one of ['getWebSettings', 'startWebSession', 'sendWebMessage', 'readWebMessages', 'escalateWebSession'])
+      expect(occurred).toContain(`${one} 500`);
+  });
+  await eventually(async () => {
+    for (const [path, good] of ofWeb) await drive(webAt(path, randomUUID()), good);
+    // The limit is reached in the middle of a round.
+    for (const one of ['getWebSettings', 'escalateWebSession']) expect(occurred).toContain(`${one} 429`);
+  });
+
+  for (const path of ['/healthz', '/readyz', '/openapi.json', '/asyncapi.json']) await drive(`${stack.url}${path}`);
   await drive(`http://127.0.0.1:${drained.port}/readyz`);
   await drive(`${stack.url}/metrics`, { headers: { 'X-Forwarded-For': '203.0.113.1' } });
   const metrics = await fetch(`${stack.url}/metrics`);

@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { OPERATOR_PREFIX } from '../../src/operator-api/routes.ts';
-import { PUBLIC_OPERATIONS } from '../../src/openapi/document.ts';
+import { PUBLIC_OPERATIONS, WEB_OPERATIONS } from '../../src/openapi/document.ts';
 import { readConfig } from '../../src/process/config.ts';
 import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
@@ -50,7 +50,7 @@ test('every route of the app is declared, and every declared operation is a rout
 
   const mounted = routesOf(app.router.stack).filter((one) => !NOT_OPERATIONS.includes(one));
   const declared = [
-    ...PUBLIC_OPERATIONS.map(({ method, path }) => `${method} ${path}`),
+    ...[...PUBLIC_OPERATIONS, ...WEB_OPERATIONS].map(({ method, path }) => `${method} ${path}`),
     ...OPERATIONS.map(({ method, path }) => `${method} ${OPERATOR_PREFIX}${path}`),
   ];
   const documented = apiDocument().operations.map(

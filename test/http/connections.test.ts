@@ -198,3 +198,15 @@ test('connections that stay open do not keep a worker from its own files, nor ot
   expect(status).toBe(200);
   await eventually(() => expect(left.size).toBeLessThanOrEqual(100));
 });
+
+test('a response that is written to after its end is logged, and the process answers on', async () => {
+  const { open, ask, lines } = await serve((_req, res) => {
+    res.end('ok');
+    res.write('more');
+  });
+
+  const client = open(VISITOR);
+
+  expect([await ask(client), await ask(client)]).toEqual([200, 200]);
+  await eventually(() => expect(lines.join('')).toContain('a response was written to after its end'));
+});

@@ -1,23 +1,23 @@
 import { MIMEType } from 'node:util';
 import { expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
-import { LanguageTag } from '../../src/assistants/language-tag.ts';
+import { LanguageTag } from '../../src/assistants/knowledge-entry.ts';
 import { searchKnowledge } from '../../src/assistants/knowledge-search.ts';
 import { isSafeLink, SuggestedAction } from '../../src/assistants/suggested-action.ts';
-import { EngineInput } from '../../src/assistants/engine-settings.ts';
+import { EngineInput } from '../../src/assistants/settings.ts';
 import { checkEndpointUrl } from '../../src/webhooks/address-guard.ts';
 import { Email } from '../../src/operators/operator.ts';
 import { ChatRequest } from '../../src/turns/turn.ts';
 import type { TurnContext } from '../../workers/reply/engines/engine.ts';
-import { countTokensOf } from '../../workers/reply/engines/openai/prompt.ts';
+import { countTokensOf } from '../../workers/reply/engines/openai/engine.ts';
 import {
   allowedLinksOf,
+  checkReply,
   createReplyFilter,
   removeDisallowedLinks,
 } from '../../workers/reply/engines/openai/reply-filter.ts';
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval.ts';
 import { inspectMessage } from '../../workers/reply/guard.ts';
-import { checkReply } from '../../workers/reply/engines/openai/citations.ts';
 import { scoreLead } from '../../workers/reply/lead-score.ts';
 import { anEntry } from '../support/builders.ts';
 import { hostileTexts, LARGEST, MESSAGE, shortest, slowOf } from '../support/hostile-texts.ts';

@@ -4,7 +4,8 @@ import { watchPool } from '../support/pool.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
-const FLOOD = 200;
+/** More than the connections to MongoDB, and ten times what a session may use of them. */
+const FLOOD = 80;
 
 test.each(['/operator/v1/inbox?limit=10', '/operator/queues/api/queues?activeQueue=turns'])(
   'of a session that sends many requests at once a few are worked on, and all are answered: %s',

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { RequestListener, ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
 import { closeWebServer, createWebServer, listen, type ReadLimits } from '../../src/http/web-server.ts';
 import { eventually } from '../support/eventually.ts';
@@ -88,4 +89,48 @@ test('a stream with nothing to send stays open', async () => {
 
   const [last] = (await once(client, 'data')) as [Buffer];
   expect(last.toString()).toContain('last');
+});
+
+/** A client in a thread of its own, so that it sends while the thread of the server is busy. */
+const CALLERS = `
+  const { connect } = require('node:net');
+  const { parentPort, workerData: { port, kept, fresh, signals } } = require('node:worker_threads');
+  const REQUEST = 'GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n';
+  const open = () => new Promise((resolve, reject) => {
+    const socket = connect(port, '127.0.0.1', () => resolve(socket)).once('error', reject);
+  });
+  const ask = (socket) => new Promise((resolve) => {
+    socket.removeAllListeners('error').once('error', ({ code }) => resolve(code)).once('close', () => resolve('closed'));
+    socket.once('data', (data) => resolve(data.toString().slice(0, 12)));
+    socket.write(REQUEST, () => { Atomics.add(signals, 1, 1); Atomics.notify(signals, 1); });
+  });
+  (async () => {
+    const sockets = await Promise.all(Array.from({ length: kept }, open));
+    await Promise.all(sockets.map(ask));
+    Atomics.store(signals, 1, 0);
+    parentPort.postMessage('ready');
+    Atomics.wait(signals, 0, 0); // until the server is busy
+    const answers = sockets.map(ask);
+    for (let nth = 0; nth < fresh; nth += 1) answers.push(open().then(ask, ({ code }) => code));
+    parentPort.postMessage(await Promise.all(answers));
+  })();
+`;
+
+test('a stop breaks no request that arrived while the process was busy', async () => {
+  const [kept, fresh] = [3, 3];
+  const server = createWebServer({}, (_req, res) => void res.end('x'), new AbortController().signal);
+  const port = await listen(server, { host: '127.0.0.1', port: 0 });
+  const signals = new Int32Array(new SharedArrayBuffer(8));
+  const callers = new Worker(CALLERS, { eval: true, workerData: { port, kept, fresh, signals } });
+  onTestFinished(() => void callers.terminate());
+  await once(callers, 'message');
+  const answers = once(callers, 'message');
+
+  const closed = closeWebServer(server, { graceMs: 1, cutAfterMs: 60_000 });
+  Atomics.store(signals, 0, 1);
+  Atomics.notify(signals, 0);
+  while (Atomics.load(signals, 1) < kept + fresh) Atomics.wait(signals, 1, Atomics.load(signals, 1));
+
+  expect(await answers).toEqual([Array.from({ length: kept + fresh }, () => 'HTTP/1.1 200')]);
+  await closed;
 });

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { createGroupMisses, type Embedding } from '../../src/insights/group-misses.ts';
 import { MAX_GROUPS } from '../../src/insights/misses.ts';
-import type { missOperations } from '../../src/operator-api/misses.ts';
+import type { missOperations } from '../../src/operator-api/knowledge.ts';
 import { newId } from '../../src/process/ids.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { anEmbedder, vectorOf } from '../support/embedder.ts';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { createProject, type Project } from '../../src/insights/project.ts';
 import { createGroupMisses } from '../../src/insights/group-misses.ts';
-import { lastEndedHour } from '../../src/insights/delivery-figures.ts';
+import { lastEndedHour } from '../../src/insights/figures.ts';
 import { newId } from '../../src/process/ids.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
@@ -518,7 +518,7 @@ test('deliveries that cannot be counted for one assistant are counted for all ot
   await eventually(async () => {
     expect(await deliveryFigures.countEnded(ids, countHours, { draining, logger })).toBe(false);
     for (const id of ids.filter((one) => one !== slow)) {
-      expect(await figures.listHours(id, hour)).toMatchObject([{ deliveries: { delivered: 1 } }]);
+      expect(await figures.listHours(id, { from: hour })).toMatchObject([{ deliveries: { delivered: 1 } }]);
     }
   });
 

@@ -7,7 +7,7 @@ import { initialState } from '../../src/conversations/conversation.ts';
 import type { Assignees } from '../../src/inbox/assignees.ts';
 import { FEED_SILENT_AFTER_MS } from '../../src/live/change-feed.ts';
 import { createHub } from '../../src/live/hub.ts';
-import { createReadRows } from '../../src/live/open.ts';
+import { createReadRows } from '../../src/live/live.ts';
 import { type LiveAccess, createSubscriber } from '../../src/live/subscriber.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { anAssistant } from '../support/builders.ts';

@@ -21,6 +21,7 @@ const engine: AssistantEngine = {
 };
 const stack = useStack({ engine, env: { REPLY_TIMEOUT_MS: '25000' } });
 
+const ANSWERED_MS = 220_000;
 const message = () => `${randomUUID()}${'問'.repeat(7_900)}`;
 
 /** In the ninth round, a page of eight turns (380 kB) is stored for every session. */
@@ -32,13 +33,14 @@ test.each([
   const { chat, history } = await anAssistant(stack);
   const sessions = Array.from({ length: load.sessions }, () => randomUUID());
   const ids = new Set<string>();
-  // More turns at once than a slow machine answers within two seconds: some are refused with 503 at first.
+  // More turns at once than a slow machine answers within two seconds: some are refused with 503 at first, or a write is
+  // so slow that its outcome is unknown (500). Both may be sent again.
   const untilAnswered = (turn: Parameters<typeof chat>[0]) =>
     eventually(async () => {
       const answer = await chat(turn);
-      expect(answer.status).not.toBe(503);
+      expect(answer.status).toBe(200);
       return answer;
-    });
+    }, ANSWERED_MS);
   // Code that has never run is slow, and a service that is slower than its callers refuses some of them.
   for (let turn = 0; turn < 20; turn += 1) await chat({ session_id: randomUUID(), message: message(), language: 'zh' });
 
@@ -48,7 +50,7 @@ test.each([
         Array.from({ length: load.atOnce }, () => untilAnswered({ session_id, message: message(), language: 'zh' })),
       ),
     );
-    expect(Object.keys(Object.groupBy(answers, ({ status }) => status))).toEqual(['200']);
+    expect(new Set(answers.map(({ body }) => body.messageId)).size).toBe(sessions.length * load.atOnce);
     for (const { body } of answers) ids.add(body.conversationId);
   }
 

@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import type { AlertKind } from '../../src/alerts/alert.ts';
-import type { alertOperations } from '../../src/operator-api/alerts.ts';
+import type { alertOperations } from '../../src/operator-api/overview.ts';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
@@ -16,6 +16,7 @@ const SECRET = 'whsec_of_the_operations_team';
 const QUICK = {
   alertEveryMs: 100,
   alertEndsAfterMs: 200,
+  alertReturnsWithinMs: 0, // queues that are stuck in one test are stuck in another
   alertEndpointFailingMs: 300,
   alertEventsLateMs: 600,
   alertQueueStuckMs: 600,
@@ -202,6 +203,37 @@ test('a provider that fails raises an alert', async () => {
   await worker.close();
 });
 
+test('a quota and a budget raise alerts at 80 and at 100 %, which end when the limit is raised', async () => {
+  const worker = await stack.startReplyWorker();
+  const { assistantId, keyId, chat } = await anAssistant(stack, { input: { tokensPerDay: 1_000 } });
+  const provider = await openProvider();
+  const settings = { kind: 'openai' as const, baseUrl: provider.baseUrl, model: 'test-model', maxTokens: 100 };
+  await stack.service.assistants.setEngine(assistantId, settings);
+  await owner.call('PATCH', `/keys/${keyId}`, { turnsPerMonth: 5 });
+  const sendOne = () => chat(aTurn());
+
+  for (let nth = 0; nth < 4; nth += 1) await sendOne();
+  expect((await begun('quota_near', keyId)).details).toMatchObject({ used: 4, limit: 5, key: 'test' });
+  expect(await alertOf('quota_reached', keyId)).toBeUndefined();
+  await sendOne();
+  await begun('quota_reached', keyId);
+  await owner.call('PATCH', `/keys/${keyId}`, { turnsPerMonth: 100 });
+  await ended('quota_near', keyId);
+  await ended('quota_reached', keyId);
+
+  await eventually(async () => {
+    await sendOne();
+    expect(await alertOf('budget_reached', assistantId)).toMatchObject({ assistantId, state: 'open' });
+  });
+  await begun('budget_near', assistantId);
+  await owner.call('PATCH', `/assistants/${assistantId}`, { tokensPerDay: null });
+  await ended('budget_reached', assistantId);
+  const { alerts } = await list('?limit=200');
+  const raised = alerts.filter(({ target }) => target === keyId || target === assistantId).map(({ kind }) => kind);
+  expect(raised.toSorted()).toEqual(['budget_near', 'budget_reached', 'quota_near', 'quota_reached']);
+  await Promise.all([worker.close(), provider.close()]);
+});
+
 test('a certificate that ends within two weeks raises an alert, and a new one ends it', async () => {
   const { receiver, endpointId } = await anEndpoint(() => ({ status: 200 }));
   const { endpoints } = stack.service;
@@ -231,4 +263,52 @@ test('a channel that fails delays neither the alerts nor the other channel, and 
   await eventually(() => expect(toldOf(alert).length).toBe(before + 1));
   expect((await list('?state=open')).open).toBeGreaterThan(0);
   await Promise.all([worker.close(), receiver.close()]);
+});
+
+/** A mail server that answers the first line with lines that never end. It tells each connection. */
+const openDrippingMailServer = async (connected: () => void) => {
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined).write('220 mail.example ready\r\n');
+    socket.once('data', () => {
+      const timer = setInterval(() => socket.write('250-mail.example\r\n'), 50);
+      socket.on('close', () => clearInterval(timer));
+      connected();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as { port: number };
+  const env = {
+    ALERT_SMTP_URL: `smtp://127.0.0.1:${port}`,
+    ALERT_EMAIL_FROM: 'parley@example.com',
+    ALERT_EMAIL_TO: 'ops@example.com',
+  };
+  return { env, server };
+};
+
+test('a mail server whose answer does not end holds up no stop', async () => {
+  const answering = Promise.withResolvers<void>();
+  const { env, server } = await openDrippingMailServer(answering.resolve);
+  const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0, timing: QUICK, env });
+  await own.service.aside.alerts.noteSweep(); // no worker follows, so that an alert begins
+  await answering.promise;
+
+  await expect(own.close()).resolves.toBeUndefined();
+  server.close();
+});
+
+test('a mail server whose answer does not end is cut off and asked again', async () => {
+  let connections = 0;
+  const { env, server } = await openDrippingMailServer(() => {
+    connections += 1;
+  });
+  const timing = { ...QUICK, alertMailMs: 500 };
+  const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0, timing, env });
+  await own.service.aside.alerts.noteSweep(); // no worker follows, so that an alert begins
+
+  await eventually(() => expect(connections).toBeGreaterThan(1));
+
+  await own.close();
+  await new Promise<void>((resolve) => {
+    server.close(() => resolve()); // once all connections have ended
+  });
 });

@@ -1,5 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
+import { expect, onTestFinished, test } from 'vitest';
+import { USAGE_COUNTERS } from '../../src/insights/usage.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { watchNeighbour } from '../support/neighbour.ts';
 import { watchPool } from '../support/pool.ts';
@@ -31,17 +34,18 @@ const aSearchedInbox = async () => {
   }));
   await stack.service.mongo.collection('search').insertMany(rows);
   const owner = await anOperator(stack);
-  const made = await owner.post<{ secret: string }>('/tokens', {
-    name: 'a program',
-    scope: 'read',
-    assistantIds: [assistantId],
-  });
-  const search = (query = COMMON, signal?: AbortSignal) =>
+  /** The token of a program that may also read others. */
+  const tokenFor = async (...others: string[]): Promise<string> => {
+    const limits = { scope: 'read', assistantIds: [assistantId, ...others] };
+    return (await owner.post<{ secret: string }>('/tokens', { name: 'a program', ...limits })).body.secret;
+  };
+  const secret = await tokenFor();
+  const search = (query = COMMON, { signal, token = secret }: { signal?: AbortSignal; token?: string } = {}) =>
     fetch(`${stack.url}/operator/v1/inbox?${query}`, {
-      headers: { Authorization: `Bearer ${made.body.secret}` },
+      headers: { Authorization: `Bearer ${token}` },
       ...(signal && { signal }),
     });
-  return { ...assistant, owner, search, secret: made.body.secret };
+  return { ...assistant, owner, search, secret, tokenFor };
 };
 
 /** How many statements have read the words of conversations since MongoDB started. */
@@ -51,14 +55,21 @@ const readsOfSearch = async (): Promise<number> => {
   return Number(row?.['latencyStats'].reads.ops);
 };
 
-test('forty searches at once leave visitors their connections, and a person who searches is soon served', async () => {
-  const { owner, search } = await aSearchedInbox();
+type Inbox = Awaited<ReturnType<typeof aSearchedInbox>>;
+
+test.each<[string, (inbox: Inbox) => Promise<string>]>([
+  ['a program', ({ secret }) => Promise.resolve(secret)],
+  ['as many programs of one owner', async ({ tokenFor }) => tokenFor((await anAssistant(stack)).assistantId)],
+])('forty searches of %s leave visitors their connections, and a person is soon served', async (_of, tokenOf) => {
+  const inbox = await aSearchedInbox();
+  const { owner, search } = inbox;
+  const tokens = await Promise.all(Array.from({ length: SEARCHES }, () => tokenOf(inbox)));
   const neighbour = await anAssistant(stack);
   const stopWatching = watchPool(stack.service.mongo);
   let answered = 0;
   const answeredBefore = { page: 0, search: 0 };
-  const program = Array.from({ length: SEARCHES }, async () => {
-    const { status } = await search();
+  const program = tokens.map(async (token) => {
+    const { status } = await search(COMMON, { token });
     answered += 1;
     return status;
   });
@@ -92,7 +103,7 @@ test('searches whose callers left are not made', async () => {
   await search();
   const ofOne = (await readsOfSearch()) - before;
   const leaving = new AbortController();
-  const left = Array.from({ length: SEARCHES }, () => search(COMMON, leaving.signal).catch(() => null));
+  const left = Array.from({ length: SEARCHES }, () => search(COMMON, { signal: leaving.signal }).catch(() => null));
   await Promise.race(left);
 
   leaving.abort();
@@ -101,6 +112,32 @@ test('searches whose callers left are not made', async () => {
 
   expect((await readsOfSearch()) - before).toBeLessThan((ofOne * SEARCHES) / 2);
   expect(stack.logs.filter(({ msg }) => msg === 'request failed')).toEqual([]);
+});
+
+/** Rows of usage, of which the kernel's buffers hold only a part. */
+const DAYS = 90;
+const KEYS = 1_000;
+
+test('files of usage that are not read hold nobody up', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const keyIds = Array.from({ length: KEYS }, () => randomUUID());
+  const days = Array.from({ length: DAYS }, (_, nth) => new Date(Date.UTC(2026, 0, 1 + nth)));
+  const counts = Object.fromEntries(USAGE_COUNTERS.map((name) => [name, Number.MAX_SAFE_INTEGER]));
+  const rows = days.flatMap((day) => keyIds.map((keyId) => ({ _id: randomUUID() as never, keyId, day })));
+  await stack.service.mongo.collection('usage').insertMany(rows.map((row) => ({ ...row, assistantId, ...counts })));
+  const path = `/operator/v1/assistants/${assistantId}/usage.csv?from=2026-01-01&to=2026-03-31`;
+  const download = async () => {
+    const { cookie } = await anOperator(stack);
+    const asked = get(`${stack.url}${path}`, { headers: { Cookie: cookie() ?? '' } });
+    onTestFinished(() => void asked.destroy());
+    const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+    expect(answer.statusCode).toBe(200);
+  };
+  await Promise.all(Array.from({ length: 4 }, download));
+
+  const { status } = await (await anOperator(stack)).get(`/inbox?${COMMON}`);
+
+  expect(status).toBe(200);
 });
 
 test('a token has a rate limit, and other tokens have their own', async () => {

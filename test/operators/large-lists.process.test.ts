@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { connect } from 'node:net';
-import { setTimeout as pause } from 'node:timers/promises';
-import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
-import { startRealProcess } from '../support/processes.ts';
 import { useStack } from '../support/stack.ts';
+import { memoryOfUnread } from '../support/unread.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
 const MANY = 500;
@@ -79,20 +76,5 @@ test.each([
   ['canned replies', () => `/assistants/${assistant.assistantId}/canned-replies`],
   ['knowledge', () => `/assistants/${assistant.assistantId}/knowledge`],
 ])('lists of %s that nobody reads take little memory', async (_of, path) => {
-  const api = await startRealProcess('api', stack.env);
-  onTestFinished(() => api.kill());
-  const peak = (): number =>
-    Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${api.child.pid}/status`, 'utf8'))?.[1]) / 1024;
-  const before = peak();
-
-  for (let nth = 0; nth < 100; nth += 1) {
-    const socket = connect(Number(new URL(api.url).port), '127.0.0.1')
-      .on('error', () => undefined)
-      .pause();
-    onTestFinished(() => void socket.destroy());
-    socket.write(`GET /operator/v1${path()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${bearer}\r\n\r\n`);
-  }
-  await pause(8_000);
-
-  expect(peak() - before).toBeLessThan(150);
+  expect(await memoryOfUnread(stack.env, path(), bearer)).toBeLessThan(150);
 });

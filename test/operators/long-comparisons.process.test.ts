@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Assistant } from '../../src/assistants/assistant.ts';
-import type { KnowledgeEntry } from '../../src/assistants/knowledge-input.ts';
+import type { KnowledgeEntry } from '../../src/assistants/knowledge-entry.ts';
 import { createFindConflicts } from '../../src/assistants/knowledge-search.ts';
 import { anEntry } from '../support/builders.ts';
 import { workedMs } from '../support/loop.ts';
@@ -30,4 +30,4 @@ test('a comparison of questions with many shared words ends soon, because others
   await createFindConflicts()(assistant, read, new AbortController().signal);
 
   expect(workedMs() - begun).toBeLessThan(atPace(6_000));
-}, 120_000);
+});

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
 import { readConfig } from '../../src/process/config.ts';
@@ -24,12 +25,10 @@ const logger = createLogger({ name: 'test', level: 'silent' });
 const lifecycle: Lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
 let relay: Relay;
 let url: string;
-let slow: ((command: Command) => boolean) | null = null;
+let holds: ((command: Command) => Promise<void> | null) | null = null;
 
 beforeAll(async () => {
-  const holds = (command: Command) =>
-    slow?.(command) ? new Promise<void>((resolve) => setTimeout(resolve, SLOW_MS)) : null;
-  relay = await openRelay(inject('mongodbUrl'), { holds });
+  relay = await openRelay(inject('mongodbUrl'), { holds: (command) => holds?.(command) ?? null });
   const config = readConfig({ ...stack.env, MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', relay) });
   const { port } = await openApi({ config, logger, lifecycle });
   url = `http://127.0.0.1:${port}`;
@@ -63,9 +62,7 @@ const aConversation = async () => {
   return { apiKey, assistantId, conversationId, path, texts };
 };
 
-test('a conversation with very many deliveries is erased at once, and another process finishes what a stopped one left', {
-  timeout: 180_000,
-}, async () => {
+test('a conversation with very many deliveries is erased at once, and another process finishes what a stopped one left', async () => {
   const { apiKey, assistantId, conversationId, path, texts } = await aConversation();
   await fill({ assistantId, conversationId }, DELIVERIES);
   const [queued, sending] = await deliveries().find({ conversationId }).limit(2).toArray();
@@ -120,12 +117,50 @@ test('a list that takes longer than a connection’s idle timeout is answered', 
   await client.signIn(email);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'https://receiver.example/' });
   await stack.service.deliveries.queueTest(endpoint);
-  slow = ({ name, collection }) => name === 'find' && collection === 'deliveries';
+  holds = ({ name, collection }) => (name === 'find' && collection === 'deliveries' ? pause(SLOW_MS) : null);
 
   const since = performance.now();
   const { status } = await client.get(`/assistants/${assistantId}/deliveries`);
-  slow = null;
+  holds = null;
 
   expect(status).toBe(200);
   expect(performance.now() - since).toBeGreaterThan(SLOW_MS - 100);
+});
+
+test('recoveries are changed at once, and what they have sent is counted in turns', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const rights = { scope: 'manage' as const, assistantIds: [assistantId], createdBy: null };
+  const programs = await Promise.all(
+    Array.from({ length: 8 }, async () => {
+      const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'https://receiver.example/' });
+      const { endpointId } = endpoint;
+      const range = { assistantId, endpointId, from: new Date(0), to: new Date(), outcomes: ['not_sent' as const] };
+      const { _id: recoveryId } = await stack.service.recoveries.start(range, 'a test');
+      const { secret } = await stack.service.tokens.createToken({ name: 'a program', ...rights });
+      return { recoveryId, secret };
+    }),
+  );
+  const states = async () =>
+    Promise.all(programs.map(async ({ recoveryId }) => (await stack.service.recoveries.find(recoveryId))?.state));
+  const { promise: changed, resolve: release } = Promise.withResolvers<void>();
+  let [counting, most] = [0, 0];
+  holds = ({ name, collection }) => {
+    if (name !== 'aggregate' || collection !== 'deliveries') return null;
+    counting += 1;
+    most = Math.max(most, counting);
+    return changed.finally(() => {
+      counting -= 1;
+    });
+  };
+
+  const answers = programs.map(({ recoveryId, secret }) =>
+    request<{ state: string }>(`${url}/operator/v1/recoveries/${recoveryId}/pause`, { method: 'POST', bearer: secret }),
+  );
+  await eventually(async () => expect(new Set(await states())).toEqual(new Set(['paused'])));
+  release();
+  const all = await Promise.all(answers);
+  holds = null;
+
+  expect(all.map(({ status, body }) => [status, body.state])).toEqual(programs.map(() => [200, 'paused']));
+  expect(most).toBeLessThanOrEqual(2);
 });

@@ -351,3 +351,19 @@ test('the session cookie comes before the device cookie', async () => {
   const { headers } = await openOperatorClient(stack.url).signIn(email);
   expect(headers.getSetCookie().map((cookie) => cookie.split('=')[0])).toEqual(['parley', 'parley-device']);
 });
+
+test('an agent can be disabled while no owner has a password, and the last owner cannot', async () => {
+  const owner = await anOperator(stack);
+  const agent = await anOperator(stack, 'agent');
+  await stack.service.mongo
+    .collection('operators')
+    .updateMany({ role: 'owner', _id: { $ne: owner.operatorId as never } }, { $set: { disabled: true } });
+
+  const own = await owner.call('PATCH', `/operators/${owner.operatorId}`, { disabled: true });
+  await stack.service.mongo.collection('operators').updateMany({ role: 'owner' }, { $set: { passwordHash: null } });
+  const disabled = await owner.call('PATCH', `/operators/${agent.operatorId}`, { disabled: true });
+
+  expect(problemOf(own)).toBe('422 validation_failed operatorId');
+  expect([disabled.status, disabled.body['disabled']]).toEqual([200, true]);
+  expect(problemOf(await agent.get('/session'))).toBe('401 not_signed_in');
+});

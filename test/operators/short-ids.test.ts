@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { conversationModels, PAGE_SIZE, type StoredPage } from '../../src/conversations/conversation.ts';
-import { pageIdOf } from '../../src/conversations/stored-pages.ts';
+import { pageIdOf } from '../../src/conversations/history.ts';
 import { collectionOf } from '../../src/mongo/mongo.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { anOperator } from '../support/operator-client.ts';

@@ -1,59 +1,20 @@
-import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import type { Operation, Resource } from '../../src/operator-api/operation.ts';
+import type { Operation } from '../../src/operator-api/operation.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
-import { anAssistant, aTurn, type ChatBody, request } from '../support/builders.ts';
+import { aTurn, type ChatBody, request } from '../support/builders.ts';
+import { anInhabited, type Inhabited, pathIn } from '../support/inhabited.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { addressOf } from '../support/operations.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
-
-/** An assistant with one object of each kind, and the ids of these objects. */
-const anInhabited = async () => {
-  const assistant = await anAssistant(stack);
-  const { assistantId, keyId } = assistant;
-  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9/h' });
-  const deliveryId = await stack.service.deliveries.queueTest(endpoint);
-  const { conversationId } = (await assistant.chat(aTurn())).body;
-  const turnId = String((await assistant.history(conversationId)).body.messages[0]?.turnId);
-  const { cannedReplyId } = await stack.service.inboxRecords.cannedReplies.add(assistantId, {
-    title: 'Hello',
-    content: 'Hello!',
-  });
-  const { noteId } = await stack.service.inboxRecords.notes.add(conversationId, {
-    operatorId: owner.operatorId,
-    content: 'n',
-  });
-  const [entry] = await stack.service.assistants.listKnowledge(assistantId);
-  const ids: Record<Resource, string> = {
-    assistant: assistantId,
-    conversation: conversationId,
-    'conversation or own playground': conversationId,
-    turn: turnId,
-    'canned reply': cannedReplyId,
-    key: keyId,
-    endpoint: endpoint.endpointId,
-    delivery: deliveryId,
-  };
-  const { sourceId } = await stack.service.sources.add(assistantId, { kind: 'page', url: 'http://127.0.0.1:9/p' });
-  const missId = randomUUID();
-  const miss = { _id: missId, assistantId, conversationId, question: 'Why?', state: 'open', count: 1, examples: [] };
-  const at = new Date();
-  await stack.service.mongo
-    .collection('misses')
-    .insertOne({ ...miss, language: null, firstAt: at, lastAt: at, answer: null } as never);
-  return { ...assistant, ids, entryId: entry?.entryId ?? '', noteId, missId, sourceId };
-};
-type Inhabited = Awaited<ReturnType<typeof anInhabited>>;
 
 let owner: Awaited<ReturnType<typeof anOperator>>;
 let mine: Inhabited;
 let theirs: Inhabited;
 beforeAll(async () => {
   owner = await anOperator(stack);
-  [mine, theirs] = [await anInhabited(), await anInhabited()];
+  [mine, theirs] = [await anInhabited(stack, owner), await anInhabited(stack, owner)];
 });
 
 const aCaller = async (scope: 'read' | 'manage', assistantIds: string[] | null) => {
@@ -68,16 +29,6 @@ const aCaller = async (scope: 'read' | 'manage', assistantIds: string[] | null) 
 
 const forTokens = OPERATIONS.filter(({ audience }) => audience !== 'anyone');
 const nameOf = ({ method, path }: Operation): string => `${method.toUpperCase()} ${path}`;
-const pathIn = (one: Operation, { ids, entryId, noteId, missId, sourceId }: Inhabited): string =>
-  addressOf(one, {
-    id: one.resource && one.resource !== 'filtered' ? ids[one.resource] : owner.operatorId,
-    entryId,
-    noteId,
-    missId,
-    sourceId,
-    tag: 'vip',
-  });
-
 /** Everything that belongs to an assistant, as owners read it. */
 const stateOf = async ({ ids, assistantId }: Inhabited) => {
   const paths = [
@@ -95,6 +46,7 @@ const stateOf = async ({ ids, assistantId }: Inhabited) => {
       'tags',
       'canned-replies',
       'sources',
+      'question-sets',
     ].map((page) => `/assistants/${assistantId}/${page}`),
   );
   return Promise.all(paths.map(async (path) => (await owner.get(path)).body));
@@ -113,7 +65,9 @@ test('no operation gives a limited token access to another assistant', async () 
   const told: Record<string, string> = {};
   for (const one of forTokens) {
     if (one.resource === 'filtered') continue;
-    told[nameOf(one)] = outcomeOf(await call(one.method.toUpperCase(), pathIn(one, theirs), withBody(one)));
+    told[nameOf(one)] = outcomeOf(
+      await call(one.method.toUpperCase(), pathIn(one, theirs, owner.operatorId), withBody(one)),
+    );
   }
 
   const expected = (one: Operation) => (one.peopleOnly || one.resource === null ? '403 forbidden' : '404 not_found');
@@ -179,8 +133,23 @@ test('ids of another assistant in a call for its own assistant find and change n
     call('DELETE', source),
   ]);
 
+  const set = `${own}/question-sets/${theirs.setId}`;
+  const run = `${own}/evaluations/${theirs.evaluationId}`;
+  const asked = { question: 'Stolen?', expected: { kind: 'none' } };
+  const evaluated = await Promise.all([
+    call('GET', set),
+    call('POST', `${set}/cases`, asked),
+    call('PUT', `${set}/cases/${theirs.caseId}`, asked),
+    call('DELETE', `${set}/cases/${theirs.caseId}`),
+    call('DELETE', set),
+    call('POST', `${own}/evaluations`, { setId: theirs.setId }),
+    call('GET', run),
+    call('GET', `${run}/results`),
+    call('POST', `${run}/stop`),
+  ]);
+
   expect(lists).toEqual([[], [], [], [], []]);
-  expect([replaced, ...onSource].map(problemOf)).toEqual(Array(6).fill('404 not_found'));
+  expect([replaced, ...onSource, ...evaluated].map(problemOf)).toEqual(Array(15).fill('404 not_found'));
   expect(await stateOf(theirs)).toEqual(before);
 });
 
@@ -194,7 +163,9 @@ test.each([
 
   const told: Record<string, string> = {};
   for (const one of changes)
-    told[nameOf(one)] = outcomeOf(await call(one.method.toUpperCase(), pathIn(one, theirs), withBody(one)));
+    told[nameOf(one)] = outcomeOf(
+      await call(one.method.toUpperCase(), pathIn(one, theirs, owner.operatorId), withBody(one)),
+    );
 
   expect(told).toEqual(Object.fromEntries(changes.map((one) => [nameOf(one), '403 forbidden'])));
   expect(await stateOf(theirs)).toEqual(before);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
 import type { usageOperations } from '../../src/operator-api/usage.ts';
-import { aTurn, anAssistant, request, type TestAssistant } from '../support/builders.ts';
+import { aTurn, anAssistant, type ErrorBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../support/operations.ts';
@@ -95,6 +95,46 @@ test('usage that is counted again from the stored messages is the same', async (
   await mongo.collection('projection').deleteMany({});
 
   await eventually(async () => expect(await read()).toEqual(before));
+});
+
+test('limits show what is used of quotas and budget, and are set by owners only', async () => {
+  const { assistant, owner } = await aUsage();
+  const { assistantId, keyId } = assistant;
+  const [one, key] = [`/assistants/${assistantId}`, `/keys/${keyId}`];
+  await say(assistant, 'What are your opening hours?');
+  const before = (await owner.get(`${one}/limits`)).body;
+  await owner.call('PATCH', one, { turnsPerMonth: 10, tokensPerDay: 5_000, sessionLimitPerMinute: 5 });
+  await owner.call('PATCH', key, { turnsPerMonth: 7 });
+
+  const { body } = await eventually(async () => {
+    const read = await owner.get<AnswerOf<typeof usageOperations.limits>>(`${one}/limits`);
+    expect(read.body.turns?.used).toBe(1);
+    return read;
+  });
+
+  expect(before).toEqual({ turns: null, tokens: null, keys: [] });
+  const month = expect.stringMatching(/-01T00:00:00\.000Z$/);
+  expect(body).toMatchObject({
+    turns: { limit: 10, used: 1, until: month },
+    tokens: { limit: 5_000, used: 0 },
+    keys: [{ keyId, name: 'test', limit: 7, used: 1, until: month }],
+  });
+  const wrong: [string, object, string][] = [
+    [one, { sessionLimitPerMinute: 0 }, 'sessionLimitPerMinute'],
+    [one, { turnsPerMonth: 1.5 }, 'turnsPerMonth'],
+    [one, { tokensPerDay: -1 }, 'tokensPerDay'],
+    [one, { ifTokensUsedUp: 'shrug' }, 'ifTokensUsedUp'],
+    [key, { turnsPerMonth: 0 }, 'turnsPerMonth'],
+  ];
+  for (const [path, change, field] of wrong) {
+    const refused = await owner.call<ErrorBody>('PATCH', path, change);
+    expect([refused.status, refused.body.error.field]).toEqual([422, field]);
+  }
+  const { lines } = (await owner.get<{ lines: { action: string; details: object }[] }>(`/audit?target=${keyId}`)).body;
+  expect(lines[0]).toMatchObject({ action: 'key.update', details: { turnsPerMonth: 7 } });
+  const agent = await anOperator(stack, 'agent');
+  expect((await agent.get(`${one}/limits`)).status).toBe(403);
+  expect((await agent.call('PATCH', one, { turnsPerMonth: 1 })).status).toBe(403);
 });
 
 test('a range must be in order and at most 92 days long', async () => {

@@ -1,9 +1,8 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startRedis } from '../../scripts/services.ts';
-import { explainFailure } from '../../src/process/process.ts';
+import { createLifecycle, explainFailure } from '../../src/process/lifecycle.ts';
 import { readConfig } from '../../src/process/config.ts';
-import { createLifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { openService } from '../../src/service.ts';
 import { runAdmin } from '../support/admin.ts';
@@ -112,6 +111,24 @@ test.each(changes)(
     expect(hintsIn(stack.logs).filter((text) => text.startsWith(hint))).toHaveLength(1);
   },
 );
+
+test('Redis forbids its channels while the service runs: turns are answered, and replies are heard again afterwards', async () => {
+  const { chat } = await anAssistant(stack);
+  const channels = async () => ((await admin.pubsub('CHANNELS', '*:replies:*')) as string[]).toSorted();
+  const before = await channels();
+
+  await admin.call('ACL', 'SETUSER', 'default', 'resetchannels');
+  try {
+    const hint = expect.stringMatching(/^Allow it all commands, keys and channels/);
+    await eventually(() => expect(hintsIn(stack.logs)).toContainEqual(hint));
+    expect((await chat(aTurn())).status).toBe(200);
+  } finally {
+    await admin.call('ACL', 'SETUSER', 'default', 'allchannels');
+  }
+
+  await eventually(async () => expect(await channels()).toEqual(before));
+  expect(before).toHaveLength(2);
+});
 
 test('a worker with a wrong ENCRYPTION_KEY leaves events to the others, and its log says what to do', async () => {
   const right = await openStack({ deliveryWorkers: 0 });

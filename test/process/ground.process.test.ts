@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import mongoose from 'mongoose';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startMongod, startRedis } from '../../scripts/services.ts';
-import { anAssistant, request } from '../support/builders.ts';
+import { anAssistant, anEntry, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
 import { anOperator } from '../support/operator-client.ts';
@@ -18,6 +18,7 @@ const NO_PRIMARY_S = 6;
 const UNAUTHORIZED = 13;
 const MAX_TIME_EXPIRED = 50;
 const AUTHENTICATION_FAILED = 18;
+const SNAPSHOT_TOO_OLD = 239;
 
 const { engine, hold, asked } = aScriptedEngine();
 let redis: Service;
@@ -70,7 +71,8 @@ test('Redis out of memory: 503 with Retry-After, accepted turns and events are n
   await receiver.close();
 });
 
-test('a list of the inbox that takes too long says which filter covers too much', async () => {
+test('a list of the inbox that takes too long says which filter covers too much, or is 503', async () => {
+  await anAssistant(stack);
   const owner = await anOperator(stack);
   const slow = {
     errorCode: MAX_TIME_EXPIRED,
@@ -82,9 +84,31 @@ test('a list of the inbox that takes too long says which filter covers too much'
   await withFailPoint(mongod.url, slow, async () => {
     for (const filter of [`search=${randomUUID()}`, 'attribute=plan:pro&channel=api', 'tag=vip'])
       problems.push(problemOf(await owner.get(`/inbox?${filter}`)));
+    problems.push(problemOf(await owner.get('/inbox')));
   });
 
-  expect(problems).toEqual(['search', 'attribute', 'tag'].map((field) => `422 validation_failed ${field}`));
+  const refused = ['search', 'attribute', 'tag'].map((field) => `422 validation_failed ${field}`);
+  expect(problems).toEqual([...refused, '503 unavailable']);
+});
+
+test('an answer whose reads fail after its first piece ends midway, and the process answers on', async () => {
+  const { assistantId } = await anAssistant(stack, { knowledge: [] });
+  const answer = 'a'.repeat(3_000);
+  const entries = Array.from({ length: 300 }, (_, nth) => anEntry({ question: `question ${nth}`, answer }));
+  await stack.service.assistants.addKnowledge(assistantId, entries);
+  const owner = await anOperator(stack);
+  const failing = {
+    errorCode: SNAPSHOT_TOO_OLD,
+    failCommands: ['getMore'],
+    namespace: `${stack.service.mongo.name}.knowledge`,
+  };
+
+  await withFailPoint(mongod.url, failing, async () => {
+    await expect(owner.get(`/assistants/${assistantId}/knowledge`)).rejects.toThrow('terminated');
+  });
+
+  const { status, body } = await owner.get(`/assistants/${assistantId}/knowledge`);
+  expect([status, (body as { entries: unknown[] }).entries.length]).toEqual([200, 300]);
 });
 
 /** Lets all writes of MongoDB fail with this code while `during` runs. */

@@ -169,10 +169,16 @@ test.each(errors)('an error with %s is logged with its safe fields only', (_, ma
   expect(describeFailure(error)).not.toContain(CANARY);
 });
 
-test.each(['EMBEDDINGS_KEY', 'METRICS_TOKEN', 'ENCRYPTION_KEY'])('the value of %s is removed from errors', (name) => {
+test.each([
+  ['EMBEDDINGS_KEY', CANARY],
+  ['METRICS_TOKEN', CANARY],
+  ['ENCRYPTION_KEY', CANARY],
+  ['OTEL_EXPORTER_OTLP_ENDPOINT', `https://parley:${CANARY}@collector.example`],
+  ['OTEL_EXPORTER_OTLP_HEADERS', `a=b,x-api-key=${CANARY}`],
+])('the value of %s is removed from errors', (name, value) => {
   const error = new Error(`the service refused ${CANARY} today`);
 
-  expect(JSON.stringify(toLoggable(error, secretsIn({ [name]: CANARY })))).not.toContain(CANARY);
+  expect(JSON.stringify(toLoggable(error, secretsIn({ [name]: value })))).not.toContain(CANARY);
 });
 
 test('the safe fields are kept: kind, code, message, place and cause', () => {

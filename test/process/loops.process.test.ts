@@ -16,8 +16,10 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const folder = mkdtempSync(join(tmpdir(), 'loops-'));
-const KINDS: Kind[] = ['api', 'reply', 'delivery'];
+const KINDS: Kind[] = ['api', 'reply', 'delivery', 'sources'];
 const LONGEST_MS = 25;
+/** A pause of the collector depends on the heap, and no step of ours can be shorter for it. */
+const LONGEST_COLLECTION_MS = 50;
 const TEXTS = ['покажисво', '😀', 'ສະບາຍດີ', 'where is my order? ', '"\\\n', 'a'];
 
 type Watched = RealProcess & { file: string };
@@ -131,11 +133,36 @@ const WORK: [what: string, work: (url: string) => Promise<void>][] = [
       });
     },
   ],
+  [
+    'the longest file as a source, and questions about it',
+    async (url) => {
+      const path = `${url}/operator/v1/assistants/${assistant.assistantId}`;
+      const part = (nth: number) => `# Parcel ${nth}\n\n${`Parcel ${nth} is kept behind door ${nth}. `.repeat(12)}\n`;
+      const text = Array.from({ length: 9_500 }, (_, nth) => part(nth)).join('\n');
+      const uploaded = await fetch(`${path}/source-files?name=parcels.md`, {
+        method: 'POST',
+        headers: { Authorization: `Bearer ${bearer}` },
+        body: text,
+      });
+      const { sourceId } = (await uploaded.json()) as { sourceId: string };
+      expect(uploaded.status).toBe(201);
+      await eventually(async () => {
+        const { body } = await request<{ state: string }>(`${path}/sources/${sourceId}`, { bearer });
+        expect(body.state).toBe('ready');
+      });
+      await eventually(async () => {
+        const { body } = await ask(url, 'Where is parcel 77 kept?');
+        expect(body.reply).toContain('door 77');
+      });
+    },
+  ],
 ];
 
 test.each(WORK)('%s: no process holds its loop', async (_what, work) => {
   const api = processes.find(({ kind }) => kind === 'api');
   const steps = await watchAll(() => work(api?.url ?? ''));
   for (const [kind, { ms, name }] of Object.entries(steps))
-    expect(ms, `${kind}: ${name}`).toBeLessThan(atPace(LONGEST_MS));
+    expect(ms, `${kind}: ${name}`).toBeLessThan(
+      atPace(name.startsWith('(garbage collector)') ? LONGEST_COLLECTION_MS : LONGEST_MS),
+    );
 });

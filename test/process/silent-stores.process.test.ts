@@ -13,7 +13,7 @@ import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
-const REPLY_TIMEOUT_MS = 3_000;
+const REPLY_TIMEOUT_MS = 5_000;
 /** Other test files share the machine, so one of several calls may take longer. */
 const ABOUT_A_SECOND_MS = 1_500;
 const LONGEST_MS = 3_000;
@@ -173,12 +173,15 @@ test('MongoDB silent while a turn is accepted: 500, and the retry finds the same
   const worker = await stack.startReplyWorker(engine);
   const body = aTurn({ message: 'What are your opening hours?' });
   const say = () => request(`${url}/api/v1/chat`, { body, bearer: apiKey });
-  // This caches the key and the assistant. The first use of the silent MongoDB is then the write that accepts the turn.
-  await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey });
-
-  mongodb.freeze();
-  const { answer, ms } = await timed(say());
-  mongodb.thaw();
+  const { answer, ms } = await eventually(async () => {
+    // This caches the key and the assistant. The first use of the silent MongoDB is then the write that accepts the turn,
+    // unless a busy machine takes longer than they are cached.
+    expect((await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey })).status).toBe(200);
+    mongodb.freeze();
+    const told = await timed(say()).finally(() => mongodb.thaw());
+    expect(told.answer.status).not.toBe(503);
+    return told;
+  });
 
   expect(problemOf(answer)).toBe('500 internal_error');
   expect(ms).toBeLessThan(atPace(9_000));

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { ConfigError, readConfig } from '../../src/process/config.ts';
-import { explainFailure } from '../../src/process/process.ts';
+import { explainFailure } from '../../src/process/lifecycle.ts';
 import { DELIVERY_DEADLINE_MS, TIMING, type Timing, timingProblems } from '../../src/process/time-limits.ts';
 
 const defaults = readConfig({});

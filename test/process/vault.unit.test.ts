@@ -27,6 +27,31 @@ describe('a vault', () => {
     expect(vault.open(sealed, CONTEXT)).toBe('whsec_abc');
   });
 
+  it('opens with every key, by whatever id it is listed', () => {
+    const sealed = createVault({ keys: [{ ...old, id: 'k1' }] }).seal('whsec_abc', CONTEXT);
+    const both = createVault({
+      keys: [
+        { ...current, id: 'k1' },
+        { ...old, id: 'k2' },
+      ],
+    });
+    expect(both.open(sealed, CONTEXT)).toBe('whsec_abc');
+    expect(vault.open(sealed, CONTEXT)).toBe('whsec_abc');
+  });
+
+  it.each([
+    ['an older key', old],
+    ['an older key of the same id', { ...old, id: '2026' }],
+    ['the first key by another id', { ...current, id: '2025' }],
+  ])('seals again what %s has sealed, and leaves the rest as it is', (_by, key) => {
+    const sealed = createVault({ keys: [key] }).seal('whsec_abc', CONTEXT);
+    const resealed = vault.reseal(sealed, CONTEXT);
+    expect(createVault({ keys: [current] }).open(resealed, CONTEXT)).toBe('whsec_abc');
+    expect(resealed).toMatch(/^v1\.2026\./);
+    expect(vault.reseal(resealed, CONTEXT)).toBe(resealed);
+    expect(() => vault.reseal(sealed, 'endpoint:2:secret')).toThrow(VaultError);
+  });
+
   it('does not open a text in another context or with another key of the same name', () => {
     const sealed = vault.seal('whsec_abc', CONTEXT);
     expect(() => vault.open(sealed, 'endpoint:2:secret')).toThrow(VaultError);

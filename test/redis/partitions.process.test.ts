@@ -43,12 +43,12 @@ test('a primary without its peers loses what it applied: the message is stored, 
   onTestFinished(set.dispose);
   const stack = await openStack({ env: { MONGODB_URL: set.url } });
   onTestFinished(stack.close);
-  const { apiKey, assistantId, chat, history } = await anAssistant(stack);
+  const { apiKey, assistantId, history } = await anAssistant(stack);
   const receiver = await openReceiver();
   onTestFinished(receiver.close);
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
   const session_id = randomUUID();
-  const { conversationId } = (await chat({ session_id, message: 'first' })).body;
+  const { conversationId } = (await sendUntilAnswered(stack, apiKey, { session_id, message: 'first' })).body;
   const old = (await set.findPrimary()) as Service;
   const database = stack.service.mongo.name;
 
@@ -77,9 +77,7 @@ test('a primary without its peers loses what it applied: the message is stored, 
   expect(receiver.received.map(contentOf).filter((text) => text === 'second')).toHaveLength(1);
 });
 
-test('turns are answered while the API is at the old master of Redis and the worker at the new one', {
-  timeout: 180_000,
-}, async () => {
+test('turns are answered while the API is at the old master of Redis and the worker at the new one', async () => {
   const relays = openPeerRelays(sentinelOrReplica);
   onTestFinished(relays.close);
   const set = await startSentinelSet({ announcedPortOf: relays.relayTo });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { newId } from '../../src/process/ids.ts';
-import { createVectorReader } from '../../workers/reply/vectors/reader.ts';
+import { createVectorReader } from '../../workers/reply/vectors/semantic-search.ts';
 import { scan, type VectorEntry } from '@parley/understanding';
 import { anEntry } from '../support/builders.ts';
 import { anEmbedder, vectorOf } from '../support/embedder.ts';

@@ -4,8 +4,6 @@ import { aHotel, HOTEL } from '../support/hotel.ts';
 import { modelProcessesOf, isLocalModelFor, modelFolder } from '../support/semantic.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
-const SLOW = { timeout: 120_000 };
-
 /** Two workers, each with its own model process, and one hotel assistant. */
 let stack: Stack;
 let hotel: Awaited<ReturnType<typeof aHotel>>;
@@ -14,14 +12,13 @@ beforeAll(async () => {
   if (!isLocalModelFor) return;
   stack = await openStack({ env: { SEMANTIC_DIR: modelFolder() }, replyWorkers: 2, deliveryWorkers: 0 });
   hotel = await aHotel(stack);
-}, SLOW.timeout);
+});
 afterAll(async () => stack?.close());
 
 const PETS = 'Are pets allowed?';
 
 test.runIf(isLocalModelFor)(
   'a question in other words is answered, and its explanation has both kinds of evidence',
-  SLOW,
   async () => {
     const ask = hotel.aGuest();
 
@@ -42,28 +39,23 @@ test.runIf(isLocalModelFor)(
   },
 );
 
-test.runIf(isLocalModelFor)(
-  'a question in German finds an English entry, or the German one if it exists',
-  SLOW,
-  async () => {
-    const german = {
-      question: 'Sind Haustiere erlaubt?',
-      answer: 'Ja, ein Hund oder eine Katze pro Zimmer.',
-      language: 'de',
-    };
-    const both = await aHotel(stack, { knowledge: [...HOTEL, { variants: [], actions: [], tags: [], ...german }] });
+test.runIf(isLocalModelFor)('a question in German finds an English entry, or the German one if it exists', async () => {
+  const german = {
+    question: 'Sind Haustiere erlaubt?',
+    answer: 'Ja, ein Hund oder eine Katze pro Zimmer.',
+    language: 'de',
+  };
+  const both = await aHotel(stack, { knowledge: [...HOTEL, { variants: [], actions: [], tags: [], ...german }] });
 
-    const given = await hotel.aGuest()('Darf ich meinen Hund mitbringen?');
-    const translated = await both.aGuest()('Darf ich meinen Hund mitbringen?');
+  const given = await hotel.aGuest()('Darf ich meinen Hund mitbringen?');
+  const translated = await both.aGuest()('Darf ich meinen Hund mitbringen?');
 
-    expect(given.reply).toContain(hotel.answerTo(PETS));
-    expect(translated.reply).toBe(german.answer);
-  },
-);
+  expect(given.reply).toContain(hotel.answerTo(PETS));
+  expect(translated.reply).toBe(german.answer);
+});
 
 test.runIf(isLocalModelFor)(
   'an unsure match is hedged and offers other questions, and pressing one gives its answer',
-  SLOW,
   async () => {
     const ask = hotel.aGuest();
 
@@ -83,39 +75,30 @@ test.runIf(isLocalModelFor)(
   },
 );
 
-test.runIf(isLocalModelFor)(
-  'a topic outside the knowledge is not answered, even if it sounds similar',
-  SLOW,
-  async () => {
-    for (const message of [
-      'who won the football last night',
-      'how do I cancel my newspaper',
-      'do you have a tennis court',
-    ]) {
-      const { why } = await hotel.aGuest()(message);
-      expect([message, why?.kind]).toEqual([message, expect.stringMatching(/^(unsure|askBack|hedge)$/)]);
-    }
-  },
-);
+test.runIf(isLocalModelFor)('a topic outside the knowledge is not answered, even if it sounds similar', async () => {
+  for (const message of [
+    'who won the football last night',
+    'how do I cancel my newspaper',
+    'do you have a tennis court',
+  ]) {
+    const { why } = await hotel.aGuest()(message);
+    expect([message, why?.kind]).toEqual([message, expect.stringMatching(/^(unsure|askBack|hedge)$/)]);
+  }
+});
 
-test.runIf(isLocalModelFor)(
-  'a follow-up is understood with the previous question, a new question is not',
-  SLOW,
-  async () => {
-    const ask = hotel.aGuest();
+test.runIf(isLocalModelFor)('a follow-up is understood with the previous question, a new question is not', async () => {
+  const ask = hotel.aGuest();
 
-    await ask(PETS);
-    const leaning = await ask('do they cost extra?');
-    const alone = await ask('from when can we check in');
+  await ask(PETS);
+  const leaning = await ask('do they cost extra?');
+  const alone = await ask('from when can we check in');
 
-    expect(leaning.reply).toBe(hotel.answerTo(PETS));
-    expect(alone.reply).toBe(hotel.answerTo('What time is check-in?'));
-  },
-);
+  expect(leaning.reply).toBe(hotel.answerTo(PETS));
+  expect(alone.reply).toBe(hotel.answerTo('What time is check-in?'));
+});
 
 test.runIf(isLocalModelFor)(
   'without the model a turn is answered by words, and by both when the model is back',
-  SLOW,
   async () => {
     const before = await hotel.aGuest()('can I bring my dog');
 
@@ -130,7 +113,7 @@ test.runIf(isLocalModelFor)(
   },
 );
 
-test.runIf(isLocalModelFor)('with SEMANTIC=off words decide alone', SLOW, async () => {
+test.runIf(isLocalModelFor)('with SEMANTIC=off words decide alone', async () => {
   const dull = await openStack({ env: { SEMANTIC: 'off', SEMANTIC_DIR: modelFolder() }, deliveryWorkers: 0 });
   onTestFinished(dull.close);
   const inn = await aHotel(dull, { known: false });
@@ -143,7 +126,7 @@ test.runIf(isLocalModelFor)('with SEMANTIC=off words decide alone', SLOW, async 
   expect(missed.why?.hits.every(({ meaning }) => meaning === undefined)).toBe(true);
 });
 
-test.runIf(isLocalModelFor)('two workers give the same answers', SLOW, async () => {
+test.runIf(isLocalModelFor)('two workers give the same answers', async () => {
   const messages = [
     'can I bring my dog',
     'may I take my dog along',
@@ -151,10 +134,14 @@ test.runIf(isLocalModelFor)('two workers give the same answers', SLOW, async () 
     'is the wifi free',
   ];
 
-  const rounds = await Promise.all(
-    [1, 2, 3, 4].map(() => Promise.all(messages.map(async (message) => (await hotel.aGuest()(message)).reply))),
-  );
+  // A busy model leaves a turn to words alone, so a machine with other work may need another try.
+  const rounds = await eventually(async () => {
+    const all = await Promise.all(
+      [1, 2, 3, 4].map(() => Promise.all(messages.map(async (message) => (await hotel.aGuest()(message)).reply))),
+    );
+    for (const replies of all) expect(replies).toEqual(all[0]);
+    return all;
+  });
 
-  for (const replies of rounds) expect(replies).toEqual(rounds[0]);
   expect(rounds[0]?.[0]).toBe(hotel.answerTo(PETS));
 });

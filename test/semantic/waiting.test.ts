@@ -107,7 +107,9 @@ test('a turn for which the model had no time says so, also if words find nothing
   expect(ended?.['why']).toMatchObject({ kind: 'unsure', by: 'words only' });
   await eventually(async () => {
     const { assistantId } = assistant;
-    const [hour] = await stack.service.insights.figures.listHours(assistantId, new Date(Date.now() - 3_600_000));
+    const [hour] = await stack.service.insights.figures.listHours(assistantId, {
+      from: new Date(Date.now() - 3_600_000),
+    });
     expect(hour).toMatchObject({ turns: 1, notAnswered: 1, byWordsOnly: 1 });
   });
   await worker.close();

@@ -64,6 +64,17 @@ describe('docker-compose.yml', () => {
     expect(() => readCompose(dotEnv === undefined ? {} : { dotEnv })).toThrow('ENCRYPTION_KEY: set ENCRYPTION_KEY');
   });
 
+  test('gives a process no rights, and only /tmp to write to', () => {
+    for (const [, service] of ownServices(readCompose({ dotEnv: everything }))) {
+      expect(service).toMatchObject({
+        read_only: true,
+        tmpfs: ['/tmp'],
+        cap_drop: ['ALL'],
+        security_opt: ['no-new-privileges:true'],
+      });
+    }
+  });
+
   test('gives a process more time to end than its shutdown deadline', () => {
     const { SHUTDOWN_DEADLINE_MS } = readConfig({});
 

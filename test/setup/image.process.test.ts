@@ -10,8 +10,8 @@ import type { Image } from '../support/image.ts';
 import { freePort } from '../../scripts/services.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-const BUILD_MS = 120_000;
-const STARTED_MS = 60_000;
+const BUILD_MS = 600_000;
+const STARTED_MS = 180_000;
 const PAGES = ['README.md', 'docs/operating.md', 'docs/admin.md'];
 const documented = PAGES.flatMap((page) => {
   const lines = readFileSync(join(ROOT, page), 'utf8').matchAll(/^docker compose (?:run|exec) .*$/gm);
@@ -46,7 +46,7 @@ afterAll(() => started.close());
 
 describe('the image', () => {
   test('has the Node version that the launcher needs, and starts the API by default', () => {
-    expect(image.stage.base).toBe('node:24-slim');
+    expect(image.stage.base).toBe('gcr.io/distroless/nodejs24-debian12');
     expect(image.stage.cmd).toEqual(readCompose({ shell: { ENCRYPTION_KEY: 'k' } })['api']!.command);
   });
 
@@ -97,18 +97,22 @@ describe('the image', () => {
 });
 
 describe('its processes, started as the compose file says', () => {
-  test('become healthy by the compose file’s own checks', async () => {
-    const isHealthy = async ({ child, env, health, log }: Container): Promise<boolean> => {
-      if (child.exitCode !== null) return false;
-      if ((await image.run(health, env)).status !== 0) throw new Error(`not healthy:\n${log.join('\n')}`);
-      return true;
-    };
+  test(
+    'become healthy by the compose file’s own checks',
+    async () => {
+      const isHealthy = async ({ child, env, health, log }: Container): Promise<boolean> => {
+        if (child.exitCode !== null) return false;
+        if ((await image.run(health, env)).status !== 0) throw new Error(`not healthy:\n${log.join('\n')}`);
+        return true;
+      };
 
-    for (const [name, container] of Object.entries(containers)) {
-      const healthy = await eventually(() => isHealthy(container), STARTED_MS);
-      expect({ name, healthy, log: healthy ? [] : container.log }).toEqual({ name, healthy: true, log: [] });
-    }
-  }, 200_000);
+      for (const [name, container] of Object.entries(containers)) {
+        const healthy = await eventually(() => isHealthy(container), STARTED_MS);
+        expect({ name, healthy, log: healthy ? [] : container.log }).toEqual({ name, healthy: true, log: [] });
+      }
+    },
+    4 * STARTED_MS,
+  );
 
   test('run with the settings of .env, in production', () => {
     expect(Object.keys(containers)).toEqual(['api', 'reply-worker', 'delivery-worker', 'sources-worker']);

@@ -1,9 +1,8 @@
 import { MockAgent } from 'undici';
 import { afterEach, expect, test } from 'vitest';
 import { TIMING } from '../../src/process/time-limits.ts';
-import { openGuardedAgent } from '../../src/webhooks/guarded-agent.ts';
-import { createFetcher, type FetchOptions } from '../../workers/sources/fetch.ts';
-import { createHosts } from '../../workers/sources/hosts.ts';
+import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
+import { createFetcher, createHosts, type FetchOptions } from '../../workers/sources/fetch.ts';
 import { useStack } from '../support/stack.ts';
 import { aPage, aSentence, openWebsite } from '../support/website.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';

@@ -157,6 +157,26 @@ const CASES: Case[] = [
     expected: { '/flood': 'skipped: too_large' },
   },
   {
+    name: 'interim responses without end',
+    pages: linked('/wait', ({ socket }) => {
+      const write = (): void => void (socket.destroyed || socket.write('HTTP/1.1 103 \r\n\r\n'.repeat(1_000), write));
+      write();
+    }),
+    state: 'ready',
+    expected: { '/': 'read', '/wait': 'skipped: too_large' },
+  },
+  {
+    name: 'a body in pieces of one byte',
+    pages: linked('/pieces', ({ socket }) => {
+      const pieces = [...GOOD.padEnd(5_000)].map((byte) => `1\r\n${byte}\r\n`).join('');
+      socket.write(
+        `HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n${pieces}0\r\n\r\n`,
+      );
+    }),
+    state: 'ready',
+    expected: { '/': 'read', '/pieces': 'skipped: too_large' },
+  },
+  {
     name: 'a bomb in gzip',
     pages: linked('/bomb', { headers: { 'Content-Encoding': 'gzip' }, body: gzipSync(Buffer.alloc(50_000_000)) }),
     state: 'ready',
@@ -189,6 +209,12 @@ const CASES: Case[] = [
   {
     name: 'a compression that nobody knows',
     pages: linked('/odd', { headers: { 'Content-Encoding': 'rot13' }, body: GOOD }),
+    state: 'ready',
+    expected: { '/odd': 'failed: broken' },
+  },
+  {
+    name: 'a compression that is named as what every object has',
+    pages: linked('/odd', { headers: { 'Content-Encoding': '__proto__' }, body: GOOD }),
     state: 'ready',
     expected: { '/odd': 'failed: broken' },
   },

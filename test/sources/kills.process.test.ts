@@ -106,4 +106,4 @@ test('a worker that is killed while it removes a source leaves nothing after the
 
   await eventually(async () => expect(new Set(Object.values(await reader.countLeft(sourceId)))).toEqual(new Set([0])));
   await other.close();
-}, 120_000);
+});

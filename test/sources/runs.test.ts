@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
-import { buildPassageIndex } from '../../src/sources/passage-index.ts';
+import { buildPassageIndex } from '../../src/sources/passages.ts';
 import { eventually } from '../support/eventually.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
@@ -67,6 +67,21 @@ test('the pages below a path become passages with vectors, and what lies elsewhe
   });
   const { passages } = await stack.service.assistants.getAssistant(reader.assistantId);
   expect(passages?.count).toBe(3);
+});
+
+test('vectors whose worker was killed before it stored their count are counted', async () => {
+  const site = await aSite(THREE);
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+  await reader.ended(sourceId);
+  await reader.storedIndex(sourceId);
+  await eventually(async () => expect((await reader.findSource(sourceId)).vectors?.made).toBe('trigrams-1'));
+
+  const left = { 'counts.embedded': 1, 'vectors.made': null };
+  await stack.service.mongo.collection<{ _id: string }>('sources').updateOne({ _id: sourceId }, { $set: left });
+
+  await eventually(async () => expect((await reader.findSource(sourceId)).vectors?.made).toBe('trigrams-1'));
+  expect((await reader.findSource(sourceId)).counts.embedded).toBe(3);
 });
 
 test('a refresh asks whether pages have changed, and shows what has', async () => {

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
-import type { KnowledgeInput } from '../../src/assistants/knowledge-input.ts';
+import type { KnowledgeInput } from '../../src/assistants/knowledge-entry.ts';
 import type { ErrorBody as WireError } from '../../src/process/errors.ts';
-import type { PublicOperation } from '../../src/assistants/operation.ts';
-import { chatConversationOperations } from '../../src/chat-api/conversation-operations.ts';
-import { chatTurnOperations } from '../../src/chat-api/turn-operations.ts';
+import type { PublicOperation } from '../../src/assistants/access.ts';
+import { chatConversationOperations } from '../../src/chat-api/conversation-routes.ts';
+import { chatTurnOperations } from '../../src/chat-api/turn-routes.ts';
 import { addressOf, type AnswerOf } from './operations.ts';
 import type { Stack } from './stack.ts';
 import { validateResponse } from './validate-response.ts';
@@ -63,7 +63,11 @@ export const anAssistant = async (
   options: { input?: Partial<AssistantInput>; knowledge?: KnowledgeInput[]; limitPerMinute?: number } = {},
 ) => {
   const { assistants } = stack.service;
-  const { assistantId } = await assistants.createAssistant({ name: 'Test assistant', ...options.input });
+  const { assistantId } = await assistants.createAssistant({
+    name: 'Test assistant',
+    sessionLimitPerMinute: 1_000_000,
+    ...options.input,
+  });
   const knowledge = options.knowledge ?? [anEntry()];
   if (knowledge.length > 0) await assistants.addKnowledge(assistantId, knowledge);
   const { apiKey, key } = await assistants.createApiKey({

@@ -13,6 +13,10 @@ const Service = z.object({
   env_file: z.array(z.object({ path: z.string(), required: z.boolean() })).default([]),
   environment: z.record(z.string(), z.string()).default({}),
   ports: z.array(z.string()).default([]),
+  read_only: z.boolean().default(false),
+  tmpfs: z.array(z.string()).default([]),
+  cap_drop: z.array(z.string()).default([]),
+  security_opt: z.array(z.string()).default([]),
   stop_grace_period: z.string().optional(),
   healthcheck: z.object({ test: z.tuple([z.literal('CMD'), z.string()], z.string()) }),
 });

@@ -62,7 +62,7 @@ export const startContainers = async (settings: Record<string, string>) => {
   );
 
   const sh = (line: string, env: Record<string, string> = {}): Promise<Ended> => {
-    const all = { PATH: image.env['PATH'], FAKE_DOCKER: join(work, 'docker.json'), ...env };
+    const all = { PATH: `${image.env['PATH']}:/usr/bin:/bin`, FAKE_DOCKER: join(work, 'docker.json'), ...env };
     return collect(spawn('sh', ['-c', line], { cwd: work, env: all, stdio: ['ignore', 'pipe', 'pipe'] }));
   };
   const close = async (): Promise<void> => {

@@ -9,6 +9,7 @@ type Shown = {
 };
 
 const of = (page: string) => (scene: Scene) => `/assistants/${scene.assistantId}/${page}`;
+const ofDrafted = (page: string) => (scene: Scene) => `/assistants/${scene.draftedId}/${page}`;
 const press = (name: string) => async (page: Page) => {
   await page.getByRole('button', { name }).first().click();
   await page.getByRole('dialog').waitFor();
@@ -29,7 +30,7 @@ export const PAGES: Shown[] = [
     name: 'inbox-details',
     path: ({ escalated }) => `/inbox/${escalated}`,
     after: async (page) => {
-      const details = page.getByRole('button', { name: 'Details' });
+      const details = page.getByRole('button', { name: 'Details', exact: true });
       if (await details.isVisible()) await details.click();
     },
   },
@@ -121,6 +122,29 @@ export const PAGES: Shown[] = [
       await page.getByRole('dialog').waitFor();
     },
   },
+  { name: 'evaluate', path: of('evaluate') },
+  { name: 'evaluate-real', path: of('evaluate'), after: press('Try questions of visitors') },
+  { name: 'evaluate-set', path: ({ assistantId, setId }) => `/assistants/${assistantId}/evaluate/sets/${setId}` },
+  {
+    name: 'evaluate-question',
+    path: ({ assistantId, setId }) => `/assistants/${assistantId}/evaluate/sets/${setId}`,
+    after: press('Add question'),
+  },
+  {
+    name: 'evaluate-results',
+    path: ({ assistantId, evaluationId }) => `/assistants/${assistantId}/evaluate/${evaluationId}`,
+    after: (page) => page.getByRole('button', { name: 'Why this reply' }).first().click(),
+  },
+  {
+    name: 'evaluate-draft',
+    path: ({ draftedId, comparedId }) => `/assistants/${draftedId}/evaluate/${comparedId}`,
+    after: (page) => page.getByRole('button', { name: 'Why this reply' }).first().click(),
+  },
+  { name: 'evaluate-sets-draft', path: ofDrafted('evaluate') },
+  { name: 'versions', path: ofDrafted('versions') },
+  { name: 'versions-off', path: of('versions') },
+  { name: 'versions-publish', path: ofDrafted('versions'), after: press('Publish…') },
+  { name: 'versions-knowledge', path: ofDrafted('knowledge') },
   { name: 'keys', path: of('keys') },
   { name: 'keys-new', path: of('keys'), after: press('Create key') },
   {
@@ -134,6 +158,11 @@ export const PAGES: Shown[] = [
     },
   },
   { name: 'channel', path: of('channel') },
+  {
+    name: 'web',
+    path: of('web'),
+    after: (page) => page.getByRole('group', { name: 'Preview' }).getByRole('textbox').waitFor(),
+  },
   { name: 'webhooks', path: of('webhooks') },
   { name: 'webhooks-new', path: of('webhooks'), after: press('Add endpoint') },
   {

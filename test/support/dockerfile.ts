@@ -120,6 +120,8 @@ export const buildImage = async (context: string, into: string, path: string): P
     else if (name === 'COPY') await copy(stage, words, kitchen);
     else if (name === 'RUN') await runCommand(stage, rest, kitchen);
     else if (name === 'USER') stage.user = rest;
+    else if (name === 'ENTRYPOINT' && rest === '[]')
+      continue; // commands start as they are
     else if (name === 'CMD') stage.cmd = JSON.parse(rest) as string[];
     else if (name !== 'EXPOSE') throw new Error(`the Dockerfile's ${name} is not understood here`);
   }

@@ -1,4 +1,4 @@
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = 120_000;
 /** A check costs time that the service needs. So the pauses grow with the time that was waited: by a fifth of it. */
 const PAUSE = { leastMs: 10, mostMs: 100, share: 0.2 };
 

@@ -1,6 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { conversationModels, initialState, type StoredConversation } from '../../src/conversations/conversation.ts';
-import { newOutboxEvent } from '../../src/conversations/announce.ts';
+import {
+  conversationModels,
+  initialState,
+  type OutboxEvent,
+  type StoredConversation,
+} from '../../src/conversations/conversation.ts';
+import { countAnnounced, newOutboxEvent } from '../../src/conversations/outbox.ts';
 import { serverDate } from '../../src/process/clock.ts';
 import { createBatcher } from '../../src/process/batch.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
@@ -16,11 +21,14 @@ export type Fed = { eventId: string; key: string; content: string; committedAt: 
 export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliveryQueue'>) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(service.mongo).conversations);
 
-  const push = createBatcher<{ key: string; events: object[] }, void>(async (items) => {
+  const push = createBatcher<{ key: string; events: OutboxEvent[] }, void>(async (items) => {
     await updateMany(
       service.mongo,
       'conversations',
-      items.map(({ key, events }) => ({ q: { _id: key }, u: { $push: { outbox: { $each: events } } } })),
+      items.map(({ key, events }) => ({
+        q: { _id: key },
+        u: { $push: { outbox: { $each: events } }, ...countAnnounced(events) },
+      })),
     );
     return items.map(() => undefined);
   });
@@ -60,7 +68,7 @@ export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliv
       const receiversOf = await service.endpoints.receivers(assistantId);
       const events = contents.map((content) => {
         const payload = { role: 'user' as const, content, language: 'en' };
-        const event = newOutboxEvent({ event: 'message.received', payload }, receiversOf, at);
+        const event = newOutboxEvent({ event: 'message.received', payload }, receiversOf, { at });
         if (!event) throw new Error('nobody wants this event');
         return event;
       });

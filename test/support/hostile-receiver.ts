@@ -132,6 +132,7 @@ export const HOSTILE = {
       flood(socket, Buffer.from(`400\r\n${'z'.repeat(1024)}\r\n`));
     },
   },
+  chunksOfOneByte: says(`${OK}transfer-encoding: chunked\r\n\r\n${'1\r\na\r\n'.repeat(16_000)}0\r\n\r\n`),
   chunkBroken: says(`${OK}transfer-encoding: chunked\r\n\r\n5\r\nhello\r\nnonsense\r\n`),
   chunkExtensionEndless: {
     requested: (socket: Socket) => {

@@ -1,3 +1,4 @@
+import { workedMs } from './loop.ts';
 import { atPace } from './pace.ts';
 
 /** Maximum sizes: code points of a message, characters of a provider's reply, bytes of a header. */
@@ -60,15 +61,15 @@ export const hostileTexts = (length: number, ends: readonly string[] = ENDS): [n
   );
 
 /**
- * The shortest time of some runs in ms, at the usual pace of a machine, because other load slows single runs. Stops at
+ * The least processor time of some runs in ms, at the usual pace of a machine, because other load slows them. Stops at
  * the first run within `enough` ms.
  */
 export const shortest = (work: () => unknown, enough: number, runs = 12): number => {
   let least = Number.POSITIVE_INFINITY;
   for (let run = 0; run < runs && least > enough; run += 1) {
-    const begun = performance.now();
+    const begun = workedMs();
     work();
-    const took = performance.now() - begun;
+    const took = workedMs() - begun;
     least = Math.min(least, took > enough ? took / atPace(1) : took);
   }
   return least;

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { buildImage, makeReachable, seal, type Stage, unseal } from './dockerfile.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** The id of the image's user `node`. Without root, a test runs as its own user, in a read-only folder. */
+/** The id of the image's user. Without root, a test runs as its own user, in a read-only folder. */
 const NODE_UID = 1000;
 
 export type Ended = { status: number | null; stdout: string; stderr: string };
@@ -50,7 +50,8 @@ export const openImage = async (): Promise<Image> => {
   if (!isRoot) await seal(stage.workdir);
 
   const own = Object.entries(stage.env).map(([name, value]) => [name, value.replace(/^\/tmp\//, `${tmp}/`)]);
-  const env = { PATH, HOME: tmp, ...(Object.fromEntries(own) as Record<string, string>) };
+  // The image has Node, and no other program.
+  const env = { HOME: tmp, ...(Object.fromEntries(own) as Record<string, string>), PATH: bin };
   const start = ([command = '', ...args]: string[], more: Record<string, string> = {}): ChildProcess => {
     const options: SpawnOptions = { cwd: stage.workdir, env: { ...env, ...more }, ...as };
     return spawn(command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] });

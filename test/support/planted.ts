@@ -7,7 +7,7 @@ export type Fault = { file: string; from: string; to: string; noticedBy: string 
 export const FAULTS: Record<string, Fault[]> = {
   'de-duplication off': [
     {
-      file: 'src/conversations/duplicates.ts',
+      file: 'src/conversations/accept.ts',
       from: '.update(message)',
       to: '.update(message + Math.random())',
       noticedBy: 'test/chat/retries.test.ts',
@@ -38,8 +38,8 @@ export const FAULTS: Record<string, Fault[]> = {
   'told before stored': [
     {
       file: 'workers/reply/answer-turn.ts',
-      from: 'const committed = await conversations.commit(read, ended);',
-      to: 'for (const one of ended) announceEnd(read, one); const committed = await conversations.commit(read, ended);',
+      from: 'const committed = await conversations.commit(read, ended, steps);',
+      to: 'for (const one of ended) announceEnd(read, one); const committed = await conversations.commit(read, ended, steps);',
       noticedBy: 'test/conversations/states.test.ts',
     },
   ],
@@ -62,8 +62,8 @@ export const FAULTS: Record<string, Fault[]> = {
   'commit split in two': [
     {
       file: 'src/conversations/commit.ts',
-      from: 'items.map(({ statement }) => statement),',
-      to: 'items.map(({ statement: { q, u: { $pop: _one, $pull: _some, ...u } } }) => ({ q, u })),',
+      from: 'items.map(({ statement }) => statement);',
+      to: 'items.map(({ statement: { q, u: { $pop: _one, $pull: _some, ...u } } }) => ({ q, u }));',
       noticedBy: 'test/turns/queue-rules.test.ts',
     },
     {
@@ -140,8 +140,8 @@ export const FAULTS: Record<string, Fault[]> = {
   'a pause is ignored': [
     {
       file: 'workers/delivery/deliver.ts',
-      from: 'if (!endpoint || isPaused(endpoint, serverNow()) || breaker',
-      to: 'if (!endpoint || breaker',
+      from: 'if (!endpoint?.enabled || isPaused(endpoint, serverNow()) || breaker',
+      to: 'if (!endpoint?.enabled || breaker',
       noticedBy: 'test/deliveries/streams.test.ts',
     },
   ],
@@ -156,7 +156,7 @@ export const FAULTS: Record<string, Fault[]> = {
   'an unsure answer is given': [
     {
       file: 'packages/understanding/src/understanding.ts',
-      from: 'if (best && best.confidence >= threshold) {',
+      from: 'if (best && confidence >= threshold) {',
       to: 'if (best) {',
       noticedBy: 'test/assistant/retrieval.unit.test.ts',
     },

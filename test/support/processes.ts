@@ -12,7 +12,7 @@ export const MAINS = {
   quickSources: 'test/support/sources-process.ts',
 } as const;
 
-const LINES_KEPT = 20;
+const LINES_SHOWN = 20;
 
 export type Kind = keyof typeof MAINS;
 export type RealProcess = {
@@ -20,7 +20,9 @@ export type RealProcess = {
   child: ChildProcess;
   url: string;
   kill: (signal?: NodeJS.Signals) => Promise<void>;
-  /** The last log lines and the exit status, for the message of a failed wait. */
+  /** Every line that it has written, to standard output or error. */
+  said: readonly string[];
+  /** The last of these lines and the exit status, for the message of a failed wait. */
   describe: () => string;
 };
 
@@ -45,14 +47,14 @@ export const startRealProcess = async (
   });
   const said: string[] = [];
   for (const stream of [child.stdout, child.stderr]) {
-    createInterface({ input: stream }).on('line', (line) => {
-      said.push(line);
-      if (said.length > LINES_KEPT) said.shift();
-    });
+    createInterface({ input: stream }).on('line', (line) => said.push(line));
   }
   const describe = (): string => {
     const state = child.exitCode ?? child.signalCode;
-    return [`${kind} at ${listen} ${state === null ? 'runs' : `ended with ${state}`}`, ...said].join('\n  ');
+    return [
+      `${kind} at ${listen} ${state === null ? 'runs' : `ended with ${state}`}`,
+      ...said.slice(-LINES_SHOWN),
+    ].join('\n  ');
   };
   const url = `http://127.0.0.1:${listen}`;
   await eventually(async () => {
@@ -66,6 +68,7 @@ export const startRealProcess = async (
     kind,
     child,
     url,
+    said,
     kill: async (signal = 'SIGKILL') => {
       if (child.exitCode !== null || child.signalCode !== null) return;
       const ended = once(child, 'exit');

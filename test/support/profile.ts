@@ -14,6 +14,7 @@ export type Profiled = {
   nreturned?: number;
   nMatched?: number;
   ndeleted?: number;
+  responseLength?: number;
 };
 
 /** The name under which tests connect, so that their own statements are left out. */

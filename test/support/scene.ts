@@ -15,6 +15,12 @@ export type Scene = {
   endpointId: string;
   /** A website that was read twice. */
   sourceId: string;
+  /** A question set, and what an evaluation of it found. */
+  setId: string;
+  evaluationId: string;
+  /** An assistant with a published version and a draft. */
+  draftedId: string;
+  comparedId: string;
   /** Ids of a delivered, a rejected and a queued delivery. */
   delivered: string;
   rejected: string;
@@ -50,14 +56,19 @@ const anOwner = async ({ url, service }: Target) => {
   await service.operators.createOperator({ ...OWNER, role: 'owner' });
   const headers = { 'Content-Type': 'application/json', Origin: url };
   const send = (path: string, body: unknown, more: Record<string, string> = {}, method = 'POST') =>
-    fetch(`${url}/operator/v1${path}`, { method, headers: { ...headers, ...more }, body: JSON.stringify(body) });
+    fetch(`${url}/operator/v1${path}`, {
+      method,
+      headers: { ...headers, ...more },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
   const signedIn = await send('/session', OWNER);
   const cookie = signedIn.headers
     .getSetCookie()
     .find((one) => one.startsWith('parley='))
     ?.split(';')[0];
   if (!cookie) throw new Error(`signing in was answered with ${signedIn.status}`);
-  const call = async <Answer>(path: string, body: unknown = {}, method = 'POST'): Promise<Answer> => {
+  const call = async <Answer>(path: string, given: unknown = {}, method = 'POST'): Promise<Answer> => {
+    const body = method === 'GET' ? undefined : given;
     const answer = await send(path, body, { Cookie: cookie }, method);
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
     return (await answer.json()) as Answer;
@@ -70,6 +81,8 @@ const makeAssistants = async ({ call }: Owner, { service: { assistants } }: Targ
   const { assistantId } = await call<{ assistantId: string }>('/assistants', {
     ...(SHOP.assistant as AssistantInput),
     instructions: 'Friendly, brief, never promises a date. Prices always with tax.',
+    turnsPerMonth: 20_000,
+    tokensPerDay: 200_000,
   });
   await assistants.addKnowledge(assistantId, SHOP.knowledge);
   await call(`/assistants/${assistantId}/knowledge`, {
@@ -81,6 +94,39 @@ const makeAssistants = async ({ call }: Owner, { service: { assistants } }: Targ
   const { assistantId: third } = await call<{ assistantId: string }>('/assistants', { name: 'Café Pier 4' });
   await call(`/assistants/${third}/channel`, { connected: true, token: null }, 'PATCH');
   return assistantId;
+};
+
+const makeDraft = async ({ call }: Owner): Promise<Pick<Scene, 'draftedId' | 'comparedId'>> => {
+  const input = { name: 'Tea house', languages: ['en'], drafts: true };
+  const { assistantId } = await call<{ assistantId: string }>('/assistants', input);
+  const own = `/assistants/${assistantId}`;
+  const add = (question: string, answer: string) =>
+    call<{ entryId: string }>(`${own}/knowledge`, { question, answer, variants: [] });
+  const { entryId } = await add('When are you open?', 'Every day from 10 to 18.');
+  await add('Which teas do you have?', 'Forty kinds, from Assam to Yunnan.');
+  await call(`${own}/draft/publish`, { name: 'Opening', note: 'The first answers, checked by Cleo.' });
+  const hours = { question: 'When are you open?', answer: 'Every day from 8 to 20.', variants: [] };
+  await call(`${own}/knowledge/${entryId}`, hours, 'PUT');
+  await call(`${own}/draft/publish`, { name: 'Longer hours' });
+  await call(`${own}/versions/2/roll-back`, { note: 'Nobody came before ten.' });
+  const winter = { question: 'When are you open?', answer: 'From October on, every day from 11 to 17.', variants: [] };
+  await call(`${own}/knowledge/${entryId}`, winter, 'PUT');
+  await add('Do you have a terrace?', 'Yes, with forty seats in the sun.');
+  await call(own, { answering: 'careful', instructions: 'Warm, brief.' }, 'PATCH');
+  const { setId } = await call<{ setId: string }>(`${own}/question-sets`, { name: 'Every release' });
+  for (const [question, words] of [
+    ['When are you open?', 'every day from 10 to 18'],
+    ['Which teas do you have?', 'forty kinds'],
+    ['Do you have a terrace?', 'yes'],
+  ])
+    await call(`${own}/question-sets/${setId}/cases`, { question, expected: { kind: 'text', text: words } });
+  const wanted = { setId, against: 'draft' };
+  const { evaluationId } = await call<{ evaluationId: string }>(`${own}/evaluations`, wanted);
+  await eventually(async () => {
+    const { state } = await call<{ state: string }>(`${own}/evaluations/${evaluationId}`, undefined, 'GET');
+    if (state !== 'done') throw new Error('the comparison is not over');
+  });
+  return { draftedId: assistantId, comparedId: evaluationId };
 };
 
 const makeOperators = async ({ call }: Owner, assistantId: string): Promise<void> => {
@@ -99,7 +145,11 @@ const makeOperators = async ({ call }: Owner, assistantId: string): Promise<void
 
 const makeKeys = async ({ call }: Owner, assistantId: string): Promise<string> => {
   const make = (name: string) =>
-    call<{ apiKey: string; key: { keyId: string } }>(`/assistants/${assistantId}/keys`, { name, limitPerMinute: 600 });
+    call<{ apiKey: string; key: { keyId: string } }>(`/assistants/${assistantId}/keys`, {
+      name,
+      limitPerMinute: 600,
+      turnsPerMonth: 1_000,
+    });
   const { key } = await make('Old till');
   await call(`/keys/${key.keyId}/revoke`);
   await make('Mobile app');
@@ -297,6 +347,24 @@ const makeSources = async (target: Target, assistantId: string): Promise<string>
   return site.sourceId;
 };
 
+const makeEvaluation = async ({ call }: Owner, assistantId: string) => {
+  const path = `/assistants/${assistantId}`;
+  const { setId } = await call<{ setId: string }>(`${path}/question-sets`, { name: 'Every release' });
+  for (const [question, expected] of [
+    ['When are you open?', { kind: 'text', text: 'open' }],
+    ['What does delivery cost?', { kind: 'entry', entry: 'How much is delivery?' }],
+    ['Can I bring my dog?', { kind: 'none' }],
+    ['How do I brew with a Moka pot?', { kind: 'page', page: 'https://harbour-roasters.example/help/grinders' }],
+  ] as const)
+    await call(`${path}/question-sets/${setId}/cases`, { question, expected });
+  const { evaluationId } = await call<{ evaluationId: string }>(`${path}/evaluations`, { setId });
+  await eventually(async () => {
+    const { state } = await call<{ state: string }>(`${path}/evaluations/${evaluationId}`, undefined, 'GET');
+    if (state !== 'done') throw new Error('the evaluation is running');
+  });
+  return { setId, evaluationId };
+};
+
 export const setScene = async (target: Target): Promise<Scene> => {
   const owner = await anOwner(target);
   const { mongo } = target.service;
@@ -310,6 +378,7 @@ export const setScene = async (target: Target): Promise<Scene> => {
   ];
   const assistantId = await makeAssistants(owner, target);
   await makeOperators(owner, assistantId);
+  const drafted = await makeDraft(owner);
   const apiKey = await makeKeys(owner, assistantId);
   const [endpointId = '', failing = '', gone = ''] = await makeEndpoints(owner, assistantId, receivers);
   await callChannel(owner, target, assistantId);
@@ -317,6 +386,7 @@ export const setScene = async (target: Target): Promise<Scene> => {
   const escalated = await holdConversations(owner, target, apiKey);
   await makeInsights(target, assistantId);
   const sourceId = await makeSources(target, assistantId);
+  const evaluation = await makeEvaluation(owner, assistantId);
   await owner.call(`/endpoints/${endpointId}/test`);
 
   const list = async (query: string) => {
@@ -339,6 +409,8 @@ export const setScene = async (target: Target): Promise<Scene> => {
     assistantId,
     endpointId,
     sourceId,
+    ...evaluation,
+    ...drafted,
     delivered: await one(`endpointId=${endpointId}&event=message.received`),
     rejected: await one(`endpointId=${failing}&event=conversation.escalated`),
     queued: await one(`endpointId=${gone}&outcome=queued`),

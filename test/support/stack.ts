@@ -136,7 +136,7 @@ export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
     startSourcesWorker,
     close: async () => {
       // On a slow disk, dropping a full database takes longer than any command of the service may.
-      await first.mongo.db?.command({ dropDatabase: 1 }, { socketTimeoutMS: 0 } as object);
+      await first.mongo.db?.dropDatabase({ socketTimeoutMS: 0 } as object);
       for (const lifecycle of running.toReversed()) await lifecycle.close();
     },
   };

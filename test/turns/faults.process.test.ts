@@ -41,7 +41,7 @@ afterAll(async () => {
 });
 
 const anAssistantWithReceiver = async () => {
-  const { assistantId } = await stores.assistants.createAssistant({ name: 'Faults' });
+  const { assistantId } = await stores.assistants.createAssistant({ name: 'Faults', sessionLimitPerMinute: 1_000_000 });
   const { apiKey } = await stores.assistants.createApiKey({ assistantId, name: 'k', limitPerMinute: 1_000_000 });
   const receiver = await openReceiver();
   await stores.endpoints.addEndpoint(assistantId, { url: receiver.url });

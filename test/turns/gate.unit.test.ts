@@ -15,7 +15,7 @@ const CALLER_PATIENCE_MS = 30_000;
 
 const aRequest = (key: string) => {
   const req = Object.assign(new IncomingMessage(new Socket()), { params: {} }) as unknown as Request;
-  req.headers.authorization = key;
+  req.headers.authorization = `Bearer ${key.replaceAll(' ', '-')}`;
   const res = Object.assign(new ServerResponse(req), { locals: {} }) as unknown as Response;
   return { req, res };
 };

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { PAGE_SIZE } from '../../src/conversations/conversation.ts';
-import type { StoredConversation, StoredPage } from '../../src/conversations/conversation.ts';
+import { PAGE_SIZE, type StoredConversation, type StoredPage } from '../../src/conversations/conversation.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';

@@ -2,9 +2,7 @@ import { expect, test } from 'vitest';
 import { countOf, runChaos } from '../support/chaos.ts';
 
 // The results of long runs are in chaos/RESULTS.md.
-test('a rolling restart under load breaks no request, and callers who retry get every answer', {
-  timeout: 180_000,
-}, async () => {
+test('a rolling restart under load breaks no request, and callers who retry get every answer', async () => {
   const { code, output } = await runChaos('chaos/stop.ts', '--rounds', '1', '--each', '1', '--visitors', '6');
   expect(output).not.toContain('VIOLATED');
   expect(countOf(output, 'stops')).toBe(4); // one of each kind of process

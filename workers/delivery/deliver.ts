@@ -1,14 +1,31 @@
-import { LOOK_AHEAD, type Outbox, type OutboxStore, pendingOf } from '../../src/conversations/outbox.ts';
+import {
+  firstOf,
+  LOOK_AHEAD,
+  type Outbox,
+  type OutboxStore,
+  pendingOf,
+  sequencesOf,
+} from '../../src/conversations/outbox.ts';
+import { LRUCache } from 'lru-cache';
+import type { ConversationStore } from '../../src/conversations/store.ts';
+import type { Missed, Recoveries } from '../../src/deliveries/recoveries.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { Slot, Slots } from '../../src/process/slots.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
 import { type EndpointStore, isPaused, type StoredEndpoint } from '../../src/webhooks/endpoint-store.ts';
 import type { OutboxEvent } from '../../src/conversations/conversation.ts';
-import { claimOf, createEndUndeliverable, undeliverableOf } from '../../src/deliveries/undeliverable.ts';
-import type { Claim } from '../../src/deliveries/claims.ts';
+import {
+  type Claim,
+  claimAgain,
+  claimOf,
+  createEndUndeliverable,
+  type Redelivery,
+  undeliverableOf,
+} from '../../src/deliveries/claims.ts';
 import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
 import { serverNow } from '../../src/process/clock.ts';
 import type { Logger } from '../../src/process/logger.ts';
+import { type TraceSpan, type Tracing, within } from '../../src/process/tracing.ts';
 import { isMongoUnavailable } from '../../src/mongo/failures.ts';
 import type { ReportEventWait } from '../../src/service-metrics.ts';
 import type { DeliveryBreaker, Dispatch, Target } from './dispatch.ts';
@@ -17,7 +34,8 @@ import type { DeliveryBreaker, Dispatch, Target } from './dispatch.ts';
 export type OutboxReading = { at: number; outbox: Outbox };
 /** Handed over once, so that the caller does not keep an outbox of hundreds of events while its stream waits. */
 export type GivenReading = { reading: OutboxReading | null };
-type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
+/** `nothingMissed`: a running recovery has nothing to send in this stream. */
+type Reading = OutboxReading & { endpoint: StoredEndpoint | null; nothingMissed?: true };
 
 type Dependencies = {
   endpoints: Pick<EndpointStore, 'readForSending'>;
@@ -33,7 +51,10 @@ const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
     return outbox && { at, outbox, endpoint };
   };
 
-  /** Reads the endpoint after the outbox, because events are ended for good by what the endpoint is then. */
+  /**
+   * Reads the endpoint after the outbox, because the present state of the endpoint decides which events are ended for
+   * good.
+   */
   const readForEnding = async (key: string, endpointId: string): Promise<Reading | null> => {
     const at = performance.now();
     const outbox = await outboxes.read(key);
@@ -70,31 +91,45 @@ const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
 };
 
 type DeliverDependencies = {
-  conversations: { outbox: OutboxStore };
+  conversations: Pick<ConversationStore, 'findHead'> & { outbox: OutboxStore };
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
+  recoveries: Pick<Recoveries, 'nextMissed' | 'isOver'>;
   dispatch: Dispatch;
   breaker: DeliveryBreaker;
   slots: Slots;
+  /** Limits what recoveries send at once to an endpoint. The other slots are left to live events. */
+  recovering: Slots;
   /** Limits the streams whose undeliverable events are ended at once. */
   endings: Slots;
   wake: (key: string) => void;
   eventMaxAgeMs: number;
   timing: Timing;
   reportEventWait: ReportEventWait;
+  tracing: Tracing;
   logger: Logger;
 };
 
-/** The next step for a stream: end undeliverable events, send the head, or stop. */
-type Next = { kind: 'end' } | Send | { kind: 'stop' };
+/** The next step for a stream: end undeliverable events, send a missed event for a recovery, send the head, or stop. */
+type Next = { kind: 'end' } | { kind: 'recover'; endpoint: StoredEndpoint } | Send | { kind: 'stop' };
+/**
+ * A delivery that waited longer has its own trace with a link to the turn's trace, which collectors consider ended by
+ * then.
+ */
+const WAITED_MS = 60_000;
+/** For how many streams a process remembers that nothing was missed. */
+const KNOWN_WHOLE = 10_000;
 type Send = { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint };
 
-/** One try of the head: `ended`, `released` (still pending, nothing was written), or `foreign`: another process sends it. */
+/**
+ * One try of the head: `ended`, `released` (still pending, nothing was written), or `foreign`: another process sends
+ * it.
+ */
 type Sent = 'ended' | 'released' | 'foreign';
 type Ended = { event: OutboxEvent; how: Sent };
 type StreamRef = Pick<Outbox, '_id' | 'assistantId'>;
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
-type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot };
+type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot; isErased: boolean };
 
 /**
  * Delivers one stream: the events of a conversation to an endpoint, in order. Each send starts after the previous event
@@ -115,18 +150,19 @@ export type Deliver = {
   trimStream: (stream: StreamRef, endpointId: string) => Promise<void>;
 
   /**
-   * True while a stream of this conversation ends events, or waits for that. The conversation is then woken again
-   * afterwards, and its hundreds of events are not read before.
+   * True while a stream of this conversation ends events, or waits to do so. The wake-up is then only noted: the
+   * conversation is woken again later, and until then its hundreds of events are not read.
    */
   leaveToEnding: (key: string) => boolean;
 
-  /** Delivers a test or a resend. Both ignore the order of the stream and its pauses. */
+  /** Delivers what has no outbox. A test and a resend ignore the order of the stream and its pauses. */
   deliverQueued: (deliveryId: string) => Promise<void>;
 };
 
 export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
-  const { conversations, endpoints, deliveries, dispatch, breaker, slots, endings, wake } = dependencies;
-  const { eventMaxAgeMs, timing, reportEventWait, logger } = dependencies;
+  const { conversations, endpoints, deliveries, recoveries, dispatch, breaker } = dependencies;
+  const { slots, recovering, endings, wake } = dependencies;
+  const { eventMaxAgeMs, timing, reportEventWait, tracing, logger } = dependencies;
   const { outbox: outboxes } = conversations;
   const endUndeliverable = createEndUndeliverable({
     conversations,
@@ -138,23 +174,35 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < timing.readFreshMs;
   const { read, readForEnding, readAfter, readInSlot } = createReadings({ endpoints, outboxes, isFresh });
 
-  const nextOf = ({ outbox, endpoint }: Reading, endpointId: string): Next => {
+  /** Streams in which a recovery has nothing to send, now and later. */
+  const whole = new LRUCache<string, true>({ max: KNOWN_WHOLE });
+
+  /**
+   * True if a recovery may have something to send in this stream. Missed events are sent before pending ones, which are
+   * newer.
+   */
+  const mayMiss = ({ outbox: { _id: key }, endpoint, nothingMissed }: Reading): boolean =>
+    endpoint?.recovery !== undefined && !nothingMissed && !whole.has(`${endpoint.recovery.recoveryId}:${key}`);
+
+  const nextOf = (reading: Reading, endpointId: string): Next => {
+    const { outbox, endpoint } = reading;
     const pending = pendingOf(outbox, endpointId);
     const [event] = pending;
-    if (!event) return { kind: 'stop' };
     if (undeliverableOf(pending, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
-    if (!endpoint || isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId)) return { kind: 'stop' };
-    return { kind: 'send', event, endpoint };
+    if (!endpoint?.enabled || isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId))
+      return { kind: 'stop' };
+    if (mayMiss(reading)) return { kind: 'recover', endpoint };
+    return event ? { kind: 'send', event, endpoint } : { kind: 'stop' };
   };
 
   /**
-   * What the next step needs of a reading. A stream may wait for its slot and its receiver, and thousands of streams that
-   * keep all of their events would fill the memory.
+   * What the next step needs of a reading. A stream may wait for its slot and its receiver, and thousands of streams
+   * that keep all of their events would fill the memory.
    */
-  const forNextStep = (reading: Reading, endpointId: string): Reading => {
-    const first = pendingOf(reading.outbox, endpointId).slice(0, LOOK_AHEAD);
-    return { ...reading, outbox: { ...reading.outbox, outbox: first } };
-  };
+  const forNextStep = (reading: Reading, endpointId: string): Reading => ({
+    ...reading,
+    outbox: firstOf(reading.outbox, endpointId, LOOK_AHEAD),
+  });
 
   /**
    * Returns null if this process cannot decrypt the secrets. The event then stays unclaimed, because another process
@@ -190,15 +238,42 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     return 'ended';
   };
 
+  type Traced = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'trace'>;
+
+  /**
+   * Opens the span of a delivery in the trace of its turn. If `apart`, the span begins its own trace, with a link to
+   * the turn's.
+   */
+  const openSpan = ({ eventId, endpointId, event, trace }: Traced, apart: boolean): TraceSpan => {
+    const attributes = { 'parley.event_id': eventId, 'parley.endpoint_id': endpointId, 'parley.event': event };
+    const options = { kind: 'consumer' as const, attributes };
+    if (trace === undefined || apart) return tracing.begin('deliver', null, { ...options, links: [trace] });
+    return tracing.step('deliver', trace, options);
+  };
+
+  const claimIn = (span: TraceSpan, ...wanted: Parameters<DeliveryStore['claim']>) =>
+    within(tracing.step('claim', span.context), deliveries.claim(...wanted));
+
   /** Claims and sends the first pending event. Every return without a send releases the breaker's permit. */
   const sendHead = async ({ at, outbox }: Reading, { event, endpoint }: Send, slot: Slot): Promise<Sent> => {
     const endpointId = endpoint._id;
     const body = await deliveries.composeBody(outbox, event, endpoint.include);
-    const claim = claimOf(outbox, event, { endpointId, url: endpoint.url, body: body ?? '' });
+    const sequence = sequencesOf(outbox, endpointId).get(event.eventId) ?? null;
+    const claim = claimOf(outbox, event, { endpointId, url: endpoint.url, body: body ?? '', sequence });
     if (body === null) return endErased(claim);
     const target = targetOf(endpoint, at);
     if (!target || !breaker.tryAcquire(endpointId)) return 'foreign';
-    const claimed = await deliveries.claim(claim).catch((cause: unknown) => {
+    const span = openSpan(claim, serverNow() - event.at.getTime() > WAITED_MS);
+    return within(span, claimAndSend({ claim, event, target }, slot, span));
+  };
+
+  const claimAndSend = async (
+    { claim, event, target }: { claim: Claim; event: OutboxEvent; target: Target },
+    slot: Slot,
+    span: TraceSpan,
+  ): Promise<Sent> => {
+    const { endpointId } = claim;
+    const claimed = await claimIn(span, claim).catch((cause: unknown) => {
       breaker.release(endpointId);
       if (isMongoUnavailable(cause)) throw cause;
       return endUnstorable(claim, cause);
@@ -210,7 +285,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       // unknown, the owner of its claim continues the stream.
       return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'foreign';
     }
-    const own = { ...claimed, redelivery: false, queued: false };
+    const own = { ...claimed, redelivery: false, queued: false, span };
     if (isFresh(target)) {
       const waitedS = Math.max(0, serverNow() - event.at.getTime()) / 1000;
       const how = await dispatch.dispatch(claim, own, target, slot);
@@ -220,6 +295,74 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     // The claim took so long that the endpoint may have changed since it was read. The event is therefore not sent now.
     breaker.release(endpointId);
     return (await deliveries.release(own.deliveryId, own.token, own)) ? 'released' : 'ended';
+  };
+
+  /** What a running recovery sends next in this stream. */
+  const findMissed = async (reading: Reading, { recovery }: StoredEndpoint) => {
+    if (!recovery) return null;
+    const { recoveryId } = recovery;
+    const missed = await recoveries.nextMissed(recoveryId, reading.outbox.conversationId);
+    if (missed === null && recoveries.isOver(recovery, serverNow()))
+      whole.set(`${recoveryId}:${reading.outbox._id}`, true);
+    return missed;
+  };
+
+  /**
+   * Claims and sends a missed event again. The number of the redelivery is part of the id of its record, so only one
+   * process can insert it.
+   */
+  const sendMissed = async (missed: Missed, { at, endpoint }: Reading, slot: Slot): Promise<Sent> => {
+    const { delivery, body, number } = missed;
+    const target = endpoint && targetOf(endpoint, at);
+    if (!endpoint?.recovery || !target || !breaker.tryAcquire(endpoint._id)) return 'foreign';
+    const { url, recovery } = endpoint;
+    const claim = claimAgain(delivery, { url, body });
+    const again = { resend: number, recoveryId: recovery.recoveryId };
+    const span = openSpan(claim, true);
+    return within(span, claimAndSendAgain({ claim, again, target }, slot, span));
+  };
+
+  const claimAndSendAgain = async (
+    { claim, again, target }: { claim: Claim; again: Redelivery; target: Target },
+    slot: Slot,
+    span: TraceSpan,
+  ): Promise<Sent> => {
+    const { endpointId } = claim;
+    const claimed = await claimIn(span, claim, again).catch((cause: unknown) => {
+      breaker.release(endpointId);
+      throw cause;
+    });
+    if (!claimed.won) {
+      breaker.release(endpointId);
+      return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'foreign';
+    }
+    const own = { ...claimed, redelivery: true, queued: false, span };
+    if (isFresh(target)) return dispatch.dispatch(claim, own, target, slot);
+    breaker.release(endpointId);
+    return (await deliveries.release(own.deliveryId, own.token, own)) ? 'released' : 'ended';
+  };
+
+  /** Sends the next missed event of a stream, in one of the slots that recoveries may use. */
+  const recover = async (before: Reading, endpointId: string, endpoint: StoredEndpoint): Promise<Reading | null> => {
+    const { _id: key, assistantId: tenant } = before.outbox;
+    const missed = await findMissed(before, endpoint);
+    if (missed === null) return { ...before, nothingMissed: true };
+    if (missed === 'in flight') return null;
+    const share = await recovering.acquire(endpointId, { tenant });
+    const slot = share && (await slots.acquire(endpointId, { tenant }));
+    try {
+      const reading = slot && (await read(key, endpointId));
+      const next = reading && nextOf(reading, endpointId);
+      if (!slot || !reading || next?.kind !== 'recover') return reading;
+      // Looked up again, because the wait may have been long.
+      const still = await findMissed(reading, next.endpoint);
+      if (still === null) return { ...reading, nothingMissed: true };
+      if (still === 'in flight' || (await sendMissed(still, reading, slot)) === 'foreign') return null;
+    } finally {
+      slot?.release();
+      share?.release();
+    }
+    return read(key, endpointId);
   };
 
   /** Sends the first pending event in a slot, which may be released early. */
@@ -252,7 +395,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
 
   /**
    * Ends what must not be sent. A stream may have hundreds of such events, and all streams of an endpoint have them at
-   * once when it is disabled. So a few streams do this at once, and what waits keeps no events.
+   * once when it is disabled. So only a few streams do this at once, and a waiting stream keeps no events in memory.
    */
   const endUnwanted = async ({ _id: key, assistantId }: StreamRef, endpointId: string): Promise<Reading | null> => {
     const done = noteEnding(key);
@@ -271,9 +414,10 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    * Handles the first pending event and returns the next reading. Returns null if the stream is empty or paused, if no
    * slot is free, or if another process sends the event.
    */
-  const step = async (before: Reading, endpointId: string, next: Next['kind']): Promise<Reading | null> => {
-    if (next === 'stop') return null;
-    if (next === 'end') return endUnwanted(before.outbox, endpointId);
+  const step = async (before: Reading, endpointId: string, next: Next): Promise<Reading | null> => {
+    if (next.kind === 'stop') return null;
+    if (next.kind === 'recover') return recover(before, endpointId, next.endpoint);
+    if (next.kind === 'end') return endUnwanted(before.outbox, endpointId);
     const slot = await slots.acquire(endpointId, { tenant: before.outbox.assistantId });
     if (!slot) return null;
     const { reading, sent } = await sendInSlot(before, endpointId, slot).finally(slot.release);
@@ -290,21 +434,33 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     return reading ? { ...reading, endpoint: await endpoints.readForSending(endpointId) } : read(key, endpointId);
   };
 
+  /**
+   * True if the conversation was erased. Its deliveries may still have texts, because these are removed some time
+   * later.
+   */
+  const isOfErased = async ({ event, conversationId, assistantId }: StoredDelivery): Promise<boolean> =>
+    conversationId !== null &&
+    event !== 'conversation.erased' &&
+    (await conversations.findHead(conversationId, assistantId)) === null;
+
   /** Sends a claimed test or resend, or ends it without a send. */
-  const sendQueued = async ({ delivery, token }: ClaimedQueued, { at, endpoint, slot }: ForQueued) => {
-    const { _id: deliveryId, body, createdAt, redelivery } = delivery;
+  const sendQueued = async ({ delivery, token }: ClaimedQueued, { at, endpoint, slot, isErased }: ForQueued) => {
+    const { _id: deliveryId, event, body, createdAt, redelivery } = delivery;
     const end = async (errorKind: ErrorKind): Promise<void> => {
       await deliveries.recordOutcome(deliveryId, token, neverSent(errorKind));
       dispatch.logEnd(delivery, neverSent(errorKind));
     };
     if (!endpoint) return end('endpoint_removed');
-    if (!body) return end('erased');
+    if (!body || isErased) return end('erased');
+    if (event === 'conversation.erased' && !endpoint.enabled) return end('endpoint_disabled');
     if (serverNow() - createdAt.getTime() > eventMaxAgeMs) return end('expired');
     const target = targetOf(endpoint, at);
     if (!target) return end('internal');
-    const own = { deliveryId, token, redelivery, queued: true };
-    if (!isFresh(target)) return void (await deliveries.release(deliveryId, token, own));
-    await dispatch.dispatch({ ...delivery, body }, own, target, slot);
+    const span = openSpan(delivery, true);
+    const own = { deliveryId, token, redelivery, queued: true, span };
+    const released = async (): Promise<void> => void (await deliveries.release(deliveryId, token, own));
+    const sent = async (): Promise<void> => void (await dispatch.dispatch({ ...delivery, body }, own, target, slot));
+    await within(span, isFresh(target) ? sent() : released());
   };
 
   return {
@@ -313,9 +469,9 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       let reading = await open(key, endpointId, given);
       while (reading) {
         ({ at } = reading);
-        const { kind } = nextOf(reading, endpointId);
-        reading = forNextStep(reading, endpointId);
-        reading = await step(reading, endpointId, kind);
+        const next = nextOf(reading, endpointId);
+        reading = forNextStep(reading, endpointId); // while it waits, a stream does not keep all its events
+        reading = await step(reading, endpointId, next);
       }
       return at;
     },
@@ -338,8 +494,13 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       try {
         const at = performance.now();
         const endpoint = await endpoints.readForSending(queued.endpointId);
+        // An automatic event waits while its endpoint is paused, like every event. What a person asked for does not
+        // wait.
+        const isAutomatic = queued.event === 'conversation.erased' && endpoint?.enabled === true;
+        if (isAutomatic && (isPaused(endpoint, serverNow()) || breaker.isSuspended(endpoint._id))) return;
+        const isErased = await isOfErased(queued);
         const claimed = await deliveries.claimQueued(deliveryId);
-        if (claimed) await sendQueued(claimed, { at, endpoint, slot });
+        if (claimed) await sendQueued(claimed, { at, endpoint, slot, isErased });
       } finally {
         slot.release();
       }

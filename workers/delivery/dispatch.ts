@@ -8,7 +8,9 @@ import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/process/clock.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { isMongoUnavailable } from '../../src/mongo/failures.ts';
+import type { PacedSlots } from '../../src/process/paced-slots.ts';
 import type { Slot } from '../../src/process/slots.ts';
+import { NO_SPAN, orFailed, type TraceSpan, type Tracing } from '../../src/process/tracing.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
 import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { Sender, SendResult } from './send.ts';
@@ -41,8 +43,11 @@ const RETRY_AFTER_MAX_S = 600;
 const RECORD_AGAIN_MS = 200;
 const DAY_MS = 86_400_000;
 
-type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>;
-type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
+type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'> & {
+  sequence?: number | null;
+};
+/** `span` is the delivery in its trace. */
+type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean; span: TraceSpan };
 /** The endpoint with its decrypted secrets. `at` is the monotonic time just before the endpoint was read. */
 export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[] };
 
@@ -50,11 +55,15 @@ type Dependencies = {
   endpoints: Pick<EndpointStore, 'noteHealth' | 'pauseEndpoint'>;
   deliveries: Pick<DeliveryStore, 'recordOutcome' | 'release'>;
   sender: Sender;
+  slots: Pick<PacedSlots, 'watch'>;
   breaker: DeliveryBreaker;
   countDelivery: CountDelivery;
-  /** While so many outcomes are being stored, slots are kept until their outcome is stored. */
+  /** While this many outcomes are being stored, a further slot is released only when its outcome is stored. */
   recordingMax: number;
   timing: Timing;
+  tracing: Tracing;
+  /** True if receivers get the `traceparent` of the POST. */
+  sendsTraceparent: boolean;
   logger: Logger;
 };
 
@@ -74,18 +83,24 @@ const toExchange = (result: SendResult): Exchange => {
 };
 
 const headersOf =
-  ({ event, eventId, body }: Dispatched, { secrets }: Target, redelivery: boolean) =>
+  (
+    { event, eventId, body, sequence }: Dispatched,
+    { secrets }: Target,
+    { redelivery, traceparent }: { redelivery: boolean; traceparent: string | null },
+  ) =>
   (timestamp: number): Record<string, string> => ({
     'Content-Type': 'application/json',
     'X-Factory-Event': event,
     'X-Factory-Event-Id': eventId,
     'X-Factory-Signature': signEvent({ body, secrets, timestamp }),
+    ...(sequence != null && { 'X-Factory-Sequence': String(sequence) }),
     ...(redelivery && { 'X-Factory-Redelivery': 'true' }),
+    ...(traceparent !== null && { traceparent }),
   });
 
 /** Sends a claimed event and records the outcome. */
 export type Dispatch = {
-  logEnd: (claim: Omit<Dispatched, 'body'>, exchange: Exchange) => void;
+  logEnd: (claim: Omit<Dispatched, 'body'>, exchange: Exchange, span?: TraceSpan) => void;
 
   /**
    * Returns 'ended' if the event has its outcome, or 'released' if the event is pending and unclaimed again. Usually
@@ -96,15 +111,19 @@ export type Dispatch = {
 };
 
 export const createDispatch = (dependencies: Dependencies): Dispatch => {
-  const { endpoints, deliveries, sender, breaker, countDelivery, recordingMax, timing, logger } = dependencies;
+  const { endpoints, deliveries, sender, slots, breaker, countDelivery, recordingMax, timing, logger } = dependencies;
+  const { tracing, sendsTraceparent } = dependencies;
   let recording = 0;
 
-  const logEnd = (claim: Omit<Dispatched, 'body'>, exchange: Exchange): void => {
+  const logEnd: Dispatch['logEnd'] = (claim, exchange, span = NO_SPAN) => {
     countDelivery(exchange);
-    const { eventId, endpointId, event, conversationId } = claim;
+    const { eventId, endpointId, event, conversationId, sequence } = claim;
     const { outcome, errorKind, status, timings } = exchange;
     const ms = timings?.total ?? null;
-    logger.info({ eventId, endpointId, event, conversationId, outcome, errorKind, status, ms }, 'delivery ended');
+    logger.info(
+      { eventId, endpointId, event, conversationId, sequence, outcome, errorKind, status, ms, ...span.ids },
+      'delivery ended',
+    );
   };
 
   /**
@@ -119,7 +138,7 @@ export const createDispatch = (dependencies: Dependencies): Dispatch => {
     }
   };
 
-  /** Nothing waits for this note, and without it a later delivery makes it. */
+  /** Nothing waits for this note. If it fails, a later delivery makes it. */
   const noteHealth = (endpoint: StoredEndpoint, { outcome, errorKind, tls }: SendResult): void => {
     const saysNothing = outcome === 'not_sent' && !CONNECTION_FAILURES.has(errorKind);
     const days = tls?.daysToExpiry ?? null;
@@ -173,14 +192,19 @@ export const createDispatch = (dependencies: Dependencies): Dispatch => {
 
     dispatch: async (claim, own, target, slot) => {
       const { endpointId } = claim;
-      const { deliveryId, token } = own;
-      const result = await sender.send({
+      const { deliveryId, token, redelivery, span } = own;
+      const post = tracing.step('POST', span.context, { kind: 'client' });
+      const traceparent = sendsTraceparent ? post.context : null;
+      const sending = sender.send({
         endpointId,
         url: target.endpoint.url,
         body: Buffer.from(claim.body),
-        headers: headersOf(claim, target, own.redelivery),
+        headers: headersOf(claim, target, { redelivery, traceparent }),
         notAfter: target.at + timing.writeBeforeMs,
       });
+      const result = await orFailed(post, slots.watch(endpointId, sending));
+      if (result.status !== null) post.note({ 'http.response.status_code': result.status });
+      post.end(result.outcome === 'delivered' ? undefined : (result.errorKind ?? result.outcome));
       breaker.record(endpointId, result);
       noteHealth(target.endpoint, result);
       if (isUntried(result)) {
@@ -189,7 +213,8 @@ export const createDispatch = (dependencies: Dependencies): Dispatch => {
       }
       const exchange = toExchange(result);
       await record(own, exchange, () => pauseAsAsked(endpointId, result), slot);
-      logEnd(claim, exchange);
+      span.note({ 'parley.outcome': exchange.outcome });
+      logEnd(claim, exchange, span);
       return 'ended';
     },
   };

@@ -47,6 +47,8 @@ export const describe = (error: unknown): string => {
 
 const MAX_BODY_BYTES = 16 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
+/** A receiver that sends its body byte by byte would hold up all other sends. */
+const MAX_BODY_PIECES = 500;
 
 /** The stored part of a response. Only its status decides the outcome. The rest is for operators. */
 class KeptResponse {
@@ -56,6 +58,7 @@ class KeptResponse {
   truncated = false;
   private body: Buffer[] = [];
   private bytes = 0;
+  private pieces = 0;
 
   start(status: number, headers: IncomingHttpHeaders): void {
     this.status = status;
@@ -69,13 +72,14 @@ class KeptResponse {
     }
   }
 
-  /** Adds bytes of the body. Returns false once the body exceeds the limit. */
+  /** Adds bytes of the body. Returns false once the body exceeds a limit. */
   push(bytes: Buffer): boolean {
     const room = MAX_BODY_BYTES - this.bytes;
     const kept = bytes.subarray(0, room);
     if (kept.length > 0) this.body.push(kept);
     this.bytes += kept.length;
-    if (bytes.length > room) this.truncated = true;
+    this.pieces += 1;
+    if (bytes.length > room || this.pieces > MAX_BODY_PIECES) this.truncated = true;
     return !this.truncated;
   }
 

@@ -1,9 +1,7 @@
 import { describeConfig, readConfig } from '../../src/process/config.ts';
 import { secretsIn } from '../../src/process/credentials.ts';
-import { createLifecycle, requireNode } from '../../src/process/lifecycle.ts';
+import { createLifecycle, requireNode, startProcess, watchStalls } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
-import { startProcess } from '../../src/process/process.ts';
-import { watchStalls } from '../../src/process/stalls.ts';
 
 requireNode();
 await startProcess(async () => {

@@ -2,8 +2,8 @@ import { AssertionError } from 'node:assert';
 import type { Socket } from 'node:net';
 import { type buildConnector, Client, errors } from 'undici';
 
-// Everything that depends on how undici works inside. Checked with undici 8.12.4. That its `writeH1` calls
-// `onRequestStart` and then writes synchronously is the fact on which "at most once" rests: see `HttpExchange`.
+// Everything that depends on how undici works inside. Checked with undici 8.12.4. "At most once" depends on the fact
+// that its `writeH1` calls `onRequestStart` and then writes synchronously: see `HttpExchange`.
 
 // Shorter than the idle limit of some common servers, which is 2 s. A request that is sent while the server closes the
 // connection would end `unknown`.
@@ -47,9 +47,9 @@ export const clientOf = (origin: string, socket: Socket): Client =>
   new Client(origin, { ...CLIENT_OPTIONS, connect: oneShot(socket) });
 
 /**
- * Waits one whole tick before a write, so that a close that has already arrived is noticed before the write. A whole turn
- * takes two callbacks, because the first may run in the current turn. On a used socket, undici adds the second callback
- * in `dispatch`.
+ * Waits one whole turn of the event loop before a write, so that a close that has already arrived is noticed before the
+ * write. A whole turn takes two callbacks, because the first may run in the current turn. On a used socket, undici adds
+ * the second callback in `dispatch`.
  */
 export const onceChecked = (write: () => void, { used }: { used: boolean }): void => {
   if (used) setImmediate(write);

@@ -3,19 +3,22 @@ import { endpointsOf, type OutboxStore, pendingOf } from '../../src/conversation
 import { DELIVERIES_QUEUE, type DeliveryQueue, WakeUpJob } from '../../src/deliveries/queue.ts';
 import type { BreakerOptions } from '../../src/process/breaker.ts';
 import type { Config } from '../../src/process/config.ts';
-import type { Lifecycle } from '../../src/process/lifecycle.ts';
+import { type Lifecycle, VERSION } from '../../src/process/lifecycle.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createMetrics } from '../../src/process/metrics.ts';
-import { VERSION } from '../../src/process/process.ts';
-import { createSlots, mapAtMost, type Occupancy } from '../../src/process/slots.ts';
+import { createPacedSlots, type PacedSlots } from '../../src/process/paced-slots.ts';
+import { createSlots, mapAtMost, type Occupancy, whatRemains } from '../../src/process/slots.ts';
+import { openTracing } from '../../src/process/tracing.ts';
 import { countDeliveries, reportEventWaits } from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, openService } from '../../src/service.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createDeliver, type Deliver, type GivenReading, type OutboxReading } from './deliver.ts';
 import { createDeliveryBreaker, createDispatch } from './dispatch.ts';
+import { startSweeper } from '../../src/process/sweeper.ts';
+import { createDriveRecoveries } from './recover.ts';
 import { createSender, type SenderOptions } from './send.ts';
 
-type Running = { key: string | null; wokenAt: number };
+type Running = { key: string | null; wokenAt: number; ended?: Promise<void> };
 
 type Dependencies = {
   outbox: Pick<OutboxStore, 'read'>;
@@ -28,8 +31,8 @@ type Dependencies = {
 const OUTBOXES_AT_ONCE = 10;
 
 /**
- * The delivery streams that this process is working on. Each stream runs only once at a time. A stream that is woken
- * after its last read began reads again before it stops. Two processes may work on the same stream, and the claim
+ * The delivery streams that this process is working on. Each stream runs only once at a time. If a stream is woken
+ * after its last read began, it reads again before it stops. Two processes may work on the same stream, and the claim
  * decides which one sends. The slots limit how many streams send at the same time.
  */
 const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dependencies) => {
@@ -51,18 +54,22 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
     try {
       return await work();
     } catch (cause) {
-      // The sweep ends the claim as `unknown` and wakes the stream again for the remaining events.
+      // If an event was claimed, the sweep ends its claim as `unknown`. It wakes the stream again for what is pending.
       logger.error({ err: cause, streamId }, 'a delivery stream failed');
       return startedAt;
     }
   };
 
   /** Runs `work` until no wake-up is newer than its last read. `work` returns the time when that read began. */
-  const run = async (streamId: string, stream: Running, work: () => Promise<number>): Promise<void> => {
+  const run = (streamId: string, stream: Running, work: () => Promise<number>): Promise<void> => {
     active.set(streamId, stream);
-    let readAt = await runOnce(streamId, work);
-    while (readAt < stream.wokenAt && !closing) readAt = await runOnce(streamId, work);
-    stop(streamId);
+    const untilDone = async (): Promise<void> => {
+      let readAt = await runOnce(streamId, work);
+      while (readAt < stream.wokenAt && !closing) readAt = await runOnce(streamId, work);
+      stop(streamId);
+    };
+    stream.ended = untilDone();
+    return stream.ended;
   };
 
   /** The first run of a stream uses the reading that woke it; later ones read again. */
@@ -92,6 +99,18 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
   };
 
   return {
+    /** Runs a stream, whatever is pending. Resolves when it stops. */
+    run: async (key: string, endpointId: string): Promise<void> => {
+      const streamId = `${key}:${endpointId}`;
+      const running = active.get(streamId);
+      if (running) {
+        running.wokenAt = performance.now();
+        return running.ended;
+      }
+      if (!closing && !deliver.leaveToEnding(key))
+        await run(streamId, { key, wokenAt: 0 }, () => deliver.deliverStream(key, endpointId, { reading: null }));
+    },
+
     /**
      * Starts the streams of these conversations. Resolves when the streams have started, before their events are sent.
      */
@@ -127,19 +146,36 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
   };
 };
 
+/** A send that takes longer makes its endpoint slow, or hanging. */
+const SENDING = { slowMs: 1_000, hangsMs: 3_000 };
+
+type SendLimits = { perEndpoint: number; total: number };
+
 /**
  * Limits the sends in flight, per endpoint and in total. A slot is acquired before the claim, so that waiting events
- * stay unclaimed. Once a quarter of all slots is in use, assistants share them, and the endpoints of an assistant its
- * part. Each share is what would be left for one more, so a new endpoint finds a slot even beside many that hang.
+ * stay unclaimed. Once a quarter of all slots is in use, assistants share all slots equally, and the endpoints of an
+ * assistant share its part. Each share is as large as if there were one more, so a new endpoint finds a slot even
+ * beside many that hang.
  */
-const endpointShare =
-  ({ perEndpoint, total }: { perEndpoint: number; total: number }) =>
-  ({ own, inUse, tenants, holders }: Occupancy): boolean => {
-    if (inUse >= total || own >= perEndpoint) return false;
-    return inUse < total / 4 || own < Math.max(1, Math.floor(total / (tenants + 1) / (holders + 1)));
-  };
+const createSendSlots = ({ perEndpoint, total }: SendLimits): PacedSlots => {
+  const shareOf =
+    (most: number) =>
+    ({ own, ofTenant, inUse, tenants, holders }: Occupancy): boolean => {
+      if (inUse >= most || own >= perEndpoint) return false;
+      if (inUse < most / 4) return true;
+      const share = Math.max(1, Math.floor(most / (tenants + 1)));
+      return ofTenant < share && own < Math.max(1, Math.floor(share / (holders + 1)));
+    };
+  return createPacedSlots({ total, shareOf, ...SENDING });
+};
 
-/** How many streams end what must not be sent at once. An assistant gets as many as stay free, so it gets a half. */
+/** Recoveries have at most a fifth of an endpoint's requests in flight, but at least one. */
+const RECOVERING = 5;
+
+/**
+ * How many streams end what must not be sent at once. An assistant may have as many as remain free: half of them if it
+ * is alone.
+ */
 const ENDING_MAX = 8;
 
 type Options = {
@@ -153,12 +189,14 @@ type Options = {
 
 /** Assembles and starts the delivery worker, for `main.ts` and for tests. */
 export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = {}, breaking = {} }: Options) => {
+  const tracing = await openTracing({ config, name: 'parley-delivery-worker', logger, lifecycle });
   const service = await openService({
     config,
     logger,
     lifecycle,
     redisRole: 'worker',
     asidePoolSize: BACKGROUND_POOL_SIZE,
+    tracing,
   });
   const { conversations, endpoints, deliveries, deliveryQueue } = service;
   const { timing } = config;
@@ -176,44 +214,63 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     ...sending,
   });
   lifecycle.add('sender', sender, (opened) => opened.close());
-  const slots = createSlots(
-    endpointShare({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY }),
-  );
-  const endings = createSlots(({ own, inUse }) => own < ENDING_MAX - inUse);
+  const slots = createSendSlots({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY });
+  const recovering = createSlots(({ own }) => own < Math.max(1, Math.floor(config.ENDPOINT_CONCURRENCY / RECOVERING)));
+  const endings = createSlots(whatRemains(ENDING_MAX));
   const breaker = createDeliveryBreaker(breaking);
   const dispatch = createDispatch({
     endpoints,
     deliveries,
     sender,
+    slots,
     breaker,
     countDelivery,
     recordingMax: config.DELIVERY_CONCURRENCY,
     timing,
+    tracing,
+    sendsTraceparent: config.WEBHOOK_TRACEPARENT,
     logger,
   });
   const deliver = createDeliver({
     conversations,
     endpoints,
     deliveries,
+    recoveries: service.recoveries,
     dispatch,
     breaker,
     slots,
+    recovering,
     endings,
     wake: deliveryQueue.wake,
     eventMaxAgeMs,
     timing,
     reportEventWait: reportEventWaits(metrics),
+    tracing,
     logger,
   });
   const streams = lifecycle.add(
     'delivery streams',
     createStreams({ outbox: conversations.outbox, deliver, deliveryQueue, logger }),
-    (opened) => {
+    async (opened) => {
       slots.close();
+      recovering.close();
       endings.close();
-      return opened.close();
+      await Promise.all([driver.close(), opened.close()]);
     },
   );
+
+  const driver = createDriveRecoveries({
+    recoveries: service.aside.recoveries,
+    conversations: service.aside.conversations,
+    deliveries: service.aside.deliveries,
+    deliveryQueue,
+    endpoints,
+    runStream: streams.run,
+    timing,
+    logger,
+  });
+  const looking = startSweeper('recoveries', driver.look, { everyMs: timing.sweepEveryMs, logger });
+  lifecycle.add('recoveries', looking, (opened) => opened.stop());
 
   const process = async (data: unknown): Promise<void> => {
     const { conversations: keys, deliveries: ids } = WakeUpJob.parse(data);

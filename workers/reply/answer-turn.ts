@@ -1,16 +1,91 @@
+import type { AnswerableConversation } from '../../src/conversations/commit.ts';
 import type { PendingTurn, TurnRef } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
-import type { AnswerableConversation } from '../../src/conversations/commit.ts';
-import { type EndedTurn, endTurn, type TurnEnd } from './end-turn.ts';
-import type { TurnLeases } from '../../src/turns/leases.ts';
+import { isMongoUnavailable } from '../../src/mongo/failures.ts';
 import { serverDate, serverNow } from '../../src/process/clock.ts';
 import type { Logger } from '../../src/process/logger.ts';
-import { isMongoUnavailable } from '../../src/mongo/failures.ts';
+import { createPacedSlots } from '../../src/process/paced-slots.ts';
+import { whatRemains } from '../../src/process/slots.ts';
+import { NO_SPAN, type TraceSpan, type Tracing, within } from '../../src/process/tracing.ts';
 import type { CountTurn } from '../../src/service-metrics.ts';
+import type { TurnLeases } from '../../src/turns/leases.ts';
 import type { TurnQueue } from '../../src/turns/queue.ts';
 import type { Publish } from '../../src/turns/replies.ts';
 import type { AskEngine } from './ask-engine.ts';
-import type { InFlight } from './in-flight.ts';
+import { type EndedTurn, endTurn, type TurnEnd } from './end-turn.ts';
+
+type ProviderTurn = {
+  assistantId: string;
+  turnId: string;
+  /** Resolves with the id of the next turn to enqueue, or null. */
+  answer: () => Promise<string | null>;
+  /** Enqueues a turn. A session's next turn needs a new slot, so that no session keeps a slot for ever. */
+  enqueue: (turnId: string) => void;
+};
+
+/**
+ * Turns that wait for a provider, or for a slot to call it. A job only starts these turns, so that jobs stay free for
+ * turns without a provider. An assistant gets another slot only while it has fewer slots than are free, so that the
+ * next assistant always finds a free slot: one assistant gets at most half of the slots, and two get a third each.
+ * Assistants whose turns take long share half of the slots in this way. A turn that waits for a slot has no lease, so
+ * another worker may answer it.
+ */
+type InFlight = {
+  /** True if the turn already waits for a slot. A second job for it is then ignored. */
+  isWaiting: (turnId: string) => boolean;
+
+  start: (turn: ProviderTurn) => void;
+
+  /** Enqueues waiting turns again, and waits for running turns. */
+  close: () => Promise<void>;
+};
+
+/** A turn that keeps its slot for longer makes its assistant slow, or hanging. */
+const ANSWERING = { slowMs: 2_000, hangsMs: 8_000 };
+
+export const createInFlight = ({ total, logger }: { total: number; logger: Logger }): InFlight => {
+  const slots = createPacedSlots({ total, shareOf: whatRemains, ...ANSWERING });
+  const waiting = new Set<string>();
+  const running = new Set<Promise<void>>();
+  let closed = false;
+
+  const run = async ({ assistantId, turnId, answer }: ProviderTurn): Promise<string | null> => {
+    waiting.add(turnId);
+    const slot = await slots.acquire(assistantId);
+    waiting.delete(turnId);
+    // No slot was given, because the process is stopping or the list of waiting turns is full. In the second case the
+    // sweep enqueues the turn again later.
+    if (!slot) return closed ? turnId : null;
+    try {
+      return await slots.watch(assistantId, answer());
+    } catch (cause) {
+      logger.warn({ err: cause, turnId }, 'a turn was not answered');
+      return null;
+    } finally {
+      slot.release();
+    }
+  };
+
+  return {
+    isWaiting: (turnId) => waiting.has(turnId),
+
+    start: (turn) => {
+      if (waiting.has(turn.turnId)) return;
+      const follow = async (): Promise<void> => {
+        const next = await run(turn);
+        if (next !== null) turn.enqueue(next);
+      };
+      const ended = follow().finally(() => running.delete(ended));
+      running.add(ended);
+    },
+
+    close: async () => {
+      closed = true;
+      slots.close();
+      await Promise.all(running);
+    },
+  };
+};
 
 /** A turn fails only after this many tries (docs/contract.md, Accepted means answered). */
 const MAX_TRIES = 3;
@@ -20,7 +95,7 @@ const MAX_TRIES = 3;
  */
 const TURNS_IN_A_ROW = 50;
 
-export type Dependencies = {
+type Dependencies = {
   conversations: Pick<ConversationStore, 'commit' | 'findForAnswer' | 'findTakeBy' | 'history'>;
   leases: TurnLeases;
   askEngine: AskEngine;
@@ -29,6 +104,7 @@ export type Dependencies = {
   publish: Publish;
   countTurn: CountTurn;
   draining: AbortSignal;
+  tracing: Tracing;
   logger: Logger;
 };
 
@@ -45,8 +121,9 @@ const headOf = (conversation: AnswerableConversation | null, turnId: string): Pe
 };
 
 /**
- * True if a reply to the first version of the conversation is also valid for the second version. A new message or a
- * handoff makes the reply invalid. A new waiting caller does not.
+ * True if a reply to the first version of the conversation is also valid for the second version. A message that was
+ * stored meanwhile, such as an operator's, or a handoff makes it invalid. A new pending turn or waiting caller does
+ * not.
  */
 const isUnchanged = (one: AnswerableConversation, other: AnswerableConversation): boolean =>
   one.seq === other.seq && one.status === other.status && one.leadScore === other.leadScore;
@@ -55,7 +132,7 @@ const isUnchanged = (one: AnswerableConversation, other: AnswerableConversation)
  * Answers a session's turns from this turn on. For a turn that needs a provider, the job starts the answer and does
  * not wait for it.
  */
-export type AnswerTurn = (turn: TurnRef) => Promise<void>;
+type AnswerTurn = (turn: TurnRef) => Promise<void>;
 
 /**
  * Answers the pending turns of a session in order. The queue may deliver a turn twice, but only one reply is stored,
@@ -63,11 +140,12 @@ export type AnswerTurn = (turn: TurnRef) => Promise<void>;
  */
 export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
   const { conversations, leases, askEngine, inFlight, turnQueue } = dependencies;
-  const { publish, countTurn, draining, logger } = dependencies;
+  const { publish, countTurn, draining, tracing, logger } = dependencies;
 
   const announceEnd = (
     { conversationId, assistantId, channel, waiting }: AnswerableConversation,
     { end, reply, finished }: EndedTurn,
+    span: TraceSpan,
   ): void => {
     const turn = waiting.find(({ turnId }) => turnId === finished.turnId);
     if (!turn) return;
@@ -88,6 +166,7 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
         ...(end.kind === 'answered' && { why: end.answer.why }),
         ...(end.kind === 'handoff' && { why: end.why }),
         ms,
+        ...span.ids,
       },
       'turn ended',
     );
@@ -100,7 +179,11 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
    */
   const answerPending = async (
     { read, tries }: LeasedTurn,
-    { ends, attempt }: { ends: Map<string, TurnEnd>; attempt: number },
+    {
+      ends,
+      attempt,
+      spanOf,
+    }: { ends: Map<string, TurnEnd>; attempt: number; spanOf: (turn: PendingTurn) => TraceSpan },
   ): Promise<EndedTurn[]> => {
     const ended: EndedTurn[] = [];
     const atMost = tries > 1 ? 1 : Math.max(1, read.waiting.length - 1);
@@ -114,8 +197,9 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
       const question = { conversation, turn, attempt, history };
       // A turn that takes longer is left for the next commit, so that the answered turns are committed now.
       if (ended.length > 0 && !ends.has(turn.turnId) && !(await askEngine.answersImmediately(question))) break;
-      const end: TurnEnd =
-        ends.get(turn.turnId) ?? (tries > MAX_TRIES ? { kind: 'failed' } : await askEngine.endOf(question));
+      const { context } = spanOf(turn);
+      const ask = (): Promise<TurnEnd> => within(tracing.step('engine', context), askEngine.endOf(question));
+      const end: TurnEnd = ends.get(turn.turnId) ?? (tries > MAX_TRIES ? { kind: 'failed' } : await ask());
       ends.set(turn.turnId, end);
       const takeBy = end.kind === 'handoff' ? await conversations.findTakeBy(conversation, serverDate()) : null;
       const one = endTurn(conversation, end, takeBy);
@@ -126,20 +210,70 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     return ended;
   };
 
+  /** The spans of the turns that are answered together. Each is in the trace of its own turn. */
+  const openSpans = ({ tries }: LeasedTurn) => {
+    const spans = new Map<string, TraceSpan>();
+    return {
+      of: ({ turnId, trace }: PendingTurn): TraceSpan => {
+        const attributes = { 'parley.turn_id': turnId, 'parley.try': tries };
+        const span = spans.get(turnId) ?? tracing.step('answer', trace, { kind: 'consumer', attributes });
+        spans.set(turnId, span);
+        return span;
+      },
+      find: (turnId: string): TraceSpan => spans.get(turnId) ?? NO_SPAN,
+      /** Ends the spans of turns that were not committed. */
+      end: (): void => {
+        for (const span of spans.values()) span.end('not_committed');
+      },
+    };
+  };
+
+  const commitIn = async (
+    read: AnswerableConversation,
+    ended: EndedTurn[],
+    spanOf: (turnId: string) => TraceSpan,
+  ): ReturnType<Dependencies['conversations']['commit']> => {
+    const steps = ended.map(({ finished }) => tracing.step('commit', spanOf(finished.turnId).context));
+    try {
+      const committed = await conversations.commit(read, ended, steps);
+      if (committed) for (const step of steps) step.end();
+      return committed;
+    } finally {
+      for (const step of steps) step.end('not_committed');
+    }
+  };
+
   /**
    * Answers and commits, and repeats both if the conversation has changed. Returns null if this turn is no longer the
    * first pending turn.
    */
   const answerAndCommit = async (leased: LeasedTurn): Promise<Progress | null> => {
+    const spans = openSpans(leased);
+    try {
+      return await repeatUntilCommitted(leased, spans);
+    } finally {
+      spans.end();
+    }
+  };
+
+  const repeatUntilCommitted = async (
+    leased: LeasedTurn,
+    spans: ReturnType<typeof openSpans>,
+  ): Promise<Progress | null> => {
     const { key, turnId } = leased;
     let { read } = leased;
     let ends = new Map<string, TurnEnd>();
     let attempt = leased.tries;
     for (;;) {
-      const ended = await answerPending({ ...leased, read }, { ends, attempt });
-      const committed = await conversations.commit(read, ended);
+      const ended = await answerPending({ ...leased, read }, { ends, attempt, spanOf: spans.of });
+      const committed = await commitIn(read, ended, spans.find);
       if (committed) {
-        for (const one of ended) announceEnd(read, one);
+        for (const one of ended) {
+          const span = spans.find(one.finished.turnId);
+          announceEnd(read, one, span);
+          span.note({ 'parley.end': one.end.kind });
+          span.end(one.end.kind === 'failed' ? 'failed' : undefined);
+        }
         const failed = ended[0]?.reply.outcome === 'failed';
         return { nextTurnId: committed.nextTurnId, ended: ended.length, failed };
       }
@@ -161,8 +295,8 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
 
   /**
    * Acquires the lease of a session's first pending turn. `seen` shows that the turn is the first, so that a stray job
-   * never leases a later one. It is null if this worker's own commit made the turn the first; the read and the lease
-   * then run at once.
+   * never leases a later one. It is null if this worker's own commit made the turn the first. The read and the lease
+   * then run at the same time.
    */
   const acquireHead = async (ref: TurnRef, seen: AnswerableConversation | null) => {
     if (seen) return [seen, await leases.acquire(ref)] as const;

@@ -1,20 +1,21 @@
-import type { Assistant } from '../../src/assistants/assistant.ts';
+import { type Assistant, draftedSettingsOf } from '../../src/assistants/assistant.ts';
+import type { DraftKnowledge } from '../../src/assistants/draft-reads.ts';
 import type { AssistantStore } from '../../src/assistants/store.ts';
 import type { AnswerableConversation } from '../../src/conversations/commit.ts';
 import type { Message, PendingTurn } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
-import { baseLanguage } from '@parley/understanding/text';
+import { baseLanguage, decideLanguage } from '@parley/understanding/text';
+import { isMongoUnavailable } from '../../src/mongo/failures.ts';
 import { serverNow } from '../../src/process/clock.ts';
 import { restIfBusy } from '../../src/process/slices.ts';
 import type { Logger } from '../../src/process/logger.ts';
-import type { TurnEnd } from './end-turn.ts';
+import { endWithApology, endWithReply, holdingTextOf, type TurnEnd } from './end-turn.ts';
 import { type Publish, streamChannels } from '../../src/turns/replies.ts';
-import type { AssistantEngine, AssistantProfile, EngineReply, TurnContext } from './engines/engine.ts';
+import type { AssistantEngine, AssistantProfile, EngineEntry, EngineReply, TurnContext } from './engines/engine.ts';
 import { inspectMessage } from './guard.ts';
-import { endWithApology, endWithReply, holdingTextOf } from './handoff.ts';
 import { scoreLead } from './lead-score.ts';
 import type { Passages } from './passages.ts';
-import type { SemanticSearchOf } from './vectors/semantic-search.ts';
+import type { DraftVectors, SemanticSearchOf } from './vectors/semantic-search.ts';
 
 /** Maximum length of a reply's `why` as JSON. Every reply's `why` is stored and logged. */
 const WHY_MAX = 4_096;
@@ -28,14 +29,18 @@ const jsonLengthOf = (value: unknown): number => {
   }
 };
 
-/** Returns `why` unchanged if it is small enough. Otherwise keeps only `engine` and `kind`, and adds `cut: true`. */
+/**
+ * Returns `why` unchanged if it is small enough. Otherwise keeps only `engine`, `kind` and `version`, and adds `cut:
+ * true`.
+ */
 export const boundedWhy = (why: Record<string, unknown>): Record<string, unknown> => {
   if (jsonLengthOf(why) <= WHY_MAX) return why;
   const named = ['engine', 'kind'].flatMap((name) => {
     const value = why[name];
     return typeof value === 'string' ? [[name, value.slice(0, NAME_MAX).toWellFormed()]] : [];
   });
-  return { ...Object.fromEntries(named), cut: true };
+  const version = typeof why['version'] === 'number' ? { version: why['version'] } : {};
+  return { ...Object.fromEntries(named), ...version, cut: true };
 };
 
 /** Pieces that arrive within this time are published together. */
@@ -151,9 +156,13 @@ const refusalReply = (language: string): EngineReply => {
 
 type Dependencies = {
   conversations: Pick<ConversationStore, 'findReplyTo'>;
-  assistants: Pick<AssistantStore, 'findAssistant' | 'findKnowledge'>;
+  assistants: Pick<AssistantStore, 'drafts' | 'findAssistant' | 'findKnowledge'>;
   engine: AssistantEngine;
   semanticSearchOf: SemanticSearchOf;
+  /** For comparisons of drafts: an engine whose indexes take no memory from live ones, and the vectors of drafts. */
+  draftEngine: AssistantEngine;
+  draftVectors: DraftVectors;
+  draftSearchOf: (draft: DraftKnowledge) => SemanticSearchOf;
   passages: Passages;
   publish: Publish;
   draining: AbortSignal;
@@ -172,6 +181,10 @@ type Question = {
   history: (entries: number) => Promise<Message[]>;
 };
 
+/** The version that answers, for `why`. */
+const versionOf = ({ publishedVersion }: AssistantProfile): { version?: number } =>
+  publishedVersion === undefined ? {} : { version: publishedVersion };
+
 const rounded = (ms: number): number => Math.round(ms * 100) / 100;
 
 /**
@@ -179,6 +192,23 @@ const rounded = (ms: number): number => Math.round(ms * 100) / 100;
  * conversation.
  */
 export type AskEngine = {
+  /**
+   * Answers a message without a conversation, for an evaluation: nothing is stored, and the model serves turns first.
+   * Null if the assistant was deleted. With `draft`, the draft answers instead of the live version. Without
+   * `reserveTokens`, no provider is asked.
+   */
+  tryOut: (
+    assistantId: string,
+    asked: { message: string; language: string | null },
+    options?: { draft?: DraftKnowledge | undefined; reserveTokens?: TurnContext['reserveTokens'] },
+  ) => Promise<{ reply: EngineReply; entries: EngineEntry[] } | null>;
+
+  /**
+   * What the draft of an assistant answers from, if it has this revision. `isReady`: its vectors are made. Null if the
+   * draft was changed, published or discarded meanwhile.
+   */
+  openDraft: (assistantId: string, revision: number) => Promise<{ draft: DraftKnowledge; isReady: boolean } | null>;
+
   /** Decides how a turn ends. The turn fails if the assistant was deleted. */
   endOf: (question: Question) => Promise<TurnEnd>;
 
@@ -194,23 +224,38 @@ export type AskEngine = {
 
 export const createAskEngine = (dependencies: Dependencies): AskEngine => {
   const { conversations, assistants, engine, semanticSearchOf, passages, publish, draining, logger } = dependencies;
+  const { draftEngine, draftVectors, draftSearchOf } = dependencies;
 
-  const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => {
-    const { entries, leftOut, version } = await assistants.findKnowledge(assistant);
-    return {
+  const draftProfileOf = (assistant: Assistant, draft: DraftKnowledge): AssistantProfile => ({
+    assistantId: assistant.assistantId,
+    version: `${draft.version} ${draft.revision}`,
+    name: assistant.name,
+    languages: assistant.languages,
+    ...draftedSettingsOf(draft.settings),
+    knowledge: draft.entries,
+    leftOut: draft.leftOut,
+    tokensPerDay: assistant.tokensPerDay,
+  });
+
+  /**
+   * If a version is published, settings and entries are those of this version. Otherwise the settings are the present
+   * ones.
+   */
+  const profileOf = async (assistant: Assistant, mayWait = false): Promise<AssistantProfile> => {
+    const { entries, leftOut, version, published } = await assistants.findKnowledge(assistant);
+    const profile: AssistantProfile = {
       assistantId: assistant.assistantId,
       version: String(version),
       name: assistant.name,
-      instructions: assistant.instructions,
       languages: assistant.languages,
-      answering: assistant.answering,
-      threshold: assistant.threshold,
+      ...draftedSettingsOf(published?.settings ?? assistant),
       knowledge: entries,
       leftOut,
-      engine: assistant.engine,
-      allowedLinks: assistant.allowedLinks,
-      strict: assistant.strict,
+      tokensPerDay: assistant.tokensPerDay,
+      ifTokensUsedUp: assistant.ifTokensUsedUp,
+      ...(published && { publishedVersion: published.version }),
     };
+    return published && engine.atVersion ? engine.atVersion(profile, mayWait) : profile;
   };
 
   const endWithEngine = async (
@@ -232,7 +277,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     }
     const startedAt = performance.now();
     const waitMs = serverNow() - turn.acceptedAt.getTime();
-    const profile = await profileOf(assistant);
+    const profile = await profileOf(assistant, true);
     const feed = createDeltaFeed({
       turnId: turn.turnId,
       attempt,
@@ -272,6 +317,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       throwHistoryFailure();
       const why = boundedWhy({
         ...reply.why,
+        ...versionOf(profile),
         ...(turn.languageBy && { languageBy: turn.languageBy }),
         ...(found && { guard: { found, action: isRefused ? 'refused' : 'flagged' } }),
         stages: {
@@ -283,8 +329,9 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       return endWithReply({ ...reply, why }, { ...circumstances, canKnow });
     } catch (cause) {
       throwHistoryFailure();
-      // This process is stopping, so another process will answer the turn.
-      if (draining.aborted) throw cause;
+      // If this process is stopping, another one will answer the turn. If MongoDB is unavailable, no budget could be
+      // reserved.
+      if (draining.aborted || isMongoUnavailable(cause)) throw cause;
       logger.error({ err: cause, turnId: turn.turnId, engine: engine.name }, 'the engine failed');
       return endWithApology(circumstances);
     } finally {
@@ -293,6 +340,35 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
   };
 
   return {
+    openDraft: async (assistantId, revision) => {
+      const draft = await assistants.drafts.findKnowledge(assistantId);
+      if (draft?.revision !== revision) return null;
+      return { draft, isReady: await draftVectors.prepare(draft) };
+    },
+
+    tryOut: async (assistantId, { message, language: given }, { draft, reserveTokens } = {}) => {
+      const assistant = await assistants.findAssistant(assistantId);
+      if (!assistant) return null;
+      const profile = draft ? draftProfileOf(assistant, draft) : await profileOf(assistant, true);
+      if (!reserveTokens) delete profile.engine; // no provider is asked
+      const { language } = decideLanguage({ given, message, allowed: assistant.languages, previous: null });
+      const isRefused = assistant.guard === 'refuse' && inspectMessage(message) !== null;
+      const ask: TurnContext = {
+        assistant: profile,
+        message,
+        language,
+        history: async () => [],
+        signal: draining,
+        semanticSearch: (draft ? draftSearchOf(draft) : semanticSearchOf)(assistant, 'background'),
+        passages: passages.of(assistant, 'background'),
+        reserveTokens,
+      };
+      const own = draft ? draftEngine : engine;
+      const reply = isRefused ? refusalReply(language) : await own.reply(ask);
+      const why = { ...reply.why, ...versionOf(profile) };
+      return { reply: { ...reply, why }, entries: profile.knowledge };
+    },
+
     endOf: async (question) => {
       const assistant = await assistants.findAssistant(question.conversation.assistantId);
       return assistant ? endWithEngine(question, assistant) : { kind: 'failed' };

@@ -1,14 +1,17 @@
-import type { ReplySource, SuggestedAction } from '../../src/assistants/suggested-action.ts';
+import type { Assistant } from '../../src/assistants/assistant.ts';
+import { closedText, nextOpening } from '../../src/assistants/opening-hours.ts';
+import { MAX_SUGGESTED_ACTIONS, type ReplySource, SuggestedAction } from '../../src/assistants/suggested-action.ts';
+import type { AnswerableConversation, TurnCommit } from '../../src/conversations/commit.ts';
+import type { Entry, Holding, Message, PendingTurn, StoredConversation } from '../../src/conversations/conversation.ts';
+import { handoffMessage } from '../../src/conversations/transitions.ts';
 import { serverDate } from '../../src/process/clock.ts';
 import { newId } from '../../src/process/ids.ts';
-import type { Entry, Holding, Message, StoredConversation, PendingTurn } from '../../src/conversations/conversation.ts';
-import { handoffMessage } from '../../src/conversations/transitions.ts';
-import type { AnswerableConversation, TurnCommit } from '../../src/conversations/commit.ts';
+import { apologyText, type EngineReply, holdingText } from './engines/engine.ts';
 
-export type HandoffReason = 'user_requested' | 'low_confidence' | 'engine_error';
+type HandoffReason = 'user_requested' | 'low_confidence' | 'engine_error' | 'budget_used_up';
 
 /** An engine's reply, and the state that it leaves in the conversation. */
-export type Answer = {
+type Answer = {
   text: string;
   language: string;
   suggestedActions: SuggestedAction[];
@@ -134,7 +137,7 @@ const visitorMessageOf = (turn: PendingTurn, heldBy: Message['heldBy'] | null): 
 
 /**
  * Ends the head: gives its messages the next number, and computes the finished turn, the new state and, if needed, an
- * escalation, which somebody must take until `takeBy`.
+ * escalation, which somebody must take by `takeBy`.
  */
 export const endTurn = (conversation: AnswerableConversation, end: TurnEnd, takeBy: Date | null = null): EndedTurn => {
   const turn = conversation.waiting[0];
@@ -175,6 +178,7 @@ export const endTurn = (conversation: AnswerableConversation, end: TurnEnd, take
       ...(turn.async && { async: true }),
     },
     reply: replyOf(end, reply, holding),
+    ...(turn.trace !== undefined && { trace: turn.trace }),
     changes,
     event:
       end.kind === 'handoff'
@@ -185,4 +189,98 @@ export const endTurn = (conversation: AnswerableConversation, end: TurnEnd, take
         : null,
     after: { ...conversation, ...changes, waiting: conversation.waiting.slice(1) },
   };
+};
+
+/**
+ * This many low-confidence replies or engine errors in a row cause an escalation (docs/contract.md, Escalation by the
+ * assistant).
+ */
+const STREAK_TO_HAND_OFF = 2;
+
+type Lead = { leadScore: number; leadBecause: string[] };
+type Streaks = Pick<StoredConversation, 'lowConfidenceStreak' | 'engineErrorStreak'>;
+
+/**
+ * Everything except the engine's answer that decides how a turn ends. A conversation that was resolved in the meantime
+ * is not handed off.
+ */
+type Circumstances = {
+  assistant: Assistant;
+  turn: PendingTurn;
+  status: StoredConversation['status'];
+  streaks: Streaks;
+  lead: Lead;
+};
+
+/** The holding text. Outside opening hours it also says when somebody answers. */
+export const holdingTextOf = ({ holdingText: own, openingHours }: Assistant, language: string): string => {
+  const held = own ?? holdingText(language);
+  const opening = nextOpening(openingHours, serverDate());
+  return opening && openingHours ? `${held} ${closedText(language, opening, openingHours.timeZone)}` : held;
+};
+
+const handOff = (
+  { assistant, turn, lead }: Pick<Circumstances, 'assistant' | 'turn' | 'lead'>,
+  { reason, why }: { reason: HandoffReason; why: Record<string, unknown> },
+): TurnEnd => ({
+  kind: 'handoff',
+  reason,
+  holdingText: holdingTextOf(assistant, turn.language),
+  why,
+  ...lead,
+});
+
+const handoffReasonOf = (
+  reply: EngineReply,
+  { lowConfidenceStreak }: Streaks,
+  canKnow: boolean,
+): HandoffReason | null => {
+  if (reply.escalate) return reply.escalate;
+  return canKnow && reply.low && lowConfidenceStreak + 1 >= STREAK_TO_HAND_OFF ? 'low_confidence' : null;
+};
+
+/**
+ * Keeps at most five of an engine's suggested actions, and only safe ones, as the rules for knowledge require
+ * (docs/contract.md, Suggested actions).
+ */
+const safeActions = (actions: SuggestedAction[]): SuggestedAction[] =>
+  actions.filter((action) => SuggestedAction.safeParse(action).success).slice(0, MAX_SUGGESTED_ACTIONS);
+
+/** Ends a turn with the engine's answer, or with a handoff. */
+export const endWithReply = (
+  reply: EngineReply,
+  { assistant, turn, status, streaks, canKnow, lead }: Circumstances & { canKnow: boolean },
+): TurnEnd => {
+  const reason = status === 'resolved' ? null : handoffReasonOf(reply, streaks, canKnow);
+  if (reason) return handOff({ assistant, turn, lead }, { reason, why: reply.why });
+  const answer: Answer = {
+    text: reply.text,
+    language: reply.language,
+    suggestedActions: safeActions(reply.suggestedActions),
+    ...(reply.sources && { sources: reply.sources }),
+    why: reply.why,
+    lowConfidenceStreak: canKnow && reply.low ? streaks.lowConfidenceStreak + 1 : 0,
+    engineErrorStreak: 0,
+  };
+  return { kind: 'answered', answer, ...lead };
+};
+
+/**
+ * Ends a turn after both the engine and its fall-back failed. The visitor gets an apology. The second such turn in a
+ * row causes a handoff.
+ */
+export const endWithApology = ({ assistant, turn, status, streaks, lead }: Circumstances): TurnEnd => {
+  const why = { engine: 'none', error: 'engine_error' };
+  if (status !== 'resolved' && streaks.engineErrorStreak + 1 >= STREAK_TO_HAND_OFF) {
+    return handOff({ assistant, turn, lead }, { reason: 'engine_error', why });
+  }
+  const answer: Answer = {
+    text: apologyText(turn.language),
+    language: turn.language,
+    suggestedActions: [],
+    why,
+    lowConfidenceStreak: streaks.lowConfidenceStreak,
+    engineErrorStreak: streaks.engineErrorStreak + 1,
+  };
+  return { kind: 'answered', answer, ...lead };
 };

@@ -1,9 +1,8 @@
+import { loadLanguages } from '@parley/understanding/text';
 import { describeConfig, readConfig } from '../../src/process/config.ts';
 import { secretsIn } from '../../src/process/credentials.ts';
-import { createLifecycle, requireNode } from '../../src/process/lifecycle.ts';
+import { createLifecycle, requireNode, startProcess, watchStalls } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
-import { startProcess } from '../../src/process/process.ts';
-import { watchStalls } from '../../src/process/stalls.ts';
 
 requireNode();
 await startProcess(async () => {
@@ -18,7 +17,13 @@ await startProcess(async () => {
   lifecycle.listenToProcess();
   watchStalls(logger);
   // Loaded only now, so that a wrong setting is reported without loading everything first.
-  const { openReplyWorker } = await import('./worker.ts');
+  const [{ openReplyWorker }, { passageEngine }] = await Promise.all([
+    import('./worker.ts'),
+    import('@parley/understanding'),
+  ]);
+  // So that the first turn that needs them does not wait for it: each holds the loop for some 50 ms.
+  loadLanguages();
+  passageEngine();
   const { healthPort } = await openReplyWorker({ config, logger, lifecycle });
   logger.info({ healthPort }, 'answering turns');
 });

@@ -1,23 +1,27 @@
-import type { Embedder, PassageIndex, PassageSearch } from '@parley/understanding';
+import type { Embedder, PassageIndex, PassageSearch, Priority } from '@parley/understanding';
 import { LRUCache } from 'lru-cache';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import { withDeadline } from '../../src/process/deadline.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createSlots } from '../../src/process/slots.ts';
-import { buildPassageIndex } from '../../src/sources/passage-index.ts';
-import type { PassageStore, ReadPassage } from '../../src/sources/passages.ts';
+import { buildPassageIndex, type PassageStore, type ReadPassage } from '../../src/sources/passages.ts';
 
-/** The most memory of all indexes of passages. One assistant gets at most half. */
+/** The maximum memory of all indexes of passages, in bytes. One assistant gets at most half. */
 const MAX_BYTES = 160_000_000;
-/** An index that no turn used for this time makes room for others. */
+/** An index that a turn used within this time is in use. Others make room first. */
 const IDLE_MS = 60_000;
-/** So many assistants whose index made room while it was in use answer without passages, for this time. */
+/**
+ * An assistant whose index made room while it was in use answers without passages for `REFUSED_MS`. At most
+ * `REFUSED_MAX` such assistants are remembered.
+ */
 const REFUSED_MAX = 10_000;
 const REFUSED_MS = 60_000;
-/** How long a turn waits for the first index of its assistant, and for the next one if passages of its index are gone. */
+/**
+ * How long a turn waits for the first index of its assistant, and for the next one if passages of its index are gone.
+ */
 const WAIT_MS = { first: 5_000, next: 1_000 };
 /** How long a turn waits for the vector of its question. */
-const EMBED_MS = 2_000;
+const EMBED_MS: Record<Priority, number> = { turn: 2_000, background: 20_000 };
 /** While sources are read, the index is made again and again. It takes at most a fifth of the time. */
 const REST_SHARE = 4;
 
@@ -26,13 +30,16 @@ type Owner = Pick<Assistant, 'assistantId' | 'languages' | 'passages'>;
 /** The passages of an assistant for one turn. */
 export type TurnPassages = {
   search: PassageSearch<ReadPassage>;
-  /** True if the turn asked for passages that a newer version has replaced. Its answer would be made of half a version. */
+  /**
+   * True if passages that the turn wanted to read are gone, because a newer version has replaced them. An answer from the
+   * rest may be incomplete.
+   */
   isOutdated: () => boolean;
 };
 
 /** How a turn gets to its passages. */
 export type PassageAccess = {
-  /** The index that is there now. If there is a newer version, its index is begun. */
+  /** Returns the present index. If there is a newer version, its index is begun. */
   current: () => TurnPassages | null;
   /** Waits for an index, or for a newer one than `before`. Null if there is none in time. */
   open: (before?: TurnPassages) => Promise<TurnPassages | null>;
@@ -40,7 +47,7 @@ export type PassageAccess = {
 
 export type Passages = {
   /** Undefined if the assistant has no passages. */
-  of: (assistant: Owner) => PassageAccess | undefined;
+  of: (assistant: Owner, priority?: Priority) => PassageAccess | undefined;
   /** True if a turn would have to wait for seconds. */
   isLongWait: (assistant: Owner) => boolean;
 };
@@ -62,8 +69,8 @@ type Options = {
 
 /**
  * Keeps an index of the visible passages for each assistant, at most `maxBytes` in all. When the version of an
- * assistant's passages has risen, the ids are compared and only new passages are read. Meanwhile turns use the index
- * before, so they see either version whole.
+ * assistant's passages has risen, the ids are compared and only new passages are read. Meanwhile turns use the previous
+ * index, so they see one version or the other, and never a mixture.
  */
 export const createPassages = (options: Options): Passages => {
   const {
@@ -81,20 +88,27 @@ export const createPassages = (options: Options): Passages => {
   /** One read at a time: a read needs as much memory as its result. */
   const reads = createSlots(({ inUse }) => inUse === 0);
 
+  /**
+   * Indexes without turns leave first, the longest unused before others. Then the largest index leaves, so that a few
+   * large ones in use do not push out the small ones of others.
+   */
   const makeRoom = (): void => {
     const byUse = [...memory].toSorted(([, one], [, other]) => one.usedAt - other.usedAt);
+    const isInUse = ([, { usedAt }]: [string, Held]): boolean => now() - usedAt <= IDLE_MS;
+    const bySize = byUse.filter(isInUse).toSorted(([, one], [, other]) => other.index.bytes - one.index.bytes);
     let bytes = byUse.reduce((sum, [, { index }]) => sum + index.bytes, 0);
-    for (const [assistantId, { index, usedAt }] of byUse) {
+    for (const one of [...byUse.filter((one) => !isInUse(one)), ...bySize]) {
       if (bytes <= maxBytes) return;
+      const [assistantId, { index }] = one;
       memory.delete(assistantId);
       bytes -= index.bytes;
-      if (now() - usedAt > IDLE_MS) continue;
+      if (!isInUse(one)) continue;
       refused.set(assistantId, true);
       logger.warn({ assistantId }, 'passages made room for other assistants');
     }
   };
 
-  /** Makes the next index. Without an available model, vectors of the model before stay. */
+  /** Makes the next index. While no model is available, it keeps the vectors of the previous model. */
   const build = async (
     { assistantId, languages, passages }: Owner,
     before: PassageIndex | null,
@@ -128,7 +142,7 @@ export const createPassages = (options: Options): Passages => {
   const isCurrent = ({ index, version }: Held, wanted: number): boolean =>
     version >= wanted && [null, index.model].includes(embedder.model());
 
-  /** Starts to read what has changed, unless that is going on. */
+  /** Starts to read what has changed, unless a read is already running. */
   const refresh = (owner: Owner): void => {
     const { assistantId } = owner;
     const held = memory.get(assistantId);
@@ -141,14 +155,14 @@ export const createPassages = (options: Options): Passages => {
     reading.set(assistantId, started);
   };
 
-  const searchIn = (index: PassageIndex, holder: string): TurnPassages => {
+  const searchIn = (index: PassageIndex, holder: string, priority: Priority = 'turn'): TurnPassages => {
     let since: number | undefined;
     let isOutdated = false;
     const embed: TurnPassages['search']['embed'] = async (question) => {
       if (index.model === null || embedder.model() !== index.model) return null;
-      const asked = { holder, since };
+      const asked = { holder, priority, since };
       since ??= performance.now();
-      const made = await withDeadline(embedder.embedQuestion(question, asked), EMBED_MS).catch(() => null);
+      const made = await withDeadline(embedder.embedQuestion(question, asked), EMBED_MS[priority]).catch(() => null);
       return embedder.model() === index.model ? made : null; // the model may have changed during the call
     };
     const readTexts: TurnPassages['search']['read'] = async (passageIds, tokenKind) => {
@@ -171,13 +185,13 @@ export const createPassages = (options: Options): Passages => {
     return { search, isOutdated: () => isOutdated };
   };
 
-  const access = (owner: Owner): PassageAccess => {
+  const access = (owner: Owner, priority?: Priority): PassageAccess => {
     const { assistantId } = owner;
     const newerThan = (before?: TurnPassages): TurnPassages | null => {
       const held = memory.get(assistantId);
       if (!held || held.index === before?.search.index) return null;
       held.usedAt = now();
-      return searchIn(held.index, assistantId);
+      return searchIn(held.index, assistantId, priority);
     };
     return {
       current: () => {
@@ -200,7 +214,7 @@ export const createPassages = (options: Options): Passages => {
   const hasPassages = ({ passages }: Owner): boolean => (passages?.count ?? 0) > 0;
 
   return {
-    of: (assistant) => (hasPassages(assistant) ? access(assistant) : undefined),
+    of: (assistant, priority) => (hasPassages(assistant) ? access(assistant, priority) : undefined),
     isLongWait: (assistant) =>
       hasPassages(assistant) && !memory.has(assistant.assistantId) && !refused.has(assistant.assistantId),
   };

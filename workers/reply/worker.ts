@@ -1,74 +1,137 @@
 import type { Dispatcher } from 'undici';
+import { createChannelCalls } from '../../src/assistants/channel.ts';
 import { createBreaker } from '../../src/process/breaker.ts';
 import type { Config } from '../../src/process/config.ts';
+import { serverNow } from '../../src/process/clock.ts';
 import { newToken } from '../../src/process/ids.ts';
 import type { Lifecycle } from '../../src/process/lifecycle.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createMetrics } from '../../src/process/metrics.ts';
 import { startSweeper } from '../../src/process/sweeper.ts';
+import { openTracing } from '../../src/process/tracing.ts';
 import type { Vault } from '../../src/process/vault.ts';
-import { countDeliveries, countEmbeddings, countTurns } from '../../src/service-metrics.ts';
+import {
+  type CountBudgetUsedUp,
+  countBudgetUsedUp,
+  countDeliveries,
+  countEmbeddings,
+  countTurns,
+} from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, openService, type Service } from '../../src/service.ts';
+import { createReserveCall, type ReserveCall } from '../../src/turns/allowances.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
 import { createPublisher } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
-import { createAnswerTurn } from './answer-turn.ts';
+import { createAnswerTurn, createInFlight } from './answer-turn.ts';
 import { createAskEngine } from './ask-engine.ts';
+import { ASKING_MAX, openEvaluator } from './evaluator.ts';
 import type { Embedder, SharedVectors } from '@parley/understanding';
 import { createSharedVectors, openChosenEmbedder } from '../../src/embedder.ts';
 import type { AssistantEngine } from './engines/engine.ts';
-import { openGuardedAgent } from '../../src/webhooks/guarded-agent.ts';
+import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
 import { createOpenAiEngine } from './engines/openai/engine.ts';
 import { createRetrievalEngine, type IndexOptions } from './engines/retrieval.ts';
-import { createInFlight } from './in-flight.ts';
 import { createPassages } from './passages.ts';
-import { createVectorReader } from './vectors/reader.ts';
-import { createSemanticSearch } from './vectors/semantic-search.ts';
-import { openVectorUpdater } from './vectors/updater.ts';
+import { createDraftVectors, createSemanticSearch, createVectorReader } from './vectors/semantic-search.ts';
+import { openVectorUpdater } from './vectors/update.ts';
 
+const DAY_MS = 86_400_000;
 const MAINTENANCE_EVERY_MS = 20_000;
-
-type MaintenanceOptions = { service: Pick<Service, 'aside'>; logger: Logger; lifecycle: Lifecycle };
-
 /**
- * Purges erased conversations again after a minute and after a day. Every reply worker has its own timer: a schedule in
- * Redis is lost with Redis, and a process with a wrong clock can postpone it. Deliveries and idempotency keys need no
- * purge: they expire through MongoDB's TTL indexes.
+ * A round erases at most this many old conversations of one assistant. So a million take about a day, and do not delay
+ * those of other assistants.
  */
-const openMaintenance = ({ service, logger, lifecycle }: MaintenanceOptions): void => {
-  const purge = async (): Promise<void> => {
-    const purged = await service.aside.conversations.purgeAgain();
-    if (purged > 0) logger.info({ purged }, 'erased conversations were purged again');
-  };
-  const sweeper = startSweeper('purge', purge, { everyMs: MAINTENANCE_EVERY_MS, logger });
-  lifecycle.add('purge', sweeper, (timer) => timer.stop());
+const ERASED_OF_ONE = 200;
+
+type MaintenanceOptions = {
+  service: Pick<Service, 'aside' | 'redis'>;
+  config: Config;
+  logger: Logger;
+  lifecycle: Lifecycle;
 };
 
-type Dependencies = { vault: Vault; dispatcher: Dispatcher; allowPrivate: boolean; indexes?: IndexOptions };
+/**
+ * Purges erased conversations again after a minute and after a day, erases conversations whose days are over, and
+ * settles quotas. Every reply worker has its own timers: a schedule in Redis is lost with Redis, and a process with a
+ * wrong clock can postpone it. Deliveries and idempotency keys need no purge: they expire through MongoDB's TTL
+ * indexes.
+ */
+const openMaintenance = ({ service, config, logger, lifecycle }: MaintenanceOptions): void => {
+  const { allowances, assistants, conversations } = service.aside;
+  const purge = async (): Promise<void> => {
+    let [purged, some] = [0, 1];
+    while (some > 0 && !lifecycle.draining.aborted) {
+      some = await conversations.purgeAgain();
+      purged += some;
+    }
+    if (purged > 0) logger.info({ purged }, 'erased conversations were purged again');
+  };
+  const settle = async (): Promise<void> => {
+    const settled = await allowances.settleLost(async ({ turnId, messageId }) => {
+      const found = await conversations.findTurn(turnId);
+      return found?.turn.messageId === messageId;
+    });
+    if (settled > 0) logger.info({ settled }, 'turns that a gone process had reserved were settled');
+  };
+  const channelCalls = createChannelCalls(service.redis, config.REDIS_PREFIX);
+  const eraseOld = async (): Promise<void> => {
+    for (const { assistantId, keepDays } of await assistants.listKeepDays()) {
+      const old = { assistantId, since: new Date(serverNow() - keepDays * DAY_MS), most: ERASED_OF_ONE };
+      const forget = ({ sessionId }: { sessionId: string }): void => channelCalls.forget(assistantId, sessionId);
+      try {
+        const erased = await conversations.eraseUnchanged(old, forget);
+        if (erased > 0) logger.info({ assistantId, keepDays, erased }, 'conversations were erased after their days');
+      } catch (cause) {
+        // A failure for one assistant must not delay the conversations of others.
+        logger.warn({ err: cause, assistantId }, 'a conversation was not erased after its days');
+      }
+    }
+  };
+  const options = { everyMs: MAINTENANCE_EVERY_MS, logger };
+  const sweepers = [
+    startSweeper('purge', purge, options),
+    startSweeper('quotas', settle, options),
+    startSweeper('old conversations', eraseOld, options),
+  ];
+  lifecycle.add('maintenance', sweepers, (all) => Promise.all(all.map((one) => one.stop())));
+};
+
+type Dependencies = {
+  vault: Vault;
+  dispatcher: Dispatcher;
+  allowPrivate: boolean;
+  reserveCall: ReserveCall;
+  onBudgetUsedUp: CountBudgetUsedUp;
+  indexes?: IndexOptions;
+};
 
 /**
  * Selects the engine of each assistant: retrieval, or a provider that uses retrieval for its prompt and as fall-back.
  */
-export const createEngines = ({ vault, dispatcher, allowPrivate, indexes }: Dependencies): AssistantEngine => {
+export const createEngines = ({ vault, indexes, ...rest }: Dependencies): AssistantEngine => {
   const retrieval = createRetrievalEngine(indexes);
   const askProvider = createOpenAiEngine({
     retrieval,
-    dispatcher,
     breaker: createBreaker(),
     openKey: vault.open,
-    allowPrivate,
+    ...rest,
   });
   return {
     name: 'chosen by the assistant',
     needsProvider: (assistant) => assistant.engine?.kind === 'openai' || retrieval.needsProvider?.(assistant) === true,
     answersImmediately: (turn) =>
       turn.assistant.engine?.kind !== 'openai' && retrieval.answersImmediately?.(turn) === true,
+    atVersion: (assistant, mayWait) => retrieval.atVersion?.(assistant, mayWait) ?? assistant,
     reply: (turn) => {
       const { engine } = turn.assistant;
       return engine?.kind === 'openai' ? askProvider(turn, engine) : retrieval.reply(turn);
     },
   };
 };
+
+/** How many indexes of drafts are held: as many as drafts are worked on (`DRAFTS_AT_ONCE` of evaluator.ts). */
+const DRAFT_INDEXES = 2;
+const DRAFT_INDEX_KEPT_FOR_MS = 60_000;
 
 const EVERY_MS = 2_000;
 const COUNT_EVERY_MS = 10_000;
@@ -83,7 +146,7 @@ const openProjection = (embedder: Embedder, { service, logger, lifecycle }: Insi
     changed: conversations.changed,
     listAssistantIds: assistants.listAssistantIds,
     embedding: {
-      // Like a visitor's question, but without haste.
+      // Embedded like a visitor's question, but after the questions of turns.
       embed: (texts, holder) => embedder.embed(texts, 'query', { holder, priority: 'background' }),
       model: embedder.model,
     },
@@ -113,10 +176,10 @@ const openProjection = (embedder: Embedder, { service, logger, lifecycle }: Insi
 };
 
 /**
- * Slots for provider calls per job. One assistant gets at most half of all slots, so with two per job it gets one for
- * each job.
+ * Slots for provider calls per job. A slow assistant gets at most a quarter of all slots, so with four per job it gets
+ * one for each job.
  */
-const SLOTS_PER_JOB = 2;
+const SLOTS_PER_JOB = 4;
 
 type Options = {
   config: Config;
@@ -135,18 +198,21 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     ? Promise.resolve(given.embedder)
     : openChosenEmbedder({ config, logger, count: countEmbeddings(metrics), shared: () => sharedVectors });
   void lifecycle.add('embedder', opening, async (opened) => (await opened).close());
+  const tracing = await openTracing({ config, name: 'parley-reply-worker', logger, lifecycle });
   const service = await openService({
     config,
     logger,
     lifecycle,
     redisRole: 'worker',
     asidePoolSize: BACKGROUND_POOL_SIZE,
+    tracing,
   });
   const { conversations, assistants, leases, turnQueue, redis, vault } = service;
   sharedVectors = createSharedVectors(redis, config.REDIS_PREFIX);
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
-  const dispatcher = openGuardedAgent({ allowPrivate, connections: turnsInFlight });
+  // Evaluations have connections in addition, so that no turn waits for one of theirs.
+  const dispatcher = openGuardedAgent({ allowPrivate, connections: turnsInFlight + ASKING_MAX });
   lifecycle.add('connections to providers', dispatcher, (agent) => agent.destroy());
   const embedder = await opening;
   const report = (assistantId: string, written: Promise<void>): void =>
@@ -163,11 +229,25 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     report(assistantId, assistants.reportLeftOut(assistantId, leftOut));
   };
   const outlets = { publish: createPublisher(redis), draining: lifecycle.draining, logger };
+  const draftVectors = createDraftVectors({ vectors: service.aside.assistants.vectors, vectorsOf, embedder });
+  const logUnsettled = (cause: unknown): void =>
+    logger.warn({ err: cause }, 'the cost of a call was not settled: it counts as reserved');
+  const providers = {
+    vault,
+    dispatcher,
+    allowPrivate,
+    reserveCall: createReserveCall(service.allowances, logUnsettled),
+    onBudgetUsedUp: countBudgetUsedUp(metrics),
+  };
   const askEngine = createAskEngine({
     conversations,
     assistants,
-    engine: engine ?? createEngines({ vault, dispatcher, allowPrivate, indexes: { onLargeBuilt } }),
+    engine: engine ?? createEngines({ ...providers, indexes: { onLargeBuilt } }),
     semanticSearchOf: createSemanticSearch(embedder, vectorsOf, logger),
+    draftEngine:
+      engine ?? createEngines({ ...providers, indexes: { most: DRAFT_INDEXES, keptForMs: DRAFT_INDEX_KEPT_FOR_MS } }),
+    draftVectors,
+    draftSearchOf: (draft) => createSemanticSearch(embedder, draftVectors.vectorsOf(draft), logger),
     passages: createPassages({
       store: service.passages,
       background: service.aside.passages,
@@ -186,6 +266,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     inFlight,
     turnQueue,
     countTurn: countTurns(metrics),
+    tracing,
     ...outlets,
   });
 
@@ -196,6 +277,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, shared);
   await openVectorUpdater(embedder, shared);
   openProjection(embedder, shared);
+  openEvaluator({ evaluations: service.aside.evaluations, askEngine, embedder, lifecycle, logger });
   openMaintenance(shared);
   const healthPort = await openWorkerDuties(shared, { metrics, countDelivery: countDeliveries(metrics) });
   return { ...service, healthPort, embedder, vectorsOf };

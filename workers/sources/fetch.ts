@@ -1,16 +1,73 @@
-import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
-import { pipeline } from 'node:stream/promises';
+import { createHash } from 'node:crypto';
 import type { Readable, Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
 import { type Dispatcher, errors, request } from 'undici';
 import { serverNow } from '../../src/process/clock.ts';
-import { VERSION } from '../../src/process/process.ts';
+import { VERSION } from '../../src/process/lifecycle.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
+import type { RedisClient } from '../../src/redis/redis.ts';
 import type { SourceError } from '../../src/sources/source.ts';
-import { checkEndpointUrl } from '../../src/webhooks/address-guard.ts';
-import type { Hosts } from './hosts.ts';
-import { BOT } from './robots.ts';
+import { checkEndpointUrl, Flood } from '../../src/webhooks/address-guard.ts';
+import { BOT } from './site-rules.ts';
 
-export const REDIRECTS_MAX = 5;
+// Takes the next time at which a request may go to the host, and moves it on. Returns how long to wait, or -1 if that is
+// too long.
+const TAKE = `
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local at = math.max(now, tonumber(redis.call('GET', KEYS[1]) or '0'))
+if at - now > tonumber(ARGV[2]) then return -1 end
+local next = at + tonumber(ARGV[1])
+redis.call('SET', KEYS[1], string.format('%d', next), 'PX', string.format('%d', next - now))
+return at - now`;
+
+const LEAVE_ALONE = `
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local next = math.max(now + tonumber(ARGV[1]), tonumber(redis.call('GET', KEYS[1]) or '0'))
+redis.call('SET', KEYS[1], string.format('%d', next), 'PX', string.format('%d', next - now))
+return 1`;
+
+type Scripts = {
+  parleyTakeHost: (key: string, everyMs: number, mostMs: number) => Promise<number>;
+  parleyLeaveHost: (key: string, forMs: number) => Promise<number>;
+};
+
+/**
+ * Spaces the requests of all sources and processes to one host. The times are in Redis. If Redis loses them, one request
+ * comes too early.
+ */
+type Hosts = {
+  /** Waits until a request may be sent. False if the wait would be so long that other sources should go first. */
+  waitFor: (host: string, options: { everyMs: number; signal: AbortSignal }) => Promise<boolean>;
+
+  /** Lets no request go to a host for a while. */
+  leaveAlone: (host: string, forMs: number) => Promise<void>;
+};
+
+export const createHosts = (redis: RedisClient, prefix: string, timing: Timing): Hosts => {
+  redis.defineCommand('parleyTakeHost', { numberOfKeys: 1, lua: TAKE });
+  redis.defineCommand('parleyLeaveHost', { numberOfKeys: 1, lua: LEAVE_ALONE });
+  const scripts = redis as unknown as Scripts; // commands defined just above
+  const keyOf = (host: string): string =>
+    `${prefix}:host:${createHash('sha256').update(host).digest('base64url').slice(0, 22)}`;
+  return {
+    waitFor: async (host, { everyMs, signal }) => {
+      const most = timing.sourceBackoffMaxMs + timing.sourceRequestEveryMaxMs;
+      const ms = await scripts.parleyTakeHost(keyOf(host), Math.ceil(everyMs), most);
+      if (ms > 0) await sleep(ms, undefined, { signal });
+      return ms >= 0;
+    },
+
+    leaveAlone: async (host, forMs) => {
+      await scripts.parleyLeaveHost(keyOf(host), Math.ceil(forMs));
+    },
+  };
+};
+
+const REDIRECTS_MAX = 5;
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const USER_AGENT = `ParleyBot/${VERSION} (reads pages for the knowledge of their owner’s assistant)`.replace('’', "'");
 const CODINGS_MAX = 2;
@@ -33,7 +90,7 @@ export type Fetched =
   | { kind: 'unchanged'; url: string; etag: string | null; lastModified: string | null }
   /** 404 or 410. */
   | { kind: 'missing'; error: SourceError }
-  /** It must not be asked for, or is nothing that can be read. */
+  /** The address must not be fetched, or has nothing that can be read. */
   | { kind: 'refused'; error: SourceError }
   /** `status` is null without a response. `later`: the host asked for a pause. */
   | { kind: 'failed'; error: SourceError; status: number | null; later: boolean }
@@ -42,7 +99,7 @@ export type Fetched =
 
 export type FetchOptions = {
   maxBytes: number;
-  /** Takes the beginning of what is longer. */
+  /** Keeps the beginning of a longer body, instead of failing. */
   truncates?: boolean;
   accept: string;
   /** Whether a response of this type is read. */
@@ -51,7 +108,7 @@ export type FetchOptions = {
   lastModified?: string | null;
   /** Pause between requests to the host. */
   everyMs: (url: URL) => number;
-  /** Why an address must not be asked for, at the first one and at each redirect. */
+  /** Tells why an address must not be fetched. Called for the first address and for each redirect. */
   refuse?: (url: URL) => Promise<SourceError | null> | SourceError | null;
   signal: AbortSignal;
 };
@@ -81,10 +138,10 @@ const CAUSES: Record<string, SourceError> = {
   UND_ERR_HEADERS_OVERFLOW: problem('broken', 'The response has too many headers'),
 };
 
-/** Codes of certificates that are wrong, and of TLS that does not come about. */
+/** Error codes of invalid certificates and of failed TLS handshakes. */
 const TLS = /CERT|^ERR_TLS|^ERR_SSL|SELF_SIGNED|UNABLE_TO|HOSTNAME|^EPROTO/;
 
-export class TooLarge extends Error {
+class TooLarge extends Error {
   override name = 'TooLarge';
 }
 
@@ -92,6 +149,8 @@ const problemOf = (cause: unknown): SourceError => {
   const { name, code = '' } = cause as Error & { code?: string };
   if (cause instanceof TooLarge)
     return problem('too_large', 'The page is too large. Exclude it, or add a part as a file');
+  if (cause instanceof Flood)
+    return problem('too_large', 'The page comes in too many small pieces. Its server must mend it');
   if (name === 'AddressRefused') return problem('private_address', ADDRESS_PROBLEMS.private_address as string);
   if (name === 'NameUnresolved')
     return problem('not_resolved', 'The name of the site was not found. Check the address');
@@ -134,13 +193,13 @@ const robotsTag = (value: string | null): { mayIndex: boolean; mayFollow: boolea
   };
 };
 
-const DECODERS: Record<string, () => Transform> = {
-  gzip: createGunzip,
-  'x-gzip': createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
-  zstd: createZstdDecompress,
-};
+const DECODERS = new Map<string, () => Transform>([
+  ['gzip', createGunzip],
+  ['x-gzip', createGunzip],
+  ['deflate', createInflate],
+  ['br', createBrotliDecompress],
+  ['zstd', createZstdDecompress],
+]);
 
 /** Reads a body, with both its sizes bounded: as sent, and decompressed. */
 const readBody = async (
@@ -153,9 +212,10 @@ const readBody = async (
     .split(',')
     .map((one) => one.trim())
     .filter((one) => one !== '' && one !== 'identity');
-  const decoders = codings.toReversed().map((name) => DECODERS[name]?.());
-  if (codings.length > CODINGS_MAX || decoders.some((one) => one === undefined))
+  // Each decoder takes memory, so a header with too many codings is refused before any decoder is made.
+  if (codings.length > CODINGS_MAX || codings.some((name) => !DECODERS.has(name)))
     throw new errors.InvalidArgumentError('unknown coding');
+  const decoders = codings.toReversed().map((name) => DECODERS.get(name)?.());
   const bounded = async function* (parts: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     let size = 0;
     for await (const part of parts) {
@@ -187,7 +247,7 @@ export type Fetcher = (url: string, options: FetchOptions) => Promise<Fetched>;
 
 type Dependencies = { dispatcher: Dispatcher; hosts: Hosts; allowPrivate: boolean; timing: Timing };
 
-/** Asks a website for pages: one request at a time for a host, with each redirect checked like the first address. */
+/** Asks a website for pages. Requests to one host are spaced, and each redirect is checked like the first address. */
 export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Dependencies): Fetcher => {
   const backoff = new Map<string, number>();
 
@@ -284,6 +344,7 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
   return async (first, options) => {
     const { signal, everyMs, refuse = () => null } = options;
     let address = first;
+    let leftMs = timing.sourceFetchMs;
     const seen = new Set<string>();
     for (let hops = 0; hops <= REDIRECTS_MAX; hops += 1) {
       const checked = checkEndpointUrl(address, { allowPrivate, allowHttp: true });
@@ -300,7 +361,8 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
       const refusal = await refuse(url);
       if (refusal) return { kind: 'refused', error: refusal };
       if (!(await hosts.waitFor(url.host, { everyMs: everyMs(url), signal }))) return { kind: 'crowded' };
-      const limit = AbortSignal.any([signal, AbortSignal.timeout(timing.sourceFetchMs)]);
+      const askedAt = performance.now();
+      const limit = AbortSignal.any([signal, AbortSignal.timeout(leftMs)]);
       const answer = await ask(url, options, limit).catch((cause: unknown): Fetched => {
         if (signal.aborted) throw cause;
         const error = problemOf(limit.aborted ? limit.reason : cause);
@@ -310,6 +372,7 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
       if (answer.kind === 'answered') return { ...answer, hops };
       if (answer.kind !== 'redirect') return answer;
       address = answer.to;
+      leftMs = Math.max(1, Math.ceil(leftMs - (performance.now() - askedAt)));
     }
     const message = `The page leads to more than ${REDIRECTS_MAX} others, one after the other`;
     return { kind: 'refused', error: problem('too_many_redirects', message) };

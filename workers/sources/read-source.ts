@@ -6,7 +6,9 @@ import type { Reader, ReadFailure, ReadPage } from '@parley/reading';
 import type { Logger } from '../../src/process/logger.ts';
 import { createSlices } from '../../src/process/slices.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
-import { type FoundPage, type PageEnd, type RunLease, RunLost, type SourceRuns } from '../../src/sources/runs.ts';
+import { type RunLease, RunLost } from '../../src/sources/lease-sessions.ts';
+import type { FoundPage, PageEnd } from '../../src/sources/run-pages.ts';
+import type { SourceRuns } from '../../src/sources/runs.ts';
 import {
   FETCHED_MAX_BYTES,
   PAGES_OF_SITE_MAX,
@@ -15,17 +17,26 @@ import {
   type StoredSource,
   type StoredSourcePage,
 } from '../../src/sources/source.ts';
-import { type Fetched, type Fetcher } from './fetch.ts';
-import { ALLOWS_ALL, parseRobots, type Robots, ROBOTS_MAX_BYTES } from './robots.ts';
-import { createScope, folderOf, normalisedUrl, type SiteScope } from './scope.ts';
-import { parseSitemap, readSitemaps } from './sitemap.ts';
+import type { Fetched, Fetcher } from './fetch.ts';
+import {
+  ALLOWS_ALL,
+  createScope,
+  folderOf,
+  normalisedUrl,
+  parseRobots,
+  parseSitemap,
+  readSitemaps,
+  type Robots,
+  ROBOTS_MAX_BYTES,
+  type SiteScope,
+} from './site-rules.ts';
 
-/** Requests of a run that may wait for their responses at a time. */
+/** How many requests of a run may wait for their responses at the same time. */
 const LANES = 4;
-/** How often a page is asked for: after no response, and after a request to come back later. */
+/** How often a page is tried at most: if there is no response, and if the site asks to come back later. */
 const TRIES_MAX = 2;
 const TRIES_LATER_MAX = 4;
-/** After so many failures in a row the whole site counts as unreachable. */
+/** After this many failures in a row the whole site counts as unreachable. */
 const FAILURES_MAX = 10;
 const REOPENED_MAX = 3;
 /** Raised when pages must be read again, because the reader finds more in them. */
@@ -56,7 +67,7 @@ const isReadable = (contentType: string | null, url: string): boolean => {
 const isXml = (contentType: string | null, url: string): boolean =>
   XML_TYPES.has(typeOf(contentType)) || /\.xml(?:\.gz)?$/i.test(new URL(url).pathname);
 
-/** The run cannot go on. Answers keep what they have. */
+/** The run cannot continue. Answers keep using what they have. */
 class RunFailure extends Error {
   override name = 'RunFailure';
   readonly error: SourceError;
@@ -68,13 +79,25 @@ class RunFailure extends Error {
   }
 }
 
-/** The run goes on later: others wait for its place, its host is crowded, or the process stops. */
+/** The run continues later: other sources wait for its place, its host is crowded, or the process stops. */
 class RunInterrupted extends Error {
   override name = 'RunInterrupted';
 }
 
+const HASHED_AT_ONCE = 1_000_000;
+/** A hash of the content, made in steps, because other work should not wait for the hash of a large content. */
+const contentHash = async (contentType: string | null, bytes: Buffer): Promise<string> => {
+  const slices = createSlices();
+  const hash = createHash('sha256').update(`${READER_VERSION} ${typeOf(contentType)}\n`);
+  for (let from = 0; from < bytes.length; from += HASHED_AT_ONCE) {
+    hash.update(bytes.subarray(from, from + HASHED_AT_ONCE));
+    if (slices.isOver()) await slices.next();
+  }
+  return hash.digest('base64url');
+};
+
 const unzip = promisify(gunzip);
-/** The text of a sitemap, which may be compressed as a file. */
+/** The text of a sitemap, whose file may be compressed. */
 const unpacked = async (bytes: Buffer): Promise<string> => {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes.toString();
   return (await unzip(bytes, { maxOutputLength: FETCHED_MAX_BYTES }).catch(() => Buffer.alloc(0))).toString();
@@ -103,6 +126,7 @@ const NOTHING: SourceError = {
   message: 'No page with text was found. Check the address, and what is included and excluded',
 };
 
+type OpenPage = Pick<StoredSourcePage, '_id'>;
 export type CountPage = (outcome: string) => void;
 
 type Dependencies = {
@@ -119,7 +143,7 @@ type Dependencies = {
 type Run = { source: StoredSource; lease: RunLease; signal: AbortSignal; shouldYield: () => boolean };
 
 const failureOf = ({ failed, message }: ReadFailure): SourceError => ({ code: failed, message });
-/** Failures that will not pass. The page loses its passages; after other failures it keeps them. */
+/** Failures that will not pass. The page loses its passages. After other failures it keeps them. */
 const NOT_TEXT = new Set<ReadFailure['failed']>(['unsupported', 'no_text']);
 
 /** Reads a source anew: fetches its pages, and stores what they say. */
@@ -148,7 +172,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       });
       if (answer.kind === 'answered') return parseRobots(answer.bytes.toString());
       if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
-      // Any status of 400 to 499 but 429 means that there is none, and so do redirects that lead nowhere.
+      // Any status of 400 to 499 except 429 means that there is no robots.txt, and so do redirects that lead nowhere.
       const isNone =
         answer.kind === 'missing' ||
         answer.kind === 'unchanged' ||
@@ -167,7 +191,9 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       return asked;
     };
 
-    /** `isStart`: a site may lead to another host, as from example.com to www.example.com. */
+    /**
+     * `isStart`: the first request of a site, which may lead to another host, as from example.com to www.example.com.
+     */
     const fetchPage = async (page: Pick<StoredSourcePage, 'url'> & Partial<StoredSourcePage>, isStart = false) => {
       let robots: Robots | null = null;
       const isKnown = typeof page.hash === 'string' && page.hash !== 'again';
@@ -182,7 +208,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
           const isElsewhere = kind === 'site' && !isStart && url.origin !== site?.origin;
           if (isElsewhere) return { code: 'elsewhere', message: `The page leads to another site (${url.host})` };
           robots = await robotsOf(url.origin);
-          if (robots.allows(url.pathname + url.search)) return null;
+          if (await robots.allows(url.pathname + url.search)) return null;
           return {
             code: 'robots',
             message: 'The site’s robots.txt forbids this page. Allow the user agent ParleyBot there',
@@ -191,7 +217,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       });
     };
 
-    /** Fetches a sitemap, which may be compressed as a file. */
+    /** Fetches a sitemap, whose file may be compressed. */
     const fetchText = async (url: string): Promise<string | null> => {
       const robots = site ? await robotsOf(site.origin) : null;
       const answer = await fetcher(url, {
@@ -231,20 +257,32 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       else listed.push(...robots.sitemaps, `${end.origin}/sitemap.xml`);
       const fetched = new Map<string, string | null>();
       if (isSitemap && answer.kind === 'answered') fetched.set(end.href, await unpacked(answer.bytes));
+      const until = performance.now() + timing.sourceSitemapsMs;
+      let isCut = false;
       const urls = await readSitemaps(listed, {
         fetchText: async (url) => fetched.get(url) ?? fetchText(url),
         accept,
         most: PAGES_OF_SITE_MAX + 1,
+        isOver: () => {
+          isCut ||= shouldYield() || performance.now() > until;
+          return isCut;
+        },
       });
       if (isSitemap && urls.length === 0) {
-        const isOne = fetched.size > 0 && parseSitemap([...fetched.values()].join(''), 1).pages.length > 0;
+        if (shouldYield()) throw new RunInterrupted('others go first');
+        const late = { code: 'sitemap', message: 'The sitemaps were not read in time' };
+        if (isCut) throw new RunFailure(late, timing.sourcePostponedMs);
+        const isOne = fetched.size > 0 && (await parseSitemap([...fetched.values()].join(''), 1)).pages.length > 0;
         const message = isOne ? 'The sitemap lists no page of this site that is included' : 'This is no sitemap';
         throw new RunFailure({ code: 'sitemap', message });
       }
-      site = { ...found, follow: urls.length === 0 };
+      site = { ...found, follow: !isSitemap && (urls.length === 0 || isCut) };
+      // The pages of sitemaps that were not read are not missed. Links may lead to new ones.
+      const kept = isCut ? await runs.listKnown({ sourceId, run }, PAGES_OF_SITE_MAX) : [];
+      const all = new Set([...urls, ...kept.filter((url) => accept(url, end.href) !== null)]);
       const first = normalisedUrl(answer.url) ?? answer.url;
       if (!isSitemap) held = { url: first, answer };
-      const pages: FoundPage[] = [...(isSitemap ? [] : [first]), ...urls.filter((url) => url !== first)].map(
+      const pages: FoundPage[] = [...(isSitemap ? [] : [first]), ...[...all].filter((url) => url !== first)].map(
         (url, nth) => ({ url, depth: nth === 0 ? 0 : 1 }),
       );
       await runs.seed(lease, pages, site);
@@ -266,7 +304,10 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       await runs.announce(assistantId);
     };
 
-    /** Pages of a run are stored one after the other: two transactions at once would only repeat each other. */
+    /**
+     * Pages of a run are stored one after the other: two transactions at once would conflict, and one would be
+     * repeated.
+     */
     const end = async ({ _id }: StoredSourcePage, ended: PageEnd): Promise<void> => {
       const written = writing.then(() => {
         if (signal.aborted) throw new RunInterrupted('the run has stopped');
@@ -290,14 +331,16 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       return [...followed].map((url) => ({ url, depth }));
     };
 
-    /** The page that this one names as the right one, if that is another one. */
+    /**
+     * Ends the page as skipped if it names another page as the canonical one. Null if the page itself is to be read.
+     */
     const canonicalOf = async (page: StoredSourcePage, { canonical }: ReadPage): Promise<PageEnd | null> => {
       const url = canonical === null || kind !== 'site' ? null : normalisedUrl(canonical);
       if (url === null || url === page.url) return null;
       const words = `The page names another one as the right one: ${url.slice(0, 300)}`;
       if (!scope?.includes(url)) return { state: 'skipped', error: { code: 'canonical', message: words } };
       const target = await runs.findPage(sourceId, url);
-      // Two pages that name each other, or one that is not there: then this one is read.
+      // This page is read if the canonical one is missing, or names this one as the canonical.
       if (target?.run === run && !['found', 'read', 'unchanged'].includes(target.state)) return null;
       return { state: 'skipped', error: { code: 'canonical', message: words }, links: [{ url, depth: page.depth }] };
     };
@@ -313,10 +356,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
 
     const readPage = async (page: StoredSourcePage, document: Document, mayFollow: boolean): Promise<PageEnd> => {
       const { bytes, contentType, etag, lastModified } = document;
-      const hash = createHash('sha256')
-        .update(`${READER_VERSION} ${typeOf(contentType)}\n`)
-        .update(bytes)
-        .digest('base64url');
+      const hash = await contentHash(contentType, bytes);
       const keeps = (url: string): boolean => site?.follow === true && scope?.includes(url) === true;
       if (hash === page.hash) return { state: 'unchanged', etag, lastModified, keeps };
       const url = kind === 'file' ? null : page.url;
@@ -341,7 +381,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
         throw new RunFailure(error, isLater ? timing.sourcePostponedMs : undefined);
     };
 
-    const doPage = async ({ _id }: StoredSourcePage): Promise<void> => {
+    const doPage = async ({ _id }: OpenPage): Promise<void> => {
       const page = await runs.beginPage({ pageId: _id, run });
       if (!page) return;
       if (page.tries > TRIES_LATER_MAX) return end(page, { state: 'failed', error: GIVEN_UP });
@@ -392,12 +432,12 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
     const doPages = async (): Promise<void> => {
       const inWork = new Set<string>();
       const stopped = new AbortController();
-      const pick = async (): Promise<StoredSourcePage | null> => {
+      const pick = async (): Promise<OpenPage | null> => {
         const open = await runs.listOpen({ sourceId, run }, LANES + 1);
         return open.find(({ _id }) => !inWork.has(_id)) ?? null;
       };
       let picking: Promise<unknown> = Promise.resolve();
-      const next = (): Promise<StoredSourcePage | null> => {
+      const next = (): Promise<OpenPage | null> => {
         const picked = picking.then(async () => {
           const page = await pick();
           if (page) inWork.add(page._id);
@@ -417,7 +457,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
           const page = await next();
           if (!page) {
             if (inWork.size === 0) return;
-            // Pages in work may lead to others.
+            // Pages that are being read may lead to further pages.
             await new Promise<void>((resolve) => void waiting.add(resolve));
             continue;
           }
@@ -450,7 +490,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       await doPages();
       const isRead = (await runs.countRead(sourceId)) > 0;
       const problem = isRead ? null : await runs.findProblem({ sourceId, run });
-      // A single page that was there once and is gone leaves. Otherwise, a run that read nothing changes nothing.
+      // A single page that existed and is gone loses its passages. Otherwise, a run that read nothing changes nothing.
       const isGone = kind === 'page' && source.live > 0 && problem !== null && problem.missed > 1;
       if (!isRead && !isGone) throw new RunFailure(problem?.error ?? NOTHING);
       for (let nth = 0; nth < REOPENED_MAX; nth += 1) {
@@ -487,7 +527,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       }
       await runs.end(lease);
     } catch (cause) {
-      // The source goes on where it stopped. If MongoDB is unavailable, the lease expires by itself.
+      // The run continues later where it stopped. If MongoDB is unavailable, the lease expires by itself.
       await runs.release(lease).catch(() => undefined);
       if (cause instanceof RunLost) return logger.debug(line, 'the lease on a source was lost');
       if (!(cause instanceof RunInterrupted) && !signal.aborted) throw cause;

@@ -2,24 +2,20 @@ import { type Embedder, passageEngine, passageText, quantised } from '@parley/un
 import { newToken } from '../../src/process/ids.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
-import { buildPassageIndex, kindOfIndex } from '../../src/sources/passage-index.ts';
-import { INDEX_PIECE_BYTES, type PassageStore } from '../../src/sources/passages.ts';
-import {
-  type PassageToEmbed,
-  type PassageVectors,
-  RunLost,
-  type SourceRuns,
-  type VectorsKind,
-} from '../../src/sources/runs.ts';
+import { buildPassageIndex, INDEX_PIECE_BYTES, kindOfIndex, type PassageStore } from '../../src/sources/passages.ts';
+import { RunLost } from '../../src/sources/lease-sessions.ts';
+import type { MadeVectors, PassageToEmbed, PassageVectors, VectorsKind } from '../../src/sources/passage-vectors.ts';
+import type { SourceRuns } from '../../src/sources/runs.ts';
 
-/** Texts in one step. Between two steps, the progress is stored and the lease renewed. */
+/** How many texts are embedded in one step. Between two steps, the progress is stored and the lease renewed. */
 const AT_ONCE = 16;
-/** After so many texts, a source with fewer passages goes first. */
+/** After this many texts, another source has its turn. */
 const TURN = 64;
 const PROBE = 'Opening hours';
 
 type VectorsOptions = {
-  runs: SourceRuns;
+  vectors: PassageVectors;
+  runs: Pick<SourceRuns, 'announce'>;
   embedder: Embedder;
   /** The models of other workers, which must not be replaced while an update is rolled out. */
   listOthers: (model: string) => Promise<string[]>;
@@ -28,8 +24,9 @@ type VectorsOptions = {
   logger: Logger;
 };
 
-/** Makes the vectors of passages in the background, those of short sources first. */
-export const createMakeVectors = ({ runs, embedder, listOthers, timing, draining, logger }: VectorsOptions) => {
+/** Makes the vectors of passages in the background: by turns those of the shortest source and of the next assistant. */
+export const createMakeVectors = (options: VectorsOptions) => {
+  const { vectors, runs, embedder, listOthers, timing, draining, logger } = options;
   let kind: VectorsKind | null = null;
 
   /** The vectors that this worker makes. Null while the model is not available. */
@@ -48,7 +45,7 @@ export const createMakeVectors = ({ runs, embedder, listOthers, timing, draining
   const embed = async (assistantId: string, some: PassageToEmbed[], { kind: tokenKind }: VectorsKind) => {
     const texts = some.map(passageText);
     const options = { holder: assistantId, priority: 'background' as const };
-    const rows = (nth: number, vector: Float32Array, tokens: Int8Array | null): PassageVectors => ({
+    const rows = (nth: number, vector: Float32Array, tokens: Int8Array | null): MadeVectors => ({
       passageId: some[nth]?.passageId ?? '',
       vector: new Uint8Array(quantised(vector).buffer),
       tokens: tokens && new Uint8Array(tokens.buffer, tokens.byteOffset, tokens.byteLength),
@@ -62,26 +59,27 @@ export const createMakeVectors = ({ runs, embedder, listOthers, timing, draining
     return made && made.map(({ vector, tokens }, nth) => rows(nth, vector, tokens));
   };
 
-  /** Makes vectors of one source for a while. False if there is none that lacks some. */
+  /** Makes vectors of one source for a while. False if no source lacks vectors, or the model is not available. */
   const makeSome = async (wanted: VectorsKind, others: string[]): Promise<boolean> => {
     const token = newToken();
-    const claimed = await runs.claimVectors(token, wanted, others);
+    const claimed = await vectors.claimVectors(token, wanted, others);
     if (!claimed) return false;
     const { sourceId, assistantId } = claimed;
     let isWhole = false;
     let announcedAt = performance.now();
     try {
       for (let made = 0; made < TURN && !draining.aborted; ) {
-        const some = await runs.listWithoutVectors(sourceId, wanted.made, AT_ONCE);
+        const some = await vectors.listWithoutVectors(sourceId, wanted.made, AT_ONCE);
         if (some.length === 0) {
-          isWhole = true;
+          // A worker that was killed may have stored the last vectors and not their count.
+          isWhole = await vectors.reportVectors(sourceId, token, wanted.made);
           break;
         }
         const rows = await embed(assistantId, some, wanted);
         if (!rows || embedder.model() !== wanted.model) return false;
-        await runs.saveVectors(sourceId, token, wanted, rows);
+        await vectors.saveVectors(sourceId, token, wanted, rows);
         made += some.length;
-        if (!(await runs.reportVectors(sourceId, token, wanted.made))) return true;
+        if (!(await vectors.reportVectors(sourceId, token, wanted.made))) return true;
         if (performance.now() - announcedAt < timing.sourceAnnouncedEveryMs) continue;
         announcedAt = performance.now();
         await runs.announce(assistantId);
@@ -91,7 +89,7 @@ export const createMakeVectors = ({ runs, embedder, listOthers, timing, draining
       if (isWhole) logger.info({ sourceId, assistantId, model: wanted.model }, 'a source has its vectors');
     } finally {
       // If MongoDB is unavailable, the lease expires by itself.
-      await runs.endVectors(sourceId, token, isWhole ? wanted : null).catch(() => undefined);
+      await vectors.endVectors(sourceId, token, isWhole ? wanted : null).catch(() => undefined);
     }
     return true;
   };
@@ -105,7 +103,7 @@ export const createMakeVectors = ({ runs, embedder, listOthers, timing, draining
 };
 
 type IndexOptions = {
-  runs: SourceRuns;
+  vectors: PassageVectors;
   passages: PassageStore;
   embedder: Pick<Embedder, 'model'>;
   /** The language of passages without one. */
@@ -113,7 +111,7 @@ type IndexOptions = {
   draining: AbortSignal;
 };
 
-/** Cuts the bytes of a part into pieces of one size, of which the last one is shorter. */
+/** Cuts the bytes of a part into pieces of one size. The last piece may be shorter. */
 function* piecesOf(sections: Uint8Array[]): Generator<Buffer> {
   const whole = Buffer.concat(sections);
   for (let from = 0; from < whole.length; from += INDEX_PIECE_BYTES)
@@ -124,11 +122,11 @@ function* piecesOf(sections: Uint8Array[]): Generator<Buffer> {
  * Stores the index of sources that have changed, so that a reply worker that starts need not make it: reading it takes a
  * thirtieth of the time.
  */
-export const createStoreIndexes = ({ runs, passages, embedder, languageOf, draining }: IndexOptions) => {
-  /** False if there is none to store. */
+export const createStoreIndexes = ({ vectors, passages, embedder, languageOf, draining }: IndexOptions) => {
+  /** False if no source needs an index. */
   const storeOne = async (): Promise<boolean> => {
     const engine = passageEngine();
-    const claim = await runs.claimIndex(newToken(), engine);
+    const claim = await vectors.claimIndex(newToken(), engine);
     if (!claim) return false;
     let [made, isStored]: [string | null, boolean] = [null, false];
     try {
@@ -142,7 +140,7 @@ export const createStoreIndexes = ({ runs, passages, embedder, languageOf, drain
           const size = sections.reduce((sum, { length }) => sum + length, 0);
           let piece = 0;
           for (const bytes of piecesOf(sections)) {
-            await runs.saveIndexPiece(claim, { part, piece, size, kind: kindOfIndex(language), model, bytes });
+            await vectors.saveIndexPiece(claim, { part, piece, size, kind: kindOfIndex(language), model, bytes });
             piece += 1;
           }
           part += 1;
@@ -153,7 +151,7 @@ export const createStoreIndexes = ({ runs, passages, embedder, languageOf, drain
       if (!(cause instanceof RunLost)) throw cause;
     } finally {
       // If MongoDB is unavailable, the lease expires by itself.
-      await runs.endIndex(claim, made, isStored).catch(() => undefined);
+      await vectors.endIndex(claim, made, isStored).catch(() => undefined);
     }
     return true;
   };

@@ -11,20 +11,20 @@ import { startSweeper } from '../../src/process/sweeper.ts';
 import { countEmbeddings, countPages } from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, openService } from '../../src/service.ts';
 import { SourceJob, SOURCES_QUEUE } from '../../src/sources/queue.ts';
-import type { RunLease, SourceRuns } from '../../src/sources/runs.ts';
-import { openGuardedAgent } from '../../src/webhooks/guarded-agent.ts';
+import type { RunLease } from '../../src/sources/lease-sessions.ts';
+import type { SourceRuns } from '../../src/sources/runs.ts';
+import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
 import { openQueueWorkers, openWorkerHealth } from '../../src/worker-process.ts';
-import { createFetcher } from './fetch.ts';
-import { createHosts } from './hosts.ts';
+import { createFetcher, createHosts } from './fetch.ts';
 import { createReadSource } from './read-source.ts';
 import { createMakeVectors, createStoreIndexes } from './vectors.ts';
 
-/** Documents that are read at a time, each in a process of its own. One assistant uses at most one. */
+/** How many documents are read at the same time, each in a process of its own. One assistant uses at most one. */
 const READERS = 2;
 const CONNECTIONS_OF_HOST = 4;
 const HEADERS_MAX_BYTES = 32 * 1024;
 
-/** Readers that assistants share: a document that takes long does not hold up those of others. */
+/** Readers that assistants share: a document that takes long does not delay those of other assistants. */
 const openReaders = (open: () => Reader) => {
   const idle = Array.from({ length: READERS }, open);
   const all = [...idle];
@@ -51,21 +51,26 @@ const openReaders = (open: () => Reader) => {
 type RunningOptions = { most: number; runs: SourceRuns; draining: AbortSignal; renewMs: number; logger: Logger };
 type ReadSource = ReturnType<typeof createReadSource>;
 
-/** The sources that this worker reads now. One assistant gets at most half of the places. */
+/** A run that others wait for is interrupted after so many slices, whatever it does. It should yield by itself before. */
+const SLICES_MAX = 3;
+
+/** The sources that this worker reads now. An assistant gets as many places as stay free, and at least a quarter. */
 const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, logger }: RunningOptions) => {
   const running = new Map<string, { assistantId: string; ended: Promise<void> }>();
-  const share = Math.ceil(most / 2);
   let isContested = false;
 
+  const listReading = (): string[] => [...new Set([...running.values()].map(({ assistantId }) => assistantId))];
   const listFull = (): string[] => {
+    const share = Math.max(most - running.size, most / 4);
     const byAssistant = Map.groupBy(running.values(), ({ assistantId }) => assistantId);
     return [...byAssistant].flatMap(([assistantId, own]) => (own.length >= share ? [assistantId] : []));
   };
 
-  /** Renews the lease. Aborts if it is lost. */
-  const keep = (lease: RunLease): { signal: AbortSignal; stop: () => void } => {
+  /** Renews the lease again and again. The signal aborts if the lease is lost, or if `isStuck`. */
+  const keep = (lease: RunLease, isStuck: () => boolean): { signal: AbortSignal; stop: () => void } => {
     const lost = new AbortController();
     const timer = setInterval(() => {
+      if (isStuck()) lost.abort(new Error('other sources wait for this place'));
       runs
         .renew(lease)
         .then((held) => held || lost.abort(new Error('the lease on a source was lost')))
@@ -80,17 +85,19 @@ const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, 
     const claimed = await runs.claim(sourceId, token);
     if (!claimed) return;
     const startedAt = performance.now();
-    const { signal, stop } = keep(claimed.lease);
-    const shouldYield = (): boolean => isContested && performance.now() - startedAt > sliceMs;
+    const hasHad = (slices: number): boolean => isContested && performance.now() - startedAt > slices * sliceMs;
+    const { signal, stop } = keep(claimed.lease, () => hasHad(SLICES_MAX));
+    const shouldYield = (): boolean => hasHad(1);
     await readSource(claimed, { signal, shouldYield }).finally(stop);
   };
 
   return {
     all: running,
+    listReading,
     listFull,
     hasRoom: (): boolean => running.size < most,
 
-    /** Others wait for a place. */
+    /** Notes whether other sources wait for a place. */
     contest: (is: boolean): void => {
       isContested = is;
     },
@@ -133,7 +140,7 @@ export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...give
     asidePoolSize: BACKGROUND_POOL_SIZE,
   });
   const { redis, aside } = service;
-  const { sourceRuns: runs, assistants, passages } = aside;
+  const { sourceRuns: runs, passageVectors: vectors, assistants, passages } = aside;
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const dispatcher = openGuardedAgent({
     allowPrivate,
@@ -157,10 +164,14 @@ export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...give
   const running = createRunning(readSource, { most, runs, draining, renewMs: timing.sourceRenewMs, logger });
   lifecycle.add('sources', running.all, (all) => Promise.all([...all.values()].map(({ ended }) => ended)));
   const sweep = async (): Promise<void> => {
-    const due = await runs.findDue({ limit: most + 1, except: running.listFull() });
-    const others = due.filter(({ sourceId }) => !running.all.has(sourceId));
-    for (const one of others) running.start(one, timing.sourceSliceMs);
-    running.contest(!running.hasRoom() && others.some(({ sourceId }) => !running.all.has(sourceId)));
+    // Assistants without a place go first, however many sources of the others are due.
+    const found = [];
+    for (const list of [running.listReading, running.listFull]) {
+      const due = await runs.findDue({ limit: most + 1, except: list() });
+      for (const one of due) running.start(one, timing.sourceSliceMs);
+      found.push(...due);
+    }
+    running.contest(!running.hasRoom() && found.some(({ sourceId }) => !running.all.has(sourceId)));
   };
 
   const embedder = await opening;
@@ -168,11 +179,11 @@ export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...give
     const live = await assistants.embedders.listRunning();
     return live.flatMap((one) => (one.available && one.model !== null && one.model !== model ? [one.model] : []));
   };
-  const makeVectors = createMakeVectors({ runs, embedder, listOthers, timing, draining, logger });
+  const makeVectors = createMakeVectors({ vectors, runs, embedder, listOthers, timing, draining, logger });
 
   const languageOf = async (assistantId: string): Promise<string> =>
     (await assistants.findAssistant(assistantId))?.languages[0] ?? 'en';
-  const storeIndexes = createStoreIndexes({ runs, passages, embedder, languageOf, draining });
+  const storeIndexes = createStoreIndexes({ vectors, passages, embedder, languageOf, draining });
 
   const everyMs = timing.sweepEveryMs;
   const sweeps = [startSweeper('sources', sweep, { everyMs, logger })];

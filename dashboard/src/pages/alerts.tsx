@@ -23,6 +23,7 @@ const placeOf = ({ kind, assistantId, target }: Alert): string | null => {
   if (assistantId === null) return null;
   if (ENDPOINT_KINDS.has(kind)) return `/assistants/${assistantId}/webhooks/${target}`;
   if (kind === 'person_waits') return withQuery('/inbox', { view: 'person', assistant: assistantId });
+  if (/^(?:quota|budget)_/.test(kind)) return `/assistants/${assistantId}/usage`;
   return `/assistants/${assistantId}/settings`;
 };
 

@@ -1,12 +1,13 @@
 import { Button, SegmentedControl } from '@mantine/core';
 import { useMemo } from 'react';
 import { at, withQuery } from '../api.ts';
+import { Allowed } from '../parts/allowance.tsx';
 import { useAddress } from '../parts/address.ts';
 import { Icon } from '../parts/icon.tsx';
 import { Page, Section } from '../parts/page.tsx';
 import { Shown } from '../parts/states.tsx';
 import { useRead } from '../query.ts';
-import type { Usage as Used } from '../types.ts';
+import type { Limits, Usage as Used } from '../types.ts';
 import { Chart, type Series } from './overview/chart.tsx';
 import { Tile } from './overview/figures.tsx';
 
@@ -127,11 +128,33 @@ const Shape = ({ used }: { used: Used }) => {
   );
 };
 
+const LimitRows = ({ limits: { turns, tokens, keys } }: { limits: Limits }) => {
+  const rows = [
+    ...(turns ? [{ name: 'This month', id: 'turns', one: turns, of: 'messages' as const }] : []),
+    ...(tokens ? [{ name: 'Today', id: 'tokens', one: tokens, of: 'tokens' as const }] : []),
+    ...keys.map((one) => ({ name: `This month, key ${one.name}`, id: one.keyId, one, of: 'messages' as const })),
+  ];
+  if (rows.length === 0) return null;
+  return (
+    <Section title="Limits" description="As they are now, in UTC. They are set under Settings and API keys." flush>
+      <ul className="rows" aria-label="Limits">
+        {rows.map(({ name, id, one, of }) => (
+          <li key={id} className="row row-stack">
+            <div className="row-main row-title">{name}</div>
+            <Allowed one={one} of={of} />
+          </li>
+        ))}
+      </ul>
+    </Section>
+  );
+};
+
 const Usage = ({ id }: { id: string }) => {
   const { of, set } = useAddress(['period']);
   const period = PERIODS.find(({ value }) => value === of('period'))?.value ?? 'month';
   const range = rangeOf(period);
   const read = useRead<Used>(withQuery(at`/assistants/${id}/usage`, range), { keep: true });
+  const { data: limits } = useRead<Limits>(at`/assistants/${id}/limits`);
   const file = withQuery(at`/operator/v1/assistants/${id}/usage.csv`, range);
   return (
     <Page
@@ -152,6 +175,7 @@ const Usage = ({ id }: { id: string }) => {
         </>
       }
     >
+      {limits && <LimitRows limits={limits} />}
       <Shown read={read}>{(used) => <Shape used={used} />}</Shown>
     </Page>
   );

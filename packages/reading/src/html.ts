@@ -8,7 +8,7 @@ import { toLine, toLines, Unreadable, withoutInvisible } from './text.ts';
  * and no depth of elements overflows a stack. Which blocks are the page's text is decided afterwards (main-text.ts).
  */
 export type Block = {
-  /** `leave` ends what headings of its level or deeper are about, as the end of `<details>` does. */
+  /** `leave` ends the scope of headings of its level or deeper, as the end of `<details>` does. */
   kind: 'heading' | 'text' | 'leave';
   text: string;
   /** Of a heading: 1 to 6, and more for what is folded away under a summary. */
@@ -19,7 +19,7 @@ export type Block = {
   /** Code and rows are split at lines, not at sentences. */
   byLine: boolean;
   region: Region;
-  /** The characters that are links, and those of them that lead to a place on the same page. */
+  /** How many characters are links. `insideChars`: of these, links to a place on the same page. */
   linkChars: number;
   insideChars: number;
 };
@@ -51,7 +51,7 @@ export const emptyDocument = (language: string | null = null): HtmlDocument => (
   data: [],
 });
 
-// An older page that leaves elements open comes to some thousands.
+// Older pages that leave elements open reach a depth of some thousands.
 const MAX_DEPTH = 10_000;
 const MAX_TEXT_CHARS = 12_000_000;
 const MAX_BLOCKS = 300_000;
@@ -72,14 +72,14 @@ const SKIPPED = namesOf(
   'annotation applet audio canvas datalist embed iframe noframes noscript object optgroup option rp rt script select style svg template ' +
     'textarea video',
 );
-/** The marks of notes, and the way back from a note. */
+/** Links to a footnote, and from it back to the text. */
 const NOTE = /^#(?:user-content-)?(?:fn(?:ref)?[-:_]?\d|footnote-|endnote-|cite[_-](?:note|ref))/;
 const headingLevelOf = (name: string, { role, 'aria-level': level }: Attributes): number => {
   if (/^h[1-6]$/.test(name)) return Number(name.slice(1));
   return role === 'heading' ? Math.min(6, Math.max(1, Number(level) || 2)) : 0;
 };
 
-/** Without the signs of links to the heading itself. */
+/** The text of a heading, without the signs of links to the heading itself. */
 const headingText = (written: string): string =>
   toLine(written)
     .slice(0, MAX_HEADING_CHARS)
@@ -228,7 +228,7 @@ class BlockWriter {
     return name === 'span' && classes.includes('mw-editsection');
   }
 
-  /** What a page says about itself. Returns whether the element was that. */
+  /** Reads what a page says about itself. True for its title, whose text is no text of the page. */
   private openHead(frame: Frame, attributes: Attributes): boolean {
     const { document } = this;
     if (frame.name === 'html') document.language ??= attributes.lang ?? attributes['xml:lang'] ?? null;
@@ -331,7 +331,8 @@ class BlockWriter {
     frame.onClose = () => {
       this.button = null;
       const text = headingText(button.join(''));
-      // A heading that is a button folds away what is below. Beside a heading's text, it copies or edits.
+      // A button that is the whole heading folds the text below. A button beside a heading's text copies or edits
+      // something.
       if (this.heading) this.heading.button ||= text;
       if (this.heading || !asksSomething(text)) return;
       this.flush();
@@ -339,7 +340,7 @@ class BlockWriter {
     };
   }
 
-  /** The level of questions that open their answers. */
+  /** The heading level of questions whose answers are folded. */
   private get foldedLevel(): number {
     return 7 + this.details;
   }
@@ -452,7 +453,7 @@ class BlockWriter {
     if (close) frame.onClose = close;
   }
 
-  /** Between blocks. A heading's inner boxes are parts of it. */
+  /** Ends the block that is being written, except in a heading, whose inner boxes are parts of it. */
   private breakBlock(): void {
     if (this.heading) this.write(' ');
     else this.flush();

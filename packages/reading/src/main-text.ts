@@ -1,8 +1,8 @@
 import type { Block, HtmlDocument } from './html.ts';
 import type { Region } from './region.ts';
 
-// Which blocks of a page are its text. Menus, banners, footers and lists of links around the text stay out; a folded answer stays in, although
-// the visitor does not see it at first.
+// Which blocks of a page are its text. Menus, banners, footers and lists of links around the text are left out. A
+// folded answer is kept, although the visitor does not see it at first.
 
 /** With less than this share of the page's text, an element called `main` is not where the text is. */
 const LEAST_OF_MAIN = 0.25;
@@ -10,11 +10,11 @@ const LEAST_OF_ARTICLES = 0.5;
 /** A box with more than this share of the page is its text, whatever the box is called. */
 const MOST_OF_MENU = 0.5;
 const LINKED_MENU = 0.4;
-/** So many blocks of links one after the other are a menu. */
+/** This many blocks of links in a row are a menu. */
 const MENU_BLOCKS = 4;
 const LINK_BLOCK = 0.8;
 
-/** What pages put among their text for those who use the page. */
+/** Words for using the page, which pages put among their text. */
 const PAGE_WORDS =
   /^(?:edit (?:this|the) page.*|edit on git.*|improve this page|was this (?:page|article|helpful|information).{0,40}|did this (?:page|answer).{0,40}\?|(?:back )?to (?:the )?top|on this page|in this article|table of contents|contents|skip to .{0,20}|last (?:updated|modified|edited|reviewed)\b.{0,60}|share(?: this.{0,20})?|print(?: this page)?|(?:previous|next)(?: page| article| post)?|copy(?: link| code)?|copied!?|loading.{0,3}|details|expand(?: .{0,20})?|(?:show|view|see) (?:more|less|all)|mehr(?: anzeigen)?|voir plus|ver más|advertisement|read more|learn more|nach oben|auf dieser seite|inhaltsverzeichnis|inhalt|seite drucken|war (?:dieser|diese|das) .{0,40}\?|zuletzt (?:aktualisiert|geändert).{0,60}|mehr erfahren|weiterlesen|sommaire|haut de page|sur cette page|en savoir plus|cette page vous a.{0,40}\?|volver arriba|en esta página|leer más|torna su|in questa pagina)$/iu;
 
@@ -55,7 +55,7 @@ const menusAmong = (regions: readonly Region[], weights: Map<Region, Weight>): S
   return menus;
 };
 
-/** The regions, with all inside them, that begin at a region of this role and are outside of others. */
+/** The outermost regions of this role, and all regions inside them. Menus are left out. */
 const within = (regions: readonly Region[], role: Region['role'], menus: ReadonlySet<Region>) => {
   const inside = new Set<Region>();
   const tops: Region[] = [];
@@ -72,7 +72,10 @@ const within = (regions: readonly Region[], role: Region['role'], menus: Readonl
 const charsOf = (tops: readonly Region[], weights: Map<Region, Weight>): number =>
   tops.reduce((sum, region) => sum + (weights.get(region)?.chars ?? 0), 0);
 
-/** Drops runs of links: all of them outside of the text's own element, and inside it those that list its own sections. */
+/**
+ * Drops runs of links. `isWholePage`: all links count. Otherwise the blocks are the text's own element, where only
+ * links to its sections count.
+ */
 const withoutLinkRuns = (blocks: readonly Block[], isWholePage: boolean): Block[] => {
   const kept: Block[] = [];
   let run: Block[] = [];

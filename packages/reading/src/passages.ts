@@ -1,7 +1,7 @@
 import type { Block, HtmlDocument } from './html.ts';
 import { MAX_PASSAGE_CHARS, type Splitter, Unreadable } from './text.ts';
 
-/** What passages need of a block. Every format comes to these. */
+/** What passages need of a block. Every format is converted to these. */
 export type TextBlock = Pick<Block, 'kind' | 'text' | 'level' | 'anchor' | 'asks' | 'byLine'>;
 
 /** What the reader of a format finds. */
@@ -18,7 +18,7 @@ export type PageText = { path: string[]; text: string; anchor: string | null };
 export type Section = {
   path: string[];
   anchor: string | null;
-  /** Whether its last heading opens an answer. */
+  /** True if its last heading asks a question that the text below answers. */
   asks: boolean;
   level: number;
   blocks: TextBlock[];
@@ -28,9 +28,9 @@ export type Section = {
 const LEAST_CHARS = 200;
 /** Passages of a long section come near this, so that a vector stands for one subject. */
 const GOOD_CHARS = 600;
-/** Sections below this join their neighbours. An answer to a question stays alone, however short. */
+/** Sections below this join their neighbours. An answer to a question is never joined, however short it is. */
 const SLIGHT_CHARS = 120;
-/** Code has more. */
+/** The share of letters and digits that a readable text has at least. Code has more. */
 const LEAST_LETTERS = 0.4;
 const MAX_PASSAGES = 10_000;
 const MAX_PATH = 8;
@@ -81,7 +81,7 @@ export const toSections = (title: string, blocks: readonly TextBlock[]): Section
   return sections;
 };
 
-/** A piece of text that stays whole. */
+/** A piece of text that is never divided. */
 type Piece = { text: string; startsBlock: boolean };
 
 const lengthOf = (pieces: readonly Piece[]): number =>
@@ -90,14 +90,14 @@ const lengthOf = (pieces: readonly Piece[]): number =>
 const write = (pieces: readonly Piece[]): string =>
   pieces.map(({ text, startsBlock }, at) => (at === 0 ? text : `${startsBlock ? '\n' : ' '}${text}`)).join('');
 
-/** Rows and lines of code stay whole if they can. A space instead of a line's end would change code. */
+/** Rows and lines of code are split only if they are too long. Line ends are kept, because code needs them. */
 const piecesOf = ({ text, byLine }: TextBlock, split: Splitter): Piece[] =>
   text.split('\n').flatMap((line) => {
     const texts = byLine && line.length <= MAX_PASSAGE_CHARS ? [line] : split(line);
     return texts.map((one, at) => ({ text: one, startsBlock: at === 0 }));
   });
 
-/** Packs the pieces into parts of similar length, and rather between blocks than inside one. */
+/** Packs the pieces into parts of similar length, which end between blocks rather than inside one. */
 const pack = (pieces: readonly Piece[]): Piece[][] => {
   const total = lengthOf(pieces);
   if (total <= MAX_PASSAGE_CHARS) return [[...pieces]];
@@ -107,7 +107,7 @@ const pack = (pieces: readonly Piece[]): Piece[][] => {
   let length = 0;
   const end = (): void => {
     const last = part.at(-1);
-    // What announces a list goes with the list.
+    // A piece that announces a list goes into the part of the list.
     const announces =
       part.length > 1 && last !== undefined && /[:：]$/.test(last.text) && length - last.text.length > LEAST_CHARS;
     parts.push(announces ? part.slice(0, -1) : part);
@@ -118,7 +118,7 @@ const pack = (pieces: readonly Piece[]): Piece[][] => {
     const wanted = length + 1 + piece.text.length;
     const isFull = length >= LEAST_CHARS && (wanted > size * 1.15 || (piece.startsBlock && length >= size * 0.8));
     if (length > 0 && (isFull || wanted > MAX_PASSAGE_CHARS)) end();
-    // What announces a list may have stayed, and be too long for the next piece.
+    // The announcing piece may be too long to be in one part with the next piece.
     if (part.length > 0 && length + 1 + piece.text.length > MAX_PASSAGE_CHARS) {
       parts.push(part);
       part = [];
@@ -144,7 +144,7 @@ const commonPath = (left: readonly string[], right: readonly string[]): string[]
   return left.slice(0, at === -1 ? left.length : at);
 };
 
-/** Slight sections next to each other, under the same heading, become one text with their headings in it. */
+/** Merges short neighbours that share a parent heading. The own heading of each becomes a line of the text. */
 const joinSlight = (
   sections: readonly Section[],
   isQuestion: (heading: string) => boolean,

@@ -9,7 +9,7 @@ import { joinBrokenLines, toLine, Unreadable } from './text.ts';
 const MAX_PAGES = 3_000;
 const MAX_TEXT_CHARS = 12_000_000;
 const MAX_OUTLINE = 5000;
-/** Of the size of most text. */
+/** Text that is more than this many times as large as most text is a heading. */
 const HEADING_SIZE = 1.12;
 const MAX_HEADING_CHARS = 200;
 /** Lines of one heading are at most this many sizes apart. */
@@ -21,7 +21,7 @@ const WORD_GAP = 0.2;
 const CELL_GAP = 1.6;
 /** Pieces at nearly one height, such as an exponent, are of one line. */
 const SAME_LINE = 0.6;
-/** Lines at the same place of this share of the pages are headers and footers. */
+/** A line that is at the same place on this share of the pages is a header or a footer. */
 const REPEATED_SHARE = 0.4;
 const LEAST_REPEATED = 3;
 
@@ -105,10 +105,10 @@ const readLines = async (pdf: Pdf): Promise<Line[][]> => {
   return pages;
 };
 
-/** The same in each page except for numbers. */
+/** The same pattern for lines that differ only in numbers, such as those of headers and footers. */
 const patternOf = ({ text, y }: Line): string => `${Math.round(y / 4)} ${text.replace(/\d+/g, '#').toLowerCase()}`;
 
-/** Without headers, footers and numbers of pages. */
+/** The lines of each page without headers, footers and page numbers. */
 const withoutRepeated = (pages: readonly Line[][]): Line[][] => {
   const edges = (lines: readonly Line[]): Line[] => {
     const sorted = [...lines].sort((one, other) => one.y - other.y);
@@ -187,11 +187,11 @@ const levelOf = (line: Line, { levels, outline }: Reading): number => {
 
 const startsItem = ({ text }: Line): boolean => /^(?:[•▪◦‣●○■□➢–—*-]\s|\(?\d{1,2}[.)]\s|\(?[a-z][.)]\s)/u.test(text);
 
-/** Whether a line goes on with the paragraph of the line before. */
+/** Whether a line continues the paragraph of the line before. */
 const goesOn = (line: Line, before: Line, { spacing }: Reading): boolean => {
   if (startsItem(line) || line.text.includes(' | ') || before.text.includes(' | ')) return false;
   if (Math.abs(line.size - before.size) > 1) return false;
-  // A paragraph may go on over the end of a column or page.
+  // A paragraph may continue after the end of a column or page.
   if (line.page !== before.page || line.y > before.y) return !/[.!?:。！？]$/.test(before.text);
   return before.y - line.y <= line.size * spacing * PARAGRAPH_GAP;
 };

@@ -27,7 +27,7 @@ const keyOf = (question: string): string =>
     .replace(/[\s?？؟!.:]+/g, ' ')
     .trim();
 
-/** Whole sentences up to the limit. */
+/** As many whole sentences of an answer as the limit allows. */
 const shortenAnswer = (answer: string, split: Splitter): string => {
   if (answer.length <= MAX_ANSWER_CHARS) return answer;
   let kept = '';

@@ -12,11 +12,17 @@ import { createSplitter, joinBrokenLines, toLanguage, toLine, Unreadable } from 
 const MAX_LINKS = 5_000;
 const MAX_LINK_CHARS = 2048;
 const MAX_TITLE_CHARS = 200;
-/** The most that a DOCX may unpack to. Text compresses to about a fifth, so this is a very long book with pictures. */
+/**
+ * The maximum size to which a DOCX may unpack. Text compresses to about a fifth, so this is a very long book with
+ * pictures.
+ */
 const MAX_UNPACKED_BYTES = 150_000_000;
-/** Unpacked text that mammoth reads within the reader's memory; a page of a book has about 10 KB of it. */
+/**
+ * The maximum size of unpacked markup, which mammoth reads within the reader's memory. A page of a book has about 10
+ * KB.
+ */
 const MAX_MARKUP_BYTES = 30_000_000;
-/** Fewer letters look like any language. Twice as many are needed against what is declared. */
+/** Fewer letters may look like any language. Twice as many are needed to overrule the declared language. */
 const LEAST_FOR_LANGUAGE = 50;
 const MOST_FOR_LANGUAGE = 2000;
 const LEAST_PIECE = 20;
@@ -67,7 +73,7 @@ const sniffed = (bytes: Uint8Array): Format | null => {
   return null;
 };
 
-/** Word's older format, and the wrapping of an encrypted DOCX. */
+/** The failure for Word's older format, which is also the wrapping of an encrypted DOCX. */
 const oldOffice = (bytes: Uint8Array): Unreadable =>
   Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).includes(Buffer.from('EncryptedPackage', 'utf16le'))
     ? new Unreadable('encrypted', 'This document has a password. Save it without one, and add it again')
@@ -124,7 +130,10 @@ const utf16Of = (bytes: Uint8Array): string | null => {
   return even > odd ? 'utf-16be' : 'utf-16le';
 };
 
-/** By the mark at its start, the server's header, the page's own word, and at last by what the bytes look like. */
+/**
+ * Decodes a text: by the mark at its start, as UTF-8 if it is valid, by the charset that the server or else the page
+ * declares, and at last by what the bytes look like.
+ */
 const decode = (bytes: Uint8Array, contentType: string | null): string => {
   const marked = startsWith(bytes, 0xfe, 0xff) ? 'utf-16be' : startsWith(bytes, 0xff, 0xfe) ? 'utf-16le' : null;
   const wide = marked ?? utf16Of(bytes);
@@ -158,7 +167,7 @@ const textBlock = (text: string): TextBlock => ({
   byLine: false,
 });
 
-/** Paragraphs between empty lines. A line that is underlined is a heading. */
+/** Reads paragraphs between empty lines. An underlined line is a heading. */
 const readText = (text: string): Contents => {
   const blocks: TextBlock[] = [];
   let paragraph: string[] = [];
@@ -206,7 +215,7 @@ const readMarkdown = async (text: string): Promise<Contents> => {
   return { ...contents, title: title || contents.title, document: { ...contents.document, language } };
 };
 
-/** A title without the name of the site, which stands after the last bar or dash. */
+/** A title without the name of the site, which a bar or a dash sets apart. */
 const withoutSite = (title: string, site: string): string => {
   const parts = title.split(/ [|·•–—:»«-]{1,2} /);
   if (parts.length < 2) return title;
@@ -276,7 +285,7 @@ const readDocx = async (bytes: Uint8Array): Promise<Contents> => {
           );
     });
   const contents = readHtml(value);
-  // Its chapters have the level of the title.
+  // The chapters of a DOCX have the same level as its title.
   const title = value.includes('<h1 class="title">')
     ? contents.blocks.find(({ kind, level }) => kind === 'heading' && level === 1)?.text
     : undefined;
@@ -314,7 +323,7 @@ const linksOf = ({ hrefs }: HtmlDocument, base: string | null): string[] => {
   return [...links];
 };
 
-/** Languages that the detector takes for each other. */
+/** Languages that the detector confuses. */
 const ALIKE = [
   ['no', 'nb', 'nn', 'da'],
   ['sr', 'hr', 'bs', 'sl'],
@@ -345,7 +354,10 @@ const weighLanguages = async (blocks: readonly TextBlock[]): Promise<{ total: nu
   return { total, shares: shares.sort(([, one], [, other]) => other - one) };
 };
 
-/** Many templates declare a language, also over texts in another one. So clear evidence of the text goes before it. */
+/**
+ * Many templates declare a language although the text is in another one. So a clearly detected language overrules the
+ * declared one.
+ */
 const decideLanguage = async (declared: string | null, blocks: readonly TextBlock[]): Promise<string | null> => {
   const { total, shares } = await weighLanguages(blocks);
   const [first, share] = shares[0] ?? ['', 0];
@@ -408,7 +420,7 @@ export const readDocument = async (input: ReadInput): Promise<ReadPage> => {
   const split = createSplitter(language);
   const sections = toSections(title, blocks);
   const passages = toPassages(sections, split, isQuestion);
-  // A page of links alone has nothing to know, but leads further.
+  // A page with links alone has no passages, but it leads to other pages.
   if (passages.length === 0 && links.length === 0) throw new Unreadable('no_text', NO_TEXT[format]);
   return {
     title,

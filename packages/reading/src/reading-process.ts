@@ -17,7 +17,7 @@ const processorMs = (): number => {
 
 const watch = ({ memoryMb, parent, until }: Watched): void => {
   setInterval(() => {
-    // A parent that was killed stops nobody. Without this a parser would go on for ever.
+    // A killed parent cannot stop this process. Without this check, a parser could run for ever.
     if (process.ppid !== parent) process.kill(process.pid, 'SIGKILL');
     else if (process.memoryUsage.rss() > memoryMb * 1e6) process.kill(process.pid, MEMORY_SIGNAL);
     else if (processorMs() > (until[0] ?? 0)) process.kill(process.pid, TIME_SIGNAL);

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 export type ReadInput = {
   bytes: Uint8Array;
   contentType: string | null;
-  /** Of the file, or empty. */
+  /** The name of the file, or empty. */
   name: string;
   url: string | null;
 };
@@ -16,10 +16,10 @@ export type ReadPage = {
   canonical: string | null;
   /** Absolute http(s) addresses without fragments, each once, at most 5,000. Links that the page marks as `nofollow` are left out. */
   links: string[];
-  /** What the page's robots meta says; the header is the fetcher's. */
+  /** What the page's robots meta says. The fetcher reads the robots header. */
   mayIndex: boolean;
   mayFollow: boolean;
-  /** None if the page has nothing but links. */
+  /** Empty if the page has only links. */
   passages: { path: string[]; text: string; anchor: string | null }[];
   proposals: { question: string; answer: string; anchor: string | null }[];
 };
@@ -39,9 +39,9 @@ export type Reader = {
 export type ReaderOptions = {
   /** The memory of the reading process, with what its libraries use outside of the heap. */
   memoryMb?: number;
-  /** The processor time that one document may take. By the clock it may take ten times as long, on a machine with much to do. */
+  /** The processor time that one document may take. On a busy machine it may take ten times as long by the clock. */
   timeoutMs?: number;
-  /** The process ends after so long without work, and the next document starts another. */
+  /** After this time without work the process ends. The next document starts a new one. */
   idleMs?: number;
 };
 
@@ -52,11 +52,14 @@ export type ReadResponse = { read: ReadPage | ReadFailure; isTight: boolean };
 export const MAX_FILE_BYTES = 20_000_000;
 /** The reading process ends itself with this signal when it uses too much memory. */
 export const MEMORY_SIGNAL = 'SIGUSR2';
-/** And with this one when its processor time is over. */
+/** The reading process ends itself with this signal when its processor time is over. */
 export const TIME_SIGNAL = 'SIGXCPU';
 const CLOCK_FACTOR = 10;
 const START_TIMEOUT_MS = 30_000;
-/** The rest is for buffers of the libraries, and for the reserve that V8 takes before it gives up. */
+/**
+ * The heap's share of the memory. The rest is for buffers of the libraries, and for the reserve that V8 takes before it
+ * gives up.
+ */
 const HEAP_SHARE = 0.6;
 
 const ENTRY = fileURLToPath(new URL('./reading-process.ts', import.meta.url));
@@ -92,7 +95,7 @@ type ReadingProcess = {
 
 const startProcess = (memoryMb: number, timeoutMs: number): ReadingProcess => {
   const child = fork(ENTRY, [String(memoryMb), String(timeoutMs)], {
-    // It reads files of strangers, so it knows no secrets and may change nothing.
+    // It reads files of strangers, so it gets no secrets and is not allowed to write files.
     env: {},
     execArgv: [
       `--max-old-space-size=${Math.floor(memoryMb * HEAP_SHARE)}`,
@@ -185,7 +188,10 @@ class ProcessReader implements Reader {
     }
   }
 
-  /** Listeners instead of a race of promises: one that lives as long as the process would keep every page. */
+  /**
+   * Listeners are used instead of a race of promises, because a promise that lives as long as the process would keep
+   * every page.
+   */
   private async ask({ child }: ReadingProcess, input: ReadInput): Promise<ReadPage | ReadFailure> {
     const { promise, resolve } = Promise.withResolvers<ReadResponse | Ended | 'late'>();
     const end = (code: number | null, signal: NodeJS.Signals | null): void => resolve({ code, signal });
@@ -217,5 +223,5 @@ class ProcessReader implements Reader {
   }
 }
 
-/** Opens a reader. Its process starts with the first document, and another one after a failure. */
+/** Opens a reader. Its process starts with the first document. After a failure, the next document starts another. */
 export const openReader = (options: ReaderOptions = {}): Reader => new ProcessReader(options);

@@ -1,4 +1,4 @@
-// Tells the elements around a page's text (menus, footers) by their kind, role and names.
+// Recognises the elements around a page's text (menus, footers) by their kind, role and names.
 
 /** A part of the page that may be its text, or may be left out. */
 export type Region = {
@@ -24,11 +24,11 @@ const ASIDE_WORDS = namesOf(
     'pager pagination popup related share sharing sidenav signup skip skiplink skiplinks social sponsor sponsored subscribe subnav taboola ' +
     'toc tableofcontents usercentrics',
 );
-/** Words of what may be a menu, or may be a restaurant's. */
+/** Words of elements that may be the page's menu, or the menu of a restaurant. */
 const LIKELY_WORDS = namesOf(
   'banner menu metadata overlay promo rail sidebar sidebars submenu toolbar topbar widget widgets',
 );
-/** An element with one of these words is about its inside ("page-with-sidebar"). */
+/** An element with one of these words contains the text, whatever else it is called ("page-with-sidebar"). */
 const TEXT_WORDS = namesOf(
   'article body container content declaration has layout main no page policy root text with without wrap wrapper',
 );
@@ -43,7 +43,7 @@ const wordsOf = (names: string): string[] =>
     .split(/[^a-z]+/);
 const joinedNames = (names: string): string[] => names.slice(0, 300).toLowerCase().replace(/[-_]/g, '').split(/\s+/);
 
-/** How its names call an element. Ids count for plain boxes only: a section's id repeats its heading. */
+/** What an element is by its classes. Ids count for plain boxes only, because a section's id repeats its heading. */
 const calledBy = (name: string, { class: classes = '', id = '' }: Attributes): 'named' | 'likely' | null => {
   const isPlain = (name === 'div' || name === 'ul') && !classes.split(/\s+/).includes('section');
   const words = wordsOf(isPlain ? `${classes} ${id}` : classes);
@@ -58,7 +58,10 @@ export const looksUnseen = ({ class: classes = '' }: Attributes): boolean =>
 const isHidden = ({ hidden, style = '' }: Attributes): boolean =>
   (hidden !== undefined && hidden !== 'until-found') || /display\s{0,3}:\s{0,3}none/i.test(style.slice(0, 500));
 
-/** What an element is on the page, or null for most. Inside the text, a header has its title and an aside has a note. */
+/**
+ * What an element is on the page, or null for most. Inside the text, a header has the text's title and an aside has a
+ * note.
+ */
 export const roleOf = (name: string, attributes: Attributes, isInText: () => boolean): Region['role'] | null => {
   const role = attributes.role?.toLowerCase() ?? '';
   if (name === 'main' || role === 'main') return 'main';

@@ -2,7 +2,7 @@ import type { Attributes } from './region.ts';
 
 const MAX_COLUMNS = 50;
 const MAX_ROWS_REACHED = 1000;
-/** A cell with more than this arranges the page. */
+/** A table with a larger cell than this only arranges the page. */
 const MAX_CELL_CHARS = 800;
 const MAX_CELL_BLOCKS = 8;
 
@@ -61,7 +61,7 @@ export class Table {
     };
   }
 
-  /** Many tables have no `th`, but bold letters in their first row. */
+  /** Notes that the open cell begins with bold letters: many tables have no `th`, but a bold first row. */
   noteBold(): void {
     if (this.cell?.length === 0) this.isBold = true;
   }
@@ -73,7 +73,7 @@ export class Table {
     return this.cellChars <= MAX_CELL_CHARS && (this.cell?.length ?? 0) <= MAX_CELL_BLOCKS;
   }
 
-  /** From now on the table only arranges blocks. Returns those that were gathered of its row. */
+  /** From now on the table only arranges blocks. Returns the texts that were gathered of the open row. */
   becomeLayout(): string[] {
     if (this.isLayout) return [];
     this.isLayout = true;
@@ -83,7 +83,7 @@ export class Table {
     return gathered;
   }
 
-  /** The row as a line, or empty if there is none or it names the columns. */
+  /** Ends the row. Returns it as a line, or an empty text if there is no row or the row names the columns. */
   endRow(): string {
     if (this.row.length === 0) return '';
     this.fillReaching();

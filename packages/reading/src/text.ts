@@ -13,8 +13,8 @@ export class Unreadable extends Error {
   }
 }
 
-// Control characters, soft hyphens, zero-width spaces, and marks that reverse the order of letters. Joiners stay: emoji and Persian
-// need them.
+// Control characters, soft hyphens, zero-width spaces, and marks that reverse the order of letters. Joiners are kept,
+// because emoji and Persian need them.
 const INVISIBLE =
   // oxlint-disable-next-line no-control-regex -- they are what it removes
   /[\u0000-\u0008\u000e-\u001f\u007f-\u009f\u00ad\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069\ufffe\uffff]+/g;
@@ -115,7 +115,8 @@ export const createSplitter = (language: string | null): Splitter => {
   };
 
   return (text) => {
-    // Most rows and items. A segmenter takes a hundred times as long, and memory that V8 does not see.
+    // This is enough for most rows and items. A segmenter takes a hundred times as long, and memory that V8 does not
+    // see.
     if (text.length <= MAX_PASSAGE_CHARS && !ENDS_INSIDE.test(text)) return text.trim() === '' ? [] : [text.trim()];
     const found: string[] = [];
     for (let at = 0; at < text.length; ) {

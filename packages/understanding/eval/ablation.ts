@@ -1,8 +1,15 @@
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { fitBoth, type Prediction } from './fit.ts';
-import { type EvaluationModel, measureAnswers, openTextVectors, shareOf } from './measure.ts';
-import { BASES, loadQuestions, loadUnseen } from './sets.ts';
+import {
+  BASES,
+  type EvaluationModel,
+  loadQuestions,
+  loadUnseen,
+  measureAnswers,
+  openTextVectors,
+  shareOf,
+} from './measure.ts';
 import { PART_NAMES } from './without.ts';
 
 const THRESHOLD = 0.7;

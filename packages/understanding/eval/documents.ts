@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Embedder } from '../src/embedder/embedder.ts';
 import type { TokenVectors } from '../src/embedder/token-vectors.ts';
 import { decideLanguage } from '../src/language.ts';
-import { baseLanguage } from '../src/lexicon.ts';
+import { baseLanguage } from '../src/fold.ts';
 import { indexEntries, type IndexedEntry } from '../src/retrieval/knowledge-index.ts';
 import { type PassageIndex, PassageIndexUpdate } from '../src/retrieval/passage-index.ts';
 import { type Passage, passageText, quantised } from '../src/retrieval/passage-parts.ts';
@@ -21,8 +21,7 @@ import {
 import { type Answering, type Choice, decideReply } from '../src/understanding.ts';
 import { type Choice as FittedChoice, fitChoice, fitLogistic, type Sample } from './fit.ts';
 import { loadPassageQuestions, loadPassages, type Passage as SitePassage } from './passages.ts';
-import { type EvaluationModel, openTextVectors, type TextVectors } from './measure.ts';
-import type { Half } from './sets.ts';
+import { type EvaluationModel, type Half, openTextVectors, type TextVectors } from './measure.ts';
 
 /** Reads a page: its title, language and passages. The caller has the reader that the service uses. */
 export type ReadDocument = (

@@ -1,23 +1,28 @@
 import { parseArgs } from 'node:util';
-import { baseLanguage } from '../src/lexicon.ts';
+import { baseLanguage } from '../src/fold.ts';
 import type { Answering } from '../src/understanding.ts';
 import { reportAblation } from './ablation.ts';
 import { fitDocuments, type ReadDocument, reportDocuments } from './documents.ts';
 import { reportFit } from './fit.ts';
 import {
   countOf,
+  type EvaluationModel,
+  type Half,
   LIMITS,
   limitsOf,
-  type Measured,
+  loadChatMessages,
+  loadFollowUps,
+  loadQuestions,
+  loadUnseen,
   measureAnswers,
+  type Measured,
   measureLanguage,
-  type Outcome,
-  shareOf,
-  type EvaluationModel,
   openTextVectors,
+  type Outcome,
+  type Question,
+  shareOf,
   type TextVectors,
 } from './measure.ts';
-import { type Half, loadChatMessages, loadFollowUps, loadQuestions, loadUnseen, type Question } from './sets.ts';
 import { fitProjection, reportPassages } from './passages.ts';
 
 export {
@@ -28,7 +33,7 @@ export {
   loadQuestions,
   loadUnseen,
   UNSEEN_BASES,
-} from './sets.ts';
+} from './measure.ts';
 export type { EvaluationModel } from './measure.ts';
 
 type Options = { half: Half; isWordsOnly: boolean; answering: Answering; threshold: number | null };

@@ -1,5 +1,5 @@
 import { decideLanguage } from '../src/language.ts';
-import { baseLanguage } from '../src/lexicon.ts';
+import { baseLanguage } from '../src/fold.ts';
 import {
   type Candidate,
   candidatesOf,
@@ -7,7 +7,8 @@ import {
   inLanguageOrder,
   lexicalConfidence,
   lexicalFeatures,
-} from '../src/retrieval/candidate.ts';
+  searchGroup,
+} from '../src/retrieval/search.ts';
 import {
   adjustConfidence,
   adjustmentFeatures,
@@ -19,9 +20,18 @@ import {
   withoutUnknownWords,
 } from '../src/retrieval/hybrid-search.ts';
 import { indexEntries } from '../src/retrieval/knowledge-index.ts';
-import { searchGroup } from '../src/retrieval/search.ts';
-import { BASES, isEntry, loadBase, loadQuestions, loadUnseen, type Question, UNSEEN_BASES } from './sets.ts';
-import { type EvaluationModel, openTextVectors, type TextVectors } from './measure.ts';
+import {
+  BASES,
+  type EvaluationModel,
+  isEntry,
+  loadBase,
+  loadQuestions,
+  loadUnseen,
+  openTextVectors,
+  type Question,
+  type TextVectors,
+  UNSEEN_BASES,
+} from './measure.ts';
 
 /** Solves a small symmetric system by Gaussian elimination. */
 const solve = (matrix: number[][], right: number[]): number[] => {
@@ -161,7 +171,7 @@ const lossOf = (weights: number[], samples: Sample[]): number =>
     0,
   ) / samples.length;
 
-/** Fits the weights of `candidate.ts`, for lexical search. */
+/** Fits the weights of `search.ts`, for lexical search. */
 const fitWords = () => {
   const samples = wordSamples();
   const folds = Array.from({ length: FOLDS }, (_, fold) =>
@@ -337,7 +347,7 @@ const logLoss = (told: Prediction[]): number =>
 
 /**
  * Fits the engine's confidence to the `tune` half of each question set. It prints the weights for
- * `candidate.ts` (search by words only) and `hybrid-search.ts` (search by words and meaning), and how well such weights
+ * `search.ts` (search by words only) and `hybrid-search.ts` (search by words and meaning), and how well such weights
  * work for questions that they were not fitted to.
  */
 export const reportFit = async (model: EvaluationModel): Promise<void> => {

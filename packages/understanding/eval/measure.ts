@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { EmbeddedKind } from '../src/embedder/backend.ts';
 import type { Embedder } from '../src/embedder/embedder.ts';
+import { decideLanguage } from '../src/language.ts';
 import type { IndexedEntry } from '../src/retrieval/knowledge-index.ts';
 import { comparedTexts, measureSimilarity, type SemanticSearch, type VectorEntry } from '../src/similarity.ts';
-import { decideLanguage } from '../src/language.ts';
 import {
   type Answering,
   decideReply,
@@ -13,7 +14,84 @@ import {
   indexEntries,
   type KnowledgeIndex,
 } from '../src/understanding.ts';
-import { type Base, type ChatMessage, isEntry, loadBase, type Question } from './sets.ts';
+
+export type Half = 'tune' | 'report';
+export type Question = {
+  base: string;
+  language: string;
+  half: Half;
+  /** The kind of question. The first sets have no kinds. */
+  kind: string;
+  /** The entries that are right answers. Empty if the question must not be answered. */
+  expected: string[];
+  message: string;
+  /** The question that is asked first, if `message` is a follow-up. */
+  first?: string;
+};
+type ChatMessage = { expected: string; half: Half; allowed: string[]; message: string };
+
+const read = (name: string): string => readFileSync(new URL(name, import.meta.url), 'utf8');
+const rows = (name: string): string[][] =>
+  read(name)
+    .trimEnd()
+    .split('\n')
+    .slice(1)
+    .map((line) => line.split('\t'));
+
+/** The known domains. The engine's word lists were written for them. */
+export const BASES = ['shop', 'clinic', 'software'];
+/** The unseen domains. The engine's word lists were written without them. */
+export const UNSEEN_BASES = ['hotel', 'gym', 'library', 'internet'];
+
+/** A knowledge base. Its entries are complete, so that a test can import them; none has an action. */
+type Base = { name: string; languages: string[]; knowledge: (IndexedEntry & { actions: never[] })[] };
+
+export const loadBase = (name: string): Base => JSON.parse(read(`${name}.json`)) as Base;
+
+const toExpected = (cell: string): string[] => (cell === '-' || cell === '' ? [] : cell.split('|'));
+
+export const loadQuestions = (): Question[] =>
+  rows('questions.tsv').map(([base = '', language = '', half, expected = '', message = '']) => ({
+    base,
+    language,
+    half: half as Half,
+    kind: 'mixed',
+    expected: toExpected(expected),
+    message,
+  }));
+
+export const loadUnseen = (): Question[] =>
+  rows('unseen.tsv').map(([base = '', language = '', kind = '', half, expected = '', message = '']) => ({
+    base,
+    language,
+    half: half as Half,
+    kind,
+    expected: toExpected(expected),
+    message,
+  }));
+
+export const loadFollowUps = (): Question[] =>
+  rows('followups.tsv').map(([base = '', half, expected = '', first = '', message = '']) => ({
+    base,
+    language: base === 'gym' ? 'de' : 'en',
+    half: half as Half,
+    kind: 'follow-up',
+    expected: toExpected(expected),
+    first,
+    message,
+  }));
+
+export const loadChatMessages = (): ChatMessage[] =>
+  rows('language.tsv').map(([expected = '', half, allowed = '', message = '']) => ({
+    expected,
+    half: half as Half,
+    allowed: allowed === '' ? [] : allowed.split(','),
+    message,
+  }));
+
+/** Whether an entry, or the entry that it translates, is expected. A translation has a language suffix in its id. */
+export const isEntry = (entryId: string, expected: string[]): boolean =>
+  expected.some((one) => entryId === one || entryId.replace(/-(de|en)$/, '') === one);
 
 /** Opens the model that is measured, and names the folder where its vectors are kept for the next run. */
 export type EvaluationModel = { open: () => Promise<Embedder>; folder: string };
@@ -40,12 +118,16 @@ export type TextVectors = {
   close: () => Promise<void>;
 };
 
+const STARTS_MS = 100;
+
 /**
  * Opens the vectors of a model. They are kept in its folder, so that only the first run waits for the model. If there is
  * no model, `none` says why.
  */
 export const openTextVectors = async ({ open, folder }: EvaluationModel): Promise<TextVectors | { none: string }> => {
   const embedder = await open();
+  // On a busy machine, the model's process takes longer to start than a worker waits for it.
+  while (embedder.status().detail === 'starting') await sleep(STARTS_MS);
   const model = embedder.model();
   if (model === null) {
     const { detail } = embedder.status();
@@ -152,7 +234,7 @@ export const measureAnswers = async (
   return measured;
 };
 
-export type MeasuredLanguage = { chat: ChatMessage; right: boolean; explanation: string };
+type MeasuredLanguage = { chat: ChatMessage; right: boolean; explanation: string };
 
 export const measureLanguage = (messages: ChatMessage[]): MeasuredLanguage[] =>
   messages.map((chat) => {

@@ -12,7 +12,7 @@ import {
   TOKEN_DIMENSIONS,
   writtenProjection,
 } from '../src/embedder/token-vectors.ts';
-import { BASES, type Half, loadBase, loadChatMessages, loadQuestions, loadUnseen, UNSEEN_BASES } from './sets.ts';
+import { BASES, type Half, loadBase, loadChatMessages, loadQuestions, loadUnseen, UNSEEN_BASES } from './measure.ts';
 
 /** A part of a page, as it would be stored of a document. `sections` are its headings, each behind
  * its page's name. */

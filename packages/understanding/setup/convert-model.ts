@@ -1,5 +1,6 @@
 import { renameSync, writeFileSync } from 'node:fs';
-import { filesIn, findDamage, openWeights, type Weights } from '../src/embedder/model-files.ts';
+import { join } from 'node:path';
+import { filesIn, findDamage, graphName, openWeights, type Weights } from '../src/embedder/model-files.ts';
 
 // This program writes the model's graph beside its downloaded weights. The set-up and the image's build run it once. It
 // needs no packages.
@@ -7,6 +8,7 @@ import { filesIn, findDamage, openWeights, type Weights } from '../src/embedder/
 // ONNX is a protobuf message. Only the few fields that this graph needs are written here.
 
 const FLOAT = 1;
+const UINT8 = 2;
 const INT8 = 3;
 const INT64 = 7;
 /** `AttributeProto.type` */
@@ -76,8 +78,9 @@ const createGraph = () => {
       );
       return output;
     },
-    constant: (name: string, dims: number[], values: Float32Array | Int8Array | BigInt64Array): string => {
-      const type = values instanceof Float32Array ? FLOAT : values instanceof Int8Array ? INT8 : INT64;
+    constant: (name: string, dims: number[], values: Float32Array | Uint8Array | Int8Array | BigInt64Array): string => {
+      const eight = values instanceof Int8Array ? INT8 : UINT8;
+      const type = values instanceof Float32Array ? FLOAT : values instanceof BigInt64Array ? INT64 : eight;
       const raw = Buffer.from(values.buffer, values.byteOffset, values.byteLength);
       constants.push(
         message(5, ...dims.map((size) => integer(1, size)), integer(2, type), bytes(8, name), bytes(9, raw)),
@@ -111,11 +114,15 @@ const quantised = (matrix: Float32Array, outputs: number, inputs: number) => {
   return { weights, scales };
 };
 
+/** The number of an unsigned weight that stands for zero. */
+const ZERO = 128;
+const unsigned = (weights: Int8Array): Uint8Array => Uint8Array.from(weights, (weight) => weight + ZERO);
+
 /**
- * The model as an ONNX graph with weights of 8 bits. It maps the sum of word, position and type vectors of a
+ * The model as an ONNX graph with weights of 8 bits, signed or not: `graphNameFor` says why there are both. It maps the sum of word, position and type vectors of a
  * text, `x` [tokens, hidden], to `vector` [hidden], of length 1, and to `states` [tokens, hidden], the last layer's.
  */
-const writeGraph = (weights: Weights): Buffer => {
+const writeGraph = (weights: Weights, isSigned: boolean): Buffer => {
   const { hidden, layers, heads, inner, epsilon, matrix, vector } = weights;
   const graph = createGraph();
   const { op, constant } = graph;
@@ -125,9 +132,9 @@ const writeGraph = (weights: Weights): Buffer => {
   const linear = (input: string, name: string, outputs: number, inputs: number): string => {
     const { weights: eight, scales } = quantised(matrix(`${name}.w`, outputs, inputs), outputs, inputs);
     const given = [
-      constant(`${name}.w`, [inputs, outputs], eight),
+      constant(`${name}.w`, [inputs, outputs], isSigned ? eight : unsigned(eight)),
       constant(`${name}.scale`, [outputs], scales),
-      '',
+      isSigned ? '' : constant(`${name}.zero`, [outputs], new Uint8Array(outputs).fill(ZERO)),
       constant(`${name}.b`, [outputs], vector(`${name}.b`)),
     ];
     return op('DynamicQuantizeMatMul', [input, ...given], name, {}, MICROSOFT);
@@ -170,10 +177,12 @@ const writeGraph = (weights: Weights): Buffer => {
 };
 
 const folder = process.argv[2] ?? '';
-const { weights, graph } = filesIn(folder);
-const opened = openWeights(weights);
-writeFileSync(`${graph}.${process.pid}`, writeGraph(opened));
+const opened = openWeights(filesIn(folder).weights);
+for (const isSigned of [true, false]) {
+  const graph = join(folder, graphName(isSigned));
+  writeFileSync(`${graph}.${process.pid}`, writeGraph(opened, isSigned));
+  renameSync(`${graph}.${process.pid}`, graph); // appears whole or not at all
+  const damage = await findDamage(folder, graphName(isSigned));
+  if (damage !== null) throw new Error(damage);
+}
 opened.close();
-renameSync(`${graph}.${process.pid}`, graph); // appears whole or not at all
-const damage = await findDamage(folder);
-if (damage !== null) throw new Error(damage);

@@ -1,7 +1,6 @@
 import { createRequire } from 'node:module';
 import type { detectAll } from 'tinyld/heavy';
-import { fold, words } from './fold.ts';
-import { baseLanguage, LEXICON, LOAN_WORDS } from './lexicon.ts';
+import { baseLanguage, fold, LEXICON, LOAN_WORDS, words } from './fold.ts';
 
 type Detector = { detectAll: typeof detectAll };
 

@@ -4,5 +4,5 @@
  */
 export { fold, foldBeginning, segmentWords, UNSPACED, withoutPiledMarks, words } from './fold.ts';
 export { decideLanguage, type LanguageDecision, type LanguageEvidence, loadLanguages } from './language.ts';
-export { baseLanguage, isTraditionalChinese, textsIn } from './lexicon.ts';
+export { baseLanguage, isTraditionalChinese, textsIn } from './fold.ts';
 export { type ComparedText, comparedTexts, type TextKind } from './similarity.ts';

@@ -3,14 +3,11 @@
  * (`decideReply`). With an embedder (`openEmbedder`) and stored vectors (`measureSimilarity`), it also searches by
  * meaning. `@parley/understanding/text` has what every process needs.
  */
-import { fold, words } from './fold.ts';
+import { baseLanguage, fold, LEXICON, type SmallTalk, words } from './fold.ts';
 import { decideLanguage } from './language.ts';
-import { baseLanguage, LEXICON, type SmallTalk } from './lexicon.ts';
-import { type Hit, MAX_HITS, searchLexical } from './retrieval/candidate.ts';
-import { findContactDetails, withoutContactDetails } from './retrieval/contact-details.ts';
-import { findLastReply, type ReadEarlier, searchFollowUp } from './retrieval/follow-up.ts';
-import { asksForHuman, asksWhoThisIs } from './retrieval/human-request.ts';
-import { searchHybrid } from './retrieval/hybrid-search.ts';
+import { type Hit, MAX_HITS, searchLexical } from './retrieval/search.ts';
+import { asksForHuman, asksWhoThisIs, findContactDetails, withoutContactDetails } from './retrieval/human-request.ts';
+import { findLastReply, type ReadEarlier, searchFollowUp, searchHybrid } from './retrieval/hybrid-search.ts';
 import type { IndexedEntry, KnowledgeIndex } from './retrieval/knowledge-index.ts';
 import type { Passage } from './retrieval/passage-parts.ts';
 import {
@@ -34,11 +31,12 @@ export {
   ModelError,
   normalised,
   type OpenModel,
+  type Priority,
   type SharedVectors,
   TextsRefused,
 } from './embedder/backend.ts';
-export { findContactDetails } from './retrieval/contact-details.ts';
-export type { EarlierMessage, ReadEarlier } from './retrieval/follow-up.ts';
+export { findContactDetails } from './retrieval/human-request.ts';
+export type { EarlierMessage, ReadEarlier } from './retrieval/hybrid-search.ts';
 export {
   countWordings,
   type IndexedEntry,
@@ -89,7 +87,10 @@ export type Choice<Known extends IndexedEntry = IndexedEntry, Page extends Passa
   | { entry: Known; passage?: undefined }
   | { entry?: undefined; passage: Page; quote: string };
 
-/** How the entries were found. `words only`: the model was too busy, too slow or not there, so the words decided. */
+/**
+ * How the entries were found. `words only`: the model was too busy, too slow or not available, or the entry that words
+ * find has no vector yet.
+ */
 export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
 
 /** Why a decision was made, as compact JSON without text of the visitor. A later decision reads it in the history. */
@@ -97,7 +98,7 @@ export type Explanation = {
   kind: ReplyDecision['kind'];
   /** Language of the reply. */
   language: string;
-  /** Missing if nothing was found, unless for lack of the model. */
+  /** Absent if nothing was found, except after a search by `words only`. */
   by?: FoundBy;
   /** The best entries. `score` is the confidence; a hybrid search adds `words` and `meaning`, the cosine. */
   hits: { entryId: string; score: number; words?: number; meaning?: number }[];
@@ -110,8 +111,8 @@ export type Explanation = {
 };
 
 /**
- * What to reply. `confidence` is the probability, from 0 to 1, that the first choice is the answer. `passages` are those
- * that were found, the most likely first, also if another choice was made.
+ * What to reply. `confidence` is the probability, from 0 to 1, that the first choice is the answer. `passages`: all
+ * that were found, the most likely first, even if the reply uses none of them.
  */
 export type ReplyDecision<Known extends IndexedEntry = IndexedEntry, Page extends Passage = Passage> = {
   why: Explanation;
@@ -153,7 +154,7 @@ const THRESHOLDS: Readonly<Record<Answering, { words: number; both: number }>> =
 const HEDGE_SHARE = { words: 0.75, both: 0.55 };
 /** The least confidence for offering questions, as a share of the threshold. Below it, no question is plausible. */
 const OFFER_SHARE = { words: 0.5, both: 0.24 };
-/** Each offered question is at least this likely. Only hybrid search knows how likely the others are. */
+/** Each offered question is at least this likely. Only hybrid search knows how likely each question is. */
 const PLAUSIBLE = 0.02;
 /**
  * If the confidence is below this share of the threshold, the offered questions come with a button to talk to a person.
@@ -252,7 +253,7 @@ const rejected = <Known extends IndexedEntry, Page extends Passage>(
 
 const sectionOf = ({ passage: { title, path } }: FoundPassage): string => JSON.stringify([title, path]);
 
-/** The entries of hits, and the passages that are as likely, for the visitor to choose from. */
+/** The entries of hits and the plausible passages, the most likely first, for the visitor to choose from. */
 const choicesOf = <Known extends IndexedEntry, Page extends Passage>(
   { inquiry, passages }: Context<Known, Page>,
   hits: Hit[],
@@ -339,7 +340,7 @@ const plausibleHits = ({ hits, by }: Context<IndexedEntry, Passage>): Hit[] =>
     return by === 'both' ? hit.confidence >= PLAUSIBLE : hit.score >= best.score * OFFER_SCORE_SHARE;
   });
 
-/** The same choice for the best passage, which is more likely than every entry. */
+/** Like `choose`, but for the best passage, which may be given, hedged or offered. */
 const choosePassage = <Known extends IndexedEntry, Page extends Passage>(
   context: Context<Known, Page>,
   found: FoundPassage<Page>,
@@ -387,7 +388,7 @@ const choose = <Known extends IndexedEntry, Page extends Passage>(
     const isLongShot = confidence < threshold * LONG_SHOT_SHARE;
     return askBack(context, choicesOf(context, plausible), { confidence, isLongShot });
   }
-  // A passage needs less to be offered.
+  // No entry is likely enough to be offered. A passage needs less confidence for that.
   return passage ? choosePassage(context, passage, hasContactDetails) : unsure(context);
 };
 
@@ -482,14 +483,14 @@ const decideSmallTalk = async <Known extends IndexedEntry, Page extends Passage>
   return plain(context, smallTalk);
 };
 
-/** The hits with their confidence beside passages. A sure one stays sure. */
+/** The hits with their confidence beside passages (`ENTRY_ODDS`). A sure hit is not changed. */
 const besidePassages = ({ hits, threshold, by }: Pick<Context<IndexedEntry, Passage>, 'hits' | 'threshold' | 'by'>) =>
   hits.map((hit): Hit => {
     const odds = (ENTRY_ODDS * hit.confidence) / (1 - hit.confidence);
     return hit.confidence >= threshold || by !== 'both' ? hit : { ...hit, confidence: odds / (1 + odds) };
   });
 
-/** The hits of the entries after the words did not decide. */
+/** Searches the entries further if the words did not decide. */
 const searchEntries = async <Known extends IndexedEntry, Page extends Passage>({
   context,
   visitorLanguage,
@@ -500,7 +501,9 @@ const searchEntries = async <Known extends IndexedEntry, Page extends Passage>({
   const { message, index, history, semanticSearch } = inquiry;
   if (!index) return context;
   if (semanticSearch) {
-    const found = await searchHybrid({ message, question, visitorLanguage, index, history, semanticSearch });
+    const [best] = hits;
+    const byWords = best && best.confidence >= context.threshold ? best.entry.entryId : null;
+    const found = await searchHybrid({ message, question, visitorLanguage, index, history, semanticSearch, byWords });
     const threshold = inquiry.threshold ?? THRESHOLDS[inquiry.answering].both;
     if (found) return { threshold, hits: found, by: 'both' };
   }

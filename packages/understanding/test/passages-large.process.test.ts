@@ -1,6 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
+import { workedMs } from '../../../test/support/loop.ts';
 import { atPace } from '../../../test/support/pace.ts';
 import { PassageIndex, PassageIndexUpdate, quantised } from '../src/understanding.ts';
 
@@ -32,9 +33,7 @@ const used = (): number => {
   return heapUsed + arrayBuffers;
 };
 
-test('50,000 passages take at most 150 MB, are read in short steps, and are searched almost as fast as 500', {
-  timeout: 180_000,
-}, async () => {
+test('50,000 passages take at most 150 MB, are read in short steps, and are searched almost as fast as 500', async () => {
   // Each text has 90 words: some that all have, and some of 60,000 that few have.
   const textOf = (nth: number): string =>
     Array.from({ length: 90 }, (_, at) =>
@@ -50,9 +49,9 @@ test('50,000 passages take at most 150 MB, are read in short steps, and are sear
     const steps: number[] = [];
     const finish = update.finish();
     for (;;) {
-      const since = performance.now();
+      const since = workedMs();
       const step = finish.next();
-      steps.push(performance.now() - since);
+      steps.push(workedMs() - since);
       if (step.done) return { index: step.value, steps: steps.toSorted((one, other) => other - one).slice(0, 40) };
     }
   };
@@ -61,9 +60,9 @@ test('50,000 passages take at most 150 MB, are read in short steps, and are sear
     for (let nth = 0; nth < 40; nth += 1) {
       const question = `${wordOf(nth)} ${wordOf(nth * 900)} ${wordOf(nth * 17)} ${wordOf(nth * 37)}`;
       const vector = unit(aVector(nth * 7, 99_999));
-      const since = performance.now();
+      const since = workedMs();
       await index.search(question, 'en', vector);
-      times.push(performance.now() - since);
+      times.push(workedMs() - since);
     }
     return times.toSorted((one, other) => one - other)[37] as number;
   };

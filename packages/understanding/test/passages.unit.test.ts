@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { hostileTexts, slowOf } from '../../../test/support/hostile-texts.ts';
-import { quoteOf, sentencesOf } from '../src/retrieval/quote.ts';
+import { quoteOf, sentencesOf } from '../src/retrieval/passage-search.ts';
 import {
   decideReply,
   indexEntries,

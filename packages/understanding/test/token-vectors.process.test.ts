@@ -83,7 +83,7 @@ describe.runIf(isLocalModelFor)('with the local model', () => {
     expect((await plain())?.[0]).toEqual(tokens?.[0]?.vector);
   });
 
-  test('passages are ranked better by their tokens than by one vector', { timeout: 120_000 }, async () => {
+  test('passages are ranked better by their tokens than by one vector', async () => {
     const asked = loadPassageQuestions().filter(({ isAnswerable }) => isAnswerable);
     // Only those that answer a question, so that it takes seconds. `npm run eval -- passages` has all.
     const passages = loadPassages().filter((passage) => asked.some(({ isAnswer }) => isAnswer(passage)));

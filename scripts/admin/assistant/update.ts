@@ -1,20 +1,24 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { type AssistantInput, GUARDS } from '../../../src/assistants/assistant.ts';
-import type { EngineInput } from '../../../src/assistants/engine-settings.ts';
+import { type AssistantInput, GUARDS, IF_TOKENS_USED_UP } from '../../../src/assistants/assistant.ts';
+import type { EngineInput } from '../../../src/assistants/settings.ts';
 import { assistantOperations } from '../../../src/operator-api/assistants.ts';
-import { commaList, example, shortText, wholeNumber } from '../arguments.ts';
+import { commaList, example, shortText, wholeNumber, wholeNumberOrNone } from '../arguments.ts';
 import { usage } from '../failure.ts';
 import type { Run } from '../session.ts';
 
-type UpdateOptions = Pick<AssistantInput, 'name' | 'instructions' | 'guard' | 'allowedLinks' | 'holdingText'> & {
-  strict?: 'on' | 'off';
-  engine?: 'openai' | 'retrieval';
-  baseUrl?: string;
-  model?: string;
-  keyEnv?: string;
-  timeout?: number;
-  temperature?: number;
-};
+type Limits = Pick<AssistantInput, 'worseAllowed' | 'turnsPerMonth' | 'tokensPerDay' | 'ifTokensUsedUp' | 'keepDays'>;
+type UpdateOptions = Pick<AssistantInput, 'name' | 'instructions' | 'guard' | 'allowedLinks' | 'holdingText'> &
+  Limits & {
+    sessionLimit?: number;
+    strict?: 'on' | 'off';
+    drafts?: 'on' | 'off';
+    engine?: 'openai' | 'retrieval';
+    baseUrl?: string;
+    model?: string;
+    keyEnv?: string;
+    timeout?: number;
+    temperature?: number;
+  };
 
 const temperature = (value: string): number => {
   const number = Number(value);
@@ -60,7 +64,7 @@ const engineOf = ({
 export const addAssistantUpdate = (assistant: Command, run: Run): void => {
   assistant
     .command('update <assistantId>')
-    .description('Change the texts, engine or guard of an assistant')
+    .description('Change the texts, engine, guard or limits of an assistant')
     .option('--name <name>', 'display name', shortText(100))
     .option('--instructions <text>', 'instructions for a language model', shortText(8000))
     .option('--holding-text <text>', 'what visitors read while a person takes over', shortText(1000))
@@ -78,6 +82,32 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
         'off',
       ]),
     )
+    .addOption(
+      new Option('--drafts <what>', 'on: changes of knowledge, instructions and engine make a draft').choices([
+        'on',
+        'off',
+      ]),
+    )
+    .option(
+      '--worse-allowed <number>',
+      'publishing a draft asks again if more cases got worse; none: never',
+      wholeNumberOrNone(0, 1_000),
+    )
+    .option('--session-limit <number>', 'messages a minute of one session', wholeNumber(1, 1_000_000))
+    .option('--turns-per-month <number>', 'quota of new turns, or none', wholeNumberOrNone(1, 1_000_000_000))
+    .option(
+      '--tokens-per-day <number>',
+      'budget of a provider’s tokens, or none',
+      wholeNumberOrNone(1, 1_000_000_000_000),
+    )
+    .addOption(
+      new Option('--if-tokens-used-up <what>', 'who answers when the budget is used up').choices(IF_TOKENS_USED_UP),
+    )
+    .option(
+      '--keep-days <number>',
+      'erase a conversation that has not changed for so many days; none: never',
+      wholeNumberOrNone(1, 3_650),
+    )
     .addHelpText(
       'after',
       example(
@@ -88,7 +118,17 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
       const engine = engineOf(options);
       const { name, instructions, guard, allowedLinks, holdingText } = options;
       const strict = options.strict && options.strict === 'on';
-      const given = Object.entries({ name, instructions, guard, allowedLinks, holdingText, strict });
+      const drafts = options.drafts && options.drafts === 'on';
+      const {
+        sessionLimit: sessionLimitPerMinute,
+        turnsPerMonth,
+        tokensPerDay,
+        ifTokensUsedUp,
+        keepDays,
+        worseAllowed,
+      } = options;
+      const limits = { sessionLimitPerMinute, turnsPerMonth, tokensPerDay, ifTokensUsedUp, keepDays, worseAllowed };
+      const given = Object.entries({ name, instructions, guard, allowedLinks, holdingText, strict, drafts, ...limits });
       const input = Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Partial<AssistantInput>;
       if (!engine && Object.keys(input).length === 0) throw usage('Give at least one option; see --help.');
       return run(async (api) => {

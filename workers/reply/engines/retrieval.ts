@@ -20,12 +20,24 @@ import { inSlices, restIfBusy } from '../../../src/process/slices.ts';
 import { createSlots } from '../../../src/process/slots.ts';
 import type { ReadPassage } from '../../../src/sources/passages.ts';
 import type { TurnPassages } from '../passages.ts';
-import type { AssistantEngine, AssistantProfile, EngineEntry, EngineReply, TurnContext } from './engine.ts';
-import { isRejection, otherLanguageText, text } from './texts.ts';
+import {
+  type AssistantEngine,
+  type AssistantProfile,
+  type EngineEntry,
+  type EngineReply,
+  isRejection,
+  otherLanguageText,
+  text,
+  type TurnContext,
+} from './engine.ts';
 
 export type IndexOptions = {
-  /** The most memory of all cached indexes together. One assistant gets at most half. */
+  /** The maximum memory of all cached indexes together, in bytes. One assistant gets at most half. */
   maxBytes?: number;
+  /** The maximum number of indexes. Default: as many as fit into the memory. */
+  most?: number;
+  /** How long an index is kept after its last use. Default: for ever. */
+  keptForMs?: number;
   /** Called after each build of a large index. `leftOut` is the number of texts that did not fit. */
   onLargeBuilt?: (assistant: Pick<AssistantProfile, 'assistantId'>, leftOut: number) => void;
 };
@@ -33,21 +45,30 @@ export type IndexOptions = {
 const MAX_BYTES = 128_000_000;
 /** For at most this many entries and wordings, a turn waits for the new index, so that it sees the latest edit. */
 const SMALL_KNOWLEDGE = { entries: 500, wordings: 2_000 };
-/** How many small indexes are built at the same time. Of the large ones, one: their builds need the most memory. */
+/**
+ * How many small indexes are built at the same time. Only one large index is built at a time, because it needs much
+ * memory.
+ */
 const SMALL_BUILDS = 8;
 
-type Build = { key: string; index: Promise<KnowledgeIndex<EngineEntry>>; next: AssistantProfile | null };
+/** An index, with the assistant that it was built for. */
+type Built = { index: KnowledgeIndex<EngineEntry>; assistant: AssistantProfile };
+type Build = { key: string; done: Promise<Built>; next: AssistantProfile | null };
 
 const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
 const isSmall = ({ knowledge }: AssistantProfile): boolean =>
   knowledge.length <= SMALL_KNOWLEDGE.entries && countWordings(knowledge) <= SMALL_KNOWLEDGE.wordings;
 
 /** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
-const createIndexes = ({ maxBytes = MAX_BYTES, onLargeBuilt = () => undefined }: IndexOptions) => {
-  const built = new LRUCache<string, KnowledgeIndex<EngineEntry>>({
+const createIndexes = ({ maxBytes = MAX_BYTES, most, keptForMs, onLargeBuilt = () => undefined }: IndexOptions) => {
+  const built = new LRUCache<string, Built>({
     maxSize: maxBytes,
-    sizeCalculation: ({ bytes }) => bytes + 1,
+    sizeCalculation: ({ index: { bytes } }) => bytes + 1,
+    ...(most !== undefined && { max: most }),
+    ...(keptForMs !== undefined && { ttl: keptForMs, ttlAutopurge: true, updateAgeOnGet: true }),
   });
+  /** The index that was chosen for a turn. The turn uses no other index until it ends. */
+  const chosen = new WeakMap<AssistantProfile, KnowledgeIndex<EngineEntry>>();
   /**
    * The cache key and build number of each assistant's newest index. With the number, an older build that finishes
    * later does not replace the newest index.
@@ -58,11 +79,11 @@ const createIndexes = ({ maxBytes = MAX_BYTES, onLargeBuilt = () => undefined }:
   const largeBuilds = createSlots(({ inUse }) => inUse === 0);
   let builds = 0;
 
-  const build = async (assistant: AssistantProfile): Promise<KnowledgeIndex<EngineEntry>> => {
+  const build = async (assistant: AssistantProfile): Promise<Built> => {
     const slot = await (isSmall(assistant) ? smallBuilds : largeBuilds).acquire(assistant.assistantId);
     if (!slot) throw new Error('too many indexes wait to be built');
     try {
-      return await inSlices(indexInSteps(assistant, maxBytes / 2));
+      return { index: await inSlices(indexInSteps(assistant, maxBytes / 2)), assistant };
     } finally {
       slot.release();
     }
@@ -73,26 +94,26 @@ const createIndexes = ({ maxBytes = MAX_BYTES, onLargeBuilt = () => undefined }:
     const key = keyOf(assistant);
     builds += 1;
     const nth = builds;
-    const index = build(assistant)
-      .then((done) => {
+    const done = build(assistant)
+      .then((made) => {
         const before = latest.get(assistantId);
         if ((before?.nth ?? 0) < nth) {
           latest.set(assistantId, { key, nth });
           // Two versions of a large index would take the room of other assistants.
           if (before && !isSmall(assistant)) built.delete(before.key);
         }
-        built.set(key, done);
-        if (!isSmall(assistant)) onLargeBuilt(assistant, done.leftOut + (assistant.leftOut ?? 0));
-        return done;
+        built.set(key, made);
+        if (!isSmall(assistant)) onLargeBuilt(assistant, made.index.leftOut + (assistant.leftOut ?? 0));
+        return made;
       })
       .finally(() => {
         const { next } = started;
         building.delete(slot);
         if (next && !built.has(keyOf(next))) startBuild(slot, next);
       });
-    const started: Build = { key, index, next: null };
+    const started: Build = { key, done, next: null };
     building.set(slot, started);
-    index.catch(() => undefined); // nobody waits for this build while an older index serves
+    done.catch(() => undefined); // nobody waits for this build while an older index serves
     return started;
   };
 
@@ -100,30 +121,44 @@ const createIndexes = ({ maxBytes = MAX_BYTES, onLargeBuilt = () => undefined }:
    * Builds the index of an assistant. For a large index, only one version is built at a time. Meanwhile turns of newer
    * versions get that version, and only the newest is built next, so a turn never waits for more than two builds.
    */
-  const obtain = (assistant: AssistantProfile): Promise<KnowledgeIndex<EngineEntry>> => {
+  const obtain = (assistant: AssistantProfile): Promise<Built> => {
     const key = keyOf(assistant);
     const slot = isSmall(assistant) ? key : assistant.assistantId;
     const running = building.get(slot) ?? startBuild(slot, assistant);
     if (running.key !== key) running.next = assistant;
-    return running.index;
+    return running.done;
   };
 
   /** The index that can be used now. While a large index is built, turns use the older index. */
-  const current = (assistant: AssistantProfile): KnowledgeIndex<EngineEntry> | undefined => {
-    const index = built.get(keyOf(assistant));
-    if (index || isSmall(assistant)) return index;
+  const newest = (assistant: AssistantProfile): Built | undefined => {
+    const own = built.get(keyOf(assistant));
+    if (own || isSmall(assistant)) return own;
     const before = latest.get(assistant.assistantId);
     const last = before && built.get(before.key);
     if (last) void obtain(assistant);
     return last;
   };
 
+  const current = (assistant: AssistantProfile): KnowledgeIndex<EngineEntry> | undefined =>
+    chosen.get(assistant) ?? newest(assistant)?.index;
+
+  const choose = ({ index, assistant }: Built): AssistantProfile => {
+    const own = { ...assistant };
+    chosen.set(own, index);
+    return own;
+  };
+
   return {
     current,
+    atVersion: (assistant: AssistantProfile, mayWait: boolean): AssistantProfile | Promise<AssistantProfile> => {
+      const now = newest(assistant);
+      if (now) return choose(now);
+      return mayWait ? obtain(assistant).then(choose) : assistant;
+    },
     /** True if a turn would have to wait for seconds. */
     isLongWait: (assistant: AssistantProfile): boolean => !isSmall(assistant) && current(assistant) === undefined,
     of: async (assistant: AssistantProfile): Promise<KnowledgeIndex<EngineEntry>> =>
-      current(assistant) ?? obtain(assistant),
+      current(assistant) ?? (await obtain(assistant)).index,
   };
 };
 
@@ -175,7 +210,7 @@ const offerAction = ({ entry, passage }: Offer): SuggestedAction => {
   return linkAction(path.at(-1) ?? title, address);
 };
 
-/** Two passages may be below one heading. */
+/** Removes repeated buttons. Two passages may have the same heading. */
 const distinct = (actions: SuggestedAction[]): SuggestedAction[] => [
   ...new Map(actions.map((action) => [`${action.type} ${action.payload}`, action])).values(),
 ];
@@ -193,7 +228,10 @@ const ownActions = ({ entry, passage }: Offer): SuggestedAction[] => {
   return address === null ? [] : [linkAction(passage.title, address)];
 };
 
-/** The buttons of a hedged answer. Those that lead away from it come last, and the answer's own fill the rest. */
+/**
+ * The buttons of a hedged answer. Buttons that lead away from the answer come last. Its own buttons fill the other
+ * places.
+ */
 const hedgedActions = (given: Offer, others: Offer[], language: string): SuggestedAction[] => {
   const own = ownActions(given);
   // The link to the page of a quoted passage is never left out.
@@ -275,10 +313,10 @@ const UNKNOWN: TurnPassages = {
   isOutdated: () => false,
 };
 
-/** Decides on the passages of one version: if a newer one has replaced some of them, it decides again. */
+/** Decides with the passages of one version. If a newer version has replaced some of them meanwhile, decides again. */
 const decide = async (turn: TurnContext, index: Searched['index']): Promise<Decision> => {
   let passages = turn.passages?.current() ?? null;
-  // An answer that the entries give by their words does not wait.
+  // A turn that the entries answer by their words does not wait for the passages.
   if (turn.passages && !passages && !decidesByWords(toInquiry(turn, { index, passages: UNKNOWN }))) {
     passages = await turn.passages.open();
   }
@@ -294,19 +332,24 @@ const givenIn = (decision: Decision) =>
     ? { given: { passageId: decision.passage.passageId, sourceId: decision.passage.sourceId } }
     : {};
 
-/** Answers from the assistant's knowledge and sources: `@parley/understanding` decides, this engine indexes and words the reply. */
+/**
+ * Answers from the assistant's knowledge and sources: `@parley/understanding` decides, this engine indexes and words
+ * the reply.
+ */
 export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngine => {
   const indexes = createIndexes(options);
   const hasKnowledge = ({ assistant }: TurnContext): boolean => assistant.knowledge.length > 0;
 
   return {
     name: 'retrieval',
-    // While a large index is built, turns wait where one assistant cannot take all places.
+    // While a large index is built, turns wait in the slots for providers, of which one assistant cannot take all.
     needsProvider: (assistant) => indexes.isLongWait(assistant),
+    atVersion: (assistant, mayWait) =>
+      assistant.knowledge.length > 0 ? indexes.atVersion(assistant, mayWait) : assistant,
     answersImmediately: (turn) => {
       const index = hasKnowledge(turn) ? indexes.current(turn.assistant) : null;
       const passages = turn.passages?.current() ?? null;
-      // Without its index, the turn would wait for it.
+      // Without the index of the entries or of the passages, the turn would wait for it.
       if (index === undefined || (turn.passages && !passages)) return false;
       return decidesByWords(toInquiry(turn, { index, passages }));
     },

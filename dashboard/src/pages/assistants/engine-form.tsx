@@ -1,6 +1,6 @@
 import { Button, Checkbox, Group, PasswordInput, Radio, Stack, TextInput } from '@mantine/core';
 import { Link } from 'wouter';
-import { at, call } from '../../api.ts';
+import { at, call, withQuery } from '../../api.ts';
 import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
 import { useChange } from '../../query.ts';
 import type { Assistant, Engine } from '../../types.ts';
@@ -79,9 +79,12 @@ const Provider = ({ form, engine }: { form: ReturnType<typeof useFields<Fields>>
   );
 };
 
-export const EngineForm = ({ assistant: { assistantId, engine } }: { assistant: Assistant }) => {
+export const EngineForm = ({ assistant: { assistantId, engine, draftRevision } }: { assistant: Assistant }) => {
   const save = useChange({
-    run: (fields: Fields) => call<Assistant>('PUT', at`/assistants/${assistantId}/engine`, { body: toBody(fields) }),
+    run: (fields: Fields) => {
+      const path = withQuery(at`/assistants/${assistantId}/engine`, { seen: draftRevision });
+      return call<Assistant>('PUT', path, { body: toBody(fields) });
+    },
     invalidates: ['/assistants'],
     done: 'The engine is saved.',
     quiet: true,

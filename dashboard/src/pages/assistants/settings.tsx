@@ -1,5 +1,5 @@
 import { Button, Group, NativeSelect, Stack, Switch, TagsInput, Textarea, TextInput } from '@mantine/core';
-import { at, call } from '../../api.ts';
+import { at, call, withQuery } from '../../api.ts';
 import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
 import { Facts, Page, Section } from '../../parts/page.tsx';
 import { Value } from '../../parts/code.tsx';
@@ -9,8 +9,10 @@ import { SESSION, useChange, useRead } from '../../query.ts';
 import type { Assistant } from '../../types.ts';
 import { SemanticStatus } from '../knowledge/semantic-status.tsx';
 import { CannedEditor } from '../inbox/composer/manage-canned.tsx';
+import { DraftBar } from '../versions/draft.tsx';
 import { EngineForm } from './engine-form.tsx';
 import { HoursForm } from './settings/hours-form.tsx';
+import { KeptForm, LimitsForm } from './settings/limits-form.tsx';
 import { TagsForm } from './settings/tags-form.tsx';
 
 const GUARDS = [
@@ -63,7 +65,10 @@ const changesOf = (fields: Fields, before: Fields) => {
 const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
   const path = at`/assistants/${assistant.assistantId}`;
   const save = useChange({
-    run: (fields: Fields) => call<Assistant>('PATCH', path, { body: changesOf(fields, fieldsOf(assistant)) }),
+    run: (fields: Fields) =>
+      call<Assistant>('PATCH', withQuery(path, { seen: assistant.draftRevision }), {
+        body: changesOf(fields, fieldsOf(assistant)),
+      }),
     invalidates: ['/assistants', SESSION],
     done: 'Saved.',
     quiet: true,
@@ -143,9 +148,10 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
 };
 
 const Settings = ({ id }: { id: string }) => {
-  const read = useRead<Assistant>(at`/assistants/${id}`);
+  const read = useRead<Assistant>(withQuery(at`/assistants/${id}`, { draft: 'true' }));
   return (
     <Page title="Settings">
+      <DraftBar id={id} />
       <Shown read={read}>
         {(assistant) => (
           <>
@@ -168,6 +174,15 @@ const Settings = ({ id }: { id: string }) => {
               description="When people answer, and what happens to a conversation that nobody takes."
             >
               <HoursForm assistant={assistant} />
+            </Section>
+            <Section
+              title="Limits"
+              description="How much visitors and callers may send, and what a language model may cost."
+            >
+              <LimitsForm assistant={assistant} />
+            </Section>
+            <Section title="Retention" description="How long conversations are kept.">
+              <KeptForm assistant={assistant} />
             </Section>
             <Section title="Tags" description="What operators choose from when they tag a conversation.">
               <TagsForm id={id} />

@@ -41,6 +41,7 @@ const factsOf = (id: string, delivery: DeliveryType) => ({
   ...(delivery.tls && {
     TLS: `${delivery.tls.version}${delivery.tls.daysToExpiry === null ? '' : `, certificate valid for ${delivery.tls.daysToExpiry} days`}`,
   }),
+  ...(delivery.sequence !== null && { Sequence: `${delivery.sequence} of its conversation, for this endpoint` }),
   ...(delivery.redelivery && { Resent: 'By an operator' }),
 });
 

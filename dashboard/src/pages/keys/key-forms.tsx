@@ -4,13 +4,18 @@ import { FormDialog } from '../../parts/dialog.tsx';
 import { useFields } from '../../parts/form.tsx';
 import { useChange } from '../../query.ts';
 import type { ApiKey, NewApiKey } from '../../types.ts';
+import { numberOrNull } from '../assistants/settings/hours-fields.ts';
 
 type Props = { path: string; opened: boolean; onClose: () => void; onMade: (made: NewApiKey) => void };
 
-const BLANK = { name: '', limitPerMinute: '60' };
+const BLANK = { name: '', limitPerMinute: '60', turnsPerMonth: '' };
 type Fields = typeof BLANK;
 
-const toBody = ({ name, limitPerMinute }: Fields) => ({ name, limitPerMinute: Number(limitPerMinute) });
+const toBody = ({ name, limitPerMinute, turnsPerMonth }: Fields) => ({
+  name,
+  limitPerMinute: Number(limitPerMinute),
+  turnsPerMonth: numberOrNull(turnsPerMonth),
+});
 
 const KeyFields = ({ form }: { form: ReturnType<typeof useFields<Fields>> }) => (
   <>
@@ -26,6 +31,12 @@ const KeyFields = ({ form }: { form: ReturnType<typeof useFields<Fields>> }) => 
       description="Further requests get 429 until the minute ends."
       inputMode="numeric"
       {...form.text('limitPerMinute')}
+    />
+    <TextInput
+      label="New messages per month"
+      description="Further ones get 429 until the month ends. Leave empty for no quota."
+      inputMode="numeric"
+      {...form.text('turnsPerMonth')}
     />
   </>
 );
@@ -65,10 +76,12 @@ export const EditKey = ({ one, onClose }: { one: ApiKey; onClose: () => void }) 
     quiet: true,
     after: onClose,
   });
-  const form = useFields({ name: one.name, limitPerMinute: String(one.limitPerMinute) }, update.error);
+  const { name, limitPerMinute, turnsPerMonth } = one;
+  const before = { name, limitPerMinute: String(limitPerMinute), turnsPerMonth: String(turnsPerMonth ?? '') };
+  const form = useFields(before, update.error);
   return (
     <FormDialog
-      title="Change name or limit"
+      title="Change name or limits"
       opened
       onClose={onClose}
       onSend={() => update.mutate(form.values)}

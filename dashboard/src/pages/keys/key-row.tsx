@@ -1,15 +1,19 @@
 import { Button } from '@mantine/core';
 import { type ReactNode, useState } from 'react';
+import { Allowed } from '../../parts/allowance.tsx';
 import { Section } from '../../parts/page.tsx';
 import { Status } from '../../parts/status.tsx';
 import { When } from '../../parts/when.tsx';
-import type { ApiKey } from '../../types.ts';
+import type { ApiKey, Limits } from '../../types.ts';
 
-export const KeyRow = ({ one, menu }: { one: ApiKey; menu: ReactNode }) => (
+type RowProps = { one: ApiKey; quota?: Limits['keys'][number] | undefined; menu: ReactNode };
+
+export const KeyRow = ({ one, quota, menu }: RowProps) => (
   <li className="row row-stack">
     <div className="row-main">
       <div className="row-title">{one.name}</div>
       <div className="row-sub mono">sk_…{one.lastFour}</div>
+      {quota && <Allowed one={quota} of="messages" />}
     </div>
     <div className="key-use dim">
       {one.revokedAt === null ? (

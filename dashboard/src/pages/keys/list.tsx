@@ -8,7 +8,7 @@ import { RowMenu } from '../../parts/row-menu.tsx';
 import { type Secret, SecretDialog } from '../../parts/secret.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useChange, useRead } from '../../query.ts';
-import type { ApiKey, Keys as KeyList, NewApiKey } from '../../types.ts';
+import type { ApiKey, Keys as KeyList, Limits, NewApiKey } from '../../types.ts';
 import { EditKey, NewKey } from './key-forms.tsx';
 import { KeyRow, RevokedKeys } from './key-row.tsx';
 import { keySecretOf } from './key-secret.ts';
@@ -31,6 +31,7 @@ const useKeyChanges = (onSecret: (secret: Secret) => void, path: string) => {
 const Keys = ({ id }: { id: string }) => {
   const path = at`/assistants/${id}/keys`;
   const read = useRead<KeyList>(path);
+  const { data: limits } = useRead<Limits>(at`/assistants/${id}/limits`);
   const [adding, setAdding] = useState(false);
   const [secret, setSecret] = useState<Secret | null>(null);
   const [editing, setEditing] = useState<ApiKey | null>(null);
@@ -40,7 +41,7 @@ const Keys = ({ id }: { id: string }) => {
   const menuOf = (one: ApiKey) => (
     <RowMenu label={`Actions for ${one.name}`}>
       <Menu.Item leftSection={<Icon name="pencil" size={16} />} onClick={() => setEditing(one)}>
-        Change name or limit…
+        Change name or limits…
       </Menu.Item>
       <Menu.Item
         leftSection={<Icon name="refresh" size={16} />}
@@ -97,7 +98,12 @@ const Keys = ({ id }: { id: string }) => {
                 ) : (
                   <ul className="rows" aria-label="API keys">
                     {live.map((one) => (
-                      <KeyRow key={one.keyId} one={one} menu={menuOf(one)} />
+                      <KeyRow
+                        key={one.keyId}
+                        one={one}
+                        quota={limits?.keys.find(({ keyId }) => keyId === one.keyId)}
+                        menu={menuOf(one)}
+                      />
                     ))}
                   </ul>
                 )}

@@ -1,5 +1,5 @@
 import { Button, Group, Modal, Stack, TagsInput, Textarea, TextInput } from '@mantine/core';
-import { at, call } from '../../api.ts';
+import { at, call, withQuery } from '../../api.ts';
 import { useConfirm } from '../../parts/confirm.tsx';
 import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
 import { useChange } from '../../query.ts';
@@ -48,23 +48,40 @@ const toBody = (fields: Fields) => ({
   language: fields.language.trim() === '' ? null : fields.language.trim(),
 });
 
-type Props = { path: string; entry: KnowledgeEntry | null; draft?: EntryDraft; onClose: () => void };
+type Props = {
+  path: string;
+  entry: KnowledgeEntry | null;
+  draft?: EntryDraft;
+  /** With drafts: the revision of the draft that the list shows. */
+  seen?: number | undefined;
+  /** True if the entry would be the only change of a draft, so that it can be published at once. */
+  mayPublish?: boolean;
+  onClose: () => void;
+};
 
-const useEntryChanges = ({ path, entry, draft, onClose }: Props) => {
+const useEntryChanges = ({ path, entry, draft, seen, onClose }: Props) => {
+  const known = entry ? { seen } : {};
   const own = entry && path + at`/${entry.entryId}`;
   const invalidates = ['/assistants/'];
   const save = useChange({
-    run: (fields: Fields) =>
-      call<KnowledgeEntry>(own === null ? 'POST' : 'PUT', own ?? path, {
+    run: async ({ fields, publish }: { fields: Fields; publish: boolean }) => {
+      const saved = await call<KnowledgeEntry>(own === null ? 'POST' : 'PUT', withQuery(own ?? path, known), {
         body: { ...toBody(fields), ...(draft?.fromMiss !== undefined && { fromMiss: draft.fromMiss }) },
-      }),
+      });
+      const whole = { seen: seen === undefined ? null : seen + 1 };
+      if (publish) await call('POST', path.replace(/knowledge$/, 'draft/publish'), { body: whole });
+      return saved;
+    },
     invalidates,
-    done: own === null ? 'The entry is added.' : 'The entry is saved.',
+    done: (_saved, { publish }) => {
+      if (publish) return 'The entry is published.';
+      return own === null ? 'The entry is added.' : 'The entry is saved.';
+    },
     quiet: true,
     after: onClose,
   });
   const remove = useChange({
-    run: () => call<void>('DELETE', own ?? path),
+    run: () => call<void>('DELETE', withQuery(own ?? path, known)),
     invalidates,
     done: 'The entry is removed.',
     after: onClose,
@@ -74,7 +91,7 @@ const useEntryChanges = ({ path, entry, draft, onClose }: Props) => {
 
 /** Edits one entry. A new form is created for each entry, so that it starts with the stored values. */
 export const EntryEditor = (props: Props) => {
-  const { entry, draft, onClose } = props;
+  const { entry, draft, mayPublish = false, onClose } = props;
   const { save, remove } = useEntryChanges(props);
   const { dialog, ask, asking } = useConfirm();
   const form = useFields(fieldsOf(entry, draft), save.error);
@@ -91,6 +108,7 @@ export const EntryEditor = (props: Props) => {
     });
   };
   const { question, answer } = form.values;
+  const mayBeSaved = changed && question.trim() !== '' && answer.trim() !== '';
   return (
     <Modal
       opened
@@ -100,7 +118,7 @@ export const EntryEditor = (props: Props) => {
       size="lg"
       closeButtonProps={{ 'aria-label': 'Close' }}
     >
-      <form onSubmit={onSubmit(() => save.mutate(form.values))} noValidate>
+      <form onSubmit={onSubmit(() => save.mutate({ fields: form.values, publish: false }))} noValidate>
         <Stack gap="md">
           <FormProblem problem={save.error} fields={form.names} />
           <TextInput label="Question" data-autofocus maxLength={500} {...form.text('question')} />
@@ -151,11 +169,17 @@ export const EntryEditor = (props: Props) => {
               <Button variant="default" onClick={close}>
                 Cancel
               </Button>
-              <Button
-                type="submit"
-                loading={save.isPending}
-                disabled={!changed || question.trim() === '' || answer.trim() === ''}
-              >
+              {mayPublish && (
+                <Button
+                  variant="default"
+                  loading={save.isPending}
+                  disabled={!mayBeSaved}
+                  onClick={() => save.mutate({ fields: form.values, publish: true })}
+                >
+                  Save and publish
+                </Button>
+              )}
+              <Button type="submit" loading={save.isPending} disabled={!mayBeSaved}>
                 {entry ? 'Save entry' : 'Add entry'}
               </Button>
             </Group>

@@ -8,6 +8,8 @@ import { Page, Section } from '../../parts/page.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useRead } from '../../query.ts';
 import type { Knowledge as KnowledgeList, KnowledgeEntry } from '../../types.ts';
+import { Status } from '../../parts/status.tsx';
+import { DraftBar, useDraft } from '../versions/draft.tsx';
 import { Conflicts } from './conflicts.tsx';
 import { EntryEditor } from './entry-editor.tsx';
 import { Import } from './import.tsx';
@@ -23,6 +25,7 @@ const Row = ({ entry, onOpen }: { entry: KnowledgeEntry; onOpen: () => void }) =
         <span className="row-title block">{entry.question}</span>
         <span className="row-sub two-lines">{entry.answer}</span>
       </span>
+      {entry.edit && <Status tone="busy">{entry.edit.kind === 'added' ? 'Added' : 'Changed'}</Status>}
       <span className="dim nowrap wide">
         {[
           entry.language,
@@ -81,8 +84,12 @@ const Knowledge = ({ id }: { id: string }) => {
   const setEntry = (entryId: string | null) => set('entry', entryId);
   const [typed, setTyped] = useState(of('search'));
   const [wanted] = useDebouncedValue(typed.trim(), TYPING_MS);
-  const all = useRead<KnowledgeList>(path);
-  const found = useRead<KnowledgeList>(withQuery(path, { search: wanted }), { keep: true, enabled: wanted !== '' });
+  const draft = useDraft(id).data;
+  const all = useRead<KnowledgeList>(withQuery(path, { draft: 'true' }));
+  const found = useRead<KnowledgeList>(withQuery(path, { search: wanted, draft: 'true' }), {
+    keep: true,
+    enabled: wanted !== '',
+  });
   const [importing, setImporting] = useState(false);
   const opened = all.data?.entries.find(({ entryId }) => entryId === entry);
   const count = all.data?.entries.length ?? 0;
@@ -107,6 +114,7 @@ const Knowledge = ({ id }: { id: string }) => {
         </>
       }
     >
+      <DraftBar id={id} />
       {(count > 0 || typed !== '') && (
         <TextInput
           aria-label="Search the knowledge"
@@ -128,7 +136,14 @@ const Knowledge = ({ id }: { id: string }) => {
         </Shown>
       </Section>
       {(entry === 'new' || opened) && (
-        <EntryEditor key={entry} path={path} entry={opened ?? null} onClose={() => setEntry(null)} />
+        <EntryEditor
+          key={entry}
+          path={path}
+          entry={opened ?? null}
+          seen={all.data?.draftRevision}
+          mayPublish={draft?.drafts === true && draft.draft === null}
+          onClose={() => setEntry(null)}
+        />
       )}
       {importing && <Import id={id} onClose={() => setImporting(false)} />}
     </Page>

@@ -6,11 +6,13 @@ import { Page, Section } from '../../parts/page.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Miss, Misses } from '../../types.ts';
+import { QuestionDialog, type QuestionDraft } from '../evaluation/question-dialog.tsx';
 import { type EntryDraft, EntryEditor } from '../knowledge/entry-editor.tsx';
 import { MissRow } from './miss-row.tsx';
 
 const REFRESH_MS = 15_000;
 const QUESTION_MAX = 500;
+const EXPECTED_MAX = 1_000;
 
 /** Other ways to ask, from the examples of the group. */
 const variantsOf = ({ question, examples }: Miss): string[] => [
@@ -23,6 +25,14 @@ const draftOf = (miss: Miss): EntryDraft => ({
   answer: miss.answer?.content ?? '',
   language: null,
   fromMiss: miss.missId,
+});
+
+/** A question of a set, with what an operator answered as the words to expect. */
+const questionOf = ({ missId, question, language, answer }: Miss): QuestionDraft => ({
+  question,
+  language,
+  expected: { kind: 'text', text: (answer?.content ?? '').slice(0, EXPECTED_MAX) },
+  from: { missId },
 });
 
 /** The draft that another page put into the address: a visitor's question and what an operator wrote. */
@@ -40,10 +50,12 @@ const List = ({
   id,
   misses,
   onTeach,
+  onCollect,
 }: {
   id: string;
   misses: Misses['misses'];
   onTeach: (draft: EntryDraft) => void;
+  onCollect: (draft: QuestionDraft) => void;
 }) => {
   const dismiss = useChange({
     run: (missId: string) => call<void>('POST', at`/assistants/${id}/misses/${missId}/dismiss`),
@@ -68,6 +80,14 @@ const List = ({
             <Button
               size="xs"
               variant="default"
+              onClick={() => onCollect(questionOf(miss))}
+              aria-label={`Add to a set: “${miss.question}”`}
+            >
+              Add to a set
+            </Button>
+            <Button
+              size="xs"
+              variant="default"
               loading={dismiss.isPending && dismiss.variables === miss.missId}
               onClick={() => dismiss.mutate(miss.missId)}
               aria-label={`Dismiss “${miss.question}”`}
@@ -85,6 +105,7 @@ const List = ({
 const Learn = ({ id }: { id: string }) => {
   const read = useRead<Misses>(at`/assistants/${id}/misses`, { every: REFRESH_MS });
   const given = useDraftInAddress();
+  const [collected, setCollected] = useState<QuestionDraft | null>(null);
   const [chosen, setChosen] = useState<EntryDraft | null>(null);
   const draft = chosen ?? given.draft;
   const close = (): void => {
@@ -97,7 +118,9 @@ const Learn = ({ id }: { id: string }) => {
       description="Questions that the assistant could not answer, or was not sure about. Turn them into knowledge with the answer that a person gave."
     >
       <Section flush>
-        <Shown read={read}>{({ misses }) => <List id={id} misses={misses} onTeach={setChosen} />}</Shown>
+        <Shown read={read}>
+          {({ misses }) => <List id={id} misses={misses} onTeach={setChosen} onCollect={setCollected} />}
+        </Shown>
       </Section>
       {draft && (
         <EntryEditor
@@ -108,6 +131,7 @@ const Learn = ({ id }: { id: string }) => {
           onClose={close}
         />
       )}
+      {collected && <QuestionDialog id={id} draft={collected} onClose={() => setCollected(null)} />}
     </Page>
   );
 };

@@ -1,30 +1,49 @@
 import { Checkbox, Radio, Stack, Switch, TextInput } from '@mantine/core';
 import type { useFields } from '../../parts/form.tsx';
 import type { Endpoint } from '../../types.ts';
-import { EVENT_NAMES, EVENTS, SENT } from './event-names.ts';
+import { ERASED, EVENT_NAMES, EVENTS, SENT } from './event-names.ts';
 
-export type EndpointFields = { url: string; every: boolean; events: string[]; sent: boolean; sources: boolean };
-export const NEW_ENDPOINT: EndpointFields = { url: '', every: true, events: [], sent: false, sources: false };
-
-/** An endpoint that names all kinds wants every event, and `message.sent` beside them. */
-export const endpointFieldsOf = ({ url, events, include }: Endpoint): EndpointFields => {
-  const sent = events.includes(SENT);
-  const named = events.filter((name) => name !== SENT);
-  const every = EVENT_NAMES.every((name) => named.includes(name)) || events.length === 0;
-  return { url, every, events: every ? [] : named, sent, sources: include.includes('sources') };
+export type EndpointFields = {
+  url: string;
+  every: boolean;
+  events: string[];
+  sent: boolean;
+  sources: boolean;
+  erased: boolean;
+};
+export const NEW_ENDPOINT: EndpointFields = {
+  url: '',
+  every: true,
+  events: [],
+  sent: false,
+  sources: false,
+  erased: false,
 };
 
-export const endpointBodyOf = ({ url, every, events, sent, sources }: EndpointFields) => ({
+/** An endpoint that names all kinds wants every event, and those that it must name beside them. */
+export const endpointFieldsOf = ({ url, events, include }: Endpoint): EndpointFields => {
+  const [sent, erased] = [events.includes(SENT), events.includes(ERASED)];
+  const named = events.filter((name) => name !== SENT && name !== ERASED);
+  const every = EVENT_NAMES.every((name) => named.includes(name)) || events.length === 0;
+  return { url, every, events: every ? [] : named, sent, sources: include.includes('sources'), erased };
+};
+
+export const endpointBodyOf = ({ url, every, events, sent, sources, erased }: EndpointFields) => ({
   url: url.trim(),
-  events: sent ? [...(every ? EVENT_NAMES : events), SENT] : every ? [] : events,
+  events:
+    sent || erased
+      ? [...(every ? EVENT_NAMES : events), ...(sent ? [SENT] : []), ...(erased ? [ERASED] : [])]
+      : every
+        ? []
+        : events,
   include: sources ? ['sources'] : [],
 });
-export const isComplete = ({ url, every, events, sent }: EndpointFields): boolean =>
-  url.trim() !== '' && (every || sent || events.length > 0);
+export const isComplete = ({ url, every, events, sent, erased }: EndpointFields): boolean =>
+  url.trim() !== '' && (every || sent || erased || events.length > 0);
 
 /** URL and event filter of a new or existing endpoint. */
 export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<EndpointFields>> }) => {
-  const { every, events, sent, sources } = form.values;
+  const { every, events, sent, sources, erased } = form.values;
   return (
     <>
       <TextInput
@@ -42,7 +61,7 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
         {...form.errorOf('events')}
       >
         <Stack gap="xs" mt={6}>
-          <Radio value="every" label={sent ? 'Every event' : 'Every event, including future ones'} />
+          <Radio value="every" label={sent || erased ? 'Every event' : 'Every event, including future ones'} />
           <Radio value="some" label="Only these" />
         </Stack>
       </Radio.Group>
@@ -79,6 +98,17 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
           onChange={(event) => form.set('sources', event.currentTarget.checked)}
         />
       )}
+      <Switch
+        label="Also tell of erasures"
+        description={
+          <>
+            Sends <span className="mono">conversation.erased</span> when a conversation is erased of which your server
+            got something.
+          </>
+        }
+        checked={erased}
+        onChange={(event) => form.set('erased', event.currentTarget.checked)}
+      />
     </>
   );
 };

@@ -1,7 +1,7 @@
 import { Status } from '../../parts/status.tsx';
 import { timeOfDay } from '../../parts/when.tsx';
 import type { Endpoint } from '../../types.ts';
-import { EVENT_NAMES, SENT } from './event-names.ts';
+import { ERASED, EVENT_NAMES, SENT } from './event-names.ts';
 
 export const isPaused = ({ enabled, pause }: Endpoint): boolean =>
   enabled && pause !== null && (pause.until === null || Date.parse(pause.until) > Date.now());
@@ -16,5 +16,6 @@ export const EndpointState = ({ endpoint }: { endpoint: Endpoint }) => {
 export const eventsOf = ({ events }: Endpoint): string => {
   if (events.length === 0) return 'Every event';
   const isEvery = EVENT_NAMES.every((name) => events.includes(name));
-  return isEvery ? `Every event, and ${SENT}` : events.join(', ');
+  const named = [SENT, ERASED].filter((name) => events.some((event) => event === name));
+  return isEvery ? `Every event, and ${named.join(', ')}` : events.join(', ');
 };

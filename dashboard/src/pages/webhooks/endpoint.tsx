@@ -15,6 +15,7 @@ import { RecentDeliveries } from '../deliveries/recent.tsx';
 import { Edit } from './edit.tsx';
 import { EndpointDetails, Pause } from './endpoint-details.tsx';
 import { endpointSecretOf } from './list.tsx';
+import { RecoverDialog, RecoverySection } from './recovery.tsx';
 import { Rotate } from './rotate.tsx';
 import { TestResult } from './test-result.tsx';
 
@@ -46,7 +47,7 @@ const useEndpointChanges = ({ id, endpointId }: Props) => {
 const Endpoint = ({ id, endpointId }: Props) => {
   const read = useRead<EndpointType>(at`/endpoints/${endpointId}`, { every: 5_000 });
   const [tested, setTested] = useState<string | null>(null);
-  const [dialogOf, setDialogOf] = useState<'edit' | 'rotate' | null>(null);
+  const [dialogOf, setDialogOf] = useState<'edit' | 'rotate' | 'recover' | null>(null);
   const [secret, setSecret] = useState<Secret | null>(null);
   const { dialog, ask } = useConfirm();
   const { resume, turn, remove } = useEndpointChanges({ id, endpointId });
@@ -117,6 +118,8 @@ const Endpoint = ({ id, endpointId }: Props) => {
             {tested !== null && <TestResult key={tested} id={id} deliveryId={tested} />}
             <EndpointDetails endpoint={one} onRotate={() => setDialogOf('rotate')} />
             <RecentDeliveries id={id} endpointId={endpointId} />
+            <RecoverySection endpointId={endpointId} onRecover={() => setDialogOf('recover')} />
+            {dialogOf === 'recover' && <RecoverDialog endpointId={endpointId} onClose={() => setDialogOf(null)} />}
             {dialogOf === 'edit' && <Edit endpoint={one} onClose={() => setDialogOf(null)} />}
           </>
         )}

@@ -10,4 +10,7 @@ export const EVENTS = {
 /** An endpoint gets this event only if it names it. “Every event” does not include it. */
 export const SENT = 'message.sent';
 
+/** The same. It goes to endpoints that got something of the conversation. */
+export const ERASED = 'conversation.erased';
+
 export const EVENT_NAMES = Object.keys(EVENTS) as (keyof typeof EVENTS)[];

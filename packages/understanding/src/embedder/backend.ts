@@ -3,9 +3,9 @@ export type Priority = 'turn' | 'background';
 export type ModelStatus = { available: boolean; detail: string };
 
 /**
- * What happened to a text to embed. `made`, `cached` and `joined` have a vector. The other results have no vector: the
- * turn would have waited too long, the queue was full, the model was too slow for the turn, the model failed, or there
- * is no model.
+ * What happened to a text to embed. `made`, `cached`, `joined` and `shared` have a vector. The other results have no
+ * vector: the turn would have waited too long, the queue was full, the model was too slow for the turn, the model
+ * failed, or there is no model.
  */
 export type CountEmbedding = (
   kind: EmbeddedKind,
@@ -15,8 +15,8 @@ export type CountEmbedding = (
 
 /**
  * Vectors of questions that any process made lately, with the vectors of their tokens if they were asked for. `key`
- * names the model, the kind and the text. Both calls never throw, and `find` answers within some milliseconds: a vector
- * is quickly made again.
+ * names the model, the kind and the text. Neither call throws, and `find` answers within some milliseconds, because
+ * making a vector again is quick.
  */
 export type SharedVectors = {
   find: (key: string) => Promise<Embedded | null>;
@@ -33,7 +33,7 @@ export type Limits = {
    */
   pieceBytes: number;
   pieces: Record<EmbeddedKind, number>;
-  /** How long a turn waits at most, beyond the longest expected wait. */
+  /** How long the model may take for a text of a turn, after the text has waited in line. */
   answerMs: number;
 };
 
@@ -47,7 +47,7 @@ export type OpenModel = {
   dimensions: number;
   /** A text that the model refuses gives null, and no other text is affected. */
   embed: (texts: string[], kind: EmbeddedKind) => Promise<(Float32Array | null)[]>;
-  /** The vectors of a text's tokens too, of this kind. Only the local model has them. */
+  /** The kind of the vectors of a text's tokens. Only the local model makes them. */
   withTokens?: { kind: string; embed: (text: string, kind: EmbeddedKind) => Promise<Embedded> };
   ended: Promise<string>;
   end: (reason: string) => void;

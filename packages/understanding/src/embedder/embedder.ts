@@ -23,8 +23,8 @@ const PROBE_VECTOR = [
   0.0436, -0.0333, -0.0168, -0.0525, 0.0844, -0.0673, 0.0632, 0.0207, 0.042, 0.0367, 0.0141, 0.022, 0.08, -0.0742,
   -0.0395, 0.0424, 0.0686, -0.0443, -0.0073, -0.0537, 0.0004, -0.0027, -0.0558, 0.0817,
 ];
-/** The least cosine to these values. Processors round differently: those without VNNI by far more than others. */
-const LEAST_COSINE = 0.97;
+/** The least cosine between these values and the model's. Kinds of processors differ only in how they round. */
+const LEAST_COSINE = 0.999;
 
 const isProbeVector = (vector: Float32Array): boolean => {
   const first = vector.slice(0, PROBE_VECTOR.length);
@@ -32,7 +32,10 @@ const isProbeVector = (vector: Float32Array): boolean => {
   return product / (Math.hypot(...PROBE_VECTOR) * Math.hypot(...first)) >= LEAST_COSINE;
 };
 
-/** A process has one text in work and one waiting, so that it is never idle until a busy event loop sends the next. */
+/**
+ * A process has one text in work and one waiting, so that it is not idle while the event loop is too busy to send the
+ * next.
+ */
 const AHEAD = 2;
 
 /** Starts a process, which must return the known vector of a probe text before it is used. */
@@ -59,12 +62,12 @@ const startAll = async (folder: string, count: number, signal: AbortSignal): Pro
 };
 
 /**
- * Limited, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens and take
- * 0.03 s.
+ * Pieces are short, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens
+ * and take 0.03 s.
  */
 export const LOCAL_PIECES = { pieceBytes: 320, pieces: { query: 3, passage: 7 } };
 
-/** multilingual-e5-small in separate processes. If one of them ends, all do and are started again. */
+/** multilingual-e5-small in separate processes. If one of them ends, all are ended and started again. */
 export const localModel = (folder: string, { processes = 1 }: { processes?: number } = {}): ModelBackend => ({
   limits: { ...LOCAL_PIECES, texts: 1, concurrency: AHEAD * processes, answerMs: 400 },
 
@@ -103,7 +106,7 @@ export type Embedder = {
    * Returns vectors of length 1 in the order of the texts; do not modify them. Returns null if the model is not
    * available right now (off, not installed, too busy, too slow, restarting). The caller then works without vectors.
    * `holder` is the assistant that the texts are for: assistants share the model. `since` is when the turn asked for
-   * its first text; leave it out for this one.
+   * its first text. Omit it for this first text.
    */
   embed: (texts: string[], kind: EmbeddedKind, options: TextOptions) => Promise<Float32Array[] | null>;
   /** The same with the vectors of the texts' tokens. Null if the model has none. */
@@ -115,7 +118,7 @@ export type Embedder = {
   /** One vector of a turn's question with the vectors of its tokens, which are null if the model has none. */
   embedQuestion: (
     text: string,
-    options: Omit<TextOptions, 'priority'>,
+    options: TextOptions,
   ) => Promise<{ vector: Float32Array; tokens: TokenVectors | null } | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
   model: () => string | null;
@@ -169,10 +172,9 @@ export const openEmbedder = async (
       const made = await embed(texts, kind, { holder, priority, since, withTokens: true });
       return made && made.map(({ vector, tokens = new Int8Array() }) => ({ kind: tokenKind, vector, tokens }));
     },
-    embedQuestion: async (text, { holder, since }) => {
+    embedQuestion: async (text, { holder, priority = 'turn', since }) => {
       const kind = model.tokenKind();
-      const [made] =
-        (await embed([text], 'query', { holder, priority: 'turn', since, withTokens: kind !== null })) ?? [];
+      const [made] = (await embed([text], 'query', { holder, priority, since, withTokens: kind !== null })) ?? [];
       return made ? { vector: made.vector, tokens: kind && made.tokens ? { kind, tokens: made.tokens } : null } : null;
     },
     model: model.model,

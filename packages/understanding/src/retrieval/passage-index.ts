@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { baseLanguage } from '../lexicon.ts';
+import { baseLanguage } from '../fold.ts';
 import type { Distribution } from '../similarity.ts';
 import { conceptKey, conceptWeight } from './knowledge-index.ts';
 import {
@@ -18,20 +18,20 @@ import {
 } from './passage-parts.ts';
 import { type Reading, readTerms } from './terms.ts';
 
-/** A word of a question: the keys that it may be, each with a weight, and how much the word says. */
+/** A word of a question. `keys`: the keys that it may mean, each with a weight. `share`: how much the word says. */
 export type QuestionWord = { word: string; keys: Map<string, number>; share: number };
 
 /** A passage that may have the answer. `words` is its score by words. A cosine is null if there is no vector. */
 export type PassageHit = {
   passageId: string;
   language: string;
-  /** BM25, divided by what the question's words can give. */
+  /** BM25, divided by the weight of all words of the question. */
   words: number;
-  /** Which share of the question, by weight, the passage has, and its headings have. */
+  /** The shares of the question, by weight, that the passage has and that its headings have. */
   coverage: number;
   headings: number;
   cosine: number | null;
-  /** How far the cosine is above the mean of the passages in its language: languages are near to themselves. */
+  /** How far the cosine is above the mean of its language's passages. Texts in one language are near each other anyway. */
   nearness: number | null;
 };
 
@@ -49,22 +49,28 @@ const TYPO_WEIGHT = 0.8;
 const SHORTEST_FUZZY = 5;
 const MOST_FUZZY = 3;
 const BM25 = { k: 1.2, b: 0.5, path: 1.5, title: 0.5 };
-/** How many places a search by words reads. The commonest words of a message that are beyond it are left out. */
+/**
+ * The maximum number of places that a search by words reads, the rarest words first. Only the rarest word may exceed
+ * it.
+ */
 const MAX_PLACES = 400_000;
 /** How many passages each kind of search finds. */
 const NEAREST = 30;
-/** Of so many passages, the one with the best signs is compared by its vector, but of so many at least. */
+/**
+ * In a part with sign bits, only the passages whose bits are most like the question's are compared by their vectors:
+ * one in `oneIn`, but at least `least`.
+ */
 const COMPARED = { oneIn: 20, least: 400 };
 const SAMPLE = 256;
-/** A language with few passages counts as one with so many more that are like all. */
+/** A language's mean counts as if it had this many more average passages, so that a few passages say little. */
 const LANGUAGE_PRIOR = 10;
-/** After this time, others have their turn. */
+/** After this time, other work has its turn. */
 const SLICE_MS = 2;
-/** The languages of passages have numbers. Further ones count as the first. */
+/** How many languages an index tells apart. Passages in further languages count as being in the first. */
 const MAX_LANGUAGES = 64;
 const MOST_SPOKEN = 5;
 
-/** Whether one letter more, less, or another one makes one word of the other. */
+/** Whether two words differ in at most one letter: one more, one less, or another one. */
 const isNear = (one: string, other: string): boolean => {
   const [short, long] = one.length <= other.length ? [one, other] : [other, one];
   let start = 0;
@@ -75,7 +81,7 @@ const isNear = (one: string, other: string): boolean => {
     right -= 1;
   }
   if (left - start <= 1 && right - start <= 1) return true;
-  // Two neighbours that changed places are one mistake.
+  // Two letters next to each other that changed places count as one mistake.
   return (
     left - start === 2 && right - start === 2 && short[start] === long[start + 1] && short[start + 1] === long[start]
   );
@@ -113,11 +119,11 @@ const createPause = (): Pause => {
   return () => (performance.now() < ends ? undefined : rest());
 };
 
-/** The cosines of some passages, and how far those of each language are from the others. */
+/** The cosines of some passages. `shifts`: how far the mean of each language is from the mean of all. */
 type Sample = { cosines: Distribution; shifts: number[] };
 const NO_SAMPLE: Sample = { cosines: { count: 0, mean: 0, deviation: 0 }, shifts: [] };
 
-/** The places of a passage: its part and its number there. */
+/** Where a passage is: its part, and its number in this part. */
 type Address = { part: number; number: number };
 /** By part: each passage's score by words, and the shares of the question that its text and its headings have. */
 type Scores = { words: Float32Array; coverage: Float32Array; headings: Float32Array; latest: Uint8Array };
@@ -185,7 +191,7 @@ export class PassageIndex {
     for (const part of this.parts) yield storedPart(part, this.languages);
   }
 
-  /** How many passages have a term. Those that were removed lately count too. */
+  /** How many passages have a term. Removed passages that are still in a part count too. */
   #count(key: string): number {
     let count = 0;
     for (const { words } of this.parts) {
@@ -200,7 +206,7 @@ export class PassageIndex {
     return Math.log(1 + (all - count + 0.5) / (count + 0.5));
   }
 
-  /** The words of a question. Each may have another stem in each language that passages have. */
+  /** The words of a question. A word may have another stem in each language that passages have. */
   #readQuestion(question: string, visitorLanguage: string): QuestionWord[] {
     const found = new Map<string, QuestionWord>();
     for (const language of this.#spoken) {
@@ -318,7 +324,9 @@ export class PassageIndex {
     return (a + b + c + d) * inverse;
   }
 
-  /** The numbers of a part's passages whose signs are most like the question's. All, if there are no signs. */
+  /**
+   * The numbers of a part's passages whose signs are most like the question's. Null means all: the part has no signs.
+   */
   async #likelyNumbers(vector: Float32Array, part: IndexPart, pause: Pause): Promise<Uint32Array | null> {
     const signs = part.held.vectors?.signs;
     if (!signs || signs.mean.length !== vector.length) return null;
@@ -406,7 +414,7 @@ export class PassageIndex {
   }
 
   /**
-   * Finds passages by words, and by the question's vector if there is one. It lets others have their turn every two
+   * Finds passages by words, and by the question's vector if there is one. Other work has its turn every two
    * milliseconds.
    */
   async search(question: string, visitorLanguage: string, vector: Float32Array | null): Promise<PassageHits> {
@@ -448,15 +456,20 @@ export class PassageIndex {
   }
 }
 
-/** So many passages are read into a part at once, and no larger parts are put together: both bound the memory for it. */
+/**
+ * `read`: how many passages are read into a new part. `most`: the maximum size of a merged part. Both bound the memory
+ * of this work.
+ */
 const PART = { read: 2_048, most: 16_384 };
-/** The steps of the work on parts that are done with each passage: so many that it ends before the next part is full. */
+/**
+ * How many steps of the work on parts are done with each passage: enough for it to end before the next part is full.
+ */
 const STEPS_AT_ONCE = 4;
-/** A part is written again if so many of its passages were removed. */
+/** A part is written again if more than this share of its passages was removed. */
 const MOST_REMOVED = 0.3;
 
 export type PassageIndexOptions = {
-  /** The model of the vectors. Those of another one are dropped. */
+  /** The model of the vectors. Vectors of another model are dropped. */
   model: string | null;
   /** The language of passages without one: the assistant's first. Default: English. */
   language?: string;
@@ -464,19 +477,19 @@ export type PassageIndexOptions = {
 };
 
 /**
- * Makes the next index from the one before, and shares with it what did not change. Each call and each step of `finish`
- * is short. Searches use the index before until the update is finished, so none sees a part of it; only a vector counts
- * at once.
+ * Makes the next index from the previous one, and shares with it what did not change. Each call and each step of
+ * `finish` is short. Searches use the previous index until the update is finished, so none sees an unfinished one. The
+ * exception is `setVector`: searches use its vectors at once.
  */
 export class PassageIndexUpdate {
   readonly #model: string | null;
   readonly #maxBytes: number;
   readonly #languages: string[];
   readonly #parts: IndexPart[];
-  /** The parts whose list of removed passages is this update's own. The index before has the other one. */
+  /** The parts whose list of removed passages is this update's own copy. The previous index keeps its list. */
   readonly #changed = new Set<IndexPart>();
   #reader = new PartReader();
-  /** Readers that are full, and the work that makes parts of them, a bit with each further passage. */
+  /** Full readers, and the work that makes parts of them, some steps with each further passage. */
   readonly #full: PartReader[] = [];
   #work: Generator<void> | null = null;
 
@@ -507,7 +520,9 @@ export class PassageIndexUpdate {
     return this.#languages.push(language) - 1;
   }
 
-  /** Adds a passage, instead of one with the same id. False if it does not fit into `maxBytes`. */
+  /**
+   * Adds a passage. It replaces one of the previous index with the same id. False if it does not fit into `maxBytes`.
+   */
   add(passage: IndexedPassage): boolean {
     const { passageId, language } = passage;
     if ([...this.#full, this.#reader].some((reader) => reader.has(passageId))) return true;
@@ -526,7 +541,7 @@ export class PassageIndexUpdate {
 
   /**
    * Adds a part that was stored by the same engine (`passageEngine`), without the passages that are there already. Its
-   * vectors count if they are of the model of this index. True if it fits into `maxBytes`.
+   * vectors are kept if they are of the model of this index. True if it fits into `maxBytes`.
    */
   *addStored(bytes: Uint8Array<ArrayBuffer>, model: string | null): Generator<void, boolean> {
     if (this.#bytes + bytes.length > this.#maxBytes) return false;
@@ -540,13 +555,13 @@ export class PassageIndexUpdate {
     return true;
   }
 
-  /** Ends the work on parts, which must not change during it. */
+  /** Finishes the work on parts at once, because they must not change while it runs. */
   #settle(): void {
     while (this.#work && !this.#work.next().done);
     this.#work = null;
   }
 
-  /** Removes a passage of the index before. It takes longer after the first `add`. */
+  /** Removes a passage of the previous index. This takes longer after the first `add`. */
   remove(passageId: string): void {
     if (!this.#parts.some(({ words }) => words.numbers.has(passageId))) return;
     this.#settle();
@@ -562,7 +577,7 @@ export class PassageIndexUpdate {
     }
   }
 
-  /** The same for the vector of a passage of the index before. Searches of that index use it too. */
+  /** Sets the vector of a passage of the previous index. Searches of that index use it too. */
   setVector(passageId: string, vector: Int8Array): void {
     this.#settle();
     for (const { words, held, removed } of this.#parts) {
@@ -573,7 +588,7 @@ export class PassageIndexUpdate {
     }
   }
 
-  /** Makes parts of the readers that are full, and puts parts of about one size together, so that there are never many. */
+  /** Makes parts of full readers, and merges parts of about one size, so that there are never many parts. */
   *#tidy(): Generator<void> {
     const parts = this.#parts;
     for (;;) {
@@ -587,7 +602,8 @@ export class PassageIndexUpdate {
       const thin = parts.find(({ left, words }) => left < (1 - MOST_REMOVED) * words.ids.length);
       const isOneSize = (larger: IndexPart, smaller: IndexPart): boolean =>
         larger.left <= 2 * smaller.left && larger.left + smaller.left <= PART.most;
-      // Any two that are next to each other in size: the smallest ones must not keep the others apart.
+      // Any two that are next to each other in size, so that two small ones that do not fit together do not prevent
+      // other merges.
       const nth = parts.findLastIndex((smaller, at) => at > 0 && isOneSize(parts[at - 1] as IndexPart, smaller));
       const merged = thin ? [thin] : nth > 0 ? parts.slice(nth - 1, nth + 1) : [];
       if (merged.length > 0) {
@@ -598,7 +614,7 @@ export class PassageIndexUpdate {
     }
   }
 
-  /** The next index. */
+  /** Ends the update and returns the new index. */
   *finish(): Generator<void, PassageIndex> {
     if (this.#reader.size > 0) this.#full.push(this.#reader);
     this.#reader = new PartReader();

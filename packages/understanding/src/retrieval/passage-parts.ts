@@ -17,7 +17,9 @@ export type Passage = {
 /** A passage with the vector of `passageText`, made by `quantised`. */
 export type IndexedPassage = Passage & { vector: Int8Array | null };
 
-/** More of the headings would leave less of the text to the model. */
+/**
+ * The maximum length of the headings in the embedded text. Longer ones would leave the model less of the text itself.
+ */
 const HEADING_CHARS = 160;
 
 /** The title and the headings above a passage, each once, without the outer ones if they are too long. */
@@ -60,7 +62,7 @@ export type Words = {
   places: Uint32Array;
 };
 
-/** The signs of vectors without what all have in common: a quick first comparison. `made` is of how many vectors. */
+/** The signs of vectors after their mean is subtracted, for a quick first comparison. `made`: of how many vectors. */
 type Signs = { mean: Float32Array; bits: Uint32Array; made: number };
 
 /** The vectors of some passages. They come later than the words, one by one. */
@@ -74,14 +76,14 @@ export type Vectors = {
 };
 
 /**
- * Passages that were added together, or were put together since. A removed passage stays in its part until this is
- * written again: `removed` has a 1 for it, and each index has its own.
+ * Passages that were added together, or whose parts were merged since. A removed passage remains in its part until the
+ * part is written again. `removed` has a 1 for it, and each index has its own `removed`.
  */
 export type IndexPart = { words: Words; held: { vectors: Vectors | null }; removed: Uint8Array | null; left: number };
 
 /** Estimated memory, measured with `--expose-gc`. */
 const BYTES = { term: 90, place: 4, passage: 190 };
-/** From so many vectors on, their signs are compared first. They are made again if so many times more are there. */
+/** A part with at least `from` vectors keeps their sign bits, made again when it has `growth` times as many vectors. */
 const SIGNS = { from: 1_024, growth: 2 };
 
 export const bytesOf = ({ words, held: { vectors } }: IndexPart): number =>
@@ -129,7 +131,9 @@ const setSigns = ({ dimensions, values, inverses }: Vectors, { mean, bits }: Omi
   }
 };
 
-/** Makes the signs of a part's vectors, if there are enough vectors, and many more than at the last time. */
+/**
+ * Makes the signs of a part's vectors, if there are enough vectors, and `SIGNS.growth` times as many as the last time.
+ */
 export function* makeSigns(held: IndexPart['held']): Generator<void> {
   const { vectors } = held;
   if (!vectors || vectors.count < SIGNS.from || vectors.dimensions % 32 !== 0) return;
@@ -161,7 +165,7 @@ export class PartReader {
   readonly #lengths: number[] = [];
   readonly #languages: number[] = [];
   readonly #vectors: (Int8Array | null)[] = [];
-  /** By language. They live as long as this reader. */
+  /** What words are, by language. Kept as long as this reader. */
   readonly #known = new Map<string, KnownWords>();
   #placeCount = 0;
 
@@ -324,7 +328,7 @@ export function* merge(parts: readonly IndexPart[]): Generator<void, IndexPart> 
   return { words, held: { vectors }, removed: null, left: size };
 }
 
-/** Rises when parts are stored or made in another way that `describeReading` does not show. */
+/** Increment this when parts are made or stored differently and `describeReading` does not show it. */
 const STORED_FORMAT = 1;
 let engine: string | undefined;
 
@@ -337,7 +341,7 @@ export const passageEngine = (): string => {
   return engine;
 };
 
-/** Where the arrays of a stored part begin. Each begins at a multiple of four. */
+/** The counts that tell where the arrays of a stored part begin. Each begins at a multiple of four. */
 type StoredHeader = {
   passages: number;
   terms: number;
@@ -345,7 +349,7 @@ type StoredHeader = {
   /** Bytes of the ids and of the terms, one a line. */
   idBytes: number;
   termBytes: number;
-  /** Names, by the number that passages have. */
+  /** The names of languages. A passage has the position of its language in this list. */
   languages: readonly string[];
   vectors: { dimensions: number; count: number; made: number | null } | null;
 };
@@ -390,7 +394,7 @@ export const storedPart = ({ words, held: { vectors } }: IndexPart, languages: r
 };
 
 /**
- * Reads a stored part, whose arrays stay views of `bytes`. Passages for which `isWanted` is false count as removed. A
+ * Reads a stored part, whose arrays are views of `bytes`. Passages for which `isWanted` is false count as removed. A
  * passage's language is found by its name.
  */
 export function* readStoredPart(

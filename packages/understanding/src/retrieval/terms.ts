@@ -48,8 +48,7 @@ import { stopwords as swedishStops } from '@orama/stopwords/swedish';
 import { stopwords as tamilStops } from '@orama/stopwords/tamil';
 import { stopwords as turkishStops } from '@orama/stopwords/turkish';
 import { stopwords as ukrainianStops } from '@orama/stopwords/ukrainian';
-import { fold, UNSPACED, withoutPiledMarks, words } from '../fold.ts';
-import { LEXICON } from '../lexicon.ts';
+import { fold, LEXICON, UNSPACED, withoutPiledMarks, words } from '../fold.ts';
 import { CONCEPTS, conceptOf, phraseConcept } from './concepts.ts';
 
 import fillerWords from './fillers.json' with { type: 'json' };
@@ -62,7 +61,10 @@ const FILLERS: Readonly<Record<string, string>> = fillerWords;
 
 type Stemming = { stem: (word: string) => string; stopWords: ReadonlySet<string> };
 
-/** The package's Bulgarian stemmer assigns letters to its argument, which a string refuses: it gets letters. */
+/**
+ * The package's Bulgarian stemmer assigns letters to its argument, which a string does not allow. So it gets an array
+ * of letters.
+ */
 const bulgarianStem = (word: string): string => {
   const letters = Object.assign([...word], {
     substring: (start: number, end: number): string => letters.slice(start, end).join(''),
@@ -145,7 +147,7 @@ export type Term = {
 
 /** How much of a text is read, and whether phrases are searched in it, which then are one term. */
 export type Reading = { length: number; words: number; terms: number; phrases: boolean };
-/** What words of one language are, for who reads many texts without phrases. */
+/** The terms of known words of one language, for reading many texts without phrases. */
 export type KnownWords = Map<string, Omit<Term, 'times'> & { isStop: boolean }>;
 /** Longer messages are cut, so that no visitor can make a turn expensive. */
 const MESSAGE: Reading = { length: 1000, words: 100, terms: 32, phrases: true };
@@ -248,7 +250,7 @@ export const readTerms = (
 const PROBE = 'The Café’s opening hours: 9–17, e-mail a_b@example.com, don’t wait!';
 const PROBED_WORDS = 50;
 
-/** All that decides which terms a text has, except for the code, of which this is a sample. */
+/** Everything that decides which terms a text has. The code is represented by the terms of some sample texts. */
 export const describeReading = (): string =>
   JSON.stringify([
     process.versions['icu'],

@@ -3,33 +3,39 @@ import { type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { withDeadline } from '../../../../src/process/deadline.ts';
 import { createSlots } from '../../../../src/process/slots.ts';
+import { Flood } from '../../../../src/webhooks/address-guard.ts';
 
 /** More characters than any real reply has. A longer answer is an error. */
 const MAX_TEXT = 16_000;
 const MAX_BYTES = 2_000_000;
-/** The most events of an answer, and the most chunks: more than a reply has letters. */
+/** The maximum number of events of an answer, and of its chunks: more than a reply has letters. */
 const MAX_EVENTS = 20_000;
 /** An event may hold the whole reply, with every letter escaped. */
 const MAX_EVENT_CHARS = 128 * 1024;
-/** More interim (1xx) responses than real servers send. */
-const MAX_INTERIM = 16;
 const MAX_ATTEMPTS = 2;
 
 /** How much of an answer is read in one step. */
 const PART_BYTES = 8 * 1024;
+/** In one turn of the event loop, parts are read for about this time. */
+const READ_MS = 2;
 /**
- * The streams of one assistant share the turns of the event loop: in each, one part of one stream is read. So a
- * provider with many full streams delays the turns of other assistants only by milliseconds.
+ * One part is read at a time, and assistants take turns. So many full streams, of one assistant or of many, delay
+ * others little.
  */
-const reading = createSlots(({ own }) => own < 1);
+const reading = createSlots(({ inUse }) => inUse === 0);
+let spentMs = 0;
 
 const readInTurn = async (assistantId: string, read: () => void): Promise<void> => {
   const slot = await reading.acquire(assistantId);
   if (!slot) throw new ProviderError('too_large');
+  const since = performance.now();
   try {
     read();
   } finally {
-    setImmediate(slot.release);
+    if (spentMs === 0) setImmediate(() => (spentMs = 0));
+    spentMs += performance.now() - since;
+    if (spentMs < READ_MS) slot.release();
+    else setImmediate(slot.release);
   }
 };
 
@@ -45,7 +51,8 @@ type ProviderFailure =
   | 'empty'
   | 'too_large'
   | 'reported'
-  | 'paused';
+  | 'paused'
+  | 'budget_used_up';
 
 export class ProviderError extends Error {
   override name = 'ProviderError';
@@ -57,6 +64,22 @@ export class ProviderError extends Error {
     this.status = options.status ?? null;
   }
 }
+
+/** Errors of a connection that was never made. */
+const NOT_CONNECTED = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+/** True if the provider has certainly made no answer that costs something. */
+export const costsNothing = ({ kind, cause }: ProviderError): boolean =>
+  kind === 'address_refused' ||
+  kind === 'status' ||
+  (kind === 'connection' && NOT_CONNECTED.has(String((cause as { code?: unknown } | undefined)?.code)));
 
 /** The known finish reasons. They are stored and logged, so an unknown value of a provider becomes `other`. */
 const FINISHES = ['stop', 'length', 'tool_calls', 'content_filter'] as const;
@@ -119,20 +142,14 @@ const readEvent = (data: string, reading: Reading, onText: (text: string) => voi
 
 /** Sends the request, and repeats it once if the connection failed before the answer began. */
 const send = async ({ url, headers, body, dispatcher, signal }: Call): Promise<Dispatcher.ResponseData> => {
-  const flooded = new AbortController();
-  const either = AbortSignal.any([signal, flooded.signal]);
-  let interim = 0;
-  const onInfo = (): void => {
-    interim += 1;
-    if (interim > MAX_INTERIM) flooded.abort();
-  };
-  const options = { method: 'POST', headers, body, dispatcher, signal: either, onInfo } as const;
+  const options = { method: 'POST', headers, body, dispatcher, signal } as const;
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await request(url, options);
     } catch (cause) {
       if ((cause as Error).name === 'AddressRefused') throw new ProviderError('address_refused', { cause });
-      if (attempt >= MAX_ATTEMPTS || either.aborted) throw new ProviderError('connection', { cause });
+      if (attempt >= MAX_ATTEMPTS || signal.aborted || cause instanceof Flood)
+        throw new ProviderError('connection', { cause });
     }
   }
 };

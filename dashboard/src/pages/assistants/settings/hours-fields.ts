@@ -33,7 +33,8 @@ export const hoursFieldsOf = ({ openingHours, takeWithinMinutes, ifNotTaken }: A
   ifNotTaken,
 });
 
-const minutesOf = (text: string): number | string | null => {
+/** A number, or nothing. Other text is sent as it is, so that the server refuses it. */
+export const numberOrNull = (text: string): number | string | null => {
   if (text.trim() === '') return null;
   return Number.isNaN(Number(text)) ? text : Number(text);
 };
@@ -48,7 +49,7 @@ export const hoursBodyOf = ({ open, timeZone, week, takeWithinMinutes, ifNotTake
             times.map(({ from, to }) => ({ day, from, to: to === MIDNIGHT ? END_OF_DAY : to })),
           ),
         },
-  takeWithinMinutes: minutesOf(takeWithinMinutes),
+  takeWithinMinutes: numberOrNull(takeWithinMinutes),
   ifNotTaken,
 });
 

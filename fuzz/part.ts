@@ -1,0 +1,18 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+
+/** `npm run fuzz` tries each part whole, `npm test` a short form of it. */
+const isWhole = process.env.FUZZ === 'whole';
+
+/** `FUZZ_SEED=… npm run fuzz` draws other inputs. */
+export const seed = Number(process.env.FUZZ_SEED ?? 20261125);
+
+/** How many inputs this run tries. */
+export const often = ({ short, whole }: { short: number; whole: number }): number => (isWhole ? whole : short);
+
+/** Keeps the figures of a whole part, which docs/security.md shows. */
+export const record = (part: string, figures: Record<string, number>): void => {
+  if (!isWhole) return;
+  mkdirSync(new URL('results/', import.meta.url), { recursive: true });
+  const result = { at: new Date(), seed, node: process.versions.node, figures };
+  writeFileSync(new URL(`results/${part}.json`, import.meta.url), `${JSON.stringify(result, null, 2)}\n`);
+};

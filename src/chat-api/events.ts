@@ -1,0 +1,122 @@
+import type { Router } from 'express';
+import * as z from 'zod';
+import { type Access, callerOf, createPublicRouter, publicOperation } from '../assistants/access.ts';
+import { ENDS, ERROR_KINDS, type StoredDelivery } from '../deliveries/delivery.ts';
+import { type DeliveryStore, type EndedPage, EVENTS_MAX } from '../deliveries/store.ts';
+import { answerWithList, queryOf } from '../http/operation.ts';
+import { buildAnswer, takeRoomForAnswer } from '../http/shares.ts';
+import type { OrUnavailable } from '../mongo/silence.ts';
+import { wholeNumber } from '../process/validation.ts';
+import { EventKind } from '../webhooks/event.ts';
+
+const time = z.date().meta({ description: 'ISO 8601, UTC.', override: { type: 'string', format: 'date-time' } });
+
+const EventView = z
+  .object({
+    deliveryId: z.string(),
+    eventId: z.uuid(),
+    event: EventKind,
+    endpointId: z.uuid(),
+    conversationId: z.uuid().nullable(),
+    sequence: z.int().nullable().meta({ description: 'As in `X-Factory-Sequence`; null for a test event.' }),
+    redelivery: z.boolean(),
+    outcome: z.enum(ENDS),
+    errorKind: z.enum(ERROR_KINDS).nullable(),
+    happenedAt: time,
+    endedAt: time,
+    envelope: z
+      .record(z.string(), z.unknown())
+      .nullable()
+      .meta({ description: 'The body as it was sent or would have been; null after the conversation was erased.' }),
+  })
+  .meta({ id: 'EndedEvent' });
+
+const EXAMPLE: z.input<typeof EventView> = {
+  deliveryId: '9d1f7c2e-3b5a-4c6d-8e7f-0a1b2c3d4e5f:c2a7f0de-51d4-4c0e-9b7e-0b8f2f6a9d10',
+  eventId: '9d1f7c2e-3b5a-4c6d-8e7f-0a1b2c3d4e5f',
+  event: 'message.received',
+  endpointId: 'c2a7f0de-51d4-4c0e-9b7e-0b8f2f6a9d10',
+  conversationId: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b',
+  sequence: 2,
+  redelivery: false,
+  outcome: 'not_sent',
+  errorKind: 'connect',
+  happenedAt: '2026-05-04T10:15:30.123Z' as unknown as Date, // an example of the JSON
+  endedAt: '2026-05-04T10:15:30.456Z' as unknown as Date,
+  envelope: null,
+};
+
+export const eventOperations = {
+  list: publicOperation({
+    tag: 'Events',
+    auth: 'apiKey',
+    limiter: 'key',
+    method: 'get',
+    path: '/api/v1/events',
+    id: 'listEvents',
+    summary: 'List ended deliveries with their events, in the order of their ends',
+    description:
+      'Lets a receiver compare its own ledger. Nothing is skipped: the list is some seconds behind, and `cursor` goes on ' +
+      'where it stopped, also after an empty page. A redelivery is an item of its own.',
+    query: z.object({
+      after: z
+        .string()
+        .regex(/^[\w-]{1,500}$/)
+        .optional()
+        .meta({ description: 'The `cursor` of the page before. Without it, the list begins with the oldest.' }),
+      endpoint: z.uuid().optional().meta({ description: 'Only deliveries to this endpoint.' }),
+      outcome: z.enum(ENDS).optional().meta({ description: 'Only deliveries that ended so.' }),
+      limit: wholeNumber(1, EVENTS_MAX)
+        .optional()
+        .meta({
+          description: `Items per page. The default is ${EVENTS_MAX}. A page has about 1 MiB at most, so it may have fewer.`,
+          override: { type: 'integer', minimum: 1, maximum: EVENTS_MAX, pattern: undefined },
+        }),
+    }),
+    answer: z.object({
+      cursor: z.string().nullable().meta({ description: 'For `after`. Null if there is nothing yet.' }),
+      hasMore: z.boolean(),
+      events: z.array(EventView),
+    }),
+    answerExample: { cursor: 'WzE3Nzc4ODk3MzAsMSwieCJd', hasMore: false, events: [EXAMPLE] },
+  }),
+};
+
+const toView = (delivery: StoredDelivery): z.input<typeof EventView> => ({
+  deliveryId: delivery._id,
+  eventId: delivery.eventId,
+  event: delivery.event,
+  endpointId: delivery.endpointId,
+  conversationId: delivery.conversationId,
+  sequence: delivery.sequence ?? null,
+  redelivery: delivery.redelivery,
+  outcome: delivery.outcome as (typeof ENDS)[number], // only ended ones are listed
+  errorKind: delivery.errorKind ?? null,
+  happenedAt: delivery.happenedAt,
+  endedAt: delivery.endedAt ?? delivery.createdAt,
+  envelope: delivery.body ? (JSON.parse(delivery.body) as Record<string, unknown>) : null,
+});
+
+type Dependencies = { access: Access; deliveries: Pick<DeliveryStore, 'listEnded'>; orUnavailable: OrUnavailable };
+
+/** The list of ended deliveries (docs/contract.md, List events). */
+export const eventRoutes = ({ access, deliveries, orUnavailable }: Dependencies): Router =>
+  createPublicRouter(access, [
+    {
+      operation: eventOperations.list,
+      handle: async (req, res) => {
+        const { endpoint, ...query } = queryOf(eventOperations.list, req);
+        const given = Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined));
+        await takeRoomForAnswer(req, res);
+        await buildAnswer(req, res, async () => {
+          const { assistantId } = callerOf(res).assistant;
+          const page: EndedPage = await orUnavailable(
+            deliveries.listEnded({ assistantId, ...(endpoint !== undefined && { endpointId: endpoint }), ...given }),
+          );
+          const { cursor, hasMore, bytes } = page;
+          const view = { cursor, hasMore, events: page.deliveries.map(toView) };
+          await answerWithList(eventOperations.list, res, view, { list: 'events', bytes });
+        });
+      },
+    },
+  ]);

@@ -1,0 +1,87 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import mongoose, { type ClientSession, type Connection, type mongo } from 'mongoose';
+import type { SourceLease } from './source.ts';
+
+/** A lease on a source: while it holds, only its worker writes. */
+export type RunLease = { sourceId: string; token: string };
+
+/**
+ * Another worker has the lease now, or the source was removed. What is not written yet must not be written any more.
+ */
+export class RunLost extends Error {
+  override name = 'RunLost';
+}
+
+const TRIES_OF_WRITE = 6;
+
+const isTransient = (cause: unknown): boolean => {
+  const { hasErrorLabel } = cause as { hasErrorLabel?: (label: string) => boolean };
+  return ['TransientTransactionError', 'UnknownTransactionCommitResult'].some(
+    (label) => hasErrorLabel?.call(cause, label) === true,
+  );
+};
+
+/** The sessions in which the holders of leases write. */
+export type LeaseSessions = {
+  /** Runs a transaction, and repeats it if it conflicts with another one. */
+  transact: <Result>(session: ClientSession, work: (session: ClientSession) => Promise<Result>) => Promise<Result>;
+
+  /** Opens the session of a lease. Returns its id, which is stored with the lease. */
+  openSession: (token: string) => Promise<string>;
+
+  /** Throws `RunLost` if the lease has ended. */
+  sessionOf: (token: string) => ClientSession;
+  closeSession: (token: string) => Promise<void>;
+
+  /** Ends the session of the lease's last holder, and its transaction. */
+  killSession: (lease: Pick<SourceLease, 'session'> | undefined) => Promise<void>;
+};
+
+/**
+ * A transaction whose process was killed would lock what it wrote for a minute. So its session is stored with the
+ * lease, and the next worker that takes the lease ends the session.
+ */
+export const createLeaseSessions = (connection: Connection): LeaseSessions => {
+  const sessions = new Map<string, ClientSession>();
+
+  return {
+    transact: async (session, work) => {
+      for (let tries = 1; ; tries += 1) {
+        try {
+          session.startTransaction();
+          const result = await work(session);
+          await session.commitTransaction();
+          return result;
+        } catch (cause) {
+          if (session.inTransaction()) await session.abortTransaction().catch(() => undefined);
+          if (!isTransient(cause) || tries === TRIES_OF_WRITE) throw cause;
+          await sleep(Math.random() * 20 * 2 ** tries);
+        }
+      }
+    },
+
+    openSession: async (token) => {
+      const session = await connection.startSession();
+      sessions.set(token, session);
+      return (session.id as { id: mongo.Binary }).id.toUUID().toString();
+    },
+
+    sessionOf: (token) => {
+      const session = sessions.get(token);
+      if (!session) throw new RunLost('the lease has ended');
+      return session;
+    },
+
+    closeSession: async (token) => {
+      const session = sessions.get(token);
+      sessions.delete(token);
+      await session?.endSession();
+    },
+
+    killSession: async (lease) => {
+      if (lease?.session === undefined) return;
+      const id = new mongoose.mongo.UUID(lease.session);
+      await connection.db?.admin().command({ killSessions: [{ id }] });
+    },
+  };
+};

@@ -1,0 +1,214 @@
+import type { Connection, mongo } from 'mongoose';
+import { leaseIn } from '../mongo/batches.ts';
+import { collectionOf } from '../mongo/mongo.ts';
+import { serverNow } from '../process/clock.ts';
+import type { Timing } from '../process/time-limits.ts';
+import { createLeaseSessions, RunLost } from './lease-sessions.ts';
+import { sourceModels, type StoredIndexPiece, type StoredPassage, type StoredSource } from './source.ts';
+
+/**
+ * `indexed.by` while the index of a source is made. After `INDEXED_AGAIN_MS`, an engine replaces another engine's
+ * index.
+ */
+const TAKEN = 'being made';
+const INDEXED_AGAIN_MS = 10 * 60_000;
+
+/** A passage that has no vector by the present model. */
+export type PassageToEmbed = Pick<StoredPassage, 'title' | 'path' | 'text'> & { passageId: string };
+export type MadeVectors = { passageId: string; vector: Uint8Array; tokens: Uint8Array | null };
+/** `made` names the model and the kind of its tokens. */
+export type VectorsKind = { model: string; kind: string | null; made: string };
+
+/** A lease on the stored index of a source. What is stored under it is named by its token. */
+export type IndexClaim = { sourceId: string; assistantId: string; token: string; model: string | null };
+
+/**
+ * What is made from stored passages outside of runs: their vectors, and the index that reply workers load. For each of
+ * the two, a source has a lease of its own.
+ */
+export type PassageVectors = {
+  /**
+   * Takes the lease of a source that lacks vectors: by turns the one with the fewest passages of all, and that of the
+   * next assistant. `others`: models of other workers. Sources with vectors of these models are left to those workers.
+   */
+  claimVectors: (
+    token: string,
+    kind: VectorsKind,
+    others: string[],
+  ) => Promise<{ sourceId: string; assistantId: string } | null>;
+  listWithoutVectors: (sourceId: string, made: string, limit: number) => Promise<PassageToEmbed[]>;
+  saveVectors: (sourceId: string, token: string, kind: VectorsKind, rows: MadeVectors[]) => Promise<void>;
+  /** Stores the progress and renews the lease. False if the lease is lost. */
+  reportVectors: (sourceId: string, token: string, made: string) => Promise<boolean>;
+  /** Ends the lease. `made`: the kind of the vectors if all are made, or null. */
+  endVectors: (sourceId: string, token: string, made: VectorsKind | null) => Promise<void>;
+
+  /** Takes the lease of a source that lacks a stored index of this engine. Assistants take turns. */
+  claimIndex: (token: string, engine: string) => Promise<IndexClaim | null>;
+  /** Stores a piece of a part of the index, and renews the lease. Throws `RunLost` if the lease is lost. */
+  saveIndexPiece: (
+    claim: IndexClaim,
+    piece: Omit<StoredIndexPiece, '_id' | 'assistantId' | 'sourceId' | 'of'>,
+  ) => Promise<void>;
+  /**
+   * Ends the lease. `made`: the engine if the index is complete, or null. `isStored`: the complete index was stored and
+   * replaces the earlier ones. Otherwise they are kept.
+   */
+  endIndex: (claim: IndexClaim, made: string | null, isStored: boolean) => Promise<void>;
+};
+
+type Dependencies = { connection: Connection; timing: Pick<Timing, 'sourceLeaseMs'> };
+
+export const createPassageVectors = ({ connection, timing }: Dependencies): PassageVectors => {
+  const models = sourceModels(connection);
+  const sources = collectionOf<StoredSource>(models.sources);
+  const passages = collectionOf<StoredPassage>(models.passages);
+  const tokens = collectionOf(models.passageTokens);
+  const indexes = collectionOf<StoredIndexPiece>(models.passageIndexes);
+  const ofVectors = leaseIn('vectors.lease', timing.sourceLeaseMs);
+  const ofIndex = leaseIn('indexed.lease', timing.sourceLeaseMs);
+  const { transact, openSession, sessionOf, closeSession, killSession } = createLeaseSessions(connection);
+  /** The assistants that had their turn last. */
+  const last = { vectors: '', index: '' };
+  let isShortestNext = false;
+
+  type Take = (of: mongo.Filter<StoredSource>, sort: Record<string, 1>) => Promise<StoredSource | null>;
+
+  /** Takes a source of the next assistant. An assistant whose sources are due again and again gets one turn of many. */
+  const takeInTurn = async (turn: keyof typeof last, take: Take): Promise<StoredSource | null> => {
+    const sort = { assistantId: 1, 'counts.passages': 1 } as const;
+    const source = (await take({ assistantId: { $gt: last[turn] } }, sort)) ?? (await take({}, sort));
+    if (source) last[turn] = source.assistantId;
+    return source;
+  };
+
+  return {
+    claimVectors: async (token, { made }, others) => {
+      const filter = {
+        removedAt: null,
+        'vectors.made': { $ne: made },
+        'counts.passages': { $gt: 0 },
+        ...(others.length > 0 && { 'vectors.model': { $nin: others } }),
+        ...ofVectors.free,
+      } as mongo.Filter<StoredSource>;
+      const lease = { ...ofVectors.renewed(token), session: { $literal: await openSession(token) } };
+      const projection = { assistantId: 1, vectors: 1 };
+      const set = [{ $set: { 'vectors.lease': lease } }];
+      const take: Take = (of, sort) =>
+        sources.findOneAndUpdate({ ...filter, ...of }, set, { returnDocument: 'before', sort, projection });
+      isShortestNext = !isShortestNext;
+      const source = isShortestNext ? await take({}, { 'counts.passages': 1 }) : await takeInTurn('vectors', take);
+      if (source) await killSession(source.vectors?.lease);
+      else await closeSession(token);
+      return source && { sourceId: source._id, assistantId: source.assistantId };
+    },
+
+    listWithoutVectors: async (sourceId, made, limit) => {
+      const options = { projection: { title: 1, path: 1, text: 1 }, limit };
+      const rows = await passages.find({ sourceId, made: { $ne: made }, until: null }, options).toArray();
+      return rows.map(({ _id, title, path, text }) => ({ passageId: _id, title, path, text }));
+    },
+
+    saveVectors: (sourceId, token, { model, kind, made }, rows) =>
+      transact(sessionOf(token), async (session) => {
+        const ids = rows.map(({ passageId }) => passageId);
+        // A passage that was removed meanwhile must not get tokens. If one is removed just now, this transaction fails.
+        const options = { projection: { assistantId: 1 }, session };
+        const present = await passages.find({ _id: { $in: ids }, sourceId }, options).toArray();
+        const assistantIds = new Map(present.map(({ _id, assistantId }) => [_id, assistantId]));
+        const kept = rows.filter(({ passageId }) => assistantIds.has(passageId));
+        if (kept.length === 0) return;
+        const vectors = kept.map(({ passageId: _id, vector }) => ({
+          updateOne: { filter: { _id }, update: { $set: { model, made, vector: Buffer.from(vector) } } },
+        }));
+        await passages.bulkWrite(vectors, { session, ordered: false });
+        if (kind === null) return;
+        const writes = kept.flatMap(({ passageId: _id, tokens: bytes }) => {
+          const assistantId = assistantIds.get(_id) ?? '';
+          const replacement = { assistantId, sourceId, kind, tokens: Buffer.from(bytes ?? []) };
+          return bytes ? [{ replaceOne: { filter: { _id }, replacement, upsert: true } }] : [];
+        });
+        if (writes.length > 0) await tokens.bulkWrite(writes, { session, ordered: false });
+      }),
+
+    reportVectors: (sourceId, token, made) =>
+      transact(sessionOf(token), async (session) => {
+        // Counted in the transaction that stores the count, so that a count that is stored later is never an older one.
+        const embedded = await passages.countDocuments({ sourceId, until: null, made }, { session });
+        const lease = { ...ofVectors.renewed(token), session: '$vectors.lease.session' };
+        const update = [{ $set: { 'counts.embedded': embedded, 'vectors.lease': lease } }];
+        const held = { _id: sourceId, ...ofVectors.heldBy(token) };
+        return (await sources.updateOne(held, update, { session })).matchedCount === 1;
+      }),
+
+    endVectors: async (sourceId, token, kind) => {
+      await closeSession(token);
+      const held = { _id: sourceId, ...ofVectors.heldBy(token) };
+      const isWhole = async (made: string): Promise<boolean> => {
+        const missing = { sourceId, made: { $ne: made }, until: null };
+        return (await passages.findOne(missing, { projection: { _id: 1 } })) === null;
+      };
+      const none = { 'vectors.made': null } as mongo.MatchKeysAndValues<StoredSource>;
+      if (kind && (await isWhole(kind.made))) {
+        const made = { 'vectors.made': kind.made, 'vectors.model': kind.model, 'indexed.by': null };
+        await sources.updateOne(held, { $set: made as mongo.MatchKeysAndValues<StoredSource> });
+        // A page may have been stored between the check and the write.
+        if (!(await isWhole(kind.made))) await sources.updateOne({ _id: sourceId }, { $set: none });
+      }
+      await sources.updateOne(held, { $unset: ofVectors.ended });
+    },
+
+    claimIndex: async (token, engine) => {
+      const before = new Date(serverNow() - INDEXED_AGAIN_MS);
+      const filter = {
+        state: { $in: ['ready', 'failed'] },
+        removedAt: null,
+        'counts.passages': { $gt: 0 },
+        // While an update is rolled out, two engines replace each other's index, but only every `INDEXED_AGAIN_MS`.
+        $or: [
+          { 'indexed.by': { $in: [null, TAKEN] } },
+          { 'indexed.by': { $ne: engine }, 'indexed.at': { $lt: before } },
+        ],
+        ...ofIndex.free,
+      } as mongo.Filter<StoredSource>;
+      const lease = { ...ofIndex.renewed(token), session: { $literal: await openSession(token) } };
+      // A change from now on sets `indexed.by` to null, so that the index is made again afterwards.
+      const set = [{ $set: { indexed: { by: { $literal: TAKEN }, at: '$$NOW', lease } } }];
+      const projection = { assistantId: 1, vectors: 1, indexed: 1 };
+      const source = await takeInTurn('index', (of, sort) =>
+        sources.findOneAndUpdate({ ...filter, ...of }, set, { returnDocument: 'before', sort, projection }),
+      );
+      if (source) await killSession(source.indexed?.lease);
+      else await closeSession(token);
+      return (
+        source && { sourceId: source._id, assistantId: source.assistantId, token, model: source.vectors?.model ?? null }
+      );
+    },
+
+    saveIndexPiece: ({ sourceId, assistantId, token }, row) =>
+      transact(sessionOf(token), async (session) => {
+        const _id = [sourceId, token, row.part, row.piece].join(':');
+        await indexes.insertOne({ _id, assistantId, sourceId, of: token, ...row }, { session });
+        const lease = { ...ofIndex.renewed(token), session: '$indexed.lease.session' };
+        const held = { _id: sourceId, removedAt: null, ...ofIndex.heldBy(token) };
+        const { matchedCount } = await sources.updateOne(held, [{ $set: { 'indexed.lease': lease } }], { session });
+        if (matchedCount === 0) throw new RunLost('another worker makes the index, or the source was removed');
+      }),
+
+    endIndex: async ({ sourceId, token }, made, isStored) => {
+      const held = { _id: sourceId, ...ofIndex.heldBy(token) };
+      try {
+        await transact(sessionOf(token), async (session) => {
+          // If the index became due again meanwhile, it stays due.
+          const end = { $cond: [{ $eq: ['$indexed.by', TAKEN] }, { $literal: made }, '$indexed.by'] };
+          const update = [{ $set: { 'indexed.by': end } }, { $unset: 'indexed.lease' }];
+          const { matchedCount } = await sources.updateOne(held, update, { session });
+          if (matchedCount === 0 || made === null || !isStored) return;
+          await indexes.deleteMany({ sourceId, of: { $ne: token } }, { session });
+        });
+      } finally {
+        await closeSession(token);
+      }
+    },
+  };
+};

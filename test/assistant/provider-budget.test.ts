@@ -1,0 +1,127 @@
+import { randomUUID } from 'node:crypto';
+import fc from 'fast-check';
+import { expect, onTestFinished, test } from 'vitest';
+import type { AssistantInput } from '../../src/assistants/assistant.ts';
+import type { StoredAllowance } from '../../src/turns/allowances.ts';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { type Behaviour, openProvider } from '../support/provider.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ replyWorkers: 4, deliveryWorkers: 0 });
+const MAX_TOKENS = 100;
+
+const setUp = async (input: Partial<AssistantInput>) => {
+  const provider = await openProvider();
+  const assistant = await anAssistant(stack, { input });
+  const { assistantId } = assistant;
+  await stack.service.assistants.setEngine(assistantId, {
+    kind: 'openai',
+    baseUrl: provider.baseUrl,
+    model: 'test-model',
+    maxTokens: MAX_TOKENS,
+  });
+  const ask = (session_id: string = randomUUID()) =>
+    assistant.chat({ session_id, message: 'What are your opening hours?' });
+  const used = async (): Promise<number> => {
+    const rows = stack.service.mongo.collection<StoredAllowance>('allowances');
+    return (await rows.findOne({ target: assistantId, kind: 'tokens' }))?.used ?? 0;
+  };
+  return { ...assistant, provider, ask, used };
+};
+
+/** Answers a call, with the tokens that it cost or without telling them. */
+const answering =
+  (tokens: number | null): Behaviour =>
+  ({ open, say, raw, response }) => {
+    open();
+    say('From nine.');
+    const usage = { prompt_tokens: 1, completion_tokens: (tokens ?? 0) - 1 };
+    raw(`data: ${JSON.stringify({ choices: [], ...(tokens !== null && { usage }) })}\n\ndata: [DONE]\n\n`);
+    response.end();
+  };
+
+const whyOf = (conversationId: string): Promise<Record<string, unknown>> =>
+  eventually(() => {
+    const line = stack.logs.findLast((one) => one['msg'] === 'turn ended' && one['conversationId'] === conversationId);
+    if (!line) throw new Error('no log line');
+    return line['why'] as Record<string, unknown>;
+  });
+
+test('a call is reserved by its prompt and the most it may answer, and settled by what it cost', async () => {
+  const { provider, ask, used } = await setUp({ tokensPerDay: 10_000 });
+  onTestFinished(provider.close);
+  const during: number[] = [];
+  const observe = (next: Behaviour): void =>
+    provider.behave(async (wire, asked) => {
+      during.push(await used());
+      await next(wire, asked);
+    });
+
+  observe(answering(300));
+  await ask();
+  await eventually(async () => expect(await used()).toBe(300));
+  observe(({ response }) => response.writeHead(500).end());
+  await ask();
+  await eventually(async () => expect(await used()).toBe(300));
+  observe(answering(null));
+  await ask();
+
+  const [first = 0, refused = 0, silent = 0] = during;
+  expect(first).toBeGreaterThan(MAX_TOKENS + 200);
+  expect(first).toBeLessThan(MAX_TOKENS + 800);
+  // The marks around the visitor's text are random, and so are their tokens.
+  for (const one of [refused, silent]) expect(Math.abs(one - first - 300)).toBeLessThan(40);
+  expect(await used()).toBe(silent);
+});
+
+test('when the tokens of a day are used up, retrieval answers or a person does, as the assistant is set', async () => {
+  const { provider, ask, used, assistantId } = await setUp({ tokensPerDay: 1_000 });
+  onTestFinished(provider.close);
+  provider.behave(answering(990));
+  await ask();
+  await eventually(async () => expect(await used()).toBe(990));
+
+  const byRetrieval = await ask();
+  await stack.service.assistants.updateAssistant(assistantId, { ifTokensUsedUp: 'hand_over' });
+  const handedOver = await eventually(async () => {
+    const { body } = await ask();
+    const found = await stack.service.conversations.findById(body.conversationId);
+    expect(found?.status).toBe('escalated');
+    return found;
+  });
+
+  expect(byRetrieval.body.reply).toBe('We are open from 9 to 5.');
+  expect(await whyOf(byRetrieval.body.conversationId)).toMatchObject({ engine: 'retrieval', budget: 'used_up' });
+  expect(handedOver?.escalationReason).toBe('budget_used_up');
+  expect(provider.asked).toHaveLength(1);
+  await stack.service.assistants.updateAssistant(assistantId, { tokensPerDay: null });
+  await eventually(async () => expect((await ask()).body.reply).toBe('From nine.'));
+});
+
+test('four workers together never spend more than the budget, and what is given back is used', async () => {
+  const property = async (budget: number, costs: number[]) => {
+    const { provider, ask, used } = await setUp({ tokensPerDay: budget });
+    let [nth, spent] = [0, 0];
+    provider.behave((wire, asked) => {
+      const cost = costs[nth % costs.length] ?? 0;
+      nth += 1;
+      if (cost === 0) return wire.response.writeHead(429).end();
+      spent += cost;
+      return answering(cost)(wire, asked);
+    });
+
+    for (let round = 0; round < 3; round += 1) {
+      const answers = await Promise.all(Array.from({ length: 8 }, () => ask()));
+      expect(answers.map(({ status }) => status)).toEqual(Array(8).fill(200));
+      expect(await used()).toBeLessThanOrEqual(budget);
+    }
+
+    await eventually(async () => expect(await used()).toBe(spent));
+    expect(spent).toBeLessThanOrEqual(budget);
+    await provider.close();
+  };
+  const cost = fc.constantFrom(0, 60, 200, 350);
+  const costs = fc.array(cost, { minLength: 1, maxLength: 6 });
+  await fc.assert(fc.asyncProperty(fc.integer({ min: 300, max: 6_000 }), costs, property), { numRuns: 4 });
+});

@@ -1,0 +1,194 @@
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { findPython, ROOT } from '../../scripts/services/installed.ts';
+import { freePort } from '../../scripts/services.ts';
+import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
+import { answer, hangUp, openBrokenService, refuse, type Script, stream } from '../support/broken-service.ts';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { useStack } from '../support/stack.ts';
+
+const run = promisify(execFile);
+const PACKAGE = join(ROOT, 'packages/python');
+const stack = useStack();
+const body =
+  '{"event":"conversation.created","event_id":"1","timestamp":1,"payload":' +
+  '{"conversation_id":"c","session_id":"ü","channel":"api","language":"en","new":1}}';
+const secret = newWebhookSecret();
+const header = signEvent({ body, secrets: [secret], timestamp: Math.floor(Date.now() / 1000) });
+const refused = header.replace('v1=', 'v1=0');
+
+let folder = '';
+let python = '';
+let env: NodeJS.ProcessEnv = {};
+
+/** Runs a program with the package as its wheel installed it. */
+const runPython = async (args: string[], more: Record<string, string> = {}): Promise<string> => {
+  const { stdout } = await run(python, args, { cwd: folder, env: { ...env, ...more } });
+  return stdout;
+};
+
+beforeAll(async () => {
+  const found = findPython();
+  python = found.program;
+  folder = await mkdtemp(join(tmpdir(), 'parley-python-'));
+  const project = join(folder, 'project');
+  await mkdir(project);
+  const offline = { ...process.env, PYTHONPATH: found.folder, PYTHONDONTWRITEBYTECODE: '1', PIP_NO_INDEX: '1' };
+  const pip = (...args: string[]) =>
+    run(python, ['-m', 'pip', '--disable-pip-version-check', '--no-cache-dir', ...args, '--no-deps'], {
+      cwd: folder,
+      env: offline,
+    });
+  await pip('wheel', '--no-build-isolation', '-w', folder, PACKAGE);
+  const wheel = (await readdir(folder)).find((name) => name.endsWith('.whl')) ?? 'no wheel';
+  await pip('install', '--root-user-action=ignore', '--target', project, join(folder, wheel));
+  env = { ...process.env, PYTHONPATH: [project, found.folder].join(delimiter), PYTHONUTF8: '1', PYTHONUNBUFFERED: '1' };
+});
+
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+const event = (name: string, data: unknown): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+const delta = (text: string, attempt = 1): string => event('delta', { text, attempt });
+const ACCEPTED = event('accepted', { turnId: 't', conversationId: 'c' });
+const REPLY = { reply: 'Hello', conversationId: 'c', messageId: 'm' };
+
+const SCRIPTS: Script[] = [
+  refuse(500, 'reply_timeout'),
+  refuse(503, 'unavailable', { 'Retry-After': '1' }),
+  answer(200, REPLY),
+  refuse(422, 'validation_failed'),
+  ...Array.from({ length: 2 }, () => hangUp),
+  (response) => response.writeHead(401).end('<html>'),
+  refuse(429, 'rate_limited', { 'Retry-After': '60' }),
+  stream(`${ACCEPTED}: wait\n\n${delta('He')}${delta('llo,\u2028')}`, { whole: false }),
+  stream(`${ACCEPTED}${delta('Hi')}${delta('Hel', 2)}${event('message', REPLY)}`, { whole: true }),
+  hangUp,
+  refuse(404, 'not_found'),
+];
+
+const READ_REPLY = { reply: 'Hello', conversation_id: 'c', message_id: 'm', suggested_actions: null, sources: null };
+
+describe('parley for Python, installed from its wheel', () => {
+  test('both clients make the same calls, and try again what may help', async () => {
+    const { apiKey } = await anAssistant(stack);
+    const broken = await openBrokenService([...SCRIPTS, ...SCRIPTS]);
+    const silent = await openBrokenService([() => undefined, () => undefined]);
+    onTestFinished(() => Promise.all([broken.close(), silent.close()]).then(() => undefined));
+
+    const scenario = join(ROOT, 'test/clients/scenario.py');
+    const says = await runPython([scenario, stack.url, apiKey, broken.url, silent.url]);
+
+    const reply = 'We are open from 9 to 5.';
+    const roles = ['user', 'assistant', 'user', 'assistant', 'user', 'assistant', 'user', 'assistant', 'system'];
+    const expected = {
+      reply: [reply, [], 'answered', reply],
+      'new key': true,
+      parts: [
+        ['Accepted', null],
+        ['Delta', reply],
+        ['ChatResponse', reply],
+      ],
+      conversation: [{ plan: 'pro' }, 'angry', 80, [[5, 'system']], roles, true],
+      wrong: ['validation_failed', 422, 'message', true, null],
+      gone: ['not_found', 404],
+      repeated: READ_REPLY,
+      'not repeated': ['validation_failed', 422, null, true, null],
+      proxy: ['internal_error', 401],
+      late: ['rate_limited', 429, null, true, 60],
+      stream: [
+        { turn_id: 't', conversation_id: 'c' },
+        { text: 'He', reply: 'He', attempt: 1 },
+        { text: 'llo,\u2028', reply: 'Hello,\u2028', attempt: 1 },
+        { text: 'Hi', reply: 'Hi', attempt: 2 },
+        { text: 'Hel', reply: 'Hel', attempt: 3 },
+        READ_REPLY,
+      ],
+      erased: null,
+      silent: ['timeout', null, null, false, null],
+    };
+    const [blocking, waiting] = JSON.parse(says) as unknown[];
+    expect(blocking).toEqual(expected);
+    expect(waiting).toEqual(expected);
+    expect(new Set(broken.sent.slice(0, 3).map(({ key }) => key)).size).toBe(1);
+    expect(broken.sent).toHaveLength(2 * SCRIPTS.length);
+  });
+
+  test('signatures are judged as the vectors say, and what is given is typed', async () => {
+    const program = `
+import base64, importlib.resources, json, sys
+import parley
+told = []
+for v in json.load(open(sys.argv[1], encoding="utf-8"))["vectors"]:
+    verdict = parley.verify_webhook(base64.b64decode(v["body_base64"]), v["header"], v["secrets"],
+        tolerance_seconds=v["tolerance_seconds"], now=v["now"])
+    told.append({"ok": True, "timestamp": verdict.timestamp} if verdict.ok else {"ok": False, "reason": verdict.reason})
+newer = parley.parse_event('{"event":"newer","event_id":"1","timestamp":2,"payload":{"a":1}}')
+print(json.dumps([told, newer.payload, (importlib.resources.files(parley) / "py.typed").is_file()]))`;
+
+    const says = await runPython(['-c', program, join(ROOT, 'docs/vectors.json')]);
+
+    const { vectors } = JSON.parse(await readFile(join(ROOT, 'docs/vectors.json'), 'utf8')) as {
+      vectors: { expect: object }[];
+    };
+    expect(JSON.parse(says)).toEqual([vectors.map((vector) => vector.expect), { a: 1 }, true]);
+  });
+
+  test('every example of the README runs', async () => {
+    const { apiKey } = await anAssistant(stack);
+    const readme = await readFile(join(PACKAGE, 'README.md'), 'utf8');
+    const examples = [...readme.matchAll(/```python\n(.*?)```/gs)].map(([, code = '']) => code);
+    const port = await freePort();
+    const more = { PARLEY_URL: stack.url, PARLEY_KEY: apiKey, WEBHOOK_SECRET: secret, PORT: String(port) };
+    const server = examples.findIndex((code) => code.includes('HTTPServer'));
+    await Promise.all(examples.map((code, at) => writeFile(join(folder, `example-${at}.py`), code)));
+    const receiver = spawn(python, [`example-${server}.py`], { cwd: folder, env: { ...env, ...more } });
+    onTestFinished(async () => {
+      const ended = once(receiver, 'exit');
+      if (receiver.kill('SIGKILL')) await ended;
+    });
+    let received = '';
+    receiver.stdout.on('data', (chunk) => (received += String(chunk)));
+    const post = (signature: string) =>
+      fetch(`http://127.0.0.1:${port}`, { method: 'POST', body, headers: { 'X-Factory-Signature': signature } });
+
+    const outputs = examples.map(async (_, at) => (at === server ? '' : runPython([`example-${at}.py`], more)));
+
+    const says = await Promise.all(outputs);
+    const reply = 'We are open from 9 to 5.';
+    expect(says.map((text) => text.includes(reply))).toEqual([true, true, true, true, true, false, false]);
+    expect(says[4]).toMatch(
+      /^user When.*\nassistant.*\nsystem .*\n1 user\n1 assistant\n2 system\n.*visitor-46 escalated/s,
+    );
+    expect(says.at(-1)).toMatch(/^validation_failed 422 message /);
+    expect((await eventually(() => post(header))).status).toBe(204);
+    expect((await post(refused)).status).toBe(401);
+    await eventually(() => expect(received).toContain('ü'));
+  });
+
+  test('the receiver for FastAPI accepts our events and refuses others', async () => {
+    const program = `
+import asyncio, sys
+import httpx
+from fastapi_app import app
+async def main():
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+        for signature in sys.argv[2:]:
+            headers = {"X-Factory-Signature": signature}
+            print((await client.post("/parley", content=sys.argv[1].encode(), headers=headers)).status_code)
+asyncio.run(main())`;
+
+    const says = await runPython(['-c', program, body, header, refused], {
+      PYTHONPATH: `${env['PYTHONPATH']}${delimiter}${join(ROOT, 'examples/receivers')}`,
+      PYTHONDONTWRITEBYTECODE: '1',
+      WEBHOOK_SECRET: secret,
+    });
+
+    expect(says).toBe('ü is c\n204\n401\n');
+  });
+});

@@ -1,0 +1,9 @@
+import { expect, test } from 'vitest';
+import { actionWords } from '../../dashboard/src/pages/audit/actions.ts';
+import { OPERATIONS } from '../../src/operator-api/operations.ts';
+
+test('each action that the audit records is described', () => {
+  const actions = OPERATIONS.flatMap(({ audit }) => (typeof audit === 'string' ? [audit] : []));
+  expect(actions.length).toBeGreaterThan(50);
+  expect(actions.filter((action) => actionWords(action) === action)).toEqual([]);
+});

@@ -1,0 +1,201 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, expect, test } from 'vitest';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+const opened: Receiver[] = [];
+afterAll(() => Promise.all(opened.map((one) => one.close())));
+
+const KIND = 'conversation.erased';
+
+const anEndpoint = async (assistantId: string, events: string[], options: ReceiverOptions = {}) => {
+  const receiver = await openReceiver(options);
+  opened.push(receiver);
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url, events });
+  const seen = () =>
+    receiver.received.map(({ json, headers }) => {
+      const { event, payload } = json as { event: string; payload: object };
+      return { event, payload, sequence: Number(headers['x-factory-sequence']), body: JSON.stringify(json) };
+    });
+  return { receiver, endpointId: endpoint.endpointId, seen };
+};
+
+const erase = (assistant: Awaited<ReturnType<typeof anAssistant>>, conversationId: string) =>
+  assistant.call(`/api/v1/conversations/${conversationId}`, { method: 'DELETE' });
+
+const endedOf = (conversationId: string, count: number) =>
+  eventually(async () => {
+    const rows = await stack.service.mongo.collection('deliveries').find({ conversationId }).toArray();
+    expect(rows.filter(({ endedAt }) => endedAt !== null)).toHaveLength(count);
+    return rows;
+  });
+
+/** Lets the sweeps announce what they would announce some seconds later. */
+const announceNow = async (conversationId: string) => {
+  const tombstones = stack.service.mongo.collection<{ _id: string }>('tombstones');
+  await tombstones.updateOne(
+    { _id: conversationId, announceAt: { $exists: true } },
+    { $set: { announceAt: new Date(0) } },
+  );
+  await eventually(async () =>
+    expect(await tombstones.findOne({ _id: conversationId })).not.toHaveProperty('announceAt'),
+  );
+};
+
+test('an erasure is told, without texts, to those endpoints that ask for it and got something', async () => {
+  const assistant = await anAssistant(stack);
+  const { assistantId } = assistant;
+  const told = await anEndpoint(assistantId, ['message.received', KIND]);
+  const all = await anEndpoint(assistantId, []);
+  const other = await anEndpoint(assistantId, ['tag.added', KIND]);
+  const refused = await anEndpoint(assistantId, ['message.received', KIND], { respond: () => ({ status: 500 }) });
+  const { conversationId } = (await assistant.chat(aTurn({ message: 'private' }))).body;
+  await endedOf(conversationId, 4);
+
+  expect((await erase(assistant, conversationId)).status).toBe(204);
+  await told.receiver.waitFor((received) => received.length === 2);
+  await announceNow(conversationId);
+  const rows = await endedOf(conversationId, 5);
+
+  expect(told.seen().map(({ event, sequence }) => [event, sequence])).toEqual([
+    ['message.received', 1],
+    [KIND, 2],
+  ]);
+  expect(told.seen()[1]?.payload).toEqual({ conversation_id: conversationId });
+  expect([all, other, refused].flatMap(({ seen }) => seen().filter(({ event }) => event === KIND))).toEqual([]);
+  expect(JSON.stringify(rows)).not.toContain('private');
+  const own = rows.filter(({ event }) => event === KIND);
+  expect(own).toMatchObject([{ endpointId: told.endpointId, outcome: 'delivered', sequence: 2 }]);
+});
+
+test('it comes after what was in flight, once, also if the process died after the deletion', async () => {
+  const assistant = await anAssistant(stack);
+  const hold = Promise.withResolvers<object>();
+  const told = await anEndpoint(assistant.assistantId, ['message.received', KIND], {
+    respond: (_, nth) => (nth === 1 ? hold.promise : {}),
+  });
+  const { conversationId } = (await assistant.chat(aTurn())).body;
+  await told.receiver.waitFor((received) => received.length === 1);
+
+  await erase(assistant, conversationId);
+  const tombstones = stack.service.mongo.collection<{ _id: string }>('tombstones');
+  const before = await tombstones.findOne({ _id: conversationId });
+  const early = told.receiver.received.length;
+  hold.resolve({});
+  await announceNow(conversationId);
+  // A process that died after it had stored the deliveries announces again.
+  await tombstones.updateOne({ _id: conversationId }, { $set: { announceAt: new Date(0) } });
+  await announceNow(conversationId);
+  await told.receiver.waitFor((received) => received.length === 2);
+  const rows = await endedOf(conversationId, 2);
+
+  expect([before !== null && 'announceAt' in before, early]).toEqual([true, 1]);
+  expect(told.seen().map(({ event, sequence }) => [event, sequence])).toEqual([
+    ['message.received', 1],
+    [KIND, 2],
+  ]);
+  expect(rows.map(({ event, outcome }) => [event, outcome]).toSorted()).toEqual([
+    [KIND, 'delivered'],
+    ['message.received', 'unknown'],
+  ]);
+});
+
+test('while its endpoint is paused it waits; of the playground nothing is told', async () => {
+  const assistant = await anAssistant(stack);
+  const told = await anEndpoint(assistant.assistantId, ['message.received', KIND]);
+  const { conversationId } = (await assistant.chat(aTurn())).body;
+  await endedOf(conversationId, 1);
+  const { endpoints } = stack.service;
+
+  await endpoints.pauseEndpoint(told.endpointId, { reason: 'gone', until: null });
+  await erase(assistant, conversationId);
+  await announceNow(conversationId);
+  const waiting = await stack.service.deliveries.listRecords({ assistantId: assistant.assistantId, outcome: 'queued' });
+  await endpoints.resumeEndpoint(told.endpointId);
+  await told.receiver.waitFor((received) => received.length === 2);
+
+  expect(waiting.deliveries).toMatchObject([{ event: KIND, sequence: 2 }]);
+});
+
+test('erasures that wait for an event in flight keep no others waiting', async () => {
+  const [slow, other] = [await anAssistant(stack), await anAssistant(stack)];
+  const { endpointId } = await anEndpoint(slow.assistantId, [KIND]);
+  const { mongo } = stack.service;
+  const later = new Date(Date.now() + 3_600_000);
+  const tombstone = ({ assistantId }: typeof slow, announceAt: Date) => ({
+    _id: randomUUID(),
+    assistantId,
+    eventId: randomUUID(),
+    announceAt,
+    erasedAt: new Date(),
+    purgeAt: later,
+    purgesLeft: 1,
+  });
+  const waiting = Array.from({ length: 500 }, (_, nth) => tombstone(slow, new Date(nth)));
+  const sending = waiting.map(({ _id: conversationId }) => ({
+    _id: `${randomUUID()}:${endpointId}`,
+    conversationId,
+    assistantId: slow.assistantId,
+    endpointId,
+    event: 'message.received',
+    outcome: 'sending',
+    claimedAt: later,
+    endedAt: null,
+    expiresAt: later,
+  }));
+  await mongo.collection<(typeof sending)[number]>('deliveries').insertMany(sending);
+  const tombstones = mongo.collection<Partial<(typeof waiting)[number]>>('tombstones');
+  const next = tombstone(other, new Date(1_000));
+  await tombstones.insertMany([...waiting, next]);
+
+  await eventually(async () => expect(await tombstones.findOne({ _id: next._id })).not.toHaveProperty('announceAt'));
+
+  const ids = waiting.map(({ _id }) => _id);
+  // By id, because one that a sweep moves meanwhile is found twice.
+  const still = await tombstones.distinct('_id', { _id: { $in: ids }, announceAt: { $exists: true } });
+  expect(still).toHaveLength(500);
+  await mongo.collection('deliveries').deleteMany({ endpointId });
+  await tombstones.deleteMany({ _id: { $in: ids } });
+});
+
+test('texts that an erasure has not removed yet are not sent, by a recovery or by a person', async () => {
+  const assistant = await anAssistant(stack);
+  const { assistantId } = assistant;
+  const refusing = await anEndpoint(assistantId, ['message.received'], { respond: () => ({ status: 500 }) });
+  const { conversationId } = (await assistant.chat(aTurn({ message: 'private' }))).body;
+  const [delivery] = await endedOf(conversationId, 1);
+  const owner = await anOperator(stack);
+  const told = randomUUID();
+  const body = JSON.stringify({ event: KIND, event_id: told, payload: { conversation_id: conversationId } });
+  const missed = { ...delivery, _id: `${told}:${refusing.endpointId}`, eventId: told, event: KIND, sequence: 2, body };
+  await stack.service.mongo.collection<typeof missed>('deliveries').insertOne(missed);
+  // A process that is killed after it has deleted the document leaves the texts until the purge a minute later.
+  await stack.service.mongo.collection('conversations').deleteOne({ conversationId });
+  const from = new Date(Date.now() - 60_000).toISOString();
+
+  const recovered = await owner.post<{ recovery: { recoveryId: string } }>(
+    `/endpoints/${refusing.endpointId}/recoveries`,
+    { from, outcomes: ['rejected'] },
+  );
+  const { recoveryId } = recovered.body.recovery;
+  await eventually(async () => {
+    const { body } = await owner.get<{ state: string }>(`/recoveries/${recoveryId}`);
+    expect(body.state).toBe('done');
+  });
+  // It tells of the erasure all the same.
+  await refusing.receiver.waitFor((received) => received.length === 2);
+  const { deliveries, deliveryQueue } = stack.service;
+  const original = await deliveries.getDelivery(String(delivery?._id));
+  const plan = await deliveries.planResend(original);
+  const resent = await deliveries.queueResend({ original, plan, number: plan.number, url: refusing.receiver.url });
+  deliveryQueue.wakeDelivery(resent);
+  await eventually(async () =>
+    expect(await deliveries.getDelivery(resent)).toMatchObject({ outcome: 'not_sent', errorKind: 'erased' }),
+  );
+
+  expect(refusing.seen().map(({ event }) => event)).toEqual(['message.received', KIND]);
+});

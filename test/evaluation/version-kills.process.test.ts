@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { type Service, startMongod } from '../../scripts/services.ts';
+import { anAssistant, anEntry } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { withFailPoint } from '../support/fail-point.ts';
+import { anOperator, openOperatorClient } from '../support/operator-client.ts';
+import { startRealProcess } from '../support/processes.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+let mongod: Service;
+let stack: Stack;
+beforeAll(async () => {
+  mongod = await startMongod({ failPoints: true });
+  stack = await openStack({ env: { MONGODB_URL: mongod.url }, replyWorkers: 0, deliveryWorkers: 0 });
+});
+afterAll(async () => {
+  await stack.close();
+  await mongod.dispose();
+});
+
+type Op = { lsid: { id: unknown; uid: unknown } };
+
+/** Kills an API process with SIGKILL when its call reaches this command of MongoDB, which is then not executed. */
+const killAt = async (command: string, collection: string | null, call: (url: string) => Promise<unknown>) => {
+  const admin = stack.service.mongo.getClient().db('admin');
+  const { name } = stack.service.mongo;
+  const own = new URL(stack.env['MONGODB_URL'] ?? '');
+  own.searchParams.set('appName', 'killed');
+  const api = await startRealProcess('api', { ...stack.env, MONGODB_URL: own.href });
+  onTestFinished(() => api.kill());
+  const blocked = { [`command.${command}`]: collection ?? 1, appName: 'killed' };
+  const reached = (): Promise<Op[]> =>
+    admin
+      .aggregate<Op>([{ $currentOp: {} }, { $match: { ...blocked, active: true } }], {
+        readConcern: { level: 'local' },
+      })
+      .toArray();
+  const failPoint = {
+    failCommands: [command],
+    blockConnection: true,
+    blockTimeMS: 60_000,
+    appName: 'killed',
+    ...(collection !== null && { namespace: `${name}.${collection}` }),
+  };
+  await withFailPoint(mongod.url, failPoint, async () => {
+    const ended = call(api.url).catch(() => 'ended');
+    const lsid = await eventually(async () => {
+      const [op] = await reached();
+      if (!op) throw new Error(`${command} is not reached`);
+      return op.lsid;
+    });
+    await api.kill();
+    expect(await ended).toBe('ended');
+    // MongoDB ends the transaction of a client that is gone after a minute by itself.
+    await admin.command({ killAllSessionsByPattern: [{ lsid }] });
+  });
+  await eventually(async () => expect(await reached()).toEqual([]));
+};
+
+test('a kill while a version is published or rolled back leaves all of it or nothing, and the next try works', async () => {
+  const owner = await anOperator(stack);
+  const { assistantId } = await anAssistant(stack, {
+    knowledge: ['One?', 'Two?', 'Three?'].map((question) => anEntry({ question })),
+  });
+  const own = `/assistants/${assistantId}`;
+  await owner.call('PATCH', own, { drafts: true });
+  const { entries } = (await owner.get<{ entries: { entryId: string }[] }>(`${own}/knowledge`)).body;
+  const state = async () => {
+    const paths = ['', '/knowledge', '/knowledge?draft=true', '/draft', '/versions'];
+    return Promise.all(paths.map(async (path) => (await owner.get(`${own}${path}`)).body));
+  };
+  const past = () => stack.service.mongo.collection('pastEntries').find({ assistantId }).sort({ _id: 1 }).toArray();
+  const change = async (instructions: string) => {
+    await owner.call('PUT', `${own}/knowledge/${entries[0]?.entryId}`, anEntry({ answer: instructions }));
+    await owner.call('DELETE', `${own}/knowledge/${entries[1]?.entryId}`);
+    await owner.post(`${own}/knowledge`, anEntry({ question: 'New?' }));
+    await owner.call('PATCH', own, { instructions });
+  };
+  const as = (url: string) => {
+    const client = openOperatorClient(url);
+    client.setCookie(owner.cookie());
+    return client;
+  };
+  const publish = (url: string) => as(url).post(`${own}/draft/publish`, {});
+  const rollBack = (to: number) => (url: string) => as(url).post(`${own}/versions/${to}/roll-back`, {});
+  const killedBefore = async (
+    call: (url: string) => Promise<{ status: number }>,
+    ...steps: [command: string, collection: string | null][]
+  ) => {
+    for (const step of steps) {
+      const before = [await state(), await past()];
+      await killAt(...step, call);
+      expect([step, await state(), await past()]).toEqual([step, ...before]);
+    }
+    expect((await call(stack.url)).status).toBe(200);
+  };
+
+  await change('Two.');
+  await killedBefore(publish, ['insert', 'knowledge'], ['commitTransaction', null]);
+  const second = await state();
+  await killedBefore(rollBack(1), ['delete', 'knowledge'], ['commitTransaction', null]);
+  await killAt('update', 'knowledgeVectors', rollBack(2));
+
+  expect((await state())[1]).toEqual(second[1]);
+  expect((await owner.get(`${own}/versions`)).body).toMatchObject({
+    versions: [{ version: 4, note: 'Back to version 2.' }, { version: 3 }, { version: 2 }, { version: 1 }],
+  });
+  await change('Five.');
+  expect(await publish(stack.url)).toMatchObject({ status: 200, body: { version: 5 } });
+});

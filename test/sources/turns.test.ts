@@ -1,0 +1,178 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { afterEach, expect, test } from 'vitest';
+import { NO_COUNTS, type StoredSource } from '../../src/sources/source.ts';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { aReader, QUICK } from '../support/source-reading.ts';
+import { useStack } from '../support/stack.ts';
+import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../support/website.ts';
+
+const stack = useStack({
+  replyWorkers: 0,
+  deliveryWorkers: 0,
+  timing: { ...QUICK, sourceFetchMs: 3_000, sourceSilentMs: 2_000, sourceSliceMs: 2_000, sourceSitemapsMs: 2_500 },
+});
+/** How long a neighbour's site may take beside hostile ones. */
+const SOON_MS = 20_000;
+const opened: { close: () => Promise<unknown> }[] = [];
+afterEach(() => Promise.all(opened.splice(0).map((one) => one.close())));
+
+const openSite = async (pages: Record<string, SitePage>): Promise<Website> => {
+  const site = await openWebsite(pages);
+  opened.push(site);
+  return site;
+};
+
+/** A sitemap that comes byte by byte and never ends. */
+const drip = (_: IncomingMessage, response: ServerResponse): void => {
+  response.writeHead(200, { 'Content-Type': 'application/xml' });
+  const timer = setInterval(() => response.write(' '), 20);
+  response.on('close', () => clearInterval(timer));
+};
+const fifty = Array.from({ length: 49 }, (_, nth) => `<sitemap><loc>/${nth}.xml</loc></sitemap>`).join('');
+const WITH_SLOW_SITEMAPS: Record<string, SitePage> = {
+  '/': aPage('Start', aSentence('the start'), ['/linked']),
+  '/linked': aPage('Linked', aSentence('the linked page')),
+  '/robots.txt': { status: 404 },
+  '/sitemap.xml': { headers: { 'Content-Type': 'application/xml' }, body: `<sitemapindex>${fifty}</sitemapindex>` },
+  '*': drip,
+};
+
+/** Sources of one assistant, so many and with so many passages, that lack vectors and an index. */
+const addSources = async (count: number, passages: number): Promise<string> => {
+  const { assistantId } = await anAssistant(stack);
+  const rows = Array.from({ length: count }, () => ({
+    _id: randomUUID() as string,
+    assistantId,
+    state: 'ready',
+    live: 1,
+    run: 1,
+    removedAt: null,
+    createdAt: new Date(),
+    counts: { ...NO_COUNTS, passages },
+    vectors: { made: null },
+    indexed: { by: null },
+  }));
+  await stack.service.mongo.collection<(typeof rows)[number]>('sources').insertMany(rows);
+  return assistantId;
+};
+
+test('an assistant whose short sources change all the time leaves turns to the sources of others', async () => {
+  const { passageVectors } = stack.service;
+  const busy = await addSources(20, 10);
+  const others = [await addSources(1, 500), await addSources(3, 200)];
+  const kind = { model: 'test', kind: null, made: 'test' };
+
+  // Each source lacks its vectors and its index again at once.
+  const [vectors, indexes]: [string[], string[]] = [[], []];
+  for (let nth = 0; nth < 12; nth += 1) {
+    const token = randomUUID();
+    const { sourceId, assistantId } = (await passageVectors.claimVectors(token, kind, []))!;
+    vectors.push(assistantId);
+    await passageVectors.endVectors(sourceId, token, null);
+    const claim = (await passageVectors.claimIndex(randomUUID(), 'test'))!;
+    indexes.push(claim.assistantId);
+    await passageVectors.endIndex(claim, null, false);
+  }
+
+  const count = (ids: string[]) => [busy, ...others].map((one) => ids.filter((id) => id === one).length);
+  expect([count(vectors), count(indexes)]).toEqual([
+    [8, 2, 2],
+    [4, 4, 4],
+  ]);
+});
+
+/** So many assistants with four sites of slow sitemaps each, of which some have begun. */
+const openHostile = async (count: number) => {
+  const sites: Website[] = [];
+  const ends: (() => Promise<StoredSource>)[] = [];
+  const readers = await Promise.all(Array.from({ length: count }, () => aReader(stack)));
+  for (const reader of [...readers, ...readers, ...readers, ...readers]) {
+    const site = await openSite(WITH_SLOW_SITEMAPS);
+    const { sourceId } = await reader.addSite(`${site.url}/`);
+    sites.push(site);
+    ends.push(() => reader.ended(sourceId));
+  }
+  const worker = await stack.startSourcesWorker();
+  const countBegun = () => sites.filter(({ asked }) => asked.includes('/0.xml')).length;
+  await eventually(() => expect(countBegun()).toBeGreaterThanOrEqual(6));
+  return { worker, ends };
+};
+
+/** Waits until a small site of another assistant is read. */
+const readNeighbour = async (): Promise<void> => {
+  const neighbour = await aReader(stack);
+  const { url } = await openSite({ '/': aPage('Start', aSentence('the start')) });
+  const { sourceId } = await neighbour.addSite(`${url}/`);
+  await eventually(async () => expect((await neighbour.findSource(sourceId)).state).toBe('ready'), SOON_MS);
+};
+
+test('two assistants with slow sites leave places to another one', async () => {
+  const { worker } = await openHostile(2);
+
+  await expect(readNeighbour()).resolves.toBeUndefined();
+
+  await worker.close();
+});
+
+test('while others wait, a run stops to read slow sitemaps, and goes on with what was found and what it links to', async () => {
+  const { worker, ends } = await openHostile(5);
+
+  await readNeighbour();
+
+  expect((await ends[0]?.())?.counts.read).toBe(2);
+  await worker.close();
+});
+
+test('a run that has not begun goes before those that go on, unless they have waited for ten minutes', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const minutesAgo = (count: number): Date => new Date(Date.now() - count * 60_000);
+  const aRow = (_id: string, more: object) => ({ _id, assistantId, removedAt: null, state: 'running', ...more });
+  const goesOn = (minutes: number) => ({ nextAt: null, lease: { token: '', until: minutesAgo(minutes) } });
+  const rows = [
+    aRow('waits for 9 minutes', goesOn(9)),
+    aRow('waits for 12 minutes', goesOn(12)),
+    aRow('new', { state: 'waiting', nextAt: minutesAgo(1) }),
+  ];
+  await stack.service.mongo.collection<(typeof rows)[number]>('sources').insertMany(rows);
+
+  const due = await stack.service.sourceRuns.findDue({ limit: 10, except: [] });
+
+  expect(due.flatMap(({ sourceId, assistantId: id }) => (id === assistantId ? [sourceId] : []))).toEqual([
+    'waits for 12 minutes',
+    'new',
+    'waits for 9 minutes',
+  ]);
+});
+
+test('pages of sitemaps that are no longer read in time stay', async () => {
+  const xml = (body: string): SitePage => ({ headers: { 'Content-Type': 'application/xml' }, body });
+  const listing = (path: string): SitePage => xml(`<urlset><url><loc>${path}</loc></url></urlset>`);
+  const site = await openSite({
+    '/': aPage('Start', aSentence('the start')),
+    '/one': aPage('One', aSentence('the first page')),
+    '/two': aPage('Two', aSentence('the second page')),
+    '/sitemap.xml': xml(
+      '<sitemapindex><sitemap><loc>/1.xml</loc></sitemap><sitemap><loc>/2.xml</loc></sitemap></sitemapindex>',
+    ),
+    '/1.xml': listing('/one'),
+    '/2.xml': listing('/two'),
+  });
+  const worker = await stack.startSourcesWorker();
+  opened.push(worker);
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(site.url);
+  await reader.ended(sourceId);
+  const before = await reader.visibleTexts(sourceId);
+  site.pages.set('/1.xml', drip);
+
+  for (const run of [2, 3]) {
+    await reader.refresh(sourceId);
+    await reader.ended(sourceId, run);
+  }
+
+  expect(before).toHaveLength(3);
+  expect(await reader.visibleTexts(sourceId)).toEqual(before);
+  expect(site.asked.filter((path) => path === '/2.xml')).toHaveLength(1);
+});

@@ -1,0 +1,43 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export type Sent = { method: string; path: string; key: string | undefined };
+/** Answers one request, or breaks its connection. */
+export type Script = (response: ServerResponse) => void;
+
+export const answer =
+  (status: number, body: unknown, headers: Record<string, string> = {}): Script =>
+  (response) =>
+    response.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(JSON.stringify(body));
+
+export const refuse = (status: number, code: string, headers: Record<string, string> = {}): Script =>
+  answer(status, { error: { code, message: code, requestId: 'request-1' } }, headers);
+
+export const hangUp: Script = (response) => response.destroy();
+
+export const stream =
+  (text: string, { whole }: { whole: boolean }): Script =>
+  (response) => {
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write(text, () => {
+      if (whole) response.end();
+      else response.destroy();
+    });
+  };
+
+/** A service that answers the requests of a client as the scripts say, one after the other. */
+export const openBrokenService = async (scripts: Script[]) => {
+  const sent: Sent[] = [];
+  const server = createServer((request: IncomingMessage, response) => {
+    const { method = '', url: path = '', headers } = request;
+    sent.push({ method, path, key: headers['idempotency-key'] as string | undefined });
+    request.resume().on('end', () => (scripts[sent.length - 1] ?? hangUp)(response));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const close = (): Promise<void> =>
+    new Promise((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  return { url: `http://127.0.0.1:${port}`, sent, close };
+};
