@@ -15,6 +15,7 @@ const inLane = (lane: string): string => `{test,packages,fuzz}/**/*.${lane}.test
 /** Counts which calls are made. Code that an earlier file has optimised would not be counted. */
 const COUNTS_CALLS = 'test/mongo/statements.process.test.ts';
 const SERVICES = ['test/support/global-setup.ts'];
+const ONE_AT_A_TIME = { maxWorkers: 1, sequence: { sequencer: LongestFirst, groupOrder: 1 } };
 
 export default defineConfig({
   plugins: process.env.PLANT ? [plantFault(process.env.PLANT)] : [],
@@ -37,7 +38,7 @@ export default defineConfig({
         test: {
           name: 'service',
           include: ['{test,packages,fuzz}/**/*.test.ts'],
-          exclude: [...['unit', 'process', 'browser'].map(inLane), '**/node_modules/**'],
+          exclude: [...['unit', 'process', 'browser', 'timed', 'long'].map(inLane), '**/node_modules/**'],
           globalSetup: SERVICES,
         },
       },
@@ -48,6 +49,10 @@ export default defineConfig({
       },
       { extends: true, test: { name: 'coverage', include: [COUNTS_CALLS], isolate: true, globalSetup: SERVICES } },
       { extends: true, test: { name: 'browser', include: [inLane('browser')], globalSetup: SERVICES } },
+      // What judges latency, stalls, memory or overload would measure the other files, so it runs after them, one at a time.
+      { extends: true, test: { name: 'timed', include: [inLane('timed')], globalSetup: SERVICES, ...ONE_AT_A_TIME } },
+      // Only `npm run test:long` runs these.
+      { extends: true, test: { name: 'long', include: [inLane('long')], globalSetup: SERVICES, ...ONE_AT_A_TIME } },
     ],
   },
 });

@@ -1,5 +1,5 @@
 /**
- * `npm run screenshots` starts the service and takes PNG pictures of every dashboard page: wide and narrow, light and
+ * `node scripts/run.js screenshots` starts the service and takes PNG pictures of every dashboard page: wide and narrow, light and
  * dark. The pictures go into `.local/screenshots`. The command fails for the same reasons as the browser tests: errors,
  * refused content, calls to other hosts.
  */

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { readFileSync, readdirSync } from 'node:fs';
-import { constants, setPriority } from 'node:os';
+import { constants } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { guard } from './guard.js';
 
@@ -76,10 +76,9 @@ const endGroup = async (group) => {
 
 /**
  * Runs one command in its own process group and returns `{status, stopped}`. A signal to this process is passed to the
- * group. If this process is killed, a guard ends the group. With `aside`, the command has a lower priority, and its
- * output is printed when it ends.
+ * group. If this process is killed, a guard ends the group.
  */
-export const start = ([command, ...args], { cwd, env, aside = false }) =>
+export const start = ([command, ...args], { cwd, env }) =>
   new Promise((resolve) => {
     let stopped = false;
     // The handler is registered before the command starts. Otherwise a signal in between would end this process and
@@ -88,23 +87,17 @@ export const start = ([command, ...args], { cwd, env, aside = false }) =>
       stopped = true;
       if (child.pid !== undefined) signalGroup(child.pid, signal);
     });
-    const output = [];
-    const stdio = aside ? ['ignore', 'pipe', 'pipe'] : 'inherit';
-    const child = spawn(command, args, { cwd, env, stdio, detached: true });
-    child.stdout?.on('data', (data) => output.push(data));
-    child.stderr?.on('data', (data) => output.push(data));
-    if (aside && child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL);
+    const child = spawn(command, args, { cwd, env, stdio: 'inherit', detached: true });
     const unguard = guard(child.pid === undefined ? 'none' : -child.pid, GUARD_SECONDS);
     const end = async (status) => {
       if (child.pid !== undefined) await endGroup(child.pid);
       stopListening();
       unguard();
-      process.stdout.write(Buffer.concat(output));
       resolve({ status, stopped });
     };
     child.on('error', (cause) => {
       console.error(`${command}: ${cause.message}`);
       if (child.pid === undefined) void end(1);
     });
-    child.on(aside ? 'close' : 'exit', (code, signal) => void end(statusOf(code, signal)));
+    child.on('exit', (code, signal) => void end(statusOf(code, signal)));
   });

@@ -9,6 +9,9 @@ export const targetsIn = (root) => {
   const FORMAT = [tool('biome'), 'format', '.'];
   const RULES = [tool('oxlint'), '--type-aware'];
   const VITEST = [tool('vitest'), 'run'];
+  const suite = (...args) => [...node('scripts/test.ts'), ...args];
+  const CHECK_TYPES = ['--check', 'node scripts/run.js lint types'];
+  const CHECK_ALL = ['--check', 'node scripts/run.js lint'];
   const VITE = [tool('vite'), 'dashboard', '--config', 'dashboard/vite.config.ts'];
 
   const CODE = ['packages'];
@@ -36,13 +39,27 @@ export const targetsIn = (root) => {
     // need (scripts/services/installed.ts). Those that open pages would otherwise see an older dashboard.
     test: {
       needs: (args) => {
-        if (args.length === 0) return [...BROWSER, 'python'];
-        if (args[0] === '--quick') return ALL;
-        return args.some((arg) => /browser|dashboard|widget/.test(arg)) ? PAGES : CODE;
+        const [first] = named(args);
+        if (first === undefined) return [...BROWSER, 'python'];
+        if (first === '--quick') return ALL;
+        return args.some((arg) => /browser|dashboard|widget|long/.test(arg)) ? PAGES : CODE;
       },
       verbose: true,
-      commands: (args) => (args.length === 0 ? [VITEST] : [[...VITEST, ...args.flatMap((arg) => LANES[arg] ?? arg)]]),
-      beside: (args) => (args.length === 0 ? [...TYPES, FORMAT, RULES] : args[0] === '--quick' ? TYPES : []),
+      commands: (args) => {
+        const [first, ...rest] = named(args);
+        const strict = args.filter((arg) => arg === STRICT);
+        if (first === undefined) return [suite(...CHECK_ALL, '--project', '!long', ...strict)];
+        if (first === '--quick') return [suite(...CHECK_TYPES, '--project', 'unit', '--project', 'service', ...strict)];
+        if (first === '--unit') return [[...VITEST, '--project', 'unit', ...rest]];
+        return [[...VITEST, ...args]];
+      },
+      parts: {
+        long: {
+          needs: [...BROWSER, 'python'],
+          verbose: true,
+          commands: (args) => [suite('--project', 'long', ...args)],
+        },
+      },
     },
     planted: { needs: BROWSER, verbose: true, commands: () => [node('scripts/planted.ts')] },
     lint: {
@@ -138,10 +155,9 @@ const filesOf = (parts) =>
     .flatMap((part) => FUZZ[part] ?? part);
 const hasPart = (parts, name) => parts.length === 0 || parts.includes(name);
 
-const LANES = {
-  '--unit': ['--project', 'unit'],
-  '--quick': ['--project', 'unit', '--project', 'service'],
-};
+const STRICT = '--strict';
+/** What is named to be run, or nothing for all. */
+const named = (args) => args.filter((arg) => arg !== STRICT);
 
 /** The target of a command line and its remaining arguments. Undefined if no target has that name. */
 export const findTarget = (targets, [name, ...args]) => {
