@@ -1,3 +1,4 @@
+import { globSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { LongestFirst } from './test/support/longest-first.ts';
@@ -14,6 +15,10 @@ if (Number(process.versions.node.split('.')[0]) < NODE_NEEDED) {
 const inLane = (lane: string): string => `{test,packages,fuzz}/**/*.${lane}.test.ts`;
 /** Counts which calls are made. Code that an earlier file has optimised would not be counted. */
 const COUNTS_CALLS = 'test/mongo/statements.process.test.ts';
+/** Files that the long suite runs in their large form too. */
+const WITH_SIZES = globSync('{test,packages,fuzz}/**/*.test.ts', { exclude: ['**/node_modules/**'] }).filter((file) =>
+  readFileSync(file, 'utf8').includes("support/size.ts'"),
+);
 const SERVICES = ['test/support/global-setup.ts'];
 const ONE_AT_A_TIME = { maxWorkers: 1, sequence: { sequencer: LongestFirst, groupOrder: 1 } };
 
@@ -52,7 +57,16 @@ export default defineConfig({
       // What judges latency, stalls, memory or overload would measure the other files, so it runs after them, one at a time.
       { extends: true, test: { name: 'timed', include: [inLane('timed')], globalSetup: SERVICES, ...ONE_AT_A_TIME } },
       // Only `npm run test:long` runs these.
-      { extends: true, test: { name: 'long', include: [inLane('long')], globalSetup: SERVICES, ...ONE_AT_A_TIME } },
+      {
+        extends: true,
+        test: {
+          name: 'long',
+          include: [inLane('long'), ...WITH_SIZES],
+          env: { TEST_SIZE: 'long' },
+          globalSetup: SERVICES,
+          ...ONE_AT_A_TIME,
+        },
+      },
     ],
   },
 });

@@ -20,11 +20,9 @@ import { often, record, seed } from './part.ts';
 type Form = { name: string; url: string; answers?: string[]; later?: string[]; reach: boolean; reason?: string };
 const FORMS = JSON.parse(readFileSync(new URL('../test/support/ssrf-cases.json', import.meta.url), 'utf8')) as Form[];
 
-/** Each door is tried with every fifth form in `npm test`, and with all of them by `npm run fuzz`. */
-const someOf = (forms: Form[], nth: number): Form[] => {
-  const every = often({ short: 5, whole: 1 });
-  return forms.filter((_, at) => (at + nth) % every === 0);
-};
+/** `npm test` tries each door with a part of the forms, each with another part, and `npm run fuzz` with all of them. */
+const EVERY = often({ short: 12, whole: 1 });
+const someOf = (forms: Form[], nth: number, every = EVERY): Form[] => forms.filter((_, at) => (at + nth) % every === 0);
 
 /** Some doors trim what they get. */
 const isTrimmed = ({ name }: Form): boolean => name === 'a leading space';
@@ -147,7 +145,8 @@ test('every door refuses every form that leads where it must not, and takes the 
 
 test('a provider that a record leads astray is not asked', async () => {
   const wrong: string[] = [];
-  const tried = someOf(ASTRAY, 0);
+  // Each needs an assistant and a turn.
+  const tried = someOf(ASTRAY, 0, 2 * EVERY);
   for (const form of tried) {
     // A worker remembers an assistant, and that its provider failed.
     const { assistantId, chat } = await anAssistant(stack);
@@ -171,7 +170,7 @@ test('a provider that a record leads astray is not asked', async () => {
 
   expect(wrong).toEqual([]);
   expect(reached).toBe(0);
-  expect(tried.length).toBeGreaterThan(30);
+  expect(tried.length).toBeGreaterThan(150 / (2 * EVERY));
 });
 
 test('a page that leads astray is not followed', async () => {
@@ -187,7 +186,8 @@ test('a page that leads astray is not followed', async () => {
   const { signal } = new AbortController();
   const wrong: string[] = [];
   const leading = ASTRAY.filter(({ url }) => /^https:[\x20-\x7e]+$/.test(url));
-  for (const form of leading) {
+  const tried = someOf(leading, 1, often({ short: 4, whole: 1 }));
+  for (const form of tried) {
     const { later = form.answers ?? [] } = form;
     answers = later;
     const headers = { location: urlOf(form) };

@@ -93,7 +93,7 @@ const SITEMAP = `<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/sch
 
 test('robots.txt and sitemaps of any bytes are read as far as they go', async () => {
   const random = createRandom(seed);
-  const count = often({ short: 1_000, whole: 40_000 });
+  const count = often({ short: 300, whole: 40_000 });
   let decided = 0;
   const figures = await watched(count, 1, async (nth) => {
     const text = damage(random, Buffer.from(nth % 2 ? ROBOTS : SITEMAP), TEXT_TOKENS).toString('latin1');
@@ -146,7 +146,7 @@ const COMPLETION = `HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransf
 
 test('a provider may stream any bytes: they are a reply or a failure of the provider', async () => {
   const random = createRandom(seed);
-  const count = often({ short: 400, whole: 15_000 });
+  const count = often({ short: 100, whole: 15_000 });
   const url = await openAnswering(() => damage(random, Buffer.from(COMPLETION), [...TEXT_TOKENS, ...HTTP_TOKENS]));
   const dispatcher = new Agent({ pipelining: 1 });
   onTestFinished(() => dispatcher.destroy());
@@ -167,7 +167,7 @@ test('a provider may stream any bytes: they are a reply or a failure of the prov
 
 test('a receiver may answer any bytes: the delivery has an outcome', async () => {
   const random = createRandom(seed);
-  const count = often({ short: 400, whole: 15_000 });
+  const count = often({ short: 100, whole: 15_000 });
   const good = 'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello';
   const url = await openAnswering(() => damage(random, Buffer.from(good), HTTP_TOKENS));
   const sender = createSender({ userAgent: 'Test', allowPrivate: true, perEndpointConnections: 4, deadlineMs: 5_000 });
@@ -213,7 +213,7 @@ const DOCUMENT_TOKENS = [
 
 test('documents of any bytes are read or refused, and the process that reads them stays', async () => {
   const random = createRandom(seed);
-  const count = often({ short: 60, whole: 8_000 });
+  const count = often({ short: 16, whole: 8_000 });
   const reader = openReader();
   onTestFinished(() => reader.close());
   const ends: Record<string, number> = {};
@@ -302,11 +302,11 @@ test('an API process answers any bytes in time, with documented statuses, and st
     `GET /api/v1/conversations?limit=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${apiKey}\r\n\r\n${SMUGGLED}`,
     `OPTIONS /api/v1/web/x/settings HTTP/1.1\r\nHost: x\r\nOrigin: https://a.example\r\n\r\n`,
   ].map((text) => Buffer.from(text));
-  await Promise.all(Array.from({ length: 200 }, () => request(`${api.url}/healthz`))); // its code is compiled
+  await Promise.all(Array.from({ length: often({ short: 40, whole: 200 }) }, () => request(`${api.url}/healthz`))); // its code is compiled
   const rssMb = (): number =>
     Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${api.child.pid}/status`, 'utf8'))?.[1]) / 1024;
   const random = createRandom(seed);
-  const count = often({ short: 1_000, whole: 30_000 });
+  const count = often({ short: 240, whole: 30_000 });
   const statuses: Record<number, number> = {};
   const send = (inputs: number): Promise<unknown> =>
     watched(inputs, 20, async (nth) => {

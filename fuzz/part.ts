@@ -6,8 +6,8 @@ const isWhole = process.env.FUZZ === 'whole';
 /** `FUZZ_SEED=… npm run fuzz` draws other inputs. */
 export const seed = Number(process.env.FUZZ_SEED ?? 20261125);
 
-/** How many inputs this run tries. */
-export const often = ({ short, whole }: { short: number; whole: number }): number => (isWhole ? whole : short);
+/** How many inputs this run tries, or which. */
+export const often = <Value>({ short, whole }: { short: Value; whole: Value }): Value => (isWhole ? whole : short);
 
 /** Keeps the figures of a whole part, which docs/security.md shows. */
 export const record = (part: string, figures: Record<string, number>): void => {

@@ -14,8 +14,8 @@ import { useStack } from '../test/support/stack.ts';
 import { validatorOf } from '../test/support/validate-response.ts';
 import { often, record, seed } from './part.ts';
 
-const CASES = often({ short: 300, whole: 50_000 });
-const CONVERSATIONS = often({ short: 5, whole: 200 });
+const CASES = often({ short: 100, whole: 50_000 });
+const CONVERSATIONS = often({ short: 2, whole: 200 });
 const drawn = { numRuns: CASES, seed };
 
 /** Any string that JavaScript can hold, lone surrogates and long ones included. */

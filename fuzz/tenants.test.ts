@@ -194,7 +194,7 @@ const storedOf = async ({ assistantId, ids }: Inhabited): Promise<Record<string,
 
 test('an id of another assistant does nothing and tells nothing, wherever it stands', async () => {
   const random = createRandom(seed);
-  const tries = often({ short: 300, whole: 10_000 });
+  const tries = often({ short: 100, whole: 10_000 });
   // The turn of the set-up is counted, and its evaluation ends, some time later.
   await eventually(async () => {
     const { figures, evaluations } = await storedOf(theirs);

@@ -9,7 +9,7 @@ let unnoticed = 0;
 for (const [name, [fault]] of Object.entries(FAULTS)) {
   if (!fault) continue;
   const startedAt = performance.now();
-  const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--bail', '1', fault.noticedBy];
+  const vitest = ['node_modules/vitest/vitest.mjs', 'run', '--project', '!long', '--bail', '1', fault.noticedBy];
   const run = spawnSync(process.execPath, vitest, {
     env: { ...process.env, PLANT: name, NO_COLOR: '1' },
     encoding: 'utf8',

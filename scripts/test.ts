@@ -10,18 +10,20 @@ import { createVitest, type TestModule } from 'vitest/node';
  * of its own. If it passes then, it is unsteady: the run is green and names it. The last lines are for people and
  * programs: an `unsteady:` or `failed:` line for each such file, then the counts and the seconds.
  *
- *     node scripts/test.ts [--strict] [--root folder] [--project name]… [--check 'command']…
+ *     node scripts/test.ts [--strict] [--root folder] [--project name]… [--check 'command']… [part of a file's name]…
  *
  * `--strict` gives no second try. Exits with 0 only if all is green.
  */
-const { values: options } = parseArgs({
+const { values: options, positionals: names } = parseArgs({
   options: {
     strict: { type: 'boolean', default: false },
     root: { type: 'string', default: process.cwd() },
     project: { type: 'string', multiple: true, default: [] },
     check: { type: 'string', multiple: true, default: [] },
   },
+  allowPositionals: true,
 });
+const projects = options.project.flatMap((name) => ['--project', name]);
 
 /** If more files fail, something common to them is broken, and their second tries would only take long. */
 const SECOND_TRIES = 10;
@@ -88,7 +90,7 @@ const runAll = async (): Promise<Ran> => {
   const project = options.project.length > 0 ? { project: options.project } : {};
   const vitest = await createVitest({ root: options.root, run: true, watch: false, ...project });
   const faults: string[] = [];
-  await vitest.start().catch((cause: unknown) => {
+  await vitest.start(names).catch((cause: unknown) => {
     console.error(cause);
     faults.push(firstLineOf(cause));
   });
@@ -127,7 +129,7 @@ const isHopeless = options.strict || failures.length > SECOND_TRIES;
 const unsteady: Failure[] = [];
 for (const failure of isHopeless ? [] : failures) {
   console.log(`\nsecond try, alone: ${failure.file}`);
-  const again = [VITEST, 'run', '--root', options.root, failure.file];
+  const again = [VITEST, 'run', '--root', options.root, ...projects, failure.file];
   if (await run(process.execPath, again, { aside: false })) unsteady.push(failure);
 }
 const failed = failures.filter((one) => !unsteady.includes(one));

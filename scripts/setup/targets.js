@@ -42,7 +42,7 @@ export const targetsIn = (root) => {
         const [first] = named(args);
         if (first === undefined) return [...BROWSER, 'python'];
         if (first === '--quick') return ALL;
-        return args.some((arg) => /browser|dashboard|widget|long/.test(arg)) ? PAGES : CODE;
+        return args.some((arg) => /browser|dashboard|widget/.test(arg)) ? PAGES : CODE;
       },
       verbose: true,
       commands: (args) => {
@@ -51,7 +51,8 @@ export const targetsIn = (root) => {
         if (first === undefined) return [suite(...CHECK_ALL, '--project', '!long', ...strict)];
         if (first === '--quick') return [suite(...CHECK_TYPES, '--project', 'unit', '--project', 'service', ...strict)];
         if (first === '--unit') return [[...VITEST, '--project', 'unit', ...rest]];
-        return [[...VITEST, ...args]];
+        const lanes = args.some((arg) => arg.includes('.long.test.ts')) ? 'long' : '!long';
+        return [[...VITEST, '--project', lanes, ...args]];
       },
       parts: {
         long: {

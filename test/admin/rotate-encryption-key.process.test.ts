@@ -10,6 +10,7 @@ import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
 import { openProvider } from '../support/provider.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { newEnvironment, openStack, type Stack } from '../support/stack.ts';
 import { atSite, aWebAssistant, signUser } from '../support/visitor.ts';
 
@@ -46,18 +47,23 @@ const rotate = async ({ env }: Stack, ...args: string[]): Promise<{ status: numb
 
 type Held = { opid: number; lsid: { id: unknown; uid: unknown } };
 
-/** The commands that wait at a fail point. */
-const heldAt = (stack: Stack, command: string, collection: string | null) => async (): Promise<Held> => {
-  const [held] = await stack.service.mongo
-    .getClient()
-    .db('admin')
-    .aggregate<Held>([{ $currentOp: {} }, { $match: { [`command.${command}`]: collection ?? 1, active: true } }], {
-      readConcern: { level: 'local' },
-    })
-    .toArray();
-  if (!held) throw new Error(`${command} is not reached`);
-  return held;
-};
+/** The commands that wait at a fail point. `appName`: of this connection only. */
+const heldAt =
+  (stack: Stack, command: string, collection: string | null, appName?: string) => async (): Promise<Held> => {
+    const [held] = await stack.service.mongo
+      .getClient()
+      .db('admin')
+      .aggregate<Held>(
+        [
+          { $currentOp: {} },
+          { $match: { [`command.${command}`]: collection ?? 1, active: true, ...(appName && { appName }) } },
+        ],
+        { readConcern: { level: 'local' } },
+      )
+      .toArray();
+    if (!held) throw new Error(`${command} is not reached`);
+    return held;
+  };
 
 /** Runs the command, and `meanwhile` while its write, or the commit of another process, is held at a fail point. */
 const holding = async (
@@ -157,10 +163,12 @@ test('secrets work before, while and after their key is rotated, and then withou
   ]);
 });
 
-test.for([
+const KILLS = [
   ['an endpoint', 'update', 'endpoints', { skip: 3 }, 3 + 6],
   ['an assistant', 'commitTransaction', null, { skip: 6 + 3 }, 3],
-] as const)(
+] as const;
+
+test.for(sized({ everyday: KILLS.slice(1), long: [...KILLS] }))(
   'killed while it seals the secrets of %s, it goes on when it is run again',
   async ([, command, collection, mode, older]) => {
     const before = await open(OLD);
@@ -183,11 +191,11 @@ test.for([
         const { PATH = '' } = process.env;
         const env = { PATH, ...both.env, MONGODB_URL: own.href };
         const child = spawn(process.execPath, ['scripts/admin.ts', 'rotate-encryption-key'], { env, stdio: 'ignore' });
-        const { opid, lsid } = await eventually(heldAt(both, command, collection));
+        const { opid, lsid } = await eventually(heldAt(both, command, collection, 'killed'));
         child.kill('SIGKILL');
         await once(child, 'exit');
         await admin.command(collection ? { killOp: 1, op: opid } : { killAllSessionsByPattern: [{ lsid }] });
-        await eventually(() => expect(heldAt(both, command, collection)()).rejects.toThrow('is not reached'));
+        await eventually(() => expect(heldAt(both, command, collection, 'killed')()).rejects.toThrow('is not reached'));
       },
       mode,
     );

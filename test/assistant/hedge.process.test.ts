@@ -8,6 +8,7 @@ import { anOperator } from '../support/operator-client.ts';
 import type { missOperations } from '../../src/operator-api/knowledge.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 import type { AnswerOf } from '../support/operations.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { text } from '../../workers/reply/engines/engine.ts';
 
@@ -73,7 +74,7 @@ test('the sentence and the button are in the visitor’s language, and an answer
   expect(actions.at(-1)?.label).toBe(text('fr', 'notMeant'));
 });
 
-test.each(['That is not what I meant', 'no', 'Das habe ich nicht gemeint!'])(
+test.each(sized({ everyday: ['no'], long: ['no', 'That is not what I meant', 'Das habe ich nicht gemeint!'] }))(
   'a visitor who says “%s” is asked for other words and offered a person, and a second miss hands over',
   async (message) => {
     const say = (await aShop()).aVisitor();

@@ -11,6 +11,7 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openProvider, replyWith } from '../support/provider.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { addPassages, setSource } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -414,25 +415,30 @@ test('a provider gets numbered passages, and the numbers that it cites become so
   expect(why.flagged).toBeUndefined();
 });
 
-test.each([
-  ['a source that was not given', 'It takes 14 working days [9].', 'unknown source'],
+const INVENTED: [name: string, reply: string, because: string][] = [
   ['a number', 'It takes 15 working days [1].', 'number'],
+  ['no source', 'It takes some working days.', 'uncited'],
+  ['a source that was not given', 'It takes 14 working days [9].', 'unknown source'],
   ['a name', 'Ask our friends at Paypal about it [1].', 'name'],
   ['an address', 'Write to help@shop.example about it [1].', 'address'],
-  ['no source', 'It takes some working days.', 'uncited'],
-])('a reply with %s is flagged, and a strict assistant gives the quote in its place', async (_, invented, because) => {
-  const lenient = await aProvider();
-  const strict = await aProvider({ strict: true });
-  for (const { provider } of [lenient, strict]) provider.behave(replyWith('Good question. ', invented));
+];
 
-  const [flagged, replaced] = [(await lenient.ask()).body, (await strict.ask()).body];
+test.each(sized({ everyday: INVENTED.slice(0, 2), long: INVENTED }))(
+  'a reply with %s is flagged, and a strict assistant gives the quote in its place',
+  async (_, invented, because) => {
+    const lenient = await aProvider();
+    const strict = await aProvider({ strict: true });
+    for (const { provider } of [lenient, strict]) provider.behave(replyWith('Good question. ', invented));
 
-  expect(flagged.reply).toBe(`Good question. ${invented.replace(/ \[\d\]/, '')}`);
-  const flags = [{ sentence: because === 'uncited' ? 0 : 2, because }];
-  expect((await lenient.whyOf(flagged.conversationId)).flagged).toEqual(flags);
-  expect(replaced).toMatchObject({ reply: expect.stringContaining('14 working days'), sources: [SOURCE] });
-  expect(await strict.whyOf(replaced.conversationId)).toMatchObject({
-    flagged: flags,
-    strict: true,
-  });
-});
+    const [flagged, replaced] = [(await lenient.ask()).body, (await strict.ask()).body];
+
+    expect(flagged.reply).toBe(`Good question. ${invented.replace(/ \[\d\]/, '')}`);
+    const flags = [{ sentence: because === 'uncited' ? 0 : 2, because }];
+    expect((await lenient.whyOf(flagged.conversationId)).flagged).toEqual(flags);
+    expect(replaced).toMatchObject({ reply: expect.stringContaining('14 working days'), sources: [SOURCE] });
+    expect(await strict.whyOf(replaced.conversationId)).toMatchObject({
+      flagged: flags,
+      strict: true,
+    });
+  },
+);

@@ -6,6 +6,7 @@ import type { StoredAllowance } from '../../src/turns/allowances.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Behaviour, openProvider } from '../support/provider.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 4, deliveryWorkers: 0 });
@@ -123,5 +124,7 @@ test('four workers together never spend more than the budget, and what is given 
   };
   const cost = fc.constantFrom(0, 60, 200, 350);
   const costs = fc.array(cost, { minLength: 1, maxLength: 6 });
-  await fc.assert(fc.asyncProperty(fc.integer({ min: 300, max: 6_000 }), costs, property), { numRuns: 4 });
+  await fc.assert(fc.asyncProperty(fc.integer({ min: 300, max: 6_000 }), costs, property), {
+    numRuns: sized({ everyday: 1, long: 4 }),
+  });
 });

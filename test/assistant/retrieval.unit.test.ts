@@ -14,6 +14,7 @@ import {
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
+import { sized } from '../support/size.ts';
 
 const engine = createRetrievalEngine();
 
@@ -272,7 +273,28 @@ test('an older version that is indexed last does not replace a newer one', async
   expect(served).toBe('The answer to w1.');
 });
 
+test('knowledge that exceeds the memory is indexed in part, the questions first, and how much is left out is told', async () => {
+  const told: number[] = [];
+  const own = createRetrievalEngine({ maxBytes: 8_000_000, onLargeBuilt: (_, leftOut) => told.push(leftOut) });
+  const rareWords = (nth: number) => [0, 1, 2, 3].map((at) => `w${(4 * nth + at).toString(36)}z`).join(' ');
+  const knowledge = Array.from({ length: 600 }, (_, nth) =>
+    anEntry(`${nth}`, rareWords(nth), { variants: [1, 2, 3].map((more) => rareWords(600 * more + nth)) }),
+  );
+  const context = { language: 'en', history: async () => [], signal: new AbortController().signal };
+
+  const { text: said } = await own.reply({
+    ...context,
+    message: rareWords(500),
+    assistant: anAssistant({ knowledge }),
+  });
+
+  expect(said).toBe('The answer to 500.');
+  expect(told).toEqual([expect.any(Number)]);
+  expect(told[0]).toBeGreaterThan(600);
+});
+
 test('no message, language or history makes the engine throw', async () => {
+  const length = sized({ everyday: 800, long: 8_000 });
   const hostile = [
     '$salt',
     '__proto__',
@@ -281,10 +303,10 @@ test('no message, language or history makes the engine throw', async () => {
     '',
     ' ',
     '\0',
-    '😀'.repeat(8000),
-    'a'.repeat(8000),
-    'a@'.repeat(4000),
-    '1 '.repeat(4000),
+    '😀'.repeat(length),
+    'a'.repeat(length),
+    'a@'.repeat(length / 2),
+    '1 '.repeat(length / 2),
     '\ud800',
     '.*+?^${}()|[]\\',
   ];
@@ -310,7 +332,7 @@ test('no message, language or history makes the engine throw', async () => {
     },
   );
 
-  await fc.assert(turns, { numRuns: 300 });
+  await fc.assert(turns, { numRuns: sized({ everyday: 20, long: 300 }) });
 });
 
 test('the default texts cover at least 25 languages with regions and traditional Chinese, and are English otherwise', () => {

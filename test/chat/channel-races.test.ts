@@ -4,9 +4,10 @@ import { adminJson, useAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator, openOperatorClient, type OperatorClient } from '../support/operator-client.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
-const RUNS = 40;
+const RUNS = sized({ everyday: 8, long: 40 });
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0, env: { TRUST_PROXY: 'true' } });
 const command = useAdmin(stack);
@@ -92,7 +93,7 @@ test('of two tokens set at once, only the last one works', async () => {
 
 test('the admin command and the dashboard do not undo each other', async () => {
   const left = await Promise.all(
-    Array.from({ length: 4 }, async () => {
+    Array.from({ length: sized({ everyday: 1, long: 4 }) }, async () => {
       const path = await aChannel({ connected: true, token: null });
       const [, , assistant = ''] = path.split('/');
       let ended = false;

@@ -14,7 +14,7 @@ import { useStack } from '../support/stack.ts';
  * service is called over HTTP.
  */
 
-const RUNS = often({ short: 30, whole: 400 });
+const RUNS = often({ short: 6, whole: 400 });
 const { engine, hold } = aScriptedEngine();
 const stack = useStack({ engine, apis: 2 });
 

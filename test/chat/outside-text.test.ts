@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { anAssistant, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
@@ -52,6 +53,7 @@ const text = fc.oneof(
   fc.constantFrom(...LOADED),
   fc.string({ unit: 'binary', minLength: 1, maxLength: 80 }).filter((one) => !one.includes('\0') && one.trim() !== ''),
 );
+const DRAWN = sized({ everyday: 4, long: 60 });
 /** Session ids cannot have control characters. */
 const id = text.map((one) => `${one.replaceAll(/\p{Cc}/gu, ' ')} ${randomUUID()}`);
 
@@ -70,7 +72,10 @@ test('every text comes back unchanged in the history and in the event, and appea
       expect([read.sessionId, read.escalationReason, read.messages[0]?.content]).toEqual([session_id, reason, message]);
       said.set(body.conversationId, message);
     }),
-    { numRuns: 45, examples: LOADED.map((one) => [`${one.replaceAll(/\p{Cc}/gu, ' ')} ${randomUUID()}`, one, one]) },
+    {
+      numRuns: LOADED.length + DRAWN,
+      examples: LOADED.map((one) => [`${one.replaceAll(/\p{Cc}/gu, ' ')} ${randomUUID()}`, one, one]),
+    },
   );
 
   await eventually(() => {

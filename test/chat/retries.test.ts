@@ -8,15 +8,19 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const { engine, hold } = aScriptedEngine();
 
 const stack = useStack({ engine, apis: 2 });
 
+/** Requests that are sent at once. */
+const CROWD = sized({ everyday: 40, long: 200 });
+
 const usersOf = (messages: { role: string }[]) => messages.filter(({ role }) => role === 'user');
 
-test('200 identical requests at once over two API processes are one turn, announced once, with 200 equal answers', async () => {
+test(`${CROWD} identical requests at once over two API processes are one turn, announced once, with equal answers`, async () => {
   const { assistantId, apiKey, history } = await anAssistant(stack);
   const receiver = await openReceiver();
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
@@ -24,7 +28,7 @@ test('200 identical requests at once over two API processes are one turn, announ
   const body = aTurn({ message });
   const release = hold(message);
 
-  const sent = Array.from({ length: 200 }, (_, index) =>
+  const sent = Array.from({ length: CROWD }, (_, index) =>
     request(`${stack.urls[index % 2]}/api/v1/chat`, { body, bearer: apiKey }),
   );
   await eventually(async () => {
@@ -36,7 +40,7 @@ test('200 identical requests at once over two API processes are one turn, announ
 
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
   expect(new Set(answers.map((answer) => JSON.stringify(answer.body))).size).toBe(1);
-  expect(answers.filter(({ headers }) => headers.get('idempotent-replayed') === 'true')).toHaveLength(199);
+  expect(answers.filter(({ headers }) => headers.get('idempotent-replayed') === 'true')).toHaveLength(CROWD - 1);
   const { body: record } = await history(answers[0]?.body.conversationId as string);
   expect(record.messages.map(({ seq, role }) => [seq, role])).toEqual([
     [1, 'user'],

@@ -11,6 +11,7 @@ import { answer, hangUp, openBrokenService, refuse, type Script, stream } from '
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 type Client = typeof import('../../packages/client/src/parley.ts');
@@ -114,11 +115,17 @@ verifyWebhook('', '', 7);
       ...examples.map((code, at) => write(`example-${at}.mts`, code)),
     ]);
     const types = join(ROOT, 'node_modules/@types');
-    const all = [
-      { files: ['types.mts', 'types.cts'], module: 'nodenext' },
-      { files: ['types.ts'], module: 'esnext', moduleResolution: 'bundler' },
-      { files: examples.map((_, at) => `example-${at}.mts`), module: 'nodenext', types: ['node'], typeRoots: [types] },
-    ];
+    const strict = { files: ['types.mts', 'types.cts'], module: 'nodenext' };
+    const written = examples.map((_, at) => `example-${at}.mts`);
+    const ofNode = { module: 'nodenext', types: ['node'], typeRoots: [types] };
+    const all: { files: string[]; module: string; moduleResolution?: string }[] = sized({
+      everyday: [{ ...ofNode, files: [...strict.files, ...written] }], // each run of the compiler takes seconds
+      long: [
+        strict,
+        { files: ['types.ts'], module: 'esnext', moduleResolution: 'bundler' },
+        { ...ofNode, files: written },
+      ],
+    });
 
     const checks = all.map(async ({ files, ...options }, at) => {
       const compilerOptions = { types: [], ...options, target: 'es2022', strict: true, noEmit: true };
@@ -270,24 +277,27 @@ describe('the receivers to copy', () => {
     });
   const refused = header.replace('v1=', 'v1=0');
 
-  test.for(['express', 'fastify'])('%s accepts our events and refuses others', async (name) => {
-    const port = await freePort();
-    await symlink(join(ROOT, 'node_modules', name), join(project, 'node_modules', name));
-    await write(`${name}.mjs`, await read(`${name}.mjs`));
-    const env = { ...process.env, WEBHOOK_SECRET: secret, PORT: String(port) };
-    const server = spawn(process.execPath, [`${name}.mjs`], { cwd: project, env });
-    onTestFinished(async () => {
-      const ended = once(server, 'exit');
-      if (server.kill('SIGKILL')) await ended;
-    });
-    let said = '';
-    server.stdout.on('data', (chunk) => (said += String(chunk)));
-    const url = `http://127.0.0.1:${port}/parley`;
+  test.for(sized({ everyday: ['express'], long: ['express', 'fastify'] }))(
+    '%s accepts our events and refuses others',
+    async (name) => {
+      const port = await freePort();
+      await symlink(join(ROOT, 'node_modules', name), join(project, 'node_modules', name));
+      await write(`${name}.mjs`, await read(`${name}.mjs`));
+      const env = { ...process.env, WEBHOOK_SECRET: secret, PORT: String(port) };
+      const server = spawn(process.execPath, [`${name}.mjs`], { cwd: project, env });
+      onTestFinished(async () => {
+        const ended = once(server, 'exit');
+        if (server.kill('SIGKILL')) await ended;
+      });
+      let said = '';
+      server.stdout.on('data', (chunk) => (said += String(chunk)));
+      const url = `http://127.0.0.1:${port}/parley`;
 
-    expect((await eventually(() => post(url, header))).status).toBe(204);
-    expect((await post(url, refused)).status).toBe(401);
-    await eventually(() => expect(said).toContain('ü is'));
-  });
+      expect((await eventually(() => post(url, header))).status).toBe(204);
+      expect((await post(url, refused)).status).toBe(401);
+      await eventually(() => expect(said).toContain('ü is'));
+    },
+  );
 
   test('the route handler of Next.js accepts our events and refuses others', async () => {
     await write('nextjs.mjs', await read('nextjs.mjs'));

@@ -11,6 +11,7 @@ import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
 import { answer, hangUp, openBrokenService, refuse, type Script, stream } from '../support/broken-service.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const run = promisify(execFile);
@@ -27,7 +28,10 @@ let folder = '';
 let python = '';
 let env: NodeJS.ProcessEnv = {};
 
-/** Runs a program with the package as its wheel installed it. */
+/** Building a wheel and installing it takes longer than all tests, so every day the package is used from its source. */
+const installs = sized({ everyday: false, long: true });
+
+/** Runs a program with the package. */
 const runPython = async (args: string[], more: Record<string, string> = {}): Promise<string> => {
   const { stdout } = await run(python, args, { cwd: folder, env: { ...env, ...more } });
   return stdout;
@@ -37,7 +41,15 @@ beforeAll(async () => {
   const found = findPython();
   python = found.program;
   folder = await mkdtemp(join(tmpdir(), 'parley-python-'));
-  const project = join(folder, 'project');
+  const project = installs ? join(folder, 'project') : join(PACKAGE, 'src');
+  env = {
+    ...process.env,
+    PYTHONPATH: [project, found.folder].join(delimiter),
+    PYTHONDONTWRITEBYTECODE: '1',
+    PYTHONUTF8: '1',
+    PYTHONUNBUFFERED: '1',
+  };
+  if (!installs) return;
   await mkdir(project);
   const offline = { ...process.env, PYTHONPATH: found.folder, PYTHONDONTWRITEBYTECODE: '1', PIP_NO_INDEX: '1' };
   const pip = (...args: string[]) =>
@@ -48,7 +60,6 @@ beforeAll(async () => {
   await pip('wheel', '--no-build-isolation', '-w', folder, PACKAGE);
   const wheel = (await readdir(folder)).find((name) => name.endsWith('.whl')) ?? 'no wheel';
   await pip('install', '--root-user-action=ignore', '--target', project, join(folder, wheel));
-  env = { ...process.env, PYTHONPATH: [project, found.folder].join(delimiter), PYTHONUTF8: '1', PYTHONUNBUFFERED: '1' };
 });
 
 afterAll(() => rm(folder, { recursive: true, force: true }));
@@ -74,7 +85,7 @@ const SCRIPTS: Script[] = [
 
 const READ_REPLY = { reply: 'Hello', conversation_id: 'c', message_id: 'm', suggested_actions: null, sources: null };
 
-describe('parley for Python, installed from its wheel', () => {
+describe('parley for Python', () => {
   test('both clients make the same calls, and try again what may help', async () => {
     const { apiKey } = await anAssistant(stack);
     const broken = await openBrokenService([...SCRIPTS, ...SCRIPTS]);
@@ -147,6 +158,12 @@ print(json.dumps([told, newer.payload, (importlib.resources.files(parley) / "py.
     const more = { PARLEY_URL: stack.url, PARLEY_KEY: apiKey, WEBHOOK_SECRET: secret, PORT: String(port) };
     const server = examples.findIndex((code) => code.includes('HTTPServer'));
     await Promise.all(examples.map((code, at) => writeFile(join(folder, `example-${at}.py`), code)));
+    // One process for all, because each would load the package for half a second.
+    const runAll = `
+import runpy, sys
+for at, example in enumerate(sys.argv[1:]):
+    print("\\x1e" if at else "", end="")
+    runpy.run_path(example, run_name="__main__")`;
     const receiver = spawn(python, [`example-${server}.py`], { cwd: folder, env: { ...env, ...more } });
     onTestFinished(async () => {
       const ended = once(receiver, 'exit');
@@ -157,11 +174,10 @@ print(json.dumps([told, newer.payload, (importlib.resources.files(parley) / "py.
     const post = (signature: string) =>
       fetch(`http://127.0.0.1:${port}`, { method: 'POST', body, headers: { 'X-Factory-Signature': signature } });
 
-    const outputs = examples.map(async (_, at) => (at === server ? '' : runPython([`example-${at}.py`], more)));
-
-    const says = await Promise.all(outputs);
+    const others = examples.map((_, at) => `example-${at}.py`).filter((_, at) => at !== server);
+    const says = (await runPython(['-c', runAll, ...others], more)).split('\x1e');
     const reply = 'We are open from 9 to 5.';
-    expect(says.map((text) => text.includes(reply))).toEqual([true, true, true, true, true, false, false]);
+    expect(says.map((text) => text.includes(reply))).toEqual([true, true, true, true, true, false]);
     expect(says[4]).toMatch(
       /^user When.*\nassistant.*\nsystem .*\n1 user\n1 assistant\n2 system\n.*visitor-46 escalated/s,
     );
@@ -171,7 +187,7 @@ print(json.dumps([told, newer.payload, (importlib.resources.files(parley) / "py.
     await eventually(() => expect(received).toContain('ü'));
   });
 
-  test('the receiver for FastAPI accepts our events and refuses others', async () => {
+  longTest('the receiver for FastAPI accepts our events and refuses others', async () => {
     const program = `
 import asyncio, sys
 import httpx
@@ -185,7 +201,6 @@ asyncio.run(main())`;
 
     const says = await runPython(['-c', program, body, header, refused], {
       PYTHONPATH: `${env['PYTHONPATH']}${delimiter}${join(ROOT, 'examples/receivers')}`,
-      PYTHONDONTWRITEBYTECODE: '1',
       WEBHOOK_SECRET: secret,
     });
 

@@ -10,6 +10,7 @@ import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
 import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
@@ -43,7 +44,8 @@ const OLD = { at: new Date(Date.now() - 3_000), silent: true };
 
 const readDelivery = async (id: string) => (await stack.service.deliveries.readByIds([id])).get(id);
 
-test('events whose wake-up was lost are found and sent in order', async () => {
+// These wait for the sweeps of the workers, so they wait together.
+test.concurrent('events whose wake-up was lost are found and sent in order', async ({ expect }) => {
   const { assistantId, key, feed, receiver } = await aStream();
 
   await feed.say(assistantId, key, ['1', '2', '3'], { silent: true });
@@ -52,7 +54,9 @@ test('events whose wake-up was lost are found and sent in order', async () => {
   expect(receiver.received.map(contentOf)).toEqual(['1', '2', '3']);
 });
 
-test('a claim whose worker is gone ends unknown after ten seconds, not before, and its stream continues', async () => {
+test.concurrent('a claim whose worker is gone ends unknown after ten seconds, not before, and its stream continues', async ({
+  expect,
+}) => {
   const { assistantId, key, feed, receiver, readHead } = await aStream();
   await feed.say(assistantId, key, ['lost', 'next'], { silent: true });
   const { claim } = await readHead();
@@ -83,7 +87,7 @@ test('a claim whose worker is gone ends unknown after ten seconds, not before, a
   expect((await readDelivery(id))?.outcome).toBe('unknown');
 });
 
-test('an event that has ended but is still pending is removed and not sent', async () => {
+test.concurrent('an event that has ended but is still pending is removed and not sent', async ({ expect }) => {
   const { assistantId, key, feed, receiver, readHead } = await aStream();
   await feed.say(assistantId, key, ['ended', 'next'], { silent: true });
   await stack.service.deliveries.claimEnded((await readHead()).claim, neverSent('internal'));
@@ -94,7 +98,9 @@ test('an event that has ended but is still pending is removed and not sent', asy
   await eventually(async () => expect((await stack.service.conversations.outbox.read(key))?.outbox).toEqual([]));
 });
 
-test('an event whose claim is released is sent; a claim that a sweep has ended cannot be released', async () => {
+test.concurrent('an event whose claim is released is sent; a claim that a sweep has ended cannot be released', async ({
+  expect,
+}) => {
   const { assistantId, key, feed, receiver, readHead } = await aStream();
   await feed.say(assistantId, key, ['1'], { silent: true });
   const { claim } = await readHead();
@@ -107,6 +113,64 @@ test('an event whose claim is released is sent; a claim that a sweep has ended c
   await receiver.waitFor((all) => all.length === 1);
 
   expect([again.won, byOther, byOwner]).toEqual([false, false, true]);
+});
+
+test.concurrent('what is written late about an erased conversation is purged by a worker', async ({ expect }) => {
+  const { apiKey, assistantId, chat } = await anAssistant(stack);
+  const { conversationId } = (await chat({ session_id: 's', message: 'private' })).body;
+  await request(`${stack.url}/api/v1/conversations/${conversationId}`, { method: 'DELETE', bearer: apiKey });
+  const tombstones = stack.service.mongo.collection<{ _id: string }>('tombstones');
+  const misses = stack.service.mongo.collection('misses');
+  const late = { assistantId, conversationId, question: 'private', state: 'open', examples: [], answer: null };
+  await misses.insertOne(late);
+
+  // Moves the purge to the past, as if a minute had passed.
+  await tombstones.updateOne({ _id: conversationId }, { $set: { purgeAt: new Date(0) } });
+
+  await eventually(async () => expect(await misses.countDocuments({ conversationId })).toBe(0));
+  await eventually(async () =>
+    expect(await tombstones.findOne({ _id: conversationId })).toMatchObject({ purgesLeft: 1 }),
+  );
+});
+
+/** Moves the last change of conversations to the past. */
+const age = async (conversationIds: string[], days: number) => {
+  const updatedAt = new Date(Date.now() - days * 86_400_000);
+  await stack.service.mongo
+    .collection('conversations')
+    .updateMany({ conversationId: { $in: conversationIds } }, { $set: { updatedAt } });
+};
+
+test.concurrent('a conversation that has not changed for the days of its assistant is erased, and no other', async ({
+  expect,
+}) => {
+  const { assistantId, chat } = await anAssistant(stack);
+  const neighbour = await anAssistant(stack);
+  const receiver = await openReceiver();
+  opened.push(receiver);
+  await stack.service.endpoints.addEndpoint(assistantId, {
+    url: receiver.url,
+    events: ['message.received', 'conversation.erased'],
+  });
+  const send = async (one: typeof chat) =>
+    (await one({ session_id: randomUUID(), message: 'private' })).body.conversationId;
+  const [old, used, other] = [await send(chat), await send(chat), await send(neighbour.chat)];
+  await receiver.waitFor((received) => received.length === 2);
+  await stack.service.assistants.updateAssistant(assistantId, { keepDays: 30 });
+
+  await age([old, other], 31);
+  await age([used], 29);
+
+  const erased = await receiver.waitFor((received) => received.length === 3);
+  expect(erased[2]?.json).toMatchObject({ event: 'conversation.erased', payload: { conversation_id: old } });
+  const { mongo: database } = stack.service;
+  const left = await database.collection('conversations').distinct('conversationId', {
+    conversationId: { $in: [old, used, other] },
+  });
+  expect(left.toSorted()).toEqual([used, other].toSorted());
+  await eventually(async () =>
+    expect(await database.collection('messages').countDocuments({ conversationId: old })).toBe(0),
+  );
 });
 
 /** Sweeps that the test runs itself. Their wake-ups are recorded in `woken` and reach no worker. */
@@ -178,7 +242,7 @@ test('streams of one endpoint that fill a sweep, or do not move, give way to oth
 });
 
 test('a sweep reads no event that waits for a suspended endpoint, and a list only those of its assistant', async () => {
-  const [suspended, healthy] = [await aStream(3_000), await aStream()] as const;
+  const [suspended, healthy] = [await aStream(sized({ everyday: 1_100, long: 3_000 })), await aStream()] as const;
   for (const stream of [suspended, healthy]) await hold(stream);
   const held = { outbox: { eventId: randomUUID(), at: OLD.at, endpoints: [suspended.endpoint.endpointId] } };
   const { outbox } = stack.service.conversations;
@@ -207,24 +271,6 @@ test('a sweep reads no event that waits for a suspended endpoint, and a list onl
     })
     .toArray();
   expect(profiled.map(({ command }) => command as unknown)).toEqual([]);
-});
-
-test('what is written late about an erased conversation is purged by a worker', async () => {
-  const { apiKey, assistantId, chat } = await anAssistant(stack);
-  const { conversationId } = (await chat({ session_id: 's', message: 'private' })).body;
-  await request(`${stack.url}/api/v1/conversations/${conversationId}`, { method: 'DELETE', bearer: apiKey });
-  const tombstones = stack.service.mongo.collection<{ _id: string }>('tombstones');
-  const misses = stack.service.mongo.collection('misses');
-  const late = { assistantId, conversationId, question: 'private', state: 'open', examples: [], answer: null };
-  await misses.insertOne(late);
-
-  // Moves the purge to the past, as if a minute had passed.
-  await tombstones.updateOne({ _id: conversationId }, { $set: { purgeAt: new Date(0) } });
-
-  await eventually(async () => expect(await misses.countDocuments({ conversationId })).toBe(0));
-  await eventually(async () =>
-    expect(await tombstones.findOne({ _id: conversationId })).toMatchObject({ purgesLeft: 1 }),
-  );
 });
 
 test('a due purge is made once if several processes look for it', async () => {
@@ -261,7 +307,10 @@ test('many erasures of some assistants do not delay the announcement and the pur
   });
   // They are due before it, and each has an event in flight, so none of them ends.
   const [at, others] = [new Date(), [randomUUID(), randomUUID()]];
-  const gone = Array.from({ length: 1_200 }, (_, nth) => ({ _id: randomUUID(), assistantId: others[nth % 2] }));
+  const gone = Array.from({ length: sized({ everyday: 600, long: 1_200 }) }, (_, nth) => ({
+    _id: randomUUID(),
+    assistantId: others[nth % 2],
+  }));
   const { mongo: connection } = stack.service;
   const tombstones = connection.collection<{ _id: string; announceAt?: Date }>('tombstones');
   const inFlight = { endpointId: randomUUID(), outcome: 'sending', claimedAt: at, createdAt: at };
@@ -284,48 +333,10 @@ test('many erasures of some assistants do not delay the announcement and the pur
   expect(after).not.toHaveProperty('announceAt');
 });
 
-/** Moves the last change of conversations to the past. */
-const age = async (conversationIds: string[], days: number) => {
-  const updatedAt = new Date(Date.now() - days * 86_400_000);
-  await stack.service.mongo
-    .collection('conversations')
-    .updateMany({ conversationId: { $in: conversationIds } }, { $set: { updatedAt } });
-};
-
-test('a conversation that has not changed for the days of its assistant is erased, and no other', async () => {
-  const { assistantId, chat } = await anAssistant(stack);
-  const neighbour = await anAssistant(stack);
-  const receiver = await openReceiver();
-  opened.push(receiver);
-  await stack.service.endpoints.addEndpoint(assistantId, {
-    url: receiver.url,
-    events: ['message.received', 'conversation.erased'],
-  });
-  const send = async (one: typeof chat) =>
-    (await one({ session_id: randomUUID(), message: 'private' })).body.conversationId;
-  const [old, used, other] = [await send(chat), await send(chat), await send(neighbour.chat)];
-  await receiver.waitFor((received) => received.length === 2);
-  await stack.service.assistants.updateAssistant(assistantId, { keepDays: 30 });
-
-  await age([old, other], 31);
-  await age([used], 29);
-
-  const erased = await receiver.waitFor((received) => received.length === 3);
-  expect(erased[2]?.json).toMatchObject({ event: 'conversation.erased', payload: { conversation_id: old } });
-  const { mongo: database } = stack.service;
-  const left = await database.collection('conversations').distinct('conversationId', {
-    conversationId: { $in: [old, used, other] },
-  });
-  expect(left.toSorted()).toEqual([used, other].toSorted());
-  await eventually(async () =>
-    expect(await database.collection('messages').countDocuments({ conversationId: old })).toBe(0),
-  );
-});
-
 test('a visitor who comes back while an old conversation is erased loses no message', async () => {
   const { assistantId, chat, history } = await anAssistant(stack);
   const { conversations } = stack.service;
-  const sessions = Array.from({ length: 20 }, () => randomUUID());
+  const sessions = Array.from({ length: sized({ everyday: 10, long: 20 }) }, () => randomUUID());
   const before = await Promise.all(
     sessions.map(async (session_id) => (await chat({ session_id, message: 'Hello' })).body.conversationId),
   );

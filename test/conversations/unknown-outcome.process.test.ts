@@ -8,6 +8,7 @@ import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { problemOf } from '../support/problem.ts';
 import { type Command, openRelay, type Relay, through } from '../support/relay.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
@@ -35,6 +36,11 @@ beforeAll(async () => {
   const config = readConfig({ ...stack.env, MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', relay) });
   const api = await openApi({ config, logger: createLogger({ name: 'test', level: 'silent' }), lifecycle });
   url = `http://127.0.0.1:${api.port}`;
+  // A message may be refused while a busy machine holds the loop, and the first one takes long.
+  await eventually(async () => {
+    const { status } = await (await aSession()).say('hello');
+    if (status !== 200) throw new Error(`answered with ${status}`);
+  });
 });
 afterAll(async () => {
   await lifecycle.close();
@@ -67,24 +73,32 @@ const aSession = async () => {
   return { say, stored };
 };
 
-test.each([
+type Loss = [name: string, command: 'update' | 'find', onLost: () => void];
+const LOST: Loss[] = [
   ['the answer to the accepting write is lost', 'update', nothingMore],
+  ['the reading back is lost and the server away for a while', 'find', awayFor(1_500)],
+];
+const LOST_OTHERWISE: Loss[] = [
   ['the answer is lost and the server is unavailable for a while', 'update', awayFor(1_500)],
   ['the read-back of the accepted turn is lost', 'find', nothingMore],
-  ['the reading back is lost and the server away for a while', 'find', awayFor(1_500)],
-] as const)('%s: one turn, answered, under a first message', async (_name, command, onLost) => {
-  const { say, stored } = await aSession();
-  trap = { of: on(command), onLost };
-  // An idempotency key makes the API send the `find`: the key needs the conversation's id immediately, so the API reads
-  // the accepted turn back.
-  const headers: Record<string, string> = command === 'find' ? { 'Idempotency-Key': randomUUID() } : {};
+];
 
-  const answer = await say('hello there, what are your opening hours please?', headers);
+test.each(sized({ everyday: LOST, long: [...LOST, ...LOST_OTHERWISE] }))(
+  '%s: one turn, answered, under a first message',
+  async (_name, command, onLost) => {
+    const { say, stored } = await aSession();
+    trap = { of: on(command), onLost };
+    // An idempotency key makes the API send the `find`: the key needs the conversation's id immediately, so the API reads
+    // the accepted turn back.
+    const headers: Record<string, string> = command === 'find' ? { 'Idempotency-Key': randomUUID() } : {};
 
-  expect(trap).toBeNull();
-  expect(answer.status).toBe(200);
-  expect(await stored()).toMatchObject({ said: [expect.any(String)], replies: 1 });
-});
+    const answer = await say('hello there, what are your opening hours please?', headers);
+
+    expect(trap).toBeNull();
+    expect(answer.status).toBe(200);
+    expect(await stored()).toMatchObject({ said: [expect.any(String)], replies: 1 });
+  },
+);
 
 test('an unknown outcome is resolved also for a write that reopens a resolved conversation', async () => {
   const { say, stored } = await aSession();

@@ -1,11 +1,12 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Locator } from 'playwright-core';
-import { expect, onTestFinished, test } from 'vitest';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { barriersIn, overflowOf } from '../support/page.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
@@ -48,43 +49,45 @@ test('the test browser notices every error of a page', async () => {
   expect(await overflowOf(page)).toBeGreaterThan(2000);
 });
 
-test('an owner can read the queues in a browser, without requests to other hosts', async () => {
-  const { cookie } = await anOperator(stack);
-  const page = await browser.open(stack.url, { cookie: cookie() });
-
-  await page.goto('/operator/queues');
-  await page.getByText('deliveries').first().waitFor();
-
-  expect(await page.title()).toContain('Parley queues');
-  await page.getByRole('link', { name: 'Dashboard' }).click();
-  await page.getByRole('link', { name: 'Queues' }).waitFor();
+let cookie: string | null = null;
+beforeAll(async () => {
+  cookie = (await anOperator(stack)).cookie();
 });
+/** One page for all that an owner sees. */
+const openAsOwner = () => browser.openOnce(stack.url, { cookie });
 
-test.for(['light', 'dark'] as const)('the queues follow the colours chosen in the dashboard: %s', async (chosen) => {
-  const { cookie } = await anOperator(stack);
-  const other = chosen === 'dark' ? 'light' : 'dark';
-  const page = await browser.open(stack.url, { cookie: cookie(), colorScheme: other });
-  await page.goto('/operator/');
-  await page.evaluate(`localStorage.setItem('mantine-color-scheme-value', '${chosen}')`);
+test.for(sized({ everyday: ['dark'] as const, long: ['light', 'dark'] as const }))(
+  'an owner reads the queues in the colours chosen in the dashboard, without requests to other hosts: %s',
+  async (chosen) => {
+    const other = chosen === 'dark' ? 'light' : 'dark';
+    const page = await openAsOwner();
+    await page.emulateMedia({ colorScheme: other });
 
-  await page.goto('/operator/queues');
-  await page.getByText('deliveries').first().waitFor();
+    await page.goto('/operator/queues');
+    await page.getByText('deliveries').first().waitFor();
+    expect(await page.title()).toContain('Parley queues');
+    await page.getByRole('link', { name: 'Dashboard' }).click();
+    await page.getByRole('link', { name: 'Queues' }).waitFor();
+    await page.evaluate(`localStorage.setItem('mantine-color-scheme-value', '${chosen}')`);
+    await page.goto('/operator/queues');
+    await page.getByText('deliveries').first().waitFor();
 
-  const background = await page.evaluate<string>('getComputedStyle(document.body).backgroundColor');
-  const [red = 0] = (/\d+/.exec(background) ?? []).map(Number);
-  expect(red > 128 ? 'light' : 'dark').toBe(chosen);
-});
+    const background = await page.evaluate<string>('getComputedStyle(document.body).backgroundColor');
+    const [red = 0] = (/\d+/.exec(background) ?? []).map(Number);
+    expect(red > 128 ? 'light' : 'dark').toBe(chosen);
+  },
+);
 
 const edgesOf = async (locator: Locator) => {
   const { x, width } = (await locator.boundingBox()) ?? { x: NaN, width: NaN };
   return { left: x, right: x + width };
 };
 
-test.for([360, 390, 1280])(
+test.for(sized({ everyday: [360], long: [360, 390, 1280] }))(
   'at %i pixels all tabs of a queue are visible, and nothing covers the back link',
   async (width) => {
-    const { cookie } = await anOperator(stack);
-    const page = await browser.open(stack.url, { cookie: cookie(), viewport: { width, height: 800 } });
+    const page = await openAsOwner();
+    await page.setViewportSize({ width, height: 800 });
 
     await page.goto('/operator/queues/queue/turns');
     const tabs = page.locator('[class^="statusTabs-"] > li');

@@ -7,6 +7,7 @@ import { anAccount, go, open, settled, signIn, takeSecret } from '../support/das
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
@@ -91,29 +92,20 @@ test('an owner sets up an assistant that answers, and its events are delivered a
   await receiver.close();
 });
 
-test('a wrong password is reported in the form; the right one opens the requested page', async () => {
-  browser.expectComplaint(/status of 401/);
-  const account = await anAccount(stack);
-  const page = await browser.open(stack.url);
-
-  await page.goto('/operator/audit');
-  await signIn(page, { ...account, password: 'not my password' });
-  await page.getByRole('alert').getByText('The email or the password is wrong.').waitFor();
-  await signIn(page, account);
-  await page.getByRole('heading', { level: 1, name: /^Audit/ }).waitFor();
-
-  expect(new URL(page.url()).pathname).toBe('/operator/audit');
-});
-
-test('after the session has ended, signing in returns to the same page', async () => {
+test('signing in opens the page that was asked for, after a wrong password and after the session has ended', async () => {
   browser.expectComplaint(/status of 401/);
   const account = await anAccount(stack);
   const { assistantId } = await anAssistant(stack);
+  const path = `/operator/assistants/${assistantId}/keys`;
   const page = await browser.open(stack.url);
-  await page.goto(`/operator/assistants/${assistantId}/keys`);
+
+  await page.goto(path);
+  await signIn(page, { ...account, password: 'not my password' });
+  await page.getByRole('alert').getByText('The email or the password is wrong.').waitFor();
   await signIn(page, account);
   await page.getByRole('heading', { level: 1, name: 'API keys' }).waitFor();
   await settled(page);
+  expect(new URL(page.url()).pathname).toBe(path);
 
   await page.getByRole('button', { name: 'Create key' }).click();
   await page.getByRole('dialog').getByLabel('Name').fill('late');
@@ -125,7 +117,7 @@ test('after the session has ended, signing in returns to the same page', async (
   await signIn(page, account);
   await page.getByRole('heading', { level: 1, name: 'API keys' }).waitFor();
 
-  expect(new URL(page.url()).pathname).toBe(`/operator/assistants/${assistantId}/keys`);
+  expect(new URL(page.url()).pathname).toBe(path);
   expect(await stack.service.assistants.listApiKeys(assistantId)).toHaveLength(1);
 });
 
@@ -136,17 +128,16 @@ test('an agent cannot reach the keys by navigation or address', async () => {
   await stack.service.assistants.createApiKey({ assistantId, name: 'secret name' });
   const page = await browser.open(stack.url, { cookie: agent.cookie() });
 
-  await go(page, `/assistants/${assistantId}/try`);
-  const entries = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
   await go(page, `/assistants/${assistantId}/keys`);
   await page.getByText('Not for your role').waitFor();
+  const entries = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
 
   expect(entries).toContain('Try it');
   expect(entries.join()).not.toMatch(/key|webhook|deliver|operator|audit|queue|knowledge|setting/i);
   expect(await page.content()).not.toContain('secret name');
 });
 
-test('an agent sees only the assistants given by an owner, and advice if there are none', async () => {
+longTest('an agent sees only the assistants given by an owner, and advice if there are none', async () => {
   const [shop, other] = [randomUUID(), randomUUID()].map((id) => `Shop ${id.slice(0, 8)}`) as [string, string];
   const { assistantId } = await stack.service.assistants.createAssistant({ name: shop });
   const away = await stack.service.assistants.createAssistant({ name: other });
@@ -191,7 +182,7 @@ test('an agent sees only the assistants given by an owner, and advice if there a
   expect(offered).toEqual([shop]);
 });
 
-test('an invitation offers assistants for agents but not for owners', async () => {
+longTest('an invitation offers assistants for agents but not for owners', async () => {
   const { assistantId } = await stack.service.assistants.createAssistant({ name: `Desk ${randomUUID().slice(0, 8)}` });
   const { name } = await stack.service.assistants.getAssistant(assistantId);
   const owner = await anOperator(stack);
@@ -281,7 +272,7 @@ test('an unattended page does not prolong its session, and shows that it has end
   });
 });
 
-test('signing out does not show that the session has ended', async () => {
+longTest('signing out does not show that the session has ended', async () => {
   browser.expectComplaint(/status of 401/);
   const { assistantId } = await anAssistant(stack);
   const page = await browser.open(stack.url);

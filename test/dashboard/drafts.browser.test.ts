@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant } from '../support/builders.ts';
-import { anAccount, go, signIn } from '../support/dashboard.ts';
+import { go, visit } from '../support/dashboard.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { barriersIn } from '../support/page.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -10,10 +11,8 @@ const browser = useBrowser();
 
 test('an owner publishes one entry with two clicks and several changes as a version with a name, and rolls back', async () => {
   const { assistantId } = await anAssistant(stack);
-  const page = await browser.open(stack.url);
-  await page.goto('/');
-  await signIn(page, await anAccount(stack));
-  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
+  const owner = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
   await go(page, `/assistants/${assistantId}/versions`);
   await page.getByRole('button', { name: 'Switch drafts on' }).click();
   await page.getByText('No draft', { exact: true }).waitFor();
@@ -24,7 +23,7 @@ test('an owner publishes one entry with two clicks and several changes as a vers
     await page.getByRole('dialog').getByRole('button', { name: button }).click();
   };
 
-  await go(page, `/assistants/${assistantId}/knowledge`);
+  await visit(page, `/assistants/${assistantId}/knowledge`);
   await edit('From 10 to 6.', 'Save and publish');
   await page.getByText('The entry is published.').waitFor();
   expect(await live()).toEqual(['From 10 to 6.']);
@@ -38,7 +37,7 @@ test('an owner publishes one entry with two clicks and several changes as a vers
   await page.getByRole('button', { name: 'Publish', exact: true }).click();
   await page.getByText('Version 3 is live.').waitFor();
   expect(await live()).toEqual(['From 11 to 6.']);
-  await go(page, `/assistants/${assistantId}/versions`);
+  await visit(page, `/assistants/${assistantId}/versions`);
   await page.getByText('3: Winter').waitFor();
   expect(await barriersIn(page)).toEqual([]);
 

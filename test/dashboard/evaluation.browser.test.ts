@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
-import { anAccount, go, open, signIn } from '../support/dashboard.ts';
+import { go, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { barriersIn } from '../support/page.ts';
 import { openProvider, type Provider, replyWith } from '../support/provider.ts';
+import { longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
@@ -18,12 +20,9 @@ const browser = useBrowser();
 test('an owner tries a question of a visitor, marks its reply, and finds what a change broke', async () => {
   const { assistantId, chat } = await anAssistant(stack);
   await chat(aTurn());
-  const page = await browser.open(stack.url);
-  await page.goto('/');
-  await signIn(page, await anAccount(stack));
-  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
-  await go(page, `/assistants/${assistantId}/overview`);
-  await open(page, 'Evaluate');
+  const owner = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  await go(page, `/assistants/${assistantId}/evaluate`);
 
   await page.getByRole('button', { name: 'Try questions of visitors' }).click();
   await page.getByRole('button', { name: 'Begin' }).click();
@@ -39,7 +38,7 @@ test('an owner tries a question of a visitor, marks its reply, and finds what a 
     knowledge.map(({ entryId }) => entryId),
   );
   await eventually(async () => {
-    await go(page, `/assistants/${assistantId}/evaluate`);
+    await visit(page, `/assistants/${assistantId}/evaluate`);
     await page.getByRole('button', { name: 'Evaluate “Release”' }).click();
     await page.waitForURL(/\/evaluate\/[0-9a-f-]+$/);
     await page.getByText('Done').waitFor();
@@ -47,16 +46,14 @@ test('an owner tries a question of a visitor, marks its reply, and finds what a 
   });
 });
 
-test('an owner sees what the provider may use, allows it, and sees what its words change', async () => {
+longTest('an owner sees what the provider may use, allows it, and sees what its words change', async () => {
   const { assistantId, chat } = await anAssistant(stack);
   await stack.service.assistants.setEngine(assistantId, { kind: 'openai', baseUrl: provider.baseUrl, model: 'fake-1' });
   provider.behave(replyWith('We are open from 9 to 5.'));
   await chat(aTurn());
   provider.behave(replyWith('We are open from 9 to 6.'));
-  const page = await browser.open(stack.url);
-  await page.goto('/');
-  await signIn(page, await anAccount(stack));
-  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
+  const owner = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
   await eventually(async () => {
     await go(page, `/assistants/${assistantId}/evaluate`);
     await page.getByRole('button', { name: 'Try questions of visitors' }).click();

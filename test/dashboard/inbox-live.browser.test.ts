@@ -9,6 +9,7 @@ import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver, type Received } from '../support/receiver.ts';
+import { longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
@@ -46,7 +47,7 @@ const aDesk = async () => {
   return { owner, agent, assistant, page, say };
 };
 
-test('an agent takes over a conversation, from the first message until it is reopened', async () => {
+longTest('an agent takes over a conversation, from the first message until it is reopened', async () => {
   const { agent, assistant, page, say } = await aDesk();
   const receiver = await openReceiver();
   onTestFinished(receiver.close);
@@ -141,7 +142,7 @@ const TIMED = `
     });
   }, { capture: true });`;
 
-test('typing stays quick while 1,000 conversations change a minute', async () => {
+longTest('typing stays quick while 1,000 conversations change a minute', async () => {
   const { assistant, page, say } = await aDesk();
   const open = await say('I want to talk to a human');
   const keys = await createFeed(stack.service).openConversations(assistant.assistantId, 200);

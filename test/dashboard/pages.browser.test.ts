@@ -1,12 +1,13 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { PAGES } from '../support/dashboard-pages.ts';
-import { go } from '../support/dashboard.ts';
+import { go, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { animated, barriersIn, overflowOf } from '../support/page.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { type Scene, setScene } from '../support/scene.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
@@ -26,49 +27,83 @@ const inColours = async (page: Page, colorScheme: 'light' | 'dark'): Promise<voi
   await animated(page);
 };
 
-test.for(PAGES)('$name keeps nobody out, in light and in dark, and fits a phone of 360 pixels', async (one) => {
-  const page = await browser.openOnce(stack.url, { cookie: scene.cookie });
-  await page.setViewportSize(WIDE);
+const openKept = (): Promise<Page> =>
+  browser.openOnce(stack.url, { cookie: scene.cookie, colorScheme: 'light', viewport: WIDE });
 
-  await go(page, one.path(scene));
+/** One of each kind: a list, a form, a dialog, a chart, a conversation. The long suite sees all pages in all ways. */
+const EVERY_DAY = [
+  'inbox-conversation',
+  'inbox-snooze',
+  'overview',
+  'knowledge-entry',
+  'evaluate-results',
+  'web',
+  'delivery-rejected',
+  'settings-hours',
+  'operators-invite',
+  'audit',
+];
+const seen = sized({ everyday: PAGES.filter(({ name }) => EVERY_DAY.includes(name)), long: PAGES });
+const inAllWays = sized({ everyday: EVERY_DAY.slice(0, 1), long: PAGES.map(({ name }) => name) });
+
+test.for(seen)('$name keeps nobody out', async (one) => {
+  const page = await openKept();
+
+  await visit(page, one.path(scene));
   await one.after?.(page);
-  await inColours(page, 'light');
-  const light = await barriersIn(page);
-  await inColours(page, 'dark');
-  const dark = await barriersIn(page, { only: 'colour' }); // the page differs in nothing else
-  expect({ light, dark }).toEqual({ light: [], dark: [] });
-  await page.setViewportSize(NARROW);
-  await eventually(async () => expect(await overflowOf(page)).toBe(0)); // the frame is animated
-});
-
-test.for(['light', 'dark'] as const)('the sign-in keeps nobody out, in %s', async (colorScheme) => {
-  const page = await browser.open(stack.url, { colorScheme, viewport: NARROW });
-
-  await go(page, '/');
+  await animated(page);
 
   expect(await barriersIn(page)).toEqual([]);
-  expect(await overflowOf(page)).toBe(0);
+  if (!inAllWays.includes(one.name)) return;
+  await inColours(page, 'dark');
+  expect(await barriersIn(page, { only: 'colour' })).toEqual([]); // the page differs in nothing else
+  await page.setViewportSize(NARROW);
+  await eventually(async () => expect(await overflowOf(page)).toBe(0)); // the frame is animated
+  await page.setViewportSize(WIDE);
+  await inColours(page, 'light');
 });
 
-test.for([360, 390, 1280])('at %i pixels every delivery names its endpoint by its path', async (width) => {
-  const page = await browser.open(stack.url, { cookie: scene.cookie, viewport: { width, height: 740 } });
+test.for(sized({ everyday: ['dark'] as const, long: ['light', 'dark'] as const }))(
+  'the sign-in keeps nobody out, in %s',
+  async (colorScheme) => {
+    const page = await browser.open(stack.url, { colorScheme, viewport: NARROW });
 
-  await go(page, `/assistants/${scene.assistantId}/deliveries`);
+    await go(page, '/');
 
-  const paths = page.locator('.delivery-path');
-  const texts = await paths.allInnerTexts();
-  expect(texts.length).toBe(await page.getByRole('list', { name: 'Deliveries' }).getByRole('listitem').count());
-  expect(new Set(texts)).toEqual(new Set(['/hooks/parley', '/crm/events', '/archive']));
-  const cut = await page.evaluate<number>(
-    `[...document.querySelectorAll('.delivery-path')].filter((one) => one.scrollWidth > one.clientWidth).length`,
-  );
-  expect([await paths.first().isVisible(), cut]).toEqual([true, 0]);
-});
+    expect(await barriersIn(page)).toEqual([]);
+    expect(await overflowOf(page)).toBe(0);
+  },
+);
+
+const openNarrow = async (width = NARROW.width): Promise<Page> => {
+  const page = await openKept();
+  onTestFinished(() => page.setViewportSize(WIDE));
+  await page.setViewportSize({ ...NARROW, width });
+  return page;
+};
+
+test.for(sized({ everyday: [360], long: [360, 390, 1280] }))(
+  'at %i pixels every delivery names its endpoint by its path',
+  async (width) => {
+    const page = await openNarrow(width);
+
+    await visit(page, `/assistants/${scene.assistantId}/deliveries`);
+
+    const paths = page.locator('.delivery-path');
+    const texts = await paths.allInnerTexts();
+    expect(texts.length).toBe(await page.getByRole('list', { name: 'Deliveries' }).getByRole('listitem').count());
+    expect(new Set(texts)).toEqual(new Set(['/hooks/parley', '/crm/events', '/archive']));
+    const cut = await page.evaluate<number>(
+      `[...document.querySelectorAll('.delivery-path')].filter((one) => one.scrollWidth > one.clientWidth).length`,
+    );
+    expect([await paths.first().isVisible(), cut]).toEqual([true, 0]);
+  },
+);
 
 test('an escalate action is described without its code', async () => {
-  const page = await browser.open(stack.url, { cookie: scene.cookie });
+  const page = await openKept();
 
-  await go(page, `/assistants/${scene.assistantId}/try`);
+  await visit(page, `/assistants/${scene.assistantId}/try`);
   await page.getByLabel('Message').fill('Can I bring my dog?');
   await page.getByRole('button', { name: 'Send' }).click();
   await page.getByText('asks for a person').waitFor();
@@ -79,9 +114,9 @@ test('an escalate action is described without its code', async () => {
 test('a receiver that is too slow is shown as a timeout', async () => {
   const silent = await openReceiver({ respond: () => new Promise(() => undefined) });
   const { endpoint } = await stack.service.endpoints.addEndpoint(scene.assistantId, { url: silent.url });
-  const page = await browser.open(stack.url, { cookie: scene.cookie });
+  const page = await openKept();
 
-  await go(page, `/assistants/${scene.assistantId}/webhooks/${endpoint.endpointId}`);
+  await visit(page, `/assistants/${scene.assistantId}/webhooks/${endpoint.endpointId}`);
   await page.getByRole('button', { name: 'Send test event' }).click();
   const line = page.getByRole('listitem').filter({ hasText: 'Your server did not answer in time' });
   await line.waitFor();
@@ -92,12 +127,12 @@ test('a receiver that is too slow is shown as a timeout', async () => {
 });
 
 test('the import explains what replacing removes, and the settings explain duplicates', async () => {
-  const page = await browser.open(stack.url, { cookie: scene.cookie });
+  const page = await openKept();
 
-  await go(page, `/assistants/${scene.assistantId}/knowledge`);
+  await visit(page, `/assistants/${scene.assistantId}/knowledge`);
   await page.getByRole('button', { name: 'Import' }).click();
   await page.getByText('The existing entries are removed after the new ones are imported.').waitFor();
-  await go(page, `/assistants/${scene.assistantId}/settings`);
+  await visit(page, `/assistants/${scene.assistantId}/settings`);
   const window = page.getByText('A message repeated within this time gets the same reply.');
   await window.waitFor();
 
@@ -105,9 +140,9 @@ test('the import explains what replacing removes, and the settings explain dupli
 });
 
 test('the menu on a phone opens, navigates and closes', async () => {
-  const page = await browser.open(stack.url, { cookie: scene.cookie, viewport: NARROW });
+  const page = await openNarrow();
 
-  await go(page, `/assistants/${scene.assistantId}/keys`);
+  await visit(page, `/assistants/${scene.assistantId}/keys`);
   await page.getByRole('button', { name: 'Open the menu' }).click();
   await page.getByRole('link', { name: 'Webhooks' }).click();
   await page.getByRole('heading', { level: 1, name: 'Webhooks' }).waitFor();

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
-import { anAccount, go, signIn } from '../support/dashboard.ts';
+import { go } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { barriersIn, overflowOf } from '../support/page.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
@@ -23,10 +24,8 @@ test('an owner counts what an endpoint missed, sends it again, pauses and resume
     const { deliveries } = await stack.service.deliveries.listRecords({ assistantId, outcome: 'rejected' });
     expect(deliveries).toHaveLength(2);
   });
-  const page = await browser.open(stack.url);
-  await page.goto('/');
-  await signIn(page, await anAccount(stack));
-  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
+  const owner = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
   await go(page, `/assistants/${assistantId}/webhooks/${endpoint.endpointId}`);
 
   await page.getByRole('button', { name: 'Recover missed events…' }).press('Enter');

@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant } from '../support/builders.ts';
-import { anAccount, go, signIn, takeSecret } from '../support/dashboard.ts';
+import { go, takeSecret, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const QUOTE = 'A refund takes 14 working days.';
@@ -26,12 +28,15 @@ const { engine, hold } = aScriptedEngine(({ message, onDelta }) => {
 const stack = useStack({ engine });
 const browser = useBrowser();
 
+let owner: Awaited<ReturnType<typeof anOperator>>;
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
+
+/** The owner's page is the same in all tests, because it loads faster when it has been loaded before. */
 const anOwnerAt = async (path: (assistantId: string) => string) => {
   const assistant = await anAssistant(stack);
-  const page = await browser.open(stack.url);
-  await page.goto('/');
-  await signIn(page, await anAccount(stack));
-  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
+  const page = await browser.openOnce(stack.url, { cookie: owner.cookie() });
   await go(page, path(assistant.assistantId));
   const stored = () => stack.service.assistants.getAssistant(assistant.assistantId);
   return { ...assistant, page, stored };
@@ -67,7 +72,7 @@ test('an owner sets opening hours and a take-by time, and finds them again', asy
   await page.getByText('Must be a time from 00:00 to 24:00').waitFor();
 });
 
-test('an owner chooses how sure the assistant must be, and a number for experts', async () => {
+longTest('an owner chooses how sure the assistant must be, and a number for experts', async () => {
   const { page, stored, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
 
   const before = await page.getByLabel('Answers', { exact: true }).inputValue();
@@ -103,9 +108,9 @@ test('an owner sets limits, and sees on three pages what is used of them', async
   await page.getByRole('button', { name: 'Erase them' }).click();
   await eventually(async () => expect(await stored()).toMatchObject({ keepDays: 90 }));
   await stack.service.assistants.updateApiKey(keyId, { turnsPerMonth: 1 });
-  await go(page, `/assistants/${assistantId}/keys`);
+  await visit(page, `/assistants/${assistantId}/keys`);
   await page.getByText(/ of 1 messages, until \w+ 1$/).waitFor();
-  await go(page, `/assistants/${assistantId}/usage`);
+  await visit(page, `/assistants/${assistantId}/usage`);
   await page.getByRole('list', { name: 'Limits' }).getByText('This month, key test').waitFor();
 
   expect(await stored()).toMatchObject({
@@ -116,7 +121,7 @@ test('an owner sets limits, and sees on three pages what is used of them', async
   });
 });
 
-test('an owner lists tags and a canned reply', async () => {
+longTest('an owner lists tags and a canned reply', async () => {
   const { page, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
   const { managedTags, cannedReplies } = stack.service.inboxRecords;
 
@@ -136,7 +141,7 @@ test('an owner lists tags and a canned reply', async () => {
   expect(value).toMatchObject([{ title: 'Hello', content: 'Hello, this is {{agent}}.' }]);
 });
 
-test('an endpoint gets replies only if the switch is on', async () => {
+longTest('an endpoint gets replies only if the switch is on', async () => {
   const { page, assistantId } = await anOwnerAt((id) => `/assistants/${id}/webhooks`);
   const { endpoints } = stack.service;
   const events = async () => (await endpoints.listEndpoints(assistantId))[0]?.events;
@@ -181,13 +186,13 @@ test('a reply in “Try it” appears while it is written, and as the caller see
   });
 });
 
-test('an owner makes replies strict, and lets an endpoint have their sources', async () => {
+longTest('an owner makes replies strict, and lets an endpoint have their sources', async () => {
   const { page, stored, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
 
   await page.getByLabel('Strict replies').click();
   await page.getByRole('button', { name: 'Save changes' }).click();
   await page.getByText('Saved.').waitFor();
-  await go(page, `/assistants/${assistantId}/webhooks`);
+  await visit(page, `/assistants/${assistantId}/webhooks`);
   await page.getByRole('button', { name: 'Add endpoint' }).first().click();
   await page.getByLabel('URL').fill('http://127.0.0.1:9/hook');
   expect(await page.getByLabel('With the sources of replies').count()).toBe(0);
@@ -200,11 +205,11 @@ test('an owner makes replies strict, and lets an endpoint have their sources', a
   expect([(await stored()).strict, endpoint?.include]).toEqual([true, ['sources']]);
 });
 
-test('an operator sees what a reply is taken from, and what was flagged in it', async () => {
+longTest('an operator sees what a reply is taken from, and what was flagged in it', async () => {
   const { page, chat } = await anOwnerAt((id) => `/assistants/${id}/settings`);
   const { conversationId } = (await chat({ session_id: randomUUID(), message: 'How long does a refund take?' })).body;
 
-  await go(page, `/inbox/${conversationId}`);
+  await visit(page, `/inbox/${conversationId}`);
   await page.getByRole('button', { name: 'Why this reply' }).click();
   const link = page.getByRole('link', { name: 'Refunds', exact: true });
   await link.waitFor();

@@ -11,9 +11,10 @@ import { useStack } from '../support/stack.ts';
 /** Requests to an endpoint at once. */
 const CONCURRENCY = 10;
 const stack = useStack({
+  replyWorkers: 0,
   deliveryWorkers: 0,
   env: { ENDPOINT_CONCURRENCY: String(CONCURRENCY) },
-  timing: { endWrittenWithinMs: 1_000, sweepEveryMs: 200, recoveryTurnMs: 1_000 },
+  timing: { endWrittenWithinMs: 1_000, sweepEveryMs: 400, recoveryTurnMs: 1_000 },
 });
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));

@@ -1,5 +1,5 @@
 import { createServer } from 'node:net';
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { eventOperations } from '../../src/chat-api/events.ts';
 import { recoveryOperations } from '../../src/operator-api/endpoints.ts';
 import type { AnswerOf } from '../support/operations.ts';
@@ -10,8 +10,16 @@ import { anOperator } from '../support/operator-client.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack({ deliveryWorkers: 2, timing: { endWrittenWithinMs: 1_000, claimLostMs: 8_000 } });
+const stack = useStack({
+  replyWorkers: 0,
+  deliveryWorkers: 2,
+  timing: { endWrittenWithinMs: 1_000, claimLostMs: 8_000 },
+});
 const opened: Receiver[] = [];
+let owner: Awaited<ReturnType<typeof anOperator>>;
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 type Recovery = AnswerOf<typeof recoveryOperations.read>;
@@ -28,7 +36,6 @@ const freePort = async (): Promise<number> => {
 /** An assistant whose receiver is down: nobody listens at its port until `open`. */
 const aSilentEndpoint = async (conversations = 1) => {
   const assistant = await anAssistant(stack);
-  const owner = await anOperator(stack);
   const port = await freePort();
   const url = `http://127.0.0.1:${port}/hook`;
   const { endpointId } = (await stack.service.endpoints.addEndpoint(assistant.assistantId, { url })).endpoint;
@@ -39,7 +46,6 @@ const aSilentEndpoint = async (conversations = 1) => {
     stack.service.deliveries.listRecords({ assistantId: assistant.assistantId, limit: 200, ...filter });
   return {
     ...assistant,
-    owner,
     endpointId,
     keys,
     from,
@@ -75,7 +81,7 @@ const seenBy = ({ received }: Receiver) =>
   }));
 
 test('a recovery sends what an endpoint missed again, in order, before newer events, and only once', async () => {
-  const { keys, say, ended, open, start, done, endpointId, owner } = await aSilentEndpoint(2);
+  const { keys, say, ended, open, start, done, endpointId } = await aSilentEndpoint(2);
   const [one = '', other = ''] = keys;
   // Five failed connections in a row open the breaker, which is not the subject.
   const first = await say(one, 'a', 'b');

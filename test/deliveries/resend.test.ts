@@ -8,9 +8,10 @@ import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
 import { examinedBy, profileStatements } from '../support/profile.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack({ sending: { deadlineMs: 1_000, ca: AUTHORITY } });
+const stack = useStack({ replyWorkers: 0, sending: { deadlineMs: 3_000, ca: AUTHORITY } });
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 
@@ -171,7 +172,7 @@ test('tests that wait for a hanging endpoint neither hold up nor slow down what 
   const { deliveries, mongo } = stack.service;
   const one = await deliveries.getDelivery(await deliveries.queueTest(hanging.endpoint));
   const createdAt = new Date(Date.now() - 60_000);
-  const waiting = Array.from({ length: 2_000 }, () => ({
+  const waiting = Array.from({ length: sized({ everyday: 500, long: 2_000 }) }, () => ({
     ...one,
     _id: `${randomUUID()}:${one.endpointId}`,
     createdAt,

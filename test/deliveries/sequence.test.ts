@@ -5,6 +5,7 @@ import { createFeed } from '../support/feed.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
@@ -102,7 +103,10 @@ test('pending events have their numbers before and after they are sent, also whe
   expect(ended.map(({ sequence }) => sequence).toSorted((a, b) => Number(a) - Number(b))).toEqual(upTo(21).slice(1));
   expect(new Set(queued.map(({ sequence }) => sequence)).size).toBe(200);
   expect(queued.every(({ sequence }) => Number(sequence) > 21)).toBe(true);
-  await eventually(() => expect(numbersOf(receiver, conversationId)).toEqual([1, ...upTo(521).slice(21)]));
+  const SENT = sized({ everyday: 30, long: 501 });
+  const numbers = () => numbersOf(receiver, conversationId).slice(0, SENT);
+  await eventually(() => expect(numbers()).toEqual([1, ...upTo(521).slice(21)].slice(0, SENT)));
+  await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
 });
 
 test('an event whose claim is released keeps its number, though later ones have ended before it', async () => {

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, type TestContext, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -7,6 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
 import { createFeed } from '../support/feed.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 /** Shorter than the time after which the service takes MongoDB for unavailable. */
@@ -119,7 +120,7 @@ const untilFull = async ({ received }: Receiver): Promise<void> => {
 };
 
 /** A delivery worker with few slots, a receiver that never answers, and one that does. */
-const besideHanging = async (env: Record<string, string>, timing: Partial<Timing>) => {
+const besideHanging = async ({ onTestFinished }: TestContext, env: Record<string, string>, timing: Partial<Timing>) => {
   const few = await openStack({ replyWorkers: 0, env: { SHUTDOWN_DEADLINE_MS: '60000', ...env }, timing });
   const hanging = await openReceiver({ respond: () => new Promise(() => undefined) });
   const good = await openReceiver();
@@ -132,36 +133,42 @@ const besideHanging = async (env: Record<string, string>, timing: Partial<Timing
   return { few, hanging, good, feed, add };
 };
 
-test.each([
+// These have stacks of their own, and mostly wait, so they wait together.
+test.concurrent.for([
   ['of two other assistants', 2, 8],
   ['of its own assistant', 1, 9],
-])('an endpoint finds a slot beside many endpoints %s that all hang', async (_whose, assistants, endpoints) => {
-  const slots = { DELIVERY_CONCURRENCY: '64', ENDPOINT_CONCURRENCY: '20' };
-  const { few, hanging, good, feed, add } = await besideHanging(slots, SLOW_DEADLINE);
-  const own = (await anAssistant(few)).assistantId;
-  const others =
-    assistants === 1 ? [own] : [await anAssistant(few), await anAssistant(few)].map((one) => one.assistantId);
-  for (const assistantId of others) {
-    for (let nth = 0; nth < endpoints; nth += 1) await add(assistantId, hanging);
-    const keys = await feed.openConversations(assistantId, 20);
-    await Promise.all(keys.map((key) => feed.say(assistantId, key, ['hello'])));
-  }
-  await untilFull(hanging);
+] as const)(
+  'an endpoint finds a slot beside many endpoints %s that all hang',
+  async ([, assistants, endpoints], context) => {
+    const { expect } = context;
+    const slots = { DELIVERY_CONCURRENCY: '64', ENDPOINT_CONCURRENCY: '20' };
+    const { few, hanging, good, feed, add } = await besideHanging(context, slots, SLOW_DEADLINE);
+    const own = (await anAssistant(few)).assistantId;
+    const others =
+      assistants === 1 ? [own] : [await anAssistant(few), await anAssistant(few)].map((one) => one.assistantId);
+    for (const assistantId of others) {
+      for (let nth = 0; nth < endpoints; nth += 1) await add(assistantId, hanging);
+      const keys = await feed.openConversations(assistantId, sized({ everyday: 12, long: 20 }));
+      await Promise.all(keys.map((key) => feed.say(assistantId, key, ['hello'])));
+    }
+    await untilFull(hanging);
 
-  await add(own, good);
-  const [key = ''] = await feed.openConversations(own, 1);
-  await feed.say(own, key, ['hello']);
-  await good.waitFor((all) => all.length === 1);
+    await add(own, good);
+    const [key = ''] = await feed.openConversations(own, 1);
+    await feed.say(own, key, ['hello']);
+    await good.waitFor((all) => all.length === 1);
 
-  // No request that hangs has ended, so that none has freed a slot.
-  const ended = { url: hanging.url, outcome: { $nin: ['queued', 'sending'] } };
-  expect(await few.service.mongo.collection('deliveries').countDocuments(ended)).toBe(0);
-});
+    // No request that hangs has ended, so that none has freed a slot.
+    const ended = { url: hanging.url, outcome: { $nin: ['queued', 'sending'] } };
+    expect(await few.service.mongo.collection('deliveries').countDocuments(ended)).toBe(0);
+  },
+);
 
-test('others wait for no endpoint that has shown that it hangs, however many there are', async () => {
+test.concurrent('others wait for no endpoint that has shown that it hangs, however many there are', async (context) => {
+  const { expect } = context;
   const slots = { DELIVERY_CONCURRENCY: '16', ENDPOINT_CONCURRENCY: '4' };
-  const { few, hanging, good, feed, add } = await besideHanging(slots, { deliveryDeadlineMs: 1_500 });
-  const ENDPOINTS = 60;
+  const { few, hanging, good, feed, add } = await besideHanging(context, slots, { deliveryDeadlineMs: 1_500 });
+  const ENDPOINTS = sized({ everyday: 30, long: 60 });
   for (let assistants = 0; assistants < ENDPOINTS / 3; assistants += 1) {
     const { assistantId } = await anAssistant(few);
     for (let nth = 0; nth < 3; nth += 1) await add(assistantId, hanging);
@@ -177,19 +184,20 @@ test('others wait for no endpoint that has shown that it hangs, however many the
 
   const before = hanging.received.length;
   const [key = ''] = await feed.openConversations(assistantId, 1);
-  for (let nth = 1; nth <= 10; nth += 1) {
+  for (let nth = 1; nth <= sized({ everyday: 5, long: 10 }); nth += 1) {
     await feed.say(assistantId, key, ['hello']);
     await good.waitFor((all) => all.length === nth);
   }
 
   expect(await deliveries.countDocuments({ url: hanging.url, endedAt: null })).toBeGreaterThan(0);
-  // Each of the ten had its turn before the others had theirs.
+  // Each of them had its turn before the others had theirs.
   expect(hanging.received.length - before).toBeLessThan(ENDPOINTS);
 });
 
-test('an endpoint that answers in more than a second has its places beside many that hang', async () => {
+test.concurrent('an endpoint that answers in more than a second has its places beside many that hang', async (context) => {
+  const { expect, onTestFinished } = context;
   const slots = { DELIVERY_CONCURRENCY: '16', ENDPOINT_CONCURRENCY: '4' };
-  const { few, hanging, feed, add } = await besideHanging(slots, { deliveryDeadlineMs: 4_000 });
+  const { few, hanging, feed, add } = await besideHanging(context, slots, { deliveryDeadlineMs: 4_000 });
   const slow = await openReceiver({ respond: () => pause(1_200, { status: 200 }) });
   onTestFinished(slow.close);
   const ENDPOINTS = 12;

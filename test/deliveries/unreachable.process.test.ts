@@ -13,7 +13,11 @@ import { useStack } from '../support/stack.ts';
 /** The pause of the dead endpoint. It is longer than the healthy endpoint needs, even on a busy machine. */
 const PAUSE_MS = 6_000;
 
-const stack = useStack({ deliveryWorkers: 0, env: { ENDPOINT_CONCURRENCY: '2', DELIVERY_CONCURRENCY: '8' } });
+const stack = useStack({
+  replyWorkers: 0,
+  deliveryWorkers: 0,
+  env: { ENDPOINT_CONCURRENCY: '2', DELIVERY_CONCURRENCY: '8' },
+});
 const opened: Receiver[] = [];
 let lifecycle: Lifecycle;
 

@@ -40,8 +40,18 @@ type Import = { from: string; to: string };
 
 const isNode = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
 
+/** Reads each file once, because several tests need the same. */
+const once = <Value>(read: (file: string) => Value): ((file: string) => Value) => {
+  const known = new Map<string, Value>();
+  return (file) => {
+    const value = known.get(file) ?? read(file);
+    known.set(file, value);
+    return value;
+  };
+};
+
 /** The imports of a file, including type imports, re-exports and `import()`. */
-const importsOf = (file: string): Import[] => {
+const importsOf = once((file): Import[] => {
   const found: Import[] = [];
   const note = (source: unknown): void => {
     if (!isNode(source) || typeof source.value !== 'string') return;
@@ -56,7 +66,7 @@ const importsOf = (file: string): Import[] => {
   };
   walk(parseAst(readFileSync(file, 'utf8'), { lang: 'ts' }));
   return found;
-};
+});
 
 /** The texts and the imported names of a file. A text that is a type, such as a key of `Pick`, does not count. */
 const namesIn = (file: string): string[] => {

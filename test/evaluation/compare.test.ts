@@ -1,7 +1,7 @@
 import { writeFileSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { findSemanticStatus } from '../../src/assistants/semantic-state.ts';
 import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
@@ -10,10 +10,16 @@ import { evaluateWith, type Results } from '../support/evaluate.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const embedder = anEmbedder();
 const stack = useStack({ deliveryWorkers: 0, embedder: () => embedder });
+let owner: Awaited<ReturnType<typeof anOperator>>;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
 const env = useAdmin(stack);
 
 const HOURS = anEntry({ question: 'What are your opening hours?', answer: 'We are open from 9 to 5.' });
@@ -23,7 +29,6 @@ const WRAPPING = anEntry({ question: 'Do you wrap presents?', answer: 'Yes, for 
 
 const aDraft = async () => {
   const assistant = await anAssistant(stack, { knowledge: [HOURS, PARKING, RETURNS], input: { drafts: true } });
-  const owner = await anOperator(stack);
   const own = `/assistants/${assistant.assistantId}`;
   // Knowledge of a new assistant with drafts lies in its draft.
   expect((await owner.post(`${own}/draft/publish`, {})).status).toBe(200);
@@ -162,7 +167,7 @@ test('a draft that is changed ends its comparison, which would be of two drafts'
 test('drafts that are compared at the same time all become ready, however long their vectors take', async () => {
   const many = Array.from({ length: 20 }, (_, nth) => anEntry({ question: `What is offer ${nth}?`, answer: `${nth}` }));
   const scenes = [];
-  for (let nth = 0; nth < 3; nth += 1) {
+  for (let nth = 0; nth < sized({ everyday: 2, long: 3 }); nth += 1) {
     const scene = await aDraft();
     const { assistantId } = scene.assistant;
     await eventually(async () =>

@@ -1,13 +1,20 @@
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { newId } from '../../src/process/ids.ts';
 import { anAssistant, anEntry, aTurn, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { collectionIn, type Profiled, profileStatements } from '../support/profile.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
+let anna: Awaited<ReturnType<typeof anOperator>>;
+let ben: typeof anna;
+
+beforeAll(async () => {
+  [anna, ben] = [await anOperator(stack), await anOperator(stack)];
+});
 
 type Entry = {
   entryId: string;
@@ -31,7 +38,6 @@ type Listed = { versions: (Version & { note: string | null; changes: object; can
 const HOURS = 'What are your opening hours?';
 
 const withDrafts = async (...knowledge: ReturnType<typeof anEntry>[]) => {
-  const [anna, ben] = [await anOperator(stack), await anOperator(stack)];
   const assistant = await anAssistant(stack, knowledge.length > 0 ? { knowledge } : {});
   const own = `/assistants/${assistant.assistantId}`;
   expect((await anna.call('PATCH', own, { drafts: true })).body).toMatchObject({ drafts: true });
@@ -350,7 +356,7 @@ test('while versions are published and rolled back, each turn is answered by the
       seen.add(version);
     }
   };
-  const visitors = [visitor(), visitor(), visitor()];
+  const visitors = Array.from({ length: sized({ everyday: 1, long: 3 }) }, visitor);
 
   for (const version of [3, 4, 5]) {
     await put(anna, hours?.entryId ?? '', `Answer ${version}.`);
@@ -384,7 +390,7 @@ test('a change that meets a long publishing waits for it, and is 503 after a whi
 
 test('drafts that are published at the same time are written one after the other', async () => {
   const owners = [await withDrafts(), await withDrafts(), await withDrafts()];
-  const questions = Array.from({ length: 500 }, (_, nth) => `What is offer ${nth}?`);
+  const questions = Array.from({ length: sized({ everyday: 100, long: 500 }) }, (_, nth) => `What is offer ${nth}?`);
   for (const { replaceAll } of owners) expect((await replaceAll(...questions)).status).toBe(200);
 
   const statements = await profileStatements(stack, () =>

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import type { evaluationOperations } from '../../src/operator-api/evaluations.ts';
 import type { questionSetOperations } from '../../src/operator-api/question-sets.ts';
 import type { usageOperations } from '../../src/operator-api/usage.ts';
@@ -10,6 +10,11 @@ import type { AnswerOf } from '../support/operations.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
+let owner: Awaited<ReturnType<typeof anOperator>>;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
 type SetBody = AnswerOf<typeof questionSetOperations.read>;
 type Run = AnswerOf<typeof evaluationOperations.read>;
 type Results = AnswerOf<typeof evaluationOperations.results>;
@@ -20,7 +25,6 @@ const RETURNS = anEntry({ question: 'How do I return a parcel?', answer: 'Send i
 
 const aSet = async () => {
   const assistant = await anAssistant(stack, { knowledge: [HOURS, PARKING, RETURNS] });
-  const owner = await anOperator(stack);
   const own = `/assistants/${assistant.assistantId}`;
   const { body } = await owner.post<SetBody>(`${own}/question-sets`, { name: 'Every release' });
   const path = `${own}/question-sets/${body.setId}`;

@@ -5,11 +5,14 @@ import type { Asked } from '../../src/evaluation/evaluations.ts';
 import { aTurn, anAssistant, type ErrorBody } from '../support/builders.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
 import { collectionIn, examinedBy, type Profiled, profileStatements } from '../support/profile.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0 });
 /** Rows that are read together. */
 const AT_ONCE = 50;
+/** So many questions and results are more than the kernel's buffers hold. */
+const MANY = sized({ everyday: 400, long: 1_200 });
 let owner: OperatorClient;
 
 beforeAll(async () => {
@@ -37,7 +40,7 @@ const profiled = async <Value>(work: () => Promise<Value>) => {
   return { all, value: value as Value };
 };
 
-/** A conversation that gave more than a set may have to question sets and evaluations: 20 MB. */
+/** A conversation that gave so many questions to question sets and to evaluations: 24 kB each. */
 const aMarkedConversation = async (count: number) => {
   const { assistantId, chat } = await anAssistant(stack);
   const worker = await stack.startReplyWorker();
@@ -64,13 +67,13 @@ const aMarkedConversation = async (count: number) => {
 };
 
 test('an export has all questions and results, is read in small parts, and keeps its session’s place', async () => {
-  const { conversationId } = await aMarkedConversation(1_200);
+  const { conversationId } = await aMarkedConversation(MANY);
   const path = `/conversations/${conversationId}/export`;
   type Export = { questions: unknown[]; evaluations: unknown[] };
 
   const { all, value } = await profiled(() => owner.get<Export>(path));
 
-  expect([value.body.questions.length, value.body.evaluations.length]).toEqual([1_200, 1_200]);
+  expect([value.body.questions.length, value.body.evaluations.length]).toEqual([MANY, MANY]);
   for (const name of ['questionCases', 'evaluationResults', 'misses'])
     expect(most(of(name, all), ({ nreturned }) => nreturned)).toBeLessThanOrEqual(AT_ONCE);
 
@@ -97,7 +100,7 @@ test('an export has all questions and results, is read in small parts, and keeps
   });
   expect(answered).toBe(false);
   const read = of('evaluationResults', others.all).reduce((sum, { nreturned = 0 }) => sum + nreturned, 0);
-  expect(read).toBeLessThan(1_200);
+  expect(read).toBeLessThan(MANY);
   for (const { socket } of unread) socket.destroy();
   expect((await next).status).toBe(200);
 });

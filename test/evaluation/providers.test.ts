@@ -10,9 +10,15 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { openProvider, type Provider, replyWith } from '../support/provider.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0, embedder: () => anEmbedder() });
+let owner: Awaited<ReturnType<typeof anOperator>>;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
 const env = useAdmin(stack);
 
 let provider: Provider;
@@ -33,7 +39,6 @@ const aScene = async (input: Partial<AssistantInput> = {}, model = 'fake-1') => 
   provider.behave(replyWith('Hello.'));
   const engine = { kind: 'openai', baseUrl: provider.baseUrl, model, maxTokens: 100 } as const;
   const assistant = await anAssistant(stack, { knowledge: [HOURS], input });
-  const owner = await anOperator(stack);
   const own = `/assistants/${assistant.assistantId}`;
   expect((await owner.call('PUT', `${own}/engine`, engine)).status).toBe(200);
   const aSet = async (...expected: object[]): Promise<string> => {
@@ -186,29 +191,34 @@ const aSlowScene = async () => {
   return { ...scene, setId, showSlow: () => evaluate({ setId, tokens: 100_000 }) };
 };
 
-test.each([
+const OTHERS = [
   ['of drafts', 'draft', 3, 1],
   ['of what is live', 'live', 10, 8],
-])('slow providers hold up no evaluation %s of others', async (_what, against, assistants, places) => {
-  const slow = [];
-  for (let nth = 0; nth < assistants; nth += 1) slow.push(await aSlowScene());
-  await Promise.all(slow.map(({ showSlow }) => showSlow()));
-  const { owner, own, aSet, evaluate } = await aScene({ drafts: true, instructions: 'Be formal.' });
-  expect((await owner.post(`${own}/draft/publish`, {})).status).toBe(200);
-  await owner.call('PATCH', own, { instructions: 'Be friendly.' });
-  const setId = await aSet(OPEN, OPEN);
-  const answer = Promise.withResolvers<void>();
-  provider.behave(async (wire, one) => {
-    if (one.body.model === SLOW) await answer.promise;
-    return replyWith('Hello.')(wire, one);
-  });
-  const held = slow.map((one) => one.evaluate({ setId: one.setId, against, tokens: 100_000 }));
-  const heldCalls = () => provider.asked.filter(({ body }) => body.model === SLOW).length;
-  await eventually(() => expect(heldCalls()).toBe(places));
+] as const;
 
-  const others = await evaluate({ setId, against, tokens: 100_000 });
+test.each(sized({ everyday: OTHERS.slice(0, 1), long: [...OTHERS] }))(
+  'slow providers hold up no evaluation %s of others',
+  async (_what, against, assistants, places) => {
+    const slow = [];
+    for (let nth = 0; nth < assistants; nth += 1) slow.push(await aSlowScene());
+    await Promise.all(slow.map(({ showSlow }) => showSlow()));
+    const { owner, own, aSet, evaluate } = await aScene({ drafts: true, instructions: 'Be formal.' });
+    expect((await owner.post(`${own}/draft/publish`, {})).status).toBe(200);
+    await owner.call('PATCH', own, { instructions: 'Be friendly.' });
+    const setId = await aSet(OPEN, OPEN);
+    const answer = Promise.withResolvers<void>();
+    provider.behave(async (wire, one) => {
+      if (one.body.model === SLOW) await answer.promise;
+      return replyWith('Hello.')(wire, one);
+    });
+    const held = slow.map((one) => one.evaluate({ setId: one.setId, against, tokens: 100_000 }));
+    const heldCalls = () => provider.asked.filter(({ body }) => body.model === SLOW).length;
+    await eventually(() => expect(heldCalls()).toBe(places));
 
-  expect([others.done, heldCalls()]).toEqual([2, places]);
-  answer.resolve();
-  expect(await Promise.all(held)).toMatchObject(slow.map(() => ({ done: 1 })));
-});
+    const others = await evaluate({ setId, against, tokens: 100_000 });
+
+    expect([others.done, heldCalls()]).toEqual([2, places]);
+    answer.resolve();
+    expect(await Promise.all(held)).toMatchObject(slow.map(() => ({ done: 1 })));
+  },
+);

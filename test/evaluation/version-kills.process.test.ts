@@ -5,6 +5,7 @@ import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
 import { anOperator, openOperatorClient } from '../support/operator-client.ts';
 import { startRealProcess } from '../support/processes.ts';
+import { sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 let mongod: Service;
@@ -18,10 +19,14 @@ afterAll(async () => {
   await mongod.dispose();
 });
 
+/** A command of MongoDB and its collection. */
+type Step = [command: string, collection: string | null];
+const COMMIT: Step = ['commitTransaction', null];
+
 type Op = { lsid: { id: unknown; uid: unknown } };
 
 /** Kills an API process with SIGKILL when its call reaches this command of MongoDB, which is then not executed. */
-const killAt = async (command: string, collection: string | null, call: (url: string) => Promise<unknown>) => {
+const killAt = async (command: Step[0], collection: Step[1], call: (url: string) => Promise<unknown>) => {
   const admin = stack.service.mongo.getClient().db('admin');
   const { name } = stack.service.mongo;
   const own = new URL(stack.env['MONGODB_URL'] ?? '');
@@ -83,10 +88,7 @@ test('a kill while a version is published or rolled back leaves all of it or not
   };
   const publish = (url: string) => as(url).post(`${own}/draft/publish`, {});
   const rollBack = (to: number) => (url: string) => as(url).post(`${own}/versions/${to}/roll-back`, {});
-  const killedBefore = async (
-    call: (url: string) => Promise<{ status: number }>,
-    ...steps: [command: string, collection: string | null][]
-  ) => {
+  const killedBefore = async (call: (url: string) => Promise<{ status: number }>, ...steps: Step[]) => {
     for (const step of steps) {
       const before = [await state(), await past()];
       await killAt(...step, call);
@@ -96,10 +98,17 @@ test('a kill while a version is published or rolled back leaves all of it or not
   };
 
   await change('Two.');
-  await killedBefore(publish, ['insert', 'knowledge'], ['commitTransaction', null]);
+  await killedBefore(publish, ...sized<Step[]>({ everyday: [COMMIT], long: [['insert', 'knowledge'], COMMIT] }));
   const second = await state();
-  await killedBefore(rollBack(1), ['delete', 'knowledge'], ['commitTransaction', null]);
-  await killAt('update', 'knowledgeVectors', rollBack(2));
+  await killedBefore(
+    rollBack(1),
+    ...sized<Step[]>({ everyday: [['delete', 'knowledge']], long: [['delete', 'knowledge'], COMMIT] }),
+  );
+  const back = rollBack(2);
+  await sized<() => Promise<unknown>>({
+    everyday: () => back(stack.url),
+    long: () => killAt('update', 'knowledgeVectors', back),
+  })();
 
   expect((await state())[1]).toEqual(second[1]);
   expect((await owner.get(`${own}/versions`)).body).toMatchObject({

@@ -6,6 +6,7 @@ import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
 import { OWNER } from '../support/scene.ts';
 import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
@@ -55,7 +56,7 @@ test('a hostile receiver does not delay the events of another tenant', async () 
   await endpoints.addEndpoint(hostile.assistantId, { url: bad.url });
   await endpoints.addEndpoint(healthy.assistantId, { url: good.url });
   const feed = createFeed(stack.service);
-  const EVENTS = 300;
+  const EVENTS = sized({ everyday: 60, long: 300 });
 
   for (const { assistantId } of [hostile, healthy]) {
     const keys = await feed.openConversations(assistantId, EVENTS);

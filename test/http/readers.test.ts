@@ -21,6 +21,7 @@ import { inspectMessage } from '../../workers/reply/guard.ts';
 import { scoreLead } from '../../workers/reply/lead-score.ts';
 import { anEntry } from '../support/builders.ts';
 import { hostileTexts, LARGEST, MESSAGE, shortest, slowOf } from '../support/hostile-texts.ts';
+import { sized } from '../support/size.ts';
 
 const assistant = {
   assistantId: 'a',
@@ -86,8 +87,10 @@ const OF_A_VALUE: Record<string, (text: string) => unknown> = {
   'a search': (text) => searchKnowledge([{ ...anEntry({ answer: text.slice(0, 4_000) }), entryId: 'x' }], 'hello you'),
 };
 
-const messages = hostileTexts(MESSAGE);
-const values = hostileTexts(LARGEST);
+/** All ends in the long suite. A pattern that backtracks does so at most ends. */
+const ends = sized<string[] | undefined>({ everyday: ['!'], long: undefined });
+const messages = hostileTexts(MESSAGE, ends);
+const values = hostileTexts(LARGEST, ends);
 
 test.each(Object.entries(OF_A_MESSAGE))('%s is read from any message quickly', (_, read) => {
   expect(slowOf(read, messages)).toEqual([]);

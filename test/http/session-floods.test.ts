@@ -1,16 +1,23 @@
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { anOperator } from '../support/operator-client.ts';
 import { watchPool } from '../support/pool.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 /** More than the connections to MongoDB, and ten times what a session may use of them. */
 const FLOOD = 80;
+/** Enough to use more connections than a session may, if a form made it several. */
+const FLOOD_OF_A_FORM = sized({ everyday: 30, long: FLOOD });
+
+let owner: Awaited<ReturnType<typeof anOperator>>;
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
 
 test.each(['/operator/v1/inbox?limit=10', '/operator/queues/api/queues?activeQueue=turns'])(
   'of a session that sends many requests at once a few are worked on, and all are answered: %s',
   async (path) => {
-    const owner = await anOperator(stack);
     const headers = { Cookie: owner.cookie() ?? '' };
     const stop = watchPool(stack.service.aside.mongo);
 
@@ -39,12 +46,11 @@ const FORMS: [string, (session: string, nth: number) => Record<string, string>][
 ];
 
 test.each(FORMS)('a session stays one with %s', async (_what, headersOf) => {
-  const owner = await anOperator(stack);
   const session = owner.cookie() ?? '';
   const stop = watchPool(stack.service.aside.mongo);
 
   const statuses = await Promise.all(
-    Array.from({ length: FLOOD }, async (_, nth) => {
+    Array.from({ length: FLOOD_OF_A_FORM }, async (_, nth) => {
       const answer = await fetch(`${stack.url}/operator/v1/inbox?limit=10`, { headers: headersOf(session, nth) });
       return answer.status;
     }),
@@ -55,7 +61,6 @@ test.each(FORMS)('a session stays one with %s', async (_what, headersOf) => {
 });
 
 test('paths that end like the playground’s are limited too', async () => {
-  const owner = await anOperator(stack);
   const stop = watchPool(stack.service.aside.mongo);
 
   const calls = Array.from({ length: FLOOD }, () => [
@@ -69,7 +74,6 @@ test('paths that end like the playground’s are limited too', async () => {
 });
 
 test('live updates and turns of the playground do not hold up the rest of their session', async () => {
-  const owner = await anOperator(stack);
   const leave = new AbortController();
   const follow = () =>
     fetch(`${stack.url}/operator/v1/live`, { headers: { Cookie: owner.cookie() ?? '' }, signal: leave.signal });

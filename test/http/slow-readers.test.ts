@@ -7,10 +7,12 @@ import { useStack } from '../support/stack.ts';
 const stack = useStack({ deliveryWorkers: 0 });
 /** Together they take all places for large answers: eight, four, two and one. */
 const TENANTS = 4;
+/** More than a page of history holds. */
+const MESSAGES = 48;
 
 /** Asks for the history on some connections, and does not read it. */
 const askWithoutReading = async (assistant: TestAssistant): Promise<void> => {
-  const path = `/api/v1/conversations/${await aLongConversation(stack, assistant)}`;
+  const path = `/api/v1/conversations/${await aLongConversation(stack, assistant, MESSAGES)}`;
   const head = `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${assistant.apiKey}\r\n\r\n`;
   for (let count = 0; count < 3; count += 1) {
     let answered = false;

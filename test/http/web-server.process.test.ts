@@ -3,14 +3,18 @@ import type { RequestListener, ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test, type TestContext } from 'vitest';
 import { closeWebServer, createWebServer, listen, type ReadLimits } from '../../src/http/web-server.ts';
 import { eventually } from '../support/eventually.ts';
 
 /** More than the buffers of the operating system hold. */
 const LARGE = Buffer.alloc(48 * 1024 * 1024, 'x');
 
-const serve = async (limits: ReadLimits, listener: RequestListener): Promise<Socket> => {
+const serve = async (
+  { onTestFinished }: TestContext,
+  limits: ReadLimits,
+  listener: RequestListener,
+): Promise<Socket> => {
   const server = createWebServer({}, listener, new AbortController().signal, limits);
   const port = await listen(server, { host: '127.0.0.1', port: 0 });
   const client = connect(port, '127.0.0.1').on('error', () => undefined);
@@ -39,9 +43,9 @@ const readSlowly = async (client: Socket, { pauseMs, atMost }: { pauseMs: number
   return read;
 };
 
-test('a client that does not read its answer is cut off', async () => {
+test.concurrent('a client that does not read its answer is cut off', async (context) => {
   const ended: ServerResponse[] = [];
-  const client = await serve({ withinMs: 500 }, (_req, res) => {
+  const client = await serve(context, { withinMs: 500 }, (_req, res) => {
     res.once('close', () => ended.push(res)).end(LARGE);
   });
 
@@ -51,19 +55,19 @@ test('a client that does not read its answer is cut off', async () => {
   expect(ended[0]?.writableFinished).toBe(false);
 });
 
-test('a client that reads steadily gets all of its answer, and one that reads very slowly is cut off', async () => {
-  const patient = await serve({ withinMs: 2_000 }, (_req, res) => void res.end(LARGE));
+test.concurrent('a client that reads steadily gets all of its answer, and one that reads very slowly is cut off', async (context) => {
+  const patient = await serve(context, { withinMs: 2_000 }, (_req, res) => void res.end(LARGE));
   const read = await readSlowly(patient, { pauseMs: 5, atMost: LARGE.length });
 
-  const impatient = await serve({ withinMs: 2_000, leastWithinMs: 1_000 }, (_req, res) => void res.end(LARGE));
+  const impatient = await serve(context, { withinMs: 2_000, leastWithinMs: 1_000 }, (_req, res) => void res.end(LARGE));
   const cut = await readSlowly(impatient, { pauseMs: 200, atMost: LARGE.length });
 
   expect(read).toBeGreaterThanOrEqual(LARGE.length);
   expect(cut).toBeLessThan(LARGE.length);
 });
 
-test('a client that reads a stream without an end very slowly is cut off', async () => {
-  const client = await serve({ withinMs: 2_000, leastWithinMs: 1_000 }, (_req, res) => {
+test.concurrent('a client that reads a stream without an end very slowly is cut off', async (context) => {
+  const client = await serve(context, { withinMs: 2_000, leastWithinMs: 1_000 }, (_req, res) => {
     const more = (): void =>
       void (
         res.destroyed || (res.write(LARGE.subarray(0, 1024 * 1024)) ? setImmediate(more) : res.once('drain', more))
@@ -76,9 +80,9 @@ test('a client that reads a stream without an end very slowly is cut off', async
   expect(client.destroyed).toBe(true);
 });
 
-test('a stream with nothing to send stays open', async () => {
+test.concurrent('a stream with nothing to send stays open', async (context) => {
   let sent: ServerResponse | undefined;
-  const client = await serve({ withinMs: 200, leastWithinMs: 200 }, (_req, res) => {
+  const client = await serve(context, { withinMs: 200, leastWithinMs: 200 }, (_req, res) => {
     sent = res;
     res.write('first');
   });
@@ -116,7 +120,7 @@ const CALLERS = `
   })();
 `;
 
-test('a stop breaks no request that arrived while the process was busy', async () => {
+test('a stop breaks no request that arrived while the process was busy', async ({ onTestFinished }) => {
   const [kept, fresh] = [3, 3];
   const server = createWebServer({}, (_req, res) => void res.end('x'), new AbortController().signal);
   const port = await listen(server, { host: '127.0.0.1', port: 0 });

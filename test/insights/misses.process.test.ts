@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { createGroupMisses, type Embedding } from '../../src/insights/group-misses.ts';
 import { MAX_GROUPS } from '../../src/insights/misses.ts';
 import type { missOperations } from '../../src/operator-api/knowledge.ts';
@@ -9,25 +9,33 @@ import { anEmbedder, vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../support/operations.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0, embedder: anEmbedder });
 type Misses = AnswerOf<typeof missOperations.list>['misses'];
 const WAIT_MS = 25_000;
 
+let owner: Awaited<ReturnType<typeof anOperator>>;
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
+
 const aLearner = async () => {
   const assistant = await anAssistant(stack);
-  const owner = await anOperator(stack);
   const { assistantId } = assistant;
   const path = `/assistants/${assistantId}`;
   const misses = async (): Promise<Misses> => (await owner.get<{ misses: Misses }>(`${path}/misses`)).body.misses;
   const ask = async (message: string, session_id = `visitor-${randomUUID()}`) =>
     (await assistant.chat({ session_id, message })).body.conversationId;
-  return { assistant, assistantId, owner, path, misses, ask };
+  return { assistant, assistantId, path, misses, ask };
 };
 
-test('questions without an answer are grouped by meaning, with examples and the operator’s answer', async () => {
-  const { misses, ask, owner } = await aLearner();
+// These wait for the rounds of the worker, so they wait together.
+test.concurrent('questions without an answer are grouped by meaning, with examples and the operator’s answer', async ({
+  expect,
+}) => {
+  const { misses, ask } = await aLearner();
   const first = await ask('Do you repair broken umbrellas?');
   await ask('What are your opening hours?');
   await eventually(async () => expect(await misses()).toHaveLength(1), WAIT_MS);
@@ -51,8 +59,10 @@ test('questions without an answer are grouped by meaning, with examples and the 
   }, WAIT_MS);
 });
 
-test('a group that becomes a knowledge entry is gone, counts as taught, and opens again with a later miss', async () => {
-  const { misses, ask, owner, path, assistantId } = await aLearner();
+test.concurrent('a group that becomes a knowledge entry is gone, counts as taught, and opens again with a later miss', async ({
+  expect,
+}) => {
+  const { misses, ask, path, assistantId } = await aLearner();
   await ask('Do you sell harpoons?');
   await eventually(async () => expect(await misses()).toHaveLength(1), WAIT_MS);
   const [{ missId } = { missId: '' }] = await misses();
@@ -77,13 +87,13 @@ test('a group that becomes a knowledge entry is gone, counts as taught, and open
   await eventually(async () => expect(await misses()).toMatchObject([{ missId, count: 1 }]), WAIT_MS);
 });
 
-test('an entry is added once even if its group of misses cannot be marked as taught', async () => {
-  const { misses, ask, owner, path } = await aLearner();
+test.concurrent('an entry is added once even if its group of misses cannot be marked as taught', async ({ expect }) => {
+  const { misses, ask, path, assistantId } = await aLearner();
   await ask('Do you rent out canoes?');
   await eventually(async () => expect(await misses()).toHaveLength(1), WAIT_MS);
   const [{ missId } = { missId: '' }] = await misses();
   const setValidator = (validator: object) => stack.service.mongo.db?.command({ collMod: 'misses', validator });
-  await setValidator({ state: { $ne: 'taught' } });
+  await setValidator({ $nor: [{ assistantId, state: 'taught' }] });
 
   const entry = anEntry({ question: 'Do you rent canoes?', answer: 'Yes.' });
   const added = await owner.post<{ entryId: string }>(`${path}/knowledge`, { ...entry, fromMiss: missId });
@@ -95,8 +105,8 @@ test('an entry is added once even if its group of misses cannot be marked as tau
   expect(stack.logs).toContainEqual(expect.objectContaining({ level: 50, missId, entryId }));
 });
 
-test('a dismissed group stays hidden, and only its owners’ assistants have it', async () => {
-  const { misses, ask, owner, path } = await aLearner();
+test.concurrent('a dismissed group stays hidden, and only its owners’ assistants have it', async ({ expect }) => {
+  const { misses, ask, path } = await aLearner();
   await ask('Who painted your ceiling?');
   await eventually(async () => expect(await misses()).toHaveLength(1), WAIT_MS);
   const [{ missId } = { missId: '' }] = await misses();
@@ -116,8 +126,8 @@ test('a dismissed group stays hidden, and only its owners’ assistants have it'
   expect((await agent.get(`${path}/misses`)).status).toBe(403);
 });
 
-test('erasure removes a conversation’s question and answer from its group', async () => {
-  const { misses, ask, owner, assistant, assistantId } = await aLearner();
+test.concurrent('erasure removes a conversation’s question and answer from its group', async ({ expect }) => {
+  const { misses, ask, assistant, assistantId } = await aLearner();
   const first = await ask('Can I bring Rex the secret dog?');
   await eventually(async () => expect(await misses()).toHaveLength(1), WAIT_MS);
   const second = await ask('can i bring Rex the secret dog');
@@ -179,18 +189,20 @@ test('an assistant has a bounded number of groups, whatever the visitors ask', a
   const assistantId = newId();
   const stored = mongo.collection('misses');
   const group = createGroupMisses(mongo, WITHOUT_MODEL);
-  for (let batch = 0; batch < 3; batch += 1) {
+  const BATCHES = sized({ everyday: 2, long: 3 });
+  const QUESTIONS = sized({ everyday: 255, long: 300 });
+  for (let batch = 0; batch < BATCHES; batch += 1) {
     const questions = Array.from(
-      { length: 300 },
+      { length: QUESTIONS },
       (_, nth) => `zz${batch}q${nth} ${'$where {"$gt":""} \u0000'.replace('\u0000', '')}${batch}${nth}`,
     );
-    const frequent = ['the frequent one', 'the frequent one'];
+    const frequent = Array.from({ length: 3 }, () => 'the frequent one');
     const { writes } = await group([learnerOf(assistantId, [...frequent, ...questions])]);
     await stored.bulkWrite(writes as never);
   }
 
   expect(await stored.countDocuments({ assistantId })).toBeLessThanOrEqual(MAX_GROUPS);
-  expect(await stored.findOne({ assistantId, question: 'the frequent one' })).toMatchObject({ count: 6 });
+  expect(await stored.findOne({ assistantId, question: 'the frequent one' })).toMatchObject({ count: 3 * BATCHES });
   const [largest] = await stored.find({ assistantId }).sort({ count: -1 }).limit(1).toArray();
   expect(largest?.['examples']).toHaveLength(5);
 });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createProject, type Project } from '../../src/insights/project.ts';
 import { createGroupMisses } from '../../src/insights/group-misses.ts';
 import { lastEndedHour } from '../../src/insights/figures.ts';
@@ -7,10 +7,9 @@ import { newId } from '../../src/process/ids.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { watchLoop } from '../support/loop.ts';
 import { anOperator } from '../support/operator-client.ts';
+import { sized } from '../support/size.ts';
 import { openStack, type Stack, useStack } from '../support/stack.ts';
-import { atPace } from '../support/pace.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
 
@@ -19,7 +18,6 @@ const NO_MODEL = { embed: async () => null, model: () => null };
 type Sums = Record<string, number>;
 type StoredHour = Record<string, unknown> & { escalated?: Sums };
 
-/** All figures of an assistant, over all hours. Reply times are left out. */
 /** The projection itself, without a worker. */
 const projectOn = ({ service: { mongo, conversations, insights } }: Stack): Project =>
   createProject({
@@ -32,6 +30,7 @@ const projectOn = ({ service: { mongo, conversations, insights } }: Stack): Proj
     logger: createLogger({ name: 'test', level: 'silent' }),
   });
 
+/** All figures of an assistant, over all hours. Reply times are left out. */
 const sumsOf = async ({ service }: Stack, assistantId: string): Promise<Sums> => {
   const hours = await service.mongo.collection<StoredHour>('figures').find({ assistantId }).toArray();
   const sums: Sums = {};
@@ -57,16 +56,40 @@ const say = async (assistant: TestAssistant, messages: string[], session_id = `v
 const isFound = (on: Stack, assistant: TestAssistant, text: string, id: string): Promise<void> =>
   eventually(async () => expect(await find(on, assistant, text)).toContain(id));
 
-const withStack = async (run: (own: Stack) => Promise<void>, replyWorkers = 1): Promise<void> => {
-  const own = await openStack({ deliveryWorkers: 0, replyWorkers });
+/** A stack without workers. */
+let alone: Stack;
+beforeAll(async () => {
+  alone = await openStack({ deliveryWorkers: 0, replyWorkers: 0 });
+});
+afterAll(() => alone.close());
+
+/** Deletes what was projected, as if no release before had a projection. */
+const forget = async ({ service: { mongo } }: Stack): Promise<void> => {
+  for (const name of ['search', 'figures', 'misses', 'pendingMisses', 'projection'])
+    await mongo.collection(name).deleteMany({});
+};
+
+/** Runs with no conversation of another test, and with no worker but those that `run` starts. */
+const withOwnWorkers = async (run: (own: Stack) => Promise<void>): Promise<void> => {
+  await forget(alone);
+  await alone.service.mongo.collection('conversations').deleteMany({});
+  const workers: { close: () => Promise<void> }[] = [];
+  const startReplyWorker: Stack['startReplyWorker'] = async (...given) => {
+    const worker = await alone.startReplyWorker(...given);
+    workers.push(worker);
+    return worker;
+  };
   try {
-    await run(own);
+    await run({ ...alone, startReplyWorker });
   } finally {
-    await own.close();
+    for (const worker of workers) await worker.close();
   }
 };
 
-test('conversations are found by words of any message, the last one as a beginning, by id and by session id', async () => {
+// These wait until the worker has projected them, so they wait together.
+test.concurrent('conversations are found by words of any message, the last one as a beginning, by id and by session id', async ({
+  expect,
+}) => {
   const assistant = await anAssistant(stack);
   const { conversationId, session_id } = await say(assistant, ['Bringt ihr Möbel nach Straßburg?', 'Straße 12']);
   const other = await say(assistant, ['我要退货，怎么办', 'ฉันต้องการคืนสินค้า', 'Où est l’hôtel ?']);
@@ -97,7 +120,7 @@ test('conversations are found by words of any message, the last one as a beginni
   expect(await find(stack, stranger, 'möbel')).toEqual([]);
 });
 
-test('figures tell how turns ended, and count each message once', async () => {
+test.concurrent('figures tell how turns ended, and count each message once', async ({ expect }) => {
   const assistant = await anAssistant(stack);
   const owner = await anOperator(stack);
   const { conversationId } = await say(assistant, [
@@ -135,7 +158,7 @@ test('figures tell how turns ended, and count each message once', async () => {
   expect(sums).toEqual({ ...expected, turns: 6, notAnswered: 2 });
 });
 
-test('an erased conversation is not found any more, and is not projected again', async () => {
+test.concurrent('an erased conversation is not found any more, and is not projected again', async ({ expect }) => {
   const assistant = await anAssistant(stack);
   const { conversationId, session_id } = await say(assistant, ['A zeppelin, please']);
   await isFound(stack, assistant, 'zeppelin', conversationId);
@@ -147,6 +170,21 @@ test('an erased conversation is not found any more, and is not projected again',
   const again = await say(assistant, ['A balloon, please'], session_id);
   await isFound(stack, assistant, 'balloon', again.conversationId);
   expect(await find(stack, assistant, 'zeppelin')).toEqual([]);
+});
+
+test.concurrent('a hostile conversation has a bounded number of words, and harms no other', async ({ expect }) => {
+  const assistant = await anAssistant(stack);
+  const flood = (from: number) => Array.from({ length: 900 }, (_, nth) => `x${from + nth}`).join(' ');
+  const hostile = await say(
+    assistant,
+    Array.from({ length: 8 }, (_, nth) => flood(nth * 900)),
+  );
+  const good = await say(assistant, ['$set {"$gt": ""} plain']);
+
+  await isFound(stack, assistant, 'plain', good.conversationId);
+  await isFound(stack, assistant, 'x17', hostile.conversationId);
+  const row = await stack.service.mongo.collection('search').findOne({ _id: hostile.conversationId as never });
+  expect(row?.['terms'].length).toBeLessThanOrEqual(5_000);
 });
 
 test('a conversation that is erased while it is projected leaves nothing', async () => {
@@ -179,21 +217,19 @@ test('a conversation that is erased while it is projected leaves nothing', async
 });
 
 test('a step learns at most 50 lessons, and the others in later steps', () =>
-  withStack(async (own) => {
+  withOwnWorkers(async (own) => {
     const assistant = await anAssistant(own);
     const { mongo, insights } = own.service;
     const worker = await own.startReplyWorker();
-    const owner = await anOperator(own);
-    for (const replies of [60, 30]) {
+    const counts = sized({ everyday: [51, 2], long: [60, 30] });
+    const replies = counts.reduce((sum, count) => sum + count, 0);
+    for (const count of counts) {
       const { conversationId } = await say(assistant, ['Does the moon have a basement?']);
-      for (let nth = 0; nth < replies; nth += 1)
-        expect((await owner.post(`/conversations/${conversationId}/replies`, { content: `reply ${nth}` })).status).toBe(
-          201,
-        );
+      for (let nth = 0; nth < count; nth += 1)
+        await own.service.conversations.transitions.replyAsOperator({ conversationId }, `reply ${nth}`);
     }
     await worker.close();
-    for (const name of ['search', 'figures', 'misses', 'pendingMisses', 'projection'])
-      await mongo.collection(name).deleteMany({});
+    await forget(own);
     const stored = await mongo.collection<{ _id: string }>('conversations').find().toArray();
     const project = projectOn(own);
 
@@ -211,16 +247,16 @@ test('a step learns at most 50 lessons, and the others in later steps', () =>
     await insights.pendingMisses.group(spied, { draining: new AbortController().signal, logger });
 
     expect(Math.max(...grouped)).toBeLessThanOrEqual(50);
-    expect(grouped.reduce((sum, lessons) => sum + lessons, 0)).toBe(92);
+    expect(grouped.reduce((sum, lessons) => sum + lessons, 0)).toBe(replies + 2);
     expect(await mongo.collection('pendingMisses').countDocuments()).toBe(0);
     expect(await mongo.collection('misses').findOne({})).toMatchObject({ count: 2 });
     expect(Math.max(...steps)).toBe(50);
-    expect(steps.reduce((sum, lessons) => sum + lessons, 0)).toBe(92);
-    expect(await sumsOf(own, assistant.assistantId)).toMatchObject({ turns: 2, operatorReplies: 90 });
-  }, 0));
+    expect(steps.reduce((sum, lessons) => sum + lessons, 0)).toBe(replies + 2);
+    expect(await sumsOf(own, assistant.assistantId)).toMatchObject({ turns: 2, operatorReplies: replies });
+  }));
 
 test('lists over many assistants are read from an index in order', () =>
-  withStack(async ({ service: { mongo, conversations: stored, insights } }) => {
+  withOwnWorkers(async ({ service: { mongo, conversations: stored, insights } }) => {
     const assistantIds = Array.from({ length: 250 }, newId);
     const updatedAt = (nth: number) => new Date(Date.now() - 3_600_000 + nth);
     const known = Array.from({ length: 2_100 }, (_, nth) => ({
@@ -260,10 +296,10 @@ test('lists over many assistants are read from an index in order', () =>
     const sorted = finds.filter(({ hasSortStage, command }) => hasSortStage && command.hint !== 'by_term');
     expect(finds.length).toBeGreaterThan(3);
     expect(sorted.map(({ ns }) => ns)).toEqual([]);
-  }, 0));
+  }));
 
 test('conversations from before an upgrade are projected in the background, also long ones', () =>
-  withStack(async (own) => {
+  withOwnWorkers(async (own) => {
     const assistant = await anAssistant(own, { knowledge: [anEntry({ question: 'Where is it?' })] });
     const worker = await own.startReplyWorker();
     const long = await say(
@@ -273,8 +309,7 @@ test('conversations from before an upgrade are projected in the background, also
     const short = await say(assistant, ['an early bird']);
     await worker.close();
     const { mongo } = own.service;
-    // As if no release before had a projection.
-    for (const name of ['search', 'figures', 'projection']) await mongo.collection(name).deleteMany({});
+    await forget(own);
     const hourAgo = new Date(Date.now() - 3_600_000);
     await mongo.collection('conversations').updateMany({}, { $set: { updatedAt: hourAgo } });
 
@@ -286,14 +321,15 @@ test('conversations from before an upgrade are projected in the background, also
     await eventually(async () => {
       expect(await mongo.collection('projection').findOne({})).toMatchObject({ back: null });
     });
-  }, 0));
+  }));
 
 test('two workers count each message once, and a worker that stops hands over', () =>
-  withStack(async (own) => {
+  withOwnWorkers(async (own) => {
     const assistant = await anAssistant(own);
     const [first, second] = [await own.startReplyWorker(), await own.startReplyWorker()];
-    for (let nth = 0; nth < 20; nth += 1) await say(assistant, [`parcel p${nth}`, 'thanks']);
-    await eventually(async () => expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(40));
+    const count = sized({ everyday: 5, long: 20 });
+    for (let nth = 0; nth < count; nth += 1) await say(assistant, [`parcel p${nth}`, 'thanks']);
+    await eventually(async () => expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(2 * count));
     await first.close();
     const { conversationId } = await say(assistant, ['after the first worker']);
     await isFound(own, assistant, 'after first', conversationId);
@@ -302,18 +338,19 @@ test('two workers count each message once, and a worker that stops hands over', 
     const late = await say(assistant, ['after the second worker']);
     await isFound(own, assistant, 'after second', late.conversationId);
 
-    expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(42);
-  }, 0));
+    expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(2 * count + 2);
+  }));
 
 test('two leaders at the same moment count each message once', () =>
-  withStack(async (own) => {
+  withOwnWorkers(async (own) => {
     const assistant = await anAssistant(own);
     const { insights, assistants, conversations, mongo } = own.service;
     const draining = new AbortController().signal;
     const worker = await own.startReplyWorker();
-    for (let nth = 0; nth < 30; nth += 1) await say(assistant, [`race r${nth}`]);
+    const count = sized({ everyday: 10, long: 30 });
+    for (let nth = 0; nth < count; nth += 1) await say(assistant, [`race r${nth}`]);
     await worker.close();
-    for (const name of ['search', 'figures', 'projection']) await mongo.collection(name).deleteMany({});
+    await forget(own);
     await mongo.collection('conversations').updateMany({}, { $set: { updatedAt: new Date(Date.now() - 60_000) } });
     const logger = createLogger({ name: 'test', level: 'silent' });
     const open = (token: string) =>
@@ -331,7 +368,7 @@ test('two leaders at the same moment count each message once', () =>
     const start = { back: { assistantId: '', at: new Date(), id: '~' } };
 
     // Both believe that they are the leader: the lease of each is expired while it works.
-    for (let nth = 0; nth < 6; nth += 1) {
+    for (let nth = 0; nth < sized({ everyday: 2, long: 6 }); nth += 1) {
       await mongo.collection('projection').updateOne({}, { $set: start, $unset: { lease: '' } });
       const rounds = [one.round()];
       await eventually(async () => expect((await mongo.collection('projection').findOne({}))?.['lease']).toBeDefined());
@@ -342,14 +379,15 @@ test('two leaders at the same moment count each message once', () =>
 
     await eventually(async () => {
       await one.round();
-      expect(await find(own, assistant, 'race')).toHaveLength(30);
+      expect(await find(own, assistant, 'race')).toHaveLength(count);
     });
-    expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(30);
-  }, 0));
+    expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(count);
+  }));
 
 test('one bad document does not stop the others', () =>
-  withStack(async (own) => {
+  withOwnWorkers(async (own) => {
     const assistant = await anAssistant(own);
+    await own.startReplyWorker();
     const bad = await say(assistant, ['a poisoned one']);
     const { mongo } = own.service;
     await mongo
@@ -366,21 +404,6 @@ test('one bad document does not stop the others', () =>
     );
     expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(1);
   }));
-
-test('a hostile conversation has a bounded number of words, and harms no other', async () => {
-  const assistant = await anAssistant(stack);
-  const flood = (from: number) => Array.from({ length: 900 }, (_, nth) => `x${from + nth}`).join(' ');
-  const hostile = await say(
-    assistant,
-    Array.from({ length: 8 }, (_, nth) => flood(nth * 900)),
-  );
-  const good = await say(assistant, ['$set {"$gt": ""} plain']);
-
-  await isFound(stack, assistant, 'plain', good.conversationId);
-  await isFound(stack, assistant, 'x17', hostile.conversationId);
-  const row = await stack.service.mongo.collection('search').findOne({ _id: hostile.conversationId as never });
-  expect(row?.['terms'].length).toBeLessThanOrEqual(5_000);
-});
 
 /** Stores copies of a conversation, as if that many sessions had said the same at these times. */
 const copy = async (
@@ -400,7 +423,7 @@ const copy = async (
 };
 
 test('a busy assistant does not delay another one, and is projected completely', () =>
-  withStack(async (own) => {
+  withOwnWorkers(async (own) => {
     const [busy, neighbour] = [await anAssistant(own), await anAssistant(own)];
     const { mongo } = own.service;
     const first = await own.startReplyWorker();
@@ -408,10 +431,10 @@ test('a busy assistant does not delay another one, and is projected completely',
     const waiting = await say(neighbour, ['the patient one']);
     await isFound(own, neighbour, 'patient', waiting.conversationId);
     await first.close();
-    for (const name of ['search', 'figures', 'projection']) await mongo.collection(name).deleteMany({});
+    await forget(own);
     const begun = Date.now() - 600_000;
     await mongo.collection('projection').insertOne({ _id: 'projection' as never, live: new Date(begun), back: null });
-    const count = 300;
+    const count = sized({ everyday: 100, long: 300 });
     await copy(own, conversationId, { count, changedAt: (nth) => new Date(begun + 60_000 + nth) });
     const last = new Date(begun + 60_000 + count);
     await mongo
@@ -429,17 +452,16 @@ test('a busy assistant does not delay another one, and is projected completely',
 
     expect((await projected()).indexOf(waiting.conversationId)).toBeLessThan(count / 2);
     expect((await sumsOf(own, busy.assistantId))['turns']).toBe(count + 1);
-  }, 0));
+  }));
 
 test('a model that does not answer delays neither search nor figures, and each question is grouped once', () =>
-  withStack(async (own) => {
+  withOwnWorkers(async (own) => {
     const assistant = await anAssistant(own);
     const { insights, assistants, conversations, mongo } = own.service;
     const worker = await own.startReplyWorker();
     const { conversationId } = await say(assistant, ['Does the moon have a basement?']);
     await worker.close();
-    for (const name of ['search', 'figures', 'misses', 'pendingMisses', 'projection'])
-      await mongo.collection(name).deleteMany({});
+    await forget(own);
     await mongo.collection('conversations').updateMany({}, { $set: { updatedAt: new Date(Date.now() - 60_000) } });
     const asked: string[] = [];
     const open = (embed: Promise<null>) =>
@@ -475,33 +497,7 @@ test('a model that does not answer delays neither search nor figures, and each q
     const groups = await mongo.collection('misses').find({ assistantId: assistant.assistantId }).toArray();
     expect(groups.map(({ count }) => count)).toEqual([1]);
     expect(await mongo.collection('pendingMisses').countDocuments()).toBe(0);
-  }, 0));
-
-test('long messages without spaces do not hold the loop, and are found', () =>
-  withStack(async (own) => {
-    const assistant = await anAssistant(own);
-    const worker = await own.startReplyWorker();
-    const { conversationId } = await say(assistant, ['hello']);
-    await worker.close();
-    const lao = 'ສະບາຍດີຂ້ອຍຢາກສັ່ງ';
-    const texts = Object.fromEntries(
-      Array.from({ length: 60 }, (_, nth) => [
-        String(nth + 1),
-        [{ role: 'operator', content: `${lao.repeat(444)}${nth}`, turnId: null, createdAt: new Date() }],
-      ]),
-    );
-    const changedAt = () => new Date();
-    const ids = await copy(own, conversationId, { count: 3, changedAt, texts, seq: 60, storedTo: 0 });
-    const project = projectOn(own);
-
-    const stopWatching = watchLoop();
-    let keys = ids;
-    for (let steps = 0; keys.length > 0 && steps < 100; steps += 1) keys = (await project(keys)).behind;
-
-    const { ms, name } = stopWatching();
-    expect(ms, name).toBeLessThan(atPace(100));
-    for (const id of ids) expect(await find(own, assistant, 'ສະບາຍດີ')).toContain(id);
-  }, 0));
+  }));
 
 test('deliveries that cannot be counted for one assistant are counted for all others', async () => {
   const ids = [newId(), newId(), newId()];

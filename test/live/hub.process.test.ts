@@ -14,6 +14,7 @@ import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
 import { createFeed } from '../support/feed.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
@@ -28,12 +29,13 @@ type Found = { cursor?: { ns?: string; firstBatch?: { _id: string }[]; nextBatch
 type HubOptions = {
   url?: string;
   readWithinMs?: number;
+  lingerMs?: number;
   /** Called before rows of these assistants are read. */
   beforeRows?: (assistantIds: string[] | null) => Promise<unknown> | undefined;
 };
 
 /** A hub with a connection of its own, which shows what the hub has read. */
-const aHub = async ({ url = stack.env['MONGODB_URL'] ?? '', readWithinMs, beforeRows }: HubOptions = {}) => {
+const aHub = async ({ url = stack.env['MONGODB_URL'] ?? '', readWithinMs, lingerMs, beforeRows }: HubOptions = {}) => {
   const connection = mongoose.createConnection(url, { monitorCommands: true, socketTimeoutMS: FEED_SILENT_AFTER_MS });
   await connection.asPromise();
   const changed = new Set<string>();
@@ -54,6 +56,7 @@ const aHub = async ({ url = stack.env['MONGODB_URL'] ?? '', readWithinMs, before
       return readRows(keys, assistantIds);
     },
     ...(readWithinMs !== undefined && { readWithinMs }),
+    ...(lingerMs !== undefined && { lingerMs }),
     logger: createLogger({ name: 'test', level: 'silent' }),
   });
   onTestFinished(async () => {
@@ -122,6 +125,29 @@ test('no row is read while no browser is connected, and a browser that comes bac
   expect(read.toSorted()).toEqual(keys.toSorted());
   for (const id of await idsOf(keys)) expect(back.written()).toContain(id);
   expect(back.written()).not.toContain('event: reset');
+});
+
+test('the change stream is open only while a browser follows, and some browsers share it', async () => {
+  const { join } = await aHub({ lingerMs: 100 });
+  const { mongo } = stack.service;
+  const operations = [{ $currentOp: { idleCursors: true, localOps: true } }];
+  const countStreams = async (): Promise<number> => {
+    const running = await mongo
+      .getClient()
+      .db('admin')
+      .aggregate(operations, { readConcern: { level: 'local' } })
+      .toArray();
+    const own = running.filter(({ ns }) => String(ns).startsWith(`${mongo.name}.`));
+    return own.filter((one) => JSON.stringify(one).includes('$changeStream')).length;
+  };
+  const hasStreams = (count: number) => eventually(async () => expect(await countStreams()).toBe(count));
+  await hasStreams(0); // those of the tests before are closed
+
+  const browsers = await Promise.all([join(OWNER), join(OWNER)]);
+  await hasStreams(1);
+  for (const { leave } of browsers) leave();
+
+  await hasStreams(0);
 });
 
 test('only rows of assistants are read that a connected operator may use', async () => {
@@ -227,7 +253,7 @@ describe('a long log', () => {
     const before = await join(OWNER);
     const from = before.position();
     before.leave();
-    const documents = Array.from({ length: 20_000 }, (_, n) => ({ n }));
+    const documents = Array.from({ length: sized({ everyday: 2_000, long: 20_000 }) }, (_, n) => ({ n }));
     for (const name of ['here', 'elsewhere'])
       await connection
         .getClient()

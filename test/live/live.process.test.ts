@@ -1,13 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { MISSED_MAX } from '../../src/live/change-feed.ts';
 import { inChunks } from '../../src/mongo/batches.ts';
 import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { createFeed } from '../support/feed.ts';
 import { followInbox, type LiveStream } from '../support/live-stream.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { openStack, useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
+import { longTest, sized } from '../support/size.ts';
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0 });
 
@@ -75,7 +78,7 @@ describe('a browser that follows the inbox', () => {
   test('at another process gets the same last rows', async () => {
     const [one, other] = [await follow(owner, { at: 0 }), await follow(owner, { at: 1 })];
 
-    const ids = await Promise.all(Array.from({ length: 20 }, () => say(mine)));
+    const ids = await Promise.all(Array.from({ length: sized({ everyday: 5, long: 20 }) }, () => say(mine)));
     await Promise.all(ids.map((id) => owner.post(`/conversations/${id}/tags`, { tag: 'seen' })));
     const isTagged = (stream: LiveStream) => () => {
       for (const id of ids) expect(stream.rows().get(id)).toMatchObject({ tags: [{ tag: 'seen' }] });
@@ -115,15 +118,14 @@ describe('a browser that follows the inbox', () => {
 });
 
 describe('a browser that comes back', () => {
-  test.for([0, 1])(
-    'gets the last state of 1,000 conversations that changed, at process %i',
-    { timeout: 60_000 },
+  test.for(sized({ everyday: [1], long: [0, 1] }))(
+    'gets the last state of many conversations that changed, at process %i',
     async (at) => {
       const before = await follow(owner, { at: 0 });
       await rowOf(before, await say(mine));
       const from = before.position();
       before.leave();
-      const many = await manyConversations(1_000);
+      const many = await manyConversations(sized({ everyday: 100, long: 1_000 }));
 
       const back = await follow(owner, { at, from });
 
@@ -166,7 +168,8 @@ describe('a browser that comes back', () => {
     const real = stream.position() ?? '';
     const anHourAgo = (Number.parseInt(real.slice(2, 10), 16) - 3_600).toString(16).toUpperCase();
     const [kind, rest] = [`82${anHourAgo}`, real.slice(10)];
-    const bytes = Array.from({ length: rest.length / 2 }, (_, at) => at * 2);
+    const step = 2 * sized({ everyday: 8, long: 1 });
+    const bytes = Array.from({ length: Math.ceil(rest.length / step) }, (_, nth) => nth * step);
     const hostile = [
       ...bytes.flatMap((at) => ['00', 'FF'].map((byte) => kind + rest.slice(0, at) + byte + rest.slice(at + 2))),
       ...bytes.map((at) => kind + rest.slice(0, at)),
@@ -193,10 +196,10 @@ describe('a browser that comes back', () => {
     const from = before.position();
     before.leave();
     const stayed = await follow(owner);
-    const many = await manyConversations(2_001);
+    const many = await manyConversations(MISSED_MAX + 1, []);
     await eventually(() => {
       const rows = stayed.rows();
-      for (const id of many) expect(rows.get(id)).toMatchObject({ tags: [{ tag: 'last' }] });
+      expect(many.filter((id) => !rows.has(id))).toEqual([]);
     });
 
     const back = await follow(owner, { from });
@@ -219,12 +222,12 @@ describe('a browser that comes back', () => {
   });
 });
 
-const manyConversations = async (count: number): Promise<string[]> => {
+/** Opens conversations, and then changes each once for each of these tags. */
+const manyConversations = async (count: number, tags = ['first', 'last']): Promise<string[]> => {
   const { mongo } = stack.service;
-  const { createFeed } = await import('../support/feed.ts');
   const keys = await createFeed(stack.service).openConversations(mine.assistantId, count);
   const conversations = mongo.collection<{ _id: string; conversationId: string }>('conversations');
-  for (const tag of ['first', 'last'])
+  for (const tag of tags)
     for (const some of inChunks(keys)) {
       const set = { tags: [{ tag, color: null }] };
       await conversations.updateMany({ _id: { $in: some } }, { $set: set, $currentDate: { updatedAt: true } });
@@ -343,9 +346,8 @@ describe('connections', () => {
     expect(response.headers.getSetCookie()).toEqual([]);
   });
 
-  test('cost nothing without a browser: the change stream is open only while one follows', {
-    timeout: 40_000,
-  }, async () => {
+  // `test/live/hub.process.test.ts` has the short form.
+  longTest('cost nothing without a browser: the change stream is open only while one follows', async () => {
     const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
     onTestFinished(own.close);
     const admin = own.service.mongo.getClient().db('admin');

@@ -4,6 +4,7 @@ import { eventually } from '../support/eventually.ts';
 import { followInbox, type LiveStream } from '../support/live-stream.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
+import { longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0 });
@@ -62,7 +63,18 @@ test('an operator does not see their own presence', async () => {
   expect(statesIn(own, ann)).toEqual([]);
 });
 
-test('a browser that connects later learns who is present, and the presence expires', async () => {
+test('a browser that connects later learns who is present', async () => {
+  await announce(ann, 'writing');
+
+  const streams = [await follow(ben, 0), await follow(ben, 1)];
+
+  for (const stream of streams) await seen(stream, ann, ['writing']);
+  await announce(ann, 'gone');
+  for (const stream of streams) await seen(stream, ann, ['writing', 'gone']);
+  expect(streams.map((stream) => statesIn(stream, ben))).toEqual([[], []]);
+});
+
+longTest('a presence that is not repeated expires', async () => {
   await announce(ann, 'writing');
 
   const streams = [await follow(ben, 0), await follow(ben, 1)];
@@ -73,7 +85,7 @@ test('a browser that connects later learns who is present, and the presence expi
   expect(await redis.exists(`${partitions.tags[0]}:presence`)).toBe(0);
 });
 
-test('who is present becomes known after Redis refused to tell it once', async () => {
+test('who is present, and until when, becomes known after Redis refused to tell it once', async () => {
   const own = await stack.startApi();
   onTestFinished(own.close);
   const { redis, partitions } = stack.service;
@@ -88,10 +100,11 @@ test('who is present becomes known after Redis refused to tell it once', async (
   await redis
     .multi()
     .del(key)
-    .zadd(key, Date.now() + 15_000, JSON.stringify(present))
+    .zadd(key, Date.now() + 4_000, JSON.stringify(present))
     .exec();
 
   await seen(stream, ann, ['reading']);
+  await seen(stream, ann, ['reading', 'gone']);
   await redis.del(key);
 });
 

@@ -1,8 +1,9 @@
 import { createConnection } from 'mongoose';
 import { expect, onTestFinished, test } from 'vitest';
+import { sized } from '../support/size.ts';
 import { newEnvironment, openStack } from '../support/stack.ts';
 
-const APIS_AT_ONCE = 8;
+const APIS_AT_ONCE = sized({ everyday: 3, long: 8 });
 const WARN = 40;
 
 test('processes that start together build the indexes of a new database, and indexes of others stay', async () => {

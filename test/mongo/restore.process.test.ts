@@ -14,6 +14,7 @@ import { anOperator } from '../support/operator-client.ts';
 import { MAINS, startRealProcess } from '../support/processes.ts';
 import { contentOf, openReceiver, type Received, type Receiver } from '../support/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { longTest, sized } from '../support/size.ts';
 import { newEnvironment, openStack, type Stack } from '../support/stack.ts';
 
 // docs/operating.md, Backup and restore
@@ -119,7 +120,8 @@ const numbersOf = ({ received }: Receiver, conversationId: string): number[] =>
 const problemsOf = async ({ env }: Stack): Promise<string[]> =>
   (JSON.parse((await runAdmin(env, ['doctor', '--json'])).stdout) as { problems: string[] }).problems;
 
-test.for(Object.keys(BACKUPS))(
+// The copy loses more: its indexes too.
+test.for(sized({ everyday: ['a copy of its documents'], long: Object.keys(BACKUPS) }))(
   'restored from %s with an empty Redis, the service answers and sends what was pending, once',
   async (kind) => {
     const folder = await aFolder();
@@ -270,7 +272,8 @@ test('what an older version has stored is answered, sent and shown by this one',
   await expectIndexes(await connect(env['MONGODB_URL'] ?? ''), await newIndexes());
 });
 
-test('processes that start together make missing indexes, also if one is killed meanwhile', async () => {
+// Every day, test/mongo/indexes.test.ts starts them together, and none is killed.
+longTest('processes that start together make missing indexes, also if one is killed meanwhile', async () => {
   const mongod = await aMongod({ failPoints: true });
   const env = { ...newEnvironment(), MONGODB_URL: mongod.url };
   const { apiKey: bearer } = await restoreOlder(mongod.url, 'http://127.0.0.1:9/');

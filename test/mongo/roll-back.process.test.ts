@@ -6,6 +6,7 @@ import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
 import { contentOf, openReceiver } from '../support/receiver.ts';
+import { longTest } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 let set: ReplicaSet;
@@ -97,7 +98,7 @@ test('a claim that was applied and rolled back does not allow sending: the event
   await receiver.close();
 });
 
-test('a message that was applied and rolled back was never reported to the caller', async () => {
+longTest('a message that was applied and rolled back was never reported to the caller', async () => {
   const { apiKey, chat, history } = await anAssistant(stack);
   const session_id = randomUUID();
   const first = await chat({ session_id, message: 'first' });

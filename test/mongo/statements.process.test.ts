@@ -12,10 +12,13 @@ import { collectionIn, examinedBy, OWN, type Profiled, profileStatements } from 
 import { type Scene, setScene } from '../support/scene.ts';
 import { openProvider } from '../support/provider.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { aVisitor, SITE } from '../support/visitor.ts';
 import { aPage, aSentence, openWebsite } from '../support/website.ts';
 
+/** Every day, each statement is sent once to small collections: none may read a whole collection. */
+const hasManyDocuments = sized({ everyday: false, long: true });
 /** How many documents a collection has. All others have 1,000. */
 const DOCUMENTS: Record<string, number> = {
   conversations: 10_000,
@@ -48,7 +51,15 @@ const READ_FOR_EACH = 20;
 const EXCEPTIONS: [statement: RegExp, bound: string][] = [
   [/^(assistants|operators) query:\s*(sort createdAt)?$/, 'listed whole: people make them by hand'],
   [/^search (query|aggregate): .*terms/, 'a frequent word: at most 5,000 conversations, and 3 s'],
-  [/^search query: assistantId( updatedAt .*)? sort/, 'the newest 5,000 conversations, searched for a frequent word'],
+  ...sized<[RegExp, string][]>({
+    everyday: [], // no word is so frequent
+    long: [
+      [
+        /^search query: assistantId( updatedAt .*)? sort/,
+        'the newest 5,000 conversations, searched for a frequent word',
+      ],
+    ],
+  }),
   [/^deliveries aggregate: assistantId endpointId event createdAt/, 'keys of the hours that are not counted yet'],
   [
     /^sources query: (removedAt|nextAt|lease.until) .*sort (removedAt|nextAt|lease.until)$/,
@@ -112,6 +123,15 @@ const NOT_MADE: Record<string, string> = {
   'src/sources/passage-vectors.ts: sources.updateOne': 'by `_id`',
   'src/insights/group-misses.ts: misses.bulkWrite': 'by `_id`',
   'src/insights/group-misses.ts: pending.deleteMany': 'by `_id`',
+  ...sized<Record<string, string>>({
+    everyday: {
+      'src/deliveries/claims.ts: deliveries.find': 'of a service that has been used for long',
+      'src/assistants/drafts.ts: assistants.findOne': 'of a service that has been used for long',
+      'src/assistants/versions.ts: knowledge.find': 'of a service that has been used for long',
+      'src/conversations/store.ts: conversations.find': 'of a service that has been used for long',
+    },
+    long: {},
+  }),
 };
 
 /** Indexes that no statement uses: they keep values unique, or MongoDB deletes by them. */
@@ -128,12 +148,12 @@ const stack = useStack({
   embedder: () => anEmbedderOfTokens(),
   sourcesWorkers: 1,
   env: { ALERT_WEBHOOK_URL: 'http://127.0.0.1:9', ALERT_WEBHOOK_SECRET: 'nobody listens' },
-  timing: { ...QUICK, alertEveryMs: 300, alertEndsAfterMs: 300 },
+  timing: { ...QUICK, sweepEveryMs: 1_000, alertEveryMs: 2_000, alertEndsAfterMs: 300 },
 });
 let database: mongo.Db;
 let close: () => Promise<void> = async () => undefined;
 let assistant: TestAssistant;
-let scene: Scene;
+let scene: Scene | undefined;
 
 const collections = async (): Promise<string[]> =>
   (await database.listCollections().toArray()).map(({ name }) => name).filter((name) => !name.startsWith('system.'));
@@ -198,21 +218,18 @@ const openScene = async (): Promise<Scene> => {
   return setScene(stack);
 };
 
-beforeAll(async () => {
-  const connection = await createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
-  database = connection.getClient().db();
-  scene = await openScene();
-  close = async () => {
-    await scene.close();
-    await connection.close();
-  };
+/** A long conversation, and one that is erased. */
+const talk = async (): Promise<TestAssistant> => {
+  const made = await anAssistant(stack);
+  for (let nth = 0; nth < 20; nth += 1) await made.chat({ session_id: 'long', message: ask(nth) }, keyed(`key-${nth}`));
+  const erased = await made.chat(aTurn());
+  await made.call(`/api/v1/conversations/${erased.body.conversationId}`, { method: 'DELETE' });
+  return made;
+};
+
+const fill = async ({ assistantId, endpointId }: Scene): Promise<void> => {
   const owner = await anOperator(stack);
-  await limitAndCallProvider();
-  assistant = await anAssistant(stack);
-  for (let nth = 0; nth < 20; nth += 1)
-    await assistant.chat({ session_id: 'long', message: ask(nth) }, keyed(`key-${nth}`));
-  const [erased, read] = [await assistant.chat(aTurn()), await assistant.chat(aTurn())];
-  await assistant.call(`/api/v1/conversations/${erased.body.conversationId}`, { method: 'DELETE' });
+  const read = await assistant.chat(aTurn());
   await owner.post(`/conversations/${read.body.conversationId}/read`, { seq: 1 });
   await eventually(async () => {
     const [projected, vectors] = await Promise.all(
@@ -221,7 +238,6 @@ beforeAll(async () => {
     if (!projected || !vectors || projected < 6 || vectors < 2) throw new Error('the workers are not done');
   });
   const { recoveries } = stack.service;
-  const { assistantId, endpointId } = scene;
   const range = { assistantId, endpointId, from: new Date(0), to: new Date(), outcomes: ['not_sent' as const] };
   const { _id: recoveryId } = await recoveries.start(range, 'a test');
   await eventually(async () => {
@@ -231,6 +247,23 @@ beforeAll(async () => {
   // First, because the projection would make some of them from the copied conversations.
   await multiply('search');
   for (const name of names) if (!['search', SOON_EMPTY, FEW].includes(name)) await multiply(name);
+};
+
+beforeAll(async () => {
+  const connection = await createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
+  database = connection.getClient().db();
+  close = async () => {
+    await scene?.close();
+    await connection.close();
+  };
+  if (!hasManyDocuments) {
+    assistant = await talk();
+    return;
+  }
+  scene = await openScene();
+  await limitAndCallProvider();
+  assistant = await talk();
+  await fill(scene);
 });
 afterAll(() => close());
 
@@ -333,7 +366,7 @@ const changeDraft = async (own: string, go: Go): Promise<void> => {
 
 /** Uses every part of the service: as operators, callers and receivers do, and with the sweeps of the workers. */
 const walk = async (): Promise<void> => {
-  await scene.close();
+  await scene?.close();
   scene = await openScene();
   const { assistantId, endpointId, sourceId, delivered, rejected, queued, escalated } = scene;
   const told = { url: 'http://127.0.0.1:9/', events: ['conversation.erased'] };
@@ -633,11 +666,13 @@ test('every statement is served by an index and reads little more than it finds'
   }
   expect(Object.fromEntries(heavy)).toEqual({});
   const shapes = new Set(sent.map(shapeOf));
-  for (const [statement] of EXCEPTIONS) expect([...shapes].filter((shape) => statement.test(shape))).not.toEqual([]);
+  const isSent = (statement: RegExp): boolean => [...shapes].some((shape) => statement.test(shape));
+  expect(EXCEPTIONS.filter(([statement]) => !isSent(statement))).toEqual([]);
   expect(shapes.size).toBeGreaterThan(150);
 
+  // In a small collection, a statement may be served by another index.
   const unread: string[] = [];
-  for (const name of await collections()) {
+  for (const name of hasManyDocuments ? await collections() : []) {
     type Usage = { name: string; accesses: { ops: number }; spec: { expireAfterSeconds?: number } };
     const indexes = await database
       .collection(name)

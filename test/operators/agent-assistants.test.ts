@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { type Answer, anAssistant, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { apiDocument } from '../support/validate-response.ts';
 
@@ -179,7 +180,10 @@ test('the list covers every agent operation with an assistant or a conversation'
   for (const { operation } of ofAgents) expect(Object.keys(operation.responses)).toContain('404');
 });
 
-test.each(OPERATIONS.filter(([id]) => !OF_ASSISTANTS.includes(id) && !ofCannedReplies(id)))(
+const OF_CONVERSATIONS = OPERATIONS.filter(([id]) => !OF_ASSISTANTS.includes(id) && !ofCannedReplies(id));
+const SOME = ['readConversation', 'replyToVisitor', 'addNote', 'exportConversation'];
+
+test.each(sized({ everyday: OF_CONVERSATIONS.filter(([id]) => SOME.includes(id)), long: OF_CONVERSATIONS }))(
   '%s: a playground conversation is in no inbox, and only the operator who started it can read it',
   async (id, call) => {
     const turn = { sessionId: randomUUID(), message: 'What are your opening hours?' };

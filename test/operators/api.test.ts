@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { anEntry, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openStream, spokenOf } from '../support/event-stream.ts';
@@ -11,6 +11,11 @@ import { apiDocument } from '../support/validate-response.ts';
 import { atPace } from '../support/pace.ts';
 
 const stack = useStack({ env: { TRUST_PROXY: '1' } });
+let owner: Awaited<ReturnType<typeof anOperator>>;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
 
 type Id<Name extends string> = Record<Name, string>;
 type NewKey = { apiKey: string; key: { keyId: string; lastFour: string } };
@@ -43,7 +48,6 @@ const ended = (owner: OperatorClient, deliveryId: string): Promise<Delivery> =>
   });
 
 test('a new key answers a chat; a rotated key’s old secret and a revoked key are refused', async () => {
-  const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
 
   const { apiKey, key } = await aKeyBy(owner, assistantId);
@@ -62,7 +66,6 @@ test('a new key answers a chat; a rotated key’s old secret and a revoked key a
 });
 
 test('an update changes only the given fields, and a provider’s key is never shown again', async () => {
-  const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
   const one = `/assistants/${assistantId}`;
 
@@ -89,7 +92,6 @@ test.each([
   'https://user@provider.example',
   'https://provider.example/?a=1',
 ])('an engine at %s is refused with the field named, and the old engine stays', async (baseUrl) => {
-  const owner = await anOperator(stack);
   const path = `/assistants/${await anAssistantBy(owner)}`;
 
   const refused = await owner.call('PUT', `${path}/engine`, { kind: 'openai', baseUrl, model: 'm' });
@@ -100,7 +102,6 @@ test.each([
 });
 
 test('knowledge is added, replaced, removed and imported, and invalid rows are reported', async () => {
-  const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
   const path = `/assistants/${assistantId}/knowledge`;
   type Entries = { entries: { entryId: string; question: string; answer: string }[] };
@@ -124,7 +125,6 @@ test('knowledge is added, replaced, removed and imported, and invalid rows are r
 });
 
 test('an omitted token never opens the channel, and a token is never shown', async () => {
-  const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
   const path = `/assistants/${assistantId}/channel`;
 
@@ -146,7 +146,6 @@ test('an omitted token never opens the channel, and a token is never shown', asy
 });
 
 test('an endpoint is tested and rotated, and a resend shows its risk', async () => {
-  const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
   const secrets: string[] = [];
   const receiver = await openReceiver({ secret: secrets });
@@ -197,7 +196,6 @@ test('an endpoint is tested and rotated, and a resend shows its risk', async () 
 });
 
 test('agents may use inbox and playground only', async () => {
-  const owner = await anOperator(stack);
   const agent = await anOperator(stack, 'agent');
   const assistantId = await anAssistantBy(owner);
   const { apiKey } = await aKeyBy(owner, assistantId);
@@ -236,7 +234,6 @@ test('agents may use inbox and playground only', async () => {
 });
 
 test('a playground turn is answered in the operator’s own session and sends no events', async () => {
-  const owner = await anOperator(stack);
   const agent = await anOperator(stack, 'agent');
   const assistantId = await anAssistantBy(owner);
   const turn = { sessionId: 'try', message: 'What are your opening hours?' };
@@ -258,7 +255,6 @@ test('a playground turn is answered in the operator’s own session and sends no
 });
 
 test('a playground turn can be streamed, and a refused one is a JSON error', async () => {
-  const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
   const url = `${stack.url}/operator/v1/assistants/${assistantId}/playground`;
   const headers = { Origin: stack.url, 'Sec-Fetch-Site': 'same-origin', Cookie: owner.cookie() ?? '' };

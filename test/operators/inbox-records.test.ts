@@ -1,13 +1,19 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
+let owner: Awaited<ReturnType<typeof anOperator>>;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
 
 type Note = { noteId: string; operatorId: string; content: string };
 type Read = { notes: Note[]; messages: { content: string; seq: number | null }[] };
@@ -19,12 +25,64 @@ type CannedReply = { cannedReplyId: string; title: string; content: string };
 
 const aConversation = async () => {
   const { assistantId, apiKey, chat, history, call } = await anAssistant(stack);
-  const owner = await anOperator(stack);
   const session_id = `visitor-${randomUUID()}`;
   const say = (message: string) => chat(aTurn({ session_id, message }));
   const { conversationId: id } = (await say('What are your opening hours?')).body;
   return { assistantId, apiKey, owner, say, history, call, session_id, id, path: `/conversations/${id}` };
 };
+
+/** Where a conversation leaves something, and whether the export has it or why it has not. */
+const LEFT_IN: Record<string, string> = {
+  conversations: 'exported',
+  notes: 'exported',
+  readPositions: 'exported',
+  deliveries: 'exported',
+  misses: 'exported',
+  search: 'made from the messages',
+  idempotencyKeys: 'names a turn',
+};
+
+// First, because it reads all that is stored, again and again.
+test('an export has everything that an erasure deletes, and nothing else is stored', async () => {
+  const { owner, assistantId, id, path, say, call } = await aConversation();
+  const receiver = await openReceiver();
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  await say('Xylophone quantum zebra?');
+  await owner.post(`${path}/notes`, { content: 'A note' });
+  await owner.post(`${path}/read`, { seq: 1 });
+  const leftIn = async (): Promise<string[]> => {
+    const all = await stack.service.mongo.listCollections();
+    const found = await Promise.all(
+      all.map(async ({ name }) => {
+        const rows = await stack.service.mongo.collection(name).find().toArray();
+        return rows.some((row) => JSON.stringify(row).includes(id)) ? name : null;
+      }),
+    );
+    // The trail of who did what, and the mark of the erasure, have ids and no text.
+    return found.filter((name) => name !== null && !['audit', 'tombstones', 'sessions'].includes(name)) as string[];
+  };
+  const expected = ['conversations', 'deliveries', 'misses', 'notes', 'readPositions', 'search'];
+  await eventually(async () => expect(await leftIn()).toEqual(expect.arrayContaining(expected)));
+  await eventually(async () => {
+    const { body } = await owner.get<{ deliveries: object[] }>(`${path}/export`);
+    expect(body.deliveries).toContainEqual(expect.objectContaining({ outcome: 'delivered', body: expect.any(String) }));
+  });
+
+  const { body } = await owner.get(`${path}/export`);
+  const stored = await leftIn();
+  await call(`/api/v1/conversations/${id}`, { method: 'DELETE' });
+
+  expect(stored.filter((name) => LEFT_IN[name] === undefined)).toEqual([]);
+  expect(body).toMatchObject({
+    conversation: { leadBecause: expect.any(Array) },
+    notes: [{ content: 'A note' }],
+    readPositions: [{ operatorId: owner.operatorId, seq: 1 }],
+    misses: [{ examples: [{ question: 'Xylophone quantum zebra?' }] }],
+    messages: expect.arrayContaining([expect.objectContaining({ why: expect.any(Object) })]),
+  });
+  // A record stays without its texts, because without it the event could be claimed again.
+  await eventually(async () => expect(await leftIn()).toEqual(['deliveries']));
+});
 
 test('a note is seen by operators, and never by callers or in events', async () => {
   const receiver = await openReceiver();
@@ -179,11 +237,14 @@ test('a playground conversation cannot be erased, exported or noted as a convers
   expect((await owner.get(path)).status).toBe(200);
 });
 
+/** More than a page of history has. */
+const REPLIES = sized({ everyday: 55, long: 210 });
+
 test('an export has everything about the conversation, also beyond one page of history', async () => {
   const { owner, assistantId, id, path, session_id } = await aConversation();
   await owner.post(`${path}/notes`, { content: 'A note' });
   await owner.post(`${path}/tags`, { tag: 'vip' });
-  for (let nth = 0; nth < 210; nth += 1) await owner.post(`${path}/replies`, { content: `reply ${nth}` });
+  for (let nth = 0; nth < REPLIES; nth += 1) await owner.post(`${path}/replies`, { content: `reply ${nth}` });
 
   const { status, body, headers } = await owner.get<Read & { conversation: object }>(`${path}/export`);
 
@@ -194,60 +255,8 @@ test('an export has everything about the conversation, also beyond one page of h
     attributes: {},
     notes: [{ content: 'A note' }],
   });
-  expect(body.messages.map(({ seq }) => seq)).toEqual([1, 1, ...Array.from({ length: 210 }, (_, nth) => nth + 2)]);
+  expect(body.messages.map(({ seq }) => seq)).toEqual([1, 1, ...Array.from({ length: REPLIES }, (_, nth) => nth + 2)]);
   expect((await owner.get(`/audit?target=${id}&action=conversation.export`)).body).toMatchObject({ lines: [{}] });
-});
-
-/** Where a conversation leaves something, and whether the export has it or why it has not. */
-const LEFT_IN: Record<string, string> = {
-  conversations: 'exported',
-  notes: 'exported',
-  readPositions: 'exported',
-  deliveries: 'exported',
-  misses: 'exported',
-  search: 'made from the messages',
-  idempotencyKeys: 'names a turn',
-};
-
-test('an export has everything that an erasure deletes, and nothing else is stored', async () => {
-  const { owner, assistantId, id, path, say, call } = await aConversation();
-  const receiver = await openReceiver();
-  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
-  await say('Xylophone quantum zebra?');
-  await owner.post(`${path}/notes`, { content: 'A note' });
-  await owner.post(`${path}/read`, { seq: 1 });
-  const leftIn = async (): Promise<string[]> => {
-    const all = await stack.service.mongo.listCollections();
-    const found = await Promise.all(
-      all.map(async ({ name }) => {
-        const rows = await stack.service.mongo.collection(name).find().toArray();
-        return rows.some((row) => JSON.stringify(row).includes(id)) ? name : null;
-      }),
-    );
-    // The trail of who did what, and the mark of the erasure, have ids and no text.
-    return found.filter((name) => name !== null && !['audit', 'tombstones', 'sessions'].includes(name)) as string[];
-  };
-  const expected = ['conversations', 'deliveries', 'misses', 'notes', 'readPositions', 'search'];
-  await eventually(async () => expect(await leftIn()).toEqual(expect.arrayContaining(expected)));
-  await eventually(async () => {
-    const { body } = await owner.get<{ deliveries: object[] }>(`${path}/export`);
-    expect(body.deliveries).toContainEqual(expect.objectContaining({ outcome: 'delivered', body: expect.any(String) }));
-  });
-
-  const { body } = await owner.get(`${path}/export`);
-  const stored = await leftIn();
-  await call(`/api/v1/conversations/${id}`, { method: 'DELETE' });
-
-  expect(stored.filter((name) => LEFT_IN[name] === undefined)).toEqual([]);
-  expect(body).toMatchObject({
-    conversation: { leadBecause: expect.any(Array) },
-    notes: [{ content: 'A note' }],
-    readPositions: [{ operatorId: owner.operatorId, seq: 1 }],
-    misses: [{ examples: [{ question: 'Xylophone quantum zebra?' }] }],
-    messages: expect.arrayContaining([expect.objectContaining({ why: expect.any(Object) })]),
-  });
-  // A record stays without its texts, because without it the event could be claimed again.
-  await eventually(async () => expect(await leftIn()).toEqual(['deliveries']));
 });
 
 test('events are listed newest first, with their message and the state of each delivery', async () => {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { mongo } from 'mongoose';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { createInboxList } from '../../src/inbox/inbox.ts';
 import type { Operator } from '../../src/operators/operator.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
@@ -10,6 +10,11 @@ import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
+let owner: Awaited<ReturnType<typeof anOperator>>;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
 
 type Row = {
   conversationId: string;
@@ -27,7 +32,6 @@ type Page = { conversations: Row[]; nextCursor: string | null };
 /** An assistant whose visitors can be named, and an owner who sees its inbox. */
 const anInbox = async () => {
   const { assistantId, chat } = await anAssistant(stack);
-  const owner = await anOperator(stack);
   const say = async (session_id: string, message = 'What are your opening hours?'): Promise<string> =>
     (await chat(aTurn({ session_id, message }))).body.conversationId;
   const page = async (query = '', client: OperatorClient = owner): Promise<Page> =>

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
@@ -8,12 +8,16 @@ import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const stack = useStack();
+let owner: Awaited<ReturnType<typeof anOperator>>;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
 
 type Entries = { entries: { question: string }[] };
 type Conflicts = { conflicts: { entryIds: string[]; questions: string[]; likeness: number }[] };
 
 const knowing = async (...knowledge: ReturnType<typeof anEntry>[]) => {
-  const owner = await anOperator(stack);
   const { assistantId } = await anAssistant(stack, { knowledge });
   return { owner, path: `/assistants/${assistantId}/knowledge` };
 };
@@ -64,7 +68,6 @@ test('only entries with similar questions and different answers are conflicts', 
 });
 
 test('an updated key stays the same key, and a revoked key cannot be updated', async () => {
-  const owner = await anOperator(stack);
   const { assistantId, keyId, chat } = await anAssistant(stack);
   const list = async () =>
     (await owner.get<{ keys: { name: string; limitPerMinute: number }[] }>(`/assistants/${assistantId}/keys`)).body

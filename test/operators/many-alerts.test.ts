@@ -8,6 +8,7 @@ import { eventually } from '../support/eventually.ts';
 import type { AnswerOf } from '../support/operations.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { longTest, sized } from '../support/size.ts';
 import { openStack } from '../support/stack.ts';
 
 const HOUR_MS = 3_600_000;
@@ -64,7 +65,7 @@ const aNeighbour = async (timing: Partial<Timing> = {}) => {
 const many = <One>(count: number, make: (nth: number) => One): One[] =>
   Array.from({ length: count }, (_, nth) => make(nth));
 
-test('2,100 paused endpoints of others neither end an alert nor keep one from beginning', async () => {
+longTest('2,100 paused endpoints of others neither end an alert nor keep one from beginning', async () => {
   const { mongo, anEndpoint, begun, ended, alertsOf, pause, resume, toldOf } = await aNeighbour();
   const [first, second] = [await anEndpoint(), await anEndpoint()];
   await pause(first);
@@ -91,7 +92,7 @@ test('2,100 paused endpoints of others neither end an alert nor keep one from be
   expect(toldOf(first)).toEqual(['open']);
 });
 
-test('late events of many conversations of others hide no late event', async () => {
+longTest('late events of many conversations of others hide no late event', async () => {
   const { mongo, assistantId, anEndpoint, alertsOf } = await aNeighbour();
   const endpointId = await anEndpoint();
   const lateOf = (own: string, endpoint: string) => ({
@@ -133,7 +134,7 @@ test('used-up quotas of others, which are no limits any more, hide no quota', as
   await eventually(async () => expect(await alertsOf('quota_reached', keyId)).toMatchObject([{ state: 'open' }]));
 });
 
-test('failing providers of 600 others do not end the alert of one', async () => {
+longTest('failing providers of 600 others do not end the alert of one', async () => {
   const { mongo, assistantId, anEndpoint, begun, ended, alertsOf, pause, resume } = await aNeighbour();
   const hour = new Date(Math.floor(Date.now() / HOUR_MS) * HOUR_MS);
   const failing = (own: string, engineErrors: number) => ({
@@ -175,7 +176,7 @@ test('an endpoint that is paused and resumed in a loop is told once more, and en
   await resume(flapping);
   await ended('endpoint_paused', flapping);
 
-  for (let nth = 0; nth < 4; nth += 1) {
+  for (let nth = 0; nth < sized({ everyday: 1, long: 4 }); nth += 1) {
     await pause(flapping);
     await someRounds();
     await resume(flapping);

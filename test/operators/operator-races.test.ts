@@ -1,9 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { anOperator, openOperatorClient, PASSWORD } from '../support/operator-client.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
-const RUNS = 60;
+const RUNS = sized({ everyday: 12, long: 60 });
+/** Each run hashes many passwords. */
+const CHANGES = sized({ everyday: 2, long: 20 });
+const LINKS = sized({ everyday: 2, long: 6 });
 
 const stack = useStack({ apis: 2, replyWorkers: 0, deliveryWorkers: 0, env: { TRUST_PROXY: '1' } });
 
@@ -72,7 +76,7 @@ test('a role and a status changed in one request are both changed, or neither', 
 test('a session from the old password ends when the password change is done', async () => {
   const stayed: string[] = [];
   await Promise.all(
-    Array.from({ length: 20 }, async (_, run) => {
+    Array.from({ length: CHANGES }, async (_, run) => {
       const agent = await anAgent(`203.0.113.${run}`);
       const thief = openOperatorClient(stack.urls[1] ?? '', { 'X-Forwarded-For': `192.0.2.${run}` });
       const cookies: (string | null)[] = [];
@@ -100,7 +104,7 @@ test('a session from the old password ends when the password change is done', as
 test('of many passwords set at once by one link, or of many changes, one succeeds', async () => {
   const owner = await anOperator(stack);
   const outcomes = await Promise.all(
-    Array.from({ length: 6 }, async (_, run) => {
+    Array.from({ length: LINKS }, async (_, run) => {
       const { operatorId } = await anAgent(`203.0.113.${100 + run}`);
       const { body } = await owner.post<{ token: string }>(`/operators/${operatorId}/link`);
       const passwords = Array.from({ length: 4 }, (_one, index) => `chosen password ${run} ${index}`);

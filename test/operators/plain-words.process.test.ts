@@ -1,13 +1,21 @@
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import * as z from 'zod';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { ConfigError, readConfig } from '../../src/process/config.ts';
 import { check } from '../../src/process/validation.ts';
-import { anAssistant, aTurn, type ErrorBody } from '../support/builders.ts';
-import { anOperator } from '../support/operator-client.ts';
+import { anAssistant, aTurn, type ErrorBody, type TestAssistant } from '../support/builders.ts';
+import { anOperator, type OperatorClient } from '../support/operator-client.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0, replyWorkers: 0 });
+let owner: OperatorClient;
+let assistant: TestAssistant;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+  assistant = await anAssistant(stack);
+});
 
 /** Words of zod's default messages. */
 const ZODS = /expected|received|invalid|too (big|small)|NaN|[<>]=|unrecognized|option|discriminator|pattern|regex|\//i;
@@ -15,31 +23,21 @@ const PLAIN = /^(must|is|has|belongs|contains|an assistant has|a conversation ha
 
 type Body = { error: { details?: { field: string; message: string }[] } };
 
-const WRONG = [
-  undefined,
-  null,
-  '',
-  'x',
-  'x'.repeat(9_000),
-  -1,
-  0.5,
-  1e12,
-  true,
-  [],
-  ['', 7],
-  {},
-  { a: 1 },
-  '\ud800',
-  'a\nb',
-];
+const FEW_WRONG = [undefined, '', 'x'.repeat(9_000), -1, ['', 7], { a: 1 }, 'a\nb'];
+const WRONG = sized<unknown[]>({
+  everyday: FEW_WRONG,
+  long: [...FEW_WRONG, null, 'x', 0.5, 1e12, true, [], {}, '\ud800'],
+});
 const fieldsOf = (schema: z.ZodType): string[] => {
   const shape = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
   const ways = [shape, ...(shape.oneOf ?? []), ...(shape.anyOf ?? [])] as { properties?: object }[];
   return [...new Set(ways.flatMap(({ properties }) => Object.keys(properties ?? {})))];
 };
 
+/** The wrong fields of one request: every day all at once, and each alone in the long suite. */
+const together = (fields: string[]): string[][] => sized({ everyday: [fields], long: fields.map((field) => [field]) });
+
 test('every fault in every field of the operator API has a plain message', async () => {
-  const owner = await anOperator(stack);
   const { assistantId } = await anAssistant(stack);
   const said = new Map<string, string>();
   const notSpoken: string[] = ['/session', '/links/read', '/links/use', '/session/password']; // these have limits
@@ -48,8 +46,11 @@ test('every fault in every field of the operator API has a plain message', async
     const at = path.replace(':id', assistantId).replace(/:\w+/g, 'x');
     const kinds = path.endsWith('/engine') ? [{}, { kind: 'openai' }] : [{}];
     for (const kind of kinds) {
-      for (const field of fieldsOf(body)) {
-        const send = (value: unknown) => owner.call<Body>(method.toUpperCase(), at, { ...kind, [field]: value });
+      for (const fields of together(fieldsOf(body))) {
+        const send = (value: unknown) => {
+          const wrong = Object.fromEntries(fields.map((field) => [field, value]));
+          return owner.call<Body>(method.toUpperCase(), at, { ...wrong, ...kind });
+        };
         for (const { status, body: answer } of await Promise.all(WRONG.map(send))) {
           expect([429, 503]).not.toContain(status);
           for (const { field: where, message } of answer?.error?.details ?? []) said.set(message, `${at} ${where}`);
@@ -87,16 +88,13 @@ test.each([
   ],
   ['/operators', 'POST', { email: 'x' }, 'email must be an email address'],
 ])('%s answers %s %j with: %s', async (path, method, body, message) => {
-  const owner = await anOperator(stack);
-  const { assistantId } = await anAssistant(stack);
-
-  const answer = await owner.call<ErrorBody>(method, path.replace(':id', assistantId), body);
+  const answer = await owner.call<ErrorBody>(method, path.replace(':id', assistant.assistantId), body);
 
   expect([answer.status, answer.body.error.message]).toEqual([422, message]);
 });
 
 test('the chat API and the start have plain messages too', async () => {
-  const { chat, call } = await anAssistant(stack);
+  const { chat, call } = assistant;
   const { body } = await chat(aTurn({ message: 7 }));
   const limit = await call<ErrorBody>('/api/v1/conversations?limit=x');
   const start = (env: Record<string, string>) => {

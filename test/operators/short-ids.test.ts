@@ -8,6 +8,7 @@ import { anOperator } from '../support/operator-client.ts';
 import { addressOf } from '../support/operations.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { collectionIn, examinedBy, type Profiled, profileStatements } from '../support/profile.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
@@ -19,7 +20,10 @@ const onConversations = (one: Profiled): boolean => ['conversations', 'messages'
 test('the beginning of an id finds nothing and reads no conversation, at every operation on a conversation or a turn', async () => {
   const owner = await anOperator(stack);
   const { chat } = await anAssistant(stack);
-  for (let count = 0; count < 30; count += 1) await chat(aTurn());
+  const conversations = sized({ everyday: 1, long: 30 });
+  let conversationId = '';
+  for (let count = 0; count < conversations; count += 1) ({ conversationId } = (await chat(aTurn())).body);
+  const digits = sized({ everyday: [conversationId.charAt(0)], long: [...'0123456789abcdef'] });
   const { assistantId: empty } = await stack.service.assistants.createAssistant({ name: 'Empty' });
   const body = { name: 'a program', scope: 'manage', assistantIds: [empty] };
   const { secret: bearer } = (await owner.post<{ secret: string }>('/tokens', body)).body;
@@ -29,7 +33,7 @@ test('the beginning of an id finds nothing and reads no conversation, at every o
 
   const told = new Set<number>();
   const sent = await profileStatements(stack, async () => {
-    for (const id of [...'0123456789abcdef', 'g', '0'.repeat(36), '%00'])
+    for (const id of [...digits, 'g', '0'.repeat(36), '%00'])
       for (const one of own) {
         const path = addressOf(one, { id, tag: 'vip', noteId: '0' });
         const method = one.method.toUpperCase();

@@ -5,6 +5,7 @@ import { aTurn, type ChatBody, request } from '../support/builders.ts';
 import { anInhabited, type Inhabited, pathIn } from '../support/inhabited.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
@@ -153,23 +154,28 @@ test('ids of another assistant in a call for its own assistant find and change n
   expect(await stateOf(theirs)).toEqual(before);
 });
 
-test.each([
+const REACHES: [string, () => string[] | null][] = [
   ['every assistant', () => null],
   ['some', () => [theirs.assistantId]],
-])('with read over %s, every change is refused and nothing changes', async (_name, assistantIds) => {
-  const before = await stateOf(theirs);
-  const call = await aCaller('read', assistantIds());
-  const changes = forTokens.filter(({ method }) => method !== 'get');
+];
 
-  const told: Record<string, string> = {};
-  for (const one of changes)
-    told[nameOf(one)] = outcomeOf(
-      await call(one.method.toUpperCase(), pathIn(one, theirs, owner.operatorId), withBody(one)),
-    );
+test.each(sized({ everyday: REACHES.slice(0, 1), long: REACHES }))(
+  'with read over %s, every change is refused and nothing changes',
+  async (_name, assistantIds) => {
+    const before = await stateOf(theirs);
+    const call = await aCaller('read', assistantIds());
+    const changes = forTokens.filter(({ method }) => method !== 'get');
 
-  expect(told).toEqual(Object.fromEntries(changes.map((one) => [nameOf(one), '403 forbidden'])));
-  expect(await stateOf(theirs)).toEqual(before);
-});
+    const told: Record<string, string> = {};
+    for (const one of changes)
+      told[nameOf(one)] = outcomeOf(
+        await call(one.method.toUpperCase(), pathIn(one, theirs, owner.operatorId), withBody(one)),
+      );
+
+    expect(told).toEqual(Object.fromEntries(changes.map((one) => [nameOf(one), '403 forbidden'])));
+    expect(await stateOf(theirs)).toEqual(before);
+  },
+);
 
 test('with a token and a cookie, only the token counts', async () => {
   const { body } = await owner.post<{ secret: string }>('/tokens', { name: 'r', scope: 'read' });

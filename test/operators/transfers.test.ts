@@ -7,6 +7,7 @@ import { aLongConversation, anAssistant, anEntry, aTurn, request, type TestAssis
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
+import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
@@ -132,9 +133,12 @@ test('an export that is cut after any line goes on there, and both parts are the
   const whole = await exported(assistantId);
   const lines = whole.split(/(?<=\n)/);
 
-  const cuts = [...lines.keys()].filter(
-    (at) => at < lines.length - 1 && (at < 9 || at % 4 === 0 || at > lines.length - 6),
-  );
+  const kinds = linesOf(whole).map(({ kind }) => kind);
+  const some = sized<(at: number) => boolean>({
+    everyday: (at) => kinds[at] !== kinds[at + 1] || at % 40 === 0,
+    long: (at) => at < 9 || at % 4 === 0 || at > lines.length - 6,
+  });
+  const cuts = [...lines.keys()].filter((at) => at < lines.length - 1 && some(at));
   for (const at of cuts) {
     const { cursor } = JSON.parse(lines[at] ?? '') as Line;
     expect([at, await exported(assistantId, `?after=${cursor}`)]).toEqual([at, lines.slice(at + 1).join('')]);
@@ -295,7 +299,7 @@ test('exports that nobody reads are bounded, and hold up neither a neighbour nor
   await eventually(async () => expect((await fetchExport(neighbour.assistantId)).status).toBe(200));
 });
 
-test('tenants with many exports that are read slowly leave one to a neighbour', async () => {
+longTest('tenants with many exports that are read slowly leave one to a neighbour', async () => {
   const over = new AbortController();
   onTestFinished(() => over.abort());
   const exportBy = async (assistantId: string): Promise<() => Promise<Response>> => {

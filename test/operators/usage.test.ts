@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, onTestFinished, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import type { usageOperations } from '../../src/operator-api/usage.ts';
 import { aTurn, anAssistant, type ErrorBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -9,13 +9,17 @@ import { openProvider } from '../support/provider.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
+let owner: Awaited<ReturnType<typeof anOperator>>;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
 type Usage = AnswerOf<typeof usageOperations.read>;
 
 const today = (): string => new Date().toISOString().slice(0, 10);
 
 const aUsage = async () => {
   const assistant = await anAssistant(stack);
-  const owner = await anOperator(stack);
   const read = async (query = '') =>
     (await owner.get<Usage>(`/assistants/${assistant.assistantId}/usage${query}`)).body;
   return { assistant, owner, read };
@@ -24,7 +28,7 @@ const aUsage = async () => {
 const say = ({ apiKey: bearer }: Pick<TestAssistant, 'apiKey'>, message: string, session_id: string = randomUUID()) =>
   request(`${stack.url}/api/v1/chat`, { bearer, body: aTurn({ session_id, message }) });
 
-test('turns, their ends, escalations and deliveries are counted by day and by key', async () => {
+test.concurrent('turns, their ends, escalations and deliveries are counted by day and by key', async ({ expect }) => {
   const { assistant, owner, read } = await aUsage();
   const { assistantId } = assistant;
   const added = await owner.post<{ key: { keyId: string }; apiKey: string }>(`/assistants/${assistantId}/keys`, {
@@ -59,7 +63,7 @@ test('turns, their ends, escalations and deliveries are counted by day and by ke
   expect(lines).toContain(`${today()},${key.keyId},"'=Website, ""old""",2,1,0,0,1,0,0,0,0,0`);
 });
 
-test('the tokens that a provider reports are counted for the key', async () => {
+test.concurrent('the tokens that a provider reports are counted for the key', async ({ expect, onTestFinished }) => {
   const { assistant, read } = await aUsage();
   const provider = await openProvider();
   onTestFinished(provider.close);
@@ -97,7 +101,7 @@ test('usage that is counted again from the stored messages is the same', async (
   await eventually(async () => expect(await read()).toEqual(before));
 });
 
-test('limits show what is used of quotas and budget, and are set by owners only', async () => {
+test.concurrent('limits show what is used of quotas and budget, and are set by owners only', async ({ expect }) => {
   const { assistant, owner } = await aUsage();
   const { assistantId, keyId } = assistant;
   const [one, key] = [`/assistants/${assistantId}`, `/keys/${keyId}`];

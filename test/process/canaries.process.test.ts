@@ -16,6 +16,7 @@ import { type Kind, type RealProcess, startRealProcess } from '../support/proces
 import { openEmbeddingsService, openProvider, replyWith } from '../support/provider.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 import { openRelay, type Relay, through } from '../support/relay.ts';
+import { sized } from '../support/size.ts';
 import { newEnvironment, openStack, type Stack } from '../support/stack.ts';
 import { placesOf, storedTexts } from '../support/stored-texts.ts';
 import { atSite, SITE, signUser } from '../support/visitor.ts';
@@ -339,6 +340,29 @@ const live = async ({ asked, provided, owner, operatorId, visitor, token }: Conf
   ]);
 };
 
+/** One call of each kind that has a text and a secret. */
+const callOnce = async ({ asked, provided, visitor }: Confided): Promise<void> => {
+  const session_id = `zqsession-${randomUUID()}`;
+  await Promise.all([
+    send('/api/v1/chat', { body: { session_id, message: 'Is zqmessage zqquestion?' }, bearer: asked.apiKey }),
+    send('/api/v1/chat', {
+      body: { session_id, message: 'A zqvariant, to zqmessage@example.com?' },
+      bearer: provided.apiKey,
+    }),
+    send(`/api/v1/channels/webhook/${asked.assistantId}`, {
+      body: aTurn({ session_id: `zqchannel-${session_id}`, message: 'zqchannel' }),
+      bearer: CHOSEN.verifyToken,
+    }),
+    send(`/api/v1/web/${asked.assistantId}/messages`, {
+      body: { message: 'zqsite' },
+      bearer: visitor,
+      headers: { Origin: SITE },
+    }),
+  ]);
+};
+/** Every day, all calls are sent once while all is well and once at the end, and a few under each fault. */
+const again = sized({ everyday: callOnce, long: live });
+
 /** What people add to a conversation. */
 const handle = async ({ asked, owner }: Confided): Promise<string> => {
   const session_id = `zqsession-${randomUUID()}`;
@@ -392,28 +416,28 @@ const fail = async (confided: Confided, conversationId: string): Promise<void> =
   embeddings.behave(({ response }, { authorization, body }) => {
     response.writeHead(500).end(JSON.stringify({ error: `${authorization} ${JSON.stringify(body)}` }));
   });
-  await live(confided);
+  await again(confided);
   confided.provider.behave((wire, { authorization, body }) => {
     wire.open();
     wire.raw(`data: {"zqmessage" ${authorization} ${JSON.stringify(body)}\n\n`);
   });
-  await live(confided);
+  await again(confided);
   await poison();
   for (losing of ['conversations', 'audit', 'deliveries', 'messages']) {
-    await live(confided);
+    await again(confided);
     await confided.owner.call('DELETE', `/conversations/${conversationId}/tags/zqtag`);
     await confided.owner.post(`/conversations/${conversationId}/tags`, { tag: 'zqtag', color: null });
   }
   losing = null;
   for (const relay of [redisRelay, mongoRelay]) {
-    const during = live(confided);
+    const during = again(confided);
     relay.freeze();
     await during;
-    await live(confided);
+    await again(confided);
     relay.thaw();
     await ready();
     await relay.cut();
-    await live(confided);
+    await again(confided);
     await relay.mend();
     await ready();
   }

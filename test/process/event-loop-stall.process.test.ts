@@ -5,12 +5,12 @@ import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
-const ROUNDS = 3;
-const SESSIONS = 4;
-/** Longer than one stall (test/support/stall.ts), so that a process works between two of them. */
-const STALL_EVERY_MS = 800;
+const ROUNDS = sized({ everyday: 1, long: 3 });
+const SESSIONS = sized({ everyday: 2, long: 4 });
+const STALLED = 'the event loop did not run';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const processes: RealProcess[] = [];
@@ -57,10 +57,13 @@ test('a busy event loop of 500 ms in each process loses and doubles nothing, sta
     }
   };
   const stall = async (): Promise<void> => {
-    for (let round = 0; round < ROUNDS; round += 1) {
-      for (const { child } of processes) {
+    for (let round = 1; round <= ROUNDS; round += 1) {
+      for (const { child, said } of processes) {
         child.kill('SIGUSR2');
-        await sleep(STALL_EVERY_MS);
+        // The line comes after the stall. So the process works again before the next one.
+        await eventually(() =>
+          expect(said.filter((line) => line.includes(STALLED)).length).toBeGreaterThanOrEqual(round),
+        );
       }
     }
     over = true;
@@ -81,6 +84,6 @@ test('a busy event loop of 500 ms in each process loses and doubles nothing, sta
   });
   expect(new Set(receiver.received.map(({ headers }) => headers['x-factory-event-id'])).size).toBe(events);
   expect(receiver.received).toHaveLength(events);
-  for (const one of processes) expect(one.describe()).toContain('the event loop did not run');
+  for (const one of processes) expect(one.said.join('\n')).toContain(STALLED);
   await receiver.close();
 });

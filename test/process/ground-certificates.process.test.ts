@@ -10,7 +10,8 @@ import { anAssistant, aTurn } from '../support/builders.ts';
 import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../support/certificates.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
-import { newEnvironment, openStack } from '../support/stack.ts';
+import { sized } from '../support/size.ts';
+import { newEnvironment, useStack } from '../support/stack.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'parley-authority-'));
 const authority = join(folder, 'authority.pem');
@@ -32,19 +33,43 @@ const withTls = async (address: string, cert: string): Promise<{ port: number; s
   return { port: (server.address() as AddressInfo).port, server };
 };
 
-const cases: [string, string, { knows: boolean; hint: string }][] = [
-  ['a valid certificate', VALID, { knows: true, hint: '' }],
-  ['an expired certificate', EXPIRED, { knows: true, hint: 'Renew the certificate' }],
-  ['a certificate for another name', OTHER_NAME, { knows: true, hint: 'Use a host name of the certificate' }],
-  ['an unknown authority', VALID, { knows: false, hint: 'Name the file with the certificate of the authority' }],
+const RENEW = 'Renew the certificate';
+const OTHER_HOST = 'Use a host name of the certificate';
+const AUTHORITY_FILE = 'Name the file with the certificate of the authority';
+
+type Case = { of: string; mongodb: string; redis: string; knows: boolean; hints: { MongoDB?: string; Redis?: string } };
+const crossed: Case = {
+  of: 'a certificate of MongoDB for another name, and an expired one of Redis',
+  mongodb: OTHER_NAME,
+  redis: EXPIRED,
+  knows: true,
+  hints: { MongoDB: OTHER_HOST, Redis: RENEW },
+};
+const cases: Case[] = [
+  { of: 'valid certificates', mongodb: VALID, redis: VALID, knows: true, hints: {} },
+  {
+    of: 'an expired certificate of MongoDB, and one of Redis for another name',
+    mongodb: EXPIRED,
+    redis: OTHER_NAME,
+    knows: true,
+    hints: { MongoDB: RENEW, Redis: OTHER_HOST },
+  },
+  {
+    of: 'an unknown authority',
+    mongodb: VALID,
+    redis: VALID,
+    knows: false,
+    hints: { MongoDB: AUTHORITY_FILE, Redis: AUTHORITY_FILE },
+  },
+  ...sized({ everyday: [], long: [crossed] }),
 ];
 
-test.each(cases)(
-  'MongoDB and Redis with %s: the doctor connects, or says for each what to do',
-  async (_name, cert, { knows, hint }) => {
+test.concurrent.each(cases)(
+  '$of: the doctor connects, or says for each what to do',
+  async ({ mongodb: ofMongodb, redis: ofRedis, knows, hints }) => {
     const [mongodb, redis] = await Promise.all([
-      withTls(inject('mongodbUrl'), cert),
-      withTls(inject('redisUrl'), cert),
+      withTls(inject('mongodbUrl'), ofMongodb),
+      withTls(inject('redisUrl'), ofRedis),
     ]);
     const { status, stdout } = await spawnAdmin(
       {
@@ -57,17 +82,24 @@ test.each(cases)(
     );
     for (const { server } of [mongodb, redis]) server.close();
 
-    const named = stdout.split('\n').filter((line) => hint !== '' && line.includes(hint));
-    expect(named.map((line) => line.split(' ')[1])).toEqual(hint === '' ? [] : ['MongoDB', 'Redis']);
+    const told = [RENEW, OTHER_HOST, AUTHORITY_FILE].flatMap((hint) =>
+      stdout
+        .split('\n')
+        .filter((line) => line.includes(hint))
+        .map((line) => [line.split(' ')[1] ?? '', hint] as const),
+    );
+    expect(Object.fromEntries(told)).toEqual(hints);
+    expect(told).toHaveLength(Object.keys(hints).length);
     expect(status).toBe(1); // without workers, the doctor finds problems in any case
   },
 );
 
-test.each([
+const stack = useStack({ sending: { ca: AUTHORITY } });
+
+test.concurrent.each([
   ['has expired', EXPIRED, 'CERT_HAS_EXPIRED'],
   ['is for another name', OTHER_NAME, 'ERR_TLS_CERT_ALTNAME_INVALID'],
 ])("an endpoint's certificate %s: nothing is sent, and the delivery says why", async (_what, cert, reason) => {
-  const stack = await openStack({ sending: { ca: AUTHORITY } });
   const receiver = await openReceiver({ tls: { key: KEY, cert } });
   const { assistantId, chat } = await anAssistant(stack);
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
@@ -82,6 +114,5 @@ test.each([
     ]);
   });
   expect(receiver.received).toEqual([]);
-  await stack.close();
   await receiver.close();
 });

@@ -1,13 +1,10 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startRedis } from '../../scripts/services.ts';
-import { createLifecycle, explainFailure } from '../../src/process/lifecycle.ts';
-import { readConfig } from '../../src/process/config.ts';
-import { createLogger } from '../../src/process/logger.ts';
-import { openService } from '../../src/service.ts';
 import { runAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { failureOfStart } from '../support/failed-start.ts';
 import { problemOf } from '../support/problem.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { hintsIn, newEnvironment, openStack, type Stack } from '../support/stack.ts';
@@ -27,19 +24,6 @@ afterAll(async () => {
   admin.disconnect();
   await redis.dispose();
 });
-
-/** Opens the stores as a process does at its start. Returns what the process prints when it fails. */
-const failureOfStart = async (env: Record<string, string>): Promise<string> => {
-  const logger = createLogger({ name: 'test', level: 'silent' });
-  const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
-  const opening = openService({ config: readConfig(env), logger, lifecycle, redisRole: 'api', startWithinMs: 1_000 });
-  const failure = await opening.then(
-    () => 'started',
-    (cause: unknown) => explainFailure(cause, env),
-  );
-  await lifecycle.close();
-  return failure;
-};
 
 const withUser = (address: string, user: string): string => address.replace('://', `://${user}@`);
 

@@ -9,8 +9,10 @@ import { type Service, startRedis } from '../../scripts/services.ts';
 import { secretsIn } from '../../src/process/credentials.ts';
 import { describeFailure, toLoggable } from '../../src/process/logger.ts';
 import { runAdmin } from '../support/admin.ts';
+import { failureOfStart } from '../support/failed-start.ts';
 import { freePort } from '../../scripts/services.ts';
 import { type Kind, MAINS } from '../support/processes.ts';
+import { longTest, sized } from '../support/size.ts';
 import { newEnvironment } from '../support/stack.ts';
 
 const CANARY = 'canaryCANARYcanary';
@@ -67,13 +69,24 @@ const settings: [string, () => Record<string, string>][] = [
 const kinds: Kind[] = ['api', 'reply', 'delivery'];
 /** All kinds of processes start in the same way, so it is enough to try each setting on one kind. */
 const starts = settings.map(([name, make], nth) => [name, kinds[nth % kinds.length] as Kind, make] as const);
+/** The next test has what they print for each setting. */
+const everydayStarts = ['a wrong Redis password', 'MongoDB unavailable', 'invalid keys'];
+const triedStarts = sized({ everyday: starts.filter(([name]) => everydayStarts.includes(name)), long: starts });
 
-test.concurrent.each(starts)('%s: the %s process reports the problem without the value', async (_, kind, make) => {
+test.concurrent.each(triedStarts)('%s: the %s process reports the problem without the value', async (_, kind, make) => {
   const { status, said } = await run([MAINS[kind]], { ...newEnvironment(), LOG_LEVEL: 'trace', ...make() });
 
   expect(status).toBe(1);
   expect(said.length).toBeGreaterThan(20);
   expect(said).not.toContain(CANARY);
+});
+
+test.concurrent.each(settings)('%s: a start explains the problem without the value', async (_, make) => {
+  const printed = await failureOfStart({ ...newEnvironment(), ...make() });
+
+  expect(printed).not.toBe('started');
+  expect(printed.length).toBeGreaterThan(20);
+  expect(printed).not.toContain(CANARY);
 });
 
 test.concurrent.each(settings)('%s: no admin command says what', async (name, make) => {
@@ -96,19 +109,17 @@ const textsIn = (folder: string): string =>
     .map((path) => readFileSync(path, 'utf8'))
     .join('\n');
 
-test.concurrent.each(settings.filter(([name]) => name.endsWith('wrong Redis password')))(
-  '%s: the quickstart reports the problem without the value',
-  async (_, make) => {
-    const folder = mkdtempSync(join(tmpdir(), 'quickstart-'));
-    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-    const env = { ...newEnvironment(), LOG_LEVEL: 'trace', LOCAL_DIR: folder, ...make() };
+longTest('a wrong Redis password: the quickstart reports the problem without the value', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'quickstart-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const wrong = { REDIS_URL: guarded.url.replace('//', `//:${CANARY}@`) };
+  const env = { ...newEnvironment(), LOG_LEVEL: 'trace', LOCAL_DIR: folder, ...wrong };
 
-    const { status, said } = await run(['scripts/quickstart.ts', '--exit'], env);
+  const { status, said } = await run(['scripts/quickstart.ts', '--exit'], env);
 
-    expect(status).toBe(1);
-    expect(said + textsIn(folder)).not.toContain(CANARY);
-  },
-);
+  expect(status).toBe(1);
+  expect(said + textsIn(folder)).not.toContain(CANARY);
+});
 
 test('an uncaught error is logged without its payload', async () => {
   const script = (thrown: string) => `
@@ -116,13 +127,13 @@ test('an uncaught error is logged without its payload', async () => {
     import { createLogger } from './src/process/logger.ts';
     createLifecycle(createLogger({ name: 'x', level: 'info' }), { deadlineMs: 1000 }).listenToProcess();
     ${thrown}`;
-  for (const thrown of [
+  const payloads = [
     `throw Object.assign(new Error('AUTH failed'), { command: { name: 'auth', args: ['${CANARY}'] } });`,
     `Promise.reject(Object.assign(new Error('outer'), { cause: Object.assign(new Error('x'), { body: '${CANARY}' }) }));`,
-    `throw '${CANARY}';`,
-    `Promise.reject({ password: '${CANARY}' });`,
-  ]) {
-    const { status, said } = await run(['--input-type=module', '-e', script(thrown)], {});
+    ...sized({ everyday: [], long: [`throw '${CANARY}';`, `Promise.reject({ password: '${CANARY}' });`] }),
+  ];
+  const endings = await Promise.all(payloads.map((thrown) => run(['--input-type=module', '-e', script(thrown)], {})));
+  for (const { status, said } of endings) {
     expect(status).toBe(1);
     expect(said).toMatch(/uncaught exception|unhandled rejection/);
     expect(said).not.toContain(CANARY);

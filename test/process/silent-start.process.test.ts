@@ -4,6 +4,7 @@ import { afterAll, expect, inject, test } from 'vitest';
 import { MAINS, type Kind } from '../support/processes.ts';
 import { runAdmin } from '../support/admin.ts';
 import { openRelay, type Relay, through } from '../support/relay.ts';
+import { sized } from '../support/size.ts';
 import { newEnvironment } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
@@ -26,7 +27,11 @@ const withSilent = async (store: 'Redis' | 'MongoDB'): Promise<Record<string, st
 };
 
 const kinds: Kind[] = ['api', 'reply', 'delivery'];
-const starts = kinds.flatMap((kind) => (['Redis', 'MongoDB'] as const).map((store) => [kind, store] as const));
+const starts = sized({
+  // All kinds open their stores in the same way.
+  everyday: [['reply', 'Redis'] as const, ['delivery', 'MongoDB'] as const],
+  long: kinds.flatMap((kind) => (['Redis', 'MongoDB'] as const).map((store) => [kind, store] as const)),
+});
 
 test.concurrent.each(starts)('%s does not start with a silent %s: it logs this and ends', async (kind, store) => {
   const env = await withSilent(store);

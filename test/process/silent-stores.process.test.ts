@@ -10,13 +10,15 @@ import { eventually } from '../support/eventually.ts';
 import { problemOf } from '../support/problem.ts';
 import { openRelay, type Relay, through } from '../support/relay.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const REPLY_TIMEOUT_MS = 5_000;
-/** Other test files share the machine, so one of several calls may take longer. */
-const ABOUT_A_SECOND_MS = 1_500;
-const LONGEST_MS = 3_000;
+/** Every day, other test files share the machine, so a call may take longer. In the long suite, it runs alone. */
+const ABOUT_A_SECOND_MS = sized({ everyday: 6_000, long: 1_500 });
+const LONGEST_MS = sized({ everyday: 10_000, long: 3_000 });
+const PUNCTUAL_MS = sized({ everyday: 10_000, long: 1_000 });
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const lifecycle = createLifecycle(createLogger({ name: 'test', level: 'silent' }), { deadlineMs: 5_000 });
@@ -65,6 +67,7 @@ test.each(stores)(
   '%s silent: 503 in about a second, nothing accepted, and recovery without a restart',
   async (name, of) => {
     const { apiKey, assistantId } = await anAssistant(stack);
+    const worker = await stack.startReplyWorker(aScriptedEngine().engine);
     await stack.service.assistants.setChannel(assistantId, { connected: true, token: 'verify-me' });
     if (name === 'Redis') await stack.service.operators.createOperator({ ...owner, role: 'owner' });
     const { cookie } = await signIn();
@@ -96,11 +99,11 @@ test.each(stores)(
     expect(await stack.service.mongo.collection('conversations').countDocuments({ assistantId })).toBe(0);
     await eventually(async () => {
       expect((await request(`${url}/readyz`)).status).toBe(200);
-      // No worker runs here, so the test only checks that the turn is accepted.
       const answer = await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey });
-      expect(problemOf(answer)).toBe('500 reply_timeout');
+      expect(answer.status).toBe(200);
       expect((await signIn()).status).toBe(200);
     });
+    await worker.close();
   },
 );
 
@@ -162,7 +165,7 @@ test('Redis silent after turns are accepted: answered turns are found in MongoDB
   redis.thaw();
   expect(problemOf(told.answer)).toBe('500 reply_timeout');
   expect(told.ms).toBeGreaterThan(REPLY_TIMEOUT_MS - 100);
-  expect(told.ms).toBeLessThan(REPLY_TIMEOUT_MS + atPace(1_000));
+  expect(told.ms).toBeLessThan(REPLY_TIMEOUT_MS + atPace(PUNCTUAL_MS));
   releaseLate();
   await slow.close();
 });

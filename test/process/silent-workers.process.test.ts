@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { expect, inject, onTestFinished, test } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, inject, test } from 'vitest';
 import { readConfig } from '../../src/process/config.ts';
 import { createLifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
@@ -10,22 +11,41 @@ import { eventually } from '../support/eventually.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { openRelay, through } from '../support/relay.ts';
-import { useStack } from '../support/stack.ts';
+import { sized } from '../support/size.ts';
+import { openStack } from '../support/stack.ts';
 
-const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+/** Leases and claims that end soon, so that a short silence outlasts them. In the long suite they last as in production. */
+const SHORT = {
+  turnLeaseRenewMs: 1_000,
+  turnLeaseMs: 3_500,
+  jobLockMs: 3_500,
+  jobStalledEveryMs: 2_000,
+  deliveryDeadlineMs: 1_500,
+  readFreshMs: 1_000,
+  writeBeforeMs: 2_500,
+  endWrittenWithinMs: 3_000,
+  claimLostMs: 4_000,
+};
+/** `silentForMs` is longer than any timeout here, including a lease and BullMQ's blocking read. */
+const { timing, silentForMs, sessions, turns } = sized({
+  everyday: { timing: SHORT, silentForMs: 7_000, sessions: 4, turns: 6 },
+  long: { timing: {}, silentForMs: 14_000, sessions: 8, turns: 12 },
+});
 
-/** Longer than any timeout here, including a lease and BullMQ's blocking read. */
-const SILENT_FOR_MS = 14_000;
-
-test.each(['Redis', 'MongoDB'] as const)(
+test.concurrent.for(['Redis', 'MongoDB'] as const)(
   'workers continue after %s was silent under load: every turn is answered once, no event is sent twice',
-  async (store) => {
+  async (store, { onTestFinished }) => {
+    const stack = await openStack({ replyWorkers: 0, deliveryWorkers: 0, timing });
+    onTestFinished(stack.close);
     const [redis, mongodb] = [await openRelay(inject('redisUrl')), await openRelay(inject('mongodbUrl'))];
-    const config = readConfig({
-      ...stack.env,
-      REDIS_URL: through(stack.env['REDIS_URL'] ?? '', redis),
-      MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', mongodb),
-    });
+    const config = readConfig(
+      {
+        ...stack.env,
+        REDIS_URL: through(stack.env['REDIS_URL'] ?? '', redis),
+        MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', mongodb),
+      },
+      timing,
+    );
     const logger = createLogger({ name: 'test', level: 'silent' });
     const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
     onTestFinished(async () => {
@@ -38,7 +58,12 @@ test.each(['Redis', 'MongoDB'] as const)(
     await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
     await openReplyWorker({ config, logger, lifecycle, engine: aScriptedEngine().engine });
     await openDeliveryWorker({ config, logger, lifecycle });
-    const [sessions, turns] = [8, 12];
+    const relay = { Redis: redis, MongoDB: mongodb }[store];
+    const silence = Promise.withResolvers<void>();
+    const fallSilent = (): void => {
+      relay.freeze();
+      silence.resolve();
+    };
     let answered = 0;
     let stop = false;
     const talk = async () => {
@@ -55,15 +80,14 @@ test.each(['Redis', 'MongoDB'] as const)(
           if (stop) throw new Error(`${answer.status}`);
         }
         answered += 1;
+        if (answered === sessions * 2) fallSilent();
       }
       return { session_id, conversationId };
     };
     const load = Array.from({ length: sessions }, talk);
-    await eventually(() => expect(answered).toBeGreaterThan(sessions * 2));
 
-    const relay = { Redis: redis, MongoDB: mongodb }[store];
-    relay.freeze();
-    await new Promise((resolve) => setTimeout(resolve, SILENT_FOR_MS));
+    await silence.promise;
+    await sleep(silentForMs); // the silence itself
     const whileSilent = answered;
     relay.thaw();
     await eventually(() => expect(answered).toBeGreaterThan(whileSilent));

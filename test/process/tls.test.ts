@@ -12,7 +12,7 @@ import { openStack, type Stack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'parley-tls-'));
-/** A fifth of the production value, which test/turns/graceful-stop.process.test.ts keeps. */
+/** A fifth of the production value, which the long form of test/turns/graceful-stop.process.test.ts keeps. */
 const CUT_AFTER_MS = 1_500;
 let stack: Stack;
 

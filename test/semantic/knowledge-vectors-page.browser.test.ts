@@ -1,18 +1,19 @@
 import { expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
-import { go } from '../support/dashboard.ts';
+import { go, visit } from '../support/dashboard.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { overflowOf } from '../support/page.ts';
 import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
+import { longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const embedder = anEmbedder();
 const stack = useStack({ embedder: () => embedder });
 const browser = useBrowser();
 
-test('the knowledge page shows how many entries are ready, and stops polling when all are', async () => {
+longTest('the knowledge page shows how many entries are ready, and stops polling when all are', async () => {
   const owner = await anOperator(stack);
   const knower = await anAssistantWithVectors(stack, []);
   const held = Promise.withResolvers<void>();
@@ -48,7 +49,7 @@ test('the pages say why semantic search is off', async () => {
   const page = await browser.open(stack.url, { cookie: owner.cookie() });
 
   for (const name of ['knowledge', 'settings']) {
-    await go(page, `/assistants/${knower.assistantId}/${name}`);
+    await visit(page, `/assistants/${knower.assistantId}/${name}`);
     await page.getByText('Semantic search is off: its file is damaged').waitFor();
   }
 });

@@ -1,22 +1,34 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { anEntry } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
-import { openStack, type Stack } from '../support/stack.ts';
+import { sized } from '../support/size.ts';
+import { openStack, type Stack, useStack } from '../support/stack.ts';
 
 /** Longer than a lease lasts, and longer than a killed worker stays registered. */
 const LEASES_MS = 25_000;
 
-const withStack = async (run: (stack: Stack) => Promise<void>): Promise<void> => {
-  const stack = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
-  try {
-    await run(stack);
-  } finally {
-    await stack.close();
-  }
+const shared = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+
+/** A stack whose workers are closed after the test. */
+const withStack = async (run: (stack: Stack) => Promise<void>, stack: Stack = shared): Promise<void> => {
+  const startReplyWorker: Stack['startReplyWorker'] = async (...given) => {
+    const worker = await stack.startReplyWorker(...given);
+    onTestFinished(worker.close);
+    return worker;
+  };
+  await run(Object.assign(Object.create(stack) as Stack, { startReplyWorker }));
+};
+
+/** A lease lasts ten seconds. Every day it is ended instead of waiting for its end. */
+const endLease = async ({ service }: Stack, assistantId: string): Promise<void> => {
+  if (sized({ everyday: false, long: true })) return;
+  const lease = { 'semantic.lease.until': new Date(0) };
+  const ended = await service.mongo.collection('assistants').updateOne({ _id: assistantId as never }, { $set: lease });
+  expect(ended.modifiedCount).toBe(1);
 };
 
 test('two workers embed each text once, and both know all vectors', () =>
@@ -24,14 +36,15 @@ test('two workers embed each text once, and both know all vectors', () =>
     const embedders = [anEmbedder({ msEach: 4 }), anEmbedder({ msEach: 4 })];
     for (const embedder of embedders) await stack.startReplyWorker(undefined, embedder);
 
-    const one = await anAssistantWithVectors(stack, someEntries(80, 'first'));
-    const other = await anAssistantWithVectors(stack, someEntries(80, 'second'));
+    const entries = sized({ everyday: 20, long: 80 });
+    const one = await anAssistantWithVectors(stack, someEntries(entries, 'first'));
+    const other = await anAssistantWithVectors(stack, someEntries(entries, 'second'));
 
     expect(await one.waitForVectors()).toEqual(await one.expected());
     expect(await other.waitForVectors()).toEqual(await other.expected());
     const asked = embedders.flatMap((embedder) => embedder.texts);
-    expect(asked).toHaveLength(480);
-    expect(new Set(asked).size).toBe(480);
+    expect(asked).toHaveLength(6 * entries);
+    expect(new Set(asked).size).toBe(6 * entries);
   }));
 
 test('after a worker is killed, the next one continues its work', () =>
@@ -47,6 +60,7 @@ test('after a worker is killed, the next one continues its work', () =>
     killed.kill('SIGKILL');
     await ended;
     const stored = (await knower.readRows()).length;
+    await endLease(stack, knower.assistantId);
 
     const embedder = anEmbedder();
     await stack.startReplyWorker(undefined, embedder);
@@ -77,6 +91,7 @@ test('a worker paused for longer than its lease cannot leave the vector of an ol
       entry?.entryId ?? '',
       anEntry({ question: 'the new text' }),
     );
+    await endLease(stack, knower.assistantId);
     expect(await knower.waitForVectors(LEASES_MS)).toEqual(await knower.expected());
     held.resolve();
 
@@ -85,8 +100,12 @@ test('a worker paused for longer than its lease cannot leave the vector of an ol
     expect(await knower.waitForVectors()).toEqual(await knower.expected());
   }));
 
-test('another model replaces all vectors once no worker uses the old model', () =>
-  withStack(async (stack) => {
+test('another model replaces all vectors once no worker uses the old model', async () => {
+  // Workers with the newer model would also replace the vectors of other tests.
+  const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+  onTestFinished(own.close);
+
+  await withStack(async (stack) => {
     const old = await stack.startReplyWorker(undefined, anEmbedder());
     const knower = await anAssistantWithVectors(stack, someEntries(20));
     await knower.waitForVectors();
@@ -111,13 +130,14 @@ test('another model replaces all vectors once no worker uses the old model', () 
     expect(newer.texts).toHaveLength(63);
     const assistant = await stack.service.assistants.getAssistant(knower.assistantId);
     expect(await worker.vectorsOf(assistant)).toMatchObject({ model: 'trigrams-2' });
-  }));
+  }, own);
+});
 
 test('a wiped Redis loses its wake-ups and delays vectors by seconds only', () =>
   withStack(async (stack) => {
     const knower = await anAssistantWithVectors(stack, someEntries(10));
     const { redis } = stack.service;
-    const jobs = await redis.keys(`*${stack.env.REDIS_PREFIX}*:knowledge:*`);
+    const jobs = await redis.keys(`*${stack.env.REDIS_PREFIX}*:knowledge:wait`);
     await redis.del(...(await redis.keys(`*${stack.env.REDIS_PREFIX}*`)));
 
     await stack.startReplyWorker(undefined, anEmbedder());

@@ -2,15 +2,17 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { aHotel, HOTEL } from '../support/hotel.ts';
 import { modelProcessesOf, isLocalModelFor, modelFolder } from '../support/semantic.ts';
+import { longTest, sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
-/** Two workers, each with its own model process, and one hotel assistant. */
+/** Workers, each with its own model process, and one hotel assistant. */
+const WORKERS = sized({ everyday: 1, long: 2 });
 let stack: Stack;
 let hotel: Awaited<ReturnType<typeof aHotel>>;
 
 beforeAll(async () => {
   if (!isLocalModelFor) return;
-  stack = await openStack({ env: { SEMANTIC_DIR: modelFolder() }, replyWorkers: 2, deliveryWorkers: 0 });
+  stack = await openStack({ env: { SEMANTIC_DIR: modelFolder() }, replyWorkers: WORKERS, deliveryWorkers: 0 });
   hotel = await aHotel(stack);
 });
 afterAll(async () => stack?.close());
@@ -126,7 +128,9 @@ test.runIf(isLocalModelFor)('with SEMANTIC=off words decide alone', async () => 
   expect(missed.why?.hits.every(({ meaning }) => meaning === undefined)).toBe(true);
 });
 
-test.runIf(isLocalModelFor)('two workers give the same answers', async () => {
+const withModel = isLocalModelFor ? longTest : (): void => undefined;
+
+withModel('two workers give the same answers', async () => {
   const messages = [
     'can I bring my dog',
     'may I take my dog along',

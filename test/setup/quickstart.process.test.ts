@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../support/eventually.ts';
+import { longTest } from '../support/size.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
@@ -95,7 +96,7 @@ describe('npm run quickstart', () => {
     await expectNothingLeft();
   });
 
-  test('a killed process is restarted, a second quickstart is refused, and Ctrl-C ends everything', async () => {
+  longTest('a killed process is restarted, a second quickstart is refused, and Ctrl-C ends everything', async () => {
     const { child, run, ended, said } = quickstart();
     await said('Ctrl-C stops everything');
     const before = readState();
@@ -153,7 +154,7 @@ describe('npm run quickstart', () => {
     await expectNothingLeft();
   });
 
-  test('an interrupted start ends with 130 and leaves nothing running', async () => {
+  longTest('an interrupted start ends with 130 and leaves nothing running', async () => {
     const { child, said, ended } = quickstart();
     await said('services: MongoDB at');
 

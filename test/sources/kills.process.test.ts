@@ -3,6 +3,7 @@ import { eventually } from '../support/eventually.ts';
 import { anEmbedderOfTokens } from '../support/embedder.ts';
 import { type RealProcess, startRealProcess } from '../support/processes.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { aPage, aSentence, openWebsite, type Website } from '../support/website.ts';
 
@@ -13,8 +14,8 @@ const stack = useStack({
   embedder: () => anEmbedderOfTokens(),
 });
 
-const PAGES = 12;
-const KILLS = Number(process.env['KILLS'] ?? 4);
+const PAGES = sized({ everyday: 6, long: 12 });
+const KILLS = Number(process.env['KILLS'] ?? sized({ everyday: 1, long: 4 }));
 
 let site: Website;
 const running = new Set<RealProcess>();
@@ -85,8 +86,9 @@ test('a worker that is killed at any moment of a refresh leaves one version, who
     expect(await reader.countTokens(sourceId)).toBe(PAGES + 1);
   }
 
-  // The kills were at different steps.
-  expect(new Set(outcomes.map((one) => one.split(': ')[1])).size, outcomes.join('\n')).toBeGreaterThan(1);
+  // Several kills are at different steps.
+  const steps = new Set(outcomes.map((one) => one.split(': ')[1]));
+  expect(steps.size, outcomes.join('\n')).toBeGreaterThanOrEqual(Math.min(KILLS, 2));
 }, 900_000);
 
 test('a worker that is killed while it removes a source leaves nothing after the next one', async () => {

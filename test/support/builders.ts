@@ -99,7 +99,11 @@ export const LONGEST_TEXT = '😀'.repeat(8_000);
 export const LONG_MESSAGES = 400;
 
 /** A conversation with many of the longest messages, stored as pages. A page of its history has a MiB. */
-export const aLongConversation = async (stack: Stack, { chat }: TestAssistant): Promise<string> => {
+export const aLongConversation = async (
+  stack: Stack,
+  { chat }: TestAssistant,
+  messages = LONG_MESSAGES,
+): Promise<string> => {
   const { conversationId } = (await chat(aTurn())).body;
   const { mongo } = stack.service;
   const message = (seq: number) => ({
@@ -115,14 +119,14 @@ export const aLongConversation = async (stack: Stack, { chat }: TestAssistant): 
       },
     ],
   });
-  const pages = Array.from({ length: LONG_MESSAGES / 8 }, (_, page) => ({
+  const pages = Array.from({ length: messages / 8 }, (_, page) => ({
     _id: `${conversationId}:${String(page).padStart(12, '0')}`,
     conversationId,
     entries: Array.from({ length: 8 }, (__, nth) => message(page * 8 + nth + 1)),
   }));
   for (let at = 0; at < pages.length; at += 25)
     await mongo.collection('messages').insertMany(pages.slice(at, at + 25) as never);
-  const whole = { seq: LONG_MESSAGES, storedTo: LONG_MESSAGES, texts: {} };
+  const whole = { seq: messages, storedTo: messages, texts: {} };
   await mongo.collection('conversations').updateOne({ conversationId }, { $set: whole });
   return conversationId;
 };

@@ -23,20 +23,39 @@ export const settled = async (page: Page): Promise<void> => {
   await page.getByLabel('Loading', { exact: true }).first().waitFor({ state: 'detached' });
 };
 
-export const go = async (page: Page, path: string): Promise<void> => {
+const loaded = async (page: Page, move: () => Promise<unknown>): Promise<void> => {
   const underWay = new Set<Request>();
   const begun = (request: Request): void => {
     if (!request.url().endsWith('/v1/live')) underWay.add(request); // live updates never end
   };
   const ended = (request: Request): boolean => underWay.delete(request);
   page.on('request', begun).on('requestfinished', ended).on('requestfailed', ended);
-  await page.goto(`/operator${path}`);
+  await move();
   await settled(page);
   await eventually(() => {
     if (underWay.size > 0)
       throw new Error(`still in flight: ${[...underWay].map((request) => request.url()).join(' ')}`);
   });
   page.off('request', begun).off('requestfinished', ended).off('requestfailed', ended);
+};
+
+/** Loads a page. */
+export const go = (page: Page, path: string): Promise<void> => loaded(page, () => page.goto(`/operator${path}`));
+
+/**
+ * Goes to another page as by one of the dashboard's links, which costs a fraction of loading it. The first page is loaded.
+ * What the dashboard has read before (who is signed in, which assistants there are) is not read again.
+ */
+export const visit = async (page: Page, path: string): Promise<void> => {
+  const to = `/operator${path}`;
+  const { pathname = '' } = URL.parse(page.url()) ?? {};
+  if (!pathname.startsWith('/operator') || pathname === to.split('?')[0]) return go(page, path);
+  // The second frame is drawn with what the new page asks for at first.
+  const drawn = 'new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))';
+  await loaded(page, async () => {
+    await page.evaluate(`history.pushState(null, '', ${JSON.stringify(to)})`);
+    await page.evaluate(drawn);
+  });
 };
 
 /** Opens a page through the menu. */

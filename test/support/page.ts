@@ -80,12 +80,18 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/
 
 type AxeViolation = { id: string; impact: string; help: string; nodes: { target: string[]; failureSummary: string }[] };
 
-/** Serious and critical findings of axe-core, each with its element. With `only: 'colour'`, other rules are not tried. */
-export const barriersIn = async (page: Page, { only }: { only?: 'colour' } = {}): Promise<string[]> => {
+/**
+ * Serious and critical findings of axe-core, each with its element. With `only: 'colour'`, other rules are not tried; `in`
+ * selects a part of the page.
+ */
+export const barriersIn = async (
+  page: Page,
+  { only, in: part }: { only?: 'colour'; in?: string } = {},
+): Promise<string[]> => {
   if (!(await page.evaluate<boolean>(`'axe' in window`))) await page.evaluate(axeSource);
   const runOnly = only === 'colour' ? `, runOnly: ['color-contrast', 'link-in-text-block']` : '';
   const { violations } = await page.evaluate<{ violations: AxeViolation[] }>(
-    `axe.run(document, { resultTypes: ['violations']${runOnly} }).then(({ violations }) => ({ violations }))`,
+    `axe.run(${part ? JSON.stringify(part) : 'document'}, { resultTypes: ['violations']${runOnly} }).then(({ violations }) => ({ violations }))`,
   );
   return violations
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')

@@ -102,7 +102,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/conversations/history.ts',
       from: 'if (messages.length === limit || (messages.length > 0 && bytes > HISTORY_MAX_BYTES)) return false;',
       to: 'if (messages.length === limit) return false;',
-      noticedBy: 'test/http/bytes.process.test.ts',
+      noticedBy: 'test/http/bytes.test.ts',
     },
   ],
   'a read token writes': [

@@ -10,6 +10,7 @@ export const MAINS = {
   delivery: 'workers/delivery/main.ts',
   sources: 'workers/sources/main.ts',
   quickSources: 'test/support/sources-process.ts',
+  quickReply: 'test/support/reply-process.ts',
 } as const;
 
 const LINES_SHOWN = 20;

@@ -1,4 +1,5 @@
 import { createConnection } from 'mongoose';
+import { eventually } from './eventually.ts';
 import type { Stack } from './stack.ts';
 
 /** A statement as MongoDB ran it, with its plan and what it read. */
@@ -29,7 +30,11 @@ export const profileStatements = async (stack: Stack, work: () => Promise<unknow
   const connection = await createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
   const database = connection.getClient().db();
   try {
-    await database.createCollection('system.profile', { capped: true, size: KEPT_BYTES });
+    // A statement that ends after an earlier profile was dropped makes the collection again.
+    await eventually(async () => {
+      await database.collection('system.profile').drop();
+      await database.createCollection('system.profile', { capped: true, size: KEPT_BYTES });
+    });
     await database.command({ profile: 2 });
     await work();
     await database.command({ profile: 0 });

@@ -2,11 +2,12 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type RedisCluster, startRedisCluster } from '../../scripts/services.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
+import { sized } from '../support/size.ts';
 import { newEnvironment } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const STOPPED_WITHIN_MS = 10_000;
-const STOPPED_DURING: Kind[] = ['api', 'reply', 'delivery'];
+const STOPPED_DURING = sized<Kind[]>({ everyday: ['api', 'reply'], long: ['api', 'reply', 'delivery'] });
 const STOPPED_AFTERWARDS: Kind[] = ['delivery'];
 
 let cluster: RedisCluster;
@@ -28,7 +29,11 @@ const expectStop = async (one: RealProcess): Promise<void> => {
 
 test('processes stop in time with status 0 when a master of a cluster is away, and when its replica took over', async () => {
   const env = { ...newEnvironment(), REDIS_URL: cluster.url, REDIS_PREFIX: 'p', PARTITIONS: '6' };
-  for (const kind of [...STOPPED_DURING, ...STOPPED_AFTERWARDS]) running.push(await startRealProcess(kind, env));
+  await Promise.all(
+    [...STOPPED_DURING, ...STOPPED_AFTERWARDS].map(async (kind, nth) => {
+      running[nth] = await startRealProcess(kind, env);
+    }),
+  );
   const master = await cluster.findMaster('{p-0}');
 
   await master?.kill();

@@ -5,10 +5,13 @@ import { type Service, startMongod } from '../../scripts/services.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
-const SESSIONS = 8;
-const STEP_DOWNS = 1;
+const SESSIONS = sized({ everyday: 4, long: 8 });
+const STEP_DOWNS = sized({ everyday: 1, long: 3 });
+/** So many turns of each session are answered before and after a change of primary. */
+const TURNS = sized({ everyday: 2, long: 4 });
 
 /** The engine is so slow that some turns are always being answered when a fault happens. */
 const engine: AssistantEngine = {
@@ -66,11 +69,11 @@ test('a change of primary under load fails, loses and doubles no turn', async ()
 
   for (let round = 0; round < STEP_DOWNS; round += 1) {
     const before = answered.size;
-    await eventually(() => expect(answered.size).toBeGreaterThan(before + 4 * SESSIONS));
+    await eventually(() => expect(answered.size).toBeGreaterThan(before + TURNS * SESSIONS));
     await stepDown();
   }
   const before = answered.size;
-  await eventually(() => expect(answered.size).toBeGreaterThan(before + 4 * SESSIONS));
+  await eventually(() => expect(answered.size).toBeGreaterThan(before + TURNS * SESSIONS));
   over = true;
   const ids = await Promise.all(sessions);
 

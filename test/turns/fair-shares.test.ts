@@ -7,15 +7,17 @@ import { openStream } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
 import { problemOf } from '../support/problem.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 /** More than may be in flight in a process at first. */
-const MANY = 200;
+const MANY = sized({ everyday: 150, long: 200 });
 /** Callers of the greedy assistant, who send the next message as soon as the last one is answered. */
-const GREEDY_CALLERS = 500;
+const GREEDY_CALLERS = sized({ everyday: 250, long: 500 });
 /** More than the callers that are checked at once in an overload. */
-const SLOW_CALLERS = 700;
+const SLOW_CALLERS = sized({ everyday: 550, long: 700 });
 const REPLY_MS = 60;
+const ROUNDS = sized({ everyday: 2, long: 5 });
 
 const { engine, hold } = aScriptedEngine();
 const slow = {
@@ -91,7 +93,7 @@ test('an assistant that sends more than can be answered is refused, and its neig
   const answeredBefore = statuses.get('200') ?? 0;
 
   const seen: unknown[] = [];
-  for (let count = 0; count < 5; count += 1) {
+  for (let count = 0; count < ROUNDS; count += 1) {
     seen.push((await neighbour.chat(aTurn())).status);
     seen.push((await neighbour.chat(aTurn(), RESPOND_ASYNC)).status);
     const channel = `${stack.url}/api/v1/channels/webhook/${neighbour.assistantId}`;
@@ -100,7 +102,7 @@ test('an assistant that sends more than can be answered is refused, and its neig
     seen.push((await stream.ended).at(-1)?.event);
   }
 
-  expect(seen).toEqual(Array.from({ length: 5 }, () => [200, 202, 200, 'message']).flat());
+  expect(seen).toEqual(Array.from({ length: ROUNDS }, () => [200, 202, 200, 'message']).flat());
   await eventually(() => expect(statuses.get('200')).toBeGreaterThan(answeredBefore));
   expect([...statuses.keys()].sort()).toEqual(['200', '503']);
 });

@@ -5,13 +5,22 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createRandom } from '../../chaos/support/random.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { createGate, type Gate, type PassedTurn } from '../../src/turns/gate.ts';
+import { sized } from '../support/size.ts';
 
+/** The real one. */
+const { setImmediate: atNextTick } = globalThis;
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 /** How long a turn takes behind the gate if no other turn is there. */
 const WORK_MS = 15;
 const CALLER_PATIENCE_MS = 30_000;
+
+/** Lets a millisecond pass. The function of Vitest waits for a real one. */
+const aMillisecond = (): Promise<void> => {
+  vi.advanceTimersByTime(1);
+  return new Promise((done) => void atNextTick(done));
+};
 
 const aRequest = (key: string) => {
   const req = Object.assign(new IncomingMessage(new Socket()), { params: {} }) as unknown as Request;
@@ -81,7 +90,7 @@ const simulate = async ({ seconds, capacity, senders, stuckEvery = Number.POSITI
       figure.behindMs = Math.max(figure.behindMs, now - oldest.passedAt);
       behind.shift()?.answer();
     }
-    await vi.advanceTimersByTimeAsync(1);
+    await aMillisecond();
   }
   return (name: string): Second[] => figures.get(name) ?? [];
 };
@@ -97,25 +106,30 @@ test('an assistant that sends ten times what can be answered delays and refuses 
   const neighbours = Array.from({ length: 9 }, (_, nth) => ({ name: `neighbour ${nth}`, offered: () => 30 }));
   const greedy = { name: 'greedy', offered: () => 6_000 };
 
-  const of = await simulate({ seconds: 15, capacity: () => 600, senders: [greedy, ...neighbours] });
+  const seconds = sized({ everyday: 8, long: 15 });
+
+  const of = await simulate({ seconds, capacity: () => 600, senders: [greedy, ...neighbours] });
 
   for (const { name } of neighbours) {
     expect(refusals(of(name)), name).toBe(0);
     expect(slowest(of(name).slice(3)), name).toBeLessThan(200);
   }
-  expect(sum(of('greedy'), ({ accepted }) => accepted)).toBeGreaterThan(0.95 * 15 * (600 - 9 * 30));
+  expect(sum(of('greedy'), ({ accepted }) => accepted)).toBeGreaterThan(0.95 * seconds * (600 - 9 * 30));
   expect(slowest(of('greedy').slice(3))).toBeLessThan(1_200);
 });
 
 test('with three times as many turns as can be answered, all capacity is used and no accepted turn waits long', async () => {
-  const of = await simulate({ seconds: 30, capacity: () => 300, senders: one(() => 900) });
+  const seconds = sized({ everyday: 10, long: 30 });
 
-  expect(sum(of('one'), ({ accepted }) => accepted)).toBeGreaterThan(0.98 * 30 * 300);
+  const of = await simulate({ seconds, capacity: () => 300, senders: one(() => 900) });
+
+  expect(sum(of('one'), ({ accepted }) => accepted)).toBeGreaterThan(0.98 * seconds * 300);
   expect(slowest(of('one'))).toBeLessThan(3_000);
   expect(slowest(of('one').slice(5))).toBeLessThan(1_200);
 });
 
-test.each([100, 300, 1_500, 4_000])('at %i turns a second, turns do not queue behind the gate', async (capacity) => {
+const capacities = sized({ everyday: [100, 1_500], long: [100, 300, 1_500, 4_000] });
+test.each(capacities)('at %i turns a second, turns do not queue behind the gate', async (capacity) => {
   const of = await simulate({ seconds: 8, capacity: () => capacity, senders: one(() => 3 * capacity) });
 
   const late = of('one').slice(5);
@@ -124,23 +138,29 @@ test.each([100, 300, 1_500, 4_000])('at %i turns a second, turns do not queue be
 });
 
 test('after an overload, a light load is fast and not refused', async () => {
-  const offered = (second: number) => (second < 10 ? 900 : 30);
+  const overload = sized({ everyday: 4, long: 10 });
+  const offered = (second: number) => (second < overload ? 900 : 30);
 
-  const of = await simulate({ seconds: 18, capacity: () => 300, senders: one(offered) });
+  const of = await simulate({ seconds: overload + 8, capacity: () => 300, senders: one(offered) });
 
-  const after = of('one').slice(10);
+  const after = of('one').slice(overload);
   expect(refusals(after.slice(2))).toBe(0);
   expect(slowest(after.slice(2))).toBeLessThan(100);
 });
 
-test.each([3, 10])('turns go on while one in %i is stuck', async (stuckEvery) => {
-  const of = await simulate({ seconds: 40, capacity: () => 1_000, senders: one(() => 300), stuckEvery });
+test.each(sized({ everyday: [3], long: [3, 10] }))('turns go on while one in %i is stuck', async (stuckEvery) => {
+  const of = await simulate({
+    seconds: sized({ everyday: 8, long: 40 }),
+    capacity: () => 1_000,
+    senders: one(() => 300),
+    stuckEvery,
+  });
 
   expect(refusals(of('one'))).toBe(0);
 });
 
 test('a burst is bounded, and is answered soon', async () => {
-  const offered = (second: number) => (second === 0 ? 100_000 : 30);
+  const offered = (second: number) => (second === 0 ? sized({ everyday: 20_000, long: 100_000 }) : 30);
 
   const of = await simulate({ seconds: 12, capacity: () => 300, senders: one(offered) });
 
@@ -171,25 +191,29 @@ test('a stall of 0.7 s at a high rate is no overload', async () => {
         (passed) => waiting.push(follow(passed)),
         () => (refused += 1),
       );
-    await vi.advanceTimersByTimeAsync(1);
+    await aMillisecond();
     for (let count = 0; count < 2 && !isStalled; count += 1) waiting.shift()?.();
   }
 
   expect(refused).toBe(0);
 });
 
-test.each([
+const pauses: [string, number][] = [
   ['three seconds', 3],
   ['ten seconds', 10],
   ['longer than callers wait', 40],
-])('while no turn is answered for %s, few are accepted, and afterwards all', async (_, dead) => {
-  const capacity = (second: number) => (second >= 2 && second < 2 + dead ? 0 : 900);
+];
+test.each(sized({ everyday: pauses.slice(0, 1), long: pauses }))(
+  'while no turn is answered for %s, few are accepted, and afterwards all',
+  async (_, dead) => {
+    const capacity = (second: number) => (second >= 2 && second < 2 + dead ? 0 : 900);
 
-  const of = await simulate({ seconds: dead + 8, capacity, senders: one(() => 300) });
+    const of = await simulate({ seconds: dead + 8, capacity, senders: one(() => 300) });
 
-  expect(sum(of('one').slice(3, 2 + dead), ({ accepted }) => accepted)).toBeLessThan(400);
-  expect(refusals(of('one').slice(2 + dead + 2))).toBe(0);
-});
+    expect(sum(of('one').slice(3, 2 + dead), ({ accepted }) => accepted)).toBeLessThan(400);
+    expect(refusals(of('one').slice(2 + dead + 2))).toBe(0);
+  },
+);
 
 test('the keys of an assistant take turns', async () => {
   const gate = aGate();
@@ -224,7 +248,7 @@ test('few turns that are never answered are no overload', async () => {
 });
 
 test('after every turn left, in whatever order and way, the gate is open', async () => {
-  for (let seed = 1; seed <= 20; seed += 1) {
+  for (let seed = 1; seed <= sized({ everyday: 3, long: 20 }); seed += 1) {
     const random = createRandom(seed);
     const gate = aGate();
     const open: (() => void)[] = [];

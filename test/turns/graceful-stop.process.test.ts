@@ -1,27 +1,30 @@
 import { randomUUID } from 'node:crypto';
 import { Agent, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, test, type TestContext } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { openSilentConnection } from '../support/silent-connection.ts';
+import { sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
-const GRACE_MS = 3_000;
+const GRACE_MS = sized({ everyday: 1_500, long: 3_000 });
+/** Half of the production values. The long form keeps these. */
+const timing = sized({ everyday: { replyStopAfterMs: 3_500, connectionsCutAfterMs: 4_000 }, long: {} });
 const STOPPED_WITHIN_MS = 10_000;
 
 const { engine, hold, asked } = aScriptedEngine();
 let stack: Stack;
 beforeAll(async () => {
-  stack = await openStack({ engine, env: { SHUTDOWN_GRACE_MS: String(GRACE_MS) }, deliveryWorkers: 0 });
+  stack = await openStack({ engine, timing, env: { SHUTDOWN_GRACE_MS: String(GRACE_MS) }, deliveryWorkers: 0 });
 });
 afterAll(() => stack.close());
 
 type Answer = { status: number; headers: IncomingHttpHeaders; body: Record<string, unknown> };
 
 /** A caller that keeps its connections open. */
-const aCaller = (url: string, apiKey: string) => {
+const aCaller = (url: string, apiKey: string, { onTestFinished }: TestContext) => {
   const agent = new Agent({ keepAlive: true });
   onTestFinished(() => agent.destroy());
   return (path: string, body?: object): Promise<Answer> =>
@@ -40,11 +43,14 @@ const aCaller = (url: string, apiKey: string) => {
     });
 };
 
-test('a stopping API process answers what it has accepted, refuses the rest with 503, and closes each connection by its answer', async () => {
+// Each test stops a process of its own and mostly waits.
+test.concurrent('a stopping API process answers what it has accepted, refuses the rest with 503, and closes each connection by its answer', async (context) => {
+  const { expect } = context;
   const letGo = hold('held');
   const { apiKey } = await anAssistant(stack);
   const api = await stack.startApi();
-  const [busy, idle, fresh] = [aCaller(api.url, apiKey), aCaller(api.url, apiKey), aCaller(api.url, apiKey)];
+  const newCaller = () => aCaller(api.url, apiKey, context);
+  const [busy, idle, fresh] = [newCaller(), newCaller(), newCaller()];
   expect((await idle('/readyz')).headers.connection).toBe('keep-alive');
   const inFlight = busy('/api/v1/chat', aTurn({ message: 'held' }));
   await eventually(() => expect(asked).toContain('held'));
@@ -64,12 +70,13 @@ test('a stopping API process answers what it has accepted, refuses the rest with
   await stopping;
 });
 
-test('a caller whose turn takes longer than a stop is told to ask again, and gets the reply from another process', async () => {
+test.concurrent('a caller whose turn takes longer than a stop is told to ask again, and gets the reply from another process', async (context) => {
+  const { expect } = context;
   const letGo = hold('held for long');
   const { apiKey, chat } = await anAssistant(stack);
   const api = await stack.startApi();
   const turn = { session_id: randomUUID(), message: 'held for long' };
-  const waiting = aCaller(api.url, apiKey)('/api/v1/chat', turn);
+  const waiting = aCaller(api.url, apiKey, context)('/api/v1/chat', turn);
   await eventually(() => expect(asked).toContain('held for long'));
 
   const since = performance.now();
@@ -86,10 +93,13 @@ test('a caller whose turn takes longer than a stop is told to ask again, and get
   expect(headers.get('idempotent-replayed')).toBe('true');
 });
 
-test('a stop cuts connections that never sent a byte, or sent half a request', async () => {
+test.concurrent('a stop cuts connections that never sent a byte, or sent half a request', async ({
+  expect,
+  onTestFinished,
+}) => {
   const api = await stack.startApi();
-  await openSilentConnection(api.url);
-  const slow = await openSilentConnection(api.url);
+  await openSilentConnection(api.url, onTestFinished);
+  const slow = await openSilentConnection(api.url, onTestFinished);
   slow.write('POST /api/v1/chat HTTP/1.1\r\nContent-Le');
   const since = performance.now();
 

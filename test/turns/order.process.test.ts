@@ -6,10 +6,12 @@ import type { StoredConversation } from '../../src/conversations/conversation.ts
 import { conversationKeyOf } from '../../src/process/ids.ts';
 import { anAssistant } from '../support/builders.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
-const SESSIONS = 25;
-const TURNS = 20;
+const SESSIONS = sized({ everyday: 6, long: 25 });
+const TURNS = sized({ everyday: 8, long: 20 });
+const ANNOUNCED = sized({ everyday: { sessions: 8, turns: 4 }, long: { sessions: 30, turns: 10 } });
 
 /** A gate is closed while a burst is sent, so that the whole burst is pending before its first turn is answered. */
 const gates = new Map<string, Promise<void>>();
@@ -29,7 +31,7 @@ const engine: AssistantEngine = {
 
 const stack = useStack({ engine, replyWorkers: 2, apis: 2 });
 
-test('25 sessions of 20 turns, sent at different speeds, are each answered in order, one at a time, none lost', async () => {
+test(`${SESSIONS} sessions of ${TURNS} turns, sent at different speeds, are each answered in order, one at a time, none lost`, async () => {
   const { assistantId, chat, history } = await anAssistant(stack);
   const { sessionKey } = await stack.service.assistants.getAssistant(assistantId);
   const sessions = Array.from({ length: SESSIONS }, () => randomUUID());
@@ -90,33 +92,37 @@ test('the events of a conversation are started in order, each after the one befo
       const { conversation_id } = (json as { payload: { conversation_id: string } }).payload;
       open.set(conversation_id, (open.get(conversation_id) ?? 0) + 1);
       if ((open.get(conversation_id) ?? 0) > 1) overlaps += 1;
-      const until = performance.now() + Math.random() * 15;
-      while (performance.now() < until) await new Promise(setImmediate);
+      await pause(Math.random() * 15);
       open.set(conversation_id, (open.get(conversation_id) ?? 0) - 1);
       return {};
     },
   });
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
   await stack.startDeliveryWorker();
-  const sessions = Array.from({ length: 30 }, () => randomUUID());
+  const sessions = Array.from({ length: ANNOUNCED.sessions }, () => randomUUID());
+  const events = ANNOUNCED.sessions * (ANNOUNCED.turns + 1);
 
   await Promise.all(
     sessions.map(async (session_id) => {
-      for (let turn = 0; turn < 10; turn += 1) await chat({ session_id, message: `${session_id}#${turn}` });
+      for (let turn = 0; turn < ANNOUNCED.turns; turn += 1)
+        await chat({ session_id, message: `${session_id}#${turn}` });
     }),
   );
-  const received = await receiver.waitFor((all) => all.length >= 30 * 11);
+  const received = await receiver.waitFor((all) => all.length >= events);
 
   expect(overlaps).toBe(0);
   const byConversation = Map.groupBy(
     received,
     ({ json }) => (json as { payload: { conversation_id: string } }).payload.conversation_id,
   );
-  for (const events of byConversation.values()) {
-    const contents = events.map(({ json }) => (json as { payload: { content?: string } }).payload.content);
+  for (const own of byConversation.values()) {
+    const contents = own.map(({ json }) => (json as { payload: { content?: string } }).payload.content);
     const session = contents[1]?.split('#')[0];
-    expect(contents).toEqual([undefined, ...Array.from({ length: 10 }, (_, turn) => `${session}#${turn}`)]);
+    expect(contents).toEqual([
+      undefined,
+      ...Array.from({ length: ANNOUNCED.turns }, (_, turn) => `${session}#${turn}`),
+    ]);
   }
-  expect(new Set(received.map(({ headers }) => headers['x-factory-event-id'])).size).toBe(30 * 11);
+  expect(new Set(received.map(({ headers }) => headers['x-factory-event-id'])).size).toBe(events);
   await receiver.close();
 });

@@ -5,17 +5,21 @@ import { expect, onTestFinished, test } from 'vitest';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { problemOf } from '../support/problem.ts';
+import { sized } from '../support/size.ts';
 import { openStack, type Stack, useStack } from '../support/stack.ts';
 
 /** So few turns without a reply never stop others, however long they wait. */
 const FEW = 100;
 const MANY = 300;
 const SLOW_FOR_S = 3;
-const WAITERS = 60;
+const WAITERS = sized({ everyday: 30, long: 60 });
 const ANSWERED_WITHIN_MS = 40_000;
 const NEW_CONNECTIONS = 700;
+/** At once, each in a session of its own, and some of them as large as a message can be. */
+const CROWD = sized({ everyday: { sessions: 60, largest: 2 }, long: { sessions: 500, largest: 5 } });
+const IDLE = sized({ everyday: 60, long: 300 });
 /** Callers without a key, who send the next request as soon as the last one is answered. */
-const STRANGERS = 300;
+const STRANGERS = sized({ everyday: 150, long: 300 });
 /** TCP repeats a dropped first packet after this time. */
 const FIRST_RETRANSMISSION_MS = 1_000;
 
@@ -85,14 +89,14 @@ test('a crowd of new connections is not dropped', async () => {
   });
 });
 
-test('500 sessions and five of the largest messages at once are answered once each, beside 300 idle connections', async () => {
+test(`${CROWD.sessions} sessions and ${CROWD.largest} of the largest messages at once are answered once each, beside ${IDLE} idle connections`, async () => {
   const { chat, assistantId } = await anAssistant(stack);
   const { port } = new URL(stack.url);
-  const idle = Array.from({ length: 300 }, () => connect(Number(port), '127.0.0.1'));
+  const idle = Array.from({ length: IDLE }, () => connect(Number(port), '127.0.0.1'));
   const worker = await stack.startReplyWorker();
   const turns = [
-    ...Array.from({ length: 500 }, (_, number) => aTurn({ message: `question ${number}`, language: 'en' })),
-    ...Array.from({ length: 5 }, (_, number) => aTurn({ message: `ก${'ขค'.repeat(3_999)}${number}` })),
+    ...Array.from({ length: CROWD.sessions }, (_, number) => aTurn({ message: `question ${number}`, language: 'en' })),
+    ...Array.from({ length: CROWD.largest }, (_, number) => aTurn({ message: `ก${'ขค'.repeat(3_999)}${number}` })),
   ];
 
   // On a slow machine, some are refused with 503 at first.
@@ -141,7 +145,7 @@ test('requests without a key do not count as turns that wait', async () => {
   });
 
   const statuses = [];
-  for (let count = 0; count < 10; count += 1) statuses.push((await chat(aTurn())).status);
+  for (let count = 0; count < sized({ everyday: 4, long: 10 }); count += 1) statuses.push((await chat(aTurn())).status);
 
   expect(statuses).toEqual(statuses.map(() => 200));
   for (const socket of sockets) socket.destroy();

@@ -5,6 +5,7 @@ import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 /** No worker runs while turns are accepted. Then a worker with the test's engine answers them. */
@@ -162,7 +163,7 @@ test('an operator and a visitor who alternate leave no more history in the docum
   await assistant.call(`/api/v1/conversations/${conversationId}/escalate`, { body: {} });
   const where = { conversationId };
 
-  for (const round of numbers(1, 40)) {
+  for (const round of numbers(1, sized({ everyday: 24, long: 40 }))) {
     // Visitors' messages have the even numbers, so each full page is stored by an operator's message.
     await stack.service.conversations.transitions.replyAsOperator(where, `operator ${round}`);
     await acceptAll(assistant, session, [`visitor ${round}`]);

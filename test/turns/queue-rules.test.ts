@@ -4,6 +4,7 @@ import { anAssistant, type ErrorBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { sized } from '../support/size.ts';
 import { openStack, useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
@@ -22,7 +23,7 @@ const redisKey = (name: string, turnId: string) => `{${stack.env.REDIS_PREFIX}-0
 
 test('a turn answered by two workers at once is stored once, with one reply for its caller', async () => {
   const { chat, history } = await anAssistant(stack);
-  for (let round = 0; round < 10; round += 1) {
+  for (let round = 0; round < sized({ everyday: 3, long: 10 }); round += 1) {
     const session_id = randomUUID();
     const message = `twice ${randomUUID()}`;
     const release = hold(message);

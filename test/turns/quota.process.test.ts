@@ -141,7 +141,7 @@ test('a quota is used exactly, whatever is sent at once through two processes an
   };
   const groups = fc.array(fc.array(step, { minLength: 1, maxLength: 8 }), { minLength: 1, maxLength: 3 });
   const ofKey = fc.option(fc.integer({ min: 1, max: 8 }));
-  const numRuns = often({ short: 4, whole: 60 });
+  const numRuns = often({ short: 2, whole: 60 });
   await fc.assert(fc.asyncProperty(groups, fc.integer({ min: 1, max: 9 }), ofKey, property), { numRuns, seed });
   record('quotas', { assistants: numRuns });
 });

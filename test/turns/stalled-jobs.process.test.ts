@@ -2,12 +2,15 @@ import { randomUUID } from 'node:crypto';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { startRealProcess } from '../support/processes.ts';
+import { type Kind, startRealProcess } from '../support/processes.ts';
 import { openRelay, through } from '../support/relay.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
-/** The time of BullMQ's lock and of two checks for stalled jobs. With BullMQ's defaults, it would be over a minute. */
+/** Far more than the workers' own limits need, and less than half of what BullMQ's defaults would take. */
 const SEEN_WITHIN_MS = 28_000;
+/** The long form waits for the limits of production, which are five times longer. */
+const kind = sized<Kind>({ everyday: 'quickReply', long: 'reply' });
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { REPLY_TIMEOUT_MS: '500' } });
 
@@ -24,14 +27,14 @@ test('a killed worker’s job is soon found to be stalled', async () => {
   });
   onTestFinished(relay.cut);
   const MONGODB_URL = through(stack.env['MONGODB_URL'] ?? '', relay);
-  const killed = await startRealProcess('reply', { ...stack.env, MONGODB_URL });
+  const killed = await startRealProcess(kind, { ...stack.env, MONGODB_URL });
   await chat({ session_id: randomUUID(), message: 'What are your opening hours?' });
   const active = async () => (await stack.service.turnQueue.countJobs())['active'];
   await eventually(async () => expect(await active()).toBe(1));
   await eventually(() => expect(writes).toBeGreaterThan(0));
 
   await killed.kill();
-  const next = await startRealProcess('reply', stack.env);
+  const next = await startRealProcess(kind, stack.env);
 
   await eventually(async () => expect(await active()).toBe(0), SEEN_WITHIN_MS);
   await next.kill('SIGTERM');

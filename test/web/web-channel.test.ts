@@ -10,6 +10,7 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { webOperations } from '../../src/web-channel/operations.ts';
 import { startAnonymous } from '../../src/web-channel/access.ts';
@@ -255,13 +256,14 @@ test('after an erasure nothing is left to read, and a read that waits ends', asy
   expect((await visitor.escalate()).status).toBe(404);
 });
 
-test('200 visitors at once each get their own reply once, while another assistant is answered', async () => {
+const VISITORS = sized({ everyday: 20, long: 200 });
+test(`${VISITORS} visitors at once each get their own reply once, while another assistant is answered`, async () => {
   const { assistantId } = await aWebAssistant(stack);
   const neighbour = await aWebAssistant(stack);
   // Sessions of one network have a limit, so these are made as the service makes them.
   const stored = await stack.service.assistants.getAssistant(assistantId);
   const site = atSite(stack, assistantId);
-  const tokens = Array.from({ length: 200 }, () => startAnonymous(stored).token);
+  const tokens = Array.from({ length: VISITORS }, () => startAnonymous(stored).token);
 
   // A slow machine refuses some with 503 at first, and the widget sends them again.
   const send = (bearer: string, nth: number) =>
@@ -276,7 +278,7 @@ test('200 visitors at once each get their own reply once, while another assistan
 
   expect(answers.map(({ body }) => body.reply)).toEqual(tokens.map((_, nth) => `echo: I am ${nth}`));
   expect(other.status).toBe(200);
-  expect(await stack.service.mongo.collection('conversations').countDocuments({ assistantId })).toBe(200);
+  expect(await stack.service.mongo.collection('conversations').countDocuments({ assistantId })).toBe(VISITORS);
 });
 
 test('the widget’s files weigh little, any site may load them, and their names change with them', async () => {

@@ -5,6 +5,7 @@ import { eventually } from '../support/eventually.ts';
 import { openHostPage } from '../support/host-page.ts';
 import { barriersIn, overflowOf } from '../support/page.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { aWebAssistant, signUser } from '../support/visitor.ts';
 
@@ -166,7 +167,7 @@ test('what is written offline is sent once when the connection is back, and a cu
   expect([lost, stored?.seq]).toEqual([1, 3]);
 });
 
-test('on slow 3G, where each answer takes long, what is written is shown at once and answered once', async () => {
+longTest('on slow 3G, where each answer takes long, what is written is shown at once and answered once', async () => {
   const { page, assistantId } = await anOpenWidget();
   const network = await page.context().newCDPSession(page);
   const throughput = 50_000; // bytes a second
@@ -205,7 +206,7 @@ test('a signed user finds the conversation in another browser, and signing out l
   expect(await page.evaluate('JSON.stringify([{...localStorage}, {...sessionStorage}])')).not.toContain('ada');
 });
 
-test.each(['light', 'dark'] as const)(
+test.each(sized({ everyday: ['light'] as const, long: ['light', 'dark'] as const }))(
   'the widget has no barriers in the %s theme, also from right to left',
   async (colorScheme) => {
     const { page, assistantId } = await anOpenWidget({ colorScheme, viewport: { width: 390, height: 780 } });

@@ -3,6 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { openReader, type ReadFailure, type ReadPage } from '@parley/reading';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { sized } from '../../../test/support/size.ts';
 import { aFile } from './files.ts';
 import { HOSTILE } from './hostile-files.ts';
 
@@ -53,7 +54,9 @@ test('there are at least 40 hostile files, each of its own kind', () => {
   expect(new Set(HOSTILE.map(({ name }) => name)).size).toBeGreaterThanOrEqual(40);
 });
 
-test.each(HOSTILE)('$name ends with a clear state, and the next file is read', async ({ make, ends }) => {
+const READ = sized({ everyday: HOSTILE.filter(({ isLarge }) => isLarge !== true), long: HOSTILE });
+
+test.each(READ)('$name ends with a clear state, and the next file is read', async ({ make, ends }) => {
   const input = make();
   const good = await readGood();
   const from = performance.now();

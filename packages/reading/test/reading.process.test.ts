@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { openReader, type ReadFailure, type ReadInput, type ReadPage } from '@parley/reading';
+import { longTest } from '../../../test/support/size.ts';
 import { aDocx, aFile, aPage, aParagraph, aPdf } from './files.ts';
 
 const reader = openReader();
@@ -152,8 +153,8 @@ describe('proposed entries', () => {
 
   test('are few, and short enough for an entry', async () => {
     const many = Array.from(
-      { length: 300 },
-      (_, at) => `<h2>Is number ${at} right?</h2><p>${`Number ${at} is right. `.repeat(400)}</p>`,
+      { length: 110 },
+      (_, at) => `<h2>Is number ${at} right?</h2><p>${`Number ${at} is right. `.repeat(130)}</p>`,
     );
     const { proposals } = await readPage(
       aPage(`<main><h1>All</h1>${many.join('')}<h2>${'Why? '.repeat(200)}</h2><p>No.</p></main>`),
@@ -485,7 +486,7 @@ describe('the reader', () => {
     await expect.poll(() => isAlive(child), { timeout: 20_000 }).toBe(false);
   });
 
-  test('reads after its process was idle, and nothing after it is closed', async () => {
+  longTest('reads after its process was idle, and nothing after it is closed', async () => {
     const own = openReader({ idleMs: 1 });
     await own.read(aFile('First.'));
     await expect(own.read(aFile('Second.'))).resolves.toMatchObject({ passages: [{ text: 'Second.' }] });

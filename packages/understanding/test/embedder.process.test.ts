@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { eventually } from '../../../test/support/eventually.ts';
 import { cosineOf, modelProcessesOf, isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
 import { atPace } from '../../../test/support/pace.ts';
+import { longTest, sized } from '../../../test/support/size.ts';
 import * as program from '../src/embedder/embedder.ts';
 import { filesIn } from '../src/embedder/model-files.ts';
 
@@ -79,9 +80,10 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   };
   const open = async (): Promise<Opened> => ready(await opened(folder));
 
+  // One model for these, because each start takes a second. The last one closes it.
   describe('in use', () => {
     beforeAll(async () => {
-      shared = await ready(await anEmbedder(folder));
+      shared = await ready(await anEmbedder(folder, program, { waitMs: atPace(250) }));
     });
     afterAll(() => shared.close());
 
@@ -134,15 +136,17 @@ describe.runIf(isLocalModelFor)('the local model', () => {
 
     test('survives hostile texts of a visitor', async () => {
       const model = theModel();
+      // A text of the greatest length takes a second.
+      const length = sized({ everyday: 40, long: 2_000 });
       // U+FDFA is one character that expands to 18.
       const texts = [
         '',
         '\0',
         '\uD800',
-        '\uFDFA'.repeat(2000),
-        '👩‍👩‍👧‍👦'.repeat(500),
-        'a\u0301'.repeat(2000),
-        '字'.repeat(5000),
+        '\uFDFA'.repeat(length),
+        '👩‍👩‍👧‍👦'.repeat(length / 4),
+        'a\u0301'.repeat(length),
+        '字'.repeat(2.5 * length),
       ];
 
       for (const text of texts) {
@@ -185,80 +189,88 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       expect(order.indexOf('turn')).toBeLessThanOrEqual(1);
       expect(order).toHaveLength(7);
     });
-  });
 
-  test('a turn that would wait too long gets no vector at once; a flood does not take the model from others', async () => {
-    const embedder = await anEmbedder(folder, program, { waitMs: atPace(200) });
-    onTestFinished(() => embedder.close());
-    await eventually(() => expect(embedder.model()).not.toBeNull());
-    for (let at = 0; at < 5; at += 1) await embedder.embed([`${at} ${LONG.repeat(8)}`], 'query', { holder: 'first' });
-    const model = theModel();
-    let refused = 0;
-    process.kill(model, 'SIGSTOP');
-    const flood = Array.from({ length: 400 }, async (_, at) => {
-      const vectors = await embedder.embed([`${at} ${LONG.repeat(8)}`], 'query', { holder: 'flood' });
-      if (vectors === null) refused += 1;
-    });
-    const [neighbour, again] = ['can I bring my dog', 'can I bring my cat'].map((text) =>
-      embedder.embed([text], 'query', { holder: 'neighbour' }),
-    );
-    await Promise.resolve();
-    const busy = embedder.counts['busy'] ?? 0;
-    process.kill(model, 'SIGCONT');
+    test('a turn that would wait too long gets no vector at once; a flood does not take the model from others', async () => {
+      for (let at = 0; at < 5; at += 1) await shared.embed([`${at} ${LONG.repeat(8)}`], 'query', { holder: 'first' });
+      const model = theModel();
+      let refused = 0;
+      process.kill(model, 'SIGSTOP');
+      const flood = Array.from({ length: 400 }, async (_, at) => {
+        const vectors = await shared.embed([`${at} ${LONG.repeat(8)}`], 'query', { holder: 'flood' });
+        if (vectors === null) refused += 1;
+      });
+      const [neighbour, again] = ['do you have a garden', 'do you have a sauna'].map((text) =>
+        shared.embed([text], 'query', { holder: 'neighbour' }),
+      );
+      await Promise.resolve();
+      const busy = shared.counts['busy'] ?? 0;
+      process.kill(model, 'SIGCONT');
 
-    expect(busy).toBeGreaterThan(200);
-    expect([await neighbour, await again]).toEqual([[expect.anything()], [expect.anything()]]);
-    expect(embedder.counts['busy']).toBe(busy);
-    await Promise.all(flood);
-    expect(refused).toBeGreaterThanOrEqual(busy);
-    expect(embedder.counts['full']).toBeUndefined();
-  });
-
-  test('a model process that is killed loses only its current work and is restarted', async () => {
-    const embedder = await open();
-    const [before] = (await embedder.embed(['can I bring my dog'], 'query', { holder: 'a' }))!;
-    const model = theModel();
-    const working = embedder.embed([LONG.repeat(30)], 'passage', { holder: 'a', priority: 'background' });
-    process.kill(model, 'SIGKILL');
-
-    expect(await working).toBeNull();
-    await eventually(() => expect(embedder.status().detail).toBe('its process ended by SIGKILL'));
-    const again = await eventually(async () => {
-      const vectors = await embedder.embed(['can I bring my dogs'], 'query', { holder: 'a' });
-      if (!vectors) throw new Error('not yet');
-      return vectors;
+      expect(busy).toBeGreaterThan(200);
+      expect([await neighbour, await again]).toEqual([[expect.anything()], [expect.anything()]]);
+      expect(shared.counts['busy']).toBe(busy);
+      await Promise.all(flood);
+      expect(refused).toBeGreaterThanOrEqual(busy);
+      expect(shared.counts['full']).toBeUndefined();
     });
 
-    expect(cosineOf(again[0], before)).toBeGreaterThan(0.9);
-    expect(theModel()).not.toBe(model);
-    expect(embedder.log().match(/is not available/g)).toHaveLength(1);
-    expect(embedder.log().match(/search is available/g)).toHaveLength(2);
+    test('a model process that is killed loses only its current work and is restarted', async () => {
+      const [before] = (await shared.embed(['can I bring my dog'], 'query', { holder: 'a' }))!;
+      const model = theModel();
+      const working = shared.embed([LONG.repeat(30)], 'passage', { holder: 'a', priority: 'background' });
+      process.kill(model, 'SIGKILL');
+
+      expect(await working).toBeNull();
+      await eventually(() => expect(shared.status().detail).toBe('its process ended by SIGKILL'));
+      const again = await eventually(async () => {
+        const vectors = await shared.embed(['can I bring my dogs'], 'query', { holder: 'a' });
+        if (!vectors) throw new Error('not yet');
+        return vectors;
+      });
+
+      expect(cosineOf(again[0], before)).toBeGreaterThan(0.9);
+      expect(theModel()).not.toBe(model);
+      expect(shared.log().match(/is not available/g)).toHaveLength(1);
+      expect(shared.log().match(/search is available/g)).toHaveLength(2);
+    });
+
+    test('closing ends the model process', async () => {
+      expect(modelProcessesOf()).toHaveLength(1);
+
+      await shared.close();
+
+      expect(modelProcessesOf()).toEqual([]);
+      expect(await shared.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
+    });
   });
 
-  test('two processes answer at the same time; one that is killed is replaced, and its log line is the only one', async () => {
-    const embedder = await anEmbedder(folder, program, { processes: 2 });
-    onTestFinished(() => embedder.close());
-    await eventually(() => expect(embedder.model()).not.toBeNull());
-    const [one, other] = modelProcessesOf();
-    process.kill(one!, 'SIGSTOP');
-    const asked = ['can I bring my dog', 'is there parking'].map((text) =>
-      embedder.embed([text], 'query', { holder: 'a' }),
-    );
-    const beside = await Promise.race(asked);
-    process.kill(one!, 'SIGKILL');
-    await Promise.all(asked);
+  longTest(
+    'two processes answer at the same time; one that is killed is replaced, and its log line is the only one',
+    async () => {
+      const embedder = await anEmbedder(folder, program, { processes: 2 });
+      onTestFinished(() => embedder.close());
+      await eventually(() => expect(embedder.model()).not.toBeNull());
+      const [one, other] = modelProcessesOf();
+      process.kill(one!, 'SIGSTOP');
+      const asked = ['can I bring my dog', 'is there parking'].map((text) =>
+        embedder.embed([text], 'query', { holder: 'a' }),
+      );
+      const beside = await Promise.race(asked);
+      process.kill(one!, 'SIGKILL');
+      await Promise.all(asked);
 
-    expect(beside).toEqual([expect.any(Float32Array)]);
-    const again = () => embedder.embed(['can I bring my cat'], 'query', { holder: 'a' });
-    await eventually(async () => expect(await again()).not.toBeNull());
-    const after = modelProcessesOf();
-    expect(after).toHaveLength(2);
-    expect(after).not.toContain(one);
-    expect(after).not.toContain(other);
-    expect(embedder.log().match(/is not available/g)).toHaveLength(1);
-  });
+      expect(beside).toEqual([expect.any(Float32Array)]);
+      const again = () => embedder.embed(['can I bring my cat'], 'query', { holder: 'a' });
+      await eventually(async () => expect(await again()).not.toBeNull());
+      const after = modelProcessesOf();
+      expect(after).toHaveLength(2);
+      expect(after).not.toContain(one);
+      expect(after).not.toContain(other);
+      expect(embedder.log().match(/is not available/g)).toHaveLength(1);
+    },
+  );
 
-  test('a model process that hangs delays a turn for less than a second and is replaced', async () => {
+  longTest('a model process that hangs delays a turn for less than a second and is replaced', async () => {
     const embedder = await open();
     const model = theModel();
     process.kill(model, 'SIGSTOP');
@@ -277,21 +289,26 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     expect(embedder.log()).toContain('its process did not answer in time');
   });
 
-  test.each([
-    ['weights cut short', WEIGHTS, (copy: string) => truncate(join(copy, WEIGHTS), 1_000_000)],
-    ['weights changed in one bit', WEIGHTS, (copy: string) => flipByte(join(copy, WEIGHTS), 40_000_000)],
-    ['a graph changed in one bit', GRAPH, (copy: string) => flipByte(join(copy, GRAPH), 10_000_000)],
-  ])('a model with %s is not used, and the reason is logged', async (_what, name, damage) => {
-    const embedder = await opened(await aCopy(folder, damage));
+  const damages: [string, string, (copy: string) => Promise<void>][] = [
+    ['weights changed in one bit', WEIGHTS, (copy) => flipByte(join(copy, WEIGHTS), 40_000_000)],
+    ['weights cut short', WEIGHTS, (copy) => truncate(join(copy, WEIGHTS), 1_000_000)],
+    ['a graph changed in one bit', GRAPH, (copy) => flipByte(join(copy, GRAPH), 10_000_000)],
+  ];
 
-    await eventually(() =>
-      expect(embedder.status()).toEqual({
-        available: false,
-        detail: `${name} is damaged or replaced: its hash is not the expected one`,
-      }),
-    );
-    expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
-  });
+  test.each(sized({ everyday: damages.slice(0, 1), long: damages }))(
+    'a model with %s is not used, and the reason is logged',
+    async (_what, name, damage) => {
+      const embedder = await opened(await aCopy(folder, damage));
+
+      await eventually(() =>
+        expect(embedder.status()).toEqual({
+          available: false,
+          detail: `${name} is damaged or replaced: its hash is not the expected one`,
+        }),
+      );
+      expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
+    },
+  );
 
   test('without a binary of onnxruntime for this system, words answer and one line says why', async () => {
     const elsewhere = await mkdtemp(join(tmpdir(), 'parley-embedder-'));
@@ -310,15 +327,5 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     await eventually(() => expect(embedder.status().detail).toContain('the model does not run here: Cannot find'));
     expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
     expect(embedder.log().split('\n')).toHaveLength(1);
-  });
-
-  test('closing ends the model process', async () => {
-    const embedder = await open();
-    expect(modelProcessesOf()).toHaveLength(1);
-
-    await embedder.close();
-
-    expect(modelProcessesOf()).toEqual([]);
-    expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
   });
 });

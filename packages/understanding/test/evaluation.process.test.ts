@@ -15,6 +15,7 @@ import {
 } from '../eval/measure.ts';
 import { localModel, openEmbedder } from '../src/embedder/embedder.ts';
 import { isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
+import { longTest } from '../../../test/support/size.ts';
 
 /** Where `npm run eval` keeps vectors too. */
 const KEPT = join(import.meta.dirname, '../../../.local/eval');
@@ -30,9 +31,11 @@ test('by words alone, most questions of known domains find their entry, and unkn
   expect(shareOf(unknown(measured), 'wrong')).toBeLessThanOrEqual(0.05);
 });
 
-test.runIf(isLocalModelFor)(
+// A first run has some 1,200 texts to embed.
+const withModel = isLocalModelFor ? longTest : (): void => undefined;
+
+withModel(
   'with meaning, all sets together keep the limits, and unseen domains are as good as the last accepted ones',
-  { timeout: 600_000 }, // a first run has some 1,200 texts to embed
   async () => {
     const model = localModel(modelFolder());
     const log = { info: () => undefined, warn: () => undefined };

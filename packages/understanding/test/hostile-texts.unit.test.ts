@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { hostileTexts, MESSAGE, slowOf } from '../../../test/support/hostile-texts.ts';
+import { sized } from '../../../test/support/size.ts';
 import { decideLanguage } from '../src/language.ts';
 import {
   asksForHuman,
@@ -10,11 +11,13 @@ import {
 import { readTerms } from '../src/retrieval/terms.ts';
 import { readSmallTalk } from '../src/understanding.ts';
 
-const LANGUAGES = 'ar bg da de el en es fi fr hi hr hu hy id it ko lt nl no pl pt ro ru sr sv ta th tr uk vi zh'.split(
-  ' ',
-);
+/** Every day one with a stemmer, one without, and two whose words are not separated by spaces. */
+const LANGUAGES = sized({
+  everyday: 'en vi th zh',
+  long: 'ar bg da de el en es fi fr hi hr hu hy id it ko lt nl no pl pt ro ru sr sv ta th tr uk vi zh',
+}).split(' ');
 
-const messages = hostileTexts(MESSAGE);
+const messages = hostileTexts(MESSAGE, ...sized<[ends?: string[]]>({ everyday: [['x']], long: [] }));
 
 test.each<[string, (message: string) => unknown]>([
   ['the language', (message) => decideLanguage({ message, allowed: ['de', 'en', 'uk'] })],

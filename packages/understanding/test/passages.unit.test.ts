@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { hostileTexts, slowOf } from '../../../test/support/hostile-texts.ts';
+import { sized } from '../../../test/support/size.ts';
 import { quoteOf, sentencesOf } from '../src/retrieval/passage-search.ts';
 import {
   decideReply,
@@ -208,7 +209,7 @@ test('each line of a list or table is a sentence, but not the number of an item'
 });
 
 test('hostile texts are read, searched and quoted quickly', () => {
-  const texts = hostileTexts(900, ['x', ' ']);
+  const texts = hostileTexts(900, sized({ everyday: ['x'], long: ['x', ' '] }));
   const index = changed(null, {
     add: texts.map(([, text], nth) => aPassage({ passageId: `${nth}`, text, title: text, path: [text, text] })),
   });

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../../../test/support/eventually.ts';
 import { cosineOf, isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
+import { longTest } from '../../../test/support/size.ts';
 import { countRight, findCandidates, loadPassageQuestions, loadPassages } from '../eval/passages.ts';
 import { type Embedder, localModel, openEmbedder } from '../src/embedder/embedder.ts';
 import { rankByTokens, TOKEN_DIMENSIONS, type TokenVectors } from '../src/embedder/token-vectors.ts';
@@ -83,7 +84,7 @@ describe.runIf(isLocalModelFor)('with the local model', () => {
     expect((await plain())?.[0]).toEqual(tokens?.[0]?.vector);
   });
 
-  test('passages are ranked better by their tokens than by one vector', async () => {
+  longTest('passages are ranked better by their tokens than by one vector', async () => {
     const asked = loadPassageQuestions().filter(({ isAnswerable }) => isAnswerable);
     // Only those that answer a question, so that it takes seconds. `npm run eval -- passages` has all.
     const passages = loadPassages().filter((passage) => asked.some(({ isAnswer }) => isAnswer(passage)));

@@ -10,6 +10,7 @@ import { MESSAGE } from '../support/hostile-texts.ts';
 import type { Step } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 // Each kind of process is real here, so that its loop does nothing but its own work. Its longest step is named.
@@ -66,7 +67,8 @@ const ask = (url: string, message: string) =>
 const times = (count: number, work: (nth: number) => Promise<unknown>): Promise<unknown>[] =>
   Array.from({ length: count }, (_, nth) => work(nth));
 
-const WORK: [what: string, work: (url: string) => Promise<void>][] = [
+type Work = [what: string, work: (url: string) => Promise<void>];
+const SHORT: Work[] = [
   [
     'messages of the longest length',
     async (url) => {
@@ -111,6 +113,10 @@ const WORK: [what: string, work: (url: string) => Promise<void>][] = [
       });
     },
   ],
+];
+
+/** Each takes many seconds of work. */
+const LONG: Work[] = [
   [
     'an import of the most entries, their list, a search and a question',
     async (url) => {
@@ -158,7 +164,7 @@ const WORK: [what: string, work: (url: string) => Promise<void>][] = [
   ],
 ];
 
-test.each(WORK)('%s: no process holds its loop', async (_what, work) => {
+test.each([...SHORT, ...sized({ everyday: [], long: LONG })])('%s: no process holds its loop', async (_what, work) => {
   const api = processes.find(({ kind }) => kind === 'api');
   const steps = await watchAll(() => work(api?.url ?? ''));
   for (const [kind, { ms, name }] of Object.entries(steps))

@@ -5,11 +5,12 @@ import { anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Step, watchLoop, workedMs } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
+import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
 /** Not more than may be in flight. */
-const STREAMS = 10;
+const STREAMS = sized({ everyday: 4, long: 10 });
 const QUESTION = 'What are your opening hours?';
 const HEAD = 'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n';
 const END = 'data: {"choices":[{"delta":{"content":"ok"}}]}\n\ndata: [DONE]\n\n';
@@ -58,7 +59,7 @@ const setUp = async (
 };
 
 /** The longest step of the loop, in the best run: a long step comes each time, and a long garbage collection does not. */
-const longestStep = async (work: () => Promise<unknown>, runs = 3): Promise<Step> => {
+const longestStep = async (work: () => Promise<unknown>, runs = sized({ everyday: 2, long: 3 })): Promise<Step> => {
   let best: Step = { ms: Number.POSITIVE_INFINITY, name: '' };
   for (let nth = 0; nth < runs; nth += 1) {
     const stop = watchLoop();
@@ -100,7 +101,7 @@ test('long streams of one assistant that come at once are read in small parts', 
   expect(ended).toEqual(Array.from({ length: STREAMS }, () => 'none'));
 });
 
-test('long streams of many assistants that come at once are read a few parts at a time', async () => {
+longTest('long streams of many assistants that come at once are read a few parts at a time', async () => {
   const events = 'data: {"choices":[{"delta":{"content":"a."}}]}\n\n'.repeat(3_000);
   const [together, waiting] = [40, []];
   const each = () => setUp(HEAD + events + END, { together, waiting });
@@ -132,7 +133,7 @@ test('a history and a reply full of addresses, names and numbers are counted and
   const session_id = randomUUID();
   // Random letters take longest to count. The tokenizer remembers words, so each message has others.
   const letters = () => Array.from({ length: 7_900 }, () => 'etaoinsr'[Math.floor(Math.random() * 8)]).join('');
-  for (let nth = 0; nth < 20; nth += 1) await ask({ session_id, message: letters() });
+  for (let nth = 0; nth < sized({ everyday: 12, long: 20 }); nth += 1) await ask({ session_id, message: letters() });
   await change({ historyTokens: 100_000 });
   await beStrict();
   await ask(); // The first question also loads the tables of languages.
