@@ -1,4 +1,4 @@
-import { type Request, type RequestHandler, type Response, Router } from 'express';
+import { type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
 import { networkOf, noStranger } from '../http/http.ts';
 import { bodyReader, type Declaration, mount, type Served } from '../http/operation.ts';
 import { holdFor } from '../http/shares.ts';
@@ -7,6 +7,7 @@ import { serverDate } from '../process/clock.ts';
 import { bearerIn } from '../process/credentials.ts';
 import { ApiError, type ErrorCode, notFound } from '../process/errors.ts';
 import { isUuid } from '../process/ids.ts';
+import { workFor } from '../process/slices.ts';
 import type { Assistant } from './assistant.ts';
 import { type ChannelCall, type ChannelCalls, isTokenAccepted } from './channel.ts';
 import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';
@@ -113,6 +114,9 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
     holdFor(res, caller.assistant.assistantId);
   };
 
+  /** What follows is work for the assistant. */
+  const goOn = (res: Response, next: NextFunction): void => workFor(callerOf(res).assistant.assistantId, next);
+
   const withKey = async (req: Request, res: Response, limitOf: RateLimiter['forApiKey']): Promise<void> => {
     const bearer = bearerIn(req.headers.authorization);
     if (bearer === null) return refuse(req, res, unauthorized('missing_api_key'));
@@ -128,13 +132,13 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
   /** Authenticates by API key: chat API and conversation endpoints. */
   const byApiKey: RequestHandler = async (req, res, next) => {
     await withKey(req, res, rateLimiter.forApiKey);
-    next();
+    goOn(res, next);
   };
 
   /** The same as `byApiKey`, but long polls count in a rate-limit window of their own. */
   const byApiKeyOrPoll: RequestHandler = async (req, res, next) => {
     await withKey(req, res, isLongPoll(req.query) ? rateLimiter.forLongPoll : rateLimiter.forApiKey);
-    next();
+    goOn(res, next);
   };
 
   /** Adds the call to the list of channel calls when the response ends, whatever the outcome. */
@@ -176,7 +180,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
       limitPerMinute: limit,
     };
     await admit(res, caller, limited);
-    next();
+    goOn(res, next);
   };
 
   return { byApiKey, byApiKeyOrPoll, byChannel };

@@ -5,6 +5,7 @@ import { networkOf } from '../http/http.ts';
 import { ApiError } from '../process/errors.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
 import { holdFor, takeTurnsFor } from '../http/shares.ts';
+import { workFor } from '../process/slices.ts';
 import { type Audience, mayUse, type Operator, operatorModel, toOperator } from './operator.ts';
 import { endSession, isCurrent, readSession, sessionModel, storedIdOf, type StoredSession } from './session.ts';
 import type { OperatorStore } from './store.ts';
@@ -185,7 +186,7 @@ export const createOperatorAccess = (dependencies: {
       res.locals.operator = caller;
       holdFor(res, shareOf(caller));
       takeTurnsFor(res, senderOf(caller));
-      next();
+      workFor(shareOf(caller), next);
     };
 
   return { fromOwnPages, fromOwnPagesOrWithToken, countAnonymous, findSignedIn, signedInFor, signedInOrTokenFor };

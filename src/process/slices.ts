@@ -1,19 +1,46 @@
-import { setImmediate } from 'node:timers/promises';
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { setImmediate as atNextTick } from 'node:timers';
 
 /** Long work lets other work run after this time. */
 const SLICE_MS = 4;
 
-let last: Promise<void> = Promise.resolve();
+/** For whom the present code works: an assistant, or an operator. */
+const holders = new AsyncLocalStorage<string>();
+/** Work that is done for nobody in particular is the work of one holder. */
+const NOBODY = '';
+
+/** Runs work for a holder, such as an assistant. All its long computations together get the share of one. */
+export const workFor = <Result>(holder: string, work: () => Result): Result => holders.run(holder, work);
+
+/** Who waits for a slice, by holder. The first holder has the next one. */
+const waiting = new Map<string, (() => void)[]>();
+let isServing = false;
+
+const serveNext = (): void => {
+  const [[holder, queue] = []] = waiting;
+  isServing = holder !== undefined;
+  if (holder === undefined || !queue) return;
+  const grant = queue.shift();
+  waiting.delete(holder);
+  if (queue.length > 0) waiting.set(holder, queue); // moves the holder to the end of the round
+  grant?.();
+  atNextTick(serveNext);
+};
 
 /**
- * Waits for the next tick. All callers of the process share one line, so that the loop serves
- * requests between any two slices, however many long computations run.
+ * Waits for a slice. All callers of the process share one line, so that the loop serves requests between any two slices,
+ * however many long computations run. Holders take turns, so that a holder with many computations delays only itself.
  */
-const nextSlice = (): Promise<void> => {
-  last = last.then(() => setImmediate());
-  return last;
-};
+const nextSlice = (): Promise<void> =>
+  new Promise((resolve) => {
+    const holder = holders.getStore() ?? NOBODY;
+    const queue = waiting.get(holder);
+    if (queue) queue.push(resolve);
+    else waiting.set(holder, [resolve]);
+    if (isServing) return;
+    isServing = true;
+    atNextTick(serveNext);
+  });
 
 /** Divides a long computation: `if (slices.isOver()) await slices.next();` between two of its steps. */
 export type Slices = {

@@ -5,6 +5,7 @@ import { isMongoUnavailable } from '../../src/mongo/failures.ts';
 import { serverDate, serverNow } from '../../src/process/clock.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createPacedSlots } from '../../src/process/paced-slots.ts';
+import { workFor } from '../../src/process/slices.ts';
 import { whatRemains } from '../../src/process/slots.ts';
 import { NO_SPAN, type TraceSpan, type Tracing, within } from '../../src/process/tracing.ts';
 import type { CountTurn } from '../../src/service-metrics.ts';
@@ -198,7 +199,8 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
       // A turn that takes longer is left for the next commit, so that the answered turns are committed now.
       if (ended.length > 0 && !ends.has(turn.turnId) && !(await askEngine.answersImmediately(question))) break;
       const { context } = spanOf(turn);
-      const ask = (): Promise<TurnEnd> => within(tracing.step('engine', context), askEngine.endOf(question));
+      const answer = (): Promise<TurnEnd> => workFor(read.assistantId, () => askEngine.endOf(question));
+      const ask = (): Promise<TurnEnd> => within(tracing.step('engine', context), answer());
       const end: TurnEnd = ends.get(turn.turnId) ?? (tries > MAX_TRIES ? { kind: 'failed' } : await ask());
       ends.set(turn.turnId, end);
       const takeBy = end.kind === 'handoff' ? await conversations.findTakeBy(conversation, serverDate()) : null;

@@ -24,6 +24,7 @@ import { newToken } from '../../src/process/ids.ts';
 import type { Lifecycle } from '../../src/process/lifecycle.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createPaces } from '../../src/process/paced-slots.ts';
+import { workFor } from '../../src/process/slices.ts';
 import { startSweeper } from '../../src/process/sweeper.ts';
 import { type AskEngine, boundedWhy } from './ask-engine.ts';
 import { factsIn } from './engines/openai/reply-filter.ts';
@@ -95,7 +96,10 @@ export const openEvaluator = ({ evaluations, askEngine, embedder, lifecycle, log
     draft?: DraftKnowledge,
   ): Promise<Replied | Unanswered> => {
     const reserveTokens = held.provider ? (tokens: number) => evaluations.reserveTokens(held, tokens) : undefined;
-    const trying = askEngine.tryOut(held.assistantId, { message, language }, { draft, reserveTokens });
+    // Not a share of the assistant's turns, which must not wait for its evaluations.
+    const trying = workFor(`evaluation of ${held.assistantId}`, () =>
+      askEngine.tryOut(held.assistantId, { message, language }, { draft, reserveTokens }),
+    );
     const tried = await (held.provider ? paces.watch(held.assistantId, trying) : trying);
     if (!tried) return 'assistant gone';
     const { text, suggestedActions: actions, sources = [], confidence, why, language: spoken } = tried.reply;

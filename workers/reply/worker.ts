@@ -7,6 +7,7 @@ import { newToken } from '../../src/process/ids.ts';
 import type { Lifecycle } from '../../src/process/lifecycle.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createMetrics } from '../../src/process/metrics.ts';
+import { createSlices } from '../../src/process/slices.ts';
 import { startSweeper } from '../../src/process/sweeper.ts';
 import { openTracing } from '../../src/process/tracing.ts';
 import type { Vault } from '../../src/process/vault.ts';
@@ -25,7 +26,7 @@ import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts'
 import { createAnswerTurn, createInFlight } from './answer-turn.ts';
 import { createAskEngine } from './ask-engine.ts';
 import { ASKING_MAX, openEvaluator } from './evaluator.ts';
-import type { Embedder, SharedVectors } from '@parley/understanding';
+import { type Embedder, shareLoop, type SharedVectors } from '@parley/understanding';
 import { createSharedVectors, openChosenEmbedder } from '../../src/embedder.ts';
 import type { AssistantEngine } from './engines/engine.ts';
 import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
@@ -191,6 +192,7 @@ type Options = {
 
 /** Assembles and starts the reply worker. Tests may pass their own engine or embedder. */
 export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...given }: Options) => {
+  shareLoop(createSlices);
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
   let sharedVectors: SharedVectors | null = null;
   // The model is opened in parallel with the stores, because both take about the same time.

@@ -1,4 +1,4 @@
-import { setImmediate } from 'node:timers/promises';
+import { createLoopShare } from './embedder/token-vectors.ts';
 
 export type TextKind = 'question' | 'variant' | 'answer';
 
@@ -72,12 +72,9 @@ export const scan = async (
 ): Promise<VectorHit[]> => {
   const best: VectorHit[] = [];
   let least = Number.NEGATIVE_INFINITY;
-  let sliceEnds = performance.now() + SLICE_MS_OF_SCAN;
+  const share = createLoopShare(SLICE_MS_OF_SCAN);
   for (let nth = 0; nth < entries.length; nth += 1) {
-    if (nth % ENTRIES_PER_TIME_CHECK === ENTRIES_PER_TIME_CHECK - 1 && performance.now() > sliceEnds) {
-      await setImmediate();
-      sliceEnds = performance.now() + SLICE_MS_OF_SCAN;
-    }
+    if (nth % ENTRIES_PER_TIME_CHECK === ENTRIES_PER_TIME_CHECK - 1 && share.isOver()) await share.next();
     const { entryId, kinds, vectors } = entries[nth] as VectorEntry;
     if (vectors.length !== kinds.length * query.length) continue; // made by another model
     let nearest = 0;
@@ -157,12 +154,9 @@ export const measureSimilarity = async (
   const [allQuestions, allAnswers] = [createDistribution(), createDistribution()];
   const nearest: EntrySimilarity[] = [];
   const included: EntrySimilarity[] = [];
-  let sliceEnds = performance.now() + SLICE_MS;
+  const share = createLoopShare(SLICE_MS);
   for (const [nth, { entryId, kinds, vectors }] of entries.entries()) {
-    if (nth % ENTRIES_PER_TIME_CHECK === ENTRIES_PER_TIME_CHECK - 1 && performance.now() > sliceEnds) {
-      await setImmediate();
-      sliceEnds = performance.now() + SLICE_MS;
-    }
+    if (nth % ENTRIES_PER_TIME_CHECK === ENTRIES_PER_TIME_CHECK - 1 && share.isOver()) await share.next();
     if (includedOnly && !include.has(entryId)) continue;
     if (vectors.length !== kinds.length * query.length) continue; // made by another model
     let asked = Number.NEGATIVE_INFINITY;

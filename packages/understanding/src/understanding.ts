@@ -48,7 +48,7 @@ export {
 export { PassageIndex, type PassageIndexOptions, PassageIndexUpdate } from './retrieval/passage-index.ts';
 export { type IndexedPassage, type Passage, passageEngine, passageText, quantised } from './retrieval/passage-parts.ts';
 export type { FoundPassage, PassageSearch } from './retrieval/passage-search.ts';
-export { rankByTokens, type TokenVectors } from './embedder/token-vectors.ts';
+export { rankByTokens, shareLoop, type TokenVectors } from './embedder/token-vectors.ts';
 export {
   measureSimilarity,
   scan,

@@ -1,6 +1,33 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
+
+/** Divides a long computation: `if (share.isOver()) await share.next();` between two of its steps. */
+export type LoopShare = { isOver: () => boolean; next: () => Promise<void> };
+
+const alone = (ms: number): LoopShare => {
+  let ends = performance.now() + ms;
+  return {
+    isOver: () => performance.now() >= ends,
+    next: async () => {
+      await nextTick();
+      ends = performance.now() + ms;
+    },
+  };
+};
+
+let create = alone;
+
+/**
+ * Lets the computations of this package take turns with the other long work of the process. Otherwise each of many at
+ * once would have a slice in every round of the event loop. Call it once, when the process starts.
+ */
+export const shareLoop = (others: (ms: number) => LoopShare): void => {
+  create = others;
+};
+
+/** Create one for each computation. The first slice begins now and takes `ms`. */
+export const createLoopShare = (ms: number): LoopShare => create(ms);
 
 /**
  * The vectors of a text's tokens rank long texts better than its one vector: of a long text, one vector is a mean of
@@ -165,22 +192,18 @@ export const rankByTokens = async <Candidate extends TokenVectors>(
   const asked = joinTokens([question.tokens], 'query');
   const ownInverses = inverseLengths(asked);
   const ranked: TokenRank<Candidate>[] = [];
-  let since = performance.now();
-  const letOthersGo = async (): Promise<void> => {
-    if (performance.now() - since < SLICE_MS) return;
-    await nextTurn();
-    since = performance.now();
-  };
+  const share = createLoopShare(SLICE_MS);
+  await share.next();
   for (const candidate of candidates.slice(0, MAX_CANDIDATES)) {
     if (candidate.kind !== question.kind || candidate.tokens.length === 0 || asked.length === 0) continue;
     const passage = joinTokens([candidate.tokens], 'passage');
     const inverses = inverseLengths(passage);
     const row = new Float32Array(inverses.length);
-    await letOthersGo();
+    if (share.isOver()) await share.next();
     const best = new Float64Array(ownInverses.length);
     for (let nth = 0; nth < ownInverses.length; nth += 1) {
       best[nth] = productsOf(tokenOf(asked, nth), passage, inverses, row) * (ownInverses[nth] as number);
-      await letOthersGo();
+      if (share.isOver()) await share.next();
     }
     ranked.push({ candidate, score: best.reduce((sum, one) => sum + one, 0) / best.length, best });
   }

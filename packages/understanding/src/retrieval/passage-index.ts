@@ -1,6 +1,6 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { baseLanguage } from '../fold.ts';
 import type { Distribution } from '../similarity.ts';
+import { createLoopShare } from '../embedder/token-vectors.ts';
 import { conceptKey, conceptWeight } from './knowledge-index.ts';
 import {
   bytesOf,
@@ -110,13 +110,11 @@ const createBest = <One>(most: number) => {
 };
 
 type Pause = () => Promise<void> | undefined;
-const createPause = (): Pause => {
-  let ends = performance.now() + SLICE_MS;
-  const rest = async (): Promise<void> => {
-    await nextTurn();
-    ends = performance.now() + SLICE_MS;
-  };
-  return () => (performance.now() < ends ? undefined : rest());
+/** Begins with a slice of its own: one read of a store may continue many searches in the same tick. */
+const createPause = async (): Promise<Pause> => {
+  const share = createLoopShare(SLICE_MS);
+  await share.next();
+  return () => (share.isOver() ? share.next() : undefined);
 };
 
 /** The cosines of some passages. `shifts`: how far the mean of each language is from the mean of all. */
@@ -418,7 +416,7 @@ export class PassageIndex {
    * milliseconds.
    */
   async search(question: string, visitorLanguage: string, vector: Float32Array | null): Promise<PassageHits> {
-    const pause = createPause();
+    const pause = await createPause();
     const words = this.#readQuestion(question, visitorLanguage);
     await this.#addNearTerms(words, pause);
     const { scores, whole, unknown } = await this.#scoreWords(words, pause);

@@ -1,5 +1,4 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import { rankByTokens, tokenCosines, type TokenVectors } from '../embedder/token-vectors.ts';
+import { createLoopShare, rankByTokens, tokenCosines, type TokenVectors } from '../embedder/token-vectors.ts';
 import { UNSPACED } from '../fold.ts';
 import { normaliseWording } from './knowledge-index.ts';
 import type { PassageHit, PassageHits, PassageIndex } from './passage-index.ts';
@@ -402,12 +401,10 @@ export const rankPassages = async <Page extends Passage>(
 ): Promise<FoundPassage<Page>[]> => {
   const ranked = scorePassages(found, calibration);
   const best: FoundPassage<Page>[] = [];
-  let since = performance.now();
+  const share = createLoopShare(SLICE_MS);
+  await share.next();
   for (const [position, one] of ranked.slice(0, MOST_FOUND).entries()) {
-    if (performance.now() - since > SLICE_MS) {
-      await nextTurn();
-      since = performance.now();
-    }
+    if (share.isOver()) await share.next();
     const quote = one.quote();
     if (!quote) continue;
     const features = passageFeatures(found, ranked, position);

@@ -1,0 +1,59 @@
+import { setImmediate as nextTick } from 'node:timers/promises';
+import { PassageIndex, rankByTokens, shareLoop } from '@parley/understanding';
+import { expect, onTestFinished, test } from 'vitest';
+import { createSlices, workFor } from '../../src/process/slices.ts';
+
+/** A computation of so many slices. Notes its holder whenever it has one. */
+const compute = (holder: string, slices: number, had: string[]): Promise<void> =>
+  workFor(holder, async () => {
+    const own = createSlices(0);
+    for (let nth = 0; nth < slices; nth += 1) {
+      await own.next();
+      had.push(holder);
+    }
+  });
+
+test('holders take turns, so that one with sixty computations delays another one’s only by half', async () => {
+  const had: string[] = [];
+
+  const greedy = Array.from({ length: 60 }, () => compute('greedy', 5, had));
+  await compute('other', 5, had);
+  const before = had.filter((holder) => holder === 'greedy').length;
+  await Promise.all(greedy);
+
+  expect(before).toBeLessThanOrEqual(6);
+  expect(had).toHaveLength(305);
+});
+
+test('the loop serves other work between any two slices', async () => {
+  const had: string[] = [];
+  const computing = Promise.all(Array.from({ length: 20 }, (_, nth) => compute(`holder ${nth}`, 5, had)));
+
+  const seen: number[] = [];
+  for (let before = -1; had.length > before || had.length === 0; ) {
+    before = had.length;
+    await nextTick();
+    seen.push(had.length - before);
+  }
+  await computing;
+
+  expect(Math.max(...seen)).toBe(1);
+});
+
+test('searches and rankings of passages take their slices from the line of the process', async () => {
+  let asked = 0;
+  const never = new Promise<void>(() => undefined);
+  shareLoop(() => ({ isOver: () => true, next: () => ((asked += 1), never) }));
+  onTestFinished(() => shareLoop(createSlices));
+  const question = { kind: 'k', tokens: new Int8Array(96 * 64).fill(1) };
+  const candidates = Array.from({ length: 30 }, () => ({ kind: 'k', tokens: new Int8Array(96 * 256).fill(1) }));
+
+  for (let nth = 0; nth < 20; nth += 1) {
+    void rankByTokens(question, candidates);
+    void new PassageIndex().search('How long does a refund take?', 'en', null);
+  }
+  await nextTick();
+
+  // Each waits for its first slice, also if all begin in one tick.
+  expect(asked).toBe(40);
+});
