@@ -192,7 +192,7 @@ test('a page that leads astray is not followed', async () => {
     answers = later;
     const headers = { location: urlOf(form) };
     site.get(SITE).intercept({ path: '/' }).reply(302, '', { headers });
-    const options = { maxBytes: 1_000, accept: 'text/html', everyMs: () => 1, signal };
+    const options = { assistantId: 'one', maxBytes: 1_000, accept: 'text/html', everyMs: () => 1, signal };
     const answer = await fetchPage(`${SITE}/`, options);
     const kind = form.reason === 'unresolved' ? 'failed' : 'refused';
     if (answer.kind !== kind) wrong.push(`${form.name}: ${JSON.stringify(answer)}`);

@@ -15,6 +15,7 @@ afterEach(async () => {
 
 const timing = { ...TIMING, ...QUICK };
 const OPTIONS: FetchOptions = {
+  assistantId: 'one',
   maxBytes: 1_000,
   accept: 'text/html',
   everyMs: () => 1,
@@ -59,20 +60,21 @@ test('requests to a host wait for each other, whichever process sends them, and 
   const { signal } = new AbortController();
   const at: number[] = [];
   const send = async (hosts = one): Promise<void> => {
-    expect(await hosts?.waitFor('a.example', { everyMs: 100, signal })).toBe(true);
+    expect(await hosts?.waitFor('a.example', { assistantId: 'one', everyMs: 100, signal })).toBe(true);
     at.push(performance.now());
   };
 
   await Promise.all([send(), send(other), send(), send(other)]);
   const tookMs = (at.at(-1) ?? 0) - (at[0] ?? 0);
   const begunAt = performance.now();
-  await one?.leaveAlone('a.example', 300);
+  await one?.leaveAlone('a.example', { assistantId: 'one', forMs: 300 });
   await send(other);
-  await one?.leaveAlone('b.example', 10_000_000);
+  await one?.leaveAlone('b.example', { assistantId: 'one', forMs: 10_000_000 });
 
   expect(tookMs).toBeGreaterThan(280);
   expect(performance.now() - begunAt).toBeGreaterThan(280);
-  expect(await other?.waitFor('b.example', { everyMs: 100, signal })).toBe(false);
+  expect(await other?.waitFor('b.example', { assistantId: 'one', everyMs: 100, signal })).toBe(false);
+  expect(await other?.waitFor('b.example', { assistantId: 'another', everyMs: 100, signal })).toBe(true);
 });
 
 test('a site is asked for two pages a second at most, and Crawl-delay slows it further', async () => {

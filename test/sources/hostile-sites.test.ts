@@ -201,6 +201,21 @@ const CASES: Case[] = [
     expected: { '/bomb': 'skipped: too_large' },
   },
   {
+    name: 'a bomb that is small between its two decoders',
+    pages: linked('/bomb', {
+      headers: { 'Content-Encoding': 'br, br' },
+      body: brotliCompressSync(brotliCompressSync(Buffer.alloc(50_000_000))),
+    }),
+    state: 'ready',
+    expected: { '/bomb': 'skipped: too_large' },
+  },
+  {
+    name: 'a compression that was not asked for, with a window as large as its server likes',
+    pages: linked('/odd', { headers: { 'Content-Encoding': 'zstd, zstd' }, body: GOOD }),
+    state: 'ready',
+    expected: { '/odd': 'failed: broken' },
+  },
+  {
     name: 'what is not compressed as it says',
     pages: linked('/odd', { headers: { 'Content-Encoding': 'gzip' }, body: GOOD }),
     state: 'ready',

@@ -1,27 +1,32 @@
 import { createHash } from 'node:crypto';
-import type { Readable, Transform } from 'node:stream';
+import { Readable, type Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { type Dispatcher, errors, request } from 'undici';
 import { serverNow } from '../../src/process/clock.ts';
 import { VERSION } from '../../src/process/lifecycle.ts';
+import { createSlots, type Slots } from '../../src/process/slots.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
 import type { RedisClient } from '../../src/redis/redis.ts';
 import type { SourceError } from '../../src/sources/source.ts';
 import { checkEndpointUrl, Flood } from '../../src/webhooks/address-guard.ts';
 import { BOT } from './site-rules.ts';
 
-// Takes the next time at which a request may go to the host, and moves it on. Returns how long to wait, or -1 if that is
-// too long.
+// KEYS: when the host may be asked next, and until when it must not be asked for this assistant. ARGV: the time between two
+// requests, and the longest wait. Returns how long to wait and 1 if the request may then be sent, 0 if the assistant must
+// ask again then. A wait that is too long is -1. A pause does not take a place of the host, which others need meanwhile.
 const TAKE = `
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local pause = tonumber(redis.call('GET', KEYS[2]) or '0') - now
+if pause > tonumber(ARGV[2]) then return {-1, 0} end
+if pause > 0 then return {pause, 0} end
 local at = math.max(now, tonumber(redis.call('GET', KEYS[1]) or '0'))
-if at - now > tonumber(ARGV[2]) then return -1 end
+if at - now > tonumber(ARGV[2]) then return {-1, 0} end
 local next = at + tonumber(ARGV[1])
 redis.call('SET', KEYS[1], string.format('%d', next), 'PX', string.format('%d', next - now))
-return at - now`;
+return {at - now, 1}`;
 
 const LEAVE_ALONE = `
 local clock = redis.call('TIME')
@@ -31,38 +36,49 @@ redis.call('SET', KEYS[1], string.format('%d', next), 'PX', string.format('%d', 
 return 1`;
 
 type Scripts = {
-  parleyTakeHost: (key: string, everyMs: number, mostMs: number) => Promise<number>;
-  parleyLeaveHost: (key: string, forMs: number) => Promise<number>;
+  parleyTakeHost: (
+    hostKey: string,
+    pauseKey: string,
+    everyMs: number,
+    mostMs: number,
+  ) => Promise<[ms: number, isTaken: 0 | 1]>;
+  parleyLeaveHost: (pauseKey: string, forMs: number) => Promise<number>;
 };
 
 /**
- * Spaces the requests of all sources and processes to one host. The times are in Redis. If Redis loses them, one request
- * comes too early.
+ * Spaces the requests of all sources and processes to one host. A pause that the host asks for holds for the assistant
+ * whose page it was asked for: a site may have one page that is always busy, and others need not wait for it. The times
+ * are in Redis. If Redis loses them, one request comes too early.
  */
 type Hosts = {
   /** Waits until a request may be sent. False if the wait would be so long that other sources should go first. */
-  waitFor: (host: string, options: { everyMs: number; signal: AbortSignal }) => Promise<boolean>;
+  waitFor: (host: string, options: { assistantId: string; everyMs: number; signal: AbortSignal }) => Promise<boolean>;
 
-  /** Lets no request go to a host for a while. */
-  leaveAlone: (host: string, forMs: number) => Promise<void>;
+  /** Lets no request for an assistant go to a host for a while. */
+  leaveAlone: (host: string, options: { assistantId: string; forMs: number }) => Promise<void>;
 };
 
 export const createHosts = (redis: RedisClient, prefix: string, timing: Timing): Hosts => {
-  redis.defineCommand('parleyTakeHost', { numberOfKeys: 1, lua: TAKE });
+  redis.defineCommand('parleyTakeHost', { numberOfKeys: 2, lua: TAKE });
   redis.defineCommand('parleyLeaveHost', { numberOfKeys: 1, lua: LEAVE_ALONE });
   const scripts = redis as unknown as Scripts; // commands defined just above
+  /** Both keys of a host are in one slot of a Redis Cluster. */
   const keyOf = (host: string): string =>
-    `${prefix}:host:${createHash('sha256').update(host).digest('base64url').slice(0, 22)}`;
+    `${prefix}:host:{${createHash('sha256').update(host).digest('base64url').slice(0, 22)}}`;
+  const pauseKeyOf = (host: string, assistantId: string): string => `${keyOf(host)}:${assistantId}`;
   return {
-    waitFor: async (host, { everyMs, signal }) => {
+    waitFor: async (host, { assistantId, everyMs, signal }) => {
       const most = timing.sourceBackoffMaxMs + timing.sourceRequestEveryMaxMs;
-      const ms = await scripts.parleyTakeHost(keyOf(host), Math.ceil(everyMs), most);
-      if (ms > 0) await sleep(ms, undefined, { signal });
-      return ms >= 0;
+      for (;;) {
+        const keys = [keyOf(host), pauseKeyOf(host, assistantId)] as const;
+        const [ms, isTaken] = await scripts.parleyTakeHost(...keys, Math.ceil(everyMs), most);
+        if (ms > 0) await sleep(ms, undefined, { signal });
+        if (ms < 0 || isTaken === 1) return ms >= 0;
+      }
     },
 
-    leaveAlone: async (host, forMs) => {
-      await scripts.parleyLeaveHost(keyOf(host), Math.ceil(forMs));
+    leaveAlone: async (host, { assistantId, forMs }) => {
+      await scripts.parleyLeaveHost(pauseKeyOf(host, assistantId), Math.ceil(forMs));
     },
   };
 };
@@ -98,6 +114,8 @@ export type Fetched =
   | { kind: 'crowded' };
 
 export type FetchOptions = {
+  /** For whom the address is fetched. */
+  assistantId: string;
   maxBytes: number;
   /** Keeps the beginning of a longer body, instead of failing. */
   truncates?: boolean;
@@ -159,8 +177,7 @@ const problemOf = (cause: unknown): SourceError => {
   if (TLS.test(code)) {
     return problem('tls', `The site has no valid certificate (${code.toLowerCase()}). Its owner must mend it`);
   }
-  if (/^Z_|^ERR__?(BROTLI|ZSTD)|^ERR_(BROTLI|ZSTD)|^BROTLI/.test(code))
-    return problem('broken', 'The page is not compressed as its server says');
+  if (/^Z_|^ERR__?BROTLI|^BROTLI/.test(code)) return problem('broken', 'The page is not compressed as its server says');
   if (cause instanceof errors.HTTPParserError) return problem('broken', 'The site does not answer with HTTP');
   if (cause instanceof errors.UndiciError) return problem('broken', 'The site gave a response that is not valid');
   return problem('unreachable', UNREACHABLE);
@@ -193,50 +210,72 @@ const robotsTag = (value: string | null): { mayIndex: boolean; mayFollow: boolea
   };
 };
 
+/** What we ask for, and what servers send that do not look at what was asked for. */
 const DECODERS = new Map<string, () => Transform>([
   ['gzip', createGunzip],
   ['x-gzip', createGunzip],
   ['deflate', createInflate],
   ['br', createBrotliDecompress],
-  ['zstd', createZstdDecompress],
 ]);
+/** A decoder needs up to 16 MiB before its first byte comes out. */
+const DECODERS_AT_ONCE = 2;
 
-/** Reads a body, with both its sizes bounded: as sent, and decompressed. */
+type Bounds = Pick<FetchOptions, 'maxBytes' | 'truncates' | 'signal'>;
+
+/** The error of a decoder whose input ends too early. */
+const CUT = 'Z_BUF_ERROR';
+
+/** Reads at most `maxBytes`, and decodes them if there is a decoder. */
+const readWithin = async (
+  from: Readable,
+  decoder: Transform | null,
+  { maxBytes, truncates, signal }: Bounds,
+): Promise<Buffer> => {
+  const read: Buffer[] = [];
+  const keep = async (parts: AsyncIterable<Buffer>): Promise<void> => {
+    let size = 0;
+    for await (const part of parts) {
+      size += part.length;
+      if (size > maxBytes) throw new TooLarge('too large');
+      read.push(part);
+    }
+  };
+  try {
+    if (decoder) await pipeline(from, decoder, keep, { signal });
+    else await pipeline(from, keep, { signal });
+  } catch (cause) {
+    const isLonger = cause instanceof TooLarge || (cause as { code?: string }).code === CUT;
+    if (!truncates || !isLonger) throw cause;
+  }
+  return Buffer.concat(read);
+};
+
+/**
+ * Reads a body, with its size bounded as sent and after each decoder. It is decoded when it has arrived, so that a slow
+ * server holds no decoder.
+ */
 const readBody = async (
   body: Readable,
-  coding: string | null,
-  { maxBytes, truncates, signal }: Pick<FetchOptions, 'maxBytes' | 'truncates' | 'signal'>,
+  { coding, host, decoders, ...bounds }: Bounds & { coding: string | null; host: string; decoders: Slots },
 ): Promise<Buffer> => {
   const codings = (coding ?? '')
     .toLowerCase()
     .split(',')
     .map((one) => one.trim())
     .filter((one) => one !== '' && one !== 'identity');
-  // Each decoder takes memory, so a header with too many codings is refused before any decoder is made.
   if (codings.length > CODINGS_MAX || codings.some((name) => !DECODERS.has(name)))
     throw new errors.InvalidArgumentError('unknown coding');
-  const decoders = codings.toReversed().map((name) => DECODERS.get(name)?.());
-  const bounded = async function* (parts: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-    let size = 0;
-    for await (const part of parts) {
-      size += part.length;
-      if (size > maxBytes) throw new TooLarge('too large');
-      yield part;
+  let bytes = await readWithin(body, null, bounds);
+  for (const name of codings.toReversed()) {
+    const slot = await decoders.acquire(host, { signal: bounds.signal });
+    if (!slot) throw new errors.InvalidArgumentError('too many bodies wait for a decoder');
+    try {
+      bytes = await readWithin(Readable.from([bytes]), DECODERS.get(name)?.() ?? null, bounds);
+    } finally {
+      slot.release();
     }
-  };
-  const read: Buffer[] = [];
-  const collect = async (parts: AsyncIterable<Buffer>): Promise<void> => {
-    for await (const part of bounded(parts)) read.push(part);
-  };
-  const [first, second] = decoders;
-  try {
-    if (first && second) await pipeline(body, bounded, first, second, collect, { signal });
-    else if (first) await pipeline(body, bounded, first, collect, { signal });
-    else await pipeline(body, collect, { signal });
-  } catch (cause) {
-    if (!truncates || !(cause instanceof TooLarge)) throw cause;
   }
-  return Buffer.concat(read);
+  return bytes;
 };
 
 const discard = (body: Dispatcher.ResponseData['body']): void => {
@@ -250,14 +289,17 @@ type Dependencies = { dispatcher: Dispatcher; hosts: Hosts; allowPrivate: boolea
 /** Asks a website for pages. Requests to one host are spaced, and each redirect is checked like the first address. */
 export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Dependencies): Fetcher => {
   const backoff = new Map<string, number>();
+  /** Hosts take turns. */
+  const decoders = createSlots(({ inUse }) => inUse < DECODERS_AT_ONCE);
 
-  const leaveAlone = async (host: string, after: string | null): Promise<void> => {
+  const leaveAlone = async (host: string, assistantId: string, after: string | null): Promise<void> => {
     const asked = retryAfterMs(after);
-    const ms = Math.min(asked ?? backoff.get(host) ?? timing.sourceBackoffMs, timing.sourceBackoffMaxMs);
-    backoff.delete(host);
-    backoff.set(host, Math.min(2 * ms, timing.sourceBackoffMaxMs));
+    const key = `${assistantId} ${host}`;
+    const ms = Math.min(asked ?? backoff.get(key) ?? timing.sourceBackoffMs, timing.sourceBackoffMaxMs);
+    backoff.delete(key);
+    backoff.set(key, Math.min(2 * ms, timing.sourceBackoffMaxMs));
     for (const [first] of backoff) if (backoff.size > 1_000) backoff.delete(first);
-    await hosts.leaveAlone(host, Math.max(ms, timing.sourceRequestEveryMs));
+    await hosts.leaveAlone(host, { assistantId, forMs: Math.max(ms, timing.sourceRequestEveryMs) });
   };
 
   type Hop = Fetched | { kind: 'redirect'; to: string };
@@ -305,8 +347,9 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
           return { kind: 'refused', error: problem('unsupported', `This is no page of text (${type})`) };
         }
         if (!truncates && Number(get('content-length') ?? 0) > maxBytes) throw new TooLarge('too large');
-        const bytes = await readBody(body, get('content-encoding'), { maxBytes, truncates, signal });
-        backoff.delete(url.host);
+        const coding = get('content-encoding');
+        const bytes = await readBody(body, { coding, host: url.host, decoders, maxBytes, truncates, signal });
+        backoff.delete(`${options.assistantId} ${url.host}`);
         return {
           kind: 'answered',
           url: url.href,
@@ -321,7 +364,7 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
       if (status === 404 || status === 410)
         return { kind: 'missing', error: problem('not_found', `The page is not there (${status})`) };
       const later = status === 429 || status === 503;
-      if (later) await leaveAlone(url.host, get('retry-after'));
+      if (later) await leaveAlone(url.host, options.assistantId, get('retry-after'));
       const error =
         status === 401 || status === 403
           ? problem(
@@ -360,7 +403,8 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
       seen.add(url.href);
       const refusal = await refuse(url);
       if (refusal) return { kind: 'refused', error: refusal };
-      if (!(await hosts.waitFor(url.host, { everyMs: everyMs(url), signal }))) return { kind: 'crowded' };
+      const mayAsk = await hosts.waitFor(url.host, { assistantId: options.assistantId, everyMs: everyMs(url), signal });
+      if (!mayAsk) return { kind: 'crowded' };
       const askedAt = performance.now();
       const limit = AbortSignal.any([signal, AbortSignal.timeout(leftMs)]);
       const answer = await ask(url, options, limit).catch((cause: unknown): Fetched => {

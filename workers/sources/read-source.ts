@@ -166,6 +166,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       const answer = await fetcher(`${origin}/robots.txt`, {
         accept,
         signal,
+        assistantId,
         maxBytes: ROBOTS_MAX_BYTES,
         truncates: true,
         everyMs: () => everyMs(null),
@@ -200,6 +201,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       return fetcher(page.url, {
         accept: ACCEPT,
         signal,
+        assistantId,
         maxBytes: FETCHED_MAX_BYTES,
         ...(isKnown && { etag: page.etag ?? null, lastModified: page.lastModified ?? null }),
         everyMs: () => everyMs(robots),
@@ -223,6 +225,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       const answer = await fetcher(url, {
         accept: 'application/xml,text/xml,text/plain;q=0.5,*/*;q=0.1',
         signal,
+        assistantId,
         maxBytes: FETCHED_MAX_BYTES,
         everyMs: () => everyMs(robots),
       });
