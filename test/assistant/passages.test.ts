@@ -442,3 +442,19 @@ test.each(sized({ everyday: INVENTED.slice(0, 2), long: INVENTED }))(
     });
   },
 );
+
+test('a strict assistant gives nothing invented either where the provider says that it is not sure', async () => {
+  const { provider, ask, whyOf } = await aProvider({ strict: true });
+
+  provider.behave(replyWith('I am not sure, perhaps 99 €. Write to help@shop.example. [unsure]'));
+  const invented = (await ask()).body;
+  provider.behave(replyWith('I am not sure. Shall a person answer? [unsure]'));
+  const honest = (await ask()).body;
+
+  expect(invented.reply).not.toMatch(/99|shop\.example/);
+  expect((await whyOf(invented.conversationId)).flagged).toEqual([
+    { sentence: 1, because: 'number' },
+    { sentence: 2, because: 'address' },
+  ]);
+  expect(honest.reply).toBe('I am not sure. Shall a person answer?');
+});

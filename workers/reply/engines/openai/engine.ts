@@ -358,8 +358,10 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
       const { completion, filtered, given } = await ask(turn, settings, retrieved);
       const { text, withCitations, unsure, removedLinks } = filtered;
       const isChecked = given.passages.length > 0 || turn.assistant.strict === true;
-      const { cited, flags } =
-        isChecked && !unsure ? await inSlices(checkReply(withCitations, given, turn.language)) : UNCHECKED;
+      const checked = isChecked ? await inSlices(checkReply(withCitations, given, turn.language)) : UNCHECKED;
+      // A reply that says that it is not sure need not cite anything, but it may invent no more than another.
+      const flags = unsure ? checked.flags.filter(({ because }) => because !== 'uncited') : checked.flags;
+      const cited = unsure ? [] : checked.cited;
       const flagged = flags.length > 0 && { flagged: flags };
       if (flagged && turn.assistant.strict) {
         // The provider did not fail, so this is no fall-back.
