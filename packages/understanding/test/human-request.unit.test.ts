@@ -1,5 +1,10 @@
 import { expect, test } from 'vitest';
-import { asksForHuman, asksWhoThisIs } from '../src/retrieval/human-request.ts';
+import {
+  asksForHuman,
+  asksWhoThisIs,
+  findContactDetails,
+  withoutContactDetails,
+} from '../src/retrieval/human-request.ts';
 
 const REQUESTS: Record<string, string[]> = {
   en: [
@@ -99,4 +104,32 @@ test('"are you a robot?" is a question about the assistant, not a request for a 
 
   expect(requests).toEqual([]);
   expect(questions).toEqual(messages);
+});
+
+test.each([
+  'Where is my parcel, order number 2024 1130 0917?',
+  'Do you have the book ISBN 978-3-16-148410-0?',
+  'Why does the server 192.168.100.200 not answer?',
+  'It happened 24.12.2025 18:30',
+  'Is 12 345 678 EUR too much?',
+  'Was there a visit on 2025-12-24 18:30?',
+  'My IBAN is DE89 3704 0044 0532 0130 00',
+  'track 1Z 999 123 01 2345 6784 for me please',
+  'Das Paket 340434161094 ist nicht da',
+])('%s has no phone number', (message) => {
+  expect(findContactDetails(message)).toBeNull();
+  expect(withoutContactDetails(message)).toBe(message);
+});
+
+test.each([
+  ['٠٥٠١٢٣٤٥٦٧', ' '],
+  ['۰۹۱۲ ۳۴۵ ۶۷۸۹', ' '],
+  ['You reach me at (030) 555 01 20, thanks', 'You reach me at  , thanks'],
+  ['Call me: 612 345 678', 'Call me:  '],
+  ['555 123 4567', ' '],
+  ['+49 (0) 30 5550120. When are you open?', ' . When are you open?'],
+  ['612345678', ' '],
+])('%s has a phone number', (message, rest) => {
+  expect(findContactDetails(message)).toEqual({ email: false, phone: true });
+  expect(withoutContactDetails(message)).toBe(rest);
 });

@@ -139,32 +139,67 @@ export const asksWhoThisIs = (message: string): boolean => {
 const EMAIL = /[\p{L}\p{N}._%+-]@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}/u;
 const LONGEST_MAILBOX = 64;
 const MAILBOX = /[\p{L}\p{N}._%+-]/u;
-/**
- * Seven to fifteen digits with separators. A number without plus and separators needs nine digits, because it may be an
- * order number.
- */
-const PHONE = /(?<![\p{L}\p{N}#])(?:\+|00)?\(?\d[\d\s()./-]{5,22}\d(?![\p{L}\p{N}])/u;
+/** Seven to fifteen digits with separators. Whether it is a phone number depends on its form and on the words around it. */
+const NUMBER = /(?<![\p{L}\p{N}#])(?:\+|00)?\(?\d[\d\s()./-]{5,22}\d(?![\p{L}\p{N}])/gu;
+/** The forms that only phone numbers have: with a prefix, or three, three and four digits. */
+const PREFIXED = /^(?:\+|00|\(?0)/;
+const NORTH_AMERICAN = /^\(?\d{3}\)?[\s.-]?\d{3}[\s.-]\d{4}$/;
+/** A date, perhaps with a time, and the address of a computer. */
+const DATE = /^(?:\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})(?:\s+\d{1,2})?$/;
+const IP_ADDRESS = /^\d{1,3}(?:\.\d{1,3}){3}$/;
+/** Words that stand beside a phone number, folded. `*` is any ending. */
+const CALLING =
+  'phone* telephone* tel mobile cell call calling reach whatsapp sms ring handy telefon* ruf* anruf* erreich* mobil* rueckruf* appel* portable joindre llam* movil celular telefono ligar telemovel telefone cellulare chiam* bel bellen telefoon gsm ring* nummer dzwon* komork* zadzwon* volat volejte mobiltelefon ara* cep τηλ* κινητο телефон* звон* номер перезвон* تلفون هاتف جوال موبايل טלפון נייד फोन मोबाइल โทร 电话 電話 手机 手機 携帯 전화 연락처';
+const [CALLING_WORDS, CALLING_BEGINNINGS] = [
+  new Set(CALLING.split(' ').filter((word) => !word.endsWith('*'))),
+  CALLING.split(' ').flatMap((word) => (word.endsWith('*') ? word.slice(0, -1) : [])),
+];
+const isOfCalling = (word: string): boolean =>
+  CALLING_WORDS.has(word) || CALLING_BEGINNINGS.some((beginning) => word.startsWith(beginning));
+/** A message of a number and so many other words only gives the number. */
+const FEW_WORDS = 2;
 
 type ContactDetails = { email: boolean; phone: boolean };
 
-const looksLikePhone = (text: string): boolean => {
-  const found = PHONE.exec(text)?.[0];
-  if (!found) return false;
-  const digits = found.replace(/\D/g, '').length;
-  if (digits < 7 || digits > 15) return false;
-  if (/^\d{4}[-./]\d{1,2}[-./]\d{1,2}$|^\d{1,2}[-./]\d{1,2}[-./]\d{4}$/.test(found.trim())) return false;
-  return /^(?:\+|00|\(?0)/.test(found) || /[\s().-]/.test(found.trim()) || digits >= 9;
+/**
+ * The place of a phone number in a message. A number without one of the forms of phone numbers may be an order, a price, a
+ * book or a parcel. It counts only if the message has little else, or speaks of calling.
+ */
+const findPhone = (text: string): { from: number; to: number } | null => {
+  for (const { 0: found, index } of text.matchAll(NUMBER)) {
+    const number = found.trim();
+    const digits = number.replace(/\D/g, '').length;
+    if (digits < 7 || digits > 15 || DATE.test(number) || IP_ADDRESS.test(number)) continue;
+    const place = { from: index, to: index + found.length };
+    if (PREFIXED.test(number) || NORTH_AMERICAN.test(number)) return place;
+    const others = words(fold(`${text.slice(0, index)} ${text.slice(place.to)}`)).slice(0, MAX_TOKENS);
+    const isPlain = !/[^\d]/.test(number);
+    if (others.some(isOfCalling) || (others.length <= FEW_WORDS && (!isPlain || digits >= 9))) return place;
+  }
+  return null;
 };
 
 const MAX_LENGTH = 2000;
-/** The beginning of a message, normalised. NFKC can expand one character to eighteen, so the text is cut again. */
+const DIGIT = /(?![0-9])\p{Nd}/gu;
+/** The digits of a script follow each other in Unicode, its zero first. */
+const asAscii = (digit: string): string => {
+  let zero = digit.codePointAt(0) ?? 0;
+  const code = zero;
+  while (code - zero < 9 && /\p{Nd}/u.test(String.fromCodePoint(zero - 1))) zero -= 1;
+  return String(code - zero);
+};
+
+/**
+ * The beginning of a message, normalised, with the digits of all scripts as 0 to 9. NFKC can expand one character to
+ * eighteen, so the text is cut again.
+ */
 const beginningOf = (message: string): string =>
-  withoutPiledMarks(message.slice(0, MAX_LENGTH)).normalize('NFKC').slice(0, MAX_LENGTH);
+  withoutPiledMarks(message.slice(0, MAX_LENGTH)).normalize('NFKC').slice(0, MAX_LENGTH).replace(DIGIT, asAscii);
 
 /** The contact details in a message: an e-mail address or a phone number. Null if there are none. */
 export const findContactDetails = (message: string): ContactDetails | null => {
   const text = beginningOf(message);
-  const details = { email: text.includes('@') && EMAIL.test(text), phone: looksLikePhone(text) };
+  const details = { email: text.includes('@') && EMAIL.test(text), phone: findPhone(text) !== null };
   return details.email || details.phone ? details : null;
 };
 
@@ -178,5 +213,8 @@ const withoutEmail = (text: string): string => {
 };
 
 /** The message without its e-mail address and phone number. */
-export const withoutContactDetails = (message: string): string =>
-  withoutEmail(beginningOf(message)).replace(PHONE, ' ');
+export const withoutContactDetails = (message: string): string => {
+  const text = withoutEmail(beginningOf(message));
+  const phone = findPhone(text);
+  return phone ? `${text.slice(0, phone.from)} ${text.slice(phone.to)}` : text;
+};
