@@ -34,26 +34,21 @@ export default defineConfig({
     testTimeout: 600_000,
     hookTimeout: 600_000,
     teardownTimeout: 60_000,
-    // A lane is the middle of a file's name. Each process runs many files in turn, because loading the service takes longer
-    // than most of them.
+    // Each process runs many files in turn, because loading the service takes longer than most of them.
     isolate: false,
+    // A lane is the middle of a file's name. Lanes that share a project share its processes.
     projects: [
+      { extends: true, test: { name: 'unit', include: [inLane('unit')] } },
       {
         extends: true,
         test: {
           name: 'service',
           include: ['{test,packages,fuzz}/**/*.test.ts'],
-          exclude: [...['unit', 'process', 'browser', 'timed', 'long'].map(inLane), '**/node_modules/**'],
+          exclude: [...['unit', 'timed', 'long'].map(inLane), COUNTS_CALLS, '**/node_modules/**'],
           globalSetup: SERVICES,
         },
       },
-      { extends: true, test: { name: 'unit', include: [inLane('unit')] } },
-      {
-        extends: true,
-        test: { name: 'process', include: [inLane('process')], exclude: [COUNTS_CALLS], globalSetup: SERVICES },
-      },
       { extends: true, test: { name: 'coverage', include: [COUNTS_CALLS], isolate: true, globalSetup: SERVICES } },
-      { extends: true, test: { name: 'browser', include: [inLane('browser')], globalSetup: SERVICES } },
       // What judges latency, stalls, memory or overload would measure the other files, so it runs after them, one at a time.
       { extends: true, test: { name: 'timed', include: [inLane('timed')], globalSetup: SERVICES, ...ONE_AT_A_TIME } },
       // Only `npm run test:long` runs these.
@@ -63,6 +58,7 @@ export default defineConfig({
           name: 'long',
           include: [inLane('long'), ...WITH_SIZES],
           env: { TEST_SIZE: 'long' },
+          isolate: true,
           globalSetup: SERVICES,
           ...ONE_AT_A_TIME,
         },

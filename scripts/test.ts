@@ -10,7 +10,8 @@ import { createVitest, type TestModule } from 'vitest/node';
  * of its own. If it passes then, it is unsteady: the run is green and names it. The last lines are for people and
  * programs: an `unsteady:` or `failed:` line for each such file, then the counts and the seconds.
  *
- *     node scripts/test.ts [--strict] [--root folder] [--project name]… [--check 'command']… [part of a file's name]…
+ *     node scripts/test.ts [--strict] [--root folder] [--project name]… [--exclude pattern]… [--check 'command']…
+ *                          [part of a file's name]…
  *
  * `--strict` gives no second try. Exits with 0 only if all is green.
  */
@@ -19,6 +20,7 @@ const { values: options, positionals: names } = parseArgs({
     strict: { type: 'boolean', default: false },
     root: { type: 'string', default: process.cwd() },
     project: { type: 'string', multiple: true, default: [] },
+    exclude: { type: 'string', multiple: true, default: [] },
     check: { type: 'string', multiple: true, default: [] },
   },
   allowPositionals: true,
@@ -87,8 +89,9 @@ const failureOf = (module: TestModule, unhandled: unknown[]): Failure | null => 
 
 /** The first try: everything at once, in this process. */
 const runAll = async (): Promise<Ran> => {
-  const project = options.project.length > 0 ? { project: options.project } : {};
-  const vitest = await createVitest({ root: options.root, run: true, watch: false, ...project });
+  const { root, project, exclude } = options;
+  const chosen = { ...(project.length > 0 && { project }), ...(exclude.length > 0 && { exclude }) };
+  const vitest = await createVitest({ root, run: true, watch: false, ...chosen });
   const faults: string[] = [];
   await vitest.start(names).catch((cause: unknown) => {
     console.error(cause);

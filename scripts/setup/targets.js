@@ -11,6 +11,8 @@ export const targetsIn = (root) => {
   const VITEST = [tool('vitest'), 'run'];
   const suite = (...args) => [...node('scripts/test.ts'), ...args];
   const CHECK_TYPES = ['--check', 'node scripts/run.js lint types'];
+  const SLOW_LANES = ['process', 'browser'].flatMap((lane) => ['--exclude', `**/*.${lane}.test.ts`]);
+  const QUICK = ['--project', 'unit', '--project', 'service', ...SLOW_LANES];
   const CHECK_ALL = ['--check', 'node scripts/run.js lint'];
   const VITE = [tool('vite'), 'dashboard', '--config', 'dashboard/vite.config.ts'];
 
@@ -49,7 +51,7 @@ export const targetsIn = (root) => {
         const [first, ...rest] = named(args);
         const strict = args.filter((arg) => arg === STRICT);
         if (first === undefined) return [suite(...CHECK_ALL, '--project', '!long', ...strict)];
-        if (first === '--quick') return [suite(...CHECK_TYPES, '--project', 'unit', '--project', 'service', ...strict)];
+        if (first === '--quick') return [suite(...CHECK_TYPES, ...QUICK, ...strict)];
         if (first === '--unit') return [[...VITEST, '--project', 'unit', ...rest]];
         const lanes = args.some((arg) => arg.includes('.long.test.ts')) ? 'long' : '!long';
         return [[...VITEST, '--project', lanes, ...args]];
