@@ -65,6 +65,35 @@ test.each(Object.entries(REQUESTS))('requests for a person are recognised in %s'
   expect(missed).toEqual([]);
 });
 
+test.each([
+  'Bitte keinen Mitarbeiter, nur die Öffnungszeiten',
+  'Ich möchte keinen Mitarbeiter sprechen',
+  'No agent please',
+  'no human, just tell me the price',
+  'I want an answer, not an agent',
+  '我不想转人工',
+  '不要人工客服',
+  'オペレーターは不要です',
+  '상담원 말고 답만 주세요',
+  'ไม่ต้องการคุยกับเจ้าหน้าที่',
+  'sans conseiller, merci',
+  'sin agente, por favor',
+  'geen medewerker alstublieft',
+  'без оператора, пожалуйста',
+  'nie potrzebuję konsultanta, bez konsultanta',
+])('%s refuses a person', (message) => {
+  expect(asksForHuman(message)).toBe(false);
+});
+
+test.each([
+  'No, an agent please',
+  'no! human',
+  'I get no answer, I want to talk to a human',
+  'Kein Bot, ein Mensch bitte',
+])('%s asks for a person although it says no', (message) => {
+  expect(asksForHuman(message)).toBe(true);
+});
+
 test('a mention of a person is not a request for one', () => {
   const messages = [
     'what is humanity',

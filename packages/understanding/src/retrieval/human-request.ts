@@ -4,9 +4,17 @@ import humanWords from './human-words.json' with { type: 'json' };
 /**
  * Words of requests for a person, by language. Words are folded; `*` is any ending, `_` a space. A message is a request
  * if a `talk` word is near a `person` or `agent` word, if a `want` word is near an `agent` word, or if an `alone` word
- * is the whole message. A message with a `refuse` word is not a request.
+ * is the whole message. A message with a `refuse` word is not a request, and a person or agent after a `not` word is none.
  */
-type HumanWords = { talk: string; want: string; person: string; agent: string; alone: string; refuse: string };
+type HumanWords = {
+  talk: string;
+  want: string;
+  person: string;
+  agent: string;
+  alone: string;
+  refuse: string;
+  not: string;
+};
 
 const HUMAN_WORDS: Readonly<Record<string, HumanWords>> = humanWords;
 
@@ -21,6 +29,14 @@ const HUMAN_PATTERNS: readonly RegExp[] = [
   /^(?:상담원|상담사|사람|직원)(?:이요|요|님)?[.!\s]*$/u,
   /(?:คุย|พูด|ติดต่อ|โอน|ต่อสาย|สนทนา|ขอสาย).{0,10}(?:เจ้าหน้าที่|พนักงาน|คนจริง|แอดมิน|มนุษย์|คน)/u,
   /^(?:ขอ)?(?:เจ้าหน้าที่|แอดมิน|พนักงาน)(?:หน่อย)?(?:ครับ|ค่ะ|คะ)?$/u,
+];
+
+/** Refusals in these scripts. */
+const REFUSED_PATTERNS: readonly RegExp[] = [
+  /(?:不想|不要|不用|不需要|别|別|无需|無需)(?:给我|給我|再)?(?:转|轉|找|接|叫|换|換|联系|聯繫|聯絡)?(?:人工|真人|客服|专员|專員|工作人员|活人)/u,
+  /(?:担当者|オペレーター|人間|スタッフ|係員|有人).{0,8}(?:不要|いらない|いりません|必要ない|必要ありません|結構です|つながないで|繋がないで)/u,
+  /(?:상담원|상담사|사람|직원|담당자).{0,6}(?:필요\s?없|말고|싫|하지\s?마|안\s?해도)/u,
+  /ไม่(?:ต้องการ|อยาก|เอา|ต้อง).{0,14}(?:เจ้าหน้าที่|พนักงาน|แอดมิน|มนุษย์|คน)/u,
 ];
 
 /** "Are you a robot?" is small talk, not a request. */
@@ -41,10 +57,10 @@ const BOT_QUESTIONS: readonly RegExp[] = [
 const MACHINES =
   'bot bots chatbot robot roboter machine maschine robo computer ai ki bota robota botem robotem робот бот роботом ботом';
 
-type Role = 'talk' | 'want' | 'person' | 'agent' | 'refuse';
+type Role = 'talk' | 'want' | 'person' | 'agent' | 'refuse' | 'not';
 type Mention = { language: string; role: Role; at: number };
 
-const ROLES: readonly Role[] = ['talk', 'want', 'person', 'agent', 'refuse'];
+const ROLES: readonly Role[] = ['talk', 'want', 'person', 'agent', 'refuse', 'not'];
 const spaced = (entry: string): string => words(fold(entry.replaceAll('_', ' '))).join(' ');
 
 /** Maps a word, a phrase or (in `beginnings`) the start of a word to its roles, each with its language. */
@@ -105,15 +121,33 @@ const near = (mentions: Mention[], roles: readonly Role[], from: Mention, reach:
       roles.includes(role) && language === from.language && at !== from.at && Math.abs(at - from.at) <= reach,
   );
 
+/** Between "no" and "agent" may stand an article. */
+const LONGEST_ARTICLE = 3;
+/** The mentions without the persons that are not wanted, as in "no agent" and "not an agent". */
+const withoutRefused = (mentions: Mention[], tokens: string[]): Mention[] =>
+  mentions.filter(({ role, language, at }) => {
+    if (role !== 'person' && role !== 'agent') return true;
+    const isNot = (place: number): boolean =>
+      mentions.some((other) => other.role === 'not' && other.language === language && other.at === place);
+    const isArticle = (tokens[at - 1] ?? '').length <= LONGEST_ARTICLE;
+    return !isNot(at - 1) && !(isArticle && isNot(at - 2));
+  });
+
+/** "No, an agent" begins with an answer. "No agent" refuses one. */
+const ANSWERS_FIRST = /^[^\p{L}]*\p{L}+\s*[,.!;:–-]/u;
+
 /** True if the visitor asks for a person, in any known language. */
 export const asksForHuman = (message: string): boolean => {
   const text = foldBeginning(message, 400);
+  if (REFUSED_PATTERNS.some((pattern) => pattern.test(text))) return false;
   if (HUMAN_PATTERNS.some((pattern) => pattern.test(text.trim()))) return true;
   const tokens = words(text).slice(0, MAX_TOKENS);
   const whole = tokens.join(' ');
   if (BOT_QUESTIONS.some((pattern) => pattern.test(whole))) return false;
-  if (alone.has(whole) || alone.has(whole.replace(POLITE, ''))) return true;
-  const mentions = mentionsIn(tokens);
+  const all = mentionsIn(tokens);
+  const beginsWithNot = all.some(({ role, at }) => role === 'not' && at === 0) && !ANSWERS_FIRST.test(text);
+  if (!beginsWithNot && (alone.has(whole) || alone.has(whole.replace(POLITE, '')))) return true;
+  const mentions = withoutRefused(all, tokens);
   const refused = mentions.some(({ role }) => role === 'refuse');
   if (refused)
     return (
