@@ -355,6 +355,15 @@ const DETECTOR_LENGTH = 200;
 /** Matches addresses, links and handles, which do not show the language of a message. */
 const NOT_LANGUAGE = /@|:\/\/|^www\.|^#/u;
 
+/** Names and codes, such as iPhone, RTX and 256GB, are written alike in all languages. */
+const INNER_CAPITAL = /\p{Ll}\p{Lu}/u;
+const CAPITALS = /^\p{Lu}{2,}$/u;
+const LETTER = /\p{L}/u;
+const isNameOrCode = (word: string, isShouted: boolean): boolean =>
+  INNER_CAPITAL.test(word) || (/\d/.test(word) && LETTER.test(word)) || (!isShouted && CAPITALS.test(word));
+/** So few words beside names and codes, such as "Pro Max", may belong to the names. */
+const FEW_WORDS = 2;
+
 /** The full tag that the conversation or the assistant uses for a base language. */
 const asSpoken = (base: string, { allowed = [], previous }: LanguageEvidence): string => {
   if (previous && baseLanguage(previous) === base) return previous;
@@ -376,12 +385,11 @@ const fallBack = (
  */
 export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => {
   if (evidence.given) return { language: evidence.given, by: 'given', decided: true };
-  const sample = evidence.message
-    .slice(0, SAMPLE_LENGTH)
-    .split(/\s+/u)
-    .filter((word) => !NOT_LANGUAGE.test(word))
-    .join(' ')
-    .replace(/\d+/gu, ' ');
+  const beginning = evidence.message.slice(0, SAMPLE_LENGTH);
+  const isShouted = !/\p{Ll}/u.test(beginning);
+  const said = beginning.split(/\s+/u).filter((word) => !NOT_LANGUAGE.test(word));
+  const plain = said.filter((word) => !isNameOrCode(word, isShouted));
+  const sample = plain.join(' ').replace(/\d+/gu, ' ');
   const script = readScript(sample);
   if (script && 'certain' in script) {
     return { language: asSpoken(script.certain, evidence), by: 'script', decided: true };
@@ -395,6 +403,9 @@ export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => 
   });
   if (counted.best === null) return fallBack(evidence, null);
   const guess = { base: counted.best, by: counted.by };
+  const known = [evidence.previous ?? '', ...(evidence.allowed ?? [])].map(baseLanguage);
+  const isRest = plain.length < said.length && plain.filter((word) => LETTER.test(word)).length <= FEW_WORDS;
+  if (isRest && script === null && !known.includes(guess.base)) return fallBack(evidence, null);
   // If the detector is unsure, its result is not used. Recognised words are used even if they are unclear, because they
   // are better than no evidence.
   if (!counted.clear) return fallBack(evidence, counted.by === 'detector' ? null : guess);

@@ -30,6 +30,28 @@ test.each([
   expect(decision).toMatchObject({ language: expected, decided: true });
 });
 
+test.each(['MacBook Pro', 'iPhone 15 Pro Max 256GB', 'RTX 4090 Ti', 'tracking 1Z999AA10123456784', 'VAT DE123456789'])(
+  '%s is a name or a code, and keeps the language of the conversation or the assistant',
+  (message) => {
+    const allowed = ['en', 'de'];
+
+    expect(decideLanguage({ message, allowed })).toMatchObject({ language: 'en', decided: false });
+    expect(decideLanguage({ message, allowed, previous: 'de' })).toMatchObject({ language: 'de', decided: false });
+    expect(decideLanguage({ message, allowed, previous: 'fr' })).toMatchObject({ language: 'fr', decided: false });
+  },
+);
+
+test('names in a sentence do not hide its language', () => {
+  const allowed = ['en', 'de'];
+  const languages = [
+    'Combien coûte le MacBook Pro ?',
+    'WO IST MEIN PAKET?',
+    'Est-ce que le RTX 4090 est en stock ?',
+  ].map((message) => decideLanguage({ message, allowed }).language);
+
+  expect(languages).toEqual(['fr', 'de', 'fr']);
+});
+
 test('one greeting is enough if it belongs to a single language', () => {
   const greetings = ['Bonjour!', 'obrigado', 'dzień dobry', 'köszönöm', 'teşekkürler', 'cảm ơn'];
 
