@@ -30,6 +30,20 @@ export const serverNow = (): number => Math.round(localNow() + ahead);
 
 export const serverDate = (): Date => new Date(serverNow());
 
+/** No caller waits as long as this. Larger numbers mean the same. */
+const RETRY_AFTER_MAX_S = 1_000_000_000;
+
+/**
+ * The seconds that a `Retry-After` header asks for, which gives a number or a date (RFC 9110). Null for other values and
+ * without one.
+ */
+export const secondsOfRetryAfter = (value: string | null | undefined): number | null => {
+  const given = value?.trim() ?? '';
+  if (/^\d{1,30}$/.test(given)) return Math.min(Number(given), RETRY_AFTER_MAX_S);
+  const until = /^[A-Z][a-z]{2,8}[, ]/.test(given) ? Date.parse(given) : Number.NaN;
+  return Number.isNaN(until) ? null : Math.max(0, Math.ceil((until - serverNow()) / 1000));
+};
+
 /**
  * Follows the primary's clock through the driver's heartbeats, which come every two seconds. Runs until the connection
  * is closed.

@@ -178,6 +178,9 @@ describe('the response', () => {
 
   it.each([
     ['30', 30],
+    [' 30', 30],
+    ['30\t ', 30],
+    ['9999999999', 1_000_000_000],
     [{ inSeconds: 60 }, expect.closeTo(60, -1)],
     [{ inSeconds: -60 }, 0],
     ['-5', null],

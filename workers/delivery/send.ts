@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici';
-import { serverNow } from '../../src/process/clock.ts';
+import { secondsOfRetryAfter, serverNow } from '../../src/process/clock.ts';
 import { performance } from 'node:perf_hooks';
 import { checkEndpointUrl, guardedLookup, type Resolve } from '../../src/webhooks/address-guard.ts';
 import {
@@ -64,14 +64,6 @@ const tlsOf = ({ tls }: Connection): SendResult['tls'] => {
   return { version: tls.version, daysToExpiry };
 };
 
-/** Reads a `Retry-After` header, which has seconds or a date (RFC 9110). Other values are ignored. */
-const retryAfterOf = (value: string | undefined): number | null => {
-  if (value === undefined) return null;
-  if (/^\d{1,9}$/.test(value)) return Number(value);
-  const until = /^[A-Z][a-z]{2,8}[, ]/.test(value) ? Date.parse(value) : Number.NaN;
-  return Number.isNaN(until) ? null : Math.max(0, Math.ceil((until - serverNow()) / 1000));
-};
-
 interface Ended {
   kind: SendFailure | null;
   detail: string | null;
@@ -106,7 +98,7 @@ const resultOf = ({ kind, detail, trace, connection, exchange, requestHeaders }:
     remoteAddress: connection?.remoteAddress ?? trace.remoteAddress,
     requestHeaders,
     tls: connection && tlsOf(connection),
-    retryAfterSeconds: answered ? retryAfterOf(headers.find(({ name }) => name === 'retry-after')?.value) : null,
+    retryAfterSeconds: answered ? secondsOfRetryAfter(headers.find(({ name }) => name === 'retry-after')?.value) : null,
   };
 };
 

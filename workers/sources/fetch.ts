@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { type Dispatcher, errors, request } from 'undici';
-import { serverNow } from '../../src/process/clock.ts';
+import { secondsOfRetryAfter } from '../../src/process/clock.ts';
 import { VERSION } from '../../src/process/lifecycle.ts';
 import { createSlots, type Slots } from '../../src/process/slots.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
@@ -186,14 +186,6 @@ const problemOf = (cause: unknown): SourceError => {
 const headerOf = (value: string | string[] | undefined): string | null =>
   value === undefined ? null : Array.isArray(value) ? value.join(', ') : value;
 
-/** `Retry-After` in seconds or as a date. */
-const retryAfterMs = (value: string | null): number | null => {
-  if (value === null) return null;
-  if (/^\d{1,9}$/.test(value)) return Number(value) * 1_000;
-  const at = /^[A-Z][a-z]{2,8}[, ]/.test(value) ? Date.parse(value) : Number.NaN;
-  return Number.isNaN(at) ? null : Math.max(0, at - serverNow());
-};
-
 /** What `X-Robots-Tag` says to us. A part for another crawler begins with its name. */
 const robotsTag = (value: string | null): { mayIndex: boolean; mayFollow: boolean } => {
   const rules = new Set<string>();
@@ -293,7 +285,8 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
   const decoders = createSlots(({ inUse }) => inUse < DECODERS_AT_ONCE);
 
   const leaveAlone = async (host: string, assistantId: string, after: string | null): Promise<void> => {
-    const asked = retryAfterMs(after);
+    const seconds = secondsOfRetryAfter(after);
+    const asked = seconds === null ? null : seconds * 1_000;
     const key = `${assistantId} ${host}`;
     const ms = Math.min(asked ?? backoff.get(key) ?? timing.sourceBackoffMs, timing.sourceBackoffMaxMs);
     backoff.delete(key);
