@@ -3,9 +3,10 @@ import { type ComparedText, comparedTexts, type TextKind } from '@parley/underst
 import * as z from 'zod';
 import { SuggestedAction } from './suggested-action.ts';
 
+/** Operating systems and many libraries write `pt_BR`. */
 const canonicalLanguage = (value: string): string | null => {
   try {
-    return Intl.getCanonicalLocales(value)[0] ?? null;
+    return Intl.getCanonicalLocales(value.replaceAll('_', '-'))[0] ?? null;
   } catch {
     return null;
   }
@@ -13,7 +14,7 @@ const canonicalLanguage = (value: string): string | null => {
 
 const MAX_LANGUAGE_LENGTH = 35;
 
-/** A well-formed BCP 47 tag of at most 35 characters, converted to its canonical form (docs/contract.md, Request). */
+/** A well-formed BCP 47 tag of at most 35 characters, also with underscores, converted to its canonical form (docs/contract.md, Request). */
 export const LanguageTag = z
   .string()
   .transform((value, context) => {
@@ -28,7 +29,7 @@ export const LanguageTag = z
     return canonical;
   })
   // The pattern is only an approximation, for the description of the API. The code above decides.
-  .meta({ minLength: 2, maxLength: MAX_LANGUAGE_LENGTH, pattern: '^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$' });
+  .meta({ minLength: 2, maxLength: MAX_LANGUAGE_LENGTH, pattern: '^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$' });
 
 /**
  * The maximum number of entries that an assistant or an import may have. This limit bounds the cost of reading, listing

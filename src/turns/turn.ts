@@ -28,6 +28,8 @@ const longest = (max: number) => (value: string) => value.length <= max || codeP
 const wellFormed = z.string().refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
 
 const notBlank = (value: string): boolean => value.trim() !== '';
+/** Characters without width, such as U+200B, show nothing either. */
+const SHOWN = /[^\s\p{Default_Ignorable_Code_Point}]/u;
 
 /**
  * A session id. It is kept exactly, never trimmed or folded (docs/contract.md, Request). Its length is counted in code
@@ -47,10 +49,11 @@ export const SessionId = wellFormed
   });
 
 /** The rules for a message, for the API description only. Messages are not matched against this pattern. */
-const MESSAGE_PATTERN = '^[^\\u0000]*[^\\s\\u0000\\ufeff][^\\u0000]*$';
+const MESSAGE_PATTERN =
+  '^[^\\u0000]*[^\\s\\u0000\\u00ad\\u200b-\\u200f\\u2060-\\u206f\\ufe00-\\ufe0f\\ufeff][^\\u0000]*$';
 
 export const MessageText = wellFormed
-  .refine(notBlank, 'must not be blank')
+  .refine((value) => SHOWN.test(value), 'must not be blank')
   .refine(longest(MESSAGE_MAX), `must be at most ${MESSAGE_MAX} characters`)
   .refine((value) => !value.includes('\0'), 'must not contain NUL')
   .meta({ minLength: 1, maxLength: MESSAGE_MAX, pattern: MESSAGE_PATTERN });

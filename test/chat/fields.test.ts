@@ -36,6 +36,13 @@ test.each(['session_id', 'message'])('%s must not be blank', async (field) => {
   }
 });
 
+test('a message of characters without width is blank', async () => {
+  for (const message of ['\u200b', ' \u200d\ufe0f ', '\u2060\u00ad']) {
+    expect(problemOf(await chat({ message }))).toBe('422 validation_failed message');
+  }
+  expect((await chat({ message: '\u200bHi' })).status).toBe(200);
+});
+
 test.each(['session_id', 'message', 'language'])('a lone surrogate in %s is refused', async (field) => {
   for (const value of LONE) {
     expect(problemOf(await chat({ [field]: value }))).toBe(`422 validation_failed ${field}`);
@@ -92,6 +99,7 @@ test.each([
   ['iw', 'he'],
   ['sr-cyrl', 'sr-Cyrl'],
   ['de-DE-u-co-phonebk', 'de-DE-u-co-phonebk'],
+  ['pt_BR', 'pt-BR'],
 ])('the language %s is stored as %s', async (given, stored) => {
   const { body } = await chat({ language: given });
   const { body: record } = await assistant.history(body.conversationId);
@@ -107,7 +115,7 @@ test('a language left out or null is detected', async () => {
   }
 });
 
-test.each(['', 'english please', 'en_US', 'e', '-', 'en-', 'x'.repeat(9), `en-x-${'a'.repeat(32)}`, 'en\u0000'])(
+test.each(['', 'english please', 'en US', 'e', '-', 'en-', 'x'.repeat(9), `en-x-${'a'.repeat(32)}`, 'en\u0000'])(
   'the language %j is refused',
   async (language) => {
     expect(problemOf(await chat({ language }))).toBe('422 validation_failed language');
