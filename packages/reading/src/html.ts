@@ -1,7 +1,7 @@
 import { Parser } from 'htmlparser2';
 import { type Attributes, looksUnseen, namesOf, type Region, roleOf } from './region.ts';
 import { Table } from './table.ts';
-import { toLine, toLines, Unreadable, withoutInvisible } from './text.ts';
+import { toLine, toLines, Unreadable, withoutInvisible, withoutTemplates } from './text.ts';
 
 /**
  * A page as blocks in reading order. One pass over the markup makes them, without a tree: a page of 10 MB costs little more than its text,
@@ -99,6 +99,30 @@ type Frame = { name: string; region: Region; isSkipped: boolean; onClose: (() =>
 
 const asksSomething = (text: string): boolean => /[?？؟]$/.test(text);
 
+/** A paragraph for the eye only. Boxes with this mark are folded, and so are paragraphs that something refers to. */
+const isOfPicture = (name: string, { 'aria-hidden': hidden, id }: Attributes): boolean =>
+  name === 'p' && hidden === 'true' && id === undefined;
+
+const FOLDS =
+  /(?:^|[\s_-])(?:accordion|collaps(?:e|ed|ible)|disclosure|expand(?:able|er)?|faq|fold|toggler?)(?:$|[\s_-])/i;
+
+/** Whether an element shows and hides the text that follows it. */
+const folds = (attributes: Attributes): boolean => {
+  const {
+    class: classes = '',
+    'aria-haspopup': popup,
+    'data-toggle': old = '',
+    'data-bs-toggle': toggle = old,
+  } = attributes;
+  if (popup !== undefined || toggle === 'dropdown' || toggle === 'modal') return false;
+  return (
+    attributes['aria-expanded'] !== undefined ||
+    attributes['aria-controls'] !== undefined ||
+    toggle === 'collapse' ||
+    FOLDS.test(classes.slice(0, 300))
+  );
+};
+
 class BlockWriter {
   readonly document = emptyDocument();
   private readonly stack: Frame[] = [];
@@ -112,12 +136,20 @@ class BlockWriter {
   private endsWithBreak = false;
   private link: 'inside' | 'away' | null = null;
   private heading: { level: number; anchor: string | null; asks: boolean; button: string } | null = null;
-  /** The text of a button or a label. It is of use if it asks something. */
+  /** The text of a button or a label. It is of use if it asks something, or if it is the title of what it shows. */
   private button: string[] | null = null;
+  /** The last such title. What it is over ends with the element around both. */
+  private folded: { depth: number; blocks: number; level: number } | null = null;
+  /** The titles of tabs, by their ids. */
+  private readonly tabs = new Map<string, string>();
+  /** The ids of inputs that show a text when they are checked. */
+  private readonly switches = new Set<string>();
+  private forms = 0;
   /** The contents of a title or of data. */
   private captured: { parts: string[]; chars: number } | null = null;
   private pendingAnchor: string | null = null;
   private preformatted = 0;
+  private codes = 0;
   private details = 0;
   private readonly lists: { isOrdered: boolean; count: number }[] = [];
   private prefix = '';
@@ -151,6 +183,10 @@ class BlockWriter {
     if (BLOCKS.has(frame.name) && !frame.isSkipped) this.breakBlock();
     frame.onClose?.();
     this.region = frame.region;
+    const { folded } = this;
+    if (!folded || this.stack.length >= folded.depth || this.document.blocks.length <= folded.blocks) return;
+    this.folded = null;
+    this.leave(folded.level);
   }
 
   ontext(data: string): void {
@@ -159,7 +195,8 @@ class BlockWriter {
       if (this.captured.chars <= MAX_DATA_CHARS) this.captured.parts.push(data);
     } else if (this.stack.at(-1)?.isSkipped !== true) {
       if (this.button) this.button.push(data);
-      else this.write(this.preformatted > 0 ? data : data.replace(/[\r\n]/g, ' '));
+      else if (this.preformatted > 0) this.write(data);
+      else this.write((this.codes > 0 ? data : withoutTemplates(data)).replace(/[\r\n]/g, ' '));
     }
   }
 
@@ -202,7 +239,7 @@ class BlockWriter {
     const isBlock = BLOCKS.has(name);
     if (name === 'a' || name === 'area') this.noteLink(attributes);
     if (isBlock) this.breakBlock();
-    else if (this.isUnseen(name, attributes)) {
+    if (isBlock ? isOfPicture(name, attributes) : this.isUnseen(name, attributes)) {
       frame.isSkipped = true;
       return;
     }
@@ -213,10 +250,15 @@ class BlockWriter {
     const level = headingLevelOf(name, attributes);
     if (level > 0) this.openHeading(frame, this.details > 0 ? 6 + this.details + level : level, false);
     else if (name === 'summary') this.openHeading(frame, 6 + Math.max(1, this.details), true);
+    else if (name === 'button' || name === 'label' || attributes.role === 'button' || attributes.role === 'tab')
+      this.openButton(frame, attributes);
+    else if (name === 'a' && folds(attributes)) this.openButton(frame, attributes);
     else if (name === 'a') this.openLink(frame, attributes);
     else if (name === 'br') this.writeBreak();
-    else if (name === 'button' || name === 'label' || attributes.role === 'button') this.openButton(frame);
+    else if (name === 'input') this.noteSwitch(attributes);
+    else if (attributes.role === 'tabpanel') this.openPanel(frame, attributes);
     else if (name === 'b' || name === 'strong') this.noteBold();
+    else if (name === 'code') this.openCode(frame);
     else if (isBlock) this.openBlock(frame, attributes);
   }
 
@@ -324,7 +366,7 @@ class BlockWriter {
     };
   }
 
-  private openButton(frame: Frame): void {
+  private openButton(frame: Frame, attributes: Attributes): void {
     if (this.button) return;
     const button: string[] = [];
     this.button = button;
@@ -334,10 +376,33 @@ class BlockWriter {
       // A button that is the whole heading folds the text below. A button beside a heading's text copies or edits
       // something.
       if (this.heading) this.heading.button ||= text;
-      if (this.heading || !asksSomething(text)) return;
-      this.flush();
-      this.push({ kind: 'heading', text, level: this.foldedLevel, anchor: null, asks: true });
+      if (attributes.role === 'tab' && attributes.id && this.tabs.size < MAX_META) this.tabs.set(attributes.id, text);
+      else if (!this.heading && (asksSomething(text) || this.isTitle(attributes))) this.openFolded(text);
     };
+  }
+
+  /** Whether a button or label is the title of what follows it. Inside a form, labels belong to fields. */
+  private isTitle(attributes: Attributes): boolean {
+    return this.forms === 0 && (folds(attributes) || this.switches.has(attributes.for ?? ''));
+  }
+
+  private openFolded(text: string): void {
+    this.flush();
+    const level = this.foldedLevel;
+    this.push({ kind: 'heading', text, level, anchor: null, asks: asksSomething(text) });
+    if (text !== '') this.folded = { depth: this.stack.length, blocks: this.document.blocks.length, level };
+  }
+
+  private noteSwitch({ id = '', type = '' }: Attributes): void {
+    if (id !== '' && /^(?:radio|checkbox)$/i.test(type) && this.switches.size < MAX_META) this.switches.add(id);
+  }
+
+  private openPanel(frame: Frame, { 'aria-labelledby': id = '' }: Attributes): void {
+    const title = this.tabs.get(id);
+    if (title === undefined) return;
+    const level = this.foldedLevel;
+    this.push({ kind: 'heading', text: title, level });
+    frame.onClose = () => this.leave(level);
   }
 
   /** The heading level of questions whose answers are folded. */
@@ -364,11 +429,19 @@ class BlockWriter {
     else if (name === 'ul' || name === 'ol') this.openList(frame, attributes);
     else if (name === 'li') this.openItem(frame);
     else if (name === 'details') this.openDetails(frame);
+    else if (name === 'form') this.openForm(frame);
     else if (name === 'dl') frame.onClose = () => this.endTerms();
     else if (name === 'dt') this.openTerm(frame);
     else if (name === 'table') this.openTable(frame, attributes);
     else if (name === 'tr') this.openRow(frame);
     else if (name === 'td' || name === 'th') this.openCell(frame, attributes);
+  }
+
+  private openCode(frame: Frame): void {
+    this.codes += 1;
+    frame.onClose = () => {
+      this.codes -= 1;
+    };
   }
 
   private openPreformatted(frame: Frame): void {
@@ -392,6 +465,13 @@ class BlockWriter {
     this.prefix = list?.isOrdered ? `${list.count}) ` : '- ';
     frame.onClose = () => {
       this.prefix = '';
+    };
+  }
+
+  private openForm(frame: Frame): void {
+    this.forms += 1;
+    frame.onClose = () => {
+      this.forms -= 1;
     };
   }
 

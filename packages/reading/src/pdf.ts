@@ -50,36 +50,82 @@ const open = async (bytes: Uint8Array): Promise<Pdf> => {
   }
 };
 
-type OpenLine = Line & { end: number; hasSpace: boolean };
+type Piece = { text: string; x: number; width: number; size: number; isRtl: boolean };
 
-/** What stands between two pieces of a line. The library fills a gap with a space as wide as the gap. */
-const between = (line: OpenLine, x: number, size: number): string => {
-  const gap = x - line.end; // negative where writing runs from right to left
-  if (gap > size * CELL_GAP) return ' | ';
-  return line.hasSpace || gap > size * WORD_GAP ? ' ' : '';
+const RTL = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+const lettersIn = (text: string): number => text.match(/\p{L}/gu)?.length ?? 0;
+
+/** Reverses each run of pieces that are written in this direction. Numbers and signs between two of them are of the run. */
+const reverseRuns = (pieces: readonly Piece[], isRtl: boolean): Piece[] => {
+  const ordered: Piece[] = [];
+  const run: Piece[] = [];
+  const neutral: Piece[] = [];
+  for (const piece of pieces) {
+    const isNeutral = lettersIn(piece.text) === 0;
+    if (isNeutral && run.length > 0) neutral.push(piece);
+    else if (!isNeutral && piece.isRtl === isRtl) run.push(...neutral.splice(0), piece);
+    else ordered.push(...run.splice(0).reverse(), ...neutral.splice(0), piece);
+  }
+  return [...ordered, ...run.reverse(), ...neutral];
+};
+
+/**
+ * The pieces of a line in the order in which people read them. A PDF may draw them in any order, so a line with writing
+ * from right to left is ordered by places, as in the Unicode Bidirectional Algorithm.
+ */
+const inReadingOrder = (pieces: Piece[]): Piece[] => {
+  const rtl = pieces.reduce((sum, { text, isRtl }) => sum + (isRtl ? lettersIn(text) : 0), 0);
+  const all = pieces.reduce((sum, { text }) => sum + lettersIn(text), 0);
+  const byPlace = pieces.toSorted((one, other) => one.x - other.x);
+  const isRtl = rtl * 2 > all;
+  return reverseRuns(isRtl ? byPlace.reverse() : byPlace, !isRtl);
+};
+
+/** Joins the pieces of a line. The library fills a gap with a space as wide as the gap. */
+const joinPieces = (pieces: Piece[]): string => {
+  let text = '';
+  let hasSpace = false;
+  let before: Piece | null = null;
+  const isMixed = pieces.some(({ isRtl }) => isRtl);
+  for (const piece of isMixed ? inReadingOrder(pieces) : pieces) {
+    if (piece.text.trim() === '') {
+      hasSpace = true;
+      continue;
+    }
+    if (before) {
+      const [left, right] = isMixed && piece.x < before.x ? [piece, before] : [before, piece];
+      const gap = right.x - (left.x + left.width);
+      if (gap > piece.size * CELL_GAP) text += ' | ';
+      else if (hasSpace || gap > piece.size * WORD_GAP) text += ' ';
+    }
+    text += piece.text;
+    hasSpace = false;
+    before = piece;
+  }
+  return text;
 };
 
 /** Puts the pieces of one page together to lines. */
 const toLines = (items: readonly Item[], page: number): Line[] => {
   const lines: Line[] = [];
-  let line: OpenLine | null = null;
+  let line: (Omit<Line, 'text'> & { pieces: Piece[] }) | null = null;
   const end = (): void => {
-    const text = line ? toLine(line.text) : '';
-    if (line && text !== '') lines.push({ text, size: line.size, x: line.x, y: line.y, page });
+    if (line) {
+      const { pieces, ...rest } = line;
+      const text = toLine(joinPieces(pieces));
+      if (text !== '') lines.push({ ...rest, text });
+    }
     line = null;
   };
   for (const { str, transform, width, height, hasEOL } of items) {
     const [a = 0, b = 0, , , x = 0, y = 0] = transform;
     const size = height || Math.hypot(a, b);
+    const piece = { text: str, x, width, size, isRtl: RTL.test(str) };
     if (line && str !== '' && Math.abs(y - line.y) > Math.max(1, size * SAME_LINE)) end();
-    if (str.trim() === '') {
-      if (line && str !== '') line.hasSpace = true;
-    } else if (line) {
-      line.text += between(line, x, size) + str;
-      line.size = Math.max(line.size, size);
-      line.end = x + width;
-      line.hasSpace = false;
-    } else line = { text: str, size, x, y, page, end: x + width, hasSpace: false };
+    if (line && str !== '') {
+      line.pieces.push(piece);
+      if (str.trim() !== '') line.size = Math.max(line.size, size);
+    } else if (str.trim() !== '') line = { size, x, y, page, pieces: [piece] };
     if (hasEOL) end();
   }
   end();

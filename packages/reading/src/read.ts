@@ -1,27 +1,24 @@
 import { analyse } from 'chardet';
-import { unzipSync } from 'fflate';
 import { findMainText } from './main-text.ts';
 import { emptyDocument, type HtmlDocument, parseHtml } from './html.ts';
 import { type Contents, type TextBlock, toPassages, toSections } from './passages.ts';
 import { findProposals, isQuestion } from './proposals.ts';
 import type { ReadInput, ReadPage } from './reading.ts';
-import { createSplitter, joinBrokenLines, toLanguage, toLine, Unreadable } from './text.ts';
+import {
+  createSplitter,
+  joinBrokenLines,
+  toLanguage,
+  toLine,
+  unsupported,
+  Unreadable,
+  withoutTemplates,
+} from './text.ts';
 
 // From bytes to passages, inside the process that only reads. A format's library is loaded with the first document of the format.
 
 const MAX_LINKS = 5_000;
 const MAX_LINK_CHARS = 2048;
 const MAX_TITLE_CHARS = 200;
-/**
- * The maximum size to which a DOCX may unpack. Text compresses to about a fifth, so this is a very long book with
- * pictures.
- */
-const MAX_UNPACKED_BYTES = 150_000_000;
-/**
- * The maximum size of unpacked markup, which mammoth reads within the reader's memory. A page of a book has about 10
- * KB.
- */
-const MAX_MARKUP_BYTES = 30_000_000;
 /** Fewer letters may look like any language. Twice as many are needed to overrule the declared language. */
 const LEAST_FOR_LANGUAGE = 50;
 const MOST_FOR_LANGUAGE = 2000;
@@ -44,12 +41,6 @@ const MEDIA: readonly [RegExp, string][] = [
   [/presentation|powerpoint/, 'a presentation'],
   [/json|javascript|ecmascript|text\/css|application\/xml|text\/xml|rss|atom/, 'data for programs'],
 ];
-
-const unsupported = (what: string): Unreadable =>
-  new Unreadable(
-    'unsupported',
-    `This is ${what}. Use a web page, or a file in Markdown, HTML, plain text, PDF or DOCX`,
-  );
 
 /** What the first bytes say. They are trusted more than the type that a server sends or the end of a name. */
 const sniffed = (bytes: Uint8Array): Format | null => {
@@ -204,12 +195,35 @@ const frontMatter = (text: string): { rest: string; title: string; language: str
   return { rest: text.slice(matter[0].length), title: valueOf('title'), language: valueOf('lang(?:uage)?') || null };
 };
 
+const CODE = /(^(?:```|~~~)[^\n]*\n[\s\S]*?^(?:```|~~~)[^\n]*$|`[^`\n]{1,500}`)/gm;
+
+/**
+ * Markdown without what only programs that publish it understand: components and expressions (MDX), modules, and the
+ * fences of boxes. What components contain stays, and so does code.
+ */
+const withoutComponents = (text: string): string =>
+  text
+    .split(CODE)
+    .map((part, nth) =>
+      nth % 2 === 1
+        ? part
+        : withoutTemplates(part)
+            .replace(/^(?:import [^\n]{1,500} from |export (?:const|default) )[^\n]*$/gm, '')
+            .replace(
+              /^:{3,}[ \t]*(?:[a-z]{1,30})?[ \t]*(?:\[([^\]\n]{0,200})\]|([^\n{]{0,200}))?(?:\{[^}\n]{0,200}\})?$/gm,
+              '\n$1$2\n',
+            )
+            .replace(/\{\/\*[\s\S]{0,2000}?\*\/\}/g, '')
+            .replace(/<\/?[A-Z][\w.]{0,50}(?:\s[^<>]{0,1000})?>|<[a-z]\w{0,20}\s[^<>]{0,1000}=\{[^<>]{0,1000}>/g, ''),
+    )
+    .join('');
+
 const readMarkdown = async (text: string): Promise<Contents> => {
   const { default: MarkdownIt } = await import('markdown-it');
   const { rest, title, language } = frontMatter(text);
   // `{#id}` after a heading is its anchor in most programs that publish Markdown.
   const html = new MarkdownIt({ html: true })
-    .render(rest)
+    .render(withoutComponents(rest))
     .replace(/<(h[1-6])>([^\n]*?)\s?\{#([\w-]{1,100})\}<\/h[1-6]>/g, '<$1 id="$3">$2</$1>');
   const contents = readHtml(html);
   return { ...contents, title: title || contents.title, document: { ...contents.document, language } };
@@ -233,69 +247,15 @@ const readHtml = (text: string): Contents => {
   return { document, blocks, title: heading ?? named };
 };
 
-const checkPacked = (bytes: Uint8Array): void => {
-  let [unpacked, text] = [0, 0];
-  let isWord = false;
-  const names: string[] = [];
-  try {
-    unzipSync(bytes, {
-      filter: ({ name, originalSize }) => {
-        unpacked += originalSize;
-        if (/\.(?:xml|rels)$/i.test(name)) text += originalSize;
-        if (name === 'word/document.xml') isWord = true;
-        if (names.length < 10_000) names.push(name);
-        return false;
-      },
-    });
-  } catch {
-    throw new Unreadable(
-      'damaged',
-      'This file is incomplete or damaged. Save it again from the program that made it, and add it again',
-    );
-  }
-  if (names.some((name) => name.startsWith('xl/'))) throw unsupported('a table of Excel');
-  if (names.some((name) => name.startsWith('ppt/'))) throw unsupported('a presentation');
-  if (!isWord && !names.some((name) => /(?:^|\/)document2?\.xml$/.test(name))) throw unsupported('a packed archive');
-  if (unpacked > MAX_UNPACKED_BYTES || text > MAX_MARKUP_BYTES)
-    throw new Unreadable(
-      'too_large',
-      'This document unpacks to more than one document may have. Split it into smaller ones',
-    );
-};
-
 const readDocx = async (bytes: Uint8Array): Promise<Contents> => {
-  checkPacked(bytes);
-  const { default: mammoth } = await import('mammoth');
-  const picture = mammoth.images.imgElement(() => Promise.resolve({ src: '' }));
-  const { value } = await mammoth
-    .convertToHtml(
-      { buffer: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length) },
-      {
-        convertImage: picture,
-        externalFileAccess: false,
-        styleMap: ["p[style-name='Title'] => h1.title:fresh", "p[style-name='Subtitle'] => p:fresh"],
-      },
-    )
-    .catch((cause: unknown) => {
-      throw isOfMemory(cause)
-        ? cause
-        : new Unreadable(
-            'damaged',
-            'This DOCX is incomplete or damaged. Save it again from the program that made it, and add it again',
-          );
-    });
-  const contents = readHtml(value);
+  const html = await (await import('./docx.ts')).docxToHtml(bytes, (part) => decode(part, null));
+  const contents = readHtml(html);
   // The chapters of a DOCX have the same level as its title.
-  const title = value.includes('<h1 class="title">')
+  const title = html.includes('<h1 class="title">')
     ? contents.blocks.find(({ kind, level }) => kind === 'heading' && level === 1)?.text
     : undefined;
   return { ...contents, title: title ?? contents.title };
 };
-
-/** True for the errors of V8 about a text, list or buffer that would be too large. */
-export const isOfMemory = (cause: unknown): boolean =>
-  cause instanceof RangeError &&
-  /Invalid (?:string|array|typed array) length|Array buffer allocation/.test(cause.message);
 
 const read = async (format: Format, { bytes, contentType }: ReadInput): Promise<Contents> => {
   if (format === 'docx') return readDocx(bytes);
@@ -354,6 +314,36 @@ const weighLanguages = async (blocks: readonly TextBlock[]): Promise<{ total: nu
   return { total, shares: shares.sort(([, one], [, other]) => other - one) };
 };
 
+/** Scripts in which one language is written far more often than others. Japanese also writes Han. */
+const SCRIPTS: [RegExp, string][] = [
+  [/[\p{Script=Hiragana}\p{Script=Katakana}]/u, 'ja'],
+  [/\p{Script=Hangul}/u, 'ko'],
+  [/\p{Script=Han}/u, 'zh'],
+  [/\p{Script=Greek}/u, 'el'],
+  [/\p{Script=Hebrew}/u, 'he'],
+  [/[پچژگ]/u, 'fa'],
+  [/\p{Script=Arabic}/u, 'ar'],
+  [/\p{Script=Thai}/u, 'th'],
+  [/\p{Script=Armenian}/u, 'hy'],
+  [/\p{Script=Georgian}/u, 'ka'],
+  [/\p{Script=Devanagari}/u, 'hi'],
+  [/\p{Script=Bengali}/u, 'bn'],
+  [/\p{Script=Tamil}/u, 'ta'],
+  [/\p{Script=Telugu}/u, 'te'],
+];
+
+/** The language of a text that is too short for more than its script. Letters of Latin stand in most texts. */
+const languageOfScript = (blocks: readonly TextBlock[]): string | null => {
+  const text = blocks
+    .map((block) => block.text)
+    .join(' ')
+    .slice(0, MOST_FOR_LANGUAGE);
+  const letters = text.match(/\p{L}/gu) ?? [];
+  const foreign = letters.filter((letter) => !/\p{Script=Latin}/u.test(letter));
+  if (foreign.length < 2 || foreign.length * 2 < letters.length) return null;
+  return SCRIPTS.find(([script]) => script.test(foreign.join('')))?.[1] ?? null;
+};
+
 /**
  * Many templates declare a language although the text is in another one. So a clearly detected language overrules the
  * declared one.
@@ -361,7 +351,8 @@ const weighLanguages = async (blocks: readonly TextBlock[]): Promise<{ total: nu
 const decideLanguage = async (declared: string | null, blocks: readonly TextBlock[]): Promise<string | null> => {
   const { total, shares } = await weighLanguages(blocks);
   const [first, share] = shares[0] ?? ['', 0];
-  if (declared === null) return total >= LEAST_FOR_LANGUAGE && first !== '' && share > 0.5 ? first : null;
+  if (declared === null)
+    return total >= LEAST_FOR_LANGUAGE && first !== '' && share > 0.5 ? first : languageOfScript(blocks);
   const base = declared.split('-')[0]?.toLowerCase() ?? '';
   const isClear = total >= 2 * LEAST_FOR_LANGUAGE && share > 0.8 && first !== '';
   return isClear && !shares.some(([language]) => isAlike(language, base)) ? first : declared;

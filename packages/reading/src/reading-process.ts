@@ -35,8 +35,8 @@ const serve = async (memoryMb: number, timeoutMs: number): Promise<void> => {
   const until = new Float64Array(new SharedArrayBuffer(8)).fill(Infinity);
   const watched: Watched = { memoryMb, parent: process.ppid, until };
   new Worker(new URL(import.meta.url), { workerData: watched, resourceLimits: { maxOldGenerationSizeMb: 16 } }).unref();
-  const { isOfMemory, readDocument } = await import('./read.ts');
-  const { Unreadable } = await import('./text.ts');
+  const { readDocument } = await import('./read.ts');
+  const { isOfMemory, Unreadable } = await import('./text.ts');
   const reply = (response: Pick<ReadResponse, 'read'>): void => {
     until[0] = Infinity;
     const isTight = process.memoryUsage.rss() > memoryMb * 1e6 * KEPT_SHARE;

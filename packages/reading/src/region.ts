@@ -32,7 +32,11 @@ const LIKELY_WORDS = namesOf(
 const TEXT_WORDS = namesOf(
   'article body container content declaration has layout main no page policy root text with without wrap wrapper',
 );
-const UNSEEN_WORDS = namesOf('sronly screenreadertext screenreaderonly visuallyhidden visuallyhiddenfocusable');
+const UNSEEN_WORDS = namesOf(
+  'sronly screenreadertext screenreaderonly visuallyhidden visuallyhiddenfocusable ' +
+    // Fonts that draw a picture for a word, such as "expand_more".
+    'materialicons materialiconsoutlined materialiconsround materialsymbolsoutlined materialsymbolsrounded materialsymbolssharp',
+);
 const ARTICLE_IDS = namesOf('content main maincontent pagecontent bodycontent articlebody mwcontenttext primary');
 
 const wordsOf = (names: string): string[] =>

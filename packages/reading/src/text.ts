@@ -13,13 +13,33 @@ export class Unreadable extends Error {
   }
 }
 
+export const unsupported = (what: string): Unreadable =>
+  new Unreadable(
+    'unsupported',
+    `This is ${what}. Use a web page, or a file in Markdown, HTML, plain text, PDF or DOCX`,
+  );
+
+/** True for the errors of V8 about a text, list or buffer that would be too large. */
+export const isOfMemory = (cause: unknown): boolean =>
+  cause instanceof RangeError &&
+  /Invalid (?:string|array|typed array) length|Array buffer allocation/.test(cause.message);
+
 // Control characters, soft hyphens, zero-width spaces, and marks that reverse the order of letters. Joiners are kept,
 // because emoji and Persian need them.
 const INVISIBLE =
   // oxlint-disable-next-line no-control-regex -- they are what it removes
   /[\u0000-\u0008\u000e-\u001f\u007f-\u009f\u00ad\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069\ufffe\uffff]+/g;
 
-export const withoutInvisible = (text: string): string => text.toWellFormed().replace(INVISIBLE, '');
+/** The glyphs of icon fonts. Where a font has its bullets among them, they are bullets. */
+const GLYPHS = /\p{Co}/gu;
+const BULLETS = /[\uf0a7\uf0b7\uf0d8]/g;
+
+export const withoutInvisible = (text: string): string =>
+  text.toWellFormed().replace(INVISIBLE, '').replace(BULLETS, '•').replace(GLYPHS, '');
+
+/** Text without what a site generator or a script would fill in: Liquid, Jekyll, Hugo, Handlebars, Vue. */
+export const withoutTemplates = (text: string): string =>
+  text.includes('{') ? text.replace(/\{\{\{?[^{}]{0,500}\}\}\}?|\{%[^%{}]{0,500}%\}/g, '') : text;
 
 /** One line without leading, trailing and repeated spaces. */
 export const toLine = (text: string): string => withoutInvisible(text).replace(/\s+/g, ' ').trim();
