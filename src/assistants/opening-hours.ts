@@ -55,15 +55,38 @@ const minutesOf = (time: string): number => Number(time.slice(0, 2)) * 60 + Numb
 
 const Interval = z
   .object({ day: z.int().min(0).max(6).meta({ description: '0 is Sunday.' }), from: timeOfDay, to: timeOfDay })
-  .refine(({ from, to }) => minutesOf(from) < minutesOf(to), { path: ['to'], message: 'must be later than `from`' });
+  .refine(({ from }) => from !== '24:00', { path: ['from'], message: 'must be earlier than 24:00' })
+  .refine(({ from, to }) => from !== to, { path: ['to'], message: 'must not be `from`: 00:00 to 24:00 is a whole day' })
+  .meta({ description: 'If `to` is earlier than `from`, it is on the next day.' });
 type Interval = z.infer<typeof Interval>;
 
-const overlaps = (week: Interval[]): boolean =>
-  week.some((one, at) =>
-    week.slice(at + 1).some(({ day, from, to }) => day === one.day && from < one.to && one.from < to),
-  );
+const DAY_MINUTES = 24 * 60;
+const WEEK_MINUTES = 7 * DAY_MINUTES;
 
-/** When people answer. The times are those of the clock on the wall in the time zone. */
+/** Minutes from the beginning of the day. An end on the next day is after the end of the day. */
+const spanOf = ({ from, to }: Interval): { start: number; end: number } => {
+  const [start, end] = [minutesOf(from), minutesOf(to)];
+  return { start, end: end > start ? end : end + DAY_MINUTES };
+};
+
+const overlaps = (week: Interval[]): boolean => {
+  const spans = week.flatMap((interval) => {
+    const { start, end } = spanOf(interval);
+    const day = interval.day * DAY_MINUTES;
+    const beyond = day + end - WEEK_MINUTES; // the night from Saturday to Sunday
+    return [
+      { start: day + start, end: Math.min(day + end, WEEK_MINUTES) },
+      ...(beyond > 0 ? [{ start: 0, end: beyond }] : []),
+    ];
+  });
+  const inOrder = spans.toSorted((one, other) => one.start - other.start);
+  return inOrder.some(({ start }, at) => start < (inOrder[at - 1]?.end ?? 0));
+};
+
+/**
+ * When people answer. The times are those of the clock on the wall in the time zone. A night from 21:00 to 02:00 belongs
+ * to the day on which it begins.
+ */
 export const OpeningHours = z
   .object({
     timeZone: z
@@ -128,7 +151,7 @@ const momentOf = (wall: number, timeZone: string, which: 'first' | 'last'): numb
 function* openTimes({ timeZone, week }: OpeningHours, from: number): Generator<{ start: number; end: number }> {
   const midnight = Math.floor(wallTimeOf(from, timeZone) / DAY_MS) * DAY_MS;
   const inOrder = week.toSorted((a, b) => minutesOf(a.from) - minutesOf(b.from));
-  // The times of the day before can reach into this day, when the clock is set back at the beginning of the day.
+  // The times of the day before reach into this day if they end in the night, or when the clock is set back.
   for (let days = -1; days < SEARCHED_DAYS; days += 1) {
     const date = midnight + days * DAY_MS;
     const ofDay = inOrder.filter(({ day }) => day === new Date(date).getUTCDay());
@@ -143,8 +166,9 @@ function* openTimes({ timeZone, week }: OpeningHours, from: number): Generator<{
       return isSteady ? wall - offset : momentOf(wall, timeZone, which);
     };
     for (const times of ofDay) {
-      const start = moment(minutesOf(times.from), 'first');
-      const end = moment(minutesOf(times.to), 'last');
+      const span = spanOf(times);
+      const start = moment(span.start, 'first');
+      const end = moment(span.end, 'last');
       if (end > from && end > start) yield { start, end };
     }
   }

@@ -80,6 +80,20 @@ test('an hour that belongs to two opening times counts once', () => {
   expect(after(night, '2026-10-24T22:00:00Z', 240)).toBe('2026-10-25T02:00:00.000Z');
 });
 
+test('a night belongs to the day on which it begins', () => {
+  const bar = { timeZone: 'Europe/Berlin', week: [5, 6].map((day) => ({ day, from: '21:00', to: '02:00' })) };
+
+  expect(OpeningHours.safeParse(bar).success).toBe(true);
+  // Friday 27 November, the night to Sunday, and Sunday evening.
+  expect(next(bar, '2026-11-27T19:59:00Z')).toBe('2026-11-27T20:00:00.000Z');
+  expect(next(bar, '2026-11-29T00:59:00Z')).toBeNull();
+  expect(next(bar, '2026-11-29T01:00:00Z')).toBe('2026-12-04T20:00:00.000Z');
+  expect(after(bar, '2026-11-28T00:30:00Z', 60)).toBe('2026-11-28T20:30:00.000Z');
+  // In October the clock is set back at three, after closing; a night until four has the hour twice.
+  const long = daily('Europe/Berlin', '22:00', '04:00');
+  expect(after(long, '2026-10-24T20:00:00Z', 7 * 60)).toBe('2026-10-25T03:00:00.000Z');
+});
+
 test('only opening hours count', () => {
   const berlin = office('Europe/Berlin');
   expect(after(null, '2026-11-23T23:00:00Z', 30)).toBe('2026-11-23T23:30:00.000Z');
@@ -96,7 +110,18 @@ test.each<[string, unknown]>([
   ['no times', { timeZone: 'UTC', week: [] }],
   ['a day that is none', { timeZone: 'UTC', week: [{ day: 7, from: '09:00', to: '10:00' }] }],
   ['a time that is none', { timeZone: 'UTC', week: [{ day: 1, from: '9:00', to: '10:00' }] }],
-  ['an end before its beginning', { timeZone: 'UTC', week: [{ day: 1, from: '10:00', to: '10:00' }] }],
+  ['an end at its beginning', { timeZone: 'UTC', week: [{ day: 1, from: '10:00', to: '10:00' }] }],
+  ['a beginning at the end of the day', { timeZone: 'UTC', week: [{ day: 1, from: '24:00', to: '02:00' }] }],
+  [
+    'a night that reaches into the times of the next day',
+    {
+      timeZone: 'UTC',
+      week: [
+        { day: 6, from: '21:00', to: '02:00' },
+        { day: 0, from: '01:00', to: '03:00' },
+      ],
+    },
+  ],
   [
     'times that overlap',
     {
