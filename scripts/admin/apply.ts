@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Command } from 'commander';
@@ -17,6 +16,7 @@ import { example } from './arguments.ts';
 import { Failure } from './failure.ts';
 import type { Run } from './session.ts';
 import { plain } from './text.ts';
+import { readText } from './text-file.ts';
 
 /** The exit status of `--dry-run` if something would change. */
 const WOULD_CHANGE = 3;
@@ -51,14 +51,6 @@ const shown = (value: unknown): string => {
 };
 
 const wrong = (file: string, reason: string): Failure => new Failure('validation_failed', `${file}: ${reason}`);
-
-const readText = (file: string): string => {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file));
-  } catch (cause) {
-    throw new Failure('file_unreadable', `${file} cannot be read, or is not UTF-8 text.`, { cause });
-  }
-};
 
 const checked = <Schema extends z.ZodType>(file: string, schema: Schema, value: unknown, at = ''): z.output<Schema> => {
   const parsed = check(schema, value);

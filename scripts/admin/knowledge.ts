@@ -1,21 +1,12 @@
-import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import { KNOWLEDGE_FORMATS, type KnowledgeFormat, knowledgeFormatOf } from '../../src/assistants/knowledge-import.ts';
 import { knowledgeOperations } from '../../src/operator-api/knowledge.ts';
 import { ASSISTANT_OPTION, example } from './arguments.ts';
-import { Failure, usage } from './failure.ts';
+import { usage } from './failure.ts';
 import { followStatus, readStatus, statusText } from './knowledge/semantic-status.ts';
 import type { Run } from './session.ts';
+import { readText } from './text-file.ts';
 import { fields, plain, table } from './text.ts';
-
-const readText = (file: string): string => {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file));
-  } catch (cause) {
-    const reason = cause instanceof TypeError ? 'it is not UTF-8 text' : String((cause as NodeJS.ErrnoException).code);
-    throw new Failure('file_unreadable', `${file} cannot be read: ${reason}.`, { cause });
-  }
-};
 
 const FORMATS_HELP = `
 A JSON file is an array of {question, variants?: [], answer, language?, actions?: [{label, type, payload}], tags?: []}.

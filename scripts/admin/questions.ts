@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, Option } from 'commander';
 import { evaluationOperations } from '../../src/operator-api/evaluations.ts';
@@ -8,6 +7,7 @@ import type { Answered, Api } from './api.ts';
 import { ASSISTANT_OPTION, example, shortText, wholeNumber } from './arguments.ts';
 import { Failure, usage } from './failure.ts';
 import type { Answer, Run } from './session.ts';
+import { readText } from './text-file.ts';
 import { fields, plain, table } from './text.ts';
 
 const POLL_EVERY_MS = 500;
@@ -36,14 +36,6 @@ const findSet = async (api: Api, assistant: string, wanted: string): Promise<Set
   const found = (await listSets(api, assistant)).find(({ setId, name }) => setId === wanted || name === wanted);
   if (!found) throw new Failure('not_found', `There is no question set ${wanted}.`);
   return found;
-};
-
-const readFile = (file: string): string => {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file));
-  } catch (cause) {
-    throw new Failure('file_unreadable', `${file} cannot be read, or is not UTF-8 text.`, { cause });
-  }
 };
 
 const formatOf = (file: string, format: Format | undefined): Format => {
@@ -79,7 +71,7 @@ export const addQuestionCommands = (program: Command, run: Run): void => {
     .action((file: string, options: { assistant: string; set: string; format?: Format; replace?: boolean }) =>
       run(async (api) => {
         const { assistant, set: wanted, replace = false } = options;
-        const body = { format: formatOf(file, options.format), text: readFile(file), replace };
+        const body = { format: formatOf(file, options.format), text: readText(file), replace };
         const known = (await listSets(api, assistant)).find(({ setId, name }) => [setId, name].includes(wanted));
         const set =
           known ?? (await api.call(questionSetOperations.create, { ...of(assistant), body: { name: wanted } }));

@@ -73,8 +73,15 @@ const toRow = (line: number, cells: string[], columns: (Column | null)[]): Row =
   return { line, fields: Object.fromEntries(named) };
 };
 
+/** A first line in which Excel says the delimiter. It is no row. */
+const SAYS_DELIMITER = /^\uFEFF?sep=(.)[ \t]*(?=\r|\n|$)/i;
+
+export const withoutDelimiterLine = (text: string): string => text.replace(SAYS_DELIMITER, '');
+
 /** The delimiter of the file. Spreadsheets write commas or tabs, and semicolons where the comma is the decimal sign. */
 export const delimiterOf = (text: string): string => {
+  const said = SAYS_DELIMITER.exec(text)?.[1];
+  if (said) return said;
   const heading = /^[^\r\n]*/.exec(text.trimStart())?.[0] ?? '';
   return [',', ';', '\t'].reduce((best, one) => (heading.split(one).length > heading.split(best).length ? one : best));
 };
@@ -144,7 +151,7 @@ const readRecords = (text: string, delimiter: string): Read[] => {
 
 /** Reads CSV with a heading line. The headings may have any order and case; unknown columns are ignored. */
 const readCsv = (text: string): Row[] => {
-  const [heading, ...rows] = readRecords(text.replace(/\r\n?/g, '\n'), delimiterOf(text));
+  const [heading, ...rows] = readRecords(withoutDelimiterLine(text).replace(/\r\n?/g, '\n'), delimiterOf(text));
   const names = heading && 'cells' in heading ? heading.cells.map((name) => name.trim().toLowerCase()) : [];
   const columns = names.map((name) => COLUMNS.find((column) => column === name) ?? null);
   const missing = ['question', 'answer'].filter((name) => !names.includes(name));
@@ -318,6 +325,9 @@ type Section = { line: number; level: number; question: string; blocks: Block[] 
 const isTitle = (section: Section, index: number, all: Section[]): boolean =>
   index === 0 && all.length > 1 && all.slice(1).every(({ level }) => level > section.level);
 
+/** The anchor of a heading, in most programs that publish Markdown. */
+const ANCHOR = /\s{0,9}\{#[\w-]{1,100}\}$/;
+
 /**
  * Every heading with text under it is a question, and the text is its answer. Two headings are not questions: the
  * document's title (its introduction is skipped too), and a chapter heading, which has no text of its own and is
@@ -331,7 +341,12 @@ const readMarkdown = (text: string): Row[] => {
     if (type !== 'heading_open') sections.at(-1)?.blocks.push(block);
     else {
       const level = Number(tag.slice('h'.length));
-      sections.push({ line: (map?.[0] ?? 0) + 1, level, question: inline(block).trim(), blocks: [] });
+      sections.push({
+        line: (map?.[0] ?? 0) + 1,
+        level,
+        question: inline(block).trim().replace(ANCHOR, ''),
+        blocks: [],
+      });
     }
   }
   if (sections.length === 0) throw invalid('file', 'invalid', 'has no heading: each question needs one');

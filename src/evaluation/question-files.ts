@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { parse } from 'csv-parse';
-import { delimiterOf } from '../assistants/knowledge-import.ts';
+import { delimiterOf, withoutDelimiterLine } from '../assistants/knowledge-import.ts';
 import { csvLine } from '../http/json-body.ts';
 import { invalid } from '../process/errors.ts';
 import { createSlices } from '../process/slices.ts';
@@ -54,7 +54,7 @@ async function* readCsvCases(text: string): AsyncGenerator<Row> {
   let columns: { column: (typeof COLUMNS)[number]; nth: number }[] | null = null;
   let line = 1;
   try {
-    const records = Readable.from(chunksOf(text)).pipe(parser) as AsyncIterable<{
+    const records = Readable.from(chunksOf(withoutDelimiterLine(text))).pipe(parser) as AsyncIterable<{
       info: { lines: number };
       record: string[];
     }>;

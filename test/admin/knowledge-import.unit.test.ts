@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { knowledgeFormatOf, parseKnowledge } from '../../src/assistants/knowledge-import.ts';
+import { decodeText } from '../../src/process/text-file.ts';
 
 const questionsOf = (text: string, format: 'json' | 'csv' | 'markdown') =>
   parseKnowledge(format, text).entries.map(({ question, answer }) => [question, answer]);
@@ -176,4 +177,49 @@ test('the format is chosen by the file name', () => {
     null,
     null,
   ]);
+});
+
+test('the anchor of a heading is no part of its question', () => {
+  const text = '# How do I restore? {#restore}\n\nFrom the menu.\n\n# What is {name}?\n\nA place.';
+
+  expect(questionsOf(text, 'markdown')).toEqual([
+    ['How do I restore?', 'From the menu.'],
+    ['What is {name}?', 'A place.'],
+  ]);
+});
+
+test.each([
+  ['sep=;\r\n', ';'],
+  ['\uFEFFsep=,\n', ','],
+  ['SEP=\t\n', '\t'],
+])('the line %j in which Excel says the delimiter is no row', (first, delimiter) => {
+  const rows = [
+    ['question', 'answer'],
+    ['One, or two?', '1;2'],
+    ['', 'x'],
+  ].map((cells) => cells.map((cell) => `"${cell}"`).join(delimiter));
+
+  const { entries, refused } = parseKnowledge('csv', first + rows.join('\r\n'));
+
+  expect(entries).toMatchObject([{ question: 'One, or two?', answer: '1;2' }]);
+  expect(refused).toMatchObject([{ line: 4 }]);
+});
+
+const GERMAN = 'question;answer\r\nWann habt ihr geöffnet?;Täglich außer Montag, für 3 €';
+
+test.each([
+  ['UTF-8', Buffer.from(GERMAN)],
+  ['UTF-8 with its mark', Buffer.from(`\uFEFF${GERMAN}`)],
+  ['UTF-16', Buffer.from(`\uFEFF${GERMAN}`, 'utf16le')],
+  ['UTF-16 with the high byte first', Buffer.from(`\uFEFF${GERMAN}`, 'utf16le').swap16()],
+  ['Windows-1252', Buffer.from(GERMAN.replace('€', '\u0080'), 'latin1')],
+])('a file in %s has its letters', (_, bytes) => {
+  expect(decodeText(bytes)).toBe(GERMAN);
+});
+
+test.each([
+  ['KOI8-R', Buffer.from('ôÓ×ÅÔ ÐÒÁ×ÉÌØÎÙÊ', 'latin1')],
+  ['a picture', Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 0, 0xff])],
+])('a file in %s is refused, and says what to do', (_, bytes) => {
+  expect(() => decodeText(bytes)).toThrow('save it as UTF-8');
 });

@@ -1,6 +1,7 @@
 import { Button, FileButton, Menu } from '@mantine/core';
 import { useState } from 'react';
 import { useLocation } from 'wouter';
+import { decodeText } from '../../../../src/process/text-file.ts';
 import { at, call } from '../../api.ts';
 import { Back } from '../../parts/back.tsx';
 import { useConfirm } from '../../parts/confirm.tsx';
@@ -55,7 +56,10 @@ const Questions = ({ id, setId }: { id: string; setId: string }) => {
   const importFile = useChange({
     run: async (file: File) =>
       call<QuestionImport>('POST', `${path}/import`, {
-        body: { format: /\.jsonl$/i.test(file.name) ? 'jsonl' : 'csv', text: await file.text() },
+        body: {
+          format: /\.jsonl$/i.test(file.name) ? 'jsonl' : 'csv',
+          text: decodeText(new Uint8Array(await file.arrayBuffer())),
+        },
       }),
     invalidates: [sets],
     done: ({ imported }) => `${imported.toLocaleString('en')} questions were imported.`,

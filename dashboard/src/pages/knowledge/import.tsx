@@ -1,5 +1,6 @@
 import { Button, Checkbox, FileButton, Group, Modal, NativeSelect, Stack, Text, Textarea } from '@mantine/core';
 import { useState } from 'react';
+import { decodeText } from '../../../../src/process/text-file.ts';
 import { at, call } from '../../api.ts';
 import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
 import { Icon } from '../../parts/icon.tsx';
@@ -60,7 +61,11 @@ export const Import = ({ id, onClose }: { id: string; onClose: () => void }) => 
     if (file.size > MOST_BYTES) return tellProblem(new Error('The file is larger than 4 MB. Import it in parts.'));
     setChecked(null);
     const format = formatOf(file.name);
-    form.reset({ ...form.values, text: await file.text(), ...(format !== undefined && { format }) });
+    form.reset({
+      ...form.values,
+      text: decodeText(new Uint8Array(await file.arrayBuffer())),
+      ...(format !== undefined && { format }),
+    });
   };
 
   return (
