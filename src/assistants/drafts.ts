@@ -29,7 +29,7 @@ import {
   withEdits,
 } from './draft-reads.ts';
 import { bytesOfEntry, type KnowledgeEntry, type KnowledgeInput, MAX_KNOWLEDGE } from './knowledge-entry.ts';
-import { LIST_BATCH } from './knowledge-store.ts';
+import { type AddOptions, LIST_BATCH } from './knowledge-store.ts';
 import { secretsOfEngine, secretsOfWeb } from './settings.ts';
 import type { AssistantVersion, EditAuthor, LiveChange, VersionMade, VersionResult, VersionStore } from './versions.ts';
 
@@ -94,7 +94,7 @@ export type Drafts = Omit<DraftReads, 'countsOf'> & {
   addEntries: (
     assistantId: string,
     entries: KnowledgeInput[],
-    options: EditOptions & { replace: boolean },
+    options: EditOptions & AddOptions,
   ) => Promise<KnowledgeEntry[]>;
   updateEntry: (assistantId: string, entryId: string, entry: KnowledgeInput, options: EditOptions) => Promise<void>;
   removeEntries: (assistantId: string, entryIds: string[], options: EditOptions) => Promise<void>;
@@ -277,10 +277,11 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         return { settings: Object.fromEntries(given.map(([field, value]) => [field, { ...edit, value }])) };
       }),
 
-    addEntries: async (assistantId, entries, { replace, ...options }) => {
+    addEntries: async (assistantId, entries, { replace, alongside, ...options }) => {
       const added = entries.map((entry) => ({ entryId: newId(), ...entry }));
       await change(assistantId, options, async (transaction) => {
         const { session, draft, edit } = transaction;
+        await alongside?.(session);
         if (replace) await edits.deleteMany({ assistantId }, { session });
         else if ((await countEntries(transaction)) + entries.length > MAX_KNOWLEDGE)
           throw invalid('knowledge', 'too_many', `would have more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries`);

@@ -1,9 +1,10 @@
 import type { TextKind } from '@parley/understanding/text';
 import { LRUCache } from 'lru-cache';
+import type { ClientSession } from 'mongoose';
 import { inBatches, inPages } from '../mongo/batches.ts';
-import { collectionOf } from '../mongo/mongo.ts';
+import { collectionOf, inTurn } from '../mongo/mongo.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
-import { invalid, notFound } from '../process/errors.ts';
+import { ApiError, invalid, notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
 import { createSlices } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';
@@ -74,8 +75,14 @@ const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof a
     return reserved + (await knowledge.countDocuments(visibleEntries(assistantId, { ...positions, last: first - 1 })));
   };
 
+  /** Takes back a range whose entries will never become visible. */
+  const takeBack = async (assistantId: string, first: number): Promise<void> => {
+    await assistants.updateOne({ _id: assistantId }, { $pull: { 'knowledgePlaces.unfinished': { first } } });
+  };
+
   return {
     read,
+    takeBack,
 
     /**
      * Reserves `count` positions for one import after all assigned positions, so that concurrent imports do not mix.
@@ -87,7 +94,7 @@ const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof a
       const positions = await appendRange(assistantId, count);
       const first = (positions.last ?? count) - count + 1;
       if (!replace && (await countBefore(assistantId, first, positions)) + count > MAX_KNOWLEDGE) {
-        await assistants.updateOne({ _id: assistantId }, { $pull: { 'knowledgePlaces.unfinished': { first } } });
+        await takeBack(assistantId, first);
         throw tooMany();
       }
       return first;
@@ -97,7 +104,11 @@ const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof a
      * Makes the import's entries visible in one write. With `replace`, the same write hides all earlier entries.
      * Returns the first visible position.
      */
-    publish: async (assistantId: string, first: number, { replace }: { replace: boolean }): Promise<number> => {
+    publish: async (
+      assistantId: string,
+      first: number,
+      { replace, session = null }: { replace: boolean; session?: ClientSession | null },
+    ): Promise<number> => {
       const update = {
         $inc: { version: 1 },
         $set: { 'semantic.stale': true },
@@ -107,7 +118,7 @@ const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof a
         ...(replace && { $max: { 'knowledgePlaces.from': first } }),
       };
       const stored = await assistants
-        .findOneAndUpdate({ _id: assistantId }, update, { returnDocument: 'after' })
+        .findOneAndUpdate({ _id: assistantId }, update, { returnDocument: 'after', session })
         .lean();
       if (!stored) throw notFound();
       return stored.knowledgePlaces?.from ?? 0;
@@ -198,6 +209,12 @@ type Dependencies = ReturnType<typeof assistantModels> & {
   onChanged: (assistantId: string) => void;
 };
 
+/** `alongside` writes in the transaction that adds the entries. If it throws, nothing is added. */
+export type AddOptions = {
+  replace?: boolean | undefined;
+  alongside?: ((session: ClientSession) => Promise<void>) | undefined;
+};
+
 /**
  * The knowledge entries of assistants, in order. Removing an entry also retires its vectors. `onChanged` is called when
  * the knowledge has changed, because new vectors may be needed.
@@ -225,11 +242,7 @@ export type KnowledgeStore = {
    * the same write hides the earlier entries, so there is never a moment without entries. If two replacements run
    * concurrently, only the entries of the later replacement are kept.
    */
-  addKnowledge: (
-    assistantId: string,
-    entries: KnowledgeInput[],
-    options?: { replace?: boolean | undefined },
-  ) => Promise<KnowledgeEntry[]>;
+  addKnowledge: (assistantId: string, entries: KnowledgeInput[], options?: AddOptions) => Promise<KnowledgeEntry[]>;
 
   /** Changes an entry. The entry keeps its id and its position. */
   updateKnowledge: (assistantId: string, entryId: string, entry: KnowledgeInput) => Promise<KnowledgeEntry>;
@@ -387,16 +400,33 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
 
     countKnowledge: (assistantId) => readConsistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
 
-    addKnowledge: async (assistantId, entries, { replace = false } = {}) => {
+    addKnowledge: async (assistantId, entries, { replace = false, alongside } = {}) => {
       const first = await positions.reserve(assistantId, entries.length, { replace });
+      const removeAdded = async (): Promise<void> => {
+        await knowledge.deleteMany({ assistantId, position: { $gte: first, $lt: first + entries.length } });
+      };
       const added = await insert(assistantId, first, entries).catch(async (cause: unknown) => {
         // The entries of a failed import never become visible. Their range stays reserved, because a write that timed
         // out may still arrive.
-        const position = { $gte: first, $lt: first + entries.length };
-        await knowledge.deleteMany({ assistantId, position }).catch(() => undefined);
+        await removeAdded().catch(() => undefined);
         throw cause;
       });
-      const from = await positions.publish(assistantId, first, { replace });
+      let from = 0;
+      let isRefused = false;
+      const publishAlongside = async (session: ClientSession): Promise<void> => {
+        await alongside?.(session).catch((cause: unknown) => {
+          isRefused = cause instanceof ApiError;
+          throw cause;
+        });
+        from = await positions.publish(assistantId, first, { replace, session });
+      };
+      try {
+        if (alongside) await inTurn(assistants.db, publishAlongside);
+        else from = await positions.publish(assistantId, first, { replace });
+      } catch (cause) {
+        if (isRefused) await Promise.all([removeAdded(), positions.takeBack(assistantId, first)]);
+        throw cause;
+      }
       // Called even if a concurrent import has already replaced these entries, because the vectors then need an update
       // too.
       onChanged(assistantId);

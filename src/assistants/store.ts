@@ -32,7 +32,7 @@ import {
 } from './settings.ts';
 import { TIMING } from '../process/time-limits.ts';
 import type { KnowledgeEntry, KnowledgeInput } from './knowledge-entry.ts';
-import { createKnowledgeStore, type KnowledgeStore, LIST_BATCH } from './knowledge-store.ts';
+import { type AddOptions, createKnowledgeStore, type KnowledgeStore, LIST_BATCH } from './knowledge-store.ts';
 import { createVectorStore, type VectorStore } from './knowledge-vectors.ts';
 import { createVersions, type VersionStore } from './versions.ts';
 
@@ -74,7 +74,7 @@ export type AssistantStore = Omit<KnowledgeStore, 'addKnowledge' | 'updateKnowle
   addKnowledge: (
     assistantId: string,
     entries: KnowledgeInput[],
-    options?: EditOptions & { replace?: boolean | undefined },
+    options?: EditOptions & AddOptions,
   ) => Promise<KnowledgeEntry[]>;
   updateKnowledge: (
     assistantId: string,
@@ -270,10 +270,10 @@ export const createAssistantStore = ({
     drafts,
     versions,
 
-    addKnowledge: async (assistantId, entries, { replace = false, ...options } = {}) =>
+    addKnowledge: async (assistantId, entries, options = {}) =>
       (await hasDrafts(assistantId))
-        ? drafts.addEntries(assistantId, entries, { replace, ...options })
-        : live.addKnowledge(assistantId, entries, { replace }),
+        ? drafts.addEntries(assistantId, entries, options)
+        : live.addKnowledge(assistantId, entries, options),
 
     updateKnowledge: async (assistantId, entryId, entry, options = {}) => {
       if (!(await hasDrafts(assistantId))) return live.updateKnowledge(assistantId, entryId, entry);

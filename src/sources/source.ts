@@ -282,8 +282,6 @@ export type ProposedEntry = {
 export type StoredProposedEntry = Omit<ProposedEntry, 'proposalId'> & {
   /** A hash of assistant and question, so that a dismissed question does not come back. */
   _id: string;
-  /** Held while an owner's request makes an entry of it, so that two requests do not make two entries. */
-  lease?: Lease;
 };
 
 const numbers = (names: Record<string, number>) => ({
@@ -439,7 +437,6 @@ const proposalSchema = new Schema<StoredProposedEntry>(
     question: { type: String, required: true },
     answer: { type: String, required: true },
     state: { type: String, required: true },
-    lease: { type: Schema.Types.Mixed },
   },
   { collection: 'proposedEntries', versionKey: false, strictQuery: 'throw' },
 );

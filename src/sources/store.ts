@@ -1,12 +1,12 @@
-import type { Connection } from 'mongoose';
+import type { ClientSession, Connection } from 'mongoose';
 import type { EditAuthor } from '../assistants/versions.ts';
 import { KnowledgeInput } from '../assistants/knowledge-entry.ts';
 import type { AssistantStore } from '../assistants/store.ts';
-import { insertAtMost, leaseIn } from '../mongo/batches.ts';
+import { insertAtMost } from '../mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
-import { invalid, notFound } from '../process/errors.ts';
-import { newId, newToken } from '../process/ids.ts';
+import { conflict, invalid, notFound } from '../process/errors.ts';
+import { newId } from '../process/ids.ts';
 import { validate } from '../process/validation.ts';
 import { checkEndpointUrl, type GuardOptions, requirePublicUrl } from '../webhooks/address-guard.ts';
 import {
@@ -36,10 +36,7 @@ import {
  * the disk.
  */
 const STORED_MAX = 2 * SOURCES_MAX;
-/** How long a request that makes entries of proposals may hold its lease. */
-const ACCEPTED_WITHIN_MS = 60_000;
 const AFTER = { returnDocument: 'after', updatePipeline: true } as const;
-const accepting = leaseIn('lease', ACCEPTED_WITHIN_MS);
 
 /** The files that the reader understands, by the ending of the name. */
 export const FILE_ENDINGS = ['md', 'markdown', 'html', 'htm', 'txt', 'pdf', 'docx'] as const;
@@ -74,7 +71,7 @@ const toPage = ({ _id, url, state, title, error }: Pick<StoredSourcePage, keyof 
   error,
 });
 
-const toProposal = ({ _id, lease: _lease, ...stored }: StoredProposedEntry): ProposedEntry => ({
+const toProposal = ({ _id, ...stored }: StoredProposedEntry): ProposedEntry => ({
   proposalId: _id,
   ...stored,
 });
@@ -380,28 +377,30 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
     countProposals: (assistantId) => proposedEntries.countDocuments({ assistantId, state: 'proposed' }).exec(),
 
     accept: async (assistantId, chosen, by) => {
-      const token = newToken();
-      const filter = { ...ofProposals(assistantId, chosen), ...accepting.free };
-      await proposedEntries.updateMany(filter, [{ $set: { lease: accepting.renewed(token) } }], {
-        updatePipeline: true,
-      });
-      const held = { ...ofProposals(assistantId, chosen), ...accepting.heldBy(token) };
-      const taken = await proposedEntries.find(held).sort({ url: 1, _id: 1 }).lean();
-      if (taken.length === 0) return 0;
-      try {
+      for (;;) {
+        const taken = await proposedEntries.find(ofProposals(assistantId, chosen)).sort({ url: 1, _id: 1 }).lean();
+        if (taken.length === 0) return 0;
         const entries = taken.map(({ question, answer }) => validate(KnowledgeInput, { question, answer }));
-        await assistants.addKnowledge(assistantId, entries, { by });
-      } catch (cause) {
-        await proposedEntries.updateMany(held, { $unset: accepting.ended });
-        throw cause;
+        const ids = taken.map(({ _id }) => _id);
+        let isOutdated = false;
+        const alongside = async (session: ClientSession): Promise<void> => {
+          const accepted = { state: 'accepted' };
+          const { modifiedCount } = await proposedEntries.updateMany(ofProposals(assistantId, ids), accepted, {
+            session,
+          });
+          isOutdated = modifiedCount < ids.length;
+          if (isOutdated) throw conflict('Another request has accepted or dismissed some of these meanwhile.');
+        };
+        try {
+          await assistants.addKnowledge(assistantId, entries, { by, alongside });
+          return taken.length;
+        } catch (cause) {
+          if (!isOutdated) throw cause;
+        }
       }
-      await proposedEntries.updateMany(held, { $set: { state: 'accepted' }, $unset: accepting.ended });
-      return taken.length;
     },
 
-    dismiss: async (assistantId, chosen) => {
-      const filter = { ...ofProposals(assistantId, chosen), ...accepting.free };
-      return (await proposedEntries.updateMany(filter, { state: 'dismissed' })).modifiedCount;
-    },
+    dismiss: async (assistantId, chosen) =>
+      (await proposedEntries.updateMany(ofProposals(assistantId, chosen), { state: 'dismissed' })).modifiedCount,
   };
 };

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
@@ -6,6 +7,7 @@ import { withFailPoint } from '../support/fail-point.ts';
 import { anOperator, openOperatorClient } from '../support/operator-client.ts';
 import { startRealProcess } from '../support/processes.ts';
 import { sized } from '../support/size.ts';
+import { addProposals } from '../support/sources.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 let mongod: Service;
@@ -62,6 +64,13 @@ const killAt = async (command: Step[0], collection: Step[1], call: (url: string)
   await eventually(async () => expect(await reached()).toEqual([]));
 };
 
+/** Calls other processes with the session of an operator. */
+const clientsOf = (owner: { cookie: () => string | null }) => (url: string) => {
+  const client = openOperatorClient(url);
+  client.setCookie(owner.cookie());
+  return client;
+};
+
 test('a kill while a version is published or rolled back leaves all of it or nothing, and the next try works', async () => {
   const owner = await anOperator(stack);
   const { assistantId } = await anAssistant(stack, {
@@ -81,11 +90,7 @@ test('a kill while a version is published or rolled back leaves all of it or not
     await owner.post(`${own}/knowledge`, anEntry({ question: 'New?' }));
     await owner.call('PATCH', own, { instructions });
   };
-  const as = (url: string) => {
-    const client = openOperatorClient(url);
-    client.setCookie(owner.cookie());
-    return client;
-  };
+  const as = clientsOf(owner);
   const publish = (url: string) => as(url).post(`${own}/draft/publish`, {});
   const rollBack = (to: number) => (url: string) => as(url).post(`${own}/versions/${to}/roll-back`, {});
   const killedBefore = async (call: (url: string) => Promise<{ status: number }>, ...steps: Step[]) => {
@@ -117,3 +122,33 @@ test('a kill while a version is published or rolled back leaves all of it or not
   await change('Five.');
   expect(await publish(stack.url)).toMatchObject({ status: 200, body: { version: 5 } });
 });
+
+test.for(sized({ everyday: [false], long: [false, true] }))(
+  'a kill while proposals are accepted adds each entry once (drafts: %s)',
+  async (drafts) => {
+    const owner = await anOperator(stack);
+    const { assistantId } = await anAssistant(stack, { knowledge: [] });
+    const own = `/assistants/${assistantId}`;
+    if (drafts) await owner.call('PATCH', own, { drafts: true });
+    await addProposals(stack, { assistantId, sourceId: randomUUID() }, [{}, {}, {}]);
+    const accept = (url: string) =>
+      clientsOf(owner)(url).post<{ entries: number }>(`${own}/proposed-entries/accept`, { proposalIds: null });
+    const counts = async () => {
+      const [proposed, added] = await Promise.all([
+        owner.get<{ proposals: object[] }>(`${own}/proposed-entries`),
+        owner.get<{ entries: object[] }>(`${own}/knowledge?draft=${drafts}`),
+      ]);
+      return { proposed: proposed.body.proposals.length, added: added.body.entries.length };
+    };
+
+    const steps: Step[] = [['update', 'proposedEntries'], COMMIT];
+    for (const step of steps) {
+      await killAt(...step, accept);
+      expect([step, await counts()]).toEqual([step, { proposed: 3, added: 0 }]);
+    }
+
+    expect((await accept(stack.url)).body).toEqual({ entries: 3 });
+    expect(await counts()).toEqual({ proposed: 0, added: 3 });
+    expect((await accept(stack.url)).body).toEqual({ entries: 0 });
+  },
+);
