@@ -202,7 +202,7 @@ const robotsTag = (value: string | null): { mayIndex: boolean; mayFollow: boolea
   };
 };
 
-/** What we ask for, and what servers send that do not look at what was asked for. */
+/** Requests ask for `gzip` and `br`. Servers send the others unasked. */
 const DECODERS = new Map<string, () => Transform>([
   ['gzip', createGunzip],
   ['x-gzip', createGunzip],
