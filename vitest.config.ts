@@ -13,8 +13,6 @@ if (Number(process.versions.node.split('.')[0]) < NODE_NEEDED) {
 }
 
 const inLane = (lane: string): string => `{test,packages,fuzz}/**/*.${lane}.test.ts`;
-/** Counts which calls are made. Code that an earlier file has optimised would not be counted. */
-const COUNTS_CALLS = 'test/mongo/statements.process.test.ts';
 /** Files that the long suite runs in their large form too. */
 const WITH_SIZES = globSync('{test,packages,fuzz}/**/*.test.ts', { exclude: ['**/node_modules/**'] }).filter((file) =>
   readFileSync(file, 'utf8').includes("support/size.ts'"),
@@ -44,11 +42,10 @@ export default defineConfig({
         test: {
           name: 'service',
           include: ['{test,packages,fuzz}/**/*.test.ts'],
-          exclude: [...['unit', 'timed', 'long'].map(inLane), COUNTS_CALLS, '**/node_modules/**'],
+          exclude: [...['unit', 'timed', 'long'].map(inLane), '**/node_modules/**'],
           globalSetup: SERVICES,
         },
       },
-      { extends: true, test: { name: 'coverage', include: [COUNTS_CALLS], isolate: true, globalSetup: SERVICES } },
       // What judges latency, stalls, memory or overload would measure the other files, so it runs after them, one at a time.
       { extends: true, test: { name: 'timed', include: [inLane('timed')], globalSetup: SERVICES, ...ONE_AT_A_TIME } },
       // Only `npm run test:long` runs these.

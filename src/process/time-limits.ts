@@ -30,6 +30,8 @@ export const TIMING = {
   // Sweeps, which every worker runs by its own timer.
   /** The longest pause between two sweeps. */
   sweepEveryMs: 1_500,
+  /** The longest pause between two purges, settlements of quotas, and erasures of old conversations. */
+  maintenanceEveryMs: 20_000,
   /** A sweep that runs longer than this makes its process unready. */
   sweepStuckMs: 30_000,
   /** An event that has waited this long without a delivery in flight needs a new wake-up. */

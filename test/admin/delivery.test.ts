@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack();
+const stack = useStack({ timing: { sweepEveryMs: 250, endWrittenWithinMs: 1_000 } });
 const env = useAdmin(stack);
 const receivers: Receiver[] = [];
 

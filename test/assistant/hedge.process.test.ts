@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import type { SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
@@ -8,14 +8,21 @@ import { anOperator } from '../support/operator-client.ts';
 import type { missOperations } from '../../src/operator-api/knowledge.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 import type { AnswerOf } from '../support/operations.ts';
+import { projectAtOnce } from '../support/projection.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { text } from '../../workers/reply/engines/engine.ts';
 
 /** Words alone decide: there is no model. */
-const stack = useStack();
+const stack = useStack({ replyWorkers: 0 });
 const opened: Receiver[] = [];
+let stopProjecting: () => Promise<void>;
+beforeAll(async () => {
+  stopProjecting = await projectAtOnce(stack);
+  await stack.startReplyWorker();
+});
 afterAll(async () => {
+  await stopProjecting();
   for (const one of opened) await one.close();
 });
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeEach, expect, onTestFinished, test } from 'vitest';
+import { expect, test, type TestContext } from 'vitest';
 import { anAssistant, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openProvider, replyWith } from '../support/provider.ts';
@@ -16,26 +16,25 @@ const env = { REPLY_CONCURRENCY: String(JOBS) };
 const IN_FLIGHT = 4 * JOBS;
 
 const stack = useStack({ deliveryWorkers: 0, env });
-const provider = await openProvider();
-afterAll(provider.close);
-beforeEach(() => {
-  provider.asked.length = 0;
+
+/** A slow provider, and assistants with it. The model names the assistant in the recorded requests. */
+const aSlowProvider = async ({ onTestFinished }: TestContext) => {
+  const provider = await openProvider();
+  onTestFinished(provider.close);
   provider.behave(async ({ open, say, done }) => {
     await sleep(ANSWERS_AFTER_MS);
     open();
     say('A slow answer.');
     done();
   });
-});
-
-/** An assistant with the slow provider. The model names the assistant in the recorded requests. */
-const aSlowAssistant = async (model: string, own = stack) => {
-  const assistant = await anAssistant(own, { input: { guard: 'refuse' } });
-  await own.service.assistants.setEngine(assistant.assistantId, { kind: 'openai', baseUrl: provider.baseUrl, model });
-  return assistant;
+  const aSlowAssistant = async (model: string, own = stack) => {
+    const assistant = await anAssistant(own, { input: { guard: 'refuse' } });
+    await own.service.assistants.setEngine(assistant.assistantId, { kind: 'openai', baseUrl: provider.baseUrl, model });
+    return assistant;
+  };
+  const askedFor = (model: string): number => provider.asked.filter(({ body }) => body.model === model).length;
+  return { provider, aSlowAssistant, askedFor };
 };
-
-const askedFor = (model: string): number => provider.asked.filter(({ body }) => body.model === model).length;
 
 /** Sends this many turns one after the other, each in its own session, so that each has its own job. */
 const flood = async ({ chat }: TestAssistant, turns: number): Promise<string[]> => {
@@ -67,7 +66,8 @@ const expectAnsweredOnce = async ({ history }: TestAssistant, conversations: str
 /** More than may be in flight. */
 const FLOOD = 1.25 * IN_FLIGHT;
 
-test('many turns that wait for a slow provider do not delay turns without a provider', async () => {
+test('many turns that wait for a slow provider do not delay turns without a provider', async (context) => {
+  const { provider, aSlowAssistant, askedFor } = await aSlowProvider(context);
   const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
   const slow = await aSlowAssistant('slow');
   const neighbour = await anAssistant(stack);
@@ -100,7 +100,10 @@ test('many turns that wait for a slow provider do not delay turns without a prov
   expect(askedFor('slow')).toBe(FLOOD + 1);
 });
 
-test('an assistant’s turns leave room for another assistant’s turns at the same provider', async () => {
+// These have providers of their own, and mostly wait, so they wait together.
+test.concurrent('an assistant’s turns leave room for another assistant’s turns at the same provider', async (context) => {
+  const { expect } = context;
+  const { provider, aSlowAssistant, askedFor } = await aSlowProvider(context);
   const first = await aSlowAssistant('first');
   const second = await aSlowAssistant('second');
   const third = await aSlowAssistant('third');
@@ -113,12 +116,15 @@ test('an assistant’s turns leave room for another assistant’s turns at the s
   expect([alone.reply, late.reply]).toEqual(['A slow answer.', 'A slow answer.']);
   expect(alone.took).toBeLessThan(ANSWERS_AFTER_MS + atPace(1_000));
   expect(late.took).toBeLessThan(ANSWERS_AFTER_MS + atPace(1_000));
+  provider.behave(replyWith('A quick answer.'));
   await expectAnsweredOnce(first, ofFirst);
   await expectAnsweredOnce(second, ofSecond);
   expect([askedFor('first'), askedFor('second'), askedFor('third')]).toEqual([ofFirst.length, ofSecond.length + 1, 1]);
 });
 
-test('others wait for no assistant whose provider has shown that it is slow, however many there are', async () => {
+test.concurrent('others wait for no assistant whose provider has shown that it is slow, however many there are', async (context) => {
+  const { expect, onTestFinished } = context;
+  const { provider, aSlowAssistant } = await aSlowProvider(context);
   const own = await openStack({ deliveryWorkers: 0, env: { REPLY_CONCURRENCY: '1' } });
   onTestFinished(own.close);
   const slow = await Promise.all(
@@ -148,7 +154,9 @@ test('others wait for no assistant whose provider has shown that it is slow, how
   for (const [nth, one] of slow.entries()) await expectAnsweredOnce(one, conversations.slice(nth, nth + 1));
 });
 
-test('the turns of one session are sent one after the other', async () => {
+test.concurrent('the turns of one session are sent one after the other', async (context) => {
+  const { expect } = context;
+  const { provider, aSlowAssistant, askedFor } = await aSlowProvider(context);
   provider.behave(async ({ open, say, done }) => {
     const answer = `Answer ${provider.asked.length}.`;
     await sleep(100);
@@ -175,8 +183,10 @@ test('the turns of one session are sent one after the other', async () => {
   expect(askedFor('ordered')).toBe(8);
 });
 
-test('a worker that stops hands over its turns in flight and its pending turns', async () => {
-  const timing = { providerStopAfterMs: 4_000 };
+test.concurrent('a worker that stops hands over its turns in flight and its pending turns', async (context) => {
+  const { expect } = context;
+  const { provider, aSlowAssistant, askedFor } = await aSlowProvider(context);
+  const timing = { providerStopAfterMs: 3_000, sweepEveryMs: 500, turnStaleMs: 1_000 };
   const own = await openStack({ deliveryWorkers: 0, replyWorkers: 0, env: { REPLY_CONCURRENCY: '2' }, timing });
   const stopping = await own.startReplyWorker();
   const assistant = await aSlowAssistant('handed over', own);

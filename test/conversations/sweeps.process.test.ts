@@ -13,7 +13,10 @@ import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack();
+const SWEEP_EVERY_MS = 250;
+const stack = useStack({
+  timing: { sweepEveryMs: SWEEP_EVERY_MS, eventStaleMs: 500, maintenanceEveryMs: 500 },
+});
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 
@@ -73,7 +76,7 @@ test.concurrent('a claim whose worker is gone ends unknown after ten seconds, no
   // could be eight seconds for MongoDB.
   await new Promise((resolve) => setTimeout(resolve, 1_000 - (Date.now() % 1_000)));
   await ageTo(7);
-  await new Promise((resolve) => setTimeout(resolve, 1_600));
+  await new Promise((resolve) => setTimeout(resolve, 2 * SWEEP_EVERY_MS));
   const before = await readDelivery(id);
   await ageTo(12);
   await receiver.waitFor((all) => all.length === 1);

@@ -12,7 +12,7 @@ import { sized } from '../support/size.ts';
 import { openStack, useStack } from '../support/stack.ts';
 
 // Three workers sweep at the same time.
-const stack = useStack({ replyWorkers: 2 });
+const stack = useStack({ replyWorkers: 2, timing: { sweepEveryMs: 250 } });
 const MINUTE_MS = 60_000;
 const HUMAN = 'I want to speak to a human please';
 

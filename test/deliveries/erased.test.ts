@@ -6,7 +6,7 @@ import { anOperator } from '../support/operator-client.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack();
+const stack = useStack({ timing: { sweepEveryMs: 250, endWrittenWithinMs: 1_000 } });
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 

@@ -1,5 +1,6 @@
-import { createServer } from 'node:net';
+import { mongo } from 'mongoose';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { freePort } from '../../scripts/services.ts';
 import { eventOperations } from '../../src/chat-api/events.ts';
 import { recoveryOperations } from '../../src/operator-api/endpoints.ts';
 import type { AnswerOf } from '../support/operations.ts';
@@ -13,7 +14,7 @@ import { useStack } from '../support/stack.ts';
 const stack = useStack({
   replyWorkers: 0,
   deliveryWorkers: 2,
-  timing: { endWrittenWithinMs: 1_000, claimLostMs: 8_000 },
+  timing: { endWrittenWithinMs: 1_000, sweepEveryMs: 250 },
 });
 const opened: Receiver[] = [];
 let owner: Awaited<ReturnType<typeof anOperator>>;
@@ -24,14 +25,6 @@ afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 type Recovery = AnswerOf<typeof recoveryOperations.read>;
 type Started = AnswerOf<typeof recoveryOperations.start>;
-
-const freePort = async (): Promise<number> => {
-  const server = createServer().listen(0, '127.0.0.1');
-  await eventually(() => expect(server.listening).toBe(true));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-};
 
 /** An assistant whose receiver is down: nobody listens at its port until `open`. */
 const aSilentEndpoint = async (conversations = 1) => {
@@ -80,7 +73,8 @@ const seenBy = ({ received }: Receiver) =>
     redelivery: headers['x-factory-redelivery'] === 'true',
   }));
 
-test('a recovery sends what an endpoint missed again, in order, before newer events, and only once', async () => {
+// Each waits until the range of its recovery is over, so they wait together.
+test.concurrent('a recovery sends what an endpoint missed again, in order, before newer events, and only once', async () => {
   const { keys, say, ended, open, start, done, endpointId } = await aSilentEndpoint(2);
   const [one = '', other = ''] = keys;
   // Five failed connections in a row open the breaker, which is not the subject.
@@ -126,7 +120,7 @@ test('a recovery sends what an endpoint missed again, in order, before newer eve
   expect(receiver.received).toHaveLength(5);
 });
 
-test('a recovery is paused, resumed and cancelled, and an endpoint has one that is not over', async () => {
+test.concurrent('a recovery is paused, resumed and cancelled, and an endpoint has one that is not over', async () => {
   const { keys, say, ended, open, start, change, endpointId, done } = await aSilentEndpoint(1);
   const [key = ''] = keys;
   await say(key, 'a', 'b', 'c');
@@ -157,7 +151,7 @@ test('a recovery is paused, resumed and cancelled, and an endpoint has one that 
   expect(ends.sent).toMatchObject({ delivered: 3 });
 });
 
-test('only chosen outcomes are sent again, and an event that may have arrived by a redelivery is not', async () => {
+test.concurrent('only chosen outcomes are sent again, and an event that may have arrived by a redelivery is not', async () => {
   const { assistantId, keys, say, open, start, done, ended } = await aSilentEndpoint(1);
   const { deliveries, deliveryQueue } = stack.service;
   const [key = ''] = keys;
@@ -184,7 +178,7 @@ test('only chosen outcomes are sent again, and an event that may have arrived by
   expect((await deliveries.listRecords({ assistantId, limit: 200 })).deliveries).toHaveLength(5);
 });
 
-test('one that did not get through is sent by a later recovery; an erased or test event never is', async () => {
+test.concurrent('one that did not get through is sent by a later recovery; an erased or test event never is', async () => {
   const { assistantId, keys, say, ended, open, start, done, call } = await aSilentEndpoint(2);
   const [key = '', erased = ''] = keys;
   const { deliveries, deliveryQueue, conversations, endpoints } = stack.service;
@@ -208,7 +202,25 @@ test('one that did not get through is sent by a later recovery; an erased or tes
   expect(seenBy(receiver)).toMatchObject([{ text: 'a', sequence: 1, redelivery: true }]);
 });
 
-test('what stopped after the claim of a recovered event is unknown, and never sent twice', async () => {
+/** Waits until workers have driven this recovery, and have left it again because something must wait. */
+const lookedAtTwice = async (recoveryId: string): Promise<void> => {
+  for (let nth = 0; nth < 2; nth += 1) {
+    const dueAt = async () => (await stack.service.recoveries.find(recoveryId))?.due?.getTime() ?? 0;
+    const before = await dueAt();
+    await eventually(async () => expect(await dueAt()).toBeGreaterThan(before));
+  }
+};
+
+/** Makes the claim of a redelivery so old that a sweep ends it. */
+const loseClaim = async ({ eventId }: { eventId: string }): Promise<void> => {
+  const claimedAt = new mongo.Timestamp({ t: Math.floor(Date.now() / 1000) - 60, i: 1 });
+  const { matchedCount } = await stack.service.mongo
+    .collection('deliveries')
+    .updateOne({ eventId, outcome: 'sending' }, [{ $set: { claimedAt } }]);
+  expect(matchedCount).toBe(1);
+};
+
+test.concurrent('what stopped after the claim of a recovered event is unknown, and never sent twice', async () => {
   const { keys, say, ended, open, start, done } = await aSilentEndpoint(1);
   const { deliveries, endpoints } = stack.service;
   const [key = ''] = keys;
@@ -239,14 +251,17 @@ test('what stopped after the claim of a recovered event is unknown, and never se
   };
   const claimed = await deliveries.claim({ ...claim, body: body ?? '' }, { resend: 1, recoveryId: started._id });
   await endpoints.resumeEndpoint(endpointId);
+  await lookedAtTwice(started._id);
+  const beforeItsEnd = seenBy(receiver);
+  await loseClaim(original);
   const recovery = await done(started._id);
 
-  expect([first.body.events, claimed.won]).toEqual([2, true]);
+  expect([first.body.events, claimed.won, beforeItsEnd]).toEqual([2, true, []]);
   expect(seenBy(receiver).map(({ text }) => text)).toEqual(['b']);
   expect(recovery.sent).toMatchObject({ unknown: 1, delivered: 1 });
 });
 
-test('the list of ended events skips nothing while deliveries go on, and says what became of each', async () => {
+test.concurrent('the list of ended events skips nothing while deliveries go on, and says what became of each', async () => {
   const { assistantId, keys, say, ended, open, endpointId, call, callOperation } = await aSilentEndpoint(3);
   const other = await anAssistant(stack);
   for (const key of keys) await say(key, 'a');

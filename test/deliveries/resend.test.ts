@@ -11,7 +11,11 @@ import { openReceiver, type Receiver, type ReceiverOptions } from '../support/re
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack({ replyWorkers: 0, sending: { deadlineMs: 3_000, ca: AUTHORITY } });
+const stack = useStack({
+  replyWorkers: 0,
+  sending: { deadlineMs: 2_000, ca: AUTHORITY },
+  timing: { sweepEveryMs: 250, eventStaleMs: 500 },
+});
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 

@@ -112,6 +112,12 @@ const TRUNCATED: HostileName[] = [
   'resetsInBody',
 ];
 
+/** These wait for the five seconds that a send has by default. */
+const BY_DEFAULT: HostileName[] = sized({
+  everyday: ['silent', 'bodyDrips'],
+  long: ['silent', 'headersDrip', 'bodyDrips', 'chunksEndless', 'headersHuge'],
+});
+
 // The tests that must run alone end before the concurrent tests begin.
 describe.each([
   ['alone', { concurrent: false, deadlineMs: 4_000, of: ALONE }],
@@ -133,6 +139,18 @@ describe.each([
       expect(Buffer.byteLength(result.responseBody ?? '')).toBeLessThanOrEqual(3 * 16_384);
       expect(JSON.stringify(result.responseHeaders).length).toBeLessThan(20_000);
     });
+
+    it.for(concurrent ? BY_DEFAULT : [])(
+      '%s, within 5.5 s with the default settings',
+      { concurrent },
+      async (name, { expect }) => {
+        const receiver = await openHostile(HOSTILE[name]);
+        const { result, took } = await sendOnce(`http://127.0.0.1:${receiver.port}/`, {});
+        await receiver.close();
+        expect(result.outcome).toBe(EXPECTED[name][0]);
+        expect(took).toBeLessThan(atPace(5500));
+      },
+    );
   },
 );
 
@@ -232,18 +250,6 @@ describe.concurrent('TLS that does not hold ends not_sent: tls', () => {
 });
 
 describe.concurrent('the five seconds', () => {
-  const names: HostileName[] = sized({
-    everyday: ['silent', 'bodyDrips'],
-    long: ['silent', 'headersDrip', 'bodyDrips', 'chunksEndless', 'headersHuge'],
-  });
-  it.for(names)('%s ends within 5.5 s with the default settings', async (name, { expect }) => {
-    const receiver = await openHostile(HOSTILE[name]);
-    const { result, took } = await sendOnce(`http://127.0.0.1:${receiver.port}/`, {});
-    await receiver.close();
-    expect(result.outcome).toBe(EXPECTED[name][0]);
-    expect(took).toBeLessThan(atPace(5500));
-  });
-
   it('include the look-up, so a slow name server leaves less time for the rest', async ({ expect }) => {
     const receiver = await openHostile(HOSTILE.silent);
 

@@ -11,7 +11,7 @@ import { sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 /** Shorter than the time after which the service takes MongoDB for unavailable. */
-const SLOW_WRITE_MS = 2_500;
+const SLOW_WRITE_MS = 1_500;
 
 /** A busy machine needs seconds to fill the slots. Until then, no request may end. */
 const SLOW_DEADLINE = {
@@ -167,8 +167,8 @@ test.concurrent.for([
 test.concurrent('others wait for no endpoint that has shown that it hangs, however many there are', async (context) => {
   const { expect } = context;
   const slots = { DELIVERY_CONCURRENCY: '16', ENDPOINT_CONCURRENCY: '4' };
-  const { few, hanging, good, feed, add } = await besideHanging(context, slots, { deliveryDeadlineMs: 1_500 });
-  const ENDPOINTS = sized({ everyday: 30, long: 60 });
+  const { few, hanging, good, feed, add } = await besideHanging(context, slots, { deliveryDeadlineMs: 1_300 });
+  const ENDPOINTS = sized({ everyday: 18, long: 60 });
   for (let assistants = 0; assistants < ENDPOINTS / 3; assistants += 1) {
     const { assistantId } = await anAssistant(few);
     for (let nth = 0; nth < 3; nth += 1) await add(assistantId, hanging);
@@ -197,10 +197,14 @@ test.concurrent('others wait for no endpoint that has shown that it hangs, howev
 test.concurrent('an endpoint that answers in more than a second has its places beside many that hang', async (context) => {
   const { expect, onTestFinished } = context;
   const slots = { DELIVERY_CONCURRENCY: '16', ENDPOINT_CONCURRENCY: '4' };
-  const { few, hanging, feed, add } = await besideHanging(context, slots, { deliveryDeadlineMs: 4_000 });
+  const { few, hanging, feed, add } = await besideHanging(context, slots, { deliveryDeadlineMs: 3_500 });
   const slow = await openReceiver({ respond: () => pause(1_200, { status: 200 }) });
   onTestFinished(slow.close);
   const ENDPOINTS = 12;
+  const EVENTS = sized({
+    everyday: ['one', 'two', 'three', 'four'],
+    long: ['one', 'two', 'three', 'four', 'five', 'six'],
+  });
   for (let nth = 0; nth < ENDPOINTS; nth += 1) {
     const { assistantId } = await anAssistant(few);
     await add(assistantId, hanging);
@@ -224,9 +228,9 @@ test.concurrent('an endpoint that answers in more than a second has its places b
 
   const before = hanging.received.length;
   const [key = ''] = await feed.openConversations(assistantId, 1);
-  await feed.say(assistantId, key, ['one', 'two', 'three', 'four', 'five', 'six']);
-  await slow.waitFor((all) => all.length === 6);
+  await feed.say(assistantId, key, EVENTS);
+  await slow.waitFor((all) => all.length === EVENTS.length);
 
-  // If it took its turn with all others, each would have had five.
-  expect(hanging.received.length - before).toBeLessThan(3 * ENDPOINTS);
+  // If it took its turn with all others, each would have had one less.
+  expect(hanging.received.length - before).toBeLessThan((EVENTS.length / 2) * ENDPOINTS);
 });

@@ -76,20 +76,25 @@ test('after a 410 nothing is sent until an operator resumes the endpoint, then e
   expect(performance.now() - resumedAt).toBeLessThan(atPace(1_000));
 });
 
-test.each([
+const RETRY_AFTER = [
   ['seconds', 429, () => '2'],
   ['a date', 503, () => new Date(Date.now() + 2_900).toUTCString()],
-])('Retry-After in %s, with %i, delays pending events and repeats nothing', async (_name, status, retryAfter) => {
-  const { say, receiver, contents } = await aStream({
-    respond: (_request, nth) => (nth === 1 ? { status, headers: { 'retry-after': retryAfter() } } : {}),
-  });
+] as const;
 
-  await say('0', '1', '2');
-  const received = await receiver.waitFor((all) => all.length === 3);
+test.each(sized({ everyday: RETRY_AFTER.slice(0, 1), long: [...RETRY_AFTER] }))(
+  'Retry-After in %s, with %i, delays pending events and repeats nothing',
+  async (_name, status, retryAfter) => {
+    const { say, receiver, contents } = await aStream({
+      respond: (_request, nth) => (nth === 1 ? { status, headers: { 'retry-after': retryAfter() } } : {}),
+    });
 
-  expect(contents()).toEqual(['0', '1', '2']);
-  expect((received[1]?.at ?? 0) - (received[0]?.at ?? 0)).toBeGreaterThan(1_000);
-});
+    await say('0', '1', '2');
+    const received = await receiver.waitFor((all) => all.length === 3);
+
+    expect(contents()).toEqual(['0', '1', '2']);
+    expect((received[1]?.at ?? 0) - (received[0]?.at ?? 0)).toBeGreaterThan(1_000);
+  },
+);
 
 test('a Retry-After is at most ten minutes, and a shorter one does not shorten the pause', async () => {
   const { endpoints } = stack.service;

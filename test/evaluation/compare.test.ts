@@ -165,7 +165,9 @@ test('a draft that is changed ends its comparison, which would be of two drafts'
 });
 
 test('drafts that are compared at the same time all become ready, however long their vectors take', async () => {
-  const many = Array.from({ length: 20 }, (_, nth) => anEntry({ question: `What is offer ${nth}?`, answer: `${nth}` }));
+  const many = Array.from({ length: sized({ everyday: 13, long: 20 }) }, (_, nth) =>
+    anEntry({ question: `What is offer ${nth}?`, answer: `${nth}` }),
+  );
   const scenes = [];
   for (let nth = 0; nth < sized({ everyday: 2, long: 3 }); nth += 1) {
     const scene = await aDraft();

@@ -5,7 +5,7 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { collectionIn, type Profiled, profileStatements } from '../support/profile.ts';
-import { sized } from '../support/size.ts';
+import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
@@ -344,6 +344,8 @@ test('while versions are published and rolled back, each turn is answered by the
   await put(anna, hours?.entryId ?? '', 'Answer 2.');
   await anna.call('PATCH', own, { threshold: 0.002 });
   await publish();
+  const published = sized({ everyday: [3], long: [3, 4, 5] });
+  const [last, back] = sized({ everyday: [3, 2], long: [5, 3] });
   let isOver = false;
   const seen = new Set<number>();
   const visitor = async (): Promise<void> => {
@@ -351,41 +353,62 @@ test('while versions are published and rolled back, each turn is answered by the
       const { reply, why } = await ask(assistant);
       if (why['version'] === 1) continue;
       const version = Number(why['version']);
-      const content = version === 6 ? 3 : version;
+      const content = version > last ? back : version;
       expect([reply, why['threshold']]).toEqual([`Answer ${content}.`, content / 1_000]);
       seen.add(version);
     }
   };
   const visitors = Array.from({ length: sized({ everyday: 1, long: 3 }) }, visitor);
 
-  for (const version of [3, 4, 5]) {
+  for (const version of published) {
     await put(anna, hours?.entryId ?? '', `Answer ${version}.`);
     await anna.call('PATCH', own, { threshold: version / 1_000 });
     const both = await Promise.all([publish(), publish()]);
     expect(both.map(({ status }) => status).toSorted()).toEqual([200, 409]);
     await eventually(() => expect(seen).toContain(version));
   }
-  const both = await Promise.all([rollBack(3, { live: 5 }), rollBack(3, { live: 5 }, ben)]);
+  const both = await Promise.all([rollBack(back, { live: last }), rollBack(back, { live: last }, ben)]);
   expect(both.map(({ status }) => status).toSorted()).toEqual([200, 409]);
-  await eventually(() => expect(seen).toContain(6));
+  await eventually(() => expect(seen).toContain(last + 1));
 
   isOver = true;
   await Promise.all(visitors);
 });
 
-test('a change that meets a long publishing waits for it, and is 503 after a while', async () => {
+/** An assistant in the middle of a publishing, which ends with `commit`. */
+const aLongPublishing = async () => {
   const { anna, own, assistantId } = await withDrafts();
   const session = await stack.service.mongo.startSession();
   session.startTransaction();
   const assistants = stack.service.mongo.collection<{ _id: string }>('assistants');
   await assistants.updateOne({ _id: assistantId }, { $inc: { version: 1 } }, { session });
+  const commit = async (): Promise<void> => {
+    await session.commitTransaction();
+    await session.endSession();
+  };
+  return { anna, own, commit };
+};
+
+longTest('a change that meets a long publishing is 503 after a while', async () => {
+  const { anna, own, commit } = await aLongPublishing();
 
   expect(problemOf(await anna.call('PATCH', own, { name: 'Late' }))).toBe('503 unavailable');
-  const waitsAgain = anna.call('PATCH', own, { name: 'In time' });
-  await session.commitTransaction();
-  await session.endSession();
 
-  expect((await waitsAgain).body).toMatchObject({ name: 'In time' });
+  await commit();
+});
+
+test('a change that meets a long publishing waits for it', async () => {
+  const { anna, own, commit } = await aLongPublishing();
+  const database = stack.service.mongo.db!;
+  await database.command({ profile: 2 });
+
+  const changed = anna.call('PATCH', own, { name: 'In time' });
+  const conflict = { ns: `${database.databaseName}.assistants`, errName: 'WriteConflict' };
+  await eventually(async () => expect(await database.collection('system.profile').findOne(conflict)).not.toBeNull());
+  await database.command({ profile: 0 });
+  await commit();
+
+  expect((await changed).body).toMatchObject({ name: 'In time' });
 });
 
 test('drafts that are published at the same time are written one after the other', async () => {

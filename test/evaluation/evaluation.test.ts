@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { evaluationOperations } from '../../src/operator-api/evaluations.ts';
 import type { questionSetOperations } from '../../src/operator-api/question-sets.ts';
 import type { usageOperations } from '../../src/operator-api/usage.ts';
@@ -7,14 +7,19 @@ import { aTurn, anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../support/operations.ts';
+import { projectAtOnce } from '../support/projection.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack();
+const stack = useStack({ replyWorkers: 0 });
 let owner: Awaited<ReturnType<typeof anOperator>>;
+let stopProjecting: () => Promise<void>;
 
 beforeAll(async () => {
+  stopProjecting = await projectAtOnce(stack);
+  await stack.startReplyWorker();
   owner = await anOperator(stack);
 });
+afterAll(() => stopProjecting());
 type SetBody = AnswerOf<typeof questionSetOperations.read>;
 type Run = AnswerOf<typeof evaluationOperations.read>;
 type Results = AnswerOf<typeof evaluationOperations.results>;

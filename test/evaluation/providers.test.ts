@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, type TestContext } from 'vitest';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import { placeOf } from '../../src/turns/allowances.ts';
 import { runAdmin, useAdmin } from '../support/admin.ts';
@@ -9,16 +9,21 @@ import { evaluateWith } from '../support/evaluate.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
+import { projectAtOnce } from '../support/projection.ts';
 import { openProvider, type Provider, replyWith } from '../support/provider.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack({ deliveryWorkers: 0, embedder: () => anEmbedder() });
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, embedder: () => anEmbedder() });
 let owner: Awaited<ReturnType<typeof anOperator>>;
+let stopProjecting: () => Promise<void>;
 
 beforeAll(async () => {
+  stopProjecting = await projectAtOnce(stack, anEmbedder());
+  await stack.startReplyWorker();
   owner = await anOperator(stack);
 });
+afterAll(() => stopProjecting());
 const env = useAdmin(stack);
 
 let provider: Provider;
@@ -34,10 +39,10 @@ const SHOWS_SLOW_AFTER_MS = 2_200;
 /** What a call of the fake provider uses. */
 const USED = 127;
 
-const aScene = async (input: Partial<AssistantInput> = {}, model = 'fake-1') => {
-  provider.asked.length = 0;
-  provider.behave(replyWith('Hello.'));
-  const engine = { kind: 'openai', baseUrl: provider.baseUrl, model, maxTokens: 100 } as const;
+const aScene = async (input: Partial<AssistantInput> = {}, model = 'fake-1', asks = provider) => {
+  asks.asked.length = 0;
+  asks.behave(replyWith('Hello.'));
+  const engine = { kind: 'openai', baseUrl: asks.baseUrl, model, maxTokens: 100 } as const;
   const assistant = await anAssistant(stack, { knowledge: [HOURS], input });
   const own = `/assistants/${assistant.assistantId}`;
   expect((await owner.call('PUT', `${own}/engine`, engine)).status).toBe(200);
@@ -156,10 +161,22 @@ test('the provider is asked only if tokens are given, and the command shows what
   expect(problemOf(refused)).toBe('422 validation_failed tokens');
 });
 
-test('a provider that does not answer holds up no other evaluation, and takes one place for its assistant', async () => {
-  const slow = await aScene();
-  const asking = await aScene();
-  const offline = await aScene();
+/** A provider that only this test asks. */
+const aProvider = async ({ onTestFinished }: TestContext): Promise<Provider> => {
+  const own = await openProvider();
+  onTestFinished(own.close);
+  return own;
+};
+
+// These mostly wait for their providers, so they wait together.
+test.concurrent('a provider that does not answer holds up no other evaluation, and takes one place for its assistant', async (context) => {
+  const { expect } = context;
+  const provider = await aProvider(context);
+  const [slow, asking, offline] = [
+    await aScene({}, 'fake-1', provider),
+    await aScene({}, 'fake-1', provider),
+    await aScene({}, 'fake-1', provider),
+  ];
   const answer = Promise.withResolvers<void>();
   provider.behave(async (wire, one) => {
     if (JSON.stringify(one.body.messages).includes('What about 1?')) await answer.promise;
@@ -178,8 +195,8 @@ test('a provider that does not answer holds up no other evaluation, and takes on
 });
 
 /** An assistant with a draft, whose provider has shown that it is slow. */
-const aSlowScene = async () => {
-  const scene = await aScene({ drafts: true, instructions: 'Be formal.' }, SLOW);
+const aSlowScene = async (provider: Provider) => {
+  const scene = await aScene({ drafts: true, instructions: 'Be formal.' }, SLOW, provider);
   const { owner, own, aSet, evaluate } = scene;
   expect((await owner.post(`${own}/draft/publish`, {})).status).toBe(200);
   await owner.call('PATCH', own, { instructions: 'Be friendly.' });
@@ -192,17 +209,23 @@ const aSlowScene = async () => {
 };
 
 const OTHERS = [
-  ['of drafts', 'draft', 3, 1],
+  ['of drafts', 'draft', sized({ everyday: 2, long: 3 }), 1],
   ['of what is live', 'live', 10, 8],
 ] as const;
 
-test.each(sized({ everyday: OTHERS.slice(0, 1), long: [...OTHERS] }))(
+test.concurrent.for(sized({ everyday: OTHERS.slice(0, 1), long: [...OTHERS] }))(
   'slow providers hold up no evaluation %s of others',
-  async (_what, against, assistants, places) => {
+  async ([, against, assistants, places], context) => {
+    const { expect } = context;
+    const provider = await aProvider(context);
     const slow = [];
-    for (let nth = 0; nth < assistants; nth += 1) slow.push(await aSlowScene());
+    for (let nth = 0; nth < assistants; nth += 1) slow.push(await aSlowScene(provider));
     await Promise.all(slow.map(({ showSlow }) => showSlow()));
-    const { owner, own, aSet, evaluate } = await aScene({ drafts: true, instructions: 'Be formal.' });
+    const { owner, own, aSet, evaluate } = await aScene(
+      { drafts: true, instructions: 'Be formal.' },
+      'fake-1',
+      provider,
+    );
     expect((await owner.post(`${own}/draft/publish`, {})).status).toBe(200);
     await owner.call('PATCH', own, { instructions: 'Be friendly.' });
     const setId = await aSet(OPEN, OPEN);

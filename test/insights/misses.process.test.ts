@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createGroupMisses, type Embedding } from '../../src/insights/group-misses.ts';
 import { MAX_GROUPS } from '../../src/insights/misses.ts';
 import type { missOperations } from '../../src/operator-api/knowledge.ts';
@@ -9,17 +9,22 @@ import { anEmbedder, vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../support/operations.ts';
+import { projectAtOnce } from '../support/projection.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack({ deliveryWorkers: 0, embedder: anEmbedder });
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, embedder: anEmbedder });
 type Misses = AnswerOf<typeof missOperations.list>['misses'];
 const WAIT_MS = 25_000;
 
 let owner: Awaited<ReturnType<typeof anOperator>>;
+let stopProjecting: () => Promise<void>;
 beforeAll(async () => {
+  stopProjecting = await projectAtOnce(stack, anEmbedder());
+  await stack.startReplyWorker();
   owner = await anOperator(stack);
 });
+afterAll(() => stopProjecting());
 
 const aLearner = async () => {
   const assistant = await anAssistant(stack);
@@ -31,7 +36,7 @@ const aLearner = async () => {
   return { assistant, assistantId, path, misses, ask };
 };
 
-// These wait for the rounds of the worker, so they wait together.
+// These wait until they are projected and grouped, so they wait together.
 test.concurrent('questions without an answer are grouped by meaning, with examples and the operator’s answer', async ({
   expect,
 }) => {

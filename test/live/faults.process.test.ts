@@ -58,7 +58,8 @@ longTest('an election neither ends a connection nor loses a change', async () =>
   expect(await set.findPrimary()).toBe(next);
 });
 
-test('a silent MongoDB ends the connection, which resumes without a gap', async () => {
+// Every day, silent-checks.unit.test.ts ends connections, and live.process.test.ts resumes them.
+longTest('a silent MongoDB ends the connection, which resumes without a gap', async () => {
   const [owner, assistant] = [await anOperator(stack), await anAssistant(stack)];
   const { relay, ...options } = await openRelayed(stack);
   const url = `http://127.0.0.1:${(await openApi(options)).port}`;

@@ -100,7 +100,7 @@ test('who is present, and until when, becomes known after Redis refused to tell 
   await redis
     .multi()
     .del(key)
-    .zadd(key, Date.now() + 4_000, JSON.stringify(present))
+    .zadd(key, Date.now() + 3_000, JSON.stringify(present))
     .exec();
 
   await seen(stream, ann, ['reading']);

@@ -1,4 +1,3 @@
-import { performance } from 'node:perf_hooks';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Hub } from '../../src/live/hub.ts';
 import { createLiveUpdates } from '../../src/live/live.ts';
@@ -6,7 +5,6 @@ import type { PresenceBoard } from '../../src/live/presence.ts';
 import type { EventSink } from '../../src/live/subscriber.ts';
 import type { Operator } from '../../src/operators/operator.ts';
 import { createLogger } from '../../src/process/logger.ts';
-import { eventually } from '../support/eventually.ts';
 
 const operator: Operator = {
   operatorId: 'operator',
@@ -32,6 +30,8 @@ const aSink = () => {
 };
 
 test('connections stay again after MongoDB was silent, even if an old one is still closing', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
   let silent = true;
   const live = createLiveUpdates({
     hub: {
@@ -60,13 +60,15 @@ test('connections stay again after MongoDB was silent, even if an old one is sti
     return sink;
   };
   const closing = await connect(); // its browser is gone, and nobody has noticed yet
-  await eventually(() => expect(closing.end).toHaveBeenCalled());
+  await vi.advanceTimersByTimeAsync(4_500);
+  expect(closing.end).not.toHaveBeenCalled();
+  await vi.advanceTimersByTimeAsync(1_500);
+  expect(closing.end).toHaveBeenCalled();
 
   silent = false;
-  const since = performance.now();
-  await eventually(() => expect(performance.now() - since).toBeGreaterThan(1_100));
+  await vi.advanceTimersByTimeAsync(1_100);
   const next = await connect();
-  await eventually(() => expect(performance.now() - since).toBeGreaterThan(2_500));
+  await vi.advanceTimersByTimeAsync(1_400);
 
   expect(next.end).not.toHaveBeenCalled();
 });

@@ -25,6 +25,18 @@ const ASYNC = { Prefer: 'respond-async' };
 
 type Wire = { event: string; event_id: string; payload: { conversation_id: string } };
 const wireOf = ({ json }: Received): Wire => json as Wire;
+/** Claims that are lost soon: the copy has one whose worker is gone. In the long suite they last as in production. */
+const timing = sized({
+  everyday: {
+    sweepEveryMs: 500,
+    deliveryDeadlineMs: 1_500,
+    readFreshMs: 1_000,
+    writeBeforeMs: 2_500,
+    endWrittenWithinMs: 2_500,
+    claimLostMs: 3_000,
+  },
+  long: {},
+});
 const upTo = (count: number) => Array.from({ length: count }, (_, nth) => nth + 1);
 
 const aFolder = async (): Promise<string> => {
@@ -167,6 +179,7 @@ test.for(sized({ everyday: ['a copy of its documents'], long: Object.keys(BACKUP
     const restored = await openStack({
       env: { ...stack.env, MONGODB_URL, REDIS_URL: redis.url },
       engine,
+      timing,
       sourcesWorkers: 1,
     });
     onTestFinished(() => restored.close());

@@ -11,14 +11,13 @@ import { anOperator, PASSWORD } from '../support/operator-client.ts';
 import { collectionIn, examinedBy, OWN, type Profiled, profileStatements } from '../support/profile.ts';
 import { type Scene, setScene } from '../support/scene.ts';
 import { openProvider } from '../support/provider.ts';
+import { openReceiver } from '../support/receiver.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
-import { sized } from '../support/size.ts';
+import { isLong, longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { aVisitor, SITE } from '../support/visitor.ts';
 import { aPage, aSentence, openWebsite } from '../support/website.ts';
 
-/** Every day, each statement is sent once to small collections: none may read a whole collection. */
-const hasManyDocuments = sized({ everyday: false, long: true });
 /** How many documents a collection has. All others have 1,000. */
 const DOCUMENTS: Record<string, number> = {
   conversations: 10_000,
@@ -51,15 +50,7 @@ const READ_FOR_EACH = 20;
 const EXCEPTIONS: [statement: RegExp, bound: string][] = [
   [/^(assistants|operators) query:\s*(sort createdAt)?$/, 'listed whole: people make them by hand'],
   [/^search (query|aggregate): .*terms/, 'a frequent word: at most 5,000 conversations, and 3 s'],
-  ...sized<[RegExp, string][]>({
-    everyday: [], // no word is so frequent
-    long: [
-      [
-        /^search query: assistantId( updatedAt .*)? sort/,
-        'the newest 5,000 conversations, searched for a frequent word',
-      ],
-    ],
-  }),
+  [/^search query: assistantId( updatedAt .*)? sort/, 'the newest 5,000 conversations, searched for a frequent word'],
   [/^deliveries aggregate: assistantId endpointId event createdAt/, 'keys of the hours that are not counted yet'],
   [
     /^sources query: (removedAt|nextAt|lease.until) .*sort (removedAt|nextAt|lease.until)$/,
@@ -123,15 +114,6 @@ const NOT_MADE: Record<string, string> = {
   'src/sources/passage-vectors.ts: sources.updateOne': 'by `_id`',
   'src/insights/group-misses.ts: misses.bulkWrite': 'by `_id`',
   'src/insights/group-misses.ts: pending.deleteMany': 'by `_id`',
-  ...sized<Record<string, string>>({
-    everyday: {
-      'src/deliveries/claims.ts: deliveries.find': 'of a service that has been used for long',
-      'src/assistants/drafts.ts: assistants.findOne': 'of a service that has been used for long',
-      'src/assistants/versions.ts: knowledge.find': 'of a service that has been used for long',
-      'src/conversations/store.ts: conversations.find': 'of a service that has been used for long',
-    },
-    long: {},
-  }),
 };
 
 /** Indexes that no statement uses: they keep values unique, or MongoDB deletes by them. */
@@ -256,14 +238,12 @@ beforeAll(async () => {
     await scene?.close();
     await connection.close();
   };
-  if (!hasManyDocuments) {
-    assistant = await talk();
-    return;
+  if (isLong) {
+    scene = await openScene();
+    await limitAndCallProvider();
   }
-  scene = await openScene();
-  await limitAndCallProvider();
   assistant = await talk();
-  await fill(scene);
+  if (scene) await fill(scene);
 });
 afterAll(() => close());
 
@@ -648,14 +628,8 @@ const findNotMade = async (work: () => Promise<unknown>): Promise<string[]> => {
   return notMade;
 };
 
-let sent: Profiled[] = [];
-
-test('every statement is served by an index and reads little more than it finds', async () => {
-  let notMade: string[] = [];
-  sent = await profileStatements(stack, async () => {
-    notMade = await findNotMade(walk);
-  });
-
+/** Statements that read a whole collection, or much more than they find. */
+const heavyOf = (sent: Profiled[]): Record<string, object> => {
   const isHeavy = (one: Profiled): boolean =>
     one.planSummary?.includes('COLLSCAN') === true || examinedBy(one) > READ_MAX + READ_FOR_EACH * foundBy(one);
   const heavy = new Map<string, object>();
@@ -664,26 +638,8 @@ test('every statement is served by an index and reads little more than it finds'
     if (EXCEPTIONS.some(([statement]) => statement.test(shape))) continue;
     heavy.set(shape, { read: examinedBy(one), found: foundBy(one), plan: one.planSummary?.slice(0, 100) });
   }
-  expect(Object.fromEntries(heavy)).toEqual({});
-  const shapes = new Set(sent.map(shapeOf));
-  const isSent = (statement: RegExp): boolean => [...shapes].some((shape) => statement.test(shape));
-  expect(EXCEPTIONS.filter(([statement]) => !isSent(statement))).toEqual([]);
-  expect(shapes.size).toBeGreaterThan(150);
-
-  // In a small collection, a statement may be served by another index.
-  const unread: string[] = [];
-  for (const name of hasManyDocuments ? await collections() : []) {
-    type Usage = { name: string; accesses: { ops: number }; spec: { expireAfterSeconds?: number } };
-    const indexes = await database
-      .collection(name)
-      .aggregate<Usage>([{ $indexStats: {} }])
-      .toArray();
-    for (const { name: index, accesses, spec } of indexes)
-      if (accesses.ops === 0 && spec.expireAfterSeconds === undefined) unread.push(`${name} ${index}`);
-  }
-  expect(unread.filter((index) => !NOT_READ.includes(index))).toEqual([]);
-  expect(notMade.filter((call) => !(call in NOT_MADE))).toEqual([]);
-});
+  return Object.fromEntries(heavy);
+};
 
 /** The shard keys that docs/scaling.md tells operators to set. */
 const shardKeys = (): Map<string, string> => {
@@ -699,19 +655,73 @@ const targets = (filter: unknown, field: string): boolean => {
   return own !== undefined || $and.some((part) => targets(part, field));
 };
 
-test('turns and deliveries send each statement to the shard that has its document', async () => {
+/** Statements on sharded collections that go to every shard. */
+const toAllShards = (sent: Profiled[]): string[] => {
   const keys = shardKeys();
-  expect([...keys.keys()]).toEqual(['conversations', 'messages', 'deliveries', 'search', 'idempotencyKeys']);
-  const onSharded = sent.filter((one) => keys.has(collectionIn(one)));
-  expect(onSharded.length).toBeGreaterThan(500);
-
   const isTargeted = (one: Profiled): boolean =>
     one.op === 'insert' || targets(filterOf(one), keys.get(collectionIn(one)) as string);
-  const toAll = new Set(onSharded.filter((one) => !isTargeted(one)).map(shapeOf));
-  const isNamed = (shape: string): boolean => TO_EVERY_SHARD.some(([statement]) => statement.test(shape));
-  expect([...toAll].filter((shape) => !isNamed(shape))).toEqual([]);
+  const onSharded = sent.filter((one) => keys.has(collectionIn(one)));
+  return [...new Set(onSharded.filter((one) => !isTargeted(one)).map(shapeOf))];
+};
+
+const isToAllShards = (shape: string): boolean => TO_EVERY_SHARD.some(([statement]) => statement.test(shape));
+
+test('a turn, its delivery and those who read it use indexes, and the shard that has the document', async () => {
+  const receiver = await openReceiver();
+  await stack.service.endpoints.addEndpoint(assistant.assistantId, { url: receiver.url });
+  const owner = await anOperator(stack);
+  const own = `/assistants/${assistant.assistantId}`;
+  const sent = await profileStatements(stack, async () => {
+    const { conversationId } = (await assistant.chat(aTurn(), keyed('once'))).body;
+    await receiver.waitFor((received) => received.length > 1);
+    await assistant.history(conversationId);
+    const lists = [`/inbox`, `${own}/conversations?status=open`, `${own}/deliveries`, `${own}/overview`, '/alerts'];
+    for (const path of [...lists, `/conversations/${conversationId}`]) expect((await owner.get(path)).status).toBe(200);
+    await assistant.call(`/api/v1/conversations/${conversationId}`, { method: 'DELETE' });
+  });
+  await receiver.close();
+  expect(new Set(sent.map(shapeOf)).size).toBeGreaterThan(40);
+  expect(heavyOf(sent)).toEqual({});
+  expect(toAllShards(sent).filter((shape) => !isToAllShards(shape))).toEqual([]);
+});
+
+let sent: Profiled[] = [];
+
+longTest('every statement is served by an index and reads little more than it finds', async () => {
+  let notMade: string[] = [];
+  sent = await profileStatements(stack, async () => {
+    notMade = await findNotMade(walk);
+  });
+
+  expect(heavyOf(sent)).toEqual({});
+  const shapes = new Set(sent.map(shapeOf));
+  const isSent = (statement: RegExp): boolean => [...shapes].some((shape) => statement.test(shape));
+  expect(EXCEPTIONS.filter(([statement]) => !isSent(statement))).toEqual([]);
+  expect(shapes.size).toBeGreaterThan(150);
+
+  const unread: string[] = [];
+  for (const name of await collections()) {
+    type Usage = { name: string; accesses: { ops: number }; spec: { expireAfterSeconds?: number } };
+    const indexes = await database
+      .collection(name)
+      .aggregate<Usage>([{ $indexStats: {} }])
+      .toArray();
+    for (const { name: index, accesses, spec } of indexes)
+      if (accesses.ops === 0 && spec.expireAfterSeconds === undefined) unread.push(`${name} ${index}`);
+  }
+  expect(unread.filter((index) => !NOT_READ.includes(index))).toEqual([]);
+  expect(notMade.filter((call) => !(call in NOT_MADE))).toEqual([]);
+});
+
+longTest('turns and deliveries send each statement to the shard that has its document', async () => {
+  const keys = shardKeys();
+  expect([...keys.keys()]).toEqual(['conversations', 'messages', 'deliveries', 'search', 'idempotencyKeys']);
+  expect(sent.filter((one) => keys.has(collectionIn(one))).length).toBeGreaterThan(500);
+
+  const toAll = toAllShards(sent);
+  expect(toAll.filter((shape) => !isToAllShards(shape))).toEqual([]);
   for (const [statement, reason] of TO_EVERY_SHARD)
-    expect([reason, [...toAll].some((shape) => statement.test(shape))]).toEqual([reason, true]);
+    expect([reason, toAll.some((shape) => statement.test(shape))]).toEqual([reason, true]);
 
   // A shard checks only its own documents, so only the shard key itself can be unique.
   for (const name of keys.keys()) {

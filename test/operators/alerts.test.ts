@@ -8,12 +8,14 @@ import { anAssistant, aTurn, request, type TestAssistant } from '../support/buil
 import { eventually } from '../support/eventually.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
 import type { AnswerOf } from '../support/operations.ts';
+import { projectAtOnce } from '../support/projection.ts';
 import { openProvider } from '../support/provider.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 const SECRET = 'whsec_of_the_operations_team';
 const QUICK = {
+  sweepEveryMs: 300,
   alertEveryMs: 100,
   alertEndsAfterMs: 200,
   alertReturnsWithinMs: 0, // queues that are stuck in one test are stuck in another
@@ -187,6 +189,7 @@ test('a visitor who waits past the time raises an alert until somebody takes the
 });
 
 test('a provider that fails raises an alert', async () => {
+  const stopProjecting = await projectAtOnce(stack);
   const worker = await stack.startReplyWorker();
   const assistant = await anAssistant(stack);
   const provider = await openProvider();
@@ -201,6 +204,7 @@ test('a provider that fails raises an alert', async () => {
     replies: 3,
   });
   await worker.close();
+  await stopProjecting();
 });
 
 test('a quota and a budget raise alerts at 80 and at 100 %, which end when the limit is raised', async () => {

@@ -11,13 +11,15 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../support/operations.ts';
 import { openReceiver } from '../support/receiver.ts';
-import { useStack } from '../support/stack.ts';
+import { type Stack, useStack } from '../support/stack.ts';
 
-const stack = useStack();
+const stack = useStack({ replyWorkers: 0 });
 let owner: Awaited<ReturnType<typeof anOperator>>;
+let worker: Awaited<ReturnType<Stack['startReplyWorker']>>;
 
 beforeAll(async () => {
   owner = await anOperator(stack);
+  worker = await stack.startReplyWorker();
 });
 type Overview = AnswerOf<typeof overviewOperations.read>;
 
@@ -103,6 +105,10 @@ test('deliveries are counted by outcome, those of ended hours in the background'
   for (const hoursAgo of [0, 2, 50, 50]) await recordDelivery(assistantId, now - hoursAgo * HOUR_MS, {});
   await recordDelivery(assistantId, now - 50 * HOUR_MS, { outcome: 'rejected', status: 500 });
   await recordDelivery(assistantId, now - 2 * HOUR_MS, { outcome: 'unknown', status: null });
+
+  // A worker counts at its start, and again only after ten seconds.
+  await worker.close();
+  worker = await stack.startReplyWorker();
 
   const { deliveryFigures } = stack.service.insights;
   await eventually(async () => {

@@ -35,7 +35,7 @@ const tries = async (count: number, attempt: () => Promise<Parameters<typeof pro
   return answers;
 };
 /** Each wrong password costs a hash, so every day only the last of many are sent, and the others are only counted. */
-const SENT = sized({ everyday: 3, long: Number.POSITIVE_INFINITY });
+const SENT = sized({ everyday: 2, long: Number.POSITIVE_INFINITY });
 type Guess = { email: string; address?: string };
 /** Signs in with wrong passwords from unknown devices. */
 const guesses = async (count: number, next: () => Guess): Promise<string[]> => {

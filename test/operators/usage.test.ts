@@ -1,19 +1,24 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { usageOperations } from '../../src/operator-api/usage.ts';
 import { aTurn, anAssistant, type ErrorBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../support/operations.ts';
+import { projectAtOnce } from '../support/projection.ts';
 import { openProvider } from '../support/provider.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack();
+const stack = useStack({ replyWorkers: 0 });
 let owner: Awaited<ReturnType<typeof anOperator>>;
+let stopProjecting: () => Promise<void>;
 
 beforeAll(async () => {
+  stopProjecting = await projectAtOnce(stack);
+  await stack.startReplyWorker();
   owner = await anOperator(stack);
 });
+afterAll(() => stopProjecting());
 type Usage = AnswerOf<typeof usageOperations.read>;
 
 const today = (): string => new Date().toISOString().slice(0, 10);
@@ -102,11 +107,13 @@ test('usage that is counted again from the stored messages is the same', async (
 });
 
 test.concurrent('limits show what is used of quotas and budget, and are set by owners only', async ({ expect }) => {
-  const { assistant, owner } = await aUsage();
+  const { assistant, owner, read: readUsage } = await aUsage();
   const { assistantId, keyId } = assistant;
   const [one, key] = [`/assistants/${assistantId}`, `/keys/${keyId}`];
   await say(assistant, 'What are your opening hours?');
   const before = (await owner.get(`${one}/limits`)).body;
+  // A quota begins with the counted usage, which is not read again for ten seconds.
+  await eventually(async () => expect((await readUsage()).totals.turns).toBe(1));
   await owner.call('PATCH', one, { turnsPerMonth: 10, tokensPerDay: 5_000, sessionLimitPerMinute: 5 });
   await owner.call('PATCH', key, { turnsPerMonth: 7 });
 

@@ -16,7 +16,7 @@ import { type Kind, type RealProcess, startRealProcess } from '../support/proces
 import { openEmbeddingsService, openProvider, replyWith } from '../support/provider.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 import { openRelay, type Relay, through } from '../support/relay.ts';
-import { sized } from '../support/size.ts';
+import { isLong, sized } from '../support/size.ts';
 import { newEnvironment, openStack, type Stack } from '../support/stack.ts';
 import { placesOf, storedTexts } from '../support/stored-texts.ts';
 import { atSite, SITE, signUser } from '../support/visitor.ts';
@@ -429,17 +429,25 @@ const fail = async (confided: Confided, conversationId: string): Promise<void> =
     await confided.owner.post(`/conversations/${conversationId}/tags`, { tag: 'zqtag', color: null });
   }
   losing = null;
-  for (const relay of [redisRelay, mongoRelay]) {
+  const silence = async (relay: Relay): Promise<void> => {
     const during = again(confided);
     relay.freeze();
     await during;
     await again(confided);
     relay.thaw();
     await ready();
+  };
+  const outage = async (relay: Relay): Promise<void> => {
     await relay.cut();
     await again(confided);
     await relay.mend();
     await ready();
+  };
+  await silence(redisRelay);
+  await outage(mongoRelay);
+  if (isLong) {
+    await silence(mongoRelay);
+    await outage(redisRelay);
   }
   await live(confided);
 };

@@ -39,13 +39,15 @@ test('wrong credentials at the start: the process and the doctor say what to do,
       [noPassword, 'Hint: Put it into REDIS_URL'],
       [wrongPassword, 'Hint: Correct both in REDIS_URL'],
     ];
-    for (const [given, hint] of cases) {
+    const both = { ...wrongMongo, ...wrongPassword, MONGODB_URL: wrongMongo.MONGODB_URL };
+    const doctor = runAdmin(both, ['doctor']);
+    const start = async ([given, hint]: (typeof cases)[number]) => {
       const printed = await failureOfStart(given);
       expect(printed).toContain(hint);
       expect(printed).not.toContain(PASSWORD);
-    }
-    const both = { ...wrongMongo, ...wrongPassword, MONGODB_URL: wrongMongo.MONGODB_URL };
-    const { status, stdout } = await runAdmin(both, ['doctor']);
+    };
+    await Promise.all(cases.map(start));
+    const { status, stdout } = await doctor;
     expect(status).toBe(1);
     expect(stdout).toContain('Correct both, or add authSource=admin');
     expect(stdout).toContain('Correct both in REDIS_URL');
@@ -115,9 +117,10 @@ test('Redis forbids its channels while the service runs: turns are answered, and
 });
 
 test('a worker with a wrong ENCRYPTION_KEY leaves events to the others, and its log says what to do', async () => {
-  const right = await openStack({ deliveryWorkers: 0 });
+  const timing = { sweepEveryMs: 300, eventStaleMs: 500 };
+  const right = await openStack({ deliveryWorkers: 0, timing });
   const ENCRYPTION_KEY = Buffer.alloc(32, 'another key').toString('base64');
-  const wrong = await openStack({ env: { ...right.env, ENCRYPTION_KEY }, replyWorkers: 0 });
+  const wrong = await openStack({ env: { ...right.env, ENCRYPTION_KEY }, replyWorkers: 0, timing });
   const receiver = await openReceiver();
   const { assistantId, chat } = await anAssistant(right);
   await right.service.endpoints.addEndpoint(assistantId, { url: receiver.url });

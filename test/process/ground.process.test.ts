@@ -14,7 +14,7 @@ import { problemOf } from '../support/problem.ts';
 
 const OUT_OF_DISK_SPACE = 14031;
 const WARN = 40;
-const NO_PRIMARY_S = 6;
+const NO_PRIMARY_S = 4;
 const UNAUTHORIZED = 13;
 const MAX_TIME_EXPIRED = 50;
 const AUTHENTICATION_FAILED = 18;

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { afterAll, expect, inject, test } from 'vitest';
 import { MAINS, type Kind } from '../support/processes.ts';
 import { runAdmin } from '../support/admin.ts';
+import { failureOfStart } from '../support/failed-start.ts';
 import { openRelay, type Relay, through } from '../support/relay.ts';
 import { sized } from '../support/size.ts';
 import { newEnvironment } from '../support/stack.ts';
@@ -28,9 +29,15 @@ const withSilent = async (store: 'Redis' | 'MongoDB'): Promise<Record<string, st
 
 const kinds: Kind[] = ['api', 'reply', 'delivery'];
 const starts = sized({
-  // All kinds open their stores in the same way.
-  everyday: [['reply', 'Redis'] as const, ['delivery', 'MongoDB'] as const],
+  // All kinds open their stores in the same way, and wait ten seconds for them.
+  everyday: [],
   long: kinds.flatMap((kind) => (['Redis', 'MongoDB'] as const).map((store) => [kind, store] as const)),
+});
+
+test.concurrent.each(['Redis', 'MongoDB'] as const)('a start with a silent %s ends and says so', async (store) => {
+  const printed = await failureOfStart(await withSilent(store));
+
+  expect(printed).toContain(store === 'Redis' ? 'Redis did not answer' : 'Mongo');
 });
 
 test.concurrent.each(starts)('%s does not start with a silent %s: it logs this and ends', async (kind, store) => {

@@ -8,7 +8,7 @@ import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const embedder = anEmbedder();
-const stack = useStack({ embedder: () => embedder });
+const stack = useStack({ embedder: () => embedder, timing: { sweepEveryMs: 500 } });
 
 /** Makes the embedder hold a call with this text until `letGo` is called. `reached` resolves when the call begins. */
 const hold = (text: string) => {

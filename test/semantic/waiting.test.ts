@@ -1,11 +1,17 @@
-import { expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { anAssistant, anEntry, aTurn, type TestAssistant } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
+import { projectAtOnce } from '../support/projection.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+let stopProjecting: () => Promise<void>;
+beforeAll(async () => {
+  stopProjecting = await projectAtOnce(stack);
+});
+afterAll(() => stopProjecting());
 
 const KNOWLEDGE = [
   anEntry({ question: 'When are you open?', answer: 'From nine to five.' }),

@@ -428,13 +428,15 @@ const CASES: Case[] = [
 const EVERY = sized({ everyday: 5, long: 1 });
 const TRIED = CASES.map((one, nth) => ({ ...one, hasNeighbour: nth % EVERY === 0 }));
 
-test.each(TRIED)('$name', async ({ pages, at = '/', kind, state, error, expected = {}, hasNeighbour }) => {
+// Some at once, as the worker reads them: many wait for a limit.
+test.concurrent.for(TRIED)('$name', async (tried, { expect, onTestFinished }) => {
+  const { pages, at = '/', kind, state, error, expected = {}, hasNeighbour } = tried;
   const site = await openWebsite(pages);
   const neighbour = await openWebsite({
     '/': aPage('Neighbour', aSentence('neighbours'), ['/two']),
     '/two': aPage('Two', aSentence('two')),
   });
-  opened.push(site, neighbour);
+  onTestFinished(async () => void (await Promise.all([site.close(), neighbour.close()])));
   const [hostile, other] = [await aReader(stack), await aReader(stack)];
   const { sourceId } = await (kind === 'page' ? hostile.addPage(site.url + at) : hostile.addSite(site.url + at));
   const others = hasNeighbour ? [await other.addSite(`${neighbour.url}/`)] : [];

@@ -1,11 +1,13 @@
 import { createLifecycle, explainFailure } from '../../src/process/lifecycle.ts';
 import { readConfig } from '../../src/process/config.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { createLogger, type Logger } from '../../src/process/logger.ts';
 import { openService } from '../../src/service.ts';
 
 /** Opens the stores as a process does at its start. Returns what the process prints when it fails. */
-export const failureOfStart = async (env: Record<string, string>): Promise<string> => {
-  const logger = createLogger({ name: 'test', level: 'silent' });
+export const failureOfStart = async (
+  env: Record<string, string>,
+  logger: Logger = createLogger({ name: 'test', level: 'silent' }),
+): Promise<string> => {
   const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
   try {
     await openService({ config: readConfig(env), logger, lifecycle, redisRole: 'api', startWithinMs: 1_000 });

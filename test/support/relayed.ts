@@ -2,6 +2,7 @@ import { inject, onTestFinished } from 'vitest';
 import { type Config, readConfig } from '../../src/process/config.ts';
 import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger, type Logger } from '../../src/process/logger.ts';
+import type { Timing } from '../../src/process/time-limits.ts';
 import { openRelay, type Relay, type RelayOptions, through } from './relay.ts';
 import type { Stack } from './stack.ts';
 
@@ -9,6 +10,7 @@ import type { Stack } from './stack.ts';
 export const openRelayed = async (
   stack: Stack,
   options?: RelayOptions,
+  timing?: Partial<Timing>,
 ): Promise<{ config: Config; logger: Logger; lifecycle: Lifecycle; relay: Relay }> => {
   const relay = await openRelay(inject('mongodbUrl'), options);
   const logger = createLogger({ name: 'test', level: 'silent' });
@@ -17,6 +19,6 @@ export const openRelayed = async (
     await lifecycle.close();
     await relay.cut();
   });
-  const config = readConfig({ ...stack.env, MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', relay) });
+  const config = readConfig({ ...stack.env, MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', relay) }, timing);
   return { config, logger, lifecycle, relay };
 };

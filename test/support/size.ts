@@ -4,7 +4,7 @@ import { test } from 'vitest';
  * Files that import this run in both suites: in their shortest form every day, and in a large one in `npm run test:long`
  * (the project `long` of vitest.config.ts).
  */
-const isLong = process.env['TEST_SIZE'] === 'long';
+export const isLong = process.env['TEST_SIZE'] === 'long';
 
 export const sized = <Value>({ everyday, long }: { everyday: Value; long: Value }): Value => (isLong ? long : everyday);
 

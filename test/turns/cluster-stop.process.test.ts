@@ -7,7 +7,7 @@ import { newEnvironment } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const STOPPED_WITHIN_MS = 10_000;
-const STOPPED_DURING = sized<Kind[]>({ everyday: ['api', 'reply'], long: ['api', 'reply', 'delivery'] });
+const STOPPED_DURING = sized<Kind[]>({ everyday: ['reply'], long: ['api', 'reply', 'delivery'] });
 const STOPPED_AFTERWARDS: Kind[] = ['delivery'];
 
 let cluster: RedisCluster;

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, type TestContext } from 'vitest';
 import { type Answer, anAssistant, aTurn, type ChatBody, request, type TestAssistant } from '../support/builders.ts';
 import { openStream } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
@@ -23,7 +23,8 @@ const { engine, hold } = aScriptedEngine();
 const slow = {
   ...engine,
   reply: async (turn: Parameters<typeof engine.reply>[0]) => {
-    await sleep(REPLY_MS); // the work of an engine, so that the capacity is small on any machine
+    // The work of an engine, so that the capacity is small on any machine. Turns that were held have had theirs.
+    if (!turn.message.startsWith('held')) await sleep(REPLY_MS);
     return engine.reply(turn);
   },
 };
@@ -61,23 +62,27 @@ const sendWithoutPause = (apiKey: string, callers: number): { statuses: Map<stri
 };
 
 /** Fills what may be in flight in a process with turns that are held until the returned function is called. */
-const fillGate = async ({ apiKey }: TestAssistant, url = stack.url): Promise<() => void> => {
+const fillGate = async ({ apiKey }: TestAssistant, url: string, context: TestContext): Promise<() => void> => {
   const message = `held ${randomUUID()}`;
   const letGo = hold(message);
-  onTestFinished(letGo);
+  context.onTestFinished(letGo);
   const send = () => {
     const body = { session_id: randomUUID(), message, language: 'en' };
     return request(`${url}/api/v1/chat`, { bearer: apiKey, body, ...RESPOND_ASYNC });
   };
-  const seen = new Set<number>();
-  // Turns of the test before may still end, and leave places.
-  await eventually(async () => {
-    const statuses = (await Promise.all(Array.from({ length: MANY }, send))).map(({ status }) => status);
-    for (const status of statuses) seen.add(status);
-    expect(new Set(statuses)).toEqual(new Set([503]));
-  });
-  expect([...seen].sort()).toEqual([202, 503]);
+  const statuses = (await Promise.all(Array.from({ length: MANY }, send))).map(({ status }) => status);
+  context.expect(new Set(statuses)).toEqual(new Set([202, 503]));
   return letGo;
+};
+
+/** An assistant that uses an API process of its own, in whose gate no other turns are. */
+const anAssistantAtItsGate = async ({ onTestFinished: afterwards }: TestContext) => {
+  const assistant = await anAssistant(stack);
+  const api = await stack.startApi();
+  afterwards(api.close);
+  const chat = (body: object, options: object = {}) =>
+    request<ChatBody>(`${api.url}/api/v1/chat`, { bearer: assistant.apiKey, body, ...options });
+  return { assistant, api, chat };
 };
 
 /** How many turns of this session are stored with their reply. */
@@ -132,35 +137,38 @@ test('callers that are refused, or send their bodies slowly, take no places from
   await eventually(newOnesAreServed);
 });
 
-test('a caller who leaves while it waits has sent nothing, and a later one is served', async () => {
-  const assistant = await anAssistant(stack);
-  const letGo = await fillGate(assistant);
+// Each has a gate of its own, and mostly waits to be refused, so they wait together.
+test.concurrent('a caller who leaves while it waits has sent nothing, and a later one is served', async (context) => {
+  const { expect } = context;
+  const { assistant, api, chat } = await anAssistantAtItsGate(context);
+  const letGo = await fillGate(assistant, api.url, context);
   const [left, stayed] = [aTurn({ message: `left ${randomUUID()}` }), aTurn({ message: `stayed ${randomUUID()}` })];
   const caller = new AbortController();
-  const gone = fetch(`${stack.url}/api/v1/chat`, {
+  const gone = fetch(`${api.url}/api/v1/chat`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${assistant.apiKey}`, 'Content-Type': 'application/json' },
     body: JSON.stringify(left),
     signal: caller.signal,
   }).catch(() => 'left');
-  const refused = await assistant.chat(stayed);
+  const refused = await chat(stayed);
   caller.abort();
 
   expect(problemOf(refused)).toBe('503 unavailable');
   expect(refused.headers.get('Retry-After')).toBe('1');
   await gone;
   letGo();
-  await eventually(async () => expect((await assistant.chat(stayed)).status).toBe(200));
+  await eventually(async () => expect((await chat(stayed)).status).toBe(200));
   expect(await storedOf(left)).toBe(0);
   expect(await storedOf(stayed)).toBe(1);
 });
 
-test('a message and its retry that wait at the same time are one turn', async () => {
-  const assistant = await anAssistant(stack);
-  const letGo = await fillGate(assistant);
+test.concurrent('a message and its retry that wait at the same time are one turn', async (context) => {
+  const { expect } = context;
+  const { assistant, api, chat } = await anAssistantAtItsGate(context);
+  const letGo = await fillGate(assistant, api.url, context);
   const turn = aTurn({ message: `once ${randomUUID()}` });
   const rest = { headers: { 'Idempotency-Key': randomUUID() } };
-  const send = (): Promise<Answer<ChatBody>> => assistant.chat(turn, rest);
+  const send = (): Promise<Answer<ChatBody>> => chat(turn, rest);
 
   const first = Promise.all([send(), send()]);
   letGo();
@@ -177,10 +185,10 @@ test('a message and its retry that wait at the same time are one turn', async ()
   expect(await storedOf(turn)).toBe(1);
 });
 
-test('turns that wait when the process stops are answered or refused, and none is lost', async () => {
-  const assistant = await anAssistant(stack);
-  const api = await stack.startApi();
-  const letGo = await fillGate(assistant, api.url);
+test.concurrent('turns that wait when the process stops are answered or refused, and none is lost', async (context) => {
+  const { expect } = context;
+  const { assistant, api } = await anAssistantAtItsGate(context);
+  const letGo = await fillGate(assistant, api.url, context);
   const turns = Array.from({ length: 10 }, () => aTurn({ message: `waits ${randomUUID()}` }));
   const waiting = turns.map((body) => request(`${api.url}/api/v1/chat`, { bearer: assistant.apiKey, body }));
 

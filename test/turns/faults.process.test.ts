@@ -10,6 +10,17 @@ import { longTest, sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 // This file has its own services and processes, because it kills them. The stack survives, and does what they leave.
+/** As those of the killed process (test/support/reply-process.ts), so that its work is soon taken over. */
+const QUICK = {
+  sweepEveryMs: 500,
+  turnStaleMs: 1_000,
+  turnJobReplacedAfterMs: 3_000,
+  turnLeaseMs: 2_000,
+  turnLeaseRenewMs: 600,
+  jobLockMs: 2_000,
+  jobStalledEveryMs: 1_000,
+};
+
 let redis: Service;
 let mongod: Service;
 let stack: Stack;
@@ -23,7 +34,7 @@ const start = async (kind: Kind): Promise<RealProcess> => {
 
 beforeAll(async () => {
   [redis, mongod] = await Promise.all([startRedis({ persistent: false }), startMongod()]);
-  stack = await openStack({ env: { REDIS_URL: redis.url, MONGODB_URL: mongod.url } });
+  stack = await openStack({ env: { REDIS_URL: redis.url, MONGODB_URL: mongod.url }, timing: QUICK });
 });
 
 afterAll(async () => {
@@ -98,7 +109,7 @@ test('every turn is answered exactly once while reply worker and API are killed 
     everyday: { sessions: 6, turns: 10, step: 12 },
     long: { sessions: 10, turns: 60, step: 20 },
   });
-  let [api, reply] = await Promise.all([start('api'), start('reply')]);
+  let [api, reply] = await Promise.all([start('api'), start('quickReply')]);
   let { url } = api;
   const load = startLoad(apiKey, { sessions, turns, url: () => url });
 
@@ -119,7 +130,7 @@ test('every turn is answered exactly once while reply worker and API are killed 
     await progress();
     await stack.service.redis.flushall();
     if (round === sized({ everyday: 1, long: 3 })) break;
-    [api, reply] = await Promise.all([start('api'), start('reply')]);
+    [api, reply] = await Promise.all([start('api'), start('quickReply')]);
     ({ url } = api);
   }
   await load.done;
@@ -135,7 +146,7 @@ longTest(
   'a reply worker that is stopped for longer than its lease and then continues answers nothing twice',
   async () => {
     const { apiKey, receiver } = await anAssistantWithReceiver();
-    const stopped = await start('reply');
+    const stopped = await start('quickReply');
     const turns = 15;
     const load = startLoad(apiKey, { sessions: 8, turns });
     await eventually(() => expect(count(load)).toBeGreaterThan(20));

@@ -11,7 +11,11 @@ const FULL = 20_001;
 /** A count of the jobs is older than this after a pause. */
 const COUNT_OUTDATED_MS = 2_500;
 
-const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const stack = useStack({
+  replyWorkers: 0,
+  deliveryWorkers: 0,
+  timing: { sweepEveryMs: 250, eventStaleMs: 500, turnStaleMs: 500 },
+});
 
 const waitingKey = (name: string): string => `{${stack.env.REDIS_PREFIX}-0}:${name}:wait`;
 const both = [TURNS_QUEUE, DELIVERIES_QUEUE];

@@ -10,7 +10,7 @@ import { collectionIn, profileStatements } from '../support/profile.ts';
 import { startRealProcess } from '../support/processes.ts';
 import { useStack } from '../support/stack.ts';
 
-const stack = useStack({ apis: 2, deliveryWorkers: 0 });
+const stack = useStack({ apis: 2, deliveryWorkers: 0, timing: { maintenanceEveryMs: 500 } });
 
 const aLimited = async (turnsPerMonth: number | null, ofKey: number | null = null) => {
   const assistant = await anAssistant(stack, { input: { turnsPerMonth } });

@@ -17,7 +17,7 @@ type Loses = NonNullable<RelayOptions['loses']>;
 
 /** Returns a function that starts a reply worker. The worker does not receive some responses of MongoDB. */
 const openUnluckyWorker = async (loses: Loses) => {
-  const relayed = await openRelayed(stack, { loses });
+  const relayed = await openRelayed(stack, { loses }, { sweepEveryMs: 250, turnStaleMs: 500 });
   return (engine?: AssistantEngine) => openReplyWorker({ ...relayed, ...(engine && { engine }) });
 };
 

@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { isLong } from '../support/size.ts';
 import { signUser } from '../support/visitor.ts';
 
 const PAGE = readFileSync(join(import.meta.dirname, '../../docs/widget.md'), 'utf8');
@@ -57,7 +58,8 @@ test('the page names the right signature', () => {
 
 for (const [language, { file, code, command }] of Object.entries(RUNS)) {
   const [program = '', ...options] = command;
-  if (!isThere(program)) continue;
+  // Compiling takes many seconds, so the Go example runs in the long suite only.
+  if (!isThere(program) || (language === 'go' && !isLong)) continue;
   test(`the ${language} example signs as the service expects`, () => {
     writeFileSync(join(folder, file), code());
 

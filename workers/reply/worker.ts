@@ -37,7 +37,6 @@ import { createDraftVectors, createSemanticSearch, createVectorReader } from './
 import { openVectorUpdater } from './vectors/update.ts';
 
 const DAY_MS = 86_400_000;
-const MAINTENANCE_EVERY_MS = 20_000;
 /**
  * A round erases at most this many old conversations of one assistant. So a million take about a day, and do not delay
  * those of other assistants.
@@ -88,7 +87,7 @@ const openMaintenance = ({ service, config, logger, lifecycle }: MaintenanceOpti
       }
     }
   };
-  const options = { everyMs: MAINTENANCE_EVERY_MS, logger };
+  const options = { everyMs: config.timing.maintenanceEveryMs, logger };
   const sweepers = [
     startSweeper('purge', purge, options),
     startSweeper('quotas', settle, options),
@@ -103,6 +102,7 @@ type Dependencies = {
   allowPrivate: boolean;
   reserveCall: ReserveCall;
   onBudgetUsedUp: CountBudgetUsedUp;
+  stopAfterMs?: number;
   indexes?: IndexOptions;
 };
 
@@ -240,6 +240,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     allowPrivate,
     reserveCall: createReserveCall(service.allowances, logUnsettled),
     onBudgetUsedUp: countBudgetUsedUp(metrics),
+    stopAfterMs: config.timing.providerStopAfterMs,
   };
   const askEngine = createAskEngine({
     conversations,

@@ -183,6 +183,7 @@ type Dependencies = {
   allowPrivate: boolean;
   reserveCall: ReserveCall;
   onBudgetUsedUp: CountBudgetUsedUp;
+  stopAfterMs?: number;
 };
 
 const rounded = (ms: number): number => Math.round(ms * 10) / 10;
@@ -192,11 +193,11 @@ const since = (startedAt: number): number => rounded(performance.now() - started
 const LINKS_MAX = 3;
 const UNCHECKED: Checked = { cited: [], flags: [] };
 
-const abortAfterDraining = (draining: AbortSignal): { signal: AbortSignal; clear: () => void } => {
+const abortAfterDraining = (draining: AbortSignal, ms: number): { signal: AbortSignal; clear: () => void } => {
   const stop = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   const onDraining = () => {
-    timer = setTimeout(() => stop.abort(new ProviderError('stopping')), TIMING.providerStopAfterMs);
+    timer = setTimeout(() => stop.abort(new ProviderError('stopping')), ms);
   };
   if (draining.aborted) onDraining();
   else draining.addEventListener('abort', onDraining, { once: true });
@@ -226,6 +227,7 @@ const breakerKeyOf = ({ baseUrl, model, timeoutMs }: ProviderSettings, assistant
  */
 export const createOpenAiEngine = (dependencies: Dependencies) => {
   const { retrieval, dispatcher, breaker, openKey, allowPrivate, reserveCall, onBudgetUsedUp } = dependencies;
+  const { stopAfterMs = TIMING.providerStopAfterMs } = dependencies;
 
   /**
    * Reserves the maximum cost of a call in the budgets of the assistant and of the evaluation. Null if there is no
@@ -278,7 +280,7 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
       emit: (!turn.assistant.strict && turn.onDelta) || (() => undefined),
       cites: passages.length > 0,
     });
-    const stop = abortAfterDraining(turn.signal);
+    const stop = abortAfterDraining(turn.signal, stopAfterMs);
     try {
       const completion = await completeInTime(
         {

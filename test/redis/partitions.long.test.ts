@@ -8,7 +8,6 @@ import { eventually } from '../support/eventually.ts';
 import { mongodMember, openPeerRelays, sentinelOrReplica } from '../support/peer-relays.ts';
 import { contentOf, openReceiver } from '../support/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
-import { longTest } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 /** Long enough for a write to reach the old primary before it steps down. */
@@ -37,50 +36,48 @@ const waitingIn = async ({ port }: Service, database: string): Promise<string> =
   }
 };
 
-// Every day, test/mongo/roll-back.process.test.ts loses a message in the same way, without a partition.
-longTest(
-  'a primary without its peers loses what it applied: the message is stored, answered and announced once',
-  async () => {
-    const relays = openPeerRelays(mongodMember);
-    onTestFinished(relays.close);
-    const set = await startReplicaSet(3, { announcedPortOf: relays.relayTo, electionTimeoutMs: ELECTION_MS });
-    onTestFinished(set.dispose);
-    const stack = await openStack({ env: { MONGODB_URL: set.url } });
-    onTestFinished(stack.close);
-    const { apiKey, assistantId, history } = await anAssistant(stack);
-    const receiver = await openReceiver();
-    onTestFinished(receiver.close);
-    await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
-    const session_id = randomUUID();
-    const { conversationId } = (await sendUntilAnswered(stack, apiKey, { session_id, message: 'first' })).body;
-    const old = (await set.findPrimary()) as Service;
-    const database = stack.service.mongo.name;
+// Every day, test/turns/sentinel.process.test.ts and test/turns/cluster.process.test.ts lose a master of Redis.
 
-    relays.isolate({ port: old.port, id: String(old.port) });
-    const answer = sendUntilAnswered(stack, apiKey, { session_id, message: 'second' });
-    await eventually(async () => expect(await waitingIn(old, database)).toContain('second'));
-    await eventually(async () => {
-      const next = await set.findPrimary();
-      expect(next && next !== old).toBe(true);
-    });
-    const { messageId } = (await answer).body;
-    expect(await waitingIn(old, database)).toContain('second');
-    relays.heal();
-    await sendUntilAnswered(stack, apiKey, { session_id, message: 'third' });
+test('a primary without its peers loses what it applied: the message is stored, answered and announced once', async () => {
+  const relays = openPeerRelays(mongodMember);
+  onTestFinished(relays.close);
+  const set = await startReplicaSet(3, { announcedPortOf: relays.relayTo, electionTimeoutMs: ELECTION_MS });
+  onTestFinished(set.dispose);
+  const stack = await openStack({ env: { MONGODB_URL: set.url } });
+  onTestFinished(stack.close);
+  const { apiKey, assistantId, history } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  onTestFinished(receiver.close);
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const session_id = randomUUID();
+  const { conversationId } = (await sendUntilAnswered(stack, apiKey, { session_id, message: 'first' })).body;
+  const old = (await set.findPrimary()) as Service;
+  const database = stack.service.mongo.name;
 
-    // The old primary rolls back what no majority has.
-    await eventually(async () => expect(await waitingIn(old, database)).not.toContain('second'));
-    const { messages } = (await history(conversationId)).body;
-    expect(messages.filter(({ role }) => role === 'user').map(({ content }) => content)).toEqual([
-      'first',
-      'second',
-      'third',
-    ]);
-    expect(messages.filter((message) => message.messageId === messageId)).toHaveLength(1);
-    await receiver.waitFor((all) => all.map(contentOf).includes('third'));
-    expect(receiver.received.map(contentOf).filter((text) => text === 'second')).toHaveLength(1);
-  },
-);
+  relays.isolate({ port: old.port, id: String(old.port) });
+  const answer = sendUntilAnswered(stack, apiKey, { session_id, message: 'second' });
+  await eventually(async () => expect(await waitingIn(old, database)).toContain('second'));
+  await eventually(async () => {
+    const next = await set.findPrimary();
+    expect(next && next !== old).toBe(true);
+  });
+  const { messageId } = (await answer).body;
+  expect(await waitingIn(old, database)).toContain('second');
+  relays.heal();
+  await sendUntilAnswered(stack, apiKey, { session_id, message: 'third' });
+
+  // The old primary rolls back what no majority has.
+  await eventually(async () => expect(await waitingIn(old, database)).not.toContain('second'));
+  const { messages } = (await history(conversationId)).body;
+  expect(messages.filter(({ role }) => role === 'user').map(({ content }) => content)).toEqual([
+    'first',
+    'second',
+    'third',
+  ]);
+  expect(messages.filter((message) => message.messageId === messageId)).toHaveLength(1);
+  await receiver.waitFor((all) => all.map(contentOf).includes('third'));
+  expect(receiver.received.map(contentOf).filter((text) => text === 'second')).toHaveLength(1);
+});
 
 test('turns are answered while the API is at the old master of Redis and the worker at the new one', async () => {
   const relays = openPeerRelays(sentinelOrReplica);

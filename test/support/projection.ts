@@ -1,0 +1,51 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Embedder } from '@parley/understanding';
+import { newToken } from '../../src/process/ids.ts';
+import { createLogger } from '../../src/process/logger.ts';
+import type { Stack } from './stack.ts';
+
+/** More than a conversation must be quiet before it is projected. */
+const QUIET_MS = 3_500;
+const PAUSE_MS = 50;
+
+/**
+ * Projects in place of the workers, which wait for seconds until a conversation is quiet and between two rounds. It
+ * becomes the leader, so it begins before the first worker. Returns what stops it.
+ */
+export const projectAtOnce = async (stack: Stack, embedder?: Embedder): Promise<() => Promise<void>> => {
+  const { insights, assistants, conversations } = stack.service;
+  const { changed } = conversations;
+  const stopping = new AbortController();
+  const projection = insights.openProjection({
+    token: newToken(),
+    changed: {
+      ...changed,
+      listAfter: async (...range) =>
+        (await changed.listAfter(...range)).map((one) => ({
+          ...one,
+          updatedAt: new Date(one.updatedAt.getTime() - QUIET_MS),
+        })),
+    },
+    embedding: {
+      embed: async (texts, holder) =>
+        embedder ? embedder.embed(texts, 'query', { holder, priority: 'background' }) : null,
+      model: () => embedder?.model() ?? null,
+    },
+    listAssistantIds: assistants.listAssistantIds,
+    draining: stopping.signal,
+    logger: createLogger({ name: 'test', level: 'silent' }),
+  });
+  const repeat = async (work: () => Promise<unknown>): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      await work().catch(() => undefined); // as a sweep that fails, it is made again
+      await sleep(PAUSE_MS);
+    }
+  };
+  await projection.round();
+  const running = [repeat(projection.round), repeat(projection.groupMisses)];
+  return async () => {
+    stopping.abort();
+    await Promise.all(running);
+    await projection.release();
+  };
+};
