@@ -6,8 +6,8 @@ import { unavailable } from '../process/errors.ts';
 import type { Logger } from '../process/logger.ts';
 import { createSlices } from '../process/slices.ts';
 import { mapAtMost } from '../process/slots.ts';
-import { failOnEndedConnections } from './ended-connections.ts';
 import { isMongoUnavailable, OutcomeUnknown } from './failures.ts';
+import { failOnEndedConnections } from './silence.ts';
 
 /** The write concern of every write that decides something: a majority must have the write in its journal. */
 export const DURABLE = { w: 'majority', j: true } as const;

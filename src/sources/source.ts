@@ -128,9 +128,11 @@ export type Source = {
 /** What a run found out about its site, so that a worker that continues the run need not ask again. */
 export type SiteOfRun = {
   run: number;
-  /** Where the URL led. Pages of other origins are left out. */
+  /** Where the URL led. */
   origin: string;
   path: string;
+  /** Where the URL itself is, if it leads to another origin: links to there lead to the site too. */
+  typed?: { origin: string; path: string } | null;
   /** Whether links are followed. False if sitemaps list the pages, and were read to their end. */
   follow: boolean;
 };
@@ -161,6 +163,12 @@ export type StoredSource = Omit<Source, 'sourceId'> & {
   removedAt: Date | null;
 };
 
+/** For people, `found` is the number of pages that were found, whatever became of them. */
+const shownCounts = (counts: SourceCounts): SourceCounts => {
+  const { found, read, unchanged, skipped, failed, gone } = counts;
+  return { ...counts, found: found + read + unchanged + skipped + failed + gone };
+};
+
 export const toSource = ({
   _id,
   lease: _lease,
@@ -173,6 +181,7 @@ export const toSource = ({
 }: StoredSource): Source => ({
   sourceId: _id,
   ...stored,
+  counts: shownCounts(stored.counts),
 });
 
 const DAY_MS = 86_400_000;

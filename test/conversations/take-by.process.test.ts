@@ -358,7 +358,7 @@ test.each<[string, object]>([
     'openingHours.timeZone',
     { openingHours: { timeZone: 'Mars/Base', week: [{ day: 1, from: '09:00', to: '10:00' }] } },
   ],
-  ['openingHours.week.0.to', { openingHours: { timeZone: 'UTC', week: [{ day: 1, from: '09:00', to: '08:00' }] } }],
+  ['openingHours.week.0.to', { openingHours: { timeZone: 'UTC', week: [{ day: 1, from: '09:00', to: '09:00' }] } }],
 ])('the setting %s is checked', async (field, change) => {
   const { assistantId } = await anAssistant(stack);
 

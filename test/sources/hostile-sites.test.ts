@@ -3,7 +3,7 @@ import { createServer, type Socket } from 'node:net';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, test, type TestContext } from 'vitest';
 import { EXPIRED, KEY } from '../support/certificates.ts';
 import { eventually } from '../support/eventually.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
@@ -428,8 +428,11 @@ const CASES: Case[] = [
 const EVERY = sized({ everyday: 5, long: 1 });
 const TRIED = CASES.map((one, nth) => ({ ...one, hasNeighbour: nth % EVERY === 0 }));
 
-// Some at once, as the worker reads them: many wait for a limit.
-test.concurrent.for(TRIED)('$name', async (tried, { expect, onTestFinished }) => {
+type Tried = (typeof TRIED)[number];
+const waits = ({ expected = {} }: Tried): boolean =>
+  Object.values(expected).some((state) => state.includes('too_slow'));
+
+const tries = async (tried: Tried, { expect, onTestFinished }: TestContext): Promise<void> => {
   const { pages, at = '/', kind, state, error, expected = {}, hasNeighbour } = tried;
   const site = await openWebsite(pages);
   const neighbour = await openWebsite({
@@ -448,7 +451,10 @@ test.concurrent.for(TRIED)('$name', async (tried, { expect, onTestFinished }) =>
   expect({ state: source.state, error: source.error?.code ?? null }).toEqual({ state, error: error ?? null });
   expect(await hostile.pagesOf(sourceId)).toMatchObject(expected);
   expect(Object.keys(await hostile.pagesOf(sourceId)).length).toBeLessThanOrEqual(2_000);
-});
+};
+// Those that wait for a limit wait beside each other.
+test.concurrent.for(TRIED.filter(waits))('$name', tries);
+test.for(TRIED.filter((one) => !waits(one)))('$name', tries);
 
 test('a site that speaks no HTTP, and one whose certificate is wrong, say so', async () => {
   const sockets = new Set<Socket>();

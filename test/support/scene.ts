@@ -280,7 +280,7 @@ const makeSources = async (target: Target, assistantId: string): Promise<string>
     exclude: ['/archive/**'],
     nextAt: new Date(Date.now() + 21 * 3_600_000),
     counts: {
-      found: 38,
+      found: 0,
       read: 4,
       unchanged: 31,
       skipped: 2,
@@ -314,7 +314,7 @@ const makeSources = async (target: Target, assistantId: string): Promise<string>
   ]);
   await setSource(target, file, {
     ...read,
-    counts: { ...site.counts, found: 1, read: 1, passages: 640, embedded: 212 },
+    counts: { ...site.counts, found: 0, read: 1, passages: 640, embedded: 212 },
   });
   await setSource(target, running, {
     state: 'running',
@@ -323,7 +323,7 @@ const makeSources = async (target: Target, assistantId: string): Promise<string>
     name: 'Brewing guides',
     nextAt: null,
     startedAt: new Date(),
-    counts: { ...site.counts, found: 120, read: 34, passages: 310 },
+    counts: { ...site.counts, found: 86, read: 34, passages: 310 },
   });
   await setSource(target, failed, {
     state: 'failed',

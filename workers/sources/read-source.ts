@@ -39,6 +39,10 @@ const TRIES_LATER_MAX = 4;
 /** After this many failures in a row the whole site counts as unreachable. */
 const FAILURES_MAX = 10;
 const REOPENED_MAX = 3;
+/** A start page may lead on by itself so often. What leads on stands at the beginning of a page. */
+const LEADS_MAX = 3;
+const LEADS_WITHIN = 20_000;
+const MAY_LEAD = /http-equiv\s{0,9}=\s{0,9}["']?refresh/i;
 /** Raised when pages must be read again, because the reader finds more in them. */
 const READER_VERSION = 1;
 
@@ -207,7 +211,8 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
         everyMs: () => everyMs(robots),
         isWanted: (type, url) => isReadable(type, url) || (isStart && isXml(type, url)),
         refuse: async (url) => {
-          const isElsewhere = kind === 'site' && !isStart && url.origin !== site?.origin;
+          const isOwn = url.origin === site?.origin || url.origin === site?.typed?.origin;
+          const isElsewhere = kind === 'site' && !isStart && !isOwn;
           if (isElsewhere) return { code: 'elsewhere', message: `The page leads to another site (${url.host})` };
           robots = await robotsOf(url.origin);
           if (await robots.allows(url.pathname + url.search)) return null;
@@ -233,21 +238,41 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       return answer.kind === 'answered' ? unpacked(answer.bytes) : null;
     };
 
-    const seedSite = async (): Promise<void> => {
-      const start = normalisedUrl(source.url ?? '') ?? '';
-      const known = await runs.findPage(sourceId, start);
-      const answer = await fetchPage({ ...known, url: start }, true);
+    /** Where a page leads by itself, without a click (`<meta http-equiv="refresh">`). */
+    const leadsTo = async (answer: Fetched): Promise<string | null> => {
+      if (answer.kind !== 'answered' || !isReadable(answer.contentType, answer.url)) return null;
+      if (!MAY_LEAD.test(answer.bytes.toString('latin1', 0, LEADS_WITHIN))) return null;
+      const { bytes, contentType, url } = answer;
+      const result = await read(assistantId, { bytes, contentType, name: nameOf(url), url }, signal);
+      return 'failed' in result || result.refresh === null ? null : normalisedUrl(result.refresh);
+    };
+
+    const fetchStart = async (
+      url: string,
+      leads = 0,
+    ): Promise<Extract<Fetched, { kind: 'answered' | 'unchanged' }>> => {
+      const known = await runs.findPage(sourceId, url);
+      const answer = await fetchPage({ ...known, url }, true);
       if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
       if (answer.kind !== 'answered' && answer.kind !== 'unchanged') {
         const isLater = answer.kind === 'failed' && answer.later;
         throw new RunFailure(answer.error, isLater ? timing.sourcePostponedMs : undefined);
       }
+      const next = leads < LEADS_MAX ? await leadsTo(answer) : null;
+      return next === null || next === url ? answer : fetchStart(next, leads + 1);
+    };
+
+    const seedSite = async (): Promise<void> => {
+      const start = normalisedUrl(source.url ?? '') ?? '';
+      const answer = await fetchStart(start);
       const end = new URL(answer.url);
       const folder = folderOf(new URL(start).pathname);
       const isSitemap = answer.kind === 'answered' && isXml(answer.contentType, answer.url);
       const isBelow = `${end.pathname}/`.startsWith(folder) || end.pathname.startsWith(folder);
       const path = isSitemap ? '/' : isBelow ? folder : folderOf(end.pathname);
-      const found: SiteOfRun = { run, origin: end.origin, path, follow: true };
+      const { origin } = new URL(start);
+      const typed = origin === end.origin ? null : { origin, path: folder };
+      const found: SiteOfRun = { run, origin: end.origin, path, follow: true, typed };
       site = found;
       scope = createScope(source, found);
       const accept = (url: string, from: string): string | null => {
@@ -348,6 +373,12 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       return { state: 'skipped', error: { code: 'canonical', message: words }, links: [{ url, depth: page.depth }] };
     };
 
+    const redirected = ({ depth }: StoredSourcePage, target: string): PageEnd => ({
+      state: 'skipped',
+      error: { code: 'redirected', message: `The page leads to ${target.slice(0, 300)}` },
+      links: scope?.includes(target) ? [{ url: target, depth }] : [],
+    });
+
     type Document = {
       bytes: Buffer;
       contentType: string | null;
@@ -368,6 +399,8 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       const result = await read(assistantId, { bytes, contentType: given, name, url }, signal);
       if ('failed' in result)
         return { state: NOT_TEXT.has(result.failed) ? 'skipped' : 'failed', error: failureOf(result) };
+      const refresh = kind === 'site' && result.refresh !== null ? normalisedUrl(result.refresh) : null;
+      if (refresh !== null && refresh !== page.url) return redirected(page, refresh);
       const links = mayFollow && result.mayFollow ? await linksOf(page, result) : [];
       if (!result.mayIndex && kind !== 'file') return { state: 'skipped', error: NO_INDEX, links };
       const canonical = await canonicalOf(page, result);
@@ -408,12 +441,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
       const target = normalisedUrl(answer.url) ?? answer.url;
       const isMoved = kind === 'site' && target !== page.url;
       if (isMoved) {
-        const links = scope?.includes(target) ? [{ url: target, depth: page.depth }] : [];
-        await end(page, {
-          state: 'skipped',
-          error: { code: 'redirected', message: `The page leads to ${target.slice(0, 300)}` },
-          links,
-        });
+        await end(page, redirected(page, target));
         const moved = await runs.findPage(sourceId, target);
         if (moved?.run !== run || moved.state !== 'found' || answer.kind !== 'answered') return;
         return doAnswer(moved, answer);

@@ -199,11 +199,12 @@ const hasLoop = (path: string): boolean => {
   return [...counts.values()].some((count) => count > REPEATS_MAX);
 };
 
+/** The ending of a path that is a page and no folder. A folder may have a dot too, as `/docs/v2.0` has. */
+const PAGE_ENDING = /\.(?:x?html?|shtml|php\d?|aspx?|jspx?|cfm|cgi|do|md|markdown|txt|pdf|docx|xml(?:\.gz)?)$/i;
+
 /** The folder that the pages of a site are in, by the path of its first page. */
-export const folderOf = (path: string): string => {
-  const last = path.slice(path.lastIndexOf('/') + 1);
-  return path.endsWith('/') || last.includes('.') ? path.slice(0, path.lastIndexOf('/') + 1) : `${path}/`;
-};
+export const folderOf = (path: string): string =>
+  path.endsWith('/') || PAGE_ENDING.test(path) ? path.slice(0, path.lastIndexOf('/') + 1) : `${path}/`;
 
 export type SiteScope = {
   /** Whether a page belongs to the source. The same page gives the same answer. */
@@ -218,14 +219,16 @@ export type SiteScope = {
 /** The pages of a site: of its origin, below its path or in what the owner includes, without what the owner excludes. */
 export const createScope = (
   { include, exclude }: Pick<Source, 'include' | 'exclude'>,
-  { origin, path }: Pick<SiteOfRun, 'origin' | 'path'>,
+  { origin, path, typed = null }: Pick<SiteOfRun, 'origin' | 'path' | 'typed'>,
 ): SiteScope => {
+  const bases = [{ origin, path }, ...(typed ? [typed] : [])].map((base) => ({ ...base, path: decoded(base.path) }));
   const queries = new Map<string, Set<string>>();
   const includes = (text: string): boolean => {
     const url = URL.parse(text);
-    if (!url || url.origin !== origin) return false;
+    const ofOrigin = bases.filter((base) => base.origin === url?.origin);
+    if (!url || ofOrigin.length === 0) return false;
     const own = decoded(url.pathname);
-    const isBelow = own.startsWith(decoded(path)) || `${own}/` === decoded(path);
+    const isBelow = ofOrigin.some((base) => own.startsWith(base.path) || `${own}/` === base.path);
     const isIncluded = include.length === 0 ? isBelow : include.some((glob) => matchesGlob(own, glob));
     return isIncluded && !exclude.some((glob) => matchesGlob(own, glob));
   };

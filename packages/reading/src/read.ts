@@ -395,6 +395,20 @@ const robotsOf = ({ meta }: HtmlDocument): { mayIndex: boolean; mayFollow: boole
   };
 };
 
+/** A page that leads on within this time shows nothing that a visitor could read. */
+const LEADS_WITHIN_S = 10;
+
+/** The address to which a page leads by itself, as `0; url=./en/` says. */
+const refreshOf = ({ meta }: HtmlDocument, base: string | null): string | null => {
+  const [, seconds = '', quote = '', rest = ''] =
+    /^\s{0,9}(\d{1,4})(?:\.\d{0,9})?\s{0,9}[;,]?\s{0,9}(?:url\s{0,9}=\s{0,9})?(["']?)(\S.*)$/i.exec(
+      meta.get('refresh') ?? '',
+    ) ?? [];
+  if (seconds === '' || Number(seconds) > LEADS_WITHIN_S) return null;
+  const [address = ''] = quote === '' ? [rest] : rest.split(quote, 1);
+  return toAddress(address.trim(), base);
+};
+
 /** Reads one document. Throws {@link Unreadable} for what its owner can mend. */
 export const readDocument = async (input: ReadInput): Promise<ReadPage> => {
   const format = formatOf(input);
@@ -412,12 +426,14 @@ export const readDocument = async (input: ReadInput): Promise<ReadPage> => {
   const sections = toSections(title, blocks);
   const passages = toPassages(sections, split, isQuestion);
   // A page with links alone has no passages, but it leads to other pages.
-  if (passages.length === 0 && links.length === 0) throw new Unreadable('no_text', NO_TEXT[format]);
+  const refresh = refreshOf(document, base);
+  if (passages.length === 0 && links.length === 0 && refresh === null) throw new Unreadable('no_text', NO_TEXT[format]);
   return {
     title,
     language,
     canonical: document.canonical === null ? null : toAddress(document.canonical, base),
     links,
+    refresh,
     ...robotsOf(document),
     passages,
     proposals: findProposals(document, sections, split),

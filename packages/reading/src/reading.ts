@@ -16,6 +16,8 @@ export type ReadPage = {
   canonical: string | null;
   /** Absolute http(s) addresses without fragments, each once, at most 5,000. Links that the page marks as `nofollow` are left out. */
   links: string[];
+  /** Where the page leads by itself within ten seconds (`<meta http-equiv="refresh">`). */
+  refresh: string | null;
   /** What the page's robots meta says. The fetcher reads the robots header. */
   mayIndex: boolean;
   mayFollow: boolean;

@@ -20,13 +20,12 @@ export const pollOf = (sources: Source[] = []): number => {
 export const counted = (count: number, one: string, more = `${one}s`): string =>
   `${count.toLocaleString('en')} ${count === 1 ? one : more}`;
 
-const doneOf = ({ counts: { read, unchanged, skipped, failed } }: Source): number =>
-  read + unchanged + skipped + failed;
-const foundOf = (source: Source): number => Math.max(source.counts.found, doneOf(source));
+const doneOf = ({ counts: { read, unchanged, skipped, failed, gone } }: Source): number =>
+  read + unchanged + skipped + failed + gone;
 
 /** How many pages of the last run have this state. */
 export const countOf = (source: Source, state: SourcePage['state']): number =>
-  state === 'found' ? foundOf(source) - doneOf(source) : source.counts[state];
+  state === 'found' ? source.counts.found - doneOf(source) : source.counts[state];
 
 /** What a source has for answers. */
 export const contentOf = (source: Source): string => {
@@ -64,7 +63,7 @@ export const SourceStatus = ({ source }: { source: Source }) => {
   return (
     <Status tone="busy">
       <span className="num">
-        {kind === 'site' ? `Reading: ${doneOf(source)} of ${counted(foundOf(source), 'page')}` : 'Reading'}
+        {kind === 'site' ? `Reading: ${doneOf(source)} of ${counted(counts.found, 'page')}` : 'Reading'}
       </span>
     </Status>
   );
@@ -81,12 +80,7 @@ export const SourceProgress = ({ source, vectors }: { source: Source; vectors: b
   const { state, counts } = source;
   if (state === 'running') {
     return (
-      <progress
-        className="progress"
-        max={Math.max(foundOf(source), 1)}
-        value={doneOf(source)}
-        aria-label="Pages read"
-      />
+      <progress className="progress" max={Math.max(counts.found, 1)} value={doneOf(source)} aria-label="Pages read" />
     );
   }
   if (state !== 'ready' || !vectors || !lacksVectors(source)) return null;
