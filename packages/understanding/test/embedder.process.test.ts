@@ -191,7 +191,12 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     });
 
     test('a turn that would wait too long gets no vector at once; a flood does not take the model from others', async () => {
-      for (let at = 0; at < 5; at += 1) await shared.embed([`${at} ${LONG.repeat(8)}`], 'query', { holder: 'first' });
+      // The pace of the model is known from what it has made.
+      for (let at = 0; at < 5; at += 1)
+        await eventually(async () => {
+          const made = await shared.embed([`${at} ${LONG.repeat(8)}`], 'query', { holder: 'first' });
+          if (!made) throw new Error('the model is busy');
+        });
       const model = theModel();
       let refused = 0;
       process.kill(model, 'SIGSTOP');
