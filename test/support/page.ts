@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { type Browser, type BrowserContext, chromium, type Page, type ViewportSize } from 'playwright-core';
 import { findBrowser } from '../../scripts/services/installed.ts';
+import { eventually } from './eventually.ts';
 
 const FLAGS = [
   '--disable-gpu',
@@ -100,11 +101,16 @@ export const barriersIn = async (
     );
 };
 
-/** Waits for the transitions and animations that end, such as a change of colours. */
-export const animated = (page: Page): Promise<unknown> =>
-  page.evaluate(`Promise.allSettled(document.getAnimations()
-    .filter(({ effect }) => effect.getComputedTiming().endTime !== Infinity)
-    .map(({ finished }) => finished)).then(() => true)`);
+/**
+ * Waits for the transitions and animations that end, such as a change of colours. It asks again and again, because the
+ * promise of an animation may never settle.
+ */
+export const animated = (page: Page): Promise<void> =>
+  eventually(async () => {
+    const moving = await page.evaluate<number>(`document.getAnimations()
+      .filter(({ effect, playState }) => playState === 'running' && effect.getComputedTiming().endTime !== Infinity).length`);
+    if (moving > 0) throw new Error(`${moving} animations go on`);
+  });
 
 /** The horizontal overflow of the page in pixels. */
 export const overflowOf = (page: Page): Promise<number> =>
