@@ -216,6 +216,25 @@ test('contact details are acknowledged, and an order number is not a phone numbe
   expect(order.why.kind).toBe('unsure');
 });
 
+test.each([
+  'My email is eva@example.org. Is there parking?',
+  'Is there parking? You reach me at (030) 555 01 20, thanks',
+  'I am eva@example.org, is there parking?',
+])('contact details are noted, and the question beside them is answered: %s', async (message) => {
+  const reply = await ask(message);
+
+  expect(reply.text).toBe(`${text('en', 'contactNoted')}\nThe answer to parking.`);
+});
+
+test('a question beside contact details that has no answer is unsure, and a tag is no question', async () => {
+  const unknown = await ask('My email is eva@example.org. Do you sell zebrafish in spring?');
+  const tag = await ask('Could you write to eva@example.org, please?');
+
+  expect(unknown).toMatchObject({ low: true, why: { kind: 'unsure' } });
+  expect(unknown.text).toContain(text('en', 'contactNoted'));
+  expect(tag.text).toBe(text('en', 'contactNoted'));
+});
+
 test('the explanation of a reply is compact and has no text of the visitor', async () => {
   const reply = await ask('how expensive is shipping zebrafish to jane@example.com');
 

@@ -6,7 +6,13 @@
 import { baseLanguage, fold, LEXICON, type SmallTalk, words } from './fold.ts';
 import { decideLanguage } from './language.ts';
 import { type Hit, MAX_HITS, searchLexical } from './retrieval/search.ts';
-import { asksForHuman, asksWhoThisIs, findContactDetails, withoutContactDetails } from './retrieval/human-request.ts';
+import {
+  askedBesideContactDetails,
+  asksForHuman,
+  asksWhoThisIs,
+  findContactDetails,
+  withoutContactDetails,
+} from './retrieval/human-request.ts';
 import { findLastReply, type ReadEarlier, searchFollowUp, searchHybrid } from './retrieval/hybrid-search.ts';
 import type { IndexedEntry, KnowledgeIndex } from './retrieval/knowledge-index.ts';
 import type { Passage } from './retrieval/passage-parts.ts';
@@ -441,8 +447,9 @@ const SURE_BY_WORDS = 0.95;
 type LexicalReading<Known extends IndexedEntry, Page extends Passage> = {
   context: Context<Known, Page>;
   visitorLanguage: string;
+  /** True if the message leaves contact details and asks nothing else. */
   hasContactDetails: boolean;
-  /** The message without contact details. */
+  /** What the message asks, without contact details. */
   question: string;
   hits: Hit[];
 };
@@ -455,8 +462,10 @@ const read = <Known extends IndexedEntry, Page extends Passage>(
   const threshold = inquiry.threshold ?? THRESHOLDS[inquiry.answering].words;
   const startedAt = performance.now();
   const context: Context<Known, Page> = { inquiry, threshold, startedAt, hits: [], by: 'words', passages: null };
-  const hasContactDetails = findContactDetails(message) !== null;
-  const question = hasContactDetails ? withoutContactDetails(message) : message;
+  const leaves = findContactDetails(message) !== null;
+  const asked = leaves ? askedBesideContactDetails(message) : null;
+  const hasContactDetails = leaves && asked === null;
+  const question = leaves ? (asked ?? withoutContactDetails(message)) : message;
   const hits = index ? searchLexical(question, index, visitorLanguage, threshold) : [];
   return { context, visitorLanguage, hasContactDetails, question, hits };
 };

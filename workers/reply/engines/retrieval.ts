@@ -8,6 +8,7 @@ import {
   type Inquiry,
   type KnowledgeIndex,
   PassageIndex,
+  findContactDetails,
 } from '@parley/understanding';
 import { LRUCache } from 'lru-cache';
 import {
@@ -290,6 +291,15 @@ const wordingOf = (decision: Decision, language: string): Partial<EngineReply> &
   }
 };
 
+const ANSWERS = new Set<Decision['kind']>(['answer', 'hedge', 'askBack', 'unsure']);
+
+/** The wording of a decision. Contact details that stand beside a question are noted too. */
+const wordingFor = ({ message }: TurnContext, decision: Decision, language: string): ReturnType<typeof wordingOf> => {
+  const wording = wordingOf(decision, language);
+  if (!ANSWERS.has(decision.kind) || findContactDetails(message) === null) return wording;
+  return { ...wording, text: `${text(language, 'contactNoted')}\n${wording.text}` };
+};
+
 type Searched = { index: KnowledgeIndex<EngineEntry> | null; passages: TurnPassages | null };
 
 const toInquiry = (
@@ -363,7 +373,7 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
         confidence: 1,
         low: false,
         language,
-        ...wordingOf(decision, language),
+        ...wordingFor(turn, decision, language),
         ...(decision.passages && { passages: decision.passages }),
         why: { engine: 'retrieval', ...decision.why, ...givenIn(decision) },
       };

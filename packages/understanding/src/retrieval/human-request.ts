@@ -252,3 +252,16 @@ export const withoutContactDetails = (message: string): string => {
   const phone = findPhone(text);
   return phone ? `${text.slice(0, phone.from)} ${text.slice(phone.to)}` : text;
 };
+
+const SENTENCE_END = /(?<=[.!?…,;])\s+|(?<=[。！？؟])\s*|\n+/u;
+/** Fewer words, or letters of scripts without spaces, are a tag such as "please?". */
+const LEAST_ASKED = /(?:[\p{L}\p{N}]+\P{L}+){2}[\p{L}\p{N}]|[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]{4}/u;
+
+/** What a message asks beside the contact details that it leaves. Null if it asks nothing else. */
+export const askedBesideContactDetails = (message: string): string | null => {
+  const others = beginningOf(message)
+    .split(SENTENCE_END)
+    .filter((part) => findContactDetails(part) === null);
+  const asked = others.filter((part) => /[?？؟]\s*$/.test(part) && LEAST_ASKED.test(part));
+  return asked.length > 0 ? asked.join(' ').trim() : null;
+};
