@@ -47,10 +47,19 @@ const PathGlob = z
 const Globs = z.array(PathGlob).max(GLOBS_MAX);
 const ScheduleField = z.enum(SCHEDULES).meta({ description: 'How often the source is read again.' });
 
+const HOST = /^[^\s/:?#@]{1,250}\.[^\s/:?#@.]{2,60}\.?(?::\d{1,5})?(?=[/?#]|$)/;
+/** People type `example.com/help`, as into a browser. */
+const completed = (address: string): string => (HOST.test(address) ? `https://${address}` : address);
+
 /** A website or one page of it, as an owner adds it. */
 export const UrlSourceInput = z.object({
   kind: z.enum(SOURCE_KINDS).exclude(['file']),
-  url: z.string().trim().min(1),
+  url: z
+    .string()
+    .trim()
+    .min(1)
+    .overwrite(completed)
+    .meta({ description: 'An address without a scheme gets https://.', example: 'https://example.com/help' }),
   name: SourceName.optional().meta({ description: 'Without it: the host and the path.' }),
   include: Globs.default([]).meta({ description: 'Only pages of these paths. Empty: all below the URL.' }),
   exclude: Globs.default([]).meta({ description: 'No pages of these paths.' }),

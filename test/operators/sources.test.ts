@@ -114,6 +114,16 @@ test.each([
   expect((await list()).sources).toEqual([]);
 });
 
+test.each([
+  ['example.com/help', 'https://example.com/help'],
+  [' münchen.example:8443 ', 'https://xn--mnchen-3ya.example:8443/'],
+  ['http://example.com/', 'http://example.com/'],
+])('the address %j is completed to %s', async (url, whole) => {
+  const { add } = await anOwn();
+
+  expect(await add({ kind: 'site', url })).toMatchObject({ url: whole, state: 'waiting' });
+});
+
 test('in production a private address is refused, and a public one may be http', async () => {
   const strict = await openStack({ env: { WEBHOOK_ALLOW_PRIVATE: 'false' }, replyWorkers: 0, deliveryWorkers: 0 });
   try {
