@@ -8,7 +8,8 @@ type Slot = Figures['totals'];
 
 const shareOf = (part: number, whole: number): string => (whole === 0 ? '–' : `${Math.round((part / whole) * 100)} %`);
 
-const timeOf = (ms: number): string => (ms < 1_000 ? `${ms}\u00A0ms` : `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)}\u00A0s`);
+const timeOf = (ms: number): string =>
+  ms < 1_000 ? `${ms}\u00A0ms` : `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)}\u00A0s`;
 
 const sum = (counts: Record<string, number>): number => Object.values(counts).reduce((all, count) => all + count, 0);
 

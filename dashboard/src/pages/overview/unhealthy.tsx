@@ -1,18 +1,17 @@
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
+import { endpointNameOf } from '../../parts/endpoint-name.ts';
 import { Notice } from '../../parts/notice.tsx';
 import { When } from '../../parts/when.tsx';
 import type { Overview } from '../../types.ts';
 
 type Ailment = Overview['unhealthy'][number];
 
-const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
-
 const describe = (base: string, one: Ailment): { title: string; text: ReactNode; to: string | null; bad: boolean } => {
   switch (one.kind) {
     case 'endpoint_paused':
       return {
-        title: `The endpoint ${hostOf(one.url)} is paused`,
+        title: `The endpoint ${endpointNameOf(one.url)} is paused`,
         text:
           one.reason === 'gone' ? (
             'It answered 410 Gone. Its events wait until you resume it.'
@@ -31,7 +30,7 @@ const describe = (base: string, one: Ailment): { title: string; text: ReactNode;
       };
     case 'certificate_expires':
       return {
-        title: `The certificate of ${hostOf(one.url)} expires`,
+        title: `The certificate of ${endpointNameOf(one.url)} expires`,
         text: (
           <>
             It expires <When at={one.expiresAt} />. After that, no event is delivered.

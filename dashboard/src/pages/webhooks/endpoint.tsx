@@ -4,6 +4,7 @@ import { useLocation } from 'wouter';
 import { at, call } from '../../api.ts';
 import { Back } from '../../parts/back.tsx';
 import { useConfirm } from '../../parts/confirm.tsx';
+import { endpointNameOf } from '../../parts/endpoint-name.ts';
 import { Icon } from '../../parts/icon.tsx';
 import { Page } from '../../parts/page.tsx';
 import { RowMenu } from '../../parts/row-menu.tsx';
@@ -107,7 +108,7 @@ const Endpoint = ({ id, endpointId }: Props) => {
 
   return (
     <Page
-      title={endpoint ? (URL.parse(endpoint.url)?.host ?? 'Endpoint') : 'Endpoint'}
+      title={endpoint ? endpointNameOf(endpoint.url) : 'Endpoint'}
       above={<Back to={`/assistants/${id}/webhooks`}>Webhooks</Back>}
       actions={actions}
     >

@@ -255,7 +255,8 @@ export const withoutContactDetails = (message: string): string => {
 
 const SENTENCE_END = /(?<=[.!?…,;])\s+|(?<=[。！？؟])\s*|\n+/u;
 /** Fewer words, or letters of scripts without spaces, are a tag such as "please?". */
-const LEAST_ASKED = /(?:[\p{L}\p{N}]+\P{L}+){2}[\p{L}\p{N}]|[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]{4}/u;
+const LEAST_ASKED =
+  /(?:[\p{L}\p{N}]+\P{L}+){2}[\p{L}\p{N}]|[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]{4}/u;
 
 /** What a message asks beside the contact details that it leaves. Null if it asks nothing else. */
 export const askedBesideContactDetails = (message: string): string | null => {

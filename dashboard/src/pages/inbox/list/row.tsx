@@ -12,7 +12,10 @@ import { Waiting } from './waiting.tsx';
 const TAGS = 2;
 const SPEAKERS = { user: '', assistant: 'Assistant: ', operator: 'Operator: ', system: '' } as const;
 
-const isUnread = ({ seq, readSeq, last }: InboxRow): boolean => seq > (readSeq ?? 0) || last?.pending === true;
+/** What the assistant talks about with a visitor need not be read. */
+const concernsPeople = ({ status, assigneeId }: InboxRow): boolean => status === 'escalated' || assigneeId !== null;
+const isUnread = (row: InboxRow): boolean =>
+  concernsPeople(row) && (row.seq > (row.readSeq ?? 0) || row.last?.pending === true);
 
 const Assignee = ({ row: { assistantId, assigneeId } }: { row: InboxRow }) => {
   const agent = useAgent(assistantId, assigneeId);
