@@ -67,6 +67,7 @@ test('a visitor writes, asks for a person, is answered, tagged and resolved, and
   await rowsOf(page).getByText(sessionId).click();
   const shownAfterMs = performance.now() - saidAt;
   await messagesOf(page).getByText('Handed off to a person').waitFor();
+  const preview = await firstRow.innerText();
   await button(page, 'Assign to me').click();
   const { body: before } = await assistant.history(body.conversationId);
   const seq = Math.max(...before.messages.map((message) => message.seq ?? 0));
@@ -93,6 +94,7 @@ test('a visitor writes, asks for a person, is answered, tagged and resolved, and
   await assistant.chat({ session_id: sessionId, message: 'What are your opening hours?' });
   await firstRow.getByText(sessionId).waitFor();
 
+  expect(preview).not.toMatch(/user_requested/);
   expect(shownAfterMs).toBeLessThan(atPace(sized({ everyday: 15_000, long: 1_500 })));
   expect(reply.messages.map(({ role, content }) => [role, content])).toEqual([
     ['operator', 'Hello, this is a person.'],

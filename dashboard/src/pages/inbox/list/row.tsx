@@ -6,7 +6,8 @@ import { When } from '../../../parts/when.tsx';
 import type { InboxRow } from '../../../types.ts';
 import { useAgent } from '../agents.ts';
 import { TagChip } from '../tag.tsx';
-import { initialsOf, STATUS_TONES, STATUS_WORDS } from '../words.ts';
+import { handoffReason } from '../thread/lines.tsx';
+import { initialsOf, reasonWords, STATUS_TONES, STATUS_WORDS } from '../words.ts';
 import { Waiting } from './waiting.tsx';
 
 const TAGS = 2;
@@ -27,6 +28,11 @@ const Assignee = ({ row: { assistantId, assigneeId } }: { row: InboxRow }) => {
       <VisuallyHidden>Assigned to {email}</VisuallyHidden>
     </span>
   );
+};
+
+const previewOf = ({ role, content }: NonNullable<InboxRow['last']>): string => {
+  const reason = role === 'system' ? handoffReason(content) : null;
+  return reason === null ? `${SPEAKERS[role]}${content}` : reasonWords(reason);
 };
 
 type Props = { row: InboxRow; to: string; isOpen: boolean; assistant: string | null; onFocus: (id: string) => void };
@@ -52,7 +58,7 @@ export const Row = memo(({ row, to, isOpen, assistant, onFocus }: Props) => {
         </span>
       </span>
       <span className="inbox-row-text clip">
-        {last === null ? 'No messages yet' : `${SPEAKERS[last.role]}${last.content}`}
+        {last === null ? 'No messages yet' : previewOf(last)}
       </span>
       <span className="inbox-row-foot">
         <Status tone={remindedAt === null ? STATUS_TONES[status] : 'bad'}>
