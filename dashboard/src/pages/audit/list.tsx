@@ -6,20 +6,37 @@ import { Pager } from '../../parts/pager.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { When } from '../../parts/when.tsx';
 import { useRead } from '../../query.ts';
-import type { AuditLine, AuditTrail, Operators } from '../../types.ts';
+import type { Assistants, AuditLine, AuditTrail, Operators } from '../../types.ts';
 import { Icon } from '../../parts/icon.tsx';
 import { ACTIONS, actionWords } from './actions.ts';
 
 /** Turns `dryRun` into `dry run`. */
 const wordsOf = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
-const detailsOf = ({ details }: AuditLine): string =>
+const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-/;
+const shortened = (id: string): string => `${id.slice(0, 8)}…`;
+
+/** The names of assistants and people, by their ids. */
+type Names = ReadonlyMap<string, string>;
+
+const valueOf = (value: unknown, names: Names): string =>
+  String(value)
+    .split(', ')
+    .map((one) => names.get(one) ?? (ID.test(one) ? shortened(one) : one))
+    .join(', ');
+
+const detailsOf = ({ details }: AuditLine, names: Names): string =>
   Object.entries(details)
     .filter(([, value]) => value !== null && value !== '' && value !== false)
-    .map(([name, value]) => (value === true ? wordsOf(name) : `${wordsOf(name)}: ${value}`))
+    .map(([name, value]) => {
+      const words = wordsOf(name).replace(/ id$/, '');
+      return value === true ? words : `${words}: ${valueOf(value, names)}`;
+    })
     .join(' · ');
 
-const Row = ({ line, onTarget }: { line: AuditLine; onTarget: (target: string) => void }) => (
+type RowProps = { line: AuditLine; names: Names; onTarget: (target: string) => void };
+
+const Row = ({ line, names, onTarget }: RowProps) => (
   <li className="row audit">
     <span className="dim nowrap audit-at">
       <When at={line.at} />
@@ -32,14 +49,14 @@ const Row = ({ line, onTarget }: { line: AuditLine; onTarget: (target: string) =
       {line.target !== null && (
         <button
           type="button"
-          className="as-link mono small"
+          className={names.has(line.target) ? 'as-link' : 'as-link mono small'}
           title={`Show all changes to ${line.target}`}
           onClick={() => onTarget(line.target ?? '')}
         >
-          {line.target.slice(0, 13)}…
+          {names.get(line.target) ?? shortened(line.target)}
         </button>
       )}
-      <span className="dim break">{detailsOf(line)}</span>
+      <span className="dim break">{detailsOf(line, names)}</span>
     </span>
   </li>
 );
@@ -49,6 +66,11 @@ const FILTERS = ['operator', 'action', 'target'] as const;
 const Audit = () => {
   const { of, set, any, clear, bound } = useAddress(FILTERS, ['target']);
   const operators = useRead<Operators>('/operators');
+  const assistants = useRead<Assistants>('/assistants');
+  const names = new Map([
+    ...(assistants.data?.assistants ?? []).map(({ assistantId, name }) => [assistantId, name] as const),
+    ...(operators.data?.operators ?? []).map(({ operatorId, email }) => [operatorId, email] as const),
+  ]);
   const query = { operatorId: of('operator'), action: of('action'), target: of('target').trim(), cursor: of('cursor') };
   const read = useRead<AuditTrail>(withQuery('/audit', query), { keep: true });
   return (
@@ -78,7 +100,7 @@ const Audit = () => {
             ) : (
               <ul className="rows" aria-label="Audit trail">
                 {lines.map((line) => (
-                  <Row key={line.auditId} line={line} onTarget={(target) => set('target', target)} />
+                  <Row key={line.auditId} line={line} names={names} onTarget={(target) => set('target', target)} />
                 ))}
               </ul>
             )

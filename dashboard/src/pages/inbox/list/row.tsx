@@ -57,9 +57,7 @@ export const Row = memo(({ row, to, isOpen, assistant, onFocus }: Props) => {
           <When at={last?.createdAt ?? updatedAt} />
         </span>
       </span>
-      <span className="inbox-row-text clip">
-        {last === null ? 'No messages yet' : previewOf(last)}
-      </span>
+      <span className="inbox-row-text clip">{last === null ? 'No messages yet' : previewOf(last)}</span>
       <span className="inbox-row-foot">
         <Status tone={remindedAt === null ? STATUS_TONES[status] : 'bad'}>
           {remindedAt !== null && 'not taken, '}
