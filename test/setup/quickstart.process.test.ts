@@ -1,7 +1,7 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
@@ -65,6 +65,16 @@ const leftRunning = (): string[] =>
   });
 const expectNothingLeft = () => eventually(() => expect(leftRunning()).toEqual([]));
 
+const shellBlocks = (page: string): string[] =>
+  [...page.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block = '']) => block);
+/** A folder in which the state of the quickstart is where the README says it is. */
+const folderWithState = (): string => {
+  const folder = join(dir, 'pasted');
+  mkdirSync(folder, { recursive: true });
+  symlinkSync(dir, join(folder, '.local'));
+  return folder;
+};
+
 const ask = async ({ baseUrl, assistantId, verifyToken }: State, message: string) => {
   const response = await fetch(`${baseUrl}/api/v1/channels/webhook/${assistantId}`, {
     method: 'POST',
@@ -122,6 +132,12 @@ describe('npm run quickstart', () => {
     expect(run.stdout).toMatch(
       /capacity: this machine answers [1-9]\d* turns a second if words decide, [1-9]\d* if half/,
     );
+
+    const pasted = spawnSync('sh', ['-c', shellBlocks(readFileSync(join(ROOT, 'README.md'), 'utf8'))[1] ?? ''], {
+      cwd: folderWithState(),
+      encoding: 'utf8',
+    });
+    expect(JSON.parse(pasted.stdout)).toMatchObject({ reply: expect.stringContaining('3.90 €') });
 
     const second = await quickstart(['--exit']).ended;
     expect(second.status).toBe(1);
