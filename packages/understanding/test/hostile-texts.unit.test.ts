@@ -6,6 +6,7 @@ import {
   asksForHuman,
   asksWhoThisIs,
   findContactDetails,
+  askedBesideContactDetails,
   withoutContactDetails,
 } from '../src/retrieval/human-request.ts';
 import { readTerms } from '../src/retrieval/terms.ts';
@@ -23,6 +24,7 @@ test.each<[string, (message: string) => unknown]>([
   ['the language', (message) => decideLanguage({ message, allowed: ['de', 'en', 'uk'] })],
   ['contact details', findContactDetails],
   ['what else is said', withoutContactDetails],
+  ['what else is asked', askedBesideContactDetails],
   ['a request for a person', asksForHuman],
   ['who this is', asksWhoThisIs],
   ['small talk', (message) => readSmallTalk(message, 'en')],

@@ -260,9 +260,9 @@ const LEAST_ASKED =
 
 /** What a message asks beside the contact details that it leaves. Null if it asks nothing else. */
 export const askedBesideContactDetails = (message: string): string | null => {
-  const others = beginningOf(message)
+  const asked = beginningOf(message)
     .split(SENTENCE_END)
+    .filter((part) => /[?？؟]$/.test(part.trimEnd()) && LEAST_ASKED.test(part))
     .filter((part) => findContactDetails(part) === null);
-  const asked = others.filter((part) => /[?？؟]\s*$/.test(part) && LEAST_ASKED.test(part));
   return asked.length > 0 ? asked.join(' ').trim() : null;
 };
