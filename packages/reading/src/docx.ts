@@ -100,10 +100,8 @@ class Rewriter {
     const value = attributes['w:val'];
     if (name === 'w:p') this.paragraphs.push({ style: '' });
     else if (name === 'w:r') this.runs.push({ start: this.written.length, style: '', hasField: false });
-    else if (parent === 'w:pPr' && outer === 'w:p') this.noteParagraph(name, value ?? '');
-    else if (parent === 'w:numPr') this.noteParagraph(name, value ?? '');
-    else if (parent === 'w:rPr' && outer === 'w:r') this.noteRun(name, value);
-    else if (name === 'w:fldChar') this.noteRun(name, value);
+    else if ((parent === 'w:pPr' && outer === 'w:p') || parent === 'w:numPr') this.noteParagraph(name, value ?? '');
+    else if ((parent === 'w:rPr' && outer === 'w:r') || name === 'w:fldChar') this.noteRun(name, value);
     if (isWritten) this.written.push(tagOf(name, attributes));
   }
 
@@ -117,16 +115,11 @@ class Rewriter {
     const { name, isWritten } = this.open.pop() ?? { name: '', isWritten: false };
     if (this.dropped > 0) this.dropped -= 1;
     if (!isWritten) return;
-    if (name === 'w:pPr' && this.open.at(-1)?.name === 'w:p') this.writeNumber();
-    this.written.push(`</${name}>`);
+    if (name === 'w:pPr' && this.open.at(-1)?.name === 'w:p') this.endProperties();
+    else this.written.push(`</${name}>`);
     if (name === 'w:p') this.paragraphs.pop();
-    if (name === 'w:r') this.endRun();
-    if (name === 'w:pPr' && this.number !== null) this.written.push(runOf(`${this.number} `));
-    this.number = null;
+    else if (name === 'w:r') this.endRun();
   }
-
-  /** The number of the paragraph whose properties have just ended. */
-  private number: string | null = null;
 
   private noteParagraph(name: string, value: string): void {
     const paragraph = this.paragraphs.at(-1);
@@ -145,17 +138,19 @@ class Rewriter {
   }
 
   /** Bullets stay a list of mammoth's. A number is written as text, and mammoth is told that there is no list. */
-  private writeNumber(): void {
-    const paragraph = this.paragraphs.at(-1);
-    if (!paragraph) return;
+  private endProperties(): void {
+    const paragraph = this.paragraphs.at(-1) ?? { style: '' };
     const { styles, numbering } = this.rewriting;
     const { numId, level = 0, style } = paragraph;
     const number = numbering.next(paragraph);
-    // After "1." a sentence would seem to end.
-    this.number = number !== null && !styles.isHeading(style) ? number.replace(/^(\d+)\.$/, '$1)') : number;
     const list = number === null ? numId : '0';
     if (list !== undefined)
       this.written.push(`<w:numPr><w:ilvl w:val="${level}"/><w:numId w:val="${escaped(list)}"/></w:numPr>`);
+    this.written.push('</w:pPr>');
+    if (number === null) return;
+    // After "1." a sentence would seem to end.
+    const shown = styles.isHeading(style) ? number : number.replace(/^(\d+)\.$/, '$1)');
+    this.written.push(runOf(`${shown} `));
   }
 
   private endRun(): void {

@@ -1,7 +1,7 @@
 import { Parser } from 'htmlparser2';
 import { type Attributes, looksUnseen, namesOf, type Region, roleOf } from './region.ts';
 import { Table } from './table.ts';
-import { toLine, toLines, Unreadable, withoutInvisible, withoutTemplates } from './text.ts';
+import { asksSomething, toLine, toLines, Unreadable, withoutInvisible, withoutTemplates } from './text.ts';
 
 /**
  * A page as blocks in reading order. One pass over the markup makes them, without a tree: a page of 10 MB costs little more than its text,
@@ -97,10 +97,8 @@ const codeText = (written: string): string => {
 /** An element that is open. */
 type Frame = { name: string; region: Region; isSkipped: boolean; onClose: (() => void) | null };
 
-const asksSomething = (text: string): boolean => /[?？؟]$/.test(text);
-
 /** A paragraph for the eye only. Boxes with this mark are folded, and so are paragraphs that something refers to. */
-const isOfPicture = (name: string, { 'aria-hidden': hidden, id }: Attributes): boolean =>
+const isDecorative = (name: string, { 'aria-hidden': hidden, id }: Attributes): boolean =>
   name === 'p' && hidden === 'true' && id === undefined;
 
 const FOLDS =
@@ -239,7 +237,7 @@ class BlockWriter {
     const isBlock = BLOCKS.has(name);
     if (name === 'a' || name === 'area') this.noteLink(attributes);
     if (isBlock) this.breakBlock();
-    if (isBlock ? isOfPicture(name, attributes) : this.isUnseen(name, attributes)) {
+    if (isBlock ? isDecorative(name, attributes) : this.isUnseen(name, attributes)) {
       frame.isSkipped = true;
       return;
     }
@@ -258,7 +256,7 @@ class BlockWriter {
     else if (name === 'input') this.noteSwitch(attributes);
     else if (attributes.role === 'tabpanel') this.openPanel(frame, attributes);
     else if (name === 'b' || name === 'strong') this.noteBold();
-    else if (name === 'code') this.openCode(frame);
+    else if (name === 'code') this.count(frame, 'codes');
     else if (isBlock) this.openBlock(frame, attributes);
   }
 
@@ -425,11 +423,11 @@ class BlockWriter {
 
   private openBlock(frame: Frame, attributes: Attributes): void {
     const { name } = frame;
-    if (name === 'pre') this.openPreformatted(frame);
+    if (name === 'pre') this.count(frame, 'preformatted');
     else if (name === 'ul' || name === 'ol') this.openList(frame, attributes);
     else if (name === 'li') this.openItem(frame);
     else if (name === 'details') this.openDetails(frame);
-    else if (name === 'form') this.openForm(frame);
+    else if (name === 'form') this.count(frame, 'forms');
     else if (name === 'dl') frame.onClose = () => this.endTerms();
     else if (name === 'dt') this.openTerm(frame);
     else if (name === 'table') this.openTable(frame, attributes);
@@ -437,17 +435,11 @@ class BlockWriter {
     else if (name === 'td' || name === 'th') this.openCell(frame, attributes);
   }
 
-  private openCode(frame: Frame): void {
-    this.codes += 1;
+  /** Counts the elements of a kind that are open. */
+  private count(frame: Frame, kind: 'preformatted' | 'codes' | 'forms'): void {
+    this[kind] += 1;
     frame.onClose = () => {
-      this.codes -= 1;
-    };
-  }
-
-  private openPreformatted(frame: Frame): void {
-    this.preformatted += 1;
-    frame.onClose = () => {
-      this.preformatted -= 1;
+      this[kind] -= 1;
     };
   }
 
@@ -465,13 +457,6 @@ class BlockWriter {
     this.prefix = list?.isOrdered ? `${list.count}) ` : '- ';
     frame.onClose = () => {
       this.prefix = '';
-    };
-  }
-
-  private openForm(frame: Frame): void {
-    this.forms += 1;
-    frame.onClose = () => {
-      this.forms -= 1;
     };
   }
 

@@ -1,5 +1,6 @@
 import type { Block, HtmlDocument } from './html.ts';
 import type { Region } from './region.ts';
+import { asksSomething } from './text.ts';
 
 // Which blocks of a page are its text. Menus, banners, footers and lists of links around the text are left out. A
 // folded answer is kept, although the visitor does not see it at first.
@@ -72,26 +73,23 @@ const within = (regions: readonly Region[], role: Region['role'], menus: Readonl
 const charsOf = (tops: readonly Region[], weights: Map<Region, Weight>): number =>
   tops.reduce((sum, region) => sum + (weights.get(region)?.chars ?? 0), 0);
 
-const isInside = ({ text, insideChars }: Block): boolean => insideChars > (text.length - 2) * LINK_BLOCK;
-const asks = ({ text }: Block): boolean => /[?？؟]$/.test(text);
-
 /**
  * Drops runs of links. `isWholePage`: all links count. Otherwise the blocks are the text's own element, where only
- * links to its sections count, and lists of questions that are answered elsewhere.
+ * links to its sections count, and questions that are answered elsewhere.
  */
 const withoutLinkRuns = (blocks: readonly Block[], isWholePage: boolean): Block[] => {
   const kept: Block[] = [];
   let run: Block[] = [];
   const endRun = (): void => {
-    const texts = run.filter(({ kind }) => kind === 'text');
-    const isList = isWholePage || texts.every(isInside) || texts.filter(asks).length * 2 > texts.length;
-    if (texts.length < MENU_BLOCKS || !isList) kept.push(...run);
+    const texts = run.filter(({ kind }) => kind === 'text').length;
+    if (texts < MENU_BLOCKS) kept.push(...run);
     else kept.push(...run.filter(({ kind }) => kind !== 'text'));
     run = [];
   };
   for (const block of blocks) {
-    const { kind, text, linkChars } = block;
-    if (kind === 'text' && linkChars > (text.length - 2) * LINK_BLOCK) run.push(block);
+    const { kind, text, linkChars, insideChars } = block;
+    const chars = isWholePage || asksSomething(text) ? linkChars : insideChars;
+    if (kind === 'text' && chars > (text.length - 2) * LINK_BLOCK) run.push(block);
     else if (kind === 'leave' && run.length > 0) run.push(block);
     else {
       endRun();

@@ -41,6 +41,9 @@ export const withoutInvisible = (text: string): string =>
 export const withoutTemplates = (text: string): string =>
   text.includes('{') ? text.replace(/\{\{\{?[^{}]{0,500}\}\}\}?|\{%[^%{}]{0,500}%\}/g, '') : text;
 
+/** Whether a text ends with a question mark, of whatever script. */
+export const asksSomething = (text: string): boolean => /[?？؟]$/.test(text);
+
 /** One line without leading, trailing and repeated spaces. */
 export const toLine = (text: string): string => withoutInvisible(text).replace(/\s+/g, ' ').trim();
 

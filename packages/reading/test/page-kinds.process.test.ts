@@ -120,6 +120,13 @@ test('a list of questions that are answered elsewhere is no text, and leads ther
   expect(page.links).toHaveLength(5);
 });
 
+test('a table of contents is no text, also beside a link that leads elsewhere', async () => {
+  const inside = ['One', 'Two', 'Three', 'Four'].map((name) => `<li><a href="#${name}">${name}</a></li>`).join('');
+  const page = await read(aMain(`<ul>${inside}<li><a href="/form">Form A</a></li></ul><p>We deliver on weekdays.</p>`));
+
+  expect(page.passages.map(({ text }) => text)).toEqual(['- Form A\nWe deliver on weekdays.']);
+});
+
 test.each([
   ['zh', '我们早上九点开门。'],
   ['ja', '九時に開きます。'],
