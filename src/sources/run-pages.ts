@@ -6,6 +6,7 @@ import { createSlices } from '../process/slices.ts';
 import {
   type PageState,
   PAGES_OF_SITE_MAX,
+  pagesIn,
   PASSAGES_MAX,
   Proposal,
   PROPOSALS_MAX,
@@ -150,8 +151,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
       for await (const row of rows) known.set(row._id, row.run);
     }
     const open = [...wanted].filter(([id]) => (known.get(id) ?? 0) < run);
-    const { found: still, read, unchanged, skipped, failed, gone } = counts;
-    const room = Math.max(0, PAGES_OF_SITE_MAX - still - read - unchanged - skipped - failed - gone);
+    const room = Math.max(0, PAGES_OF_SITE_MAX - pagesIn(counts));
     const added = open.slice(0, room);
     const writes = added.map(([_id, { url, depth }]): mongo.AnyBulkWriteOperation<StoredSourcePage> => {
       const again = { run, depth, state: 'found' as const, tries: 0, error: null };

@@ -172,11 +172,9 @@ export type StoredSource = Omit<Source, 'sourceId'> & {
   removedAt: Date | null;
 };
 
-/** For people, `found` is the number of pages that were found, whatever became of them. */
-const shownCounts = (counts: SourceCounts): SourceCounts => {
-  const { found, read, unchanged, skipped, failed, gone } = counts;
-  return { ...counts, found: found + read + unchanged + skipped + failed + gone };
-};
+/** The pages that a run has found, whatever became of them. */
+export const pagesIn = ({ found, read, unchanged, skipped, failed, gone }: SourceCounts): number =>
+  found + read + unchanged + skipped + failed + gone;
 
 export const toSource = ({
   _id,
@@ -190,7 +188,7 @@ export const toSource = ({
 }: StoredSource): Source => ({
   sourceId: _id,
   ...stored,
-  counts: shownCounts(stored.counts),
+  counts: { ...stored.counts, found: pagesIn(stored.counts) },
 });
 
 const DAY_MS = 86_400_000;
