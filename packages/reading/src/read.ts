@@ -335,7 +335,7 @@ const SCRIPTS: [RegExp, string][] = [
   [/\p{Script=Telugu}/u, 'te'],
 ];
 
-/** The language of a text that is too short for more than its script. Letters of Latin stand in most texts. */
+/** The language of a short text, by its script. Names in Latin letters stand in texts of every script. */
 const languageOfScript = (blocks: readonly TextBlock[]): string | null => {
   const text = blocks
     .map((block) => block.text)
