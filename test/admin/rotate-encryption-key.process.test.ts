@@ -164,13 +164,15 @@ test('secrets work before, while and after their key is rotated, and then withou
 });
 
 const KILLS = [
-  ['an endpoint', 'update', 'endpoints', { skip: 3 }, 3 + 6],
-  ['an assistant', 'commitTransaction', null, { skip: 6 + 3 }, 3],
+  // Half of the endpoints are sealed, and no assistant.
+  ['an endpoint', 'update', 'endpoints', { skip: 3 }, 6],
+  // The six endpoints and half of the assistants are sealed, after six reading transactions.
+  ['an assistant', 'commitTransaction', null, { skip: 6 + 3 }, 0],
 ] as const;
 
 test.for(sized({ everyday: KILLS.slice(1), long: [...KILLS] }))(
   'killed while it seals the secrets of %s, it goes on when it is run again',
-  async ([, command, collection, mode, older]) => {
+  async ([, command, collection, mode, unreached]) => {
     const before = await open(OLD);
     for (let nth = 0; nth < 6; nth += 1) {
       const { assistantId } = await anAssistant(before);
@@ -202,7 +204,11 @@ test.for(sized({ everyday: KILLS.slice(1), long: [...KILLS] }))(
     const left = await rotate(both, '--dry-run');
     const second = await rotate(both);
 
-    expect(left).toMatchObject({ status: 1, report: { secrets: 12, older } });
+    // A driver repeats a command whose answer is late, so that fewer than half may be sealed, but never none or all.
+    const { older } = left.report;
+    expect(left).toMatchObject({ status: 1, report: { secrets: 12 } });
+    expect(older).toBeGreaterThan(unreached);
+    expect(older).toBeLessThan(unreached + 6);
     expect(second).toMatchObject({ status: 0, report: { secrets: 12, resealed: older, older: 0, unreadable: [] } });
     expect(await rotate(await open(NEW, before))).toMatchObject({ status: 0, report: { unreadable: [] } });
   },
