@@ -92,6 +92,9 @@ export const timeLimit = (ms: number): { maxTimeMS: number } => {
 /** The part of a model that defines its indexes. */
 export type Indexed = Pick<Model<unknown>, 'collection'> & { schema: Pick<mongoose.Schema, 'indexes'> };
 
+/** MongoDB builds at most three indexes at once. More would open a connection each, and wait. */
+const BUILDS_AT_ONCE = 3;
+
 /**
  * Builds missing indexes. The builds have no time limit, because building an index over many documents takes longer
  * than any other command.
@@ -102,7 +105,7 @@ export const buildIndexes = async (models: Indexed[]): Promise<void> => {
     const options = { socketTimeoutMS: 0 } as mongo.CreateIndexesOptions; // the driver honours it, although its types do not list it
     if (indexes.length > 0) await collection.createIndexes(indexes, options);
   };
-  await Promise.all(models.map(build));
+  await mapAtMost(BUILDS_AT_ONCE, models, build);
 };
 
 /**
