@@ -26,8 +26,9 @@ export default defineConfig({
     // A transform kept on disk would hide a planted fault, or worse, plant it into honest runs.
     fsModuleCache: !process.env.PLANT,
     pool: 'forks',
-    // Three more than there are processors: files wait for a service or a deadline a good part of their time.
-    maxWorkers: Math.min(5, availableParallelism() + 3),
+    // Two more than there are processors: most files wait for a service or a deadline a good part of their time. With three
+    // more, a run takes longer.
+    maxWorkers: Math.min(4, availableParallelism() + 2),
     sequence: { sequencer: LongestFirst },
     testTimeout: 600_000,
     hookTimeout: 600_000,

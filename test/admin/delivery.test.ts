@@ -153,7 +153,7 @@ test('events of a paused endpoint are listed as queued and sent when it is resum
   const before = await outcomes();
   const doctor = await runAdmin(env, ['doctor', '--json']);
   await admin('endpoint', 'resume', endpointId);
-  await receiver.waitFor((received) => received.length === 2);
+  await receiver.waitFor((received) => received.length >= 2);
 
   expect(before).toEqual(['queued', 'rejected']);
   expect(doctor.status).toBe(1);
@@ -233,7 +233,7 @@ test('operators’ actions are in the history and sent as events', async () => {
   expect(resolved).toMatchObject({ status: 'resolved', resolvedBy: operator });
   expect(reopened).toMatchObject({ status: 'open', resolvedBy: null });
   expect(await conversation('show')).toEqual(history);
-  await receiver.waitFor((received) => received.length === 3);
+  await receiver.waitFor((received) => received.length >= 3);
   expect(receiver.received.map(({ json }) => json)).toMatchObject([
     { event: 'conversation.escalated', payload: { reason: 'by phone', lead_score: 80 } },
     { event: 'tag.added', payload: { tag: 'vip', color: '#1e90ff' } },

@@ -118,7 +118,7 @@ test('secrets work before, while and after their key is rotated, and then withou
   const check = async (stack: Stack) => {
     const { body } = await request(`${stack.url}/api/v1/chat`, { body: aTurn(), bearer: shop.apiKey });
     const mine = ({ body: sent }: { body: Buffer }) => sent.includes(body.conversationId);
-    const received = (await receiver.waitFor((all) => all.filter(mine).length === 2)).filter(mine);
+    const received = (await receiver.waitFor((all) => all.filter(mine).length >= 2)).filter(mine);
     const verdicts = received.flatMap(({ body: sent, headers }) =>
       [first, second].map((secret) => verifyWebhook(sent, headers['x-factory-signature'], [secret]).ok),
     );

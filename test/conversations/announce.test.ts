@@ -132,7 +132,7 @@ test('a long outbox does not hold the texts of its later events, and each is sen
   const holding = outbox.filter(({ payload }) => 'content' in payload);
   expect(holding).toEqual(outbox.slice(0, 50));
   const worker = await stack.startDeliveryWorker();
-  const received = await receiver.waitFor((all) => all.length === 71);
+  const received = await receiver.waitFor((all) => all.length >= 71);
   expect(received.slice(1).map(contentOf)).toEqual(messages);
   await worker.close();
   await receiver.close();

@@ -100,7 +100,7 @@ test('beyond 500 pending events the oldest end, also behind one that is being se
   const say = (message: string) => time(chat({ session_id, message }));
 
   await say('0');
-  await receiver.waitFor((all) => all.length === 1);
+  await receiver.waitFor((all) => all.length >= 1);
   for (const number of numbers(1, SAID)) await say(number);
   const row = await stack.service.mongo.collection('conversations').findOne({ assistantId });
   const feed = createFeed(stack.service);

@@ -57,7 +57,7 @@ test('an erasure is told, without texts, to those endpoints that ask for it and 
   await endedOf(conversationId, 4);
 
   expect((await erase(assistant, conversationId)).status).toBe(204);
-  await told.receiver.waitFor((received) => received.length === 2);
+  await told.receiver.waitFor((received) => received.length >= 2);
   await announceNow(conversationId);
   const rows = await endedOf(conversationId, 5);
 
@@ -79,7 +79,7 @@ test('it comes after what was in flight, once, also if the process died after th
     respond: (_, nth) => (nth === 1 ? hold.promise : {}),
   });
   const { conversationId } = (await assistant.chat(aTurn())).body;
-  await told.receiver.waitFor((received) => received.length === 1);
+  await told.receiver.waitFor((received) => received.length >= 1);
 
   await erase(assistant, conversationId);
   const tombstones = stack.service.mongo.collection<{ _id: string }>('tombstones');
@@ -90,7 +90,7 @@ test('it comes after what was in flight, once, also if the process died after th
   // A process that died after it had stored the deliveries announces again.
   await tombstones.updateOne({ _id: conversationId }, { $set: { announceAt: new Date(0) } });
   await announceNow(conversationId);
-  await told.receiver.waitFor((received) => received.length === 2);
+  await told.receiver.waitFor((received) => received.length >= 2);
   const rows = await endedOf(conversationId, 2);
 
   expect([before !== null && 'announceAt' in before, early]).toEqual([true, 1]);
@@ -116,7 +116,7 @@ test('while its endpoint is paused it waits; of the playground nothing is told',
   await announceNow(conversationId);
   const waiting = await stack.service.deliveries.listRecords({ assistantId: assistant.assistantId, outcome: 'queued' });
   await endpoints.resumeEndpoint(told.endpointId);
-  await told.receiver.waitFor((received) => received.length === 2);
+  await told.receiver.waitFor((received) => received.length >= 2);
 
   expect(waiting.deliveries).toMatchObject([{ event: KIND, sequence: 2 }]);
 });
@@ -187,7 +187,7 @@ test('texts that an erasure has not removed yet are not sent, by a recovery or b
     expect(body.state).toBe('done');
   });
   // It tells of the erasure all the same.
-  await refusing.receiver.waitFor((received) => received.length === 2);
+  await refusing.receiver.waitFor((received) => received.length >= 2);
   const { deliveries, deliveryQueue } = stack.service;
   const original = await deliveries.getDelivery(String(delivery?._id));
   const plan = await deliveries.planResend(original);

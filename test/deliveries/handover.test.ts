@@ -46,7 +46,7 @@ test('a worker that stops wakes others for its streams', async () => {
   const { say, receiver, release } = await aHeldStream();
   const first = await stack.startDeliveryWorker();
   await say('0', '1', '2');
-  await receiver.waitFor((all) => all.length === 1);
+  await receiver.waitFor((all) => all.length >= 1);
   const before = await stack.service.deliveryQueue.countJobs();
 
   const stopped = first.close();
@@ -54,7 +54,7 @@ test('a worker that stops wakes others for its streams', async () => {
   await stopped;
   const after = await stack.service.deliveryQueue.countJobs();
   const second = await stack.startDeliveryWorker();
-  await receiver.waitFor((all) => all.length === 3);
+  await receiver.waitFor((all) => all.length >= 3);
   await second.close();
 
   expect([before['waiting'], after['waiting']]).toEqual([0, 1]);
@@ -77,7 +77,7 @@ test('events after an endpoint is switched on again are sent, even if a worker r
   });
   await openDeliveryWorker(relayed);
   await say('0', '1');
-  await receiver.waitFor((all) => all.length === 1);
+  await receiver.waitFor((all) => all.length >= 1);
 
   await endpoints.setEnabled(endpointId, false);
   const readingsBefore = endpointReadings;
@@ -87,7 +87,7 @@ test('events after an endpoint is switched on again are sent, even if a worker r
   await endpoints.setEnabled(endpointId, true);
   await say('2');
   letPull();
-  await receiver.waitFor((all) => all.length === 2);
+  await receiver.waitFor((all) => all.length >= 2);
 
   expect(receiver.received.map(contentOf)).toEqual(['0', '2']);
   await eventually(async () =>

@@ -129,14 +129,14 @@ test.concurrent('a recovery is paused, resumed and cancelled, and an endpoint ha
   const receiver = await open({ respond: async (_, nth) => (nth === 1 ? hold.promise.then(() => ({})) : {}) });
   const { body } = await start();
   const id = body.recovery?.recoveryId;
-  await receiver.waitFor((received) => received.length === 1);
+  await receiver.waitFor((received) => received.length >= 1);
 
   const second = await start();
   const paused = await change(id, 'pause');
   hold.resolve();
   await eventually(async () => expect((await stack.service.recoveries.read(id ?? '')).sent).toEqual({ delivered: 1 }));
   await say(key, 'd');
-  await receiver.waitFor((received) => received.length === 2);
+  await receiver.waitFor((received) => received.length >= 2);
   await stack.service.endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
   const resumed = await change(id, 'resume');
   const wrong = await change(id, 'resume');
@@ -165,7 +165,7 @@ test.concurrent('only chosen outcomes are sent again, and an event that may have
   const original = await deliveries.getDelivery(rejected?._id ?? '');
   const plan = await deliveries.planResend(original);
   deliveryQueue.wakeDelivery(await deliveries.queueResend({ original, plan, number: plan.number, url: original.url }));
-  await receiver.waitFor((received) => received.length === 4);
+  await receiver.waitFor((received) => received.length >= 4);
 
   const none = await start();
   await done(none.body.recovery?.recoveryId);

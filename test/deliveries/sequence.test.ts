@@ -89,7 +89,7 @@ test('pending events have their numbers before and after they are sent, also whe
     (await deliveries.list({ assistantId, endpointId, conversationId, outcome, limit: 200 })).deliveries;
 
   await feed.say(assistantId, key, ['first']);
-  await receiver.waitFor((received) => received.length === 1);
+  await receiver.waitFor((received) => received.length >= 1);
   await feed.say(assistantId, key, texts);
   const ended = await eventually(async () => {
     const rows = await list('not_sent');
@@ -126,7 +126,7 @@ test('an event whose claim is released keeps its number, though later ones have 
   await conversations.outbox.pullEnded(outbox, endpointId, others.slice(0, 2));
   await feed.say(assistantId, key, ['e']);
   await endpoints.resumeEndpoint(endpointId);
-  await receiver.waitFor((received) => received.length === 3);
+  await receiver.waitFor((received) => received.length >= 3);
 
   expect(numbersOf(receiver, outbox.conversationId)).toEqual([1, 4, 5]);
   const { deliveries: rows } = await stack.service.deliveries.listRecords({ assistantId });

@@ -58,7 +58,7 @@ const anEndpointWithEvents = async ({ conversations, status }: { conversations: 
   const feed = createFeed(stack.service);
   const keys = await feed.openConversations(assistantId, conversations);
   await Promise.all(keys.map((key) => feed.say(assistantId, key, ['hello'])));
-  await receiver.waitFor((all) => all.length === 1);
+  await receiver.waitFor((all) => all.length >= 1);
   const outcomes = async () => {
     const rows = await stack.service.mongo
       .collection('deliveries')
@@ -75,7 +75,7 @@ test('the next request starts while the outcome of the last one is being stored,
 
   await delayUpdates(async () => {
     release();
-    await receiver.waitFor((all) => all.length === 2);
+    await receiver.waitFor((all) => all.length >= 2);
     expect(await outcomes()).toEqual(['sending', 'sending']);
   });
 
@@ -89,7 +89,7 @@ test('if as many outcomes are being stored as there may be sends, the next reque
 
   await delayUpdates(async () => {
     release();
-    await receiver.waitFor((all) => all.length === 3);
+    await receiver.waitFor((all) => all.length >= 3);
     expect(await outcomes()).toContain('delivered');
   });
 
@@ -156,7 +156,7 @@ test.concurrent.for([
     await add(own, good);
     const [key = ''] = await feed.openConversations(own, 1);
     await feed.say(own, key, ['hello']);
-    await good.waitFor((all) => all.length === 1);
+    await good.waitFor((all) => all.length >= 1);
 
     // No request that hangs has ended, so that none has freed a slot.
     const ended = { url: hanging.url, outcome: { $nin: ['queued', 'sending'] } };
@@ -186,7 +186,7 @@ test.concurrent('others wait for no endpoint that has shown that it hangs, howev
   const [key = ''] = await feed.openConversations(assistantId, 1);
   for (let nth = 1; nth <= sized({ everyday: 5, long: 10 }); nth += 1) {
     await feed.say(assistantId, key, ['hello']);
-    await good.waitFor((all) => all.length === nth);
+    await good.waitFor((all) => all.length >= nth);
   }
 
   expect(await deliveries.countDocuments({ url: hanging.url, endedAt: null })).toBeGreaterThan(0);
@@ -229,7 +229,7 @@ test.concurrent('an endpoint that answers in more than a second has its places b
   const before = hanging.received.length;
   const [key = ''] = await feed.openConversations(assistantId, 1);
   await feed.say(assistantId, key, EVENTS);
-  await slow.waitFor((all) => all.length === EVENTS.length);
+  await slow.waitFor((all) => all.length >= EVENTS.length);
 
   // If it took its turn with all others, each would have had one less.
   expect(hanging.received.length - before).toBeLessThan((EVENTS.length / 2) * ENDPOINTS);

@@ -66,11 +66,11 @@ test('five refused connections suspend an endpoint; after a successful probe all
   await dead.say('a');
   await eventually(async () => expect(await dead.count({ errorKind: 'connect' })).toBeGreaterThanOrEqual(5));
   await others.say('b');
-  await healthy.waitFor((all) => all.length === 40, 5_000);
+  await healthy.waitFor((all) => all.length >= 40, 5_000);
   const failed = await dead.count({});
   const revived = await openReceiver({ port });
   opened.push(revived);
-  const received = await revived.waitFor((all) => all.length === 40 - failed, 16_000);
+  const received = await revived.waitFor((all) => all.length >= 40 - failed, 16_000);
 
   // An endpoint has two slots, so a send that was still in flight at the fifth failure may fail too.
   expect(failed).toBeGreaterThanOrEqual(5);
@@ -96,7 +96,7 @@ test('hanging endpoints hold no more than their share of the slots', async () =>
   await Promise.all(held.map((stream) => stream.say('held')));
   await Promise.all(hanging.map((receiver) => receiver.waitFor((all) => all.length >= 1)));
   await others.say('healthy');
-  await healthy.waitFor((all) => all.length === 40, 30_000);
+  await healthy.waitFor((all) => all.length >= 40, 30_000);
 
   expect(Math.max(...hanging.map(({ received }) => received.length))).toBeLessThanOrEqual(4);
 });

@@ -251,7 +251,7 @@ test('what an older version has stored is answered, sent and shown by this one',
   const { body } = await owner.get<{ conversations: { conversationId: string; sessionId: string }[] }>('/inbox');
   const idOf = (session: string) => body.conversations.find((one) => one.sessionId === session)?.conversationId ?? '';
 
-  await receiver.waitFor((all) => all.length === 3);
+  await receiver.waitFor((all) => all.length >= 3);
   await eventually(async () => {
     expect(await rolesIn(stack.url, bearer, idOf('answered'))).toBe('uaua');
     expect(await rolesIn(stack.url, bearer, idOf('waiting'))).toBe('ua');
@@ -260,7 +260,7 @@ test('what an older version has stored is answered, sent and shown by this one',
     request(`${url}/api/v1/chat`, { body: { session_id: 'answered', message }, bearer });
   const again = await say(stack.urls[0], QUESTION);
   const more = await say(stack.urls[1], 'Please tell me your opening hours.');
-  await receiver.waitFor((all) => all.length === 4);
+  await receiver.waitFor((all) => all.length >= 4);
 
   const { messages } = (await request<HistoryBody>(`${stack.url}/api/v1/conversations/${idOf('answered')}`, { bearer }))
     .body;

@@ -48,7 +48,7 @@ test('a queued delivery is shown without a request, and after sending with it', 
   expect(problemOf(await owner.get(`/deliveries/${randomUUID()}:${endpoint.endpointId}`))).toBe('404 not_found');
 
   await stack.startDeliveryWorker();
-  await receiver.waitFor((all) => all.length === 2);
+  await receiver.waitFor((all) => all.length >= 2);
   await eventually(async () => {
     const after = await Promise.all(waiting.map(({ deliveryId }) => owner.get<Row>(`/deliveries/${deliveryId}`)));
     expect(after.map(({ body }) => body.outcome)).toEqual(['delivered', 'delivered']);

@@ -62,7 +62,7 @@ test('a turn is one trace, from its caller to the receiver of its events', async
   const message = `a secret question ${randomUUID()}`;
 
   await chat({ session_id, message }, { headers });
-  const [posted] = await receiver.waitFor((all) => all.length === 1);
+  const [posted] = await receiver.waitFor((all) => all.length >= 1);
   const spans = await spansOf(traceId, 'turn', 'answer', 'deliver', 'wake turns', 'write conversations');
 
   const turn = one(spans, 'turn');
@@ -228,7 +228,7 @@ test('a delivery that waited, and one that a person repeats, have traces of thei
   await mongo.collection('conversations').updateOne({ sessionId: session_id }, { $set: { 'outbox.0.at': long } });
 
   await endpoints.resumeEndpoint(endpoint.endpointId);
-  await receiver.waitFor((all) => all.length === 1);
+  await receiver.waitFor((all) => all.length >= 1);
   const turn = one(await spansOf(traceId, 'turn'), 'turn');
   const deliveredFor = (count: number) =>
     eventually(() => {
@@ -246,7 +246,7 @@ test('a delivery that waited, and one that a person repeats, have traces of thei
   });
   const plan = await deliveries.planResend(original);
   deliveryQueue.wakeDelivery(await deliveries.queueResend({ original, plan, number: plan.number, url: receiver.url }));
-  await receiver.waitFor((all) => all.length === 2);
+  await receiver.waitFor((all) => all.length >= 2);
   const both = await deliveredFor(2);
 
   expect(new Set([traceId, ...both.map((span) => span.traceId)]).size).toBe(3);

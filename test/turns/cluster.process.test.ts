@@ -60,7 +60,7 @@ test('sessions of all partitions get replies and events in order, on all masters
     const sent = sessions.map((session) => say(assistant, session, message));
     expect(await Promise.all(sent)).toEqual([200, 200, 200]);
   }
-  await receiver.waitFor((all) => sessions.every((one) => announced(all, one).length === 3));
+  await receiver.waitFor((all) => sessions.every((one) => announced(all, one).length >= 3));
   for (const one of sessions) expect(announced(receiver.received, one)).toEqual(['one', 'two', 'three']);
   await receiver.close();
 });
