@@ -6,7 +6,7 @@ import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { Figures } from '../insights/figures.ts';
 import { serverNow } from '../process/clock.ts';
 import type { Config } from '../process/config.ts';
-import { withoutCredentials } from '../process/credentials.ts';
+import { withoutTokens } from '../process/credentials.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { ApiError } from '../process/errors.ts';
 import { newToken } from '../process/ids.ts';
@@ -129,7 +129,7 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
       if (!endpoint?.enabled) return [];
       const { _id: target, assistantId, pause, failing, certificateUntil } = endpoint;
       const one = { target, assistantId };
-      const url = withoutCredentials(endpoint.url); // logged, mailed and posted
+      const url = withoutTokens(endpoint.url); // logged, mailed and posted
       const found: Condition[] = [];
       if (pause && isPaused(endpoint, now)) {
         const { reason, until } = pause;

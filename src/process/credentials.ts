@@ -5,6 +5,17 @@ export const withoutCredentials = (url: string): string => {
   return rest === '' ? '…' : `${scheme}://${where}`;
 };
 
+/** A long part of a path with a digit may be a secret. A long name has none. */
+const LONG = /[\p{L}\p{N}_~%-]{16,}/gu;
+
+/** As `withoutCredentials`, and without what may be a token in the path. For addresses of customers. */
+export const withoutTokens = (url: string): string => {
+  const shown = withoutCredentials(url);
+  const path = shown.indexOf('/', shown.indexOf('://') + 3);
+  if (path === -1) return shown;
+  return shown.slice(0, path) + shown.slice(path).replaceAll(LONG, (part) => (/\d/.test(part) ? '…' : part));
+};
+
 const decoded = (text: string): string => {
   try {
     return decodeURIComponent(text);

@@ -70,6 +70,7 @@ const TEXTS: Record<string, string[]> = {
   zqpage: ['passageIndexes', 'passages', 'sourcePages', ...READ],
   // Receivers take secrets in their address.
   zqquery: ['deliveries', 'endpoints', ...READ],
+  zqpath: ['deliveries', 'endpoints', ...READ],
 };
 
 type Said = [place: string, text: string];
@@ -234,8 +235,8 @@ const confide = async () => {
   await assistants.setChannel(assistantId, { connected: true, token: CHOSEN.verifyToken });
   await assistants.setWeb(assistantId, { enabled: true, origins: [SITE] });
   const { secret: identity } = await assistants.rotateWebIdentity(assistantId);
-  const events = await endpoints.addEndpoint(assistantId, { url: `${receiver.url}/?zqquery` });
-  const gone = await endpoints.addEndpoint(assistantId, { url: `${receiver.url}/gone?zqquery` });
+  const events = await endpoints.addEndpoint(assistantId, { url: `${receiver.url}/zqpath0123456789/?zqquery` });
+  const gone = await endpoints.addEndpoint(assistantId, { url: `${receiver.url}/gone/zqpath0123456789?zqquery` });
   await sources.add(assistantId, { kind: 'page', url: `${website.url}/` });
 
   const provided = await anAssistant(live);

@@ -50,11 +50,14 @@ type DocumentSet = {
 const plain = (text: string): string => text.replaceAll(/\s+/g, ' ').toLowerCase();
 const has = (text: string, evidence: string): boolean => evidence !== '' && plain(text).includes(plain(evidence));
 
-const FOLDER = join(import.meta.dirname, 'documents');
+/** The folders of sets: sites of 31 to 40 pages, and of at most 13. */
+const FOLDERS = ['documents', 'small'] as const;
+type Folder = (typeof FOLDERS)[number];
+const pathOf = (folder: Folder, ...names: string[]): string => join(import.meta.dirname, folder, ...names);
 const COLUMNS = ['half', 'kind', 'language', 'page', 'evidence', 'question'];
 
-const loadQuestionsOf = (set: string): DocumentQuestion[] => {
-  const [head, ...lines] = readFileSync(join(FOLDER, set, 'questions.tsv'), 'utf8')
+const loadQuestionsOf = (folder: Folder, set: string): DocumentQuestion[] => {
+  const [head, ...lines] = readFileSync(pathOf(folder, set, 'questions.tsv'), 'utf8')
     .trimEnd()
     .split('\n');
   if (head !== COLUMNS.join('\t')) throw new Error(`the columns of ${set}/questions.tsv have changed`);
@@ -65,14 +68,14 @@ const loadQuestionsOf = (set: string): DocumentQuestion[] => {
   });
 };
 
-const loadSet = async (name: string, readDocument: ReadDocument): Promise<DocumentSet> => {
+const loadSet = async (folder: Folder, name: string, readDocument: ReadDocument): Promise<DocumentSet> => {
   const passages = new Map<string, Passage>();
-  for (const file of readdirSync(join(FOLDER, name, 'pages')).toSorted()) {
+  for (const file of readdirSync(pathOf(folder, name, 'pages')).toSorted()) {
     const {
       title,
       language,
       passages: own,
-    } = await readDocument(readFileSync(join(FOLDER, name, 'pages', file)), file);
+    } = await readDocument(readFileSync(pathOf(folder, name, 'pages', file)), file);
     for (const { path, text } of own) {
       const passageId = createHash('sha256')
         .update(JSON.stringify([name, file, path, text]))
@@ -81,7 +84,7 @@ const loadSet = async (name: string, readDocument: ReadDocument): Promise<Docume
       passages.set(passageId, { passageId, title, path, text, language });
     }
   }
-  const entries = JSON.parse(readFileSync(join(FOLDER, name, 'entries.json'), 'utf8')) as Partial<IndexedEntry>[];
+  const entries = JSON.parse(readFileSync(pathOf(folder, name, 'entries.json'), 'utf8')) as Partial<IndexedEntry>[];
   const knowledge = entries.map(
     ({ question = '', variants = [], answer = '', language = null, tags = [] }, nth): IndexedEntry => ({
       entryId: `e${nth}`,
@@ -96,12 +99,12 @@ const loadSet = async (name: string, readDocument: ReadDocument): Promise<Docume
   const languages = [...counts]
     .toSorted(([, one], [, other]) => other.length - one.length)
     .map(([language]) => language);
-  return { name, languages, passages: [...passages.values()], knowledge, questions: loadQuestionsOf(name) };
+  return { name, languages, passages: [...passages.values()], knowledge, questions: loadQuestionsOf(folder, name) };
 };
 
-export const loadSets = async (readDocument: ReadDocument): Promise<DocumentSet[]> => {
-  const names = readdirSync(FOLDER, { withFileTypes: true }).filter((one) => one.isDirectory());
-  return Promise.all(names.map(({ name }) => loadSet(name, readDocument)));
+const loadSets = async (folder: Folder, readDocument: ReadDocument): Promise<DocumentSet[]> => {
+  const names = readdirSync(pathOf(folder), { withFileTypes: true }).filter((one) => one.isDirectory());
+  return Promise.all(names.map(({ name }) => loadSet(folder, name, readDocument)));
 };
 
 /** The pages of packages with their questions, for the fit: a question's right passages are known, but not its sentences. */
@@ -193,17 +196,6 @@ const finished = (update: PassageIndexUpdate): PassageIndex => {
   let step = steps.next();
   while (!step.done) step = steps.next();
   return step.value;
-};
-
-/** The search of some of a set's passages. */
-const searchOfSome = (
-  whole: PassageSearch,
-  { passages }: DocumentSet,
-  only: (passage: Passage) => boolean,
-): PassageSearch => {
-  const update = new PassageIndexUpdate(whole.index, { model: whole.index.model });
-  for (const passage of passages) if (!only(passage)) update.remove(passage.passageId);
-  return { ...whole, index: finished(update) };
 };
 
 /** The search of a set's passages, as a worker has it. */
@@ -312,7 +304,7 @@ const line = (name: string, of: MeasuredDocument[]): void => {
 const isAnswerable = ({ asked }: MeasuredDocument): boolean => asked.kind !== 'unanswerable';
 const isPage = (one: MeasuredDocument): boolean => isAnswerable(one) && one.asked.kind !== 'entry';
 
-type DocumentOptions = { half: Half; isWordsOnly: boolean; answering: Answering };
+type DocumentOptions = { folder: Folder; half: Half; isWordsOnly: boolean; answering: Answering };
 
 const openAll = async (model: EvaluationModel, isWordsOnly: boolean) => {
   if (isWordsOnly) return { vectors: null, tokens: null, close: async () => undefined };
@@ -331,13 +323,36 @@ const openAll = async (model: EvaluationModel, isWordsOnly: boolean) => {
   return { vectors, tokens, close };
 };
 
+/** Measures the sets of a folder with all that a worker has: entries, passages and the model. */
+export const measureDocuments = async (
+  model: EvaluationModel,
+  readDocument: ReadDocument,
+  { folder, half }: Pick<DocumentOptions, 'folder' | 'half'>,
+): Promise<{ share: (isAnswered: boolean, ...outcomes: DocumentOutcome[]) => number }> => {
+  const { vectors, tokens, close } = await openAll(model, false);
+  const measured: MeasuredDocument[] = [];
+  for (const set of await loadSets(folder, readDocument)) {
+    const search = await searchOf(set, { tokens, evidence: 'tokens' });
+    const questions = set.questions.filter((one) => one.half === half);
+    const used = { vectors, answering: 'balanced' as const };
+    measured.push(...(await measureSet({ ...set, questions }, search, { entries: true, passages: true }, used)));
+  }
+  await close();
+  return {
+    share: (isAnswered, ...outcomes) => {
+      const of = measured.filter((one) => isAnswerable(one) === isAnswered);
+      return of.filter(({ outcome }) => outcomes.includes(outcome)).length / of.length;
+    },
+  };
+};
+
 /** Measures how often the reply has the evidence: entries alone, passages alone, and both. */
 export const reportDocuments = async (
   model: EvaluationModel,
   readDocument: ReadDocument,
-  { half, isWordsOnly, answering }: DocumentOptions,
+  { folder, half, isWordsOnly, answering }: DocumentOptions,
 ): Promise<void> => {
-  const sets = await loadSets(readDocument);
+  const sets = await loadSets(folder, readDocument);
   const { vectors, tokens, close } = await openAll(model, isWordsOnly);
   const evidences: PassageEvidence[] = tokens ? ['tokens', 'vectors', 'words'] : ['words'];
   for (const evidence of evidences) {
@@ -389,11 +404,27 @@ export const reportDocuments = async (
 };
 
 /** A question asked of some passages, for the fit. */
-type Example = { set: string; weight: number; isWhole: boolean; asked: DocumentQuestion; found: PassageCandidates };
+/** `size`: how many passages it was asked of. Null: of the whole site. */
+type Example = { set: string; weight: number; size: number | null; asked: DocumentQuestion; found: PassageCandidates };
 
 const RIDGE = { score: 0.01, confidence: 0.01 };
-/** Questions are also asked without the passages that answer them, and of few passages, because many sources are small. */
-const CUT = { site: 0.5, without: 0.25, small: 0.15, smallWithout: 0.08, oneIn: 12 };
+/**
+ * Each question is also asked of parts of its site, with and without the passages that answer it, because most sites are
+ * small. `weight`: of each part, and `site` of each question on packages.
+ */
+const CUT = { sizes: [1, 5, 13, 50, 300], weight: 0.25, site: 0.5 };
+
+/** At most `size` passages, whole pages as far as they fit. The order of the pages depends on the question. */
+const cut = ({ passages }: DocumentSet, { question, isAnswer }: DocumentQuestion, size: number, isTold: boolean) => {
+  const right = passages.filter((one) => isAnswer(one.text, one));
+  const rank = ({ title }: Passage): string => createHash('sha256').update(`${question}\n${title}`).digest('hex');
+  const others = passages
+    .filter((one) => !right.includes(one))
+    .map((one) => ({ one, rank: rank(one) }))
+    .toSorted((one, other) => (one.rank < other.rank ? -1 : one.rank > other.rank ? 1 : 0))
+    .map(({ one }) => one);
+  return [...(isTold ? right.slice(0, 1) : []), ...others].slice(0, size);
+};
 
 const examplesOf = async (
   sets: DocumentSet[],
@@ -405,30 +436,18 @@ const examplesOf = async (
     const whole = await searchOf(set, { tokens, evidence });
     for (const asked of set.questions.filter(({ half, kind }) => half === 'tune' && kind !== 'entry')) {
       const { language } = decideLanguage({ message: asked.question, allowed: [] });
-      const ask = async (search: PassageSearch, weight: number, isWhole = false): Promise<void> => {
+      const ask = async (search: PassageSearch, weight: number, size: number | null = null): Promise<void> => {
         const found = await collectPassages(search, asked.question, baseLanguage(language));
-        if (found.candidates.length > 0) examples.push({ set: set.name, weight, isWhole, asked, found });
+        if (found.candidates.length > 0) examples.push({ set: set.name, weight, size, asked, found });
       };
       const own = set.name === 'sites' ? CUT.site : 1;
-      await ask(whole, own, true);
-      const isRight = (one: Passage): boolean => asked.isAnswer(one.text, one);
-      const numbers = new Map(set.passages.map(({ passageId }, nth) => [passageId, nth]));
-      const isIn = ({ passageId }: Passage): boolean => (numbers.get(passageId) ?? 0) % CUT.oneIn === 0;
-      const some = (only: (passage: Passage) => boolean): PassageSearch => searchOfSome(whole, set, only);
-      if (asked.kind !== 'unanswerable') {
-        await ask(
-          some((one) => !isRight(one)),
-          own * CUT.without,
-        );
-        await ask(
-          some((one) => isIn(one) && !isRight(one)),
-          own * CUT.smallWithout,
-        );
+      await ask(whole, own);
+      for (const size of CUT.sizes.filter((one) => one < set.passages.length)) {
+        for (const isTold of asked.kind === 'unanswerable' ? [false] : [true, false]) {
+          const passages = cut(set, asked, size, isTold);
+          await ask(await searchOf({ ...set, passages }, { tokens, evidence }), own * CUT.weight, size);
+        }
       }
-      await ask(
-        some((one) => isIn(one) || isRight(one)),
-        own * CUT.small,
-      );
     }
   }
   return examples;
@@ -464,7 +483,11 @@ const rounded = (weights: number[]): string => `[${weights.map((weight) => Numbe
 
 /** Fits the confidence of passages to the tune halves, and measures each set by a fit to the others. */
 export const fitDocuments = async (model: EvaluationModel, readDocument: ReadDocument): Promise<void> => {
-  const sets = [...(await loadSets(readDocument)), ...loadSites()];
+  const sets = [
+    ...(await loadSets('documents', readDocument)),
+    ...(await loadSets('small', readDocument)),
+    ...loadSites(),
+  ];
   const { tokens, close } = await openAll(model, false);
   if (!tokens) throw new Error('passages are fitted with the model');
   for (const evidence of ['tokens', 'vectors', 'words'] as const) {
@@ -477,7 +500,7 @@ export const fitDocuments = async (model: EvaluationModel, readDocument: ReadDoc
     const told: Told[] = [];
     for (const name of new Set(sets.map((one) => one.name))) {
       const calibration = fitPassages(examples.filter(({ set }) => set !== name));
-      for (const { set, asked, found } of examples.filter((one) => one.set === name && one.isWhole)) {
+      for (const { set, asked, found } of examples.filter((one) => one.set === name && one.size === null)) {
         const ranked = await rankPassages(found, calibration);
         const [first] = ranked;
         told.push({

@@ -158,7 +158,7 @@ const reportLanguage = ({ half }: Options): void => {
 /**
  * Measures answers, or with `language` language detection, on the labelled sets of this folder. Each set has two halves.
  * The figures come from the report half. `--tune` uses the other half and shows every miss, for work on the engine.
- * `--words` runs without the model. `documents` measures answers from documents, and `documents fit` fits their weights.
+ * `--words` runs without the model. `documents` and `small` measure answers from documents, and `documents fit` fits their weights.
  * `passages` measures the ranking of documents by their tokens, and `projection` fits it. `fit` fits the weights, and `ablation` measures without one word list at a time.
  */
 export const evaluate = async (
@@ -187,7 +187,8 @@ export const evaluate = async (
   else if (what === 'fit') await reportFit(model);
   else if (what === 'ablation') await reportAblation(model, rest);
   else if (what === 'documents' && rest[0] === 'fit') await fitDocuments(model, readDocument);
-  else if (what === 'documents') await reportDocuments(model, readDocument, options);
+  else if (what === 'documents' || what === 'small')
+    await reportDocuments(model, readDocument, { folder: what, ...options });
   else if (what === 'passages') await reportPassages(localFolder);
   else if (what === 'projection') await fitProjection(localFolder);
   else await reportAnswers(model, options);

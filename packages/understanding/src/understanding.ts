@@ -171,13 +171,13 @@ const TIE_MARGIN = 0.1;
 /** After lexical search, a question is offered only if its hit has at least this share of the best score. */
 const OFFER_SCORE_SHARE = 0.6;
 /** The same for passages: the least confidence for a sure answer, and the shares of it for the other replies. */
-const PASSAGE_THRESHOLDS: Readonly<Record<Answering, number>> = { careful: 0.8, balanced: 0.65, direct: 0.5 };
+const PASSAGE_THRESHOLDS: Readonly<Record<Answering, number>> = { careful: 0.84, balanced: 0.74, direct: 0.55 };
 const PASSAGE_SHARES: Readonly<Record<PassageEvidence, { hedge: number; offer: number }>> = {
-  words: { hedge: 0.3, offer: 0.15 },
-  vectors: { hedge: 0.23, offer: 0.08 },
-  tokens: { hedge: 0.23, offer: 0.046 },
+  words: { hedge: 0.52, offer: 0.3 },
+  vectors: { hedge: 0.42, offer: 0.165 },
+  tokens: { hedge: 0.43, offer: 0.165 },
 };
-const PLAUSIBLE_PASSAGE = 0.01;
+const PLAUSIBLE_PASSAGE = 0.03;
 /**
  * The confidence by words and meaning was fitted to assistants without documents. Beside passages, an entry that is not
  * sure is less likely: its odds are multiplied by this.
@@ -492,11 +492,16 @@ const decideSmallTalk = async <Known extends IndexedEntry, Page extends Passage>
   return plain(context, smallTalk);
 };
 
-/** The hits with their confidence beside passages (`ENTRY_ODDS`). A sure hit is not changed. */
-const besidePassages = ({ hits, threshold, by }: Pick<Context<IndexedEntry, Passage>, 'hits' | 'threshold' | 'by'>) =>
-  hits.map((hit): Hit => {
+/** The hits with their confidence beside passages (`ENTRY_ODDS`). A sure hit is not changed if no passage is likelier. */
+const besidePassages = <Page extends Passage>(
+  { hits, threshold, by }: Pick<Context<IndexedEntry, Page>, 'hits' | 'threshold' | 'by'>,
+  [passage]: FoundPassage<Page>[],
+): Hit[] =>
+  hits.map((hit) => {
+    if (by !== 'both') return hit;
     const odds = (ENTRY_ODDS * hit.confidence) / (1 - hit.confidence);
-    return hit.confidence >= threshold || by !== 'both' ? hit : { ...hit, confidence: odds / (1 + odds) };
+    const confidence = odds / (1 + odds);
+    return hit.confidence >= threshold && confidence >= (passage?.confidence ?? 0) ? hit : { ...hit, confidence };
   });
 
 /** Searches the entries further if the words did not decide. */
@@ -549,7 +554,7 @@ export const decideReply = async <Known extends IndexedEntry, Page extends Passa
     passages ? findPassages(passages, question, visitorLanguage) : null,
   ]);
   if (!found) return choose({ ...context, ...entries }, hasContactDetails);
-  return choose({ ...context, ...entries, hits: besidePassages(entries), passages: found }, hasContactDetails);
+  return choose({ ...context, ...entries, hits: besidePassages(entries, found), passages: found }, hasContactDetails);
 };
 
 /** True if `decideReply` needs no model for this inquiry. */

@@ -1,3 +1,4 @@
+import { openReader } from '@parley/reading';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import {
@@ -13,6 +14,7 @@ import {
   type Question,
   shareOf,
 } from '../eval/measure.ts';
+import { measureDocuments } from '../eval/documents.ts';
 import { localModel, openEmbedder } from '../src/embedder/embedder.ts';
 import { isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
 import { longTest } from '../../../test/support/size.ts';
@@ -52,5 +54,30 @@ withModel(
     expect(shareOf(known(unseen), 'right')).toBeGreaterThanOrEqual(0.45);
     expect(shareOf(known(unseen), 'right', 'hedged', 'offered')).toBeGreaterThanOrEqual(0.68);
     expect(shareOf(known(unseen), 'wrong')).toBeLessThanOrEqual(0.03);
+  },
+);
+
+withModel(
+  'an assistant with a small site says of most questions that no page answers that it does not know',
+  async () => {
+    const log = { info: () => undefined, warn: () => undefined };
+    const reader = openReader();
+    onTestFinished(() => reader.close());
+
+    const { share } = await measureDocuments(
+      { open: () => openEmbedder(localModel(modelFolder()), { log }), folder: KEPT },
+      async (bytes, name) => {
+        const page = await reader.read({ bytes, contentType: null, name, url: null });
+        if ('failed' in page) throw new Error(page.message);
+        return page;
+      },
+      { folder: 'small', half: 'report' },
+    );
+
+    expect(share(true, 'right', 'hedged')).toBeGreaterThanOrEqual(0.56);
+    expect(share(true, 'wrong')).toBeLessThanOrEqual(0.03);
+    expect(share(false, 'refused')).toBeGreaterThanOrEqual(0.6);
+    expect(share(false, 'wrong')).toBeLessThanOrEqual(0.055);
+    expect(share(false, 'hedgedWrong')).toBeLessThanOrEqual(0.15);
   },
 );

@@ -101,7 +101,7 @@ export const EngineForm = ({ assistant: { assistantId, engine, draftRevision } }
             <Radio
               value="retrieval"
               label="Answers from its knowledge"
-              description="Gives the answer of the entry that matches the question. Fast, free, and never invents."
+              description="Gives the answer of an entry, or the sentences of a page. Fast, free, and writes nothing of its own. When nothing answers a question, it says so about six times of ten, and is wrongly sure once in twenty."
             />
             <Radio
               value="openai"

@@ -1,5 +1,5 @@
 import { createLoopShare, rankByTokens, tokenCosines, type TokenVectors } from '../embedder/token-vectors.ts';
-import { UNSPACED } from '../fold.ts';
+import { UNSPACED, words as wordsIn } from '../fold.ts';
 import { normaliseWording } from './knowledge-index.ts';
 import type { PassageHit, PassageHits, PassageIndex } from './passage-index.ts';
 import { headingOf, type Passage } from './passage-parts.ts';
@@ -198,14 +198,14 @@ export type PassageCalibration = { score: number[]; confidence: number[] };
 
 /** Fitted on the tune half of each set of documents by `npm run eval -- documents fit`. */
 const FITTED: Record<PassageEvidence, PassageCalibration> = {
-  words: { score: [3.54, 2.35, 0.65, -0.01], confidence: [-0.58, 0.6, 0.69, -1.43, 1.2, 1.6] },
+  words: { score: [3.1, 2.28, 0.77, 0.12], confidence: [-0.81, 0.69, 0.47, -1.62, 1.87, 1.27, 0.22] },
   vectors: {
-    score: [2.03, 1.59, 0.22, -0.38, 3.36],
-    confidence: [-1.4, 0.3, 1.1, -0.33, 0.77, 0.64, 0.39, 0.21],
+    score: [1.83, 1.5, 0.33, -0.13, 3.02],
+    confidence: [-3, 0.77, 0.52, -1.16, 1.09, 0.43, 0.42, 0.6, 0.52],
   },
   tokens: {
-    score: [0.76, 0.5, 0.13, -0.88, 1.39, 0.78, 1.42],
-    confidence: [-1.54, 0.25, 1.5, -0.73, 0.75, 0.5, 0.53, 0.26, -0.04],
+    score: [0.78, 0.59, 0.21, -0.53, 1.14, 0.78, 1.36],
+    confidence: [-2.31, 0.57, 0.95, -1.29, 0.91, 0.43, 0.66, 0.64, 0.29, 0.25],
   },
 };
 
@@ -349,12 +349,14 @@ export const scorePassages = <Page extends Passage>(
 
 /** The typical mean of the best cosines of tokens. */
 const TYPICAL_TOKEN = 0.6;
-/** The lead that a passage gets if there is no other. */
-const LONE_LEAD = 2;
+/** The lead that a passage gets if there is no other, and the most that counts: of few passages, one easily leads. */
+const LEAD = { lone: 2, most: 3 };
+/** How many words a question usually has, and the most that count. A short one says little, so it is nearer to any text. */
+const QUESTION_WORDS = { usual: 6, most: 12 };
 
 /** The features of the confidence in the passage at `position`. The first one is the bias. */
 export const passageFeatures = <Page extends Passage>(
-  { by, visitorLanguage, cosines }: PassageCandidates<Page>,
+  { question, by, visitorLanguage, cosines }: PassageCandidates<Page>,
   ranked: readonly Scored<Page>[],
   position: number,
 ): number[] => {
@@ -371,11 +373,12 @@ export const passageFeatures = <Page extends Passage>(
   const deviation = (cosines.count * cosines.deviation + PRIOR.count * PRIOR.deviation) / count;
   return [
     1,
-    rival ? own.score - rival.score : LONE_LEAD,
+    rival ? Math.min(LEAD.most, own.score - rival.score) : LEAD.lone,
     -Math.log(all),
     isSpoken,
     isSpoken * hit.coverage,
     isSpoken * (quote?.words ?? 0),
+    Math.log(Math.min(QUESTION_WORDS.most, Math.max(1, wordsIn(question).length)) / QUESTION_WORDS.usual),
     ...(by === 'words'
       ? []
       : [((hit.cosine ?? mean) - mean) / deviation, SCALE.cosine * ((hit.cosine ?? mean) - PRIOR.mean)]),
