@@ -13,22 +13,53 @@ const SEND_MS = 10_000;
 /** The longest pause of a channel that fails. */
 const WAIT_MAX_MS = 600_000;
 
-const TITLES: Record<AlertKind, string> = {
-  endpoint_failing: 'An endpoint fails',
-  endpoint_paused: 'An endpoint is paused',
-  certificate_expires: 'The certificate of an endpoint ends soon',
-  events_late: 'Events wait for longer than a minute',
-  person_waits: 'A visitor waits for a person past the time',
-  provider_failing: 'A provider fails',
-  quota_near: 'A quota of turns is used by 80 %',
-  quota_reached: 'A quota of turns is used up',
-  budget_near: 'A budget of tokens is used by 80 %',
-  budget_reached: 'A budget of tokens is used up',
-  queue_stuck: 'A queue does not move',
-  sweeps_stopped: 'No worker runs',
-  redis_unavailable: 'Redis does not answer',
-  redis_full: 'Redis is almost full',
-  disk_full: 'The disk of MongoDB is almost full',
+/** What each alert says, and what to do about it. In ASCII, so that a mail stays readable as it is sent. */
+const WORDS: Record<AlertKind, { title: string; remedy: string }> = {
+  endpoint_failing: {
+    title: 'An endpoint fails',
+    remedy: 'Look at its last deliveries, and tell the owner of the receiver.',
+  },
+  endpoint_paused: { title: 'An endpoint is paused', remedy: 'Resume it when the receiver is back.' },
+  certificate_expires: {
+    title: 'The certificate of an endpoint ends soon',
+    remedy: 'Tell the owner of the receiver to renew it.',
+  },
+  events_late: {
+    title: 'Events wait for longer than a minute',
+    remedy: 'If the receiver is fast, add delivery workers or raise ENDPOINT_CONCURRENCY; if not, tell its owner.',
+  },
+  person_waits: {
+    title: 'A visitor waits for a person past the time',
+    remedy: 'Take the conversation in the inbox, or assign it.',
+  },
+  provider_failing: {
+    title: 'A provider fails',
+    remedy: 'Check the settings of the engine, and the provider; the reasons of such a reply have its error.',
+  },
+  quota_near: { title: 'A quota of turns is used by 80 %', remedy: 'Raise the quota, or tell the user of the key.' },
+  quota_reached: { title: 'A quota of turns is used up', remedy: 'Raise the quota, or tell the user of the key.' },
+  budget_near: {
+    title: 'A budget of tokens is used by 80 %',
+    remedy: 'Raise the budget, or lower the bounds of answer and history.',
+  },
+  budget_reached: {
+    title: 'A budget of tokens is used up',
+    remedy: 'Raise the budget, or lower the bounds of answer and history.',
+  },
+  queue_stuck: {
+    title: 'A queue does not move',
+    remedy: 'Look at the logs and the CPU of its workers: restart one that hangs, add one if all are busy.',
+  },
+  sweeps_stopped: { title: 'No worker runs', remedy: 'Start the workers.' },
+  redis_unavailable: { title: 'Redis does not answer', remedy: 'Look at Redis, and at the network to it.' },
+  redis_full: {
+    title: 'Redis is almost full',
+    remedy: 'Find what is large with redis-cli --bigkeys; raise maxmemory.',
+  },
+  disk_full: {
+    title: 'The disk of MongoDB is almost full',
+    remedy: 'Add room, or shorten DELIVERY_RETENTION_DAYS.',
+  },
 };
 
 /** An alert as people and programs read it. */
@@ -44,7 +75,8 @@ export const toAlertView = ({
 }: StoredAlert) => ({
   alertId: _id,
   kind,
-  title: TITLES[kind],
+  title: WORDS[kind].title,
+  remedy: WORDS[kind].remedy,
   state: endedAt === null ? ('open' as const) : ('ended' as const),
   target,
   assistantId,
@@ -58,10 +90,11 @@ const shown = (value: unknown): string => (value instanceof Date ? value.toISOSt
 
 const linesOf = (alert: StoredAlert): string =>
   [
-    `${alert.endedAt ? 'Ended' : alert.returnedAt ? 'Began again' : 'Began'}: ${TITLES[alert.kind]} (${alert.kind}, ${alert.target})`,
+    `${alert.endedAt ? 'Ended' : alert.returnedAt ? 'Began again' : 'Began'}: ${WORDS[alert.kind].title} (${alert.kind}, ${alert.target})`,
     `  ${alert.endedAt ? `from ${shown(alert.beganAt)} to ${shown(alert.endedAt)}` : `since ${shown(alert.beganAt)}`}`,
     ...(alert.assistantId === null ? [] : [`  assistant ${alert.assistantId}`]),
     ...Object.entries(alert.details).map(([name, value]) => `  ${name}: ${shown(value)}`),
+    ...(alert.endedAt ? [] : [`  ${WORDS[alert.kind].remedy}`]),
   ].join('\n');
 
 type Send = (alerts: StoredAlert[]) => Promise<void>;
@@ -101,7 +134,7 @@ const toEmail = (url: string, { from, to, page, withinMs }: Email): Send => {
   return async (alerts) => {
     const [first] = alerts;
     const open = alerts.filter(({ endedAt }) => endedAt === null).length;
-    const what = first && alerts.length === 1 ? TITLES[first.kind] : `${alerts.length} alerts, ${open} open`;
+    const what = first && alerts.length === 1 ? WORDS[first.kind].title : `${alerts.length} alerts, ${open} open`;
     const text = [...alerts.map(linesOf), ...(page === null ? [] : [page])].join('\n\n');
     const signal = AbortSignal.timeout(withinMs);
     await transport.sendMail({ from, to, subject: `Parley: ${what}`, text, signal });

@@ -67,9 +67,9 @@ type Dependencies = {
   endpoints: Pick<EndpointStore, 'listUnhealthy' | 'listPausedIds' | 'listEndpointIds' | 'readForSending'>;
   conversations: Pick<ConversationStore, 'isAnyoneWaiting'> & { outbox: Pick<OutboxStore, 'listLate' | 'isLate'> };
   figures: Pick<Figures, 'listFailing'>;
-  turnQueue: Pick<TurnQueue, 'oldestWaitingAt'>;
-  deliveryQueue: Pick<DeliveryQueue, 'oldestWaitingAt'>;
-  sourceQueue: Pick<SourceQueue, 'oldestWaitingAt'>;
+  turnQueue: Pick<TurnQueue, 'oldestWaitingAt' | 'countJobs'>;
+  deliveryQueue: Pick<DeliveryQueue, 'oldestWaitingAt' | 'countJobs'>;
+  sourceQueue: Pick<SourceQueue, 'oldestWaitingAt' | 'countJobs'>;
   allowances: Pick<AllowanceStore, 'listNear' | 'findNear'>;
   assistants: Pick<AssistantStore, 'findAssistant' | 'getApiKey'>;
   readRoom: () => Promise<{ redis: StoreRoom; disk: StoreRoom }>;
@@ -239,8 +239,9 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
     for (const { name, queue, stuckMs: longest } of queues) {
       const at = await queue.oldestWaitingAt().catch(() => Number.NaN);
       if (Number.isNaN(at)) return [...stuck, ofService('redis_unavailable', 'redis', {})];
-      if (at !== null && serverNow() - at > longest)
-        stuck.push(ofService('queue_stuck', name, { waitingSince: new Date(at) }));
+      if (at === null || serverNow() - at <= longest) continue;
+      const { waiting = 0 } = await queue.countJobs();
+      stuck.push(ofService('queue_stuck', name, { waiting, waitingSince: new Date(at) }));
     }
     return stuck;
   };

@@ -300,6 +300,7 @@ const AlertView = z
     alertId: uuid,
     kind: z.enum(ALERT_KINDS),
     title: z.string(),
+    remedy: z.string().meta({ description: 'What to look at, and do.' }),
     state: z.enum(['open', 'ended']),
     target: z.string().meta({ description: 'The id of an endpoint or an assistant, or the name of a queue or store.' }),
     assistantId: uuid.nullable().meta({ description: 'Null: it concerns the whole service.' }),

@@ -137,6 +137,7 @@ test('an endpoint that is paused raises one alert, told once by webhook and by e
     const paused = `An endpoint is paused (endpoint_paused, ${endpointId})`;
     expect(about.filter((line) => line.includes('paused'))).toEqual([`Began: ${paused}`, `Ended: ${paused}`]);
     expect(mailbox.mails[0]).toContain('https://parley.example.com/operator/alerts');
+    expect(mailbox.mails.some((mail) => mail.includes('Resume it when the receiver is back.'))).toBe(true);
   });
   await Promise.all([worker.close(), other.close(), receiver.close()]);
 });
@@ -162,7 +163,11 @@ test('a queue that does not move, and workers that are gone, raise alerts that e
   await gone.close();
 
   await send(await anAssistant(stack), ASYNC);
-  expect((await begun('queue_stuck', 'turns')).state).toBe('open');
+  expect(await begun('queue_stuck', 'turns')).toMatchObject({
+    state: 'open',
+    details: { waiting: expect.any(Number) },
+    remedy: expect.stringContaining('workers'),
+  });
   await begun('sweeps_stopped', 'workers');
 
   const worker = await stack.startReplyWorker();

@@ -29,20 +29,25 @@ const placeOf = ({ kind, assistantId, target }: Alert): string | null => {
 
 const shown = (value: string | number): string => (typeof value === 'number' ? value.toLocaleString('en') : value);
 
-const detailsOf = ({ details }: Alert): string =>
-  Object.values(details)
-    .filter((value) => value !== null)
-    .map((value) => (/^\d{4}-\d\d-\d\dT/.test(String(value)) ? new Date(value).toLocaleString('en') : shown(value)))
-    .join(' · ');
+/** `waitingSince: …` as "waiting since …". */
+const wordsOf = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+
+const detailsOf = ({ details }: Alert): string[] =>
+  Object.entries(details).flatMap(([name, value]) => {
+    if (value === null) return [];
+    const isTime = /^\d{4}-\d\d-\d\dT/.test(String(value));
+    return `${wordsOf(name)} ${isTime ? new Date(value).toLocaleString('en') : shown(value)}`;
+  });
 
 const Row = ({ alert, name, onSeen }: { alert: Alert; name: string; onSeen: () => void }) => {
   const place = placeOf(alert);
-  const { title, beganAt, endedAt, acknowledged } = alert;
+  const { title, remedy, target, beganAt, endedAt, acknowledged } = alert;
   return (
     <li className="row row-stack">
       <div className="row-main">
-        <div className="row-title">{place === null ? title : <Link to={place}>{title}</Link>}</div>
-        <div className="row-sub break">{[name, detailsOf(alert)].filter((one) => one !== '').join(' · ')}</div>
+        <div className="row-title">{place === null ? `${title}: ${target}` : <Link to={place}>{title}</Link>}</div>
+        <div className="row-sub break">{[name, ...detailsOf(alert)].join(' · ')}</div>
+        {endedAt === null && <div className="row-sub break">{remedy}</div>}
       </div>
       <Status tone={endedAt === null ? 'bad' : 'calm'}>
         <span>

@@ -208,6 +208,17 @@ test('each line of a list or table is a sentence, but not the number of an item'
   ]);
 });
 
+test('of a table, the row asked for is quoted, and several rows if none is', () => {
+  const row = (nth: number): string => `Code: E${nth}; Meaning: the pump of basin ${nth}; What to do: Call us`;
+  const text = Array.from({ length: 9 }, (_, nth) => row(10 + nth)).join('\n');
+  const quoted = (question: string): string[] | undefined =>
+    quoteOf({ text }, { ...QUOTE, question })?.text.split('\n');
+
+  expect(quoted('what does E14 mean')).toEqual([row(14)]);
+  expect(quoted('E17 or E18?')).toEqual([row(17), row(18)]);
+  expect(quoted('which codes are there')?.length).toBeGreaterThan(3);
+});
+
 test('hostile texts are read, searched and quoted quickly', () => {
   const texts = hostileTexts(900, sized({ everyday: ['x'], long: ['x', ' '] }));
   const index = changed(null, {

@@ -142,7 +142,11 @@ export const EntryEditor = (props: Props) => {
               description="Of the answer, for example de. Leave empty to detect it."
               {...form.text('language')}
             />
-            <TagsInput label="Tags" description="For your search only." {...form.pick('tags')} />
+            <TagsInput
+              label="Tags"
+              description="Words that visitors also use for it. Not shown to them."
+              {...form.pick('tags')}
+            />
           </Group>
           <Group justify="space-between" gap="xs" wrap="wrap-reverse">
             {entry ? (

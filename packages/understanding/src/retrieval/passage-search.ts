@@ -94,6 +94,8 @@ const tokenScores = (text: string, sentences: Sentence[], heading: string, cosin
 /** The weight of a question's word that is in the headings, because a sentence below need not repeat it. */
 const HEADING_SHARE = 0.4;
 const WEIGHTS = { words: 0.5, tokens: 2, length: 0.15 };
+/** A row of a table, as `@parley/reading` writes it. */
+const ROW = /^\s*(?:[^:;\n]{1,60}: [^;\n]*; )+[^:;\n]{1,60}: /u;
 
 const weightedMean = (values: Float64Array, weights: Float64Array): number => {
   let [sum, all] = [0, 0];
@@ -124,17 +126,23 @@ export const quoteOf = (
     const stems = new Set(readTerms(text.slice(from, to), language, language, SENTENCE).map(({ stem }) => stem));
     return Float64Array.from(asked, (stem) => (stems.has(stem) ? 1 : 0));
   });
+  const isRow = sentences.map(({ from, to }) => ROW.test(text.slice(from, to)));
+  const rowsWith = asked.map((_, nth) => byWord.filter((words, at) => isRow[at] && words[nth] === 1).length);
+  // Beside the row that has a word of the question, rows that have none of it say nothing about it.
+  const isRowAsked = rowsWith.some((count) => count > 0 && 3 * count <= isRow.filter(Boolean).length);
   const byToken = cosines ? tokenScores(text, sentences, heading, cosines) : null;
   let best: (Quote & { score: number }) | null = null;
   for (const [first, { from }] of sentences.entries()) {
     const [words, tokens] = [new Float64Array(asked.length), new Float64Array(weights.length)];
+    let rows = 0;
     for (let last = first; last < sentences.length; last += 1) {
       const own = text.slice(from, sentences[last]?.to).trim();
       if (own.length > (last === first ? QUOTE_CHARS.most : QUOTE_CHARS.aim)) break;
       raise(words, byWord[last] as Float64Array);
       if (byToken) raise(tokens, byToken[last] as Float64Array);
       const quote = { text: own, words: weightedMean(words, wordWeights), tokens: weightedMean(tokens, weights) };
-      const length = Math.min(1, own.length / QUOTE_CHARS.aim);
+      rows += isRow[last] ? 1 : 0;
+      const length = Math.min(1, own.length / QUOTE_CHARS.aim) * (rows > 1 && isRowAsked ? -1 : 1);
       const score = WEIGHTS.words * quote.words + WEIGHTS.tokens * quote.tokens + WEIGHTS.length * length;
       if (!best || score > best.score) best = { ...quote, score };
     }
