@@ -24,7 +24,8 @@ const describePause = (pause: Endpoint['pause']): string => {
   return `, paused (asked to wait) until ${pause.until ?? '?'}`;
 };
 
-const describe = ({ enabled, pause }: Endpoint): string => `${enabled ? 'on' : 'off'}${describePause(pause)}`;
+const describe = ({ enabled, pause, failingSince }: Endpoint): string =>
+  `${enabled ? 'on' : 'off'}${describePause(pause)}${enabled && failingSince ? `, failing since ${failingSince}` : ''}`;
 const shownOnce = ({ endpointId }: Endpoint, secret: string): string =>
   `Endpoint ${endpointId}\n${secret}\nThe secret is shown only once. Your server verifies signatures with it.`;
 

@@ -33,6 +33,9 @@ const EndpointView = z
       .object({ reason: z.enum(['gone', 'retry_after']), until: time.nullable() })
       .nullable()
       .meta({ description: 'Why its events wait. `until` null: until an operator resumes it.' }),
+    failingSince: time
+      .nullable()
+      .meta({ description: 'Since when none of its events was delivered. Null: the last one was.' }),
     createdAt: time,
     overlapUntil: time.nullable().meta({ description: 'Until then, the previous secret signs too.' }),
   })

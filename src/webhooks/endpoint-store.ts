@@ -37,6 +37,8 @@ export type Endpoint = {
    */
   enabledSince: Date;
   pause: Pause | null;
+  /** Since when no event was delivered although some were sent. Null if the last one was delivered. */
+  failingSince: Date | null;
   createdAt: Date;
   /** The previous secret also signs until this time. Null if there is no overlap. */
   overlapUntil: Date | null;
@@ -48,13 +50,13 @@ export type Endpoint = {
  */
 export type NotedRecovery = { recoveryId: string; version: number; to: Date };
 
-export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil' | 'include'> & {
+export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil' | 'include' | 'failingSince'> & {
   _id: string;
   /** Endpoints from before this setting have none. */
   include?: Endpoint['include'];
   /** Its running recovery. */
   recovery?: NotedRecovery;
-  /** Since when no event was delivered. Missing if the last one was delivered. */
+  /** `failingSince`. Missing for null, so that its index has the failing ones only. */
   failing?: Date;
   /** The end of the receiver's certificate, if that is soon. */
   certificateUntil?: Date;
@@ -139,13 +141,14 @@ const toEndpoint = ({
   secrets,
   place: _place,
   recovery: _recovery,
-  failing: _failing,
+  failing,
   certificateUntil: _until,
   ...stored
 }: StoredEndpoint): Endpoint => ({
   endpointId: _id,
   include: [],
   ...stored,
+  failingSince: failing ?? null,
   overlapUntil: secrets.find(({ until }) => until !== null && until.getTime() > serverNow())?.until ?? null,
 });
 

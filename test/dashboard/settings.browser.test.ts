@@ -108,7 +108,7 @@ test('an owner sets limits, and sees on three pages what is used of them', async
   await page.getByRole('button', { name: 'Erase them' }).click();
   await eventually(async () => expect(await stored()).toMatchObject({ keepDays: 90 }));
   await stack.service.assistants.updateApiKey(keyId, { turnsPerMonth: 1 });
-  await visit(page, `/assistants/${assistantId}/keys`);
+  await go(page, `/assistants/${assistantId}/keys`);
   await page.getByText(/ of 1 messages, until \w+ 1$/).waitFor();
   await visit(page, `/assistants/${assistantId}/usage`);
   await page.getByRole('list', { name: 'Limits' }).getByText('This month, key test').waitFor();

@@ -151,10 +151,14 @@ test('an endpoint that fails, and events that wait, raise alerts that end', asyn
   const worker = await stack.startDeliveryWorker();
   await ended('events_late', endpointId);
   await begun('endpoint_failing', endpointId);
+  const failingSince = async () =>
+    (await owner.get<{ failingSince: string | null }>(`/endpoints/${endpointId}`)).body.failingSince;
+  expect(Date.parse((await failingSince()) ?? '')).toBeGreaterThan(Date.now() - 600_000);
 
   status = 200;
   await send(assistant, ASYNC);
   await ended('endpoint_failing', endpointId);
+  expect(await failingSince()).toBeNull();
   await Promise.all([worker.close(), receiver.close()]);
 });
 

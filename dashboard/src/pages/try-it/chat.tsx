@@ -1,5 +1,7 @@
-import { Button, Loader, Switch, Textarea } from '@mantine/core';
+import { Button, Group, Loader, Switch, Textarea } from '@mantine/core';
 import { Fragment, type KeyboardEvent, useEffect, useRef, useState } from 'react';
+import { Link } from 'wouter';
+import { withQuery } from '../../api.ts';
 import { onSubmit } from '../../parts/form.tsx';
 import { Icon } from '../../parts/icon.tsx';
 import { Page } from '../../parts/page.tsx';
@@ -25,9 +27,9 @@ const actionWords = ({ type, payload }: Pick<Action, 'type' | 'payload'>): strin
 const newSession = (): string =>
   `try-${[...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('')}`;
 
-type SaidProps = { reply: Reply; id: string; onSay: (text: string) => void };
+type SaidProps = { message: string; reply: Reply; id: string; onSay: (text: string) => void };
 
-const Said = ({ reply, id, onSay }: SaidProps) => (
+const Said = ({ message, reply, id, onSay }: SaidProps) => (
   <div className="said said-assistant">
     <p className="keep break">{reply.reply}</p>
     {reply.suggestedActions && (
@@ -37,9 +39,14 @@ const Said = ({ reply, id, onSay }: SaidProps) => (
             <Button key={`${type} ${label}`} variant="default" size="compact-sm" onClick={() => onSay(payload)}>
               {label}
             </Button>
+          ) : type === 'link' && /^https?:\/\//i.test(payload) ? (
+            <a key={`${type} ${label}`} className="chip" href={payload} target="_blank" rel="noopener noreferrer">
+              {label}
+              <span className="dim break">{actionWords({ type, payload })}</span>
+            </a>
           ) : (
-            // Actions are shown but not performed, because links of the visitors' website do not work here.
-            <span key={`${type} ${label}`} className="chip">
+            // Not performed: a link within the visitors' website does not work here, and a person would really be asked.
+            <span key={`${type} ${label}`} className="chip chip-idle">
               {label}
               <span className="dim break">{actionWords({ type, payload })}</span>
             </span>
@@ -47,7 +54,18 @@ const Said = ({ reply, id, onSay }: SaidProps) => (
         )}
       </div>
     )}
-    <Why id={id} reply={reply} />
+    <Group gap="xs">
+      <Why id={id} reply={reply} />
+      <Button
+        component={Link}
+        to={withQuery(`/assistants/${id}/learn`, { question: message.slice(0, 1_000) })}
+        variant="subtle"
+        color="gray"
+        size="compact-xs"
+      >
+        Write a better answer
+      </Button>
+    </Group>
   </div>
 );
 
@@ -141,7 +159,7 @@ const TryIt = ({ id }: { id: string }) => {
               </div>
             ) : (
               <Fragment key={index}>
-                <Said reply={line.reply} id={id} onSay={say} />
+                <Said message={line.message} reply={line.reply} id={id} onSay={say} />
                 {asCaller && <AsCaller sessionId={session} message={line.message} reply={line.reply} />}
               </Fragment>
             ),

@@ -1,5 +1,5 @@
 import { Status } from '../../parts/status.tsx';
-import { timeOfDay } from '../../parts/when.tsx';
+import { timeOfDay, When } from '../../parts/when.tsx';
 import type { Endpoint } from '../../types.ts';
 import { ERASED, EVENT_NAMES, SENT } from './event-names.ts';
 
@@ -8,6 +8,15 @@ export const isPaused = ({ enabled, pause }: Endpoint): boolean =>
 
 export const EndpointState = ({ endpoint }: { endpoint: Endpoint }) => {
   if (!endpoint.enabled) return <Status tone="calm">Off</Status>;
+  if (!isPaused(endpoint) && endpoint.failingSince !== null) {
+    return (
+      <Status tone="bad">
+        <span>
+          Failing since <When at={endpoint.failingSince} />
+        </span>
+      </Status>
+    );
+  }
   if (!isPaused(endpoint)) return <Status tone="good">On</Status>;
   const { until } = endpoint.pause ?? {};
   return <Status tone="warn">{until ? `Paused until ${timeOfDay(until)}` : 'Paused'}</Status>;
