@@ -62,6 +62,7 @@ const Said = ({ message, reply, id, onSay }: SaidProps) => (
         variant="subtle"
         color="gray"
         size="compact-xs"
+        className="why"
       >
         Write a better answer
       </Button>
