@@ -240,7 +240,7 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
       const at = await queue.oldestWaitingAt().catch(() => Number.NaN);
       if (Number.isNaN(at)) return [...stuck, ofService('redis_unavailable', 'redis', {})];
       if (at === null || serverNow() - at <= longest) continue;
-      const { waiting = 0 } = await queue.countJobs();
+      const waiting = (await queue.countJobs().catch(() => null))?.['waiting'] ?? null;
       stuck.push(ofService('queue_stuck', name, { waiting, waitingSince: new Date(at) }));
     }
     return stuck;

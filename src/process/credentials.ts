@@ -5,15 +5,16 @@ export const withoutCredentials = (url: string): string => {
   return rest === '' ? '…' : `${scheme}://${where}`;
 };
 
-/** A long part of a path with a digit may be a secret. A long name has none. */
-const LONG = /[\p{L}\p{N}_~%-]{16,}/gu;
+/** May be a token: eight characters with a digit, or sixteen in both cases. */
+const isToken = (part: string): boolean =>
+  (part.length >= 8 && /\d/.test(part)) || (part.length >= 16 && /[a-z]/.test(part) && /[A-Z]/.test(part));
 
-/** As `withoutCredentials`, and without what may be a token in the path. For addresses of customers. */
+/** The scheme and host of a customer's address, and its path without the parts that may be tokens. */
 export const withoutTokens = (url: string): string => {
-  const shown = withoutCredentials(url);
-  const path = shown.indexOf('/', shown.indexOf('://') + 3);
-  if (path === -1) return shown;
-  return shown.slice(0, path) + shown.slice(path).replaceAll(LONG, (part) => (/\d/.test(part) ? '…' : part));
+  const parsed = URL.parse(url);
+  if (!parsed) return '…';
+  const path = parsed.pathname.split('/').map((part) => (isToken(part) ? '…' : part));
+  return `${parsed.protocol}//${parsed.host}${path.join('/')}`;
 };
 
 const decoded = (text: string): string => {

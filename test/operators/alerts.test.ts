@@ -169,9 +169,9 @@ test('a queue that does not move, and workers that are gone, raise alerts that e
   await send(await anAssistant(stack), ASYNC);
   expect(await begun('queue_stuck', 'turns')).toMatchObject({
     state: 'open',
-    details: { waiting: expect.any(Number) },
     remedy: expect.stringContaining('workers'),
   });
+  expect((await begun('queue_stuck', 'turns')).details['waiting']).toBeGreaterThanOrEqual(1);
   await begun('sweeps_stopped', 'workers');
 
   const worker = await stack.startReplyWorker();

@@ -235,8 +235,10 @@ const confide = async () => {
   await assistants.setChannel(assistantId, { connected: true, token: CHOSEN.verifyToken });
   await assistants.setWeb(assistantId, { enabled: true, origins: [SITE] });
   const { secret: identity } = await assistants.rotateWebIdentity(assistantId);
-  const events = await endpoints.addEndpoint(assistantId, { url: `${receiver.url}/zqpath0123456789/?zqquery` });
-  const gone = await endpoints.addEndpoint(assistantId, { url: `${receiver.url}/gone/zqpath0123456789?zqquery` });
+  const events = await endpoints.addEndpoint(assistantId, {
+    url: `${receiver.url}/zqpath0123456789/a@zqpath0123456789?to=a@zqquery`,
+  });
+  const gone = await endpoints.addEndpoint(assistantId, { url: `${receiver.url}/gone/zqpath0123456789?to=a@zqquery` });
   await sources.add(assistantId, { kind: 'page', url: `${website.url}/` });
 
   const provided = await anAssistant(live);

@@ -499,8 +499,7 @@ const besidePassages = <Page extends Passage>(
 ): Hit[] =>
   hits.map((hit) => {
     if (by !== 'both') return hit;
-    const odds = (ENTRY_ODDS * hit.confidence) / (1 - hit.confidence);
-    const confidence = odds / (1 + odds);
+    const confidence = (ENTRY_ODDS * hit.confidence) / (1 - (1 - ENTRY_ODDS) * hit.confidence);
     return hit.confidence >= threshold && confidence >= (passage?.confidence ?? 0) ? hit : { ...hit, confidence };
   });
 
