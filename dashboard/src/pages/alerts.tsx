@@ -2,6 +2,7 @@ import { Button, SegmentedControl } from '@mantine/core';
 import { Link } from 'wouter';
 import { at, call, withQuery } from '../api.ts';
 import { useAddress } from '../parts/address.ts';
+import { wordsOf } from '../parts/field-words.ts';
 import { Page, Section } from '../parts/page.tsx';
 import { Pager } from '../parts/pager.tsx';
 import { Empty, Shown } from '../parts/states.tsx';
@@ -28,9 +29,6 @@ const placeOf = ({ kind, assistantId, target }: Alert): string | null => {
 };
 
 const shown = (value: string | number): string => (typeof value === 'number' ? value.toLocaleString('en') : value);
-
-/** `waitingSince: …` as "waiting since …". */
-const wordsOf = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
 const detailsOf = ({ details }: Alert): string[] =>
   Object.entries(details).flatMap(([name, value]) => {

@@ -51,8 +51,7 @@ const plain = (text: string): string => text.replaceAll(/\s+/g, ' ').toLowerCase
 const has = (text: string, evidence: string): boolean => evidence !== '' && plain(text).includes(plain(evidence));
 
 /** The folders of sets: sites of 31 to 40 pages, and of at most 13. */
-const FOLDERS = ['documents', 'small'] as const;
-type Folder = (typeof FOLDERS)[number];
+type Folder = 'documents' | 'small';
 const pathOf = (folder: Folder, ...names: string[]): string => join(import.meta.dirname, folder, ...names);
 const COLUMNS = ['half', 'kind', 'language', 'page', 'evidence', 'question'];
 
@@ -403,8 +402,7 @@ export const reportDocuments = async (
   await close();
 };
 
-/** A question asked of some passages, for the fit. */
-/** `size`: how many passages it was asked of. Null: of the whole site. */
+/** A question asked of `size` passages of a site, or of all of them (null), for the fit. */
 type Example = { set: string; weight: number; size: number | null; asked: DocumentQuestion; found: PassageCandidates };
 
 const RIDGE = { score: 0.01, confidence: 0.01 };
@@ -421,7 +419,7 @@ const cut = ({ passages }: DocumentSet, { question, isAnswer }: DocumentQuestion
   const others = passages
     .filter((one) => !right.includes(one))
     .map((one) => ({ one, rank: rank(one) }))
-    .toSorted((one, other) => (one.rank < other.rank ? -1 : one.rank > other.rank ? 1 : 0))
+    .toSorted((one, other) => one.rank.localeCompare(other.rank))
     .map(({ one }) => one);
   return [...(isTold ? right.slice(0, 1) : []), ...others].slice(0, size);
 };

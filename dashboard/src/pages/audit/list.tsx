@@ -1,6 +1,7 @@
 import { Button, NativeSelect, TextInput } from '@mantine/core';
 import { withQuery } from '../../api.ts';
 import { useAddress } from '../../parts/address.ts';
+import { wordsOf } from '../../parts/field-words.ts';
 import { Page, Section } from '../../parts/page.tsx';
 import { Pager } from '../../parts/pager.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
@@ -9,9 +10,6 @@ import { useRead } from '../../query.ts';
 import type { Assistants, AuditLine, AuditTrail, Operators } from '../../types.ts';
 import { Icon } from '../../parts/icon.tsx';
 import { ACTIONS, actionWords } from './actions.ts';
-
-/** Turns `dryRun` into `dry run`. */
-const wordsOf = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
 const ID = /^[0-9a-f]{8}-[0-9a-f]{4}-/;
 const shortened = (id: string): string => `${id.slice(0, 8)}…`;

@@ -1,9 +1,9 @@
 import { Button, Group, Loader, Switch, Textarea } from '@mantine/core';
 import { Fragment, type KeyboardEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
-import { withQuery } from '../../api.ts';
 import { onSubmit } from '../../parts/form.tsx';
 import { Icon } from '../../parts/icon.tsx';
+import { learnLink } from '../../parts/learn-link.ts';
 import { Page } from '../../parts/page.tsx';
 import { Empty } from '../../parts/states.tsx';
 import { useChange } from '../../query.ts';
@@ -27,6 +27,23 @@ const actionWords = ({ type, payload }: Pick<Action, 'type' | 'payload'>): strin
 const newSession = (): string =>
   `try-${[...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('')}`;
 
+/** Only links to other sites are opened: one within the visitors' website does not work here. */
+const Chip = ({ label, type, payload }: Action) => {
+  const content = (
+    <>
+      {label}
+      <span className="dim break">{actionWords({ type, payload })}</span>
+    </>
+  );
+  return type === 'link' && /^https?:\/\//i.test(payload) ? (
+    <a className="chip" href={payload} target="_blank" rel="noopener noreferrer">
+      {content}
+    </a>
+  ) : (
+    <span className="chip chip-idle">{content}</span>
+  );
+};
+
 type SaidProps = { message: string; reply: Reply; id: string; onSay: (text: string) => void };
 
 const Said = ({ message, reply, id, onSay }: SaidProps) => (
@@ -39,17 +56,8 @@ const Said = ({ message, reply, id, onSay }: SaidProps) => (
             <Button key={`${type} ${label}`} variant="default" size="compact-sm" onClick={() => onSay(payload)}>
               {label}
             </Button>
-          ) : type === 'link' && /^https?:\/\//i.test(payload) ? (
-            <a key={`${type} ${label}`} className="chip" href={payload} target="_blank" rel="noopener noreferrer">
-              {label}
-              <span className="dim break">{actionWords({ type, payload })}</span>
-            </a>
           ) : (
-            // Not performed: a link within the visitors' website does not work here, and a person would really be asked.
-            <span key={`${type} ${label}`} className="chip chip-idle">
-              {label}
-              <span className="dim break">{actionWords({ type, payload })}</span>
-            </span>
+            <Chip key={`${type} ${label}`} type={type} label={label} payload={payload} />
           ),
         )}
       </div>
@@ -58,7 +66,7 @@ const Said = ({ message, reply, id, onSay }: SaidProps) => (
       <Why id={id} reply={reply} />
       <Button
         component={Link}
-        to={withQuery(`/assistants/${id}/learn`, { question: message.slice(0, 1_000) })}
+        to={learnLink(id, { question: message })}
         variant="subtle"
         color="gray"
         size="compact-xs"

@@ -8,18 +8,18 @@ export const isPaused = ({ enabled, pause }: Endpoint): boolean =>
 
 export const EndpointState = ({ endpoint }: { endpoint: Endpoint }) => {
   if (!endpoint.enabled) return <Status tone="calm">Off</Status>;
-  if (!isPaused(endpoint) && endpoint.failingSince !== null) {
-    return (
-      <Status tone="bad">
-        <span>
-          Failing since <When at={endpoint.failingSince} />
-        </span>
-      </Status>
-    );
+  if (isPaused(endpoint)) {
+    const { until } = endpoint.pause ?? {};
+    return <Status tone="warn">{until ? `Paused until ${timeOfDay(until)}` : 'Paused'}</Status>;
   }
-  if (!isPaused(endpoint)) return <Status tone="good">On</Status>;
-  const { until } = endpoint.pause ?? {};
-  return <Status tone="warn">{until ? `Paused until ${timeOfDay(until)}` : 'Paused'}</Status>;
+  if (endpoint.failingSince === null) return <Status tone="good">On</Status>;
+  return (
+    <Status tone="bad">
+      <span>
+        Failing since <When at={endpoint.failingSince} />
+      </span>
+    </Status>
+  );
 };
 
 export const eventsOf = ({ events }: Endpoint): string => {

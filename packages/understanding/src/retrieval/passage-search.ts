@@ -128,7 +128,7 @@ export const quoteOf = (
   });
   const isRow = sentences.map(({ from, to }) => ROW.test(text.slice(from, to)));
   const rowsWith = asked.map((_, nth) => byWord.filter((words, at) => isRow[at] && words[nth] === 1).length);
-  // Beside the row that has a word of the question, rows that have none of it say nothing about it.
+  // If few rows have a word of the question, one row is the answer rather than several.
   const isRowAsked = rowsWith.some((count) => count > 0 && 3 * count <= isRow.filter(Boolean).length);
   const byToken = cosines ? tokenScores(text, sentences, heading, cosines) : null;
   let best: (Quote & { score: number }) | null = null;

@@ -1,6 +1,5 @@
+import { learnLink } from '../../../parts/learn-link.ts';
 import type { Message } from '../thread/thread.ts';
-
-const MAX = 1_000;
 
 /**
  * The address where an owner makes a knowledge entry from an operator's answer: the last one, with the visitor's
@@ -11,9 +10,5 @@ export const teachLink = (assistantId: string, messages: readonly Message[]): st
   const answer = messages[at];
   if (!answer) return null;
   const question = messages.slice(0, at).findLast(({ role }) => role === 'user');
-  const query = new URLSearchParams({
-    question: (question?.content ?? '').slice(0, MAX),
-    answer: answer.content.slice(0, MAX),
-  });
-  return `/assistants/${assistantId}/learn?${query.toString()}`;
+  return learnLink(assistantId, { question: question?.content ?? '', answer: answer.content });
 };
