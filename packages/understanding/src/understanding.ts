@@ -172,6 +172,8 @@ const TIE_MARGIN = 0.1;
 const OFFER_SCORE_SHARE = 0.6;
 /** The same for passages: the least confidence for a sure answer, and the shares of it for the other replies. */
 const PASSAGE_THRESHOLDS: Readonly<Record<Answering, number>> = { careful: 0.84, balanced: 0.74, direct: 0.55 };
+const passageThreshold = ({ threshold, answering }: Pick<Inquiry, 'threshold' | 'answering'>): number =>
+  threshold ?? PASSAGE_THRESHOLDS[answering];
 const PASSAGE_SHARES: Readonly<Record<PassageEvidence, { hedge: number; offer: number }>> = {
   words: { hedge: 0.52, offer: 0.3 },
   vectors: { hedge: 0.42, offer: 0.165 },
@@ -354,7 +356,7 @@ const choosePassage = <Known extends IndexedEntry, Page extends Passage>(
 ): ReplyDecision<Known, Page> => {
   const { inquiry } = context;
   const { passage, quote, confidence, language, by } = found;
-  const threshold = inquiry.threshold ?? PASSAGE_THRESHOLDS[inquiry.answering];
+  const threshold = passageThreshold(inquiry);
   if (confidence >= threshold) return give(context, { passage, quote }, { confidence, language, others: null });
   if (hasContactDetails) return plain(context, 'contact');
   const hits = plausibleHits(context).filter((hit) => hit.confidence >= PLAUSIBLE);
@@ -492,16 +494,21 @@ const decideSmallTalk = async <Known extends IndexedEntry, Page extends Passage>
   return plain(context, smallTalk);
 };
 
-/** The hits with their confidence beside passages (`ENTRY_ODDS`). A sure hit is not changed if no passage is likelier. */
+/**
+ * The hits with their confidence beside passages (`ENTRY_ODDS`). A sure hit is not changed unless a passage is sure too,
+ * and likelier.
+ */
 const besidePassages = <Page extends Passage>(
-  { hits, threshold, by }: Pick<Context<IndexedEntry, Page>, 'hits' | 'threshold' | 'by'>,
+  { hits, threshold, by, inquiry }: Pick<Context<IndexedEntry, Page>, 'hits' | 'threshold' | 'by' | 'inquiry'>,
   [passage]: FoundPassage<Page>[],
-): Hit[] =>
-  hits.map((hit) => {
+): Hit[] => {
+  const sure = passage && passage.confidence >= passageThreshold(inquiry) ? passage.confidence : 0;
+  return hits.map((hit) => {
     if (by !== 'both') return hit;
     const confidence = (ENTRY_ODDS * hit.confidence) / (1 - (1 - ENTRY_ODDS) * hit.confidence);
-    return hit.confidence >= threshold && confidence >= (passage?.confidence ?? 0) ? hit : { ...hit, confidence };
+    return hit.confidence >= threshold && confidence >= sure ? hit : { ...hit, confidence };
   });
+};
 
 /** Searches the entries further if the words did not decide. */
 const searchEntries = async <Known extends IndexedEntry, Page extends Passage>({
@@ -553,7 +560,10 @@ export const decideReply = async <Known extends IndexedEntry, Page extends Passa
     passages ? findPassages(passages, question, visitorLanguage) : null,
   ]);
   if (!found) return choose({ ...context, ...entries }, hasContactDetails);
-  return choose({ ...context, ...entries, hits: besidePassages(entries, found), passages: found }, hasContactDetails);
+  return choose(
+    { ...context, ...entries, hits: besidePassages({ ...entries, inquiry }, found), passages: found },
+    hasContactDetails,
+  );
 };
 
 /** True if `decideReply` needs no model for this inquiry. */

@@ -219,6 +219,15 @@ test('of a table, the row asked for is quoted, and several rows if none is', () 
   expect(quoted('which codes are there')?.length).toBeGreaterThan(3);
 });
 
+test('of a table, all rows that have the word asked for are quoted', () => {
+  const row = (nth: number): string => `Room: number ${nth}; View: ${nth < 13 ? 'sea' : 'yard'}; Beds: two`;
+  const text = Array.from({ length: 9 }, (_, nth) => row(10 + nth)).join('\n');
+
+  const quote = quoteOf({ text }, { ...QUOTE, question: 'which rooms look at the sea' });
+
+  expect(quote?.text.split('\n')).toEqual([row(10), row(11), row(12)]);
+});
+
 test('hostile texts are read, searched and quoted quickly', () => {
   const texts = hostileTexts(900, sized({ everyday: ['x'], long: ['x', ' '] }));
   const index = changed(null, {
@@ -332,6 +341,26 @@ test('passages answer without any entry, and what they do not know stays unanswe
   expect(known).toMatchObject({ passage: { passageId: 'dogs' } });
   expect(unknown.kind).toBe('unsure');
   expect(smallTalk.kind).toBe('thanks');
+});
+
+test('a question without spaces is as long as the same question with spaces', async () => {
+  const pages = [
+    aPassage({ passageId: 'late', language: 'zh', text: '退房时间是十一点。两点前退房要付二十欧元。' }),
+    aPassage({ passageId: 'dogs', language: 'zh', text: '老楼的房间都欢迎带狗。' }),
+  ];
+  const search: PassageSearch = {
+    index: changed(null, { add: pages }),
+    embed: async () => null,
+    read: async () => pages.map((passage) => ({ passage, tokens: null })),
+  };
+
+  const [joined, spaced] = await Promise.all(
+    ['两点前退房要付多少欧元', '两点 前 退房 要 付 多少 欧元'].map((message) =>
+      ask(message, { language: 'zh', index: null, passages: search }),
+    ),
+  );
+
+  expect(joined?.why.passages?.[0]).toMatchObject({ passageId: 'late', score: spaced?.why.passages?.[0]?.score });
 });
 
 test('passages that are gone when they are read are left out', async () => {

@@ -1,9 +1,9 @@
 import { createLoopShare, rankByTokens, tokenCosines, type TokenVectors } from '../embedder/token-vectors.ts';
-import { UNSPACED, words as wordsIn } from '../fold.ts';
+import { UNSPACED } from '../fold.ts';
 import { normaliseWording } from './knowledge-index.ts';
 import type { PassageHit, PassageHits, PassageIndex } from './passage-index.ts';
 import { headingOf, type Passage } from './passage-parts.ts';
-import { type Reading, readTerms } from './terms.ts';
+import { countWords, type Reading, readTerms } from './terms.ts';
 
 /** A quote has at most `aim` characters. A longer sentence is quoted alone and whole, up to `most`. */
 const QUOTE_CHARS = { aim: 400, most: 900 };
@@ -127,22 +127,26 @@ export const quoteOf = (
     return Float64Array.from(asked, (stem) => (stems.has(stem) ? 1 : 0));
   });
   const isRow = sentences.map(({ from, to }) => ROW.test(text.slice(from, to)));
-  const rowsWith = asked.map((_, nth) => byWord.filter((words, at) => isRow[at] && words[nth] === 1).length);
-  // If few rows have a word of the question, one row is the answer rather than several.
-  const isRowAsked = rowsWith.some((count) => count > 0 && 3 * count <= isRow.filter(Boolean).length);
+  const rows = byWord.filter((_, at) => isRow[at]);
+  const rare = asked.flatMap((_, nth) => {
+    const count = rows.filter((words) => words[nth] === 1).length;
+    return count > 0 && 3 * count <= rows.length ? [nth] : [];
+  });
+  // If few rows have a word of the question, these are the answer, and the rows between and beside them are not.
+  const isBeside = byWord.map((words, at) => isRow[at] === true && rare.length > 0 && !rare.some((nth) => words[nth]));
   const byToken = cosines ? tokenScores(text, sentences, heading, cosines) : null;
   let best: (Quote & { score: number }) | null = null;
   for (const [first, { from }] of sentences.entries()) {
     const [words, tokens] = [new Float64Array(asked.length), new Float64Array(weights.length)];
-    let rows = 0;
+    let hasRowsBeside = false;
     for (let last = first; last < sentences.length; last += 1) {
       const own = text.slice(from, sentences[last]?.to).trim();
       if (own.length > (last === first ? QUOTE_CHARS.most : QUOTE_CHARS.aim)) break;
       raise(words, byWord[last] as Float64Array);
       if (byToken) raise(tokens, byToken[last] as Float64Array);
       const quote = { text: own, words: weightedMean(words, wordWeights), tokens: weightedMean(tokens, weights) };
-      rows += isRow[last] ? 1 : 0;
-      const length = Math.min(1, own.length / QUOTE_CHARS.aim) * (rows > 1 && isRowAsked ? -1 : 1);
+      hasRowsBeside ||= isBeside[last] === true;
+      const length = Math.min(1, own.length / QUOTE_CHARS.aim) * (hasRowsBeside ? -1 : 1);
       const score = WEIGHTS.words * quote.words + WEIGHTS.tokens * quote.tokens + WEIGHTS.length * length;
       if (!best || score > best.score) best = { ...quote, score };
     }
@@ -206,14 +210,14 @@ export type PassageCalibration = { score: number[]; confidence: number[] };
 
 /** Fitted on the tune half of each set of documents by `npm run eval -- documents fit`. */
 const FITTED: Record<PassageEvidence, PassageCalibration> = {
-  words: { score: [3.1, 2.28, 0.77, 0.12], confidence: [-0.81, 0.69, 0.47, -1.62, 1.87, 1.27, 0.22] },
+  words: { score: [3.1, 2.28, 0.77, 0.12], confidence: [-0.85, 0.7, 0.48, -1.72, 2.01, 1.25, 0.42] },
   vectors: {
     score: [1.83, 1.5, 0.33, -0.13, 3.02],
-    confidence: [-3, 0.77, 0.52, -1.16, 1.09, 0.43, 0.42, 0.6, 0.52],
+    confidence: [-3.02, 0.76, 0.52, -1.18, 1.16, 0.42, 0.5, 0.61, 0.5],
   },
   tokens: {
     score: [0.78, 0.59, 0.21, -0.53, 1.14, 0.78, 1.36],
-    confidence: [-2.31, 0.57, 0.95, -1.29, 0.91, 0.43, 0.66, 0.64, 0.29, 0.25],
+    confidence: [-2.31, 0.57, 0.96, -1.28, 0.96, 0.42, 0.77, 0.65, 0.26, 0.27],
   },
 };
 
@@ -386,7 +390,7 @@ export const passageFeatures = <Page extends Passage>(
     isSpoken,
     isSpoken * hit.coverage,
     isSpoken * (quote?.words ?? 0),
-    Math.log(Math.min(QUESTION_WORDS.most, Math.max(1, wordsIn(question).length)) / QUESTION_WORDS.usual),
+    Math.log(Math.min(QUESTION_WORDS.most, Math.max(1, countWords(question, visitorLanguage))) / QUESTION_WORDS.usual),
     ...(by === 'words'
       ? []
       : [((hit.cosine ?? mean) - mean) / deviation, SCALE.cosine * ((hit.cosine ?? mean) - PRIOR.mean)]),

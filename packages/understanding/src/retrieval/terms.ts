@@ -190,6 +190,9 @@ const splitWords = (text: string, language: string): string[] => {
     : words(text);
 };
 
+/** How many words the first 200 characters of a text have, also in a script without spaces. */
+export const countWords = (text: string, language: string): number => splitWords(text.slice(0, 200), language).length;
+
 /**
  * The terms of a text, stemmed for `language`. Stop words of `language` and of the visitor's language are left out,
  * unless the text has only stop words.
