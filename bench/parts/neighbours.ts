@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { connect } from 'node:net';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { brotliCompressSync } from 'node:zlib';
 import { conversationModels, type StoredConversation, type StoredPage } from '../../src/conversations/conversation.ts';
@@ -142,6 +143,19 @@ const send = (port: number, request: string | Buffer, signal: AbortSignal, { rea
     });
   });
 
+/** Sends a request, and reads the answer to its end. */
+const readWhole = (port: number, request: string, signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write(request));
+    const stop = () => socket.destroy();
+    signal.addEventListener('abort', stop, { once: true });
+    socket.resume().on('error', () => undefined);
+    socket.once('close', () => {
+      signal.removeEventListener('abort', stop);
+      resolve();
+    });
+  });
+
 const get = (path: string, apiKey: string): string =>
   requestText({ method: 'GET', path, apiKey }).replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
 
@@ -168,6 +182,39 @@ const anEntry = (nth: number, variants: number) => ({
   actions: [],
   tags: [],
 });
+
+/** Stores a knowledge of this size, 500 entries at a time, as an import does. */
+const storeKnowledge = async ({ parley }: Scene, assistantId: string, entries: number, variants: number) => {
+  for (let from = 0; from < entries; from += 500) {
+    const count = Math.min(500, entries - from);
+    const some = Array.from({ length: count }, (_, nth) => anEntry(from + nth, variants));
+    await parley.service.assistants.addKnowledge(assistantId, some);
+  }
+};
+
+const CHINESE = '酒店的早餐从几点开始供应，几点结束，素食的客人可以吃什么，孩子要付多少钱，狗可以带进餐厅吗';
+
+/** Reads a site of one page, and waits until its passages have their vectors. */
+const storePage = async ({ parley }: Scene, assistantId: string): Promise<void> => {
+  const parts = Array.from(
+    { length: 40 },
+    (_, nth) => `<h2>第${nth}节</h2><p>${CHINESE}。${'房间里有水和茶。'.repeat(20)}</p>`,
+  );
+  const site = createServer((_, res) => {
+    res.writeHead(200, { 'content-type': 'text/html; charset=utf-8' });
+    res.end(`<html lang="zh"><title>酒店</title><h1>酒店</h1>${parts.join('')}</html>`);
+  });
+  await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
+  const worker = await parley.start('sources worker');
+  const url = `http://127.0.0.1:${(site.address() as AddressInfo).port}/`;
+  const { sourceId } = await parley.service.sources.add(assistantId, { kind: 'site', url });
+  for (const until = performance.now() + 120_000; performance.now() < until; await sleep(250)) {
+    const { state, counts } = await parley.service.sources.get(assistantId, sourceId);
+    if (state === 'ready' && counts.embedded === counts.passages) break;
+  }
+  await worker.stop();
+  site.close();
+};
 
 const ATTACKS: Attack[] = [
   {
@@ -210,10 +257,7 @@ const ATTACKS: Attack[] = [
     name: '5 searches of a large knowledge',
     prepare: async (scene) => {
       const attacker = await scene.anAttacker();
-      await scene.parley.service.assistants.addKnowledge(
-        attacker.assistantId,
-        Array.from({ length: 9_000 }, (_, nth) => anEntry(nth, 10)),
-      );
+      await storeKnowledge(scene, attacker.assistantId, 9_000, 10);
       const token = await scene.aReadToken(attacker.assistantId);
       const request = get(`/operator/v1/assistants/${attacker.assistantId}/knowledge?search=wording`, token);
       return (signal) => times(5, () => send(scene.api.port, request, signal));
@@ -223,12 +267,7 @@ const ATTACKS: Attack[] = [
     name: 'turns on knowledge of 3,500 entries with 50 variants',
     prepare: async (scene) => {
       const attacker = await scene.anAttacker();
-      for (let from = 0; from < 3_500; from += 500) {
-        await scene.parley.service.assistants.addKnowledge(
-          attacker.assistantId,
-          Array.from({ length: 500 }, (_, nth) => anEntry(from + nth, 50)),
-        );
-      }
+      await storeKnowledge(scene, attacker.assistantId, 3_500, 50);
       return (signal) => times(1, () => send(scene.api.port, aChat(attacker, 'Question 7'), signal));
     },
   },
@@ -241,6 +280,48 @@ const ATTACKS: Attack[] = [
       const long = (): string => `${randomUUID()} `.repeat(200).slice(0, 7_900);
       return (signal) =>
         times(180, (nth) => send(scene.api.port, aChat(attackers[nth % 3] as BenchAssistant, long()), signal));
+    },
+  },
+  {
+    name: '60 questions alike of 110 Chinese characters, on a document',
+    prepare: async (scene) => {
+      const attacker = await scene.parley.addAssistant();
+      await storePage(scene, attacker.assistantId);
+      const question = CHINESE.repeat(3).slice(0, 110);
+      return (signal) => times(60, () => send(scene.api.port, aChat(attacker, question), signal));
+    },
+  },
+  {
+    name: 'a large knowledge that is edited again and again',
+    prepare: async (scene) => {
+      const attacker = await scene.parley.addAssistant();
+      await storeKnowledge(scene, attacker.assistantId, 9_000, 10);
+      let edits = 0;
+      return async (signal) => {
+        for (let edit = 0; edit < 6 && !signal.aborted; edit += 1) {
+          edits += 1;
+          await scene.parley.service.assistants.addKnowledge(attacker.assistantId, [anEntry(10_000 + edits, 3)]);
+          await times(10, () => send(scene.api.port, aChat(attacker, 'Question 7'), signal));
+        }
+      };
+    },
+  },
+  {
+    name: '700 callers of one assistant',
+    prepare: async (scene) => {
+      const attacker = await scene.parley.addAssistant();
+      const long = 'words and more words '.repeat(380);
+      return (signal) => times(700, (nth) => send(scene.api.port, aChat(attacker, `${nth} ${long}`), signal));
+    },
+  },
+  {
+    name: '5 lists of a large knowledge',
+    prepare: async (scene) => {
+      const attacker = await scene.anAttacker();
+      await storeKnowledge(scene, attacker.assistantId, 9_000, 10);
+      const token = await scene.aReadToken(attacker.assistantId);
+      const request = get(`/operator/v1/assistants/${attacker.assistantId}/knowledge`, token);
+      return (signal) => times(5, () => readWhole(scene.api.port, request, signal));
     },
   },
 ];

@@ -170,6 +170,7 @@ export const keepWithin = async (
     return entry.variants.length > variants ? { ...entry, variants: entry.variants.slice(0, variants) } : entry;
   };
   for await (const one of entries) {
+    if (slices.isOver()) await slices.next();
     const entry = trimmed(one);
     held.bytes += bytesOfEntry(entry);
     held.entries.push(entry);

@@ -1,3 +1,4 @@
+import { setFlagsFromString } from 'node:v8';
 import { ConfigError } from './config.ts';
 import { secretsIn } from './credentials.ts';
 import { type Hint, hintOf } from './hints.ts';
@@ -38,8 +39,15 @@ export const explainFailure = (cause: unknown, environment: Record<string, strin
     ? `The configuration is not valid:\n${cause.message}`
     : [describeFailure(cause, secretsIn(environment)), ...linesOf(hintOf(cause))].join('\n');
 
+/**
+ * How far the heap grows beyond what is in use before V8 collects all garbage. By default it may grow to four times, so
+ * a process that read a large knowledge again and again had 990 MB, of which 190 were in use. Now it has 610.
+ */
+const HEAP_GROWING_PERCENT = 40;
+
 /** Runs a `main.ts`. If the start fails, prints the reason and exits 1. */
 export const startProcess = async (start: () => Promise<void>): Promise<void> => {
+  setFlagsFromString(`--heap-growing-percent=${HEAP_GROWING_PERCENT}`);
   try {
     await start();
   } catch (cause) {

@@ -349,7 +349,12 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
             deleted = rows.length;
           }
         }
-        await sources.deleteOne({ _id: sourceId, ...ofRun.heldBy(token) });
+        const own = { _id: sourceId, ...ofRun.heldBy(token) };
+        // An upload that goes on may still store chunks. Once none can, they are removed.
+        const { uploadUntil } = source;
+        if (uploadUntil && uploadUntil.getTime() > serverNow())
+          await sources.updateOne(own, { $set: { removedAt: new Date(uploadUntil.getTime() + UPLOADED_WITHIN_MS) } });
+        else await sources.deleteOne(own);
       } finally {
         await closeSession(token);
       }

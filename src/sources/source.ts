@@ -170,6 +170,8 @@ export type StoredSource = Omit<Source, 'sourceId'> & {
    * in the future while the file of a source is uploaded, so that an upload that never ends leaves nothing.
    */
   removedAt: Date | null;
+  /** Until when another version of the file may still be arriving. */
+  uploadUntil?: Date | null;
 };
 
 /** The pages that a run has found, whatever became of them. */
@@ -184,6 +186,7 @@ export const toSource = ({
   indexed: _indexed,
   file: _file,
   removedAt: _removedAt,
+  uploadUntil: _uploadUntil,
   ...stored
 }: StoredSource): Source => ({
   sourceId: _id,

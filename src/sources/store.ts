@@ -207,6 +207,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
     let [size, n, waiting] = [0, 0, 0];
     let pieces: Uint8Array[] = [];
     const flush = async (): Promise<void> => {
+      if (serverNow() > at.getTime() + UPLOADED_WITHIN_MS) throw tooSlow();
       const chunk = { _id: `${sourceId}:${upload}:${n}`, sourceId, upload, n, at, bytes: Buffer.concat(pieces) };
       [pieces, waiting, n] = [[], 0, n + 1];
       await files.insertOne(chunk, { writeConcern: DURABLE });
@@ -287,14 +288,15 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       const [upload, at] = [newId(), serverDate()];
       const until = new Date(at.getTime() + UPLOADED_WITHIN_MS);
       // If this process dies, the run that is due at `until` removes the stored chunks and finds the file unchanged.
-      await update(assistantId, sourceId, { nextAt: { $ifNull: ['$nextAt', { $literal: until }] } });
+      const nextAt = { $ifNull: ['$nextAt', { $literal: until }] };
+      await update(assistantId, sourceId, { nextAt, uploadUntil: { $literal: until } });
       try {
         await storeBytes({ sourceId, upload, at }, bytes);
         if (serverNow() > until.getTime()) throw tooSlow();
         // A source that nobody has renamed has the name of its file.
         const isNamed = { $eq: ['$name', { $ifNull: ['$file.name', '$name'] }] };
         const named = { $cond: [isNamed, { $literal: name }, '$name'] };
-        const set = { ...soon, name: named, file: { $literal: { name, upload } }, nextAt: '$$NOW' };
+        const set = { ...soon, name: named, file: { $literal: { name, upload } }, nextAt: '$$NOW', uploadUntil: null };
         const options = { ...AFTER, returnDocument: 'before' } as const;
         const before = await sources.findOneAndUpdate(one(assistantId, sourceId), [{ $set: set }], options).lean();
         if (!before) throw notFound();

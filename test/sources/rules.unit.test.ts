@@ -132,3 +132,20 @@ test('a sitemap of any kind is read', async () => {
   expect((await parseSitemap(index, 9)).sitemaps).toEqual(['/b.xml']);
   expect(await pagesOf('https://a.example/1\nhttps://a.example/2\n')).toHaveLength(2);
 });
+
+test('an endless text is no address, wherever a site gives it', async () => {
+  const endless = `https://a.example/${'x'.repeat(1_000_000)}`;
+  const endWatch = watchLoop();
+
+  const [lines, xml, robots] = await Promise.all([
+    parseSitemap(`${endless}\nhttps://a.example/1`, 9),
+    parseSitemap(`<urlset><url><loc>${endless}</loc></url></urlset>`, 9),
+    parseRobots(`Sitemap: ${endless}\nSitemap: https://a.example/sitemap.xml`),
+  ]);
+
+  expect(lines.pages).toEqual(['https://a.example/1']);
+  expect(xml.pages.map((page) => normalisedUrl(page))).toEqual([null]);
+  expect(robots.sitemaps).toEqual(['https://a.example/sitemap.xml']);
+  expect(normalisedUrl(endless)).toBeNull();
+  expect(endWatch().ms).toBeLessThan(atPace(50));
+});

@@ -1,5 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
 import { buildPassageIndex } from '../../src/sources/passages.ts';
+import { FILE_CHUNK_BYTES, type StoredSource } from '../../src/sources/source.ts';
 import { eventually } from '../support/eventually.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
@@ -286,6 +287,36 @@ test('removing a source leaves nothing of it in any collection, also while it is
     await eventually(async () => expect(await reader.countLeft(id)).toEqual(none));
   const { passages } = await stack.service.assistants.getAssistant(reader.assistantId);
   expect(passages?.count).toBe(0);
+});
+
+test('what an upload stores after its source was removed is removed too', async () => {
+  const reader = await aReader(stack);
+  const { sources, mongo } = stack.service;
+  const { sourceId } = await reader.addFile('notes.txt', aSentence('notes'));
+  await reader.ended(sourceId);
+  const removed = Promise.withResolvers<void>();
+  /** Stores a chunk after the removal. Its process then dies. */
+  const bytes = async function* () {
+    await removed.promise;
+    yield Buffer.alloc(FILE_CHUNK_BYTES);
+    await new Promise<never>(() => undefined);
+  };
+  void sources.replaceFile(reader.assistantId, sourceId, 'notes.txt', bytes());
+  const rows = mongo.collection<StoredSource>('sources');
+  await eventually(async () => expect((await rows.findOne({ _id: sourceId }))?.uploadUntil).toBeInstanceOf(Date));
+
+  await reader.remove(sourceId);
+  await eventually(async () =>
+    expect((await rows.findOne({ _id: sourceId }))?.removedAt?.getTime()).toBeGreaterThan(Date.now()),
+  );
+  removed.resolve();
+  await eventually(async () => expect((await reader.countLeft(sourceId)).sourceFiles).toBe(1));
+  const past = new Date(Date.now() - 1_000);
+  await rows.updateOne({ _id: sourceId }, { $set: { removedAt: past, uploadUntil: past } });
+
+  await eventually(async () =>
+    expect(await reader.countLeft(sourceId)).toMatchObject({ sources: 0, sourceFiles: 0, sourcePages: 0 }),
+  );
 });
 
 test('a schedule reads a source again when it is due', async () => {

@@ -51,8 +51,14 @@ type Scripts = {
  * are in Redis. If Redis loses them, one request comes too early.
  */
 type Hosts = {
-  /** Waits until a request may be sent. False if the wait would be so long that other sources should go first. */
-  waitFor: (host: string, options: { assistantId: string; everyMs: number; signal: AbortSignal }) => Promise<boolean>;
+  /**
+   * Waits until a request may be sent. False if the wait is so long that other sources should go first: a shorter one, if
+   * some wait.
+   */
+  waitFor: (
+    host: string,
+    options: Pick<FetchOptions, 'assistantId' | 'othersWait' | 'signal'> & { everyMs: number },
+  ) => Promise<boolean>;
 
   /** Lets no request for an assistant go to a host for a while. */
   leaveAlone: (host: string, options: { assistantId: string; forMs: number }) => Promise<void>;
@@ -66,14 +72,33 @@ export const createHosts = (redis: RedisClient, prefix: string, timing: Timing):
   const keyOf = (host: string): string =>
     `${prefix}:host:{${createHash('sha256').update(host).digest('base64url').slice(0, 22)}}`;
   const pauseKeyOf = (host: string, assistantId: string): string => `${keyOf(host)}:${assistantId}`;
+  const most = timing.sourceBackoffMaxMs + timing.sourceRequestEveryMaxMs;
+  /** One request of an assistant at a time has a place at a host, however many of them wait. */
+  const turns = createSlots(({ own }) => own === 0);
+
+  /** Sleeps. False if it ended early, because other sources wait. */
+  const rest = async (ms: number, { signal, othersWait }: Pick<FetchOptions, 'signal' | 'othersWait'>) => {
+    const until = performance.now() + ms;
+    for (let left = ms; left > 0; left = until - performance.now()) {
+      if (left > timing.sourceRestMs && othersWait?.()) return false;
+      await sleep(Math.min(left, timing.sourceRestMs), undefined, { signal });
+    }
+    return true;
+  };
+
   return {
-    waitFor: async (host, { assistantId, everyMs, signal }) => {
-      const most = timing.sourceBackoffMaxMs + timing.sourceRequestEveryMaxMs;
-      for (;;) {
-        const keys = [keyOf(host), pauseKeyOf(host, assistantId)] as const;
-        const [ms, isTaken] = await scripts.parleyTakeHost(...keys, Math.ceil(everyMs), most);
-        if (ms > 0) await sleep(ms, undefined, { signal });
-        if (ms < 0 || isTaken === 1) return ms >= 0;
+    waitFor: async (host, { assistantId, everyMs, ...waiting }) => {
+      const keys = [keyOf(host), pauseKeyOf(host, assistantId)] as const;
+      const turn = await turns.acquire(keys[1], waiting);
+      if (!turn) return false;
+      try {
+        for (;;) {
+          const [ms, isTaken] = await scripts.parleyTakeHost(...keys, Math.ceil(everyMs), most);
+          if (ms < 0 || !(await rest(ms, waiting))) return false;
+          if (isTaken === 1) return true;
+        }
+      } finally {
+        turn.release();
       }
     },
 
@@ -116,6 +141,8 @@ export type Fetched =
 export type FetchOptions = {
   /** For whom the address is fetched. */
   assistantId: string;
+  /** Whether other sources wait for the place that this one reads at. */
+  othersWait?: () => boolean;
   maxBytes: number;
   /** Keeps the beginning of a longer body, instead of failing. */
   truncates?: boolean;
@@ -396,7 +423,7 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
       seen.add(url.href);
       const refusal = await refuse(url);
       if (refusal) return { kind: 'refused', error: refusal };
-      const mayAsk = await hosts.waitFor(url.host, { assistantId: options.assistantId, everyMs: everyMs(url), signal });
+      const mayAsk = await hosts.waitFor(url.host, { ...options, everyMs: everyMs(url) });
       if (!mayAsk) return { kind: 'crowded' };
       const askedAt = performance.now();
       const limit = AbortSignal.any([signal, AbortSignal.timeout(leftMs)]);

@@ -17,7 +17,7 @@ import {
   type StoredSource,
   type StoredSourcePage,
 } from '../../src/sources/source.ts';
-import type { Fetched, Fetcher } from './fetch.ts';
+import type { Fetched, Fetcher, FetchOptions } from './fetch.ts';
 import {
   ALLOWS_ALL,
   createScope,
@@ -144,7 +144,14 @@ type Dependencies = {
 };
 
 /** What a run uses while it goes on. `signal` aborts when it must stop. */
-type Run = { source: StoredSource; lease: RunLease; signal: AbortSignal; shouldYield: () => boolean };
+type Run = {
+  source: StoredSource;
+  lease: RunLease;
+  signal: AbortSignal;
+  shouldYield: () => boolean;
+  /** Whether other sources wait for a place. */
+  othersWait: () => boolean;
+};
 
 const failureOf = ({ failed, message }: ReadFailure): SourceError => ({ code: failed, message });
 /** Failures that will not pass. The page loses its passages. After other failures it keeps them. */
@@ -152,8 +159,10 @@ const NOT_TEXT = new Set<ReadFailure['failed']>(['unsupported', 'no_text']);
 
 /** Reads a source anew: fetches its pages, and stores what they say. */
 export const createReadSource = ({ runs, fetcher, read, timing, countPage, logger }: Dependencies) => {
-  const openRun = ({ source, lease, signal, shouldYield }: Run) => {
+  const openRun = ({ source, lease, signal, shouldYield, othersWait }: Run) => {
     const { _id: sourceId, assistantId, kind, run } = source;
+    const ask = (url: string, options: Omit<FetchOptions, 'assistantId' | 'othersWait' | 'signal'>) =>
+      fetcher(url, { ...options, assistantId, othersWait, signal });
     const robotsByOrigin = new Map<string, Promise<Robots>>();
     let site = source.site;
     let scope: SiteScope | null = site ? createScope(source, site) : null;
@@ -167,10 +176,8 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
 
     const askRobots = async (origin: string): Promise<Robots> => {
       const accept = 'text/plain,*/*;q=0.5';
-      const answer = await fetcher(`${origin}/robots.txt`, {
+      const answer = await ask(`${origin}/robots.txt`, {
         accept,
-        signal,
-        assistantId,
         maxBytes: ROBOTS_MAX_BYTES,
         truncates: true,
         everyMs: () => everyMs(null),
@@ -202,10 +209,8 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
     const fetchPage = async (page: Pick<StoredSourcePage, 'url'> & Partial<StoredSourcePage>, isStart = false) => {
       let robots: Robots | null = null;
       const isKnown = typeof page.hash === 'string' && page.hash !== 'again';
-      return fetcher(page.url, {
+      return ask(page.url, {
         accept: ACCEPT,
-        signal,
-        assistantId,
         maxBytes: FETCHED_MAX_BYTES,
         ...(isKnown && { etag: page.etag ?? null, lastModified: page.lastModified ?? null }),
         everyMs: () => everyMs(robots),
@@ -227,10 +232,8 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
     /** Fetches a sitemap, whose file may be compressed. */
     const fetchText = async (url: string): Promise<string | null> => {
       const robots = site ? await robotsOf(site.origin) : null;
-      const answer = await fetcher(url, {
+      const answer = await ask(url, {
         accept: 'application/xml,text/xml,text/plain;q=0.5,*/*;q=0.1',
-        signal,
-        assistantId,
         maxBytes: FETCHED_MAX_BYTES,
         everyMs: () => everyMs(robots),
       });
@@ -535,7 +538,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
 
   return async (
     { source, lease, isLeft }: { source: StoredSource; lease: RunLease; isLeft: boolean },
-    options: Pick<Run, 'signal' | 'shouldYield'>,
+    options: Pick<Run, 'signal' | 'shouldYield' | 'othersWait'>,
   ): Promise<void> => {
     const { signal } = options;
     const line = { sourceId: lease.sourceId, assistantId: source.assistantId };

@@ -87,7 +87,7 @@ export const parseRobots = async (text: string): Promise<Robots> => {
       isOpen = false;
       const seconds = Number(value);
       if (Number.isFinite(seconds) && seconds > 0) for (const group of groupsOfNames()) group.delay = seconds;
-    } else if (key === 'sitemap' && sitemaps.length < SITEMAPS_MAX)
+    } else if (key === 'sitemap' && sitemaps.length < SITEMAPS_MAX && line.length <= LOCATION_MAX)
       sitemaps.push(line.slice(line.indexOf(':') + 1).trim());
   }
   const { rules, delay } = groups.get(BOT) ?? groups.get('*') ?? { rules: [], delay: 0 };
@@ -111,6 +111,8 @@ export const parseRobots = async (text: string): Promise<Robots> => {
 };
 
 const URL_MAX = 1_000;
+/** A longer text is no address. Its tracking parameters may make it longer than the address of its page. */
+const LOCATION_MAX = 2_048;
 /** The maximum number of links between the start and a page. Deeper pages mostly belong to endless calendars. */
 const DEPTH_MAX = 12;
 const SEGMENTS_MAX = 20;
@@ -132,7 +134,7 @@ const NO_PAGE =
 
 /** The address under which a page is stored, so that the same page is fetched once. Null if it is no address of a page. */
 export const normalisedUrl = (text: string, base?: string): string | null => {
-  const url = URL.parse(text, base);
+  const url = text.length > LOCATION_MAX ? null : URL.parse(text, base);
   if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:')) return null;
   url.hash = '';
   url.username = '';
@@ -248,8 +250,6 @@ export const createScope = (
 };
 
 const FILES_MAX = 50;
-/** About this many characters of an address in a sitemap are read at most. */
-const LOCATION_MAX = 2_048;
 /** How much of a sitemap is parsed in one step. */
 const PART = 16 * 1024;
 
@@ -262,7 +262,7 @@ export const parseSitemap = async (text: string, most: number): Promise<Sitemap>
   if (!text.trimStart().startsWith('<')) {
     for (const [line] of text.matchAll(/\S+/g)) {
       if (found.pages.length >= most) break;
-      if (/^https?:\/\//.test(line)) found.pages.push(line);
+      if (line.length <= LOCATION_MAX && /^https?:\/\//.test(line)) found.pages.push(line);
       if (slices.isOver()) await slices.next();
     }
     return found;

@@ -88,7 +88,7 @@ const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, 
     const hasHad = (slices: number): boolean => isContested && performance.now() - startedAt > slices * sliceMs;
     const { signal, stop } = keep(claimed.lease, () => hasHad(SLICES_MAX));
     const shouldYield = (): boolean => hasHad(1);
-    await readSource(claimed, { signal, shouldYield }).finally(stop);
+    await readSource(claimed, { signal, shouldYield, othersWait: () => isContested }).finally(stop);
   };
 
   return {

@@ -100,8 +100,8 @@ const createIndexes = ({ maxBytes = MAX_BYTES, most, keptForMs, onLargeBuilt = (
         const before = latest.get(assistantId);
         if ((before?.nth ?? 0) < nth) {
           latest.set(assistantId, { key, nth });
-          // Two versions of a large index would take the room of other assistants.
-          if (before && !isSmall(assistant)) built.delete(before.key);
+          // Two versions of an index would take the room of other assistants.
+          if (before) built.delete(before.key);
         }
         built.set(key, made);
         if (!isSmall(assistant)) onLargeBuilt(assistant, made.index.leftOut + (assistant.leftOut ?? 0));
