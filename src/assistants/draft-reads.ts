@@ -123,6 +123,9 @@ export type DraftReads = {
   /** The entries as they would be after publishing, in their order. All batches show the same moment. */
   readEntries: (assistantId: string, signal: AbortSignal) => AsyncGenerator<DraftedEntry[], undefined>;
 
+  /** The entry as the draft has it; without a draft, as it is live. Null if there is none. */
+  findEntry: (assistantId: string, entryId: string) => Promise<KnowledgeEntry | null>;
+
   /** The knowledge that a comparison answers from. Null if there is no draft. */
   findKnowledge: (assistantId: string) => Promise<DraftKnowledge | null>;
 
@@ -234,6 +237,13 @@ export const createDraftReads = (
   return {
     countsOf,
     readEntries,
+
+    findEntry: async (assistantId, entryId) => {
+      const edit = await edits.findOne({ _id: entryId, assistantId });
+      if (edit) return edit.entry && { entryId, ...edit.entry };
+      const live = await knowledge.findOne({ _id: entryId, assistantId });
+      return live && toEntry(live);
+    },
 
     find: async (assistantId) => {
       const draft = await drafts.findOne({ _id: assistantId });

@@ -281,7 +281,7 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
       const added = entries.map((entry) => ({ entryId: newId(), ...entry }));
       await change(assistantId, options, async (transaction) => {
         const { session, draft, edit } = transaction;
-        await alongside?.(session);
+        await alongside?.(session, added);
         if (replace) await edits.deleteMany({ assistantId }, { session });
         else if ((await countEntries(transaction)) + entries.length > MAX_KNOWLEDGE)
           throw invalid('knowledge', 'too_many', `would have more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries`);

@@ -213,7 +213,7 @@ type Dependencies = ReturnType<typeof assistantModels> & {
 /** `alongside` writes in the transaction that adds the entries. If it throws, nothing is added. */
 export type AddOptions = {
   replace?: boolean | undefined;
-  alongside?: ((session: ClientSession) => Promise<void>) | undefined;
+  alongside?: ((session: ClientSession, added: KnowledgeEntry[]) => Promise<void>) | undefined;
 };
 
 /**
@@ -247,6 +247,9 @@ export type KnowledgeStore = {
 
   /** Changes an entry. The entry keeps its id and its position. */
   updateKnowledge: (assistantId: string, entryId: string, entry: KnowledgeInput) => Promise<KnowledgeEntry>;
+
+  /** Changes the answer of an entry, if it still has the answer `before`. */
+  replaceAnswer: (assistantId: string, entryId: string, change: { before: string; after: string }) => Promise<boolean>;
 
   removeKnowledge: (assistantId: string, entryIds: string[]) => Promise<void>;
 };
@@ -334,11 +337,24 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     }
   };
 
-  const raiseVersion = async (assistantId: string): Promise<void> => {
+  const raiseVersion = async (assistantId: string, session: ClientSession | null = null): Promise<void> => {
     const change = { $inc: { version: 1 }, $set: { 'semantic.stale': true } };
-    const { matchedCount } = await assistants.updateOne({ _id: assistantId }, change);
+    const { matchedCount } = await assistants.updateOne({ _id: assistantId }, change, session ? { session } : {});
     if (matchedCount === 0) throw notFound();
-    onChanged(assistantId);
+  };
+
+  /** Changes an entry that matches. False if none does. */
+  const changeEntry = async (
+    filter: { _id: string; assistantId: string; answer?: string },
+    set: Partial<KnowledgeInput>,
+  ): Promise<boolean> => {
+    let isFound = false;
+    await inTurn(assistants.db, async (session) => {
+      isFound = (await knowledge.updateOne(filter, { $set: set }, { session })).matchedCount > 0;
+      if (isFound) await raiseVersion(filter.assistantId, session);
+    });
+    if (isFound) onChanged(filter.assistantId);
+    return isFound;
   };
 
   const insert = async (assistantId: string, first: number, entries: KnowledgeInput[]): Promise<KnowledgeEntry[]> => {
@@ -415,7 +431,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
       let from = 0;
       let isRefused = false;
       const publishAlongside = async (session: ClientSession): Promise<void> => {
-        await alongside?.(session).catch((cause: unknown) => {
+        await alongside?.(session, added).catch((cause: unknown) => {
           isRefused = cause instanceof ApiError;
           throw cause;
         });
@@ -436,15 +452,17 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     },
 
     updateKnowledge: async (assistantId, entryId, entry) => {
-      const { matchedCount } = await knowledge.updateOne({ _id: entryId, assistantId }, { $set: entry });
-      if (matchedCount === 0) throw notFound();
-      await raiseVersion(assistantId);
+      if (!(await changeEntry({ _id: entryId, assistantId }, entry))) throw notFound();
       return { entryId, ...entry };
     },
+
+    replaceAnswer: (assistantId, entryId, { before, after }) =>
+      changeEntry({ _id: entryId, assistantId, answer: before }, { answer: after }),
 
     removeKnowledge: async (assistantId, entryIds) => {
       await removeAll({ assistantId, _id: { $in: entryIds } });
       await raiseVersion(assistantId);
+      onChanged(assistantId);
     },
   };
 };

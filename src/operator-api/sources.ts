@@ -75,7 +75,11 @@ const ProposalView = z
     sourceId: uuid,
     url: z.string().nullable(),
     question: z.string(),
-    answer: z.string(),
+    answer: z.string().meta({ description: 'What the page says now.' }),
+    entryId: uuid.nullable().meta({
+      description:
+        'The entry that was made of it, edited since, while the page says something else now. Null: a new one.',
+    }),
   })
   .meta({ id: 'ProposedEntry' });
 
@@ -90,7 +94,7 @@ const Chosen = z.object({
     .min(1)
     .max(CHOSEN_MAX)
     .nullable()
-    .meta({ description: 'Null: all that wait for a decision.' }),
+    .meta({ description: 'Null: all new ones.' }),
 });
 const Decided = z.object({ entries: z.int().min(0).meta({ description: 'How many were decided by this request.' }) });
 
@@ -209,7 +213,7 @@ export const sourceOperations = {
     method: 'post',
     path: `${proposalsPath}/accept`,
     id: 'acceptProposedEntries',
-    summary: 'Make knowledge entries of proposals: of some, or of all',
+    summary: 'Make knowledge entries of proposals: of some, or of all. An edited entry gets the answer of its page',
     body: Chosen,
     answer: Decided,
     audit: 'source.accept',
@@ -219,7 +223,7 @@ export const sourceOperations = {
     method: 'post',
     path: `${proposalsPath}/dismiss`,
     id: 'dismissProposedEntries',
-    summary: 'Dismiss proposals; they are not proposed again',
+    summary: 'Dismiss proposals; they are not proposed again, and an edited entry stays as it is',
     body: Chosen,
     answer: Decided,
     audit: 'source.dismiss',
@@ -297,7 +301,9 @@ export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] =
     const filter = { assistantId: id, limit, ...(sourceId !== undefined && { sourceId }), ...afterOf(query.cursor) };
     const { proposals, next } = await sources.listProposals(filter);
     return {
-      proposals: proposals.map(({ assistantId: _assistant, state: _state, ...shown }) => shown),
+      proposals: proposals.map(({ proposalId, sourceId: source, url, question, answer, entryId = null }) => {
+        return { proposalId, sourceId: source, url, question, answer, entryId };
+      }),
       nextCursor: toNext(next),
     };
   }),

@@ -257,12 +257,15 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     return Math.max(0, room);
   };
 
-  /** Stores the proposals of a page. Proposals that an owner has decided on are not changed. */
+  /**
+   * Stores the proposals of a page. A dismissed one is not changed. An accepted one whose answer is another now waits until
+   * its entry has followed, or an owner has decided.
+   */
   const propose = async (
     session: ClientSession,
     { _id: sourceId, assistantId, kind }: StoredSource,
     page: StoredSourcePage,
-    found: { question: string; answer: string }[],
+    { proposals: found, title }: Pick<Extract<PageEnd, { state: 'read' }>, 'proposals' | 'title'>,
   ): Promise<void> => {
     const url = kind === 'file' ? null : page.url;
     const valid = found.flatMap((one) => Proposal.safeParse(one).data ?? []).slice(0, PROPOSALS_OF_PAGE);
@@ -278,11 +281,23 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     );
     const room = PROPOSALS_MAX - (await proposals.countDocuments({ assistantId }, { session, limit: PROPOSALS_MAX }));
     const added = [...wanted].filter(([_id]) => !known.has(_id)).slice(0, Math.max(0, room));
-    const rows = added.map(([_id, one]) => ({ _id, assistantId, sourceId, url, ...one, state: 'proposed' as const }));
+    const own = { assistantId, sourceId, url, title };
+    const rows = added.map(([_id, one]) => ({ _id, ...own, ...one, state: 'proposed' as const }));
     if (rows.length > 0) await proposals.insertMany(rows, { session });
     for (const [_id, { answer }] of wanted) {
-      if (known.has(_id))
-        await proposals.updateOne({ _id, sourceId, state: 'proposed' }, { $set: { answer, url } }, { session });
+      if (!known.has(_id)) continue;
+      const now = { $literal: answer };
+      const isAsDecided = {
+        $or: [
+          { $eq: [{ $type: '$entryId' }, 'missing'] },
+          { $eq: ['$given', now] },
+          { $and: [{ $eq: ['$state', 'accepted'] }, { $eq: ['$answer', now] }] },
+        ],
+      };
+      const decided = { $cond: [isAsDecided, 'accepted', 'changed'] };
+      const state = { $cond: [{ $eq: ['$state', 'proposed'] }, 'proposed', decided] };
+      const set = { answer: now, url: { $literal: url }, title: { $literal: title }, state };
+      await proposals.updateOne({ _id, sourceId, state: { $ne: 'dismissed' } }, [{ $set: set }], { session });
     }
   };
 
@@ -299,7 +314,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     const had = await passages.countDocuments({ sourceId: source._id, pageId: page._id, until: null }, { session });
     const fitting = wanted.slice(0, Math.max(0, room + had));
     const passagesAdded = await replacePassages(session, source, page._id, fitting);
-    await propose(session, source, page, end.proposals);
+    await propose(session, source, page, end);
     const { ids, add, set } = await addPages(session, source, end.links);
     const change = page.hash === null ? 'added' : 'changed';
     return {

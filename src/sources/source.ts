@@ -33,7 +33,8 @@ export type SourceState = (typeof SOURCE_STATES)[number];
 export const PAGE_STATES = ['found', 'read', 'unchanged', 'skipped', 'failed', 'gone'] as const;
 export type PageState = (typeof PAGE_STATES)[number];
 
-export const PROPOSAL_STATES = ['proposed', 'accepted', 'dismissed'] as const;
+/** `changed`: it was accepted, and its page says something else now, which its entry does not follow by itself. */
+export const PROPOSAL_STATES = ['proposed', 'accepted', 'changed', 'dismissed'] as const;
 export type ProposalState = (typeof PROPOSAL_STATES)[number];
 
 const GLOBS_MAX = 20;
@@ -295,12 +296,19 @@ export type ProposedEntry = {
   sourceId: string;
   url: string | null;
   question: string;
+  /** What the page says now. */
   answer: string;
   state: ProposalState;
+  /** The entry that was made of it. */
+  entryId?: string;
 };
 export type StoredProposedEntry = Omit<ProposedEntry, 'proposalId'> & {
   /** A hash of assistant and question, so that a dismissed question does not come back. */
   _id: string;
+  /** The title of the page. */
+  title?: string;
+  /** The answer that the entry got from the page last. Null: an owner decided to keep another one. */
+  given?: string | null;
 };
 
 const numbers = (names: Record<string, number>) => ({
@@ -456,6 +464,9 @@ const proposalSchema = new Schema<StoredProposedEntry>(
     question: { type: String, required: true },
     answer: { type: String, required: true },
     state: { type: String, required: true },
+    entryId: { type: String },
+    title: { type: String },
+    given: { type: String },
   },
   { collection: 'proposedEntries', versionKey: false, strictQuery: 'throw' },
 );

@@ -1,7 +1,8 @@
 import type { ClientSession, Connection } from 'mongoose';
 import type { EditAuthor } from '../assistants/versions.ts';
-import { KnowledgeInput } from '../assistants/knowledge-entry.ts';
+import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge-entry.ts';
 import type { AssistantStore } from '../assistants/store.ts';
+import { isSafeLink } from '../assistants/suggested-action.ts';
 import { insertAtMost } from '../mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
@@ -16,6 +17,7 @@ import {
   NO_CHANGES,
   NO_COUNTS,
   type PageState,
+  type ProposalState,
   type ProposedEntry,
   type Source,
   SourceChange,
@@ -54,6 +56,10 @@ const readableName = (given: string): string => {
 
 /** A page as owners see it. */
 export type SourcePage = Pick<StoredSourcePage, 'url' | 'state' | 'title' | 'error'> & { pageId: string };
+
+/** The states of proposals that wait for a decision. */
+const WAITING: ProposalState[] = ['proposed', 'changed'];
+const isNew = ({ state }: StoredProposedEntry): boolean => state === 'proposed';
 
 /** The fields of a page that owners see. Links and hashes are left out: a page may have thousands. */
 const SHOWN = { url: 1, state: 1, title: 1, error: 1 } as const;
@@ -97,7 +103,10 @@ const nameOf = (url: URL): string =>
 
 type Dependencies = {
   connection: Connection;
-  assistants: Pick<AssistantStore, 'addKnowledge' | 'raisePassages'>;
+  assistants: Pick<
+    AssistantStore,
+    'addKnowledge' | 'drafts' | 'getAssistant' | 'raisePassages' | 'replaceAnswer' | 'updateKnowledge'
+  >;
   guard: GuardOptions;
   /** Tells the worker that a source has something to do. Never throws. */
   wake: (sourceId: string) => void;
@@ -150,6 +159,9 @@ export type SourceStore = {
   accept: (assistantId: string, chosen: ChosenProposals, by?: EditAuthor) => Promise<number>;
 
   dismiss: (assistantId: string, chosen: ChosenProposals) => Promise<number>;
+
+  /** Entries that nobody has edited since they were accepted get the answer that their page has now. */
+  follow: (sourceId: string) => Promise<void>;
 };
 
 export const createSourceStore = ({ connection, assistants, guard, wake }: Dependencies): SourceStore => {
@@ -247,11 +259,58 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
 
   const soon = { state: unlessRunning('state', 'waiting'), error: unlessRunning('error', null) };
 
-  const ofProposals = (assistantId: string, chosen: ChosenProposals) => ({
-    assistantId,
-    state: 'proposed' as const,
-    ...(chosen && { _id: { $in: chosen } }),
-  });
+  /** Proposals that wait for a decision. One whose entry an owner has edited is decided only if it is chosen. */
+  const ofProposals = (assistantId: string, chosen: ChosenProposals) =>
+    chosen
+      ? { assistantId, state: { $in: WAITING }, _id: { $in: chosen } }
+      : { assistantId, state: 'proposed' as const };
+
+  /** A button that leads to the page of a proposal. */
+  const linkTo = ({ url, title }: StoredProposedEntry): KnowledgeInput['actions'] =>
+    url === null || !isSafeLink(url)
+      ? []
+      : [{ label: [...(title || new URL(url).host)].slice(0, 80).join(''), type: 'link', payload: url }];
+
+  /** Makes entries of proposals. Null if another request has decided some of them meanwhile. */
+  const addEntries = async (
+    assistantId: string,
+    taken: StoredProposedEntry[],
+    by: EditAuthor | undefined,
+  ): Promise<number | null> => {
+    const entries = taken.map((one) =>
+      validate(KnowledgeInput, { question: one.question, answer: one.answer, actions: linkTo(one) }),
+    );
+    let isOutdated = false;
+    const alongside = async (session: ClientSession, added: KnowledgeEntry[]): Promise<void> => {
+      const writes = taken.map(({ _id, answer }, nth) => {
+        const set = { state: 'accepted' as const, entryId: added[nth]?.entryId ?? '', given: answer };
+        const filter = { _id, assistantId, state: 'proposed' as const, answer };
+        return { updateOne: { filter, update: { $set: set } } };
+      });
+      const { modifiedCount } = await collectionOf(proposedEntries).bulkWrite(writes, { session });
+      isOutdated = modifiedCount < taken.length;
+      if (isOutdated) throw conflict('Another request has accepted or dismissed some of these meanwhile.');
+    };
+    try {
+      await assistants.addKnowledge(assistantId, entries, { by, alongside });
+      return taken.length;
+    } catch (cause) {
+      if (isOutdated) return null;
+      throw cause;
+    }
+  };
+
+  /** Gives the entry of a changed proposal the answer of the page. Without the entry, nothing is left to decide. */
+  const changeEntry = async (one: StoredProposedEntry, by: EditAuthor | undefined): Promise<number> => {
+    const { _id, assistantId, entryId = '', answer } = one;
+    const entry = await assistants.drafts.findEntry(assistantId, entryId);
+    if (entry) {
+      const { entryId: _entryId, ...input } = entry;
+      await assistants.updateKnowledge(assistantId, entryId, { ...input, answer }, { by });
+    }
+    const decided = entry ? { state: 'accepted' as const, given: answer } : { state: 'dismissed' as const };
+    return (await proposedEntries.updateOne({ _id, state: 'changed', answer }, decided)).modifiedCount;
+  };
 
   return {
     models: Object.values(models) as Indexed[],
@@ -368,7 +427,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       const later = last && (last.url === null ? { $type: 'string' as const } : { $gt: last.url });
       const beyond = last && { $or: [{ url: later }, { url: last.url, _id: { $gt: last._id } }] };
       const found = await proposedEntries
-        .find({ assistantId, state: 'proposed', ...(sourceId !== undefined && { sourceId }), ...beyond })
+        .find({ assistantId, state: { $in: WAITING }, ...(sourceId !== undefined && { sourceId }), ...beyond })
         .sort({ url: 1, _id: 1 })
         .limit(limit + 1)
         .lean();
@@ -376,33 +435,41 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       return { proposals: rows.map((row) => toProposal(row)), next };
     },
 
-    countProposals: (assistantId) => proposedEntries.countDocuments({ assistantId, state: 'proposed' }).exec(),
+    countProposals: (assistantId) => proposedEntries.countDocuments({ assistantId, state: { $in: WAITING } }).exec(),
 
     accept: async (assistantId, chosen, by) => {
       for (;;) {
         const taken = await proposedEntries.find(ofProposals(assistantId, chosen)).sort({ url: 1, _id: 1 }).lean();
-        if (taken.length === 0) return 0;
-        const entries = taken.map(({ question, answer }) => validate(KnowledgeInput, { question, answer }));
-        const ids = taken.map(({ _id }) => _id);
-        let isOutdated = false;
-        const alongside = async (session: ClientSession): Promise<void> => {
-          const accepted = { state: 'accepted' };
-          const { modifiedCount } = await proposedEntries.updateMany(ofProposals(assistantId, ids), accepted, {
-            session,
-          });
-          isOutdated = modifiedCount < ids.length;
-          if (isOutdated) throw conflict('Another request has accepted or dismissed some of these meanwhile.');
-        };
-        try {
-          await assistants.addKnowledge(assistantId, entries, { by, alongside });
-          return taken.length;
-        } catch (cause) {
-          if (!isOutdated) throw cause;
-        }
+        const [added, changed] = [taken.filter(isNew), taken.filter((one) => !isNew(one))];
+        const count = added.length === 0 ? 0 : await addEntries(assistantId, added, by);
+        if (count === null) continue;
+        let sum = count;
+        for (const one of changed) sum += await changeEntry(one, by);
+        return sum;
       }
     },
 
-    dismiss: async (assistantId, chosen) =>
-      (await proposedEntries.updateMany(ofProposals(assistantId, chosen), { state: 'dismissed' })).modifiedCount,
+    dismiss: async (assistantId, chosen) => {
+      // The entry of a changed one stays as its owner wrote it, and no longer follows the page.
+      const state = { $cond: [{ $eq: ['$state', 'changed'] }, 'accepted', 'dismissed'] };
+      const given = { $cond: [{ $eq: ['$state', 'changed'] }, null, '$given'] };
+      const filter = ofProposals(assistantId, chosen);
+      return (await collectionOf(proposedEntries).updateMany(filter, [{ $set: { state, given } }])).modifiedCount;
+    },
+
+    follow: async (sourceId) => {
+      const changed = await proposedEntries.find({ sourceId, state: 'changed', given: { $type: 'string' } }).lean();
+      for (const { _id, assistantId, entryId = '', given, answer } of changed) {
+        const { drafts } = await assistants.getAssistant(assistantId);
+        const entry = await assistants.drafts.findEntry(assistantId, entryId);
+        if (!entry) await proposedEntries.updateOne({ _id, state: 'changed' }, { state: 'dismissed' });
+        // The answer may be there already, if the worker was killed after this write.
+        const hasFollowed =
+          entry?.answer === answer ||
+          (!drafts && (await assistants.replaceAnswer(assistantId, entryId, { before: given ?? '', after: answer })));
+        if (hasFollowed)
+          await proposedEntries.updateOne({ _id, state: 'changed', answer }, { state: 'accepted', given: answer });
+      }
+    },
   };
 };

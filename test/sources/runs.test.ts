@@ -289,6 +289,80 @@ test('removing a source leaves nothing of it in any collection, also while it is
   expect(passages?.count).toBe(0);
 });
 
+const SHOP = '/help/';
+const asking = (dog: string, kite: string) =>
+  aPage(
+    'Help',
+    `${aSentence('help')}</p><h2>May I bring a dog?</h2><p>${dog}</p><h2>Do you sell kites?</h2><p>${kite}`,
+  );
+type Proposal = { proposalId: string; question: string; answer: string; entryId: string | null };
+
+test('an entry that was accepted follows its page until its owner edits it', async () => {
+  const site = await aSite({ [SHOP]: asking('Yes, for 12 EUR.', 'No, we sell umbrellas.') });
+  const reader = await aReader(stack);
+  const { assistantId } = reader;
+  const { sources, assistants } = stack.service;
+  const proposed = async (): Promise<Proposal[]> =>
+    (await sources.listProposals({ assistantId, limit: 9 })).proposals.map(({ entryId = null, ...one }) => {
+      return { ...one, entryId };
+    });
+  const answers = async () =>
+    Object.fromEntries((await assistants.listKnowledge(assistantId)).map((one) => [one.question, one.answer]));
+  const read = async (dog: string, kite: string, run: number): Promise<void> => {
+    site.pages.set(SHOP, asking(dog, kite));
+    await reader.refresh(sourceId);
+    await reader.ended(sourceId, run);
+  };
+  const { sourceId } = await reader.addSite(`${site.url}${SHOP}`);
+  await reader.ended(sourceId);
+  await sources.accept(assistantId, null);
+  const entries = await assistants.listKnowledge(assistantId);
+  const kites = entries.find(({ question }) => question === 'Do you sell kites?')!;
+  const { entryId, ...kite } = kites;
+
+  await read('Yes, for 15 EUR.', 'No, we sell umbrellas.', 2);
+  const followed = await answers();
+  await assistants.updateKnowledge(assistantId, entryId, { ...kite, answer: 'Only in spring.' });
+  await read('Yes, for 15 EUR.', 'Yes, in all colours.', 3);
+  const edited = await answers();
+  const [conflict] = await proposed();
+  await sources.dismiss(assistantId, [conflict?.proposalId ?? '']);
+  await read('Yes, for 15 EUR.', 'Yes, in red.', 4);
+  const [another] = await proposed();
+  const all = await sources.accept(assistantId, null);
+  const chosen = await sources.accept(assistantId, [another?.proposalId ?? '']);
+
+  expect(kites.actions).toEqual([{ label: 'Help', type: 'link', payload: `${site.url}${SHOP}` }]);
+  expect(followed).toMatchObject({ 'May I bring a dog?': 'Yes, for 15 EUR.' });
+  expect(edited).toMatchObject({ 'Do you sell kites?': 'Only in spring.' });
+  expect(conflict).toMatchObject({ entryId, answer: 'Yes, in all colours.' });
+  expect(another).toMatchObject({ entryId, answer: 'Yes, in red.' });
+  expect([all, chosen, await proposed()]).toEqual([0, 1, []]);
+  expect(await answers()).toMatchObject({ 'Do you sell kites?': 'Yes, in red.' });
+});
+
+test('the entry of an assistant with drafts is proposed again, and changes its draft', async () => {
+  const site = await aSite({ [SHOP]: asking('Yes, for 12 EUR.', 'No.') });
+  const reader = await aReader(stack);
+  const { assistantId } = reader;
+  const { sources, assistants } = stack.service;
+  await assistants.updateAssistant(assistantId, { drafts: true });
+  const { sourceId } = await reader.addSite(`${site.url}${SHOP}`);
+  await reader.ended(sourceId);
+  await sources.accept(assistantId, null);
+
+  site.pages.set(SHOP, asking('Yes, for 15 EUR.', 'No.'));
+  await reader.refresh(sourceId);
+  await reader.ended(sourceId, 2);
+  const { proposals } = await sources.listProposals({ assistantId, limit: 9 });
+  const ids = proposals.map(({ proposalId }) => proposalId);
+  const count = await sources.accept(assistantId, ids);
+
+  const entry = await assistants.drafts.findEntry(assistantId, proposals[0]?.entryId ?? '');
+  expect([count, ids.length, entry?.answer]).toEqual([1, 1, 'Yes, for 15 EUR.']);
+  expect((await sources.listProposals({ assistantId, limit: 9 })).proposals).toEqual([]);
+});
+
 test('what an upload stores after its source was removed is removed too', async () => {
   const reader = await aReader(stack);
   const { sources, mongo } = stack.service;

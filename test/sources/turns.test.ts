@@ -14,7 +14,7 @@ const stack = useStack({
   timing: { ...QUICK, sourceFetchMs: 3_000, sourceSilentMs: 2_000, sourceSliceMs: 2_000, sourceSitemapsMs: 2_500 },
 });
 /** How long a neighbour's site may take beside hostile ones. */
-const SOON_MS = 20_000;
+const SOON_MS = 60_000;
 const opened: { close: () => Promise<unknown> }[] = [];
 afterEach(() => Promise.all(opened.splice(0).map((one) => one.close())));
 

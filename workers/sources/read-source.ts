@@ -138,6 +138,8 @@ type Dependencies = {
   fetcher: Fetcher;
   /** Reads a document for an assistant. */
   read: (assistantId: string, ...given: Parameters<Reader['read']>) => Promise<ReadPage | ReadFailure>;
+  /** Gives entries that follow their page its new answers. */
+  follow: (sourceId: string) => Promise<void>;
   timing: Timing;
   countPage: CountPage;
   logger: Logger;
@@ -158,7 +160,7 @@ const failureOf = ({ failed, message }: ReadFailure): SourceError => ({ code: fa
 const NOT_TEXT = new Set<ReadFailure['failed']>(['unsupported', 'no_text']);
 
 /** Reads a source anew: fetches its pages, and stores what they say. */
-export const createReadSource = ({ runs, fetcher, read, timing, countPage, logger }: Dependencies) => {
+export const createReadSource = ({ runs, fetcher, read, follow, timing, countPage, logger }: Dependencies) => {
   const openRun = ({ source, lease, signal, shouldYield, othersWait }: Run) => {
     const { _id: sourceId, assistantId, kind, run } = source;
     const ask = (url: string, options: Omit<FetchOptions, 'assistantId' | 'othersWait' | 'signal'>) =>
@@ -559,6 +561,7 @@ export const createReadSource = ({ runs, fetcher, read, timing, countPage, logge
         }
         await runs.settle(lease);
       }
+      await follow(lease.sourceId);
       await runs.end(lease);
     } catch (cause) {
       // The run continues later where it stopped. If MongoDB is unavailable, the lease expires by itself.

@@ -140,7 +140,7 @@ export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...give
     asidePoolSize: BACKGROUND_POOL_SIZE,
   });
   const { redis, aside } = service;
-  const { sourceRuns: runs, passageVectors: vectors, assistants, passages } = aside;
+  const { sourceRuns: runs, sources, passageVectors: vectors, assistants, passages } = aside;
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const dispatcher = openGuardedAgent({
     allowPrivate,
@@ -155,6 +155,7 @@ export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...give
     runs,
     fetcher: createFetcher({ dispatcher, hosts, allowPrivate, timing }),
     read: readers.read,
+    follow: sources.follow,
     timing,
     countPage: countPages(metrics),
     logger,

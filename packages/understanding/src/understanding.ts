@@ -14,7 +14,7 @@ import {
   withoutContactDetails,
 } from './retrieval/human-request.ts';
 import { findLastReply, type ReadEarlier, searchFollowUp, searchHybrid } from './retrieval/hybrid-search.ts';
-import type { IndexedEntry, KnowledgeIndex } from './retrieval/knowledge-index.ts';
+import { type IndexedEntry, type KnowledgeIndex, normaliseWording } from './retrieval/knowledge-index.ts';
 import type { Passage } from './retrieval/passage-parts.ts';
 import {
   findPassages,
@@ -261,21 +261,24 @@ const rejected = <Known extends IndexedEntry, Page extends Passage>(
 
 const sectionOf = ({ passage: { title, path } }: FoundPassage): string => JSON.stringify([title, path]);
 
-/** The entries of hits and the plausible passages, the most likely first, for the visitor to choose from. */
+/** The entries of hits and the plausible passages beside what is given, the most likely first, for the visitor to choose from. */
 const choicesOf = <Known extends IndexedEntry, Page extends Passage>(
   { inquiry, passages }: Context<Known, Page>,
   hits: Hit[],
-  given?: FoundPassage<Page>,
+  given: { hit?: Hit; found?: FoundPassage<Page> } = {},
 ): Choice<Known, Page>[] => {
   const entries = hits.flatMap((hit) =>
     entriesOf(inquiry, [hit]).map((entry) => ({ choice: { entry }, confidence: hit.confidence })),
   );
   if (!passages) return entries.map(({ choice }) => choice);
-  // Passages below the same headings have the same button.
-  const sections = new Set(given && [sectionOf(given)]);
+  // Passages below the same headings have the same button, and an entry that was made of a passage has its heading.
+  const sections = new Set(given.found && [sectionOf(given.found)]);
+  const shown = [...entriesOf(inquiry, given.hit ? [given.hit] : []), ...entries.map(({ choice }) => choice.entry)];
+  const questions = new Set(shown.map(({ question }) => normaliseWording(question)));
   const others = passages.flatMap((found) => {
     const { passage, quote, confidence } = found;
-    if (confidence < PLAUSIBLE_PASSAGE || sections.has(sectionOf(found))) return [];
+    const heading = normaliseWording(passage.path.at(-1) ?? passage.title);
+    if (confidence < PLAUSIBLE_PASSAGE || sections.has(sectionOf(found)) || questions.has(heading)) return [];
     sections.add(sectionOf(found));
     return [{ choice: { passage, quote }, confidence }];
   });
@@ -317,7 +320,7 @@ const answer = <Known extends IndexedEntry, Page extends Passage>(
     {
       confidence: hit.confidence,
       language: entry.language ?? hit.group.language,
-      others: others && choicesOf(context, others),
+      others: others && choicesOf(context, others, { hit }),
     },
   );
 };
@@ -361,7 +364,7 @@ const choosePassage = <Known extends IndexedEntry, Page extends Passage>(
   if (hasContactDetails) return plain(context, 'contact');
   const hits = plausibleHits(context).filter((hit) => hit.confidence >= PLAUSIBLE);
   if (confidence >= threshold * PASSAGE_SHARES[by].hedge) {
-    return give(context, { passage, quote }, { confidence, language, others: choicesOf(context, hits, found) });
+    return give(context, { passage, quote }, { confidence, language, others: choicesOf(context, hits, { found }) });
   }
   if (confidence >= threshold * PASSAGE_SHARES[by].offer) {
     return askBack(context, choicesOf(context, hits), { confidence, isLongShot: true });

@@ -343,6 +343,30 @@ test('passages answer without any entry, and what they do not know stays unanswe
   expect(smallTalk.kind).toBe('thanks');
 });
 
+test('a passage under the question of an offered entry has no button of its own', async () => {
+  const knowledge = [
+    { question: 'May dogs stay in all rooms?', answer: 'Yes.' },
+    { question: 'What does a dog cost?', answer: '12 EUR.' },
+  ].map((one, nth) => ({ entryId: `e${nth}`, language: 'en', variants: [], tags: [], ...one }));
+  const pages = [
+    ...passages,
+    aPassage({ passageId: 'same', path: ['House', 'May dogs stay in all rooms'], text: 'Dogs may.' }),
+  ];
+  const search: PassageSearch = {
+    ...searchOf(),
+    index: changed(null, { add: pages.map((passage) => ({ ...passage, vector: null })) }),
+    read: async () => pages.map((passage) => ({ passage, tokens: null })),
+  };
+
+  const decision = await ask('dog allowed', {
+    index: indexEntries({ languages: ['en'], knowledge }),
+    passages: search,
+  });
+
+  const choices = decision.kind === 'askBack' ? decision.choices : [];
+  expect(choices.map(({ entry, passage }) => entry?.entryId ?? passage?.passageId)).toEqual(['e0', 'e1', 'dogs']);
+});
+
 test('a question without spaces is as long as the same question with spaces', async () => {
   const pages = [
     aPassage({ passageId: 'late', language: 'zh', text: '退房时间是十一点。两点前退房要付二十欧元。' }),

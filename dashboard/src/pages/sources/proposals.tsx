@@ -21,12 +21,12 @@ const useDecisions = (id: string) => {
   const accept = useChange({
     run: decide('accept'),
     invalidates,
-    done: ({ entries }) => `${counted(entries, 'entry', 'entries')} added to the knowledge.`,
+    done: ({ entries }) => `${counted(entries, 'entry', 'entries')} of the knowledge added or changed.`,
   });
   const dismiss = useChange({
     run: decide('dismiss'),
     invalidates,
-    done: ({ entries }) => `${counted(entries, 'proposal')} dismissed.`,
+    done: ({ entries }) => `${counted(entries, 'proposal')} decided.`,
   });
   return { accept, dismiss };
 };
@@ -46,19 +46,19 @@ export const ProposalList = ({ id, count, busy }: { id: string; count: number; b
   const [all, setAll] = useState(false);
   const askAll = () =>
     ask({
-      title: `Accept ${counted(count, 'proposed entry', 'proposed entries')}?`,
-      body: 'They become entries of the knowledge. You can change or remove them there.',
+      title: 'Accept all new proposals?',
+      body: 'They become entries of the knowledge. You can change or remove them there. Entries that you have edited stay.',
       action: 'Accept all',
       onConfirm: () => accept.mutate(null),
     });
   return (
     <Section
       title="Proposed entries"
-      description="Questions and answers found in the sources. As knowledge they answer word for word."
+      description="Questions and answers found in the sources. As knowledge they answer word for word, and follow their page until you edit them."
       flush
       actions={
         <Button size="xs" variant="default" loading={accept.isPending} onClick={askAll}>
-          Accept all {count.toLocaleString('en')}
+          Accept all new
         </Button>
       }
     >
@@ -71,6 +71,9 @@ export const ProposalList = ({ id, count, busy }: { id: string; count: number; b
                   <div className="miss-head">
                     <div className="grow">
                       <div className="row-title">{one.question}</div>
+                      {one.entryId !== null && (
+                        <div>The page says something else now. You have edited this entry, so it was not changed.</div>
+                      )}
                       {one.url !== null && (
                         <a className="dim break" href={one.url} target="_blank" rel="noreferrer">
                           {one.url}
@@ -84,7 +87,7 @@ export const ProposalList = ({ id, count, busy }: { id: string; count: number; b
                         onClick={() => accept.mutate([one.proposalId])}
                         aria-label={`Accept “${one.question}”`}
                       >
-                        Accept
+                        {one.entryId === null ? 'Accept' : 'Use this answer'}
                       </Button>
                       <Button
                         size="xs"
@@ -93,7 +96,7 @@ export const ProposalList = ({ id, count, busy }: { id: string; count: number; b
                         onClick={() => dismiss.mutate([one.proposalId])}
                         aria-label={`Dismiss “${one.question}”`}
                       >
-                        Dismiss
+                        {one.entryId === null ? 'Dismiss' : 'Keep mine'}
                       </Button>
                     </Group>
                   </div>
