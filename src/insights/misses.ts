@@ -230,9 +230,11 @@ type Question = Pick<Message, 'content' | 'language'>;
 /** A hedged answer: its question, and the other entries that the visitor could choose. */
 type Hedge = { question: Question; others: string[] };
 
-/** True if the visitor chose another entry than the hedged answer, or said that it was not meant. */
+/** True if the visitor chose another entry than the hedged answer, said that it was not meant, or asked for a person. */
 const isRejected = ({ others }: Hedge, why: Why): boolean =>
-  why.rejected === true || (why.by === 'wording' && others.includes(why.hits[0]?.entryId ?? ''));
+  why.rejected === true ||
+  why.kind === 'human' ||
+  (why.by === 'wording' && others.includes(why.hits[0]?.entryId ?? ''));
 
 const hedgeOf = (why: Why | undefined, question: Question): Hedge | null =>
   why?.kind === 'hedge' ? { question, others: why.hits.slice(1).map(({ entryId }) => entryId) } : null;

@@ -154,18 +154,22 @@ test('a question that no entry is about gets no questions to choose from', async
 type Misses = AnswerOf<typeof missOperations.list>['misses'];
 const WAIT_MS = 25_000;
 
-test('a question whose hedged answer was not meant is a miss: the visitor chose another entry, or said so', async () => {
+test('a question whose hedged answer was not meant is a miss: another entry was chosen, a person, or that was said', async () => {
   const { aVisitor, assistantId } = await aShop();
   const owner = await anOperator(stack);
   const misses = async () => (await owner.get<{ misses: Misses }>(`/assistants/${assistantId}/misses`)).body.misses;
-  const [kept, chosen, rejected] = [aVisitor(), aVisitor(), aVisitor()];
-  for (const say of [kept, chosen, rejected]) await say(VAGUE);
+  const [kept, chosen, rejected, left] = [aVisitor(), aVisitor(), aVisitor(), aVisitor()];
+  for (const say of [kept, chosen, rejected, left]) await say(VAGUE);
   await aVisitor()(UNKNOWN);
   // The projection has read the hedged answers before the visitors go on.
   await eventually(async () => expect((await misses()).map(({ question }) => question)).toEqual([UNKNOWN]), WAIT_MS);
 
   await kept('Do you ship to other countries?');
-  const missed = [await chosen('How do I return an item?'), await rejected(NOT_MEANT.payload)];
+  const missed = [
+    await chosen('How do I return an item?'),
+    await rejected(NOT_MEANT.payload),
+    await left('I want to talk to a person'),
+  ];
 
   await eventually(async () => {
     const found = (await misses()).find(({ question }) => question === VAGUE);
@@ -174,5 +178,5 @@ test('a question whose hedged answer was not meant is a miss: the visitor chose 
   }, WAIT_MS);
   expect(await misses()).toHaveLength(2);
   const { body } = await owner.get<{ figures: { totals: object } }>(`/assistants/${assistantId}/overview`);
-  expect(body.figures.totals).toMatchObject({ hedged: 3, answered: 2, notAnswered: 2 });
+  expect(body.figures.totals).toMatchObject({ hedged: 4, answered: 2, notAnswered: 2 });
 });
