@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
-import { isPaused, MAX_OVERLAP_HOURS } from '../../src/webhooks/endpoint-store.ts';
+import { MAX_OVERLAP_HOURS } from '../../src/assistants/api-keys.ts';
+import { isPaused } from '../../src/webhooks/endpoint-store.ts';
 import { type EventKind, EVENT_KINDS } from '../../src/webhooks/event.ts';
 import { endpointOperations } from '../../src/operator-api/endpoints.ts';
 import type { Answered, Api } from './api.ts';

@@ -76,12 +76,14 @@ describe('assistants, knowledge and keys', () => {
     const rotated = await admin<{ keyId: string; apiKey: string }>('key', 'rotate', keyId);
     await eventually(async () => expect((await chat(apiKey)).status).toBe(401));
     const answer = await chat(rotated.apiKey);
+    const kept = await admin<{ apiKey: string }>('key', 'rotate', keyId, '--overlap', '1');
+    const both = await Promise.all([rotated, kept].map((one) => chat(one.apiKey)));
     const revoked = await admin('key', 'revoke', keyId);
-    await eventually(async () => expect((await chat(rotated.apiKey)).status).toBe(401));
+    for (const one of [rotated, kept]) await eventually(async () => expect((await chat(one.apiKey)).status).toBe(401));
     const again = await runAdmin(env, ['key', 'rotate', keyId]);
 
     expect(rotated.keyId).toBe(keyId);
-    expect(answer.status).toBe(200);
+    expect([answer, ...both].map(({ status }) => status)).toEqual([200, 200, 200]);
     expect(answer.headers.get('x-ratelimit-limit')).toBe('500');
     expect(revoked).toMatchObject({ keyId, revokedAt: expect.any(String) });
     expect(again).toMatchObject({ status: 1, stderr: `There is no live key ${keyId}.\n` });
