@@ -133,7 +133,9 @@ export const endpointOperations = {
     method: 'post',
     path: '/endpoints/:id/test',
     id: 'testEndpoint',
-    summary: 'Send a test event the real way; getDelivery gives its outcome',
+    summary: 'Send a test event of any kind the real way; getDelivery gives its outcome',
+    body: z.object({ event: EventKind.default('webhook.test') }),
+    bodyOptional: true,
     status: 202,
     answer: z.object({ deliveryId: z.string() }),
     audit: 'endpoint.test',
@@ -194,10 +196,10 @@ export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueu
 
   handled(endpointOperations.resume, ({ params: { id = '' } }) => endpoints.resumeEndpoint(id)),
 
-  handled(endpointOperations.test, async ({ params: { id = '' }, note }) => {
-    const deliveryId = await deliveries.queueTest(await endpoints.getEndpoint(id));
+  handled(endpointOperations.test, async ({ params: { id = '' }, body: { event }, note }) => {
+    const deliveryId = await deliveries.queueTest(await endpoints.getEndpoint(id), event);
     deliveryQueue.wakeDelivery(deliveryId);
-    note({ target: id, details: { deliveryId } });
+    note({ target: id, details: { deliveryId, event } });
     return { deliveryId };
   }),
 ];
