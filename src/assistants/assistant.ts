@@ -139,9 +139,14 @@ export type AssistantInput = z.input<typeof AssistantInput>;
 
 /**
  * The inbound webhook channel of an assistant. If `tokenHash` is null, the channel is open to anyone who knows its
- * address.
+ * address. `secretAddress` holds the hash of the secret in a second address, for callers that cannot send the token.
  */
-export type Channel = { connected: boolean; tokenHash: string | null; limitPerMinute: number };
+export type Channel = {
+  connected: boolean;
+  tokenHash: string | null;
+  limitPerMinute: number;
+  secretAddress?: { hash: string; createdAt: Date } | null;
+};
 
 export type Assistant = z.infer<typeof AssistantInput> & {
   assistantId: string;
@@ -277,6 +282,7 @@ const assistantSchema = new Schema<StoredAssistant>(
       connected: { type: Boolean, required: true },
       tokenHash: { type: String, default: null },
       limitPerMinute: { type: Number, required: true },
+      secretAddress: { type: Schema.Types.Mixed },
     },
     web: { type: Schema.Types.Mixed },
     version: { type: Number, required: true },

@@ -3,12 +3,20 @@ import { LRUCache } from 'lru-cache';
 import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { newId } from '../process/ids.ts';
-import { invalid, notFound } from '../process/errors.ts';
+import { conflict, invalid, notFound } from '../process/errors.ts';
 import { inPages, insertAtMost } from '../mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn } from '../mongo/mongo.ts';
 import type { SecretsFound, Vault } from '../process/vault.ts';
 import { validate } from '../process/validation.ts';
-import { type ApiKey, apiKeyModel, hashSecret, isWellFormedApiKey, newApiKey, type StoredApiKey } from './api-keys.ts';
+import {
+  type ApiKey,
+  apiKeyModel,
+  hashSecret,
+  isWellFormedApiKey,
+  newApiKey,
+  newSecret,
+  type StoredApiKey,
+} from './api-keys.ts';
 import {
   type Assistant,
   AssistantInput,
@@ -124,6 +132,15 @@ export type AssistantStore = Omit<KnowledgeStore, 'addKnowledge' | 'updateKnowle
 
   /** Removes the verify token of a connected channel. The channel is then open to anyone who knows its address. */
   clearChannelToken: (assistantId: string) => Promise<Assistant>;
+
+  /**
+   * Makes the address of a connected channel that has a secret in its path. Only this answer contains the secret. The
+   * address before ends at once.
+   */
+  rotateSecretAddress: (assistantId: string) => Promise<{ assistant: Assistant; secret: string }>;
+
+  /** Removes that address. */
+  removeSecretAddress: (assistantId: string) => Promise<Assistant>;
 
   /** Changes the given fields of the web channel. */
   setWeb: (assistantId: string, wanted: Partial<WebSettings>) => Promise<Assistant>;
@@ -415,6 +432,22 @@ export const createAssistantStore = ({
 
     clearChannelToken: async (assistantId) => {
       const changed = await change({ _id: assistantId }, { $set: { 'channel.tokenHash': null } });
+      if (!changed) throw notFound();
+      return changed;
+    },
+
+    rotateSecretAddress: async (assistantId) => {
+      const secret = newSecret('vp_');
+      const secretAddress = { hash: hashSecret(secret), createdAt: serverDate() };
+      const update = { $set: { 'channel.secretAddress': secretAddress } };
+      const assistant = await change({ _id: assistantId, 'channel.connected': true }, update);
+      if (assistant) return { assistant, secret };
+      await getAssistant(assistantId);
+      throw conflict('Connect the channel first.');
+    },
+
+    removeSecretAddress: async (assistantId) => {
+      const changed = await change({ _id: assistantId }, { $set: { 'channel.secretAddress': null } });
       if (!changed) throw notFound();
       return changed;
     },

@@ -181,6 +181,7 @@ const SECURITY: Record<Auth, Security> = {
   metricsToken: [{ metricsToken: [] }, {}],
   apiKey: [{ apiKey: [] }],
   verifyToken: [{ verifyToken: [] }, {}],
+  secretAddress: [],
 };
 
 const UNAUTHORIZED: Record<Auth, ErrorCode[]> = {
@@ -188,6 +189,7 @@ const UNAUTHORIZED: Record<Auth, ErrorCode[]> = {
   metricsToken: [],
   apiKey: ['missing_api_key', 'invalid_api_key'],
   verifyToken: ['invalid_verify_token'],
+  secretAddress: ['invalid_verify_token'],
 };
 
 const INPUT: ErrorCode[] = ['payload_too_large', 'validation_failed', 'invalid_json'];

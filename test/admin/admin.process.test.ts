@@ -120,12 +120,17 @@ test('the inbound webhook channel is protected, opened with a warning, limited a
   const closed = await set('--token', 't-1', '--limit', '900');
   const limited = await callUntil(200, 't-1');
   await callUntil(401);
+  const { secretPath } = await admin<{ secretPath: string }>('channel', 'address', '--assistant', assistantId);
+  const bySecret = () => request(`${stack.url}${secretPath}`, { body: aTurn() });
+  await eventually(async () => expect((await bySecret()).status).toBe(200));
+  await admin('channel', 'address', '--assistant', assistantId, '--remove');
+  await eventually(async () => expect((await bySecret()).status).toBe(401));
   const open = await set('--open');
   await callUntil(200);
   const off = await set('--off');
   await callUntil(404);
 
-  expect(closed).toEqual({ assistantId, connected: true, open: false, limitPerMinute: 900, path });
+  expect(closed).toEqual({ assistantId, connected: true, open: false, limitPerMinute: 900, path, secretAddress: null });
   expect(limited.headers.get('x-ratelimit-limit')).toBe('900');
   expect(open).toMatchObject({ open: true, limitPerMinute: 900, warning: expect.stringContaining('anyone who knows') });
   expect(off).toMatchObject({ connected: false, open: false });
