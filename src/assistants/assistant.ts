@@ -96,6 +96,9 @@ export const AssistantInput = z.object({
     .enum(IF_NOT_TAKEN)
     .default('stay')
     .meta({ description: 'What happens to an escalation that nobody was assigned to or answered in that time.' }),
+  contactsEscalate: z.boolean().default(false).meta({
+    description: 'A message with contact details is answered, and then its conversation is handed to a person.',
+  }),
   sessionLimitPerMinute: z
     .int()
     .min(1)
@@ -185,6 +188,7 @@ const LATER_DEFAULTS = {
   openingHours: null,
   takeWithinMinutes: null,
   ifNotTaken: 'stay' as const,
+  contactsEscalate: false,
   sessionLimitPerMinute: DEFAULT_LIMIT_PER_MINUTE,
   turnsPerMonth: null,
   tokensPerDay: null,
@@ -267,6 +271,7 @@ const assistantSchema = new Schema<StoredAssistant>(
     openingHours: { type: Schema.Types.Mixed },
     takeWithinMinutes: { type: Number },
     ifNotTaken: { type: String },
+    contactsEscalate: { type: Boolean },
     sessionLimitPerMinute: { type: Number },
     turnsPerMonth: { type: Number },
     tokensPerDay: { type: Number },

@@ -12,6 +12,7 @@ type UpdateOptions = Pick<AssistantInput, 'name' | 'instructions' | 'guard' | 'a
     sessionLimit?: number;
     strict?: 'on' | 'off';
     drafts?: 'on' | 'off';
+    contactsEscalate?: 'on' | 'off';
     engine?: 'openai' | 'retrieval';
     baseUrl?: string;
     model?: string;
@@ -88,6 +89,12 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
         'off',
       ]),
     )
+    .addOption(
+      new Option(
+        '--contacts-escalate <what>',
+        'on: a visitor who leaves contact details is handed to a person',
+      ).choices(['on', 'off']),
+    )
     .option(
       '--worse-allowed <number>',
       'publishing a draft asks again if more cases got worse; none: never',
@@ -119,6 +126,7 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
       const { name, instructions, guard, allowedLinks, holdingText } = options;
       const strict = options.strict && options.strict === 'on';
       const drafts = options.drafts && options.drafts === 'on';
+      const contactsEscalate = options.contactsEscalate && options.contactsEscalate === 'on';
       const {
         sessionLimit: sessionLimitPerMinute,
         turnsPerMonth,
@@ -128,7 +136,8 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
         worseAllowed,
       } = options;
       const limits = { sessionLimitPerMinute, turnsPerMonth, tokensPerDay, ifTokensUsedUp, keepDays, worseAllowed };
-      const given = Object.entries({ name, instructions, guard, allowedLinks, holdingText, strict, drafts, ...limits });
+      const switches = { strict, drafts, contactsEscalate };
+      const given = Object.entries({ name, instructions, guard, allowedLinks, holdingText, ...switches, ...limits });
       const input = Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Partial<AssistantInput>;
       if (!engine && Object.keys(input).length === 0) throw usage('Give at least one option; see --help.');
       return run(async (api) => {
