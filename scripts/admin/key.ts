@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { MAX_OVERLAP_HOURS } from '../../src/assistants/api-keys.ts';
 import { keyOperations } from '../../src/operator-api/keys.ts';
-import { ASSISTANT_OPTION, example, shortText, wholeNumber, wholeNumberOrNone } from './arguments.ts';
+import { ASSISTANT_OPTION, example, shortText, wholeNumber, wholeNumberOrNone, withNulls } from './arguments.ts';
 import { usage } from './failure.ts';
 import type { Run } from './session.ts';
 import { table } from './text.ts';
@@ -15,7 +15,10 @@ const QUOTA = [
 ] as const;
 type Options = { name?: string; limit?: number; turnsPerMonth?: number | null };
 
-const bodyOf = ({ limit, ...rest }: Options) => ({ ...rest, ...(limit !== undefined && { limitPerMinute: limit }) });
+const bodyOf = ({ limit, ...rest }: Options) => ({
+  ...withNulls(rest),
+  ...(limit !== undefined && { limitPerMinute: limit }),
+});
 
 const shownOnce = (keyId: string, apiKey: string): string =>
   `Key ${keyId}\n${apiKey}\nIt is shown only once. Keep it on your server.`;

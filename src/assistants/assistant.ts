@@ -33,7 +33,7 @@ export const DEFAULT_LIMIT_PER_MINUTE = 60;
 const DEFAULT_DEDUPE_WINDOW_S = 60;
 
 /** The longest time, in minutes of opening hours, after which an escalation may count as not taken. */
-const MAX_TAKE_WITHIN_MINUTES = 7 * 24 * 60;
+export const MAX_TAKE_WITHIN_MINUTES = 7 * 24 * 60;
 
 /** What happens to an escalation that nobody took in time. */
 export const IF_NOT_TAKEN = ['remind', 'hand_back', 'stay'] as const;

@@ -76,6 +76,8 @@ describe('assistants, knowledge and keys', () => {
     const rotated = await admin<{ keyId: string; apiKey: string }>('key', 'rotate', keyId);
     await eventually(async () => expect((await chat(apiKey)).status).toBe(401));
     const answer = await chat(rotated.apiKey);
+    const limited = await admin<object>('key', 'update', keyId, '--turns-per-month', '7');
+    const unlimited = await admin<object>('key', 'update', keyId, '--turns-per-month', 'none');
     const kept = await admin<{ apiKey: string }>('key', 'rotate', keyId, '--overlap', '1');
     const both = await Promise.all([rotated, kept].map((one) => chat(one.apiKey)));
     const revoked = await admin('key', 'revoke', keyId);
@@ -83,6 +85,7 @@ describe('assistants, knowledge and keys', () => {
     const again = await runAdmin(env, ['key', 'rotate', keyId]);
 
     expect(rotated.keyId).toBe(keyId);
+    expect([limited, unlimited]).toMatchObject([{ turnsPerMonth: 7 }, { turnsPerMonth: null }]);
     expect([answer, ...both].map(({ status }) => status)).toEqual([200, 200, 200]);
     expect(answer.headers.get('x-ratelimit-limit')).toBe('500');
     expect(revoked).toMatchObject({ keyId, revokedAt: expect.any(String) });
