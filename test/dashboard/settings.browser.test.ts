@@ -52,11 +52,13 @@ test('an owner sets opening hours and a take-by time, and finds them again', asy
   await page.getByRole('button', { name: 'Remove 09:00 to 17:00 on Friday' }).click();
   await page.getByLabel('Take an escalation within').fill('15');
   await page.getByLabel('If nobody takes it in time').selectOption('hand_back');
+  await page.getByLabel('when the visitor leaves contact details').check();
   await page.getByRole('button', { name: 'Save opening hours' }).click();
   await page.getByText('Saved.').waitFor();
 
-  const { openingHours, takeWithinMinutes, ifNotTaken } = await stored();
-  expect([takeWithinMinutes, ifNotTaken, openingHours?.timeZone]).toEqual([15, 'hand_back', 'America/New_York']);
+  const { openingHours, ...settings } = await stored();
+  expect(settings).toMatchObject({ takeWithinMinutes: 15, ifNotTaken: 'hand_back', contactsEscalate: true });
+  expect(openingHours?.timeZone).toBe('America/New_York');
   expect(openingHours?.week.map(({ day, from, to }) => `${day} ${from} ${to}`)).toEqual([
     '1 09:00 17:00',
     '2 09:00 17:00',
