@@ -69,6 +69,7 @@ export type NewApiKey = Answer<typeof keyOperations.create>;
 export type Channel = Answer<typeof channelOperations.read>;
 export type WebChannel = Answer<typeof webChannelOperations.read>;
 export type WebIdentity = Answer<typeof webChannelOperations.rotateIdentity>;
+export type ChannelAddress = Answer<typeof channelOperations.rotateAddress>;
 export type ChannelCalls = Answer<typeof channelOperations.calls>;
 export type Endpoints = Answer<typeof endpointOperations.list>;
 export type Endpoint = Answer<typeof endpointOperations.read>;

@@ -12,11 +12,21 @@ export const wholeNumber =
     return number;
   };
 
-/** A whole number, or `none`. */
-export const wholeNumberOrNone =
-  (min: number, max: number) =>
-  (value: string): number | null =>
-    value === 'none' ? null : wholeNumber(min, max)(value);
+/** What `none` is until `withNulls`, because Commander replaces null by an empty text. */
+const NONE = Symbol('none') as unknown as null; // its type is that of what `withNulls` makes of it
+
+/** A value, or `none`. Null is in the options only after `withNulls`. */
+export const orNone =
+  <Value>(parse: (value: string) => Value) =>
+  (value: string): Value | null =>
+    value === 'none' ? NONE : parse(value);
+
+export const withNulls = <Options extends object>(options: Options): Options =>
+  Object.fromEntries(
+    Object.entries(options).map(([name, value]) => [name, value === NONE ? null : (value as unknown)]),
+  ) as Options; // the same fields
+
+export const wholeNumberOrNone = (min: number, max: number) => orNone(wholeNumber(min, max));
 
 export const shortText =
   (max: number) =>

@@ -16,9 +16,9 @@ const changeOf = ({ token, open, off, limit }: SetOptions): ChannelChange => {
 };
 
 export const addChannelCommands = (program: Command, run: Run): void => {
-  program
-    .command('channel')
-    .description('The inbound webhook channel of an assistant')
+  const channel = program.command('channel').description('The inbound webhook channel of an assistant');
+
+  channel
     .command('set')
     .description('Connect it with a verify token or open, or disconnect it')
     .requiredOption(...ASSISTANT_OPTION)
@@ -46,4 +46,25 @@ export const addChannelCommands = (program: Command, run: Run): void => {
         };
       });
     });
+
+  channel
+    .command('address')
+    .description('Make an address with a secret in place of the token; the one before ends within a second')
+    .requiredOption(...ASSISTANT_OPTION)
+    .option('--remove', 'remove it: its callers get 401')
+    .addHelpText('after', example('channel address --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11'))
+    .action(({ assistant, remove }: { assistant: string; remove?: true }) =>
+      run(async (api) => {
+        const of = { id: assistant, what: 'assistant' };
+        if (remove) {
+          await api.call(channelOperations.removeAddress, of);
+          return { json: { secretPath: null }, text: 'The secret address is removed.' };
+        }
+        const { secretPath } = await api.call(channelOperations.rotateAddress, of);
+        return {
+          json: { secretPath },
+          text: `POST ${secretPath}\nIt is shown only once. Who knows it can send messages.`,
+        };
+      }),
+    );
 };

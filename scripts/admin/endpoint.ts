@@ -1,5 +1,6 @@
-import type { Command } from 'commander';
-import { isPaused, MAX_OVERLAP_HOURS } from '../../src/webhooks/endpoint-store.ts';
+import { type Command, Option } from 'commander';
+import { MAX_OVERLAP_HOURS } from '../../src/assistants/api-keys.ts';
+import { isPaused } from '../../src/webhooks/endpoint-store.ts';
 import { type EventKind, EVENT_KINDS } from '../../src/webhooks/event.ts';
 import { endpointOperations } from '../../src/operator-api/endpoints.ts';
 import type { Answered, Api } from './api.ts';
@@ -134,10 +135,13 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
   endpoint
     .command('test <endpointId>')
     .description('Send a test event the real way and print its outcome')
-    .addHelpText('after', example(`endpoint test ${ID}`))
-    .action((endpointId: string) =>
+    .addOption(
+      new Option('--event <kind>', 'with a sample of this kind’s payload').choices(EVENT_KINDS).default('webhook.test'),
+    )
+    .addHelpText('after', example(`endpoint test ${ID} --event message.received`))
+    .action((endpointId: string, { event }: { event: EventKind }) =>
       run(async (api) => {
-        const { deliveryId } = await api.call(endpointOperations.test, oneOf(endpointId));
+        const { deliveryId } = await api.call(endpointOperations.test, { ...oneOf(endpointId), body: { event } });
         return awaitOutcome(api, deliveryId);
       }),
     );

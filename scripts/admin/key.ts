@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
+import { MAX_OVERLAP_HOURS } from '../../src/assistants/api-keys.ts';
 import { keyOperations } from '../../src/operator-api/keys.ts';
-import { ASSISTANT_OPTION, example, shortText, wholeNumber, wholeNumberOrNone } from './arguments.ts';
+import { ASSISTANT_OPTION, example, shortText, wholeNumber, wholeNumberOrNone, withNulls } from './arguments.ts';
 import { usage } from './failure.ts';
 import type { Run } from './session.ts';
 import { table } from './text.ts';
@@ -14,7 +15,10 @@ const QUOTA = [
 ] as const;
 type Options = { name?: string; limit?: number; turnsPerMonth?: number | null };
 
-const bodyOf = ({ limit, ...rest }: Options) => ({ ...rest, ...(limit !== undefined && { limitPerMinute: limit }) });
+const bodyOf = ({ limit, ...rest }: Options) => ({
+  ...withNulls(rest),
+  ...(limit !== undefined && { limitPerMinute: limit }),
+});
 
 const shownOnce = (keyId: string, apiKey: string): string =>
   `Key ${keyId}\n${apiKey}\nIt is shown only once. Keep it on your server.`;
@@ -57,8 +61,19 @@ export const addKeyCommands = (program: Command, run: Run): void => {
           one.createdAt,
           one.lastUsedAt,
           one.revokedAt,
+          one.overlapUntil,
         ]);
-        const headings = ['KEY', 'NAME', 'ENDS IN', 'A MINUTE', 'A MONTH', 'CREATED', 'LAST USED', 'REVOKED'];
+        const headings = [
+          'KEY',
+          'NAME',
+          'ENDS IN',
+          'A MINUTE',
+          'A MONTH',
+          'CREATED',
+          'LAST USED',
+          'REVOKED',
+          'OLD KEY UNTIL',
+        ];
         return { json: keys, text: table(headings, rows, 'There are no keys yet.') };
       }),
     );
@@ -92,12 +107,20 @@ export const addKeyCommands = (program: Command, run: Run): void => {
 
   key
     .command('rotate <keyId>')
-    .description('Replace a key; the old one is refused, and name, limit and id stay')
-    .addHelpText('after', example(`key rotate ${KEY_EXAMPLE}`))
-    .action((keyId: string) =>
+    .description('Replace a key; the old one is refused at once or later, and name, limit and id stay')
+    .option(
+      '--overlap <hours>',
+      `how long the old one stays valid (0–${MAX_OVERLAP_HOURS})`,
+      wholeNumber(0, MAX_OVERLAP_HOURS),
+    )
+    .addHelpText('after', example(`key rotate ${KEY_EXAMPLE} --overlap 24`))
+    .action((keyId: string, { overlap = 0 }: { overlap?: number }) =>
       run(async (api) => {
-        const { apiKey } = await api.call(keyOperations.rotate, { id: keyId, what: 'live key' });
-        return { json: { keyId, apiKey }, text: shownOnce(keyId, apiKey) };
+        const body = { overlapHours: overlap };
+        const { key, apiKey } = await api.call(keyOperations.rotate, { id: keyId, what: 'live key', body });
+        const { overlapUntil } = key;
+        const text = shownOnce(keyId, apiKey) + (overlapUntil ? `\nThe old key is valid until ${overlapUntil}.` : '');
+        return { json: { keyId, apiKey }, text };
       }),
     );
 };

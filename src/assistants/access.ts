@@ -9,7 +9,7 @@ import { ApiError, type ErrorCode, notFound } from '../process/errors.ts';
 import { isUuid } from '../process/ids.ts';
 import { workFor } from '../process/slices.ts';
 import type { Assistant } from './assistant.ts';
-import { type ChannelCall, type ChannelCalls, isTokenAccepted } from './channel.ts';
+import { type ChannelCall, type ChannelCalls, isAddressAccepted, isTokenAccepted } from './channel.ts';
 import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';
 import type { AssistantStore } from './store.ts';
 
@@ -19,7 +19,7 @@ import type { AssistantStore } from './store.ts';
  */
 type Admission =
   | { auth: 'apiKey'; limiter: 'key' | 'key or poll' }
-  | { auth: 'verifyToken'; limiter: 'channel' }
+  | { auth: 'verifyToken' | 'secretAddress'; limiter: 'channel' }
   | { auth: 'none' | 'metricsToken'; limiter?: never };
 
 /** One operation of the public API. */
@@ -160,16 +160,20 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
   };
 
   /**
-   * Authenticates the inbound webhook channel. An unknown or disconnected channel gives 404 before the token is
-   * checked.
+   * Authenticates the inbound webhook channel, by its token or by the secret in its address. An unknown or disconnected
+   * channel gives 404 before they are checked.
    */
   const byChannel: RequestHandler = async (req, res, next) => {
     const assistantId = String(req.params.assistant_id);
     const assistant = isUuid(assistantId) ? await orUnavailable(assistants.findAssistant(assistantId)) : null;
     if (assistant) recordCall(assistantId, res);
     if (!assistant?.channel.connected) return refuse(req, res, notFound());
-    if (!isTokenAccepted(assistant.channel, bearerIn(req.headers.authorization)))
-      return refuse(req, res, unauthorized('invalid_verify_token'));
+    const { secret } = req.params;
+    const isAccepted =
+      typeof secret === 'string'
+        ? isAddressAccepted(assistant.channel, secret)
+        : isTokenAccepted(assistant.channel, bearerIn(req.headers.authorization));
+    if (!isAccepted) return refuse(req, res, unauthorized('invalid_verify_token'));
     const limit = assistant.channel.limitPerMinute;
     const limited = rateLimiter.forChannel(assistantId, limit);
     const caller: Caller = {

@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { type Connection, Schema } from 'mongoose';
+import * as z from 'zod';
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const BODY_LENGTH = 43; // 32 bytes in base 62
@@ -45,6 +46,10 @@ export const isWellFormedApiKey = (apiKey: string): boolean => {
  */
 export const hashSecret = (secret: string): string => createHash('sha256').update(secret).digest('base64url');
 
+export const MAX_OVERLAP_HOURS = 168;
+/** How long the old secret stays valid after a rotation. */
+export const OverlapHours = z.number().min(0).max(MAX_OVERLAP_HOURS).default(0);
+
 export type ApiKey = {
   keyId: string;
   assistantId: string;
@@ -56,11 +61,16 @@ export type ApiKey = {
   createdAt: Date;
   lastUsedAt: Date | null;
   revokedAt: Date | null;
+  /** The key before the last rotation is valid until this time. Null if there was no overlap, or it has ended. */
+  overlapUntil: Date | null;
 };
 
+/** The key before the last rotation, with the end of its overlap. */
+type PreviousKey = { hash: string; until: Date };
+
 /** Keys that were created before there were quotas have no `turnsPerMonth`. */
-export type StoredApiKey = Omit<ApiKey, 'keyId' | 'turnsPerMonth'> &
-  Partial<Pick<ApiKey, 'turnsPerMonth'>> & { _id: string; hash: string };
+export type StoredApiKey = Omit<ApiKey, 'keyId' | 'turnsPerMonth' | 'overlapUntil'> &
+  Partial<Pick<ApiKey, 'turnsPerMonth'>> & { _id: string; hash: string; previous?: PreviousKey };
 
 const apiKeySchema = new Schema<StoredApiKey>(
   {
@@ -74,10 +84,12 @@ const apiKeySchema = new Schema<StoredApiKey>(
     createdAt: { type: Date, required: true },
     lastUsedAt: { type: Date, default: null },
     revokedAt: { type: Date, default: null },
+    previous: { type: { hash: String, until: Date }, _id: false },
   },
   { collection: 'apiKeys', versionKey: false, strictQuery: 'throw' },
 );
 apiKeySchema.index({ hash: 1 }, { unique: true });
+apiKeySchema.index({ 'previous.hash': 1 }, { sparse: true });
 apiKeySchema.index({ assistantId: 1, createdAt: -1 });
 
 export const apiKeyModel = (connection: Connection) => connection.model<StoredApiKey>('ApiKey', apiKeySchema);

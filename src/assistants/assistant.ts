@@ -33,7 +33,7 @@ export const DEFAULT_LIMIT_PER_MINUTE = 60;
 const DEFAULT_DEDUPE_WINDOW_S = 60;
 
 /** The longest time, in minutes of opening hours, after which an escalation may count as not taken. */
-const MAX_TAKE_WITHIN_MINUTES = 7 * 24 * 60;
+export const MAX_TAKE_WITHIN_MINUTES = 7 * 24 * 60;
 
 /** What happens to an escalation that nobody took in time. */
 export const IF_NOT_TAKEN = ['remind', 'hand_back', 'stay'] as const;
@@ -96,6 +96,9 @@ export const AssistantInput = z.object({
     .enum(IF_NOT_TAKEN)
     .default('stay')
     .meta({ description: 'What happens to an escalation that nobody was assigned to or answered in that time.' }),
+  contactsEscalate: z.boolean().default(false).meta({
+    description: 'A message with contact details is answered, and then its conversation is handed to a person.',
+  }),
   sessionLimitPerMinute: z
     .int()
     .min(1)
@@ -139,9 +142,14 @@ export type AssistantInput = z.input<typeof AssistantInput>;
 
 /**
  * The inbound webhook channel of an assistant. If `tokenHash` is null, the channel is open to anyone who knows its
- * address.
+ * address. `secretAddress` holds the hash of the secret in a second address, for callers that cannot send the token.
  */
-export type Channel = { connected: boolean; tokenHash: string | null; limitPerMinute: number };
+export type Channel = {
+  connected: boolean;
+  tokenHash: string | null;
+  limitPerMinute: number;
+  secretAddress?: { hash: string; createdAt: Date } | null;
+};
 
 export type Assistant = z.infer<typeof AssistantInput> & {
   assistantId: string;
@@ -180,6 +188,7 @@ const LATER_DEFAULTS = {
   openingHours: null,
   takeWithinMinutes: null,
   ifNotTaken: 'stay' as const,
+  contactsEscalate: false,
   sessionLimitPerMinute: DEFAULT_LIMIT_PER_MINUTE,
   turnsPerMonth: null,
   tokensPerDay: null,
@@ -262,6 +271,7 @@ const assistantSchema = new Schema<StoredAssistant>(
     openingHours: { type: Schema.Types.Mixed },
     takeWithinMinutes: { type: Number },
     ifNotTaken: { type: String },
+    contactsEscalate: { type: Boolean },
     sessionLimitPerMinute: { type: Number },
     turnsPerMonth: { type: Number },
     tokensPerDay: { type: Number },
@@ -277,6 +287,7 @@ const assistantSchema = new Schema<StoredAssistant>(
       connected: { type: Boolean, required: true },
       tokenHash: { type: String, default: null },
       limitPerMinute: { type: Number, required: true },
+      secretAddress: { type: Schema.Types.Mixed },
     },
     web: { type: Schema.Types.Mixed },
     version: { type: Number, required: true },

@@ -127,12 +127,13 @@ export const OPEN_CHANNEL_WARNING =
 /**
  * The update for a change. The update sets only the given fields, so that concurrent changes do not overwrite each
  * other. The channel must be in the state `expected`. Only the token's hash is stored, and disconnecting deletes this
- * hash.
+ * hash and that of the secret address.
  */
 export const channelWrite = ({ connected, token, limitPerMinute }: ChannelChange) => {
   const limited = limitPerMinute === undefined ? {} : { 'channel.limitPerMinute': limitPerMinute };
   if (connected === false) {
-    return { expected: {}, set: { 'channel.connected': false, 'channel.tokenHash': null, ...limited } };
+    const ended = { 'channel.tokenHash': null, 'channel.secretAddress': null };
+    return { expected: {}, set: { 'channel.connected': false, ...ended, ...limited } };
   }
   if (token !== undefined) {
     const tokenHash = token === null ? null : hashSecret(token);
@@ -141,9 +142,14 @@ export const channelWrite = ({ connected, token, limitPerMinute }: ChannelChange
   return { expected: connected ? { 'channel.connected': true } : {}, set: limited };
 };
 
-/** True if the channel requires no token or the given token matches. Hashes are compared in constant time. */
-export const isTokenAccepted = (channel: Channel, token: string | null): boolean => {
-  if (channel.tokenHash === null) return true;
-  if (token === null) return false;
-  return timingSafeEqual(Buffer.from(channel.tokenHash), Buffer.from(hashSecret(token)));
-};
+/** Compares hashes in constant time. */
+const isSecretOf = (hash: string, secret: string): boolean =>
+  timingSafeEqual(Buffer.from(hash), Buffer.from(hashSecret(secret)));
+
+/** True if the channel requires no token or the given token matches. */
+export const isTokenAccepted = ({ tokenHash }: Channel, token: string | null): boolean =>
+  tokenHash === null || (token !== null && isSecretOf(tokenHash, token));
+
+/** True if the secret is that of the channel's secret address. */
+export const isAddressAccepted = ({ secretAddress }: Channel, secret: string): boolean =>
+  secretAddress ? isSecretOf(secretAddress.hash, secret) : false;

@@ -3,12 +3,20 @@ import { LRUCache } from 'lru-cache';
 import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { newId } from '../process/ids.ts';
-import { invalid, notFound } from '../process/errors.ts';
+import { conflict, invalid, notFound } from '../process/errors.ts';
 import { inPages, insertAtMost } from '../mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn } from '../mongo/mongo.ts';
 import type { SecretsFound, Vault } from '../process/vault.ts';
 import { validate } from '../process/validation.ts';
-import { type ApiKey, apiKeyModel, hashSecret, isWellFormedApiKey, newApiKey, type StoredApiKey } from './api-keys.ts';
+import {
+  type ApiKey,
+  apiKeyModel,
+  hashSecret,
+  isWellFormedApiKey,
+  newApiKey,
+  newSecret,
+  type StoredApiKey,
+} from './api-keys.ts';
 import {
   type Assistant,
   AssistantInput,
@@ -46,16 +54,18 @@ export type ListedAssistant = Omit<Assistant, 'web' | 'semantic' | 'passages'>;
 /** How many keys an assistant may have. Revoked keys count, because they are still listed. */
 const KEYS_MAX = 1_000;
 const LAST_USED_EVERY_MS = 60_000;
+const HOUR_MS = 3_600_000;
 const AFTER = { returnDocument: 'after' } as const;
 
 type Dependencies = { connection: Connection; vault: Vault; onKnowledgeChanged?: (assistantId: string) => void };
 
 type NewApiKey = { assistantId: string; name: string; limitPerMinute?: number; turnsPerMonth?: number | null };
 
-const toApiKey = ({ _id, hash: _hash, turnsPerMonth = null, ...stored }: StoredApiKey): ApiKey => ({
+const toApiKey = ({ _id, hash: _hash, turnsPerMonth = null, previous, ...stored }: StoredApiKey): ApiKey => ({
   keyId: _id,
   turnsPerMonth,
   ...stored,
+  overlapUntil: previous && previous.until.getTime() > serverNow() ? previous.until : null,
 });
 
 /**
@@ -123,6 +133,15 @@ export type AssistantStore = Omit<KnowledgeStore, 'addKnowledge' | 'updateKnowle
   /** Removes the verify token of a connected channel. The channel is then open to anyone who knows its address. */
   clearChannelToken: (assistantId: string) => Promise<Assistant>;
 
+  /**
+   * Makes the address of a connected channel that has a secret in its path. Only this answer contains the secret. The
+   * address before ends at once.
+   */
+  rotateSecretAddress: (assistantId: string) => Promise<{ assistant: Assistant; secret: string }>;
+
+  /** Removes that address. */
+  removeSecretAddress: (assistantId: string) => Promise<Assistant>;
+
   /** Changes the given fields of the web channel. */
   setWeb: (assistantId: string, wanted: Partial<WebSettings>) => Promise<Assistant>;
 
@@ -143,10 +162,10 @@ export type AssistantStore = Omit<KnowledgeStore, 'addKnowledge' | 'updateKnowle
   countApiKeys: (assistantId: string) => Promise<number>;
 
   /**
-   * Replaces the secret of a key. The id, name and limits are kept, and the old secret stops working in the same write.
-   * A revoked key stays revoked.
+   * Replaces the secret of a key. The id, name and limits are kept. The old secret stays valid for `overlapHours`
+   * (0–168, default 0); one that an earlier rotation kept ends in the same write. A revoked key stays revoked.
    */
-  rotateApiKey: (keyId: string) => Promise<{ key: ApiKey; apiKey: string }>;
+  rotateApiKey: (keyId: string, overlapHours?: number) => Promise<{ key: ApiKey; apiKey: string }>;
 
   /** Changes the name or the limits of a key. A revoked key cannot be changed. */
   updateApiKey: (
@@ -202,8 +221,8 @@ export const createAssistantStore = ({
   });
 
   const findByHash = remember(async (hash: string) => {
-    const stored = await apiKeys.findOne({ hash, revokedAt: null }).lean();
-    return stored && toApiKey(stored);
+    const stored = await apiKeys.findOne({ $or: [{ hash }, { 'previous.hash': hash }], revokedAt: null }).lean();
+    return stored && { key: toApiKey(stored), until: stored.hash === hash ? null : (stored.previous?.until ?? null) };
   });
 
   const getAssistant = async (assistantId: string): Promise<Assistant> => {
@@ -297,8 +316,11 @@ export const createAssistantStore = ({
       // The checksum is checked only for a key that is not cached, because the check costs less than a query but more
       // than a cache hit.
       if (!findByHash.knows(hash) && !isWellFormedApiKey(apiKey)) return null;
-      const key = await findByHash(hash);
-      if (key && (key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {
+      const found = await findByHash(hash);
+      if (!found) return null;
+      const { key, until } = found;
+      if (until !== null) return until.getTime() > serverNow() ? key : null;
+      if ((key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {
         key.lastUsedAt = serverDate();
         // The time is only shown to operators, so a lost write is harmless.
         apiKeys.updateOne({ _id: key.keyId }, { lastUsedAt: key.lastUsedAt }).catch(() => undefined);
@@ -414,6 +436,22 @@ export const createAssistantStore = ({
       return changed;
     },
 
+    rotateSecretAddress: async (assistantId) => {
+      const secret = newSecret('vp_');
+      const secretAddress = { hash: hashSecret(secret), createdAt: serverDate() };
+      const update = { $set: { 'channel.secretAddress': secretAddress } };
+      const assistant = await change({ _id: assistantId, 'channel.connected': true }, update);
+      if (assistant) return { assistant, secret };
+      await getAssistant(assistantId);
+      throw conflict('Connect the channel first.');
+    },
+
+    removeSecretAddress: async (assistantId) => {
+      const changed = await change({ _id: assistantId }, { $set: { 'channel.secretAddress': null } });
+      if (!changed) throw notFound();
+      return changed;
+    },
+
     setWeb: async (assistantId, wanted) => {
       const parsed = validate(WebSettings.partial(), wanted);
       const given = Object.entries(parsed).filter(([name]) => name in wanted);
@@ -458,10 +496,20 @@ export const createAssistantStore = ({
 
     countApiKeys: (assistantId) => apiKeys.countDocuments({ assistantId, revokedAt: null }).exec(),
 
-    rotateApiKey: async (keyId) => {
+    rotateApiKey: async (keyId, overlapHours = 0) => {
       const apiKey = newApiKey();
-      const change = { hash: hashSecret(apiKey), lastFour: apiKey.slice(-4), lastUsedAt: null };
-      const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, change, AFTER).lean();
+      const until = new Date(serverNow() + overlapHours * HOUR_MS);
+      const stage = {
+        $set: {
+          hash: hashSecret(apiKey),
+          lastFour: apiKey.slice(-4),
+          lastUsedAt: null,
+          previous: overlapHours > 0 ? { hash: '$hash', until } : '$$REMOVE',
+        },
+      };
+      const stored = await apiKeys
+        .findOneAndUpdate({ _id: keyId, revokedAt: null }, [stage], { ...AFTER, updatePipeline: true })
+        .lean();
       if (!stored) throw notFound();
       return { key: toApiKey(stored), apiKey };
     },
@@ -473,7 +521,8 @@ export const createAssistantStore = ({
     },
 
     revokeApiKey: async (keyId) => {
-      await apiKeys.updateOne({ _id: keyId, revokedAt: null }, { revokedAt: serverDate() });
+      const revoked = { $set: { revokedAt: serverDate() }, $unset: { previous: 1 } };
+      await apiKeys.updateOne({ _id: keyId, revokedAt: null }, revoked);
       return getApiKey(keyId);
     },
 

@@ -160,6 +160,17 @@ export const chatTurnOperations = {
     params: z.object({ assistant_id: z.uuid() }),
     headers: HEADERS,
   }),
+  sendBySecretAddress: publicOperation({
+    ...send,
+    path: '/api/v1/channels/webhook/:assistant_id/:secret',
+    id: 'sendSecretChannelMessage',
+    summary: 'Send a message through the inbound webhook channel, with a secret in the address in place of the token',
+    description: [ANSWERS, NEVER_ASYNC, RETRYING, LIMITS].join('\n\n'),
+    auth: 'secretAddress',
+    limiter: 'channel',
+    params: z.object({ assistant_id: z.uuid(), secret: z.string().meta({ description: 'As it was shown once.' }) }),
+    headers: HEADERS,
+  }),
 };
 
 const idempotencyKeyOf = (header: string | undefined): string | null => {
@@ -209,6 +220,7 @@ type Dependencies = {
   readTurn: ReadTurn;
 };
 
+/** Where turns come in, with what is below: the secret address of a channel. */
 export const TURN_PATHS = [chatTurnOperations.send.path, chatTurnOperations.sendByChannel.path];
 
 /**
@@ -271,5 +283,6 @@ export const chatTurnRoutes = (dependencies: Dependencies): Router => {
     { operation: chatTurnOperations.send, handle: chat },
     { operation: chatTurnOperations.get, handle: read },
     { operation: chatTurnOperations.sendByChannel, handle: answerOrStream },
+    { operation: chatTurnOperations.sendBySecretAddress, handle: answerOrStream },
   ]);
 };

@@ -19,7 +19,8 @@ import {
 } from './delivery.ts';
 import type { ErasureEvent } from '../conversations/erasure.ts';
 import type { Endpoint } from '../webhooks/endpoint-store.ts';
-import { composeErasedBody, composeTestBody } from '../webhooks/event.ts';
+import { composeErasedBody, type EventKind } from '../webhooks/event.ts';
+import { composeTestBody } from '../webhooks/wire.ts';
 
 const QUEUED_PER_SWEEP = 500;
 
@@ -44,8 +45,11 @@ export type TestsAndResends = {
    */
   planResend: (original: StoredDelivery) => Promise<ResendPlan>;
 
-  /** Queues a test event and composes its body. Returns the id of the delivery. */
-  queueTest: (endpoint: { endpointId: string; assistantId: string; url: string }) => Promise<string>;
+  /**
+   * Queues a test event of this kind with a sample payload. It belongs to no conversation. Returns the id of the
+   * delivery.
+   */
+  queueTest: (endpoint: { endpointId: string; assistantId: string; url: string }, event?: EventKind) => Promise<string>;
 
   /**
    * Queues a resend. `number` is the number that the page showed, so that a double click makes only one resend.
@@ -138,11 +142,9 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
 
     planResend,
 
-    queueTest: (endpoint) => {
-      const { endpointId, assistantId, url } = endpoint;
+    queueTest: ({ endpointId, assistantId, url }, event = 'webhook.test') => {
       const eventId = newId();
-      const body = composeTestBody(eventId, Math.floor(serverNow() / 1000));
-      const event = 'webhook.test';
+      const body = composeTestBody(event, eventId, Math.floor(serverNow() / 1000));
       return queue({
         eventId,
         endpointId,

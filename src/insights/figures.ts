@@ -123,7 +123,14 @@ export const COUNTERS = [
 export type Counter = (typeof COUNTERS)[number];
 
 /** The reasons for an escalation that are counted one by one. All others count as `other`. */
-export const ESCALATION_REASONS = ['user_requested', 'low_confidence', 'engine_error', 'manual', 'other'] as const;
+export const ESCALATION_REASONS = [
+  'user_requested',
+  'low_confidence',
+  'engine_error',
+  'contact_details',
+  'manual',
+  'other',
+] as const;
 export type CountedReason = (typeof ESCALATION_REASONS)[number];
 
 /** Each reply that is not a holding text raises one of these counters. */

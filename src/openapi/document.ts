@@ -22,7 +22,7 @@ import { DELIVERY_DEADLINE_MS } from '../process/time-limits.ts';
 import { VERSION } from '../process/lifecycle.ts';
 import { type WebOperation, webOperations } from '../web-channel/operations.ts';
 import type { EventKind } from '../webhooks/event.ts';
-import { WIRE_EVENTS } from '../webhooks/wire.ts';
+import { SAMPLES, WIRE_EVENTS } from '../webhooks/wire.ts';
 
 /** Every operation of the public API, for the document and for clients. */
 export const PUBLIC_OPERATIONS: PublicOperation[] = [
@@ -181,6 +181,7 @@ const SECURITY: Record<Auth, Security> = {
   metricsToken: [{ metricsToken: [] }, {}],
   apiKey: [{ apiKey: [] }],
   verifyToken: [{ verifyToken: [] }, {}],
+  secretAddress: [],
 };
 
 const UNAUTHORIZED: Record<Auth, ErrorCode[]> = {
@@ -188,6 +189,7 @@ const UNAUTHORIZED: Record<Auth, ErrorCode[]> = {
   metricsToken: [],
   apiKey: ['missing_api_key', 'invalid_api_key'],
   verifyToken: ['invalid_verify_token'],
+  secretAddress: ['invalid_verify_token'],
 };
 
 const INPUT: ErrorCode[] = ['payload_too_large', 'validation_failed', 'invalid_json'];
@@ -285,28 +287,6 @@ const WHEN: Record<EventKind, string> = {
   'webhook.test': 'An operator sent a test event.',
 };
 
-const conversation_id = '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b';
-
-const PAYLOADS: Record<EventKind, Record<string, unknown>> = {
-  'conversation.created': { conversation_id, session_id: 'visitor-42', channel: 'api', language: 'en' },
-  'message.received': { conversation_id, role: 'user', content: 'When are you open?', channel: 'api', language: 'en' },
-  'conversation.escalated': { conversation_id, reason: 'user_requested', lead_score: 40, language: 'en' },
-  'conversation.resolved': { conversation_id, resolved_by: '3f0e8f0a-3c1c-4f0e-9d2b-6d6a0f6b7c11' },
-  'tag.added': { conversation_id, tag: 'billing', color: '#2f6fed' },
-  'message.sent': {
-    conversation_id,
-    message_id: '0b5c9d52-6c0e-4f43-9a52-0f6f5b1f7a10',
-    turn_id: null,
-    seq: 3,
-    role: 'operator',
-    content: 'I have looked at your order. It leaves today.',
-    channel: 'webhook',
-    language: 'en',
-  },
-  'conversation.erased': { conversation_id },
-  'webhook.test': { ping: 'pong' },
-};
-
 const eventHeaders = (event: EventKind) =>
   z.object({
     'X-Factory-Signature': z.string().meta({
@@ -326,6 +306,10 @@ const eventHeaders = (event: EventKind) =>
           'The number of this event among those of its conversation for your endpoint: 1, 2, 3 … without gaps. Not on test events.',
         override: { type: 'integer', minimum: 1, pattern: undefined },
       }),
+    'X-Factory-Test': z
+      .literal('true')
+      .optional()
+      .meta({ description: 'Present on test events: the payload is a sample.' }),
     'X-Factory-Redelivery': z
       .literal('true')
       .optional()
@@ -353,7 +337,7 @@ const webhookOf = (event: EventKind): ZodOpenApiPathItemObject => ({
             event,
             event_id: '9d1f7c2e-3b5a-4c6d-8e7f-0a1b2c3d4e5f',
             timestamp: 1_777_889_730,
-            payload: PAYLOADS[event],
+            payload: SAMPLES[event],
           },
         },
       },

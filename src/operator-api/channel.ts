@@ -16,6 +16,10 @@ const ChannelView = z
     open: z.boolean().meta({ description: 'Connected without a verify token.' }),
     limitPerMinute: z.int(),
     warning: z.string().nullable(),
+    secretAddress: z
+      .object({ createdAt: time })
+      .nullable()
+      .meta({ description: 'Whether there is an address with a secret in its path: when it was made, or null.' }),
   })
   .meta({ id: 'Channel' });
 
@@ -61,7 +65,8 @@ export const channelOperations = {
     path,
     id: 'changeChannel',
     tag,
-    summary: 'Connect the channel with or without a token, change its limit, or disconnect it (deletes the token)',
+    summary:
+      'Connect the channel with or without a token, change its limit, or disconnect it (deletes token and secret address)',
     audience,
     resource: 'assistant',
     body: Change,
@@ -92,16 +97,46 @@ export const channelOperations = {
     audit: 'channel.clear_token',
     errors: ['not_found'],
   }),
+  rotateAddress: operation({
+    method: 'post',
+    path: `${path}/secret-address`,
+    id: 'rotateChannelAddress',
+    tag,
+    summary: 'Make an address with a secret in its path, shown only once; the one before ends within a second',
+    audience,
+    resource: 'assistant',
+    answer: z.object({
+      channel: ChannelView,
+      secretPath: z.string().meta({ description: 'The path to POST to, without a token. Shown only once.' }),
+    }),
+    audit: 'channel.rotate_address',
+    errors: ['not_found', 'conflict'],
+  }),
+  removeAddress: operation({
+    method: 'delete',
+    path: `${path}/secret-address`,
+    id: 'removeChannelAddress',
+    tag,
+    summary: 'Remove the address with a secret in its path: its callers get 401',
+    audience,
+    resource: 'assistant',
+    answer: ChannelView,
+    audit: 'channel.remove_address',
+    errors: ['not_found'],
+  }),
 };
 
-const toView = (assistantId: string, { connected, tokenHash, limitPerMinute }: Channel) => {
+const pathOf = (assistantId: string): string => `/api/v1/channels/webhook/${assistantId}`;
+
+const toView = (assistantId: string, { connected, tokenHash, limitPerMinute, secretAddress }: Channel) => {
   const open = connected && tokenHash === null;
   return {
-    path: `/api/v1/channels/webhook/${assistantId}`,
+    path: pathOf(assistantId),
     connected,
     open,
     limitPerMinute,
     warning: open ? OPEN_CHANNEL_WARNING : null,
+    secretAddress: secretAddress ? { createdAt: secretAddress.createdAt } : null,
   };
 };
 
@@ -127,6 +162,15 @@ export const channelRoutes = ({ assistants, channelCalls }: Dependencies): Handl
 
     handled(channelOperations.clearToken, async ({ params: { id = '' } }) =>
       toView(id, (await assistants.clearChannelToken(id)).channel),
+    ),
+
+    handled(channelOperations.rotateAddress, async ({ params: { id = '' } }) => {
+      const { assistant, secret } = await assistants.rotateSecretAddress(id);
+      return { channel: toView(id, assistant.channel), secretPath: `${pathOf(id)}/${secret}` };
+    }),
+
+    handled(channelOperations.removeAddress, async ({ params: { id = '' } }) =>
+      toView(id, (await assistants.removeSecretAddress(id)).channel),
     ),
   ];
 };

@@ -180,7 +180,7 @@ export const deliveryRoutes = ({ endpoints, deliveries, deliveryQueue }: Depende
       if (pending) return { ...pending, ...NOTHING_SENT };
       const delivery = found ?? (await deliveries.getDelivery(id)); // it was claimed between the two reads
       const again = isFinal(delivery.outcome) && delivery.body ? await deliveries.planResend(delivery) : null;
-      const test = delivery.event === 'webhook.test' ? describeTest(delivery) : null;
+      const test = delivery.conversationId === null ? describeTest(delivery) : null;
       return { ...toDeliveryView(delivery), resend: again, test };
     }),
 

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { OverlapHours } from '../assistants/api-keys.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { OUTCOMES, RECOVERABLE } from '../deliveries/delivery.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
@@ -11,7 +12,7 @@ import {
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { serverDate } from '../process/clock.ts';
 import { ApiError, invalid } from '../process/errors.ts';
-import { EndpointInput, type EndpointStore, MAX_OVERLAP_HOURS } from '../webhooks/endpoint-store.ts';
+import { EndpointInput, type EndpointStore } from '../webhooks/endpoint-store.ts';
 import { EventKind } from '../webhooks/event.ts';
 import { type Call, definedFields, type Handled, handled, operation, type Operation, time, uuid } from './operation.ts';
 
@@ -112,7 +113,7 @@ export const endpointOperations = {
     path: '/endpoints/:id/rotate',
     id: 'rotateEndpointSecret',
     summary: 'Rotate the secret, shown only once; the old one also signs during the overlap',
-    body: z.object({ overlapHours: z.number().min(0).max(MAX_OVERLAP_HOURS).default(0) }),
+    body: z.object({ overlapHours: OverlapHours }),
     answer: SecretView,
     audit: 'endpoint.rotate',
   }),
@@ -132,7 +133,9 @@ export const endpointOperations = {
     method: 'post',
     path: '/endpoints/:id/test',
     id: 'testEndpoint',
-    summary: 'Send a test event the real way; getDelivery gives its outcome',
+    summary: 'Send a test event of any kind the real way; getDelivery gives its outcome',
+    body: z.object({ event: EventKind.default('webhook.test') }),
+    bodyOptional: true,
     status: 202,
     answer: z.object({ deliveryId: z.string() }),
     audit: 'endpoint.test',
@@ -193,10 +196,10 @@ export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueu
 
   handled(endpointOperations.resume, ({ params: { id = '' } }) => endpoints.resumeEndpoint(id)),
 
-  handled(endpointOperations.test, async ({ params: { id = '' }, note }) => {
-    const deliveryId = await deliveries.queueTest(await endpoints.getEndpoint(id));
+  handled(endpointOperations.test, async ({ params: { id = '' }, body: { event }, note }) => {
+    const deliveryId = await deliveries.queueTest(await endpoints.getEndpoint(id), event);
     deliveryQueue.wakeDelivery(deliveryId);
-    note({ target: id, details: { deliveryId } });
+    note({ target: id, details: { deliveryId, event } });
     return { deliveryId };
   }),
 ];

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { OverlapHours } from '../assistants/api-keys.ts';
 import { DEFAULT_LIMIT_PER_MINUTE, TurnsPerMonth } from '../assistants/assistant.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { definedFields, type Handled, handled, line, operation, time, uuid } from './operation.ts';
@@ -18,6 +19,7 @@ const KeyView = z
     createdAt: time,
     lastUsedAt: time.nullable(),
     revokedAt: time.nullable(),
+    overlapUntil: time.nullable().meta({ description: 'Until then, the key before the last rotation is valid too.' }),
   })
   .meta({ id: 'ApiKey' });
 
@@ -77,9 +79,11 @@ export const keyOperations = {
     path: '/keys/:id/rotate',
     id: 'rotateApiKey',
     tag,
-    summary: 'Rotate a key under the same id; the old one stops working within a second',
+    summary: 'Rotate a key under the same id; the old one stops within a second, or after the overlap',
     audience,
     resource: 'key',
+    body: z.object({ overlapHours: OverlapHours }),
+    bodyOptional: true,
     answer: NewKeyView,
     audit: 'key.rotate',
     errors: ['not_found'],
@@ -118,9 +122,9 @@ export const keyRoutes = ({ assistants }: { assistants: AssistantStore }): Handl
     return key;
   }),
 
-  handled(keyOperations.rotate, async ({ params: { id = '' }, note }) => {
-    const rotated = await assistants.rotateApiKey(id);
-    note({ target: id, details: { lastFour: rotated.key.lastFour } });
+  handled(keyOperations.rotate, async ({ params: { id = '' }, body: { overlapHours }, note }) => {
+    const rotated = await assistants.rotateApiKey(id, overlapHours);
+    note({ target: id, details: { lastFour: rotated.key.lastFour, overlapHours } });
     return rotated;
   }),
 

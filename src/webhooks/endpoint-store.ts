@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
+import { MAX_OVERLAP_HOURS } from '../assistants/api-keys.ts';
 import { INCLUDED } from '../assistants/suggested-action.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { invalid, notFound } from '../process/errors.ts';
@@ -17,7 +18,6 @@ import { newWebhookSecret } from './signature.ts';
 /** The maximum length of all cached endpoints together, as JSON, in characters. */
 const CACHED_CHARS = 20_000_000;
 const MAX_ENDPOINTS = 10;
-export const MAX_OVERLAP_HOURS = 168;
 
 /** Why an endpoint is paused: the receiver answered 410, or asked for a pause with `Retry-After`. */
 type Pause = { reason: 'gone' | 'retry_after'; until: Date | null };

@@ -123,6 +123,3 @@ export const composeErasedBody = (eventId: string, timestamp: number, conversati
     timestamp,
     payload: { conversation_id: conversationId },
   });
-
-export const composeTestBody = (eventId: string, timestamp: number): string =>
-  JSON.stringify({ event: 'webhook.test', event_id: eventId, timestamp, payload: { ping: 'pong' } });

@@ -2,7 +2,8 @@ import * as z from 'zod';
 import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import { CONTENT_MAX_CODE_POINTS, type EventKind } from './event.ts';
 
-const conversation_id = z.uuid().meta({ example: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' });
+const sample = { conversation_id: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' };
+const conversation_id = z.uuid().meta({ example: sample.conversation_id });
 const session_id = z.string().meta({ example: 'visitor-42' });
 const channel = z.enum(['api', 'webhook', 'web']);
 const language = z.string().meta({ description: 'Canonical BCP 47 tag.', example: 'en' });
@@ -75,3 +76,30 @@ export const WIRE_EVENTS = {
   'conversation.erased': envelope('conversation.erased', z.object({ conversation_id }), 'ConversationErasedEvent'),
   'webhook.test': envelope('webhook.test', z.object({ ping: z.literal('pong') }), 'WebhookTestEvent'),
 } satisfies Record<EventKind, z.ZodType>;
+
+type Samples = { [Kind in EventKind]: z.input<(typeof WIRE_EVENTS)[Kind]>['payload'] };
+
+/** A payload of each kind, for test events and the API document. */
+export const SAMPLES: Samples = {
+  'conversation.created': { ...sample, session_id: 'visitor-42', channel: 'api', language: 'en' },
+  'message.received': { ...sample, role: 'user', content: 'When are you open?', channel: 'api', language: 'en' },
+  'conversation.escalated': { ...sample, reason: 'user_requested', lead_score: 40, language: 'en' },
+  'conversation.resolved': { ...sample, resolved_by: '3f0e8f0a-3c1c-4f0e-9d2b-6d6a0f6b7c11' },
+  'tag.added': { ...sample, tag: 'billing', color: '#2f6fed' },
+  'message.sent': {
+    ...sample,
+    message_id: '0b5c9d52-6c0e-4f43-9a52-0f6f5b1f7a10',
+    turn_id: null,
+    seq: 3,
+    role: 'operator',
+    content: 'I have looked at your order. It leaves today.',
+    channel: 'webhook',
+    language: 'en',
+  },
+  'conversation.erased': sample,
+  'webhook.test': { ping: 'pong' },
+};
+
+/** The exact body of a test event of this kind. */
+export const composeTestBody = (event: EventKind, eventId: string, timestamp: number): string =>
+  JSON.stringify({ event, event_id: eventId, timestamp, payload: SAMPLES[event] });

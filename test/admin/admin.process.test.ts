@@ -76,12 +76,17 @@ describe('assistants, knowledge and keys', () => {
     const rotated = await admin<{ keyId: string; apiKey: string }>('key', 'rotate', keyId);
     await eventually(async () => expect((await chat(apiKey)).status).toBe(401));
     const answer = await chat(rotated.apiKey);
+    const limited = await admin<object>('key', 'update', keyId, '--turns-per-month', '7');
+    const unlimited = await admin<object>('key', 'update', keyId, '--turns-per-month', 'none');
+    const kept = await admin<{ apiKey: string }>('key', 'rotate', keyId, '--overlap', '1');
+    const both = await Promise.all([rotated, kept].map((one) => chat(one.apiKey)));
     const revoked = await admin('key', 'revoke', keyId);
-    await eventually(async () => expect((await chat(rotated.apiKey)).status).toBe(401));
+    for (const one of [rotated, kept]) await eventually(async () => expect((await chat(one.apiKey)).status).toBe(401));
     const again = await runAdmin(env, ['key', 'rotate', keyId]);
 
     expect(rotated.keyId).toBe(keyId);
-    expect(answer.status).toBe(200);
+    expect([limited, unlimited]).toMatchObject([{ turnsPerMonth: 7 }, { turnsPerMonth: null }]);
+    expect([answer, ...both].map(({ status }) => status)).toEqual([200, 200, 200]);
     expect(answer.headers.get('x-ratelimit-limit')).toBe('500');
     expect(revoked).toMatchObject({ keyId, revokedAt: expect.any(String) });
     expect(again).toMatchObject({ status: 1, stderr: `There is no live key ${keyId}.\n` });
@@ -118,12 +123,17 @@ test('the inbound webhook channel is protected, opened with a warning, limited a
   const closed = await set('--token', 't-1', '--limit', '900');
   const limited = await callUntil(200, 't-1');
   await callUntil(401);
+  const { secretPath } = await admin<{ secretPath: string }>('channel', 'address', '--assistant', assistantId);
+  const bySecret = () => request(`${stack.url}${secretPath}`, { body: aTurn() });
+  await eventually(async () => expect((await bySecret()).status).toBe(200));
+  await admin('channel', 'address', '--assistant', assistantId, '--remove');
+  await eventually(async () => expect((await bySecret()).status).toBe(401));
   const open = await set('--open');
   await callUntil(200);
   const off = await set('--off');
   await callUntil(404);
 
-  expect(closed).toEqual({ assistantId, connected: true, open: false, limitPerMinute: 900, path });
+  expect(closed).toEqual({ assistantId, connected: true, open: false, limitPerMinute: 900, path, secretAddress: null });
   expect(limited.headers.get('x-ratelimit-limit')).toBe('900');
   expect(open).toMatchObject({ open: true, limitPerMinute: 900, warning: expect.stringContaining('anyone who knows') });
   expect(off).toMatchObject({ connected: false, open: false });

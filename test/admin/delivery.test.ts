@@ -98,6 +98,9 @@ test('a test event is delivered and its steps are shown; a resend is marked as a
   expect(listed.map(({ deliveryId }) => deliveryId)).toEqual(ids.toReversed());
   expect(shown).toMatchObject({ body: expect.stringContaining('"ping":"pong"'), responseBody: 'ok' });
   expect(shown).not.toHaveProperty('token');
+
+  const sample = await admin<Delivery>('endpoint', 'test', endpointId, '--event', 'tag.added');
+  expect(sample).toMatchObject({ event: 'tag.added', outcome: 'delivered', conversationId: null });
 });
 
 test('a test that cannot be sent shows why; in the overlap of a rotation both secrets sign', async () => {

@@ -299,7 +299,12 @@ const aMemory = () => {
     createPassages({
       store: stack.service.passages,
       background: stack.service.passages,
-      embedder: { model: () => null, embedQuestion: async () => null },
+      embedder: {
+        isChosen: false,
+        firstTry: async () => undefined,
+        model: () => null,
+        embedQuestion: async () => null,
+      },
       reportLeftOut: stack.service.assistants.reportPassagesLeftOut,
       logger: createLogger({ name: 'test', level: 'silent' }),
       now: () => clock.time,
@@ -363,7 +368,12 @@ test('an owner is told how many passages have no room in the memory of a worker,
     const held = createPassages({
       store: passages,
       background: passages,
-      embedder: { model: () => null, embedQuestion: async () => null },
+      embedder: {
+        isChosen: false,
+        firstTry: async () => undefined,
+        model: () => null,
+        embedQuestion: async () => null,
+      },
       reportLeftOut: assistants.reportPassagesLeftOut,
       logger: createLogger({ name: 'test', level: 'silent' }),
       ...(maxBytes !== undefined && { maxBytes }),

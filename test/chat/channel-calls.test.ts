@@ -4,6 +4,7 @@ import { createChannelCalls } from '../../src/assistants/channel.ts';
 import { anAssistant, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
+import { atPace } from '../support/pace.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -17,6 +18,8 @@ type Call = {
   sessionId?: string;
   conversationId?: string;
 };
+
+type Channel = { secretAddress: { createdAt: string } | null };
 
 const aChannel = async (limitPerMinute = 100) => {
   const owner = await anOperator(stack);
@@ -32,6 +35,53 @@ const aChannel = async (limitPerMinute = 100) => {
     calls: async () => (await owner.get<{ calls: Call[] }>(`${path}/calls`)).body.calls,
   };
 };
+
+test('a secret address takes the place of the token, is shown once, and can be rotated and removed', async () => {
+  const { owner, assistantId, change, call, calls } = await aChannel(1_000);
+  const path = `/assistants/${assistantId}/channel`;
+  const make = () => owner.post<{ secretPath: string; channel: Channel }>(`${path}/secret-address`);
+  const post = (secretPath: string, body: unknown = aTurn()) =>
+    request<ChatBody>(`${stack.url}${secretPath}`, { body, bearer: null });
+  const refused = (secretPath: string) =>
+    eventually(async () => expect(problemOf(await post(secretPath))).toBe('401 invalid_verify_token'), atPace(5_000));
+  const never = await post(`/api/v1/channels/webhook/${assistantId}/vp_nothing`);
+
+  const first = (await make()).body;
+  const answered = await eventually(async () => {
+    const answer = await post(first.secretPath, aTurn({ session_id: 'visitor-1' }));
+    expect(answer.status).toBe(200);
+    return answer;
+  });
+  const wrong = await post(`${first.secretPath}x`);
+  const bare = [await call(aTurn(), null), await call(aTurn({ session_id: 'visitor-1', message: 'And then?' }))];
+  const second = (await make()).body;
+  await refused(first.secretPath);
+  const limited = [await post(second.secretPath), await call(aTurn())].map(({ headers }) =>
+    Number(headers.get('x-ratelimit-remaining')),
+  );
+  await owner.call('DELETE', `${path}/secret-address`);
+  await refused(second.secretPath);
+  const third = (await make()).body;
+  await change({ connected: false });
+  const gone = await owner.post(`${path}/secret-address`);
+  await change({ connected: true, token: 'verify-me' });
+  await refused(third.secretPath);
+
+  expect(first.secretPath).toMatch(new RegExp(`^/api/v1/channels/webhook/${assistantId}/vp_\\w{43}$`));
+  expect(first.channel.secretAddress).toEqual({ createdAt: expect.any(String) });
+  expect([never, wrong, bare[0]].map((one) => one && problemOf(one))).toEqual(
+    Array.from({ length: 3 }, () => '401 invalid_verify_token'),
+  );
+  expect(bare[1]?.body.conversationId).toBe(answered.body.conversationId);
+  expect(limited[1]).toBe((limited[0] ?? 0) - 1);
+  expect(problemOf(gone)).toBe('409 conflict');
+  expect((await owner.get<Channel>(path)).body.secretAddress).toBeNull();
+  const trail = (await owner.get(`/audit?target=${assistantId}`)).body;
+  expect(JSON.stringify(trail)).toContain('channel.rotate_address');
+  const stored = await stack.service.mongo.collection('assistants').find({}).toArray();
+  const told = JSON.stringify([trail, await calls(), stored, stack.logs]);
+  for (const { secretPath } of [first, second, third]) expect(told).not.toContain(secretPath.split('/').at(-1));
+});
 
 test('each call of a channel is listed, newest first, with its result but without text or token', async () => {
   const channel = await aChannel(3);

@@ -278,6 +278,38 @@ test('the assistant hands off when asked for a human, after two replies of low c
   }
 });
 
+test('contact details are answered and hand the conversation to a person, if the assistant is set so', async () => {
+  const { assistantId, say, record, receiver } = await aConversation();
+  const message = 'When are you open? Write to ada@example.com';
+
+  const before = await say(message);
+  const without = await record();
+  await stack.service.assistants.updateAssistant(assistantId, { contactsEscalate: true });
+  const answered = await eventually(async () => {
+    const answer = await say(`${message}, ${randomUUID()}`);
+    expect((await record()).status).toBe('escalated');
+    return answer;
+  });
+  const { messages, escalationReason } = await record();
+  const [system, assistant] = messages.toReversed();
+  const held = await say('Hello?');
+  const again = await say('Hello, hello?');
+  const received = await receiver.waitFor((all) => kinds(all).includes('conversation.escalated'));
+
+  expect([before.body.reply, without.status]).toEqual([`echo: ${message}`, 'open']);
+  expect(answered.body.reply).toMatch(/^echo: When are you open/);
+  expect(escalationReason).toBe('contact_details');
+  expect(system).toMatchObject({ role: 'system', content: 'Handed off to a human: contact_details' });
+  expect(assistant).toMatchObject({ messageId: answered.body.messageId, content: answered.body.reply });
+  expect(held.body.messageId).not.toBe(answered.body.messageId);
+  expect(held.body.reply).not.toContain('echo');
+  expect(again.body).toMatchObject({ reply: held.body.reply, messageId: held.body.messageId });
+  expect(received.map(({ json }) => json)).toContainEqual(
+    expect.objectContaining({ payload: expect.objectContaining({ reason: 'contact_details' }) as object }),
+  );
+  await receiver.close();
+});
+
 test('a poll right after an escalation returns the system message, and the two messages of a turn share a number', async () => {
   const { conversationId, escalate, history, say, receiver } = await aConversation();
   await escalate();

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
-import { anAssistant } from '../support/builders.ts';
+import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { go, takeSecret, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
@@ -52,11 +52,13 @@ test('an owner sets opening hours and a take-by time, and finds them again', asy
   await page.getByRole('button', { name: 'Remove 09:00 to 17:00 on Friday' }).click();
   await page.getByLabel('Take an escalation within').fill('15');
   await page.getByLabel('If nobody takes it in time').selectOption('hand_back');
+  await page.getByLabel('when the visitor leaves contact details').check();
   await page.getByRole('button', { name: 'Save opening hours' }).click();
   await page.getByText('Saved.').waitFor();
 
-  const { openingHours, takeWithinMinutes, ifNotTaken } = await stored();
-  expect([takeWithinMinutes, ifNotTaken, openingHours?.timeZone]).toEqual([15, 'hand_back', 'America/New_York']);
+  const { openingHours, ...settings } = await stored();
+  expect(settings).toMatchObject({ takeWithinMinutes: 15, ifNotTaken: 'hand_back', contactsEscalate: true });
+  expect(openingHours?.timeZone).toBe('America/New_York');
   expect(openingHours?.week.map(({ day, from, to }) => `${day} ${from} ${to}`)).toEqual([
     '1 09:00 17:00',
     '2 09:00 17:00',
@@ -217,6 +219,24 @@ longTest('an operator sees what a reply is taken from, and what was flagged in i
   expect(await link.getAttribute('href')).toBe('https://example.com/help#refunds');
   expect(await page.getByText('Handbook.pdf').count()).toBe(1);
   await page.getByText('Sentence 2 has a number that stands in no entry or source.').waitFor();
+});
+
+test('an owner connects the channel, and makes and removes its secret address', async () => {
+  const { page, assistantId } = await anOwnerAt((id) => `/assistants/${id}/channel`);
+
+  await page.getByRole('button', { name: 'Connect', exact: true }).click();
+  await page.getByRole('button', { name: 'Generate' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Connect' }).click();
+  await page.getByRole('button', { name: 'Make an address' }).click();
+  const address = await takeSecret(page, 'Secret address');
+  const post = async () => (await request(address, { body: aTurn() })).status;
+  await eventually(async () => expect(await post()).toBe(200));
+  await page.getByRole('button', { name: 'Remove address…' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Remove address' }).click();
+  await eventually(async () => expect(await post()).toBe(401));
+
+  expect(address).toContain(`${stack.url}/api/v1/channels/webhook/${assistantId}/vp_`);
+  expect(await page.content()).not.toContain(address);
 });
 
 test('an owner switches the web chat on, sees how it looks, and makes a secret for user ids', async () => {

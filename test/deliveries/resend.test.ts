@@ -2,10 +2,14 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { isFinal } from '../../src/deliveries/delivery.ts';
 import { describeTest, toDeliveryView } from '../../src/deliveries/view.ts';
+import { EVENT_KINDS, type EventKind } from '../../src/webhooks/event.ts';
+import { WIRE_EVENTS } from '../../src/webhooks/wire.ts';
 import { anAssistant } from '../support/builders.ts';
 import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { problemOf } from '../support/problem.ts';
 import { examinedBy, profileStatements } from '../support/profile.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
 import { sized } from '../support/size.ts';
@@ -68,6 +72,37 @@ test('a test event is a real delivery, also to a paused endpoint, and reports ea
     { check: 'status', ok: true, detail: '200' },
     { check: 'time', ok: true, detail: expect.stringMatching(/^\d+ ms of 5 s$/) as string },
   ]);
+});
+
+test('a test event of each kind has the payload of this kind and says that it is a test, also when it is resent', async () => {
+  const { receiver, endpoint } = await anEndpoint();
+  const owner = await anOperator(stack);
+  const { endpointId } = endpoint;
+
+  const ids = await Promise.all(
+    EVENT_KINDS.map(async (event) => {
+      const { body } = await owner.post<{ deliveryId: string }>(`/endpoints/${endpointId}/test`, { event });
+      await endOf(body.deliveryId);
+      return body.deliveryId;
+    }),
+  );
+  const wrong = await owner.post(`/endpoints/${endpointId}/test`, { event: 'no.such' });
+  const [first = ''] = ids;
+  await endOf(await resend(first, 1, endpoint.url));
+  const shown = await Promise.all(ids.map((id) => owner.get<{ test: unknown }>(`/deliveries/${id}`)));
+  const { body: trail } = await owner.get<{ lines: { details: { event: string } }[] }>(
+    `/audit?action=endpoint.test&target=${endpointId}`,
+  );
+
+  const told = receiver.received.map(({ json }) => WIRE_EVENTS[(json as { event: EventKind }).event].parse(json));
+  expect(told.map(({ event }) => event).toSorted()).toEqual([...EVENT_KINDS, EVENT_KINDS[0]].toSorted());
+  for (const { headers, json } of receiver.received) {
+    expect(headers).toMatchObject({ 'x-factory-test': 'true', 'x-factory-event': (json as { event: string }).event });
+    expect(headers).not.toHaveProperty('x-factory-sequence');
+  }
+  for (const { body } of shown) expect(body).toMatchObject({ conversationId: null, test: { ok: true } });
+  expect(trail.lines.map(({ details }) => details.event).toSorted()).toEqual(EVENT_KINDS.toSorted());
+  expect(problemOf(wrong)).toBe('422 validation_failed event');
 });
 
 test('a failed test event names the step that failed', async () => {

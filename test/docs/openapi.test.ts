@@ -220,6 +220,7 @@ test('every documented status of every operation occurs', async () => {
   // Turn requests: a valid turn, a wrong key, a draining API, a body that is too large, an invalid body, a late reply
   // and a rate limit.
   const channel = `/api/v1/channels/webhook/${assistantId}`;
+  const { secret } = await assistants.rotateSecretAddress(assistantId);
   for (const [path, bearer] of [
     ['/api/v1/chat', apiKey],
     [channel, 'verify-me'],
@@ -232,6 +233,22 @@ test('every documented status of every operation occurs', async () => {
   await drive(`${stack.url}/api/v1/chat`, { body: aTurn(), bearer: limited.apiKey });
   await drive(`${stack.url}${channel}`, { body: aTurn(), bearer: 'verify-me' });
   await drive(`${stack.url}/api/v1/channels/webhook/${randomUUID()}`, { body: aTurn() });
+
+  // The same by the secret address of the channel.
+  const address = `${channel}/${secret}`;
+  await assistants.setChannel(assistantId, { limitPerMinute: 1_000 });
+  await eventually(async () => {
+    const { body } = await request<{ reply?: string }>(`${stack.url}${address}`, { body: aTurn() });
+    expect(body.reply).toBe('echo');
+  });
+  await Promise.all(bothWays('POST', address, { bearer: 'ignored', good: { body: aTurn() } }));
+  for (const rest of [tooLarge, { body: {} }, { body: aTurn({ message: 'hold' }) }])
+    await drive(`${stack.url}${address}`, rest);
+  await drive(`${stack.url}${address}x`, { body: aTurn() });
+  await assistants.setChannel(assistantId, { limitPerMinute: 1 });
+  await eventually(async () => expect((await request(`${stack.url}${address}`, { body: aTurn() })).status).toBe(429));
+  await drive(`${stack.url}${address}`, { body: aTurn() });
+  await drive(`${stack.url}/api/v1/channels/webhook/${randomUUID()}/${secret}`, { body: aTurn() });
 
   // A conversation is erased while its caller waits for the reply.
   const session_id = randomUUID();

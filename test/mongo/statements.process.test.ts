@@ -512,8 +512,11 @@ const walk = async (): Promise<void> => {
   await post(`${own}/playground`, { sessionId: 'try', message: 'What are your opening hours?' });
   const { key } = await post<{ key: { keyId: string } }>(`${own}/keys`, { name: 'k' });
   await go('PATCH', `/keys/${key.keyId}`, { name: 'renamed' });
-  await post(`/keys/${key.keyId}/rotate`);
+  await post(`/keys/${key.keyId}/rotate`, { overlapHours: 1 });
   await post(`/keys/${key.keyId}/revoke`);
+  await go('PATCH', `${own}/channel`, { connected: true, token: 'verify-me' });
+  await post(`${own}/channel/secret-address`);
+  await go('DELETE', `${own}/channel/secret-address`);
   const few = await post('/tokens', { name: 'few', scope: 'read', assistantIds: [assistantId] });
   await request(`${stack.url}/operator/v1/alerts`, { bearer: few['secret'] ?? '' });
   const token = await post<{ secret: string; token: { tokenId: string } }>('/tokens', { name: 'r', scope: 'read' });

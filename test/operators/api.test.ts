@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
+import { serverNow } from '../../src/process/clock.ts';
 import { anEntry, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openStream, spokenOf } from '../support/event-stream.ts';
@@ -18,7 +19,7 @@ beforeAll(async () => {
 });
 
 type Id<Name extends string> = Record<Name, string>;
-type NewKey = { apiKey: string; key: { keyId: string; lastFour: string } };
+type NewKey = { apiKey: string; key: { keyId: string; lastFour: string; overlapUntil: string | null } };
 type Secret = { secret: string; endpoint: { endpointId: string; overlapUntil: string | null } };
 type Delivery = {
   deliveryId: string;
@@ -63,6 +64,43 @@ test('a new key answers a chat; a rotated key’s old secret and a revoked key a
   expect(rotated.key.keyId).toBe(key.keyId);
   expect(list.keys).toMatchObject([{ keyId: key.keyId, name: 'website', lastFour: rotated.apiKey.slice(-4) }]);
   for (const secret of [apiKey, rotated.apiKey]) expect(JSON.stringify([list, stack.logs])).not.toContain(secret);
+});
+
+test('a key rotated with an overlap works in every process until the overlap ends, and not a moment longer', async () => {
+  const assistantId = await anAssistantBy(owner);
+  const { apiKey, key } = await aKeyBy(owner, assistantId);
+  const rotate = (overlapHours: number) => owner.post<NewKey>(`/keys/${key.keyId}/rotate`, { overlapHours });
+  const statusOf = async (bearer: string, url = stack.url) =>
+    (await request(`${url}/api/v1/conversations`, { bearer })).status;
+
+  const tooLong = await rotate(169);
+  const { body: first } = await rotate(1);
+  const later = await stack.startApi();
+  const both = await Promise.all([apiKey, first.apiKey].map((one) => statusOf(one, later.url)));
+  const { body: second } = await rotate(3 / 3_600);
+  await eventually(async () => expect(await statusOf(apiKey)).toBe(401), atPace(2_000));
+  const end = Date.parse(second.key.overlapUntil ?? '');
+  const accepted: number[] = [];
+  await eventually(async () => {
+    const [began, status] = [serverNow(), await statusOf(first.apiKey)];
+    if (status === 200) accepted.push(began);
+    expect(status).toBe(401);
+  }, atPace(5_000));
+  const { body: list } = await owner.get<{ keys: object[] }>(`/assistants/${assistantId}/keys`);
+  const { body: third } = await rotate(1);
+  await owner.post(`/keys/${key.keyId}/revoke`);
+  const revoked = [second.apiKey, third.apiKey];
+  for (const one of revoked) await eventually(async () => expect(await statusOf(one)).toBe(401), atPace(2_000));
+  const { body: trail } = await owner.get<{ lines: { details: object }[] }>(`/audit?action=key.rotate&limit=1`);
+  await later.close();
+
+  expect(tooLong.status).toBe(422);
+  expect(both).toEqual([200, 200]);
+  expect(accepted.length).toBeGreaterThan(0);
+  expect(Math.max(...accepted)).toBeLessThanOrEqual(end);
+  expect(list.keys).toMatchObject([{ keyId: key.keyId, overlapUntil: null }]);
+  expect(trail.lines).toMatchObject([{ details: { overlapHours: 1, lastFour: third.apiKey.slice(-4) } }]);
+  for (const one of [apiKey, ...revoked]) expect(JSON.stringify([list, trail, stack.logs])).not.toContain(one);
 });
 
 test('an update changes only the given fields, and a provider’s key is never shown again', async () => {

@@ -233,6 +233,7 @@ const confide = async () => {
   });
   const { assistantId } = asked;
   await assistants.setChannel(assistantId, { connected: true, token: CHOSEN.verifyToken });
+  const { secret: address } = await assistants.rotateSecretAddress(assistantId);
   await assistants.setWeb(assistantId, { enabled: true, origins: [SITE] });
   const { secret: identity } = await assistants.rotateWebIdentity(assistantId);
   const events = await endpoints.addEndpoint(assistantId, {
@@ -264,6 +265,7 @@ const confide = async () => {
     operatorId,
     visitor,
     token,
+    address,
     inhabited: await anInhabited(live, { operatorId }),
     /** Each is refused beside what it is nearly. */
     secrets: [
@@ -275,6 +277,7 @@ const confide = async () => {
       events.secret,
       gone.secret,
       token,
+      address,
       link,
       visitor,
       user.signature,
@@ -285,7 +288,7 @@ const confide = async () => {
 type Confided = Awaited<ReturnType<typeof confide>>;
 
 /** Ordinary calls, and calls that are refused. */
-const live = async ({ asked, provided, owner, operatorId, visitor, token }: Confided): Promise<void> => {
+const live = async ({ asked, provided, owner, operatorId, visitor, token, address }: Confided): Promise<void> => {
   const { assistantId, apiKey: bearer } = asked;
   const session_id = `zqsession-${randomUUID()}`;
   const cookie = { Cookie: owner.cookie() ?? '', Origin: url, 'Sec-Fetch-Site': 'same-origin' };
@@ -295,6 +298,11 @@ const live = async ({ asked, provided, owner, operatorId, visitor, token }: Conf
     send(`/api/v1/channels/webhook/${assistantId}`, {
       body: aTurn({ session_id: `zqchannel-${session_id}`, message: 'zqchannel' }),
       bearer: given,
+    });
+  const bySecret = (given: string, more: Sending = {}) =>
+    send(`/api/v1/channels/webhook/${assistantId}/${given}`, {
+      body: aTurn({ session_id: `zqchannel-${session_id}`, message: 'zqchannel' }),
+      ...more,
     });
   const operate = (path: string, more: Sending) => send(`/operator/v1${path}`, { ...more, headers: cookie });
   const refused = [`http://parley:${CHOSEN.verifyToken}@127.0.0.1/`, `ftp://127.0.0.1/${CHOSEN.verifyToken}`];
@@ -310,6 +318,11 @@ const live = async ({ asked, provided, owner, operatorId, visitor, token }: Conf
     send(`/api/v1/conversations?cursor=zqmessage&updated_after=${bearer}`, { bearer }),
     channel(CHOSEN.verifyToken),
     channel(`${CHOSEN.verifyToken}x`),
+    bySecret(address),
+    bySecret(`${address}x`),
+    bySecret(`${address}/`, { method: 'PUT' }),
+    bySecret(`${address}/x?y=${address}`),
+    send(`/api/v1/channels/webhook/${address}/${assistantId}`, { body: aTurn({ message: 'zqchannel' }) }),
     send(`/api/v1/web/${assistantId}/messages`, {
       body: { message: 'zqsite' },
       bearer: visitor,
@@ -344,7 +357,7 @@ const live = async ({ asked, provided, owner, operatorId, visitor, token }: Conf
 };
 
 /** One call of each kind that has a text and a secret. */
-const callOnce = async ({ asked, provided, visitor }: Confided): Promise<void> => {
+const callOnce = async ({ asked, provided, visitor, address }: Confided): Promise<void> => {
   const session_id = `zqsession-${randomUUID()}`;
   await Promise.all([
     send('/api/v1/chat', { body: { session_id, message: 'Is zqmessage zqquestion?' }, bearer: asked.apiKey }),
@@ -355,6 +368,9 @@ const callOnce = async ({ asked, provided, visitor }: Confided): Promise<void> =
     send(`/api/v1/channels/webhook/${asked.assistantId}`, {
       body: aTurn({ session_id: `zqchannel-${session_id}`, message: 'zqchannel' }),
       bearer: CHOSEN.verifyToken,
+    }),
+    send(`/api/v1/channels/webhook/${asked.assistantId}/${address}`, {
+      body: aTurn({ session_id: `zqchannel-${session_id}`, message: 'zqchannel too' }),
     }),
     send(`/api/v1/web/${asked.assistantId}/messages`, {
       body: { message: 'zqsite' },

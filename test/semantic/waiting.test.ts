@@ -1,8 +1,11 @@
+import { randomUUID } from 'node:crypto';
+import { openEmbedder } from '@parley/understanding';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { anAssistant, anEntry, aTurn, type TestAssistant } from '../support/builders.ts';
-import { anEmbedder } from '../support/embedder.ts';
+import { anEmbedder, vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { projectAtOnce } from '../support/projection.ts';
+import { addPassages, setSource } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
@@ -118,5 +121,84 @@ test('a turn for which the model had no time says so, also if words find nothing
     });
     expect(hour).toMatchObject({ turns: 1, notAnswered: 1, byWordsOnly: 1 });
   });
+  await worker.close();
+});
+
+/** A model that opens when it is let, as one does that the machine is slow to load. */
+const openLate = async (waitMs: number) => {
+  const opens = Promise.withResolvers<void>();
+  const asked = Promise.withResolvers<void>();
+  const ended = Promise.withResolvers<string>();
+  const limits = { texts: 8, concurrency: 1, answerMs: 2_000, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } };
+  const open = async (signal: AbortSignal) => {
+    signal.addEventListener('abort', () => opens.reject(new Error('closed')));
+    await opens.promise;
+    const embed = async (texts: string[]) => texts.map(vectorOf);
+    return { model: 'trigrams-1', dimensions: 384, embed, ended: ended.promise, end: ended.resolve };
+  };
+  const log = { info: () => undefined, warn: () => undefined };
+  const embedder = await openEmbedder({ limits, open }, { log, waitMs });
+  const embed: typeof embedder.embed = (...given) => {
+    asked.resolve();
+    return embedder.embed(...given);
+  };
+  return { embedder: { ...embedder, embed }, asked: asked.promise, letIt: opens.resolve };
+};
+
+const whyOf = (conversationId: string) =>
+  stack.logs.findLast((line) => line['msg'] === 'turn ended' && line['conversationId'] === conversationId)?.['why'];
+
+test('the first question of a worker waits for the model that is being opened, and is answered by meaning', async () => {
+  const assistant = await aKnown();
+  const late = await openLate(2_000);
+  const worker = await stack.startReplyWorker(undefined, late.embedder);
+
+  const answer = assistant.chat(aTurn({ message: 'is there any place for parking a lorry', language: 'en' }));
+  await late.asked;
+  late.letIt();
+  const { body } = await answer;
+
+  expect(whyOf(body.conversationId)).toMatchObject({
+    by: 'both',
+    hits: expect.arrayContaining([expect.objectContaining({ meaning: expect.any(Number) })]) as object[],
+  });
+  await worker.close();
+});
+
+test('a question is answered by words, and says so, if the model is not opened in time or not there', async () => {
+  const assistant = await aKnown();
+  const late = await openLate(50);
+  const worker = await stack.startReplyWorker(undefined, late.embedder);
+  const ask = async (message: string) =>
+    whyOf((await assistant.chat(aTurn({ message, language: 'en' }))).body.conversationId);
+
+  const tooLate = await ask('is there any place for parking a lorry');
+  await worker.close();
+  late.letIt();
+  const broken = anEmbedder();
+  broken.set({ available: false });
+  const another = await stack.startReplyWorker(undefined, broken);
+  const notThere = await ask('is there any place for parking a coach');
+
+  expect([tooLate, notThere]).toMatchObject([{ by: 'words only' }, { by: 'words only' }]);
+  await another.close();
+});
+
+test('a question that passages answer by their words alone says so', async () => {
+  const assistant = await anAssistant(stack, { input: { threshold: 0.01 }, knowledge: [] });
+  const ids = { assistantId: assistant.assistantId, sourceId: randomUUID() };
+  const source = { assistantId: ids.assistantId, live: 0, removedAt: null, createdAt: new Date() };
+  await stack.service.mongo.collection('sources').insertOne({ _id: ids.sourceId, ...source } as never);
+  await addPassages(stack, ids, [{ text: 'A refund takes 14 working days.' }]);
+  await setSource(stack, ids, { live: 1 });
+  await stack.service.assistants.raisePassages(ids.assistantId, 1);
+  const busy = anEmbedder();
+  busy.refuse = () => true;
+  const worker = await stack.startReplyWorker(undefined, busy);
+
+  const { body } = await assistant.chat(aTurn({ message: 'How long does a refund take?', language: 'en' }));
+
+  expect(body.reply).toContain('14 working days');
+  expect(whyOf(body.conversationId)).toMatchObject({ by: 'words only', passages: [expect.any(Object)] });
   await worker.close();
 });

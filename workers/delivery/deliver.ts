@@ -90,6 +90,10 @@ const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
   return { read, readForEnding, readAfter, readInSlot };
 };
 
+/** True for the event that tells of an erasure, and not for a test of this kind. */
+const tellsOfErasure = ({ event, conversationId }: Pick<StoredDelivery, 'event' | 'conversationId'>): boolean =>
+  event === 'conversation.erased' && conversationId !== null;
+
 type DeliverDependencies = {
   conversations: Pick<ConversationStore, 'findHead'> & { outbox: OutboxStore };
   endpoints: EndpointStore;
@@ -438,21 +442,22 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    * True if the conversation was erased. Its deliveries may still have texts, because these are removed some time
    * later.
    */
-  const isOfErased = async ({ event, conversationId, assistantId }: StoredDelivery): Promise<boolean> =>
-    conversationId !== null &&
-    event !== 'conversation.erased' &&
-    (await conversations.findHead(conversationId, assistantId)) === null;
+  const isOfErased = async (delivery: StoredDelivery): Promise<boolean> => {
+    const { conversationId, assistantId } = delivery;
+    if (conversationId === null || tellsOfErasure(delivery)) return false;
+    return (await conversations.findHead(conversationId, assistantId)) === null;
+  };
 
   /** Sends a claimed test or resend, or ends it without a send. */
   const sendQueued = async ({ delivery, token }: ClaimedQueued, { at, endpoint, slot, isErased }: ForQueued) => {
-    const { _id: deliveryId, event, body, createdAt, redelivery } = delivery;
+    const { _id: deliveryId, body, createdAt, redelivery } = delivery;
     const end = async (errorKind: ErrorKind): Promise<void> => {
       await deliveries.recordOutcome(deliveryId, token, neverSent(errorKind));
       dispatch.logEnd(delivery, neverSent(errorKind));
     };
     if (!endpoint) return end('endpoint_removed');
     if (!body || isErased) return end('erased');
-    if (event === 'conversation.erased' && !endpoint.enabled) return end('endpoint_disabled');
+    if (tellsOfErasure(delivery) && !endpoint.enabled) return end('endpoint_disabled');
     if (serverNow() - createdAt.getTime() > eventMaxAgeMs) return end('expired');
     const target = targetOf(endpoint, at);
     if (!target) return end('internal');
@@ -496,7 +501,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
         const endpoint = await endpoints.readForSending(queued.endpointId);
         // An automatic event waits while its endpoint is paused, like every event. What a person asked for does not
         // wait.
-        const isAutomatic = queued.event === 'conversation.erased' && endpoint?.enabled === true;
+        const isAutomatic = tellsOfErasure(queued) && endpoint?.enabled === true;
         if (isAutomatic && (isPaused(endpoint, serverNow()) || breaker.isSuspended(endpoint._id))) return;
         const isErased = await isOfErased(queued);
         const claimed = await deliveries.claimQueued(deliveryId);

@@ -84,7 +84,7 @@ const toExchange = (result: SendResult): Exchange => {
 
 const headersOf =
   (
-    { event, eventId, body, sequence }: Dispatched,
+    { event, eventId, conversationId, body, sequence }: Dispatched,
     { secrets }: Target,
     { redelivery, traceparent }: { redelivery: boolean; traceparent: string | null },
   ) =>
@@ -94,6 +94,7 @@ const headersOf =
     'X-Factory-Event-Id': eventId,
     'X-Factory-Signature': signEvent({ body, secrets, timestamp }),
     ...(sequence != null && { 'X-Factory-Sequence': String(sequence) }),
+    ...(conversationId === null && { 'X-Factory-Test': 'true' }),
     ...(redelivery && { 'X-Factory-Redelivery': 'true' }),
     ...(traceparent !== null && { traceparent }),
   });

@@ -1,3 +1,4 @@
+import { findContactDetails } from '@parley/understanding';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import { closedText, nextOpening } from '../../src/assistants/opening-hours.ts';
 import { MAX_SUGGESTED_ACTIONS, type ReplySource, SuggestedAction } from '../../src/assistants/suggested-action.ts';
@@ -8,7 +9,7 @@ import { serverDate } from '../../src/process/clock.ts';
 import { newId } from '../../src/process/ids.ts';
 import { apologyText, type EngineReply, holdingText } from './engines/engine.ts';
 
-type HandoffReason = 'user_requested' | 'low_confidence' | 'engine_error' | 'budget_used_up';
+type HandoffReason = 'user_requested' | 'low_confidence' | 'engine_error' | 'budget_used_up' | 'contact_details';
 
 /** An engine's reply, and the state that it leaves in the conversation. */
 type Answer = {
@@ -23,7 +24,7 @@ type Answer = {
 
 /**
  * How the head ends. `answered`: with the engine's reply. `handoff`: the assistant escalates, and the holding text is
- * the reply. `held`: the conversation is already escalated. `failed`: three tries failed because of errors in this
+ * the reply; with an `answer`, this is the reply, and the holding text comes with the visitor's next message. `held`: the conversation is already escalated. `failed`: three tries failed because of errors in this
  * service, and the next turn becomes the head.
  */
 export type TurnEnd =
@@ -32,6 +33,7 @@ export type TurnEnd =
       kind: 'handoff';
       reason: HandoffReason;
       holdingText: string;
+      answer?: Answer;
       leadScore: number;
       leadBecause: string[];
       why: Record<string, unknown>;
@@ -59,8 +61,9 @@ const replyMessageOf = (end: TurnEnd, turn: PendingTurn, holding: Holding | null
   // The visitor's message of a resumed turn is in another entry.
   const key = turn.seq !== undefined && turn.keyId !== undefined ? { keyId: turn.keyId } : {};
   const spoken = { messageId: newId(), turnId: turn.turnId, role: 'assistant' as const, createdAt, ...key };
-  if (end.kind === 'answered') {
-    const { text, language, suggestedActions, sources = [], why } = end.answer;
+  const answer = end.kind === 'answered' || end.kind === 'handoff' ? end.answer : undefined;
+  if (answer) {
+    const { text, language, suggestedActions, sources = [], why } = answer;
     return {
       ...spoken,
       content: text,
@@ -150,10 +153,9 @@ export const endTurn = (conversation: AnswerableConversation, end: TurnEnd, take
   const own = spoken.length > 0 ? conversation.seq + 1 : conversation.seq;
   const entries: Entry[] = spoken.length > 0 ? [{ seq: own, messages: spoken }] : [];
   if (end.kind === 'handoff') entries.push({ seq: own + 1, messages: [handoffMessage(end.reason, now)] });
+  const isHolding = end.kind === 'held' || (end.kind === 'handoff' && !end.answer);
   const newHolding: Holding | null =
-    reply && (end.kind === 'handoff' || end.kind === 'held')
-      ? { messageId: reply.messageId, seq: own, text: reply.content, language: turn.language }
-      : null;
+    reply && isHolding ? { messageId: reply.messageId, seq: own, text: reply.content, language: turn.language } : null;
 
   const replySeq = reply ? own : heldBy?.seq;
   const replyMessageId = reply?.messageId ?? heldBy?.messageId;
@@ -222,13 +224,20 @@ export const holdingTextOf = ({ holdingText: own, openingHours }: Assistant, lan
 const handOff = (
   { assistant, turn, lead }: Pick<Circumstances, 'assistant' | 'turn' | 'lead'>,
   { reason, why }: { reason: HandoffReason; why: Record<string, unknown> },
-): TurnEnd => ({
+): Extract<TurnEnd, { kind: 'handoff' }> => ({
   kind: 'handoff',
   reason,
   holdingText: holdingTextOf(assistant, turn.language),
   why,
   ...lead,
 });
+
+/** Ends a turn with an answer. Contact details beside the question may hand the conversation to a person. */
+const endAnswered = (answer: Answer, { assistant, turn, status, lead }: Circumstances): TurnEnd => {
+  const raises = assistant.contactsEscalate && status === 'open' && findContactDetails(turn.message) !== null;
+  if (!raises) return { kind: 'answered', answer, ...lead };
+  return { ...handOff({ assistant, turn, lead }, { reason: 'contact_details', why: answer.why }), answer };
+};
 
 const handoffReasonOf = (
   reply: EngineReply,
@@ -247,10 +256,8 @@ const safeActions = (actions: SuggestedAction[]): SuggestedAction[] =>
   actions.filter((action) => SuggestedAction.safeParse(action).success).slice(0, MAX_SUGGESTED_ACTIONS);
 
 /** Ends a turn with the engine's answer, or with a handoff. */
-export const endWithReply = (
-  reply: EngineReply,
-  { assistant, turn, status, streaks, canKnow, lead }: Circumstances & { canKnow: boolean },
-): TurnEnd => {
+export const endWithReply = (reply: EngineReply, circumstances: Circumstances & { canKnow: boolean }): TurnEnd => {
+  const { assistant, turn, status, streaks, canKnow, lead } = circumstances;
   const reason = status === 'resolved' ? null : handoffReasonOf(reply, streaks, canKnow);
   if (reason) return handOff({ assistant, turn, lead }, { reason, why: reply.why });
   const answer: Answer = {
@@ -262,14 +269,15 @@ export const endWithReply = (
     lowConfidenceStreak: canKnow && reply.low ? streaks.lowConfidenceStreak + 1 : 0,
     engineErrorStreak: 0,
   };
-  return { kind: 'answered', answer, ...lead };
+  return endAnswered(answer, circumstances);
 };
 
 /**
  * Ends a turn after both the engine and its fall-back failed. The visitor gets an apology. The second such turn in a
  * row causes a handoff.
  */
-export const endWithApology = ({ assistant, turn, status, streaks, lead }: Circumstances): TurnEnd => {
+export const endWithApology = (circumstances: Circumstances): TurnEnd => {
+  const { assistant, turn, status, streaks, lead } = circumstances;
   const why = { engine: 'none', error: 'engine_error' };
   if (status !== 'resolved' && streaks.engineErrorStreak + 1 >= STREAK_TO_HAND_OFF) {
     return handOff({ assistant, turn, lead }, { reason: 'engine_error', why });
@@ -282,5 +290,5 @@ export const endWithApology = ({ assistant, turn, status, streaks, lead }: Circu
     lowConfidenceStreak: streaks.lowConfidenceStreak,
     engineErrorStreak: streaks.engineErrorStreak + 1,
   };
-  return { kind: 'answered', answer, ...lead };
+  return endAnswered(answer, circumstances);
 };

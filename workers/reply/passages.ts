@@ -59,7 +59,7 @@ type Options = {
   store: Pick<PassageStore, 'readPassages' | 'readTokens'>;
   /** For reads of a whole index, which turns must not wait for. */
   background: Pick<PassageStore, 'listVisible' | 'readEmbedded' | 'readStored'>;
-  embedder: Pick<Embedder, 'embedQuestion' | 'model'>;
+  embedder: Pick<Embedder, 'embedQuestion' | 'model' | 'isChosen' | 'firstTry'>;
   /** Tells the owner how many passages have no room. */
   reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
   logger: Logger;
@@ -108,12 +108,16 @@ export const createPassages = (options: Options): Passages => {
     }
   };
 
-  /** Makes the next index. While no model is available, it keeps the vectors of the previous model. */
+  /**
+   * Makes the next index. While no model is available, it keeps the vectors of the previous model. The first one waits
+   * for a model that is still being opened.
+   */
   const build = async (
     { assistantId, languages, passages }: Owner,
     before: PassageIndex | null,
   ): Promise<PassageIndex> => {
     const [language = 'en'] = languages;
+    if (!before) await embedder.firstTry();
     const model = embedder.model() ?? before?.model ?? null;
     const made = { passages: background, scope: { assistantId }, model, language, maxBytes: maxBytes / 2 };
     const { index, leftOut } = await buildPassageIndex(made, before);
@@ -179,6 +183,7 @@ export const createPassages = (options: Options): Passages => {
     };
     const search: TurnPassages['search'] = {
       index,
+      isModelChosen: embedder.isChosen,
       embed,
       read: (ids, kind) => readTexts(ids, kind).catch(withoutPassages),
     };

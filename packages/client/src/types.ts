@@ -79,6 +79,11 @@ export type SendChannelMessageQuery = {
   include?: 'sources';
 };
 
+export type SendSecretChannelMessageQuery = {
+  /** `sources`: each reply of the assistant comes with `sources`, what it is taken from. */
+  include?: 'sources';
+};
+
 export type ListConversationsQuery = {
   /** Only the conversation of this session. */
   session_id?: string;

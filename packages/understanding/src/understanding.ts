@@ -94,8 +94,9 @@ export type Choice<Known extends IndexedEntry = IndexedEntry, Page extends Passa
   | { entry?: undefined; passage: Page; quote: string };
 
 /**
- * How the entries were found. `words only`: the model was too busy, too slow or not available, or the entry that words
- * find has no vector yet.
+ * How entries and passages were found. `words only`: the model was too busy, too slow or not there, or the entry that
+ * words find has no vector yet. `words`: the words were enough, or there is no vector
+ * to compare with.
  */
 export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
 
@@ -558,15 +559,23 @@ export const decideReply = async <Known extends IndexedEntry, Page extends Passa
   if (!index && !passages) return plain(context, hasContactDetails ? 'contact' : 'noKnowledge');
   if (isSure(reading)) return choose({ ...context, hits }, hasContactDetails);
 
+  const asked = { hasVector: true };
+  const noticing = passages && {
+    ...passages,
+    embed: async (text: string) => {
+      const made = await passages.embed(text);
+      asked.hasVector = made !== null;
+      return made;
+    },
+  };
   const [entries, found] = await Promise.all([
     searchEntries(reading),
-    passages ? findPassages(passages, question, visitorLanguage) : null,
+    noticing ? findPassages(noticing, question, visitorLanguage) : null,
   ]);
   if (!found) return choose({ ...context, ...entries }, hasContactDetails);
-  return choose(
-    { ...context, ...entries, hits: besidePassages({ ...entries, inquiry }, found), passages: found },
-    hasContactDetails,
-  );
+  const isByWordsOnly = passages?.isModelChosen === true && !asked.hasVector && entries.by === 'words';
+  const beside = { ...entries, hits: besidePassages({ ...entries, inquiry }, found), passages: found };
+  return choose({ ...context, ...beside, ...(isByWordsOnly && { by: 'words only' }) }, hasContactDetails);
 };
 
 /** True if `decideReply` needs no model for this inquiry. */

@@ -1,29 +1,44 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { type AssistantInput, GUARDS, IF_TOKENS_USED_UP } from '../../../src/assistants/assistant.ts';
+import {
+  ANSWERING,
+  type AssistantInput,
+  GUARDS,
+  IF_NOT_TAKEN,
+  IF_TOKENS_USED_UP,
+  MAX_TAKE_WITHIN_MINUTES,
+} from '../../../src/assistants/assistant.ts';
 import type { EngineInput } from '../../../src/assistants/settings.ts';
 import { assistantOperations } from '../../../src/operator-api/assistants.ts';
-import { commaList, example, shortText, wholeNumber, wholeNumberOrNone } from '../arguments.ts';
+import { definedFields } from '../../../src/operator-api/operation.ts';
+import { commaList, example, orNone, shortText, wholeNumber, wholeNumberOrNone, withNulls } from '../arguments.ts';
 import { usage } from '../failure.ts';
 import type { Run } from '../session.ts';
 
-type Limits = Pick<AssistantInput, 'worseAllowed' | 'turnsPerMonth' | 'tokensPerDay' | 'ifTokensUsedUp' | 'keepDays'>;
-type UpdateOptions = Pick<AssistantInput, 'name' | 'instructions' | 'guard' | 'allowedLinks' | 'holdingText'> &
-  Limits & {
-    sessionLimit?: number;
-    strict?: 'on' | 'off';
-    drafts?: 'on' | 'off';
-    engine?: 'openai' | 'retrieval';
-    baseUrl?: string;
-    model?: string;
-    keyEnv?: string;
-    timeout?: number;
-    temperature?: number;
+type Engine = {
+  engine?: 'openai' | 'retrieval';
+  baseUrl?: string;
+  model?: string;
+  keyEnv?: string;
+  timeout?: number;
+  temperature?: number;
+};
+/** Options with shorter names than their settings. */
+type Short = { dedupeWindow?: number; takeWithin?: number | null; sessionLimit?: number };
+/** All other options are called like their settings. */
+type UpdateOptions = Engine & Short & Partial<AssistantInput>;
+
+const decimal =
+  (min: number, max: number) =>
+  (value: string): number => {
+    const number = Number(value);
+    if (value.trim() === '' || !(number >= min && number <= max))
+      throw new InvalidArgumentError(`It must be ${min} to ${max}.`);
+    return number;
   };
 
-const temperature = (value: string): number => {
-  const number = Number(value);
-  if (value.trim() === '' || !(number >= 0 && number <= 2)) throw new InvalidArgumentError('It must be 0 to 2.');
-  return number;
+const onOrOff = (value: string): boolean => {
+  if (value !== 'on' && value !== 'off') throw new InvalidArgumentError('It must be on or off.');
+  return value === 'on';
 };
 
 /**
@@ -37,15 +52,8 @@ const keyOf = (name: string | undefined): { apiKey?: string } => {
   return { apiKey };
 };
 
-const engineOf = ({
-  engine,
-  baseUrl,
-  model,
-  keyEnv,
-  timeout,
-  temperature: warmth,
-}: UpdateOptions): EngineInput | null => {
-  const details = [baseUrl, model, keyEnv, timeout, warmth].some((one) => one !== undefined);
+const engineOf = ({ engine, baseUrl, model, keyEnv, timeout, temperature }: Engine): EngineInput | null => {
+  const details = [baseUrl, model, keyEnv, timeout, temperature].some((one) => one !== undefined);
   if (engine !== 'openai') {
     if (details) throw usage('Provider settings go with --engine openai.');
     return engine ? { kind: engine } : null;
@@ -57,14 +65,14 @@ const engineOf = ({
     model,
     ...keyOf(keyEnv),
     ...(timeout !== undefined && { timeoutMs: timeout * 1000 }),
-    ...(warmth !== undefined && { temperature: warmth }),
+    ...(temperature !== undefined && { temperature }),
   };
 };
 
 export const addAssistantUpdate = (assistant: Command, run: Run): void => {
   assistant
     .command('update <assistantId>')
-    .description('Change the texts, engine, guard or limits of an assistant')
+    .description('Change the settings of an assistant; `apply` also changes its opening hours')
     .option('--name <name>', 'display name', shortText(100))
     .option('--instructions <text>', 'instructions for a language model', shortText(8000))
     .option('--holding-text <text>', 'what visitors read while a person takes over', shortText(1000))
@@ -73,21 +81,30 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
     .option('--model <model>', 'model of the provider', shortText(200))
     .option('--key-env <name>', 'environment variable with the provider’s key; if omitted, the stored one stays')
     .option('--timeout <seconds>', 'seconds from the question to the end of the reply', wholeNumber(1, 25))
-    .option('--temperature <number>', '0 to 2', temperature)
+    .option('--temperature <number>', '0 to 2', decimal(0, 2))
+    .option('--languages <tags>', 'languages it may answer in, like de,en; "" for all', commaList)
+    .addOption(new Option('--answering <how>', 'how sure it must be before it answers').choices(ANSWERING))
+    .option(
+      '--threshold <number>',
+      'the least confidence in place of --answering, 0 to 1, or none',
+      orNone(decimal(0, 1)),
+    )
     .addOption(new Option('--guard <what>', 'for messages that try to override the instructions').choices(GUARDS))
     .option('--allowed-links <hosts>', 'hosts a provider may link to, like example.com,example.org', commaList)
-    .addOption(
-      new Option('--strict <what>', 'on: a provider says only what stands in entries and sources').choices([
-        'on',
-        'off',
-      ]),
+    .option('--strict <on|off>', 'on: a provider says only what stands in entries and sources', onOrOff)
+    .option(
+      '--dedupe-window <seconds>',
+      'seconds within which a repeated message gets the same reply (0–600)',
+      wholeNumber(0, 600),
     )
-    .addOption(
-      new Option('--drafts <what>', 'on: changes of knowledge, instructions and engine make a draft').choices([
-        'on',
-        'off',
-      ]),
+    .option(
+      '--take-within <minutes>',
+      'minutes of opening hours in which somebody must take an escalation, or none',
+      wholeNumberOrNone(1, MAX_TAKE_WITHIN_MINUTES),
     )
+    .addOption(new Option('--if-not-taken <what>', 'what happens to it after that time').choices(IF_NOT_TAKEN))
+    .option('--contacts-escalate <on|off>', 'on: a visitor who leaves contact details is handed to a person', onOrOff)
+    .option('--drafts <on|off>', 'on: changes of knowledge, instructions and engine make a draft', onOrOff)
     .option(
       '--worse-allowed <number>',
       'publishing a draft asks again if more cases got worse; none: never',
@@ -115,21 +132,15 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
       ),
     )
     .action((assistantId: string, options: UpdateOptions) => {
-      const engine = engineOf(options);
-      const { name, instructions, guard, allowedLinks, holdingText } = options;
-      const strict = options.strict && options.strict === 'on';
-      const drafts = options.drafts && options.drafts === 'on';
-      const {
-        sessionLimit: sessionLimitPerMinute,
-        turnsPerMonth,
-        tokensPerDay,
-        ifTokensUsedUp,
-        keepDays,
-        worseAllowed,
-      } = options;
-      const limits = { sessionLimitPerMinute, turnsPerMonth, tokensPerDay, ifTokensUsedUp, keepDays, worseAllowed };
-      const given = Object.entries({ name, instructions, guard, allowedLinks, holdingText, strict, drafts, ...limits });
-      const input = Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Partial<AssistantInput>;
+      const { engine: kind, baseUrl, model, keyEnv, timeout, temperature, ...others } = withNulls(options);
+      const engine = engineOf({ engine: kind, baseUrl, model, keyEnv, timeout, temperature });
+      const { dedupeWindow, takeWithin, sessionLimit, ...settings } = others;
+      const input = definedFields({
+        ...settings,
+        dedupeWindowSeconds: dedupeWindow,
+        takeWithinMinutes: takeWithin,
+        sessionLimitPerMinute: sessionLimit,
+      });
       if (!engine && Object.keys(input).length === 0) throw usage('Give at least one option; see --help.');
       return run(async (api) => {
         const one = { id: assistantId, what: 'assistant' };

@@ -222,8 +222,8 @@ export const createVectorReader = (
 };
 
 /**
- * The semantic search of one turn of an assistant. Undefined if there is no model, or if the assistant has no vectors
- * of this model.
+ * The semantic search of one turn of an assistant. Undefined if the settings choose no model, or if the assistant has no
+ * vectors of this model. While the model is not there, the search finds nothing.
  */
 export type SemanticSearchOf = (
   assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>,
@@ -243,7 +243,10 @@ export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, l
     [text, include, options]: Parameters<SemanticSearch>,
   ): Promise<Similarities | null> => {
     const asked = { holder: assistant.assistantId, since, ...(priority && { priority }) };
-    const [vectors, embedded] = await Promise.all([vectorsOf(assistant), embedder.embed([text], 'query', asked)]);
+    const embedding = embedder.embed([text], 'query', asked);
+    // The vectors are not read for a model that is not there.
+    if (embedder.model() === null && !(await embedding)) return null;
+    const [vectors, embedded] = await Promise.all([vectorsOf(assistant), embedding]);
     const [query] = embedded ?? [];
     // The model may have changed during the call.
     if (!query || !vectors || vectors.model !== embedder.model()) return null;
@@ -251,8 +254,8 @@ export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, l
   };
 
   return (assistant, priority) => {
-    const model = embedder.model();
-    if (model === null || assistant.semantic?.model !== model) return undefined;
+    const stored = assistant.semantic?.model;
+    if (stored === undefined || !embedder.isChosen || (embedder.model() ?? stored) !== stored) return undefined;
     let startedAt: number | undefined;
     return (...query) => {
       const since = startedAt;

@@ -40,6 +40,8 @@ const WORDS: Record<string, string> = {
   'key.revoke': 'Revoked an API key',
   'channel.change': 'Changed the channel',
   'channel.clear_token': 'Cleared the verify token',
+  'channel.rotate_address': 'Made a secret address',
+  'channel.remove_address': 'Removed the secret address',
   'web.change': 'Changed the web chat',
   'web.rotate_identity': 'Made a secret for user ids',
   'web.remove_identity': 'Removed the secret for user ids',

@@ -1,4 +1,5 @@
 import { Button, Group } from '@mantine/core';
+import type { ReactNode } from 'react';
 import { Value } from '../../parts/code.tsx';
 import { Facts } from '../../parts/page.tsx';
 import { Status } from '../../parts/status.tsx';
@@ -19,10 +20,12 @@ export const ChannelFacts = ({
   channel,
   onDialog,
   onClear,
+  secretAddress,
 }: {
   channel: ChannelType;
   onDialog: (dialog: Dialog) => void;
   onClear: () => void;
+  secretAddress: ReactNode;
 }) => (
   <Facts
     facts={{
@@ -42,6 +45,7 @@ export const ChannelFacts = ({
             )}
           </Group>
         ),
+        'Secret address': secretAddress,
         Limit: (
           <Group gap="xs">
             <span className="num">{channel.limitPerMinute} requests per minute</span>

@@ -1,13 +1,15 @@
-import { Button, Text } from '@mantine/core';
+import { Button, Group, Text } from '@mantine/core';
 import { useState } from 'react';
 import { at, call } from '../../api.ts';
 import { Code } from '../../parts/code.tsx';
 import { useConfirm } from '../../parts/confirm.tsx';
 import { Notice } from '../../parts/notice.tsx';
 import { Page, Section } from '../../parts/page.tsx';
+import { type Secret, SecretDialog } from '../../parts/secret.tsx';
 import { Shown } from '../../parts/states.tsx';
+import { When } from '../../parts/when.tsx';
 import { useChange, useRead } from '../../query.ts';
-import type { Channel as ChannelType } from '../../types.ts';
+import type { ChannelAddress, Channel as ChannelType } from '../../types.ts';
 import { ChannelFacts, type Dialog } from './channel-facts.tsx';
 import { LastCalls } from './last-calls.tsx';
 import { LimitDialog } from './limit-dialog.tsx';
@@ -36,6 +38,73 @@ const useChannelChanges = (path: string) => {
   return { take, clear };
 };
 
+/** A second address, for tools that cannot send the verify token. */
+const SecretAddress = ({ path, channel }: { path: string; channel: ChannelType }) => {
+  const [secret, setSecret] = useState<Secret | null>(null);
+  const { dialog, ask } = useConfirm();
+  const invalidates = ['/assistants'];
+  const make = useChange({
+    run: () => call<ChannelAddress>('POST', `${path}/secret-address`),
+    invalidates,
+    after: ({ secretPath }) =>
+      setSecret({
+        title: 'Secret address',
+        label: 'Secret address',
+        value: `${window.location.origin}${secretPath}`,
+        note: 'Anyone who knows it can send messages, and logs of proxies may contain it. Use it only for tools that cannot send a header.',
+      }),
+  });
+  const remove = useChange({
+    run: () => call<ChannelType>('DELETE', `${path}/secret-address`),
+    invalidates,
+    done: 'The secret address is removed.',
+  });
+  const made = channel.secretAddress;
+  const askMake = () =>
+    ask({
+      title: 'Make a new secret address?',
+      body: 'The present one stops working within a second.',
+      action: 'Make a new address',
+      onConfirm: () => make.mutate(),
+    });
+  const askRemove = () =>
+    ask({
+      title: 'Remove the secret address?',
+      body: 'Requests to it are refused within a second.',
+      action: 'Remove address',
+      danger: true,
+      onConfirm: () => remove.mutate(),
+    });
+  return (
+    <Group gap="xs">
+      <span>
+        {made ? (
+          <>
+            Made <When at={made.createdAt} />
+          </>
+        ) : (
+          'None'
+        )}
+      </span>
+      <Button
+        variant="default"
+        size="compact-sm"
+        loading={make.isPending}
+        onClick={made ? askMake : () => make.mutate()}
+      >
+        {made ? 'Rotate address…' : 'Make an address'}
+      </Button>
+      {made && (
+        <Button variant="default" size="compact-sm" onClick={askRemove}>
+          Remove address…
+        </Button>
+      )}
+      <SecretDialog secret={secret} onClose={() => setSecret(null)} />
+      {dialog}
+    </Group>
+  );
+};
+
 const Channel = ({ id }: { id: string }) => {
   const path = at`/assistants/${id}/channel`;
   const read = useRead<ChannelType>(path);
@@ -48,7 +117,7 @@ const Channel = ({ id }: { id: string }) => {
   const askTake = () =>
     ask({
       title: 'Disconnect the channel?',
-      body: 'Requests to its address get 404. The verify token is deleted.',
+      body: 'Requests to its address get 404. The verify token and the secret address are deleted.',
       action: 'Disconnect',
       danger: true,
       onConfirm: () => take.mutate(),
@@ -94,7 +163,12 @@ const Channel = ({ id }: { id: string }) => {
               </Notice>
             )}
             <Section>
-              <ChannelFacts channel={one} onDialog={setDialogOf} onClear={askClear} />
+              <ChannelFacts
+                channel={one}
+                onDialog={setDialogOf}
+                onClear={askClear}
+                secretAddress={<SecretAddress path={path} channel={one} />}
+              />
             </Section>
             {one.connected ? (
               <Section title="Sample request">

@@ -15,6 +15,7 @@ const REASONS: Record<string, string> = {
   user_requested: 'The visitor asked for a person',
   low_confidence: 'The assistant was not sure twice in a row',
   engine_error: 'The assistant failed twice in a row',
+  contact_details: 'The visitor left contact details',
   budget_used_up: 'The day’s tokens of the provider were used up',
   manual: 'Escalated by hand',
 };

@@ -1,10 +1,11 @@
-import { TextInput } from '@mantine/core';
+import { NativeSelect, TextInput } from '@mantine/core';
 import { at, call } from '../../api.ts';
 import { FormDialog } from '../../parts/dialog.tsx';
 import { useFields } from '../../parts/form.tsx';
 import { useChange } from '../../query.ts';
 import type { ApiKey, NewApiKey } from '../../types.ts';
 import { numberOrNull } from '../assistants/settings/hours-fields.ts';
+import { OVERLAPS } from '../webhooks/rotate.tsx';
 
 type Props = { path: string; opened: boolean; onClose: () => void; onMade: (made: NewApiKey) => void };
 
@@ -91,6 +92,37 @@ export const EditKey = ({ one, onClose }: { one: ApiKey; onClose: () => void }) 
       disabled={form.values.name.trim() === ''}
     >
       <KeyFields form={form} />
+    </FormDialog>
+  );
+};
+
+type RotateProps = { one: ApiKey; onClose: () => void; onMade: (made: NewApiKey) => void };
+
+export const RotateKey = ({ one, onClose, onMade }: RotateProps) => {
+  const rotate = useChange({
+    run: (overlapHours: number) => call<NewApiKey>('POST', at`/keys/${one.keyId}/rotate`, { body: { overlapHours } }),
+    invalidates: ['/assistants/'],
+    quiet: true,
+    after: onMade,
+  });
+  const form = useFields({ overlapHours: '0' }, rotate.error);
+  return (
+    <FormDialog
+      title={`Rotate “${one.name}”?`}
+      opened
+      onClose={onClose}
+      onSend={() => rotate.mutate(Number(form.values.overlapHours))}
+      action="Rotate key"
+      change={rotate}
+      fields={form.names}
+    >
+      <NativeSelect
+        label="Overlap"
+        description="You get a new key with the same name. Until the overlap ends, the old one works too."
+        data={OVERLAPS}
+        data-autofocus
+        {...form.text('overlapHours')}
+      />
     </FormDialog>
   );
 };

@@ -3,7 +3,7 @@ import { type ReactNode, useState } from 'react';
 import { Allowed } from '../../parts/allowance.tsx';
 import { Section } from '../../parts/page.tsx';
 import { Status } from '../../parts/status.tsx';
-import { When } from '../../parts/when.tsx';
+import { dateAndTime, When } from '../../parts/when.tsx';
 import type { ApiKey, Limits } from '../../types.ts';
 
 type RowProps = { one: ApiKey; quota?: Limits['keys'][number] | undefined; menu: ReactNode };
@@ -13,6 +13,9 @@ export const KeyRow = ({ one, quota, menu }: RowProps) => (
     <div className="row-main">
       <div className="row-title">{one.name}</div>
       <div className="row-sub mono">sk_…{one.lastFour}</div>
+      {one.overlapUntil !== null && (
+        <div className="row-sub">The old key works until {dateAndTime(one.overlapUntil)}</div>
+      )}
       {quota && <Allowed one={quota} of="messages" />}
     </div>
     <div className="key-use dim">

@@ -8,25 +8,10 @@ import { RowMenu } from '../../parts/row-menu.tsx';
 import { type Secret, SecretDialog } from '../../parts/secret.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useChange, useRead } from '../../query.ts';
-import type { ApiKey, Keys as KeyList, Limits, NewApiKey } from '../../types.ts';
-import { EditKey, NewKey } from './key-forms.tsx';
+import type { ApiKey, Keys as KeyList, Limits } from '../../types.ts';
+import { EditKey, NewKey, RotateKey } from './key-forms.tsx';
 import { KeyRow, RevokedKeys } from './key-row.tsx';
 import { keySecretOf } from './key-secret.ts';
-
-const useKeyChanges = (onSecret: (secret: Secret) => void, path: string) => {
-  const invalidates = [path, '/assistants/'];
-  const rotate = useChange({
-    run: (one: ApiKey) => call<NewApiKey>('POST', at`/keys/${one.keyId}/rotate`),
-    invalidates,
-    after: (made) => onSecret(keySecretOf(made)),
-  });
-  const revoke = useChange({
-    run: (one: ApiKey) => call<ApiKey>('POST', at`/keys/${one.keyId}/revoke`),
-    invalidates,
-    done: ({ name }) => `“${name}” is revoked.`,
-  });
-  return { rotate, revoke };
-};
 
 const Keys = ({ id }: { id: string }) => {
   const path = at`/assistants/${id}/keys`;
@@ -36,24 +21,19 @@ const Keys = ({ id }: { id: string }) => {
   const [secret, setSecret] = useState<Secret | null>(null);
   const [editing, setEditing] = useState<ApiKey | null>(null);
   const { dialog, ask } = useConfirm();
-  const { rotate, revoke } = useKeyChanges(setSecret, path);
+  const [rotating, setRotating] = useState<ApiKey | null>(null);
+  const revoke = useChange({
+    run: (one: ApiKey) => call<ApiKey>('POST', at`/keys/${one.keyId}/revoke`),
+    invalidates: ['/assistants/'],
+    done: ({ name }) => `“${name}” is revoked.`,
+  });
 
   const menuOf = (one: ApiKey) => (
     <RowMenu label={`Actions for ${one.name}`}>
       <Menu.Item leftSection={<Icon name="pencil" size={16} />} onClick={() => setEditing(one)}>
         Change name or limits…
       </Menu.Item>
-      <Menu.Item
-        leftSection={<Icon name="refresh" size={16} />}
-        onClick={() =>
-          ask({
-            title: `Rotate “${one.name}”?`,
-            body: 'You get a new key with the same name. The old one stops working within a second.',
-            action: 'Rotate key',
-            onConfirm: () => rotate.mutate(one),
-          })
-        }
-      >
+      <Menu.Item leftSection={<Icon name="refresh" size={16} />} onClick={() => setRotating(one)}>
         Rotate…
       </Menu.Item>
       <Menu.Item
@@ -123,6 +103,16 @@ const Keys = ({ id }: { id: string }) => {
         }}
       />
       {editing && <EditKey key={editing.keyId} one={editing} onClose={() => setEditing(null)} />}
+      {rotating && (
+        <RotateKey
+          one={rotating}
+          onClose={() => setRotating(null)}
+          onMade={(made) => {
+            setRotating(null);
+            setSecret(keySecretOf(made));
+          }}
+        />
+      )}
       <SecretDialog secret={secret} onClose={() => setSecret(null)} />
       {dialog}
     </Page>

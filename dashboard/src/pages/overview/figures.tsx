@@ -17,6 +17,7 @@ const REASONS: Record<string, string> = {
   user_requested: 'asked for',
   low_confidence: 'not sure',
   engine_error: 'engine failed',
+  contact_details: 'left contact details',
   manual: 'by hand',
   other: 'other reasons',
 };

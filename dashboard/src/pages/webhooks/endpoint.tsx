@@ -1,4 +1,4 @@
-import { Button, Menu } from '@mantine/core';
+import { Button, Menu, NativeSelect } from '@mantine/core';
 import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { at, call } from '../../api.ts';
@@ -15,6 +15,7 @@ import type { Endpoint as EndpointType, Started } from '../../types.ts';
 import { RecentDeliveries } from '../deliveries/recent.tsx';
 import { Edit } from './edit.tsx';
 import { EndpointDetails, Pause } from './endpoint-details.tsx';
+import { TEST_KINDS } from './event-names.ts';
 import { endpointSecretOf } from './list.tsx';
 import { RecoverDialog, RecoverySection } from './recovery.tsx';
 import { Rotate } from './rotate.tsx';
@@ -47,13 +48,14 @@ const useEndpointChanges = ({ id, endpointId }: Props) => {
 
 const Endpoint = ({ id, endpointId }: Props) => {
   const read = useRead<EndpointType>(at`/endpoints/${endpointId}`, { every: 5_000 });
+  const [kind, setKind] = useState('webhook.test');
   const [tested, setTested] = useState<string | null>(null);
   const [dialogOf, setDialogOf] = useState<'edit' | 'rotate' | 'recover' | null>(null);
   const [secret, setSecret] = useState<Secret | null>(null);
   const { dialog, ask } = useConfirm();
   const { resume, turn, remove } = useEndpointChanges({ id, endpointId });
   const test = useChange({
-    run: () => call<Started>('POST', at`/endpoints/${endpointId}/test`),
+    run: () => call<Started>('POST', at`/endpoints/${endpointId}/test`, { body: { event: kind } }),
     invalidates: ['/assistants/'],
     after: ({ deliveryId }) => setTested(deliveryId),
   });
@@ -78,6 +80,12 @@ const Endpoint = ({ id, endpointId }: Props) => {
 
   const actions = endpoint && (
     <>
+      <NativeSelect
+        aria-label="Kind of test event"
+        data={TEST_KINDS}
+        value={kind}
+        onChange={({ currentTarget }) => setKind(currentTarget.value)}
+      />
       <Button
         leftSection={<Icon name="send" size={16} />}
         onClick={() => test.mutate()}

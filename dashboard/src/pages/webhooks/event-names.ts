@@ -13,4 +13,7 @@ export const SENT = 'message.sent';
 /** The same. It goes to endpoints that got something of the conversation. */
 export const ERASED = 'conversation.erased';
 
+/** What a test event can be. */
+export const TEST_KINDS = ['webhook.test', ...Object.keys(EVENTS), SENT, ERASED];
+
 export const EVENT_NAMES = Object.keys(EVENTS) as (keyof typeof EVENTS)[];

@@ -5,8 +5,8 @@ import { useFields } from '../../parts/form.tsx';
 import { useChange } from '../../query.ts';
 import type { EndpointSecret } from '../../types.ts';
 
-const OVERLAPS = [
-  { value: '0', label: 'None: the old secret stops working now' },
+export const OVERLAPS = [
+  { value: '0', label: 'None: the old one stops working now' },
   { value: '1', label: '1 hour' },
   { value: '24', label: '1 day' },
   { value: '72', label: '3 days' },

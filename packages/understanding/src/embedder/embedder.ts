@@ -122,6 +122,10 @@ export type Embedder = {
   ) => Promise<{ vector: Float32Array; tokens: TokenVectors | null } | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
   model: () => string | null;
+  /** False if the settings choose no model. */
+  isChosen: boolean;
+  /** Waits for the end of the first try to open the model, at most as long as a turn may wait. */
+  firstTry: () => Promise<void>;
   /** One line for the log, the doctor and the assistant's page. */
   status: () => ModelStatus;
   close: () => Promise<void>;
@@ -138,6 +142,8 @@ export const unavailableEmbedder = (detail: string): Embedder => ({
   embedTokens: () => Promise.resolve(null),
   embedQuestion: () => Promise.resolve(null),
   model: () => null,
+  isChosen: false,
+  firstTry: () => Promise.resolve(),
   status: () => ({ available: false, detail }),
   close: () => Promise.resolve(),
 });
@@ -157,12 +163,18 @@ export const openEmbedder = async (
 ): Promise<Embedder> => {
   const model = createSupervisedModel(backend, log);
   const embed = createEmbedding({ model, count, waitMs, shared });
-  const opened = new AbortController();
-  const late = sleep(FIRST_TRY_MS, undefined, { signal: opened.signal }).catch(() => undefined);
-  await Promise.race([model.firstTry, late]);
-  opened.abort();
+  let isTried = false;
+  void model.firstTry.then(() => (isTried = true));
+  const firstTry = async (mostMs: number): Promise<void> => {
+    const ended = new AbortController();
+    const late = sleep(mostMs, undefined, { signal: ended.signal }).catch(() => undefined);
+    await Promise.race([model.firstTry, late]);
+    ended.abort();
+  };
+  await firstTry(FIRST_TRY_MS);
   return {
     embed: async (texts, kind, { holder, priority = 'turn', since }) => {
+      if (priority === 'turn' && !isTried) await firstTry(waitMs);
       const made = await embed(texts, kind, { holder, priority, since, withTokens: false });
       return made && made.map(({ vector }) => vector);
     },
@@ -173,11 +185,14 @@ export const openEmbedder = async (
       return made && made.map(({ vector, tokens = new Int8Array() }) => ({ kind: tokenKind, vector, tokens }));
     },
     embedQuestion: async (text, { holder, priority = 'turn', since }) => {
+      if (priority === 'turn' && !isTried) await firstTry(waitMs);
       const kind = model.tokenKind();
       const [made] = (await embed([text], 'query', { holder, priority, since, withTokens: kind !== null })) ?? [];
       return made ? { vector: made.vector, tokens: kind && made.tokens ? { kind, tokens: made.tokens } : null } : null;
     },
     model: model.model,
+    isChosen: true,
+    firstTry: async () => (isTried ? undefined : firstTry(waitMs)),
     status: model.status,
     close: model.close,
   };

@@ -157,6 +157,8 @@ export const quoteOf = (
 /** The passages of an assistant for one message. Its functions are called only if words do not give a sure entry. */
 export type PassageSearch<Page extends Passage = Passage> = {
   index: PassageIndex;
+  /** True if questions have vectors, except when there is none in time. */
+  isModelChosen?: boolean;
   /**
    * The vector of a question, by the model of the index, and the vectors of its tokens if the model has them. Null if
    * there is none in time.

@@ -9,6 +9,7 @@ export type HoursFields = {
   week: Times[][];
   takeWithinMinutes: string;
   ifNotTaken: string;
+  contactsEscalate: boolean;
 };
 
 const DAYS_OF_WORK = new Set([1, 2, 3, 4, 5]);
@@ -19,7 +20,12 @@ const eachDay = (timesOf: (day: number) => Times[]): Times[][] => [0, 1, 2, 3, 4
 const MIDNIGHT = '00:00';
 const END_OF_DAY = '24:00';
 
-export const hoursFieldsOf = ({ openingHours, takeWithinMinutes, ifNotTaken }: Assistant): HoursFields => ({
+export const hoursFieldsOf = ({
+  openingHours,
+  takeWithinMinutes,
+  ifNotTaken,
+  contactsEscalate,
+}: Assistant): HoursFields => ({
   open: openingHours ? 'hours' : 'always',
   timeZone: openingHours?.timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
   week: openingHours
@@ -31,6 +37,7 @@ export const hoursFieldsOf = ({ openingHours, takeWithinMinutes, ifNotTaken }: A
     : eachDay((day) => (DAYS_OF_WORK.has(day) ? [OFFICE] : [])),
   takeWithinMinutes: takeWithinMinutes === null ? '' : String(takeWithinMinutes),
   ifNotTaken,
+  contactsEscalate,
 });
 
 /** A number, or nothing. Other text is sent as it is, so that the server refuses it. */
@@ -39,7 +46,7 @@ export const numberOrNull = (text: string): number | string | null => {
   return Number.isNaN(Number(text)) ? text : Number(text);
 };
 
-export const hoursBodyOf = ({ open, timeZone, week, takeWithinMinutes, ifNotTaken }: HoursFields) => ({
+export const hoursBodyOf = ({ open, timeZone, week, takeWithinMinutes, ...others }: HoursFields) => ({
   openingHours:
     open === 'always'
       ? null
@@ -50,7 +57,7 @@ export const hoursBodyOf = ({ open, timeZone, week, takeWithinMinutes, ifNotTake
           ),
         },
   takeWithinMinutes: numberOrNull(takeWithinMinutes),
-  ifNotTaken,
+  ...others,
 });
 
 /** The next times of a day: from an hour after the last ones, for four hours at most. */

@@ -1,4 +1,4 @@
-import { Button, NativeSelect, Radio, Stack, TextInput } from '@mantine/core';
+import { Button, Checkbox, NativeSelect, Radio, Stack, TextInput } from '@mantine/core';
 import { at, call } from '../../../api.ts';
 import { FormProblem, onSubmit, useFields } from '../../../parts/form.tsx';
 import { useChange } from '../../../query.ts';
@@ -74,6 +74,12 @@ export const HoursForm = ({ assistant }: { assistant: Assistant }) => {
         <FormProblem problem={save.error} fields={['openingHours', 'takeWithinMinutes', 'ifNotTaken']} />
         <Hours form={form} />
         <TakeBy form={form} />
+        <Checkbox
+          label="Hand a conversation to a person when the visitor leaves contact details"
+          description="The message is still answered."
+          checked={form.values.contactsEscalate}
+          onChange={({ currentTarget }) => form.set('contactsEscalate', currentTarget.checked)}
+        />
         <Button type="submit" loading={save.isPending} disabled={!changed} className="self-start">
           Save opening hours
         </Button>
