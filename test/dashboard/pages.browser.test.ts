@@ -133,6 +133,7 @@ test('the import explains what replacing removes, and the settings explain dupli
   await page.getByRole('button', { name: 'Import' }).click();
   await page.getByText('The existing entries are removed after the new ones are imported.').waitFor();
   await visit(page, `/assistants/${scene.assistantId}/settings`);
+  await page.getByText('Advanced', { exact: true }).click();
   const window = page.getByText('A message repeated within this time gets the same reply.');
   await window.waitFor();
 
