@@ -84,6 +84,7 @@ export type Outcome = DeliveryRow['outcome'];
 export type Started = { deliveryId: string };
 export type Reply = NonNullable<Answer<typeof playgroundOperations.turn>>;
 export type Inbox = Answer<typeof inboxOperations.list>;
+export type WaitingCount = Answer<typeof inboxOperations.waiting>;
 export type InboxRow = Inbox['conversations'][number];
 export type CannedReplies = Answer<typeof cannedReplyOperations.list>;
 export type ManagedTags = Answer<typeof managedTagOperations.list>;

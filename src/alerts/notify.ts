@@ -14,12 +14,15 @@ const SEND_MS = 10_000;
 const WAIT_MAX_MS = 600_000;
 
 /** What each alert says, and what to do about it. In ASCII, so that a mail stays readable as it is sent. */
-const WORDS: Record<AlertKind, { title: string; remedy: string }> = {
+export const WORDS: Record<AlertKind, { title: string; remedy: string }> = {
   endpoint_failing: {
     title: 'An endpoint fails',
     remedy: 'Look at its last deliveries, and tell the owner of the receiver.',
   },
-  endpoint_paused: { title: 'An endpoint is paused', remedy: 'Resume it when the receiver is back.' },
+  endpoint_paused: {
+    title: 'An endpoint is paused',
+    remedy: 'If the pause has no end, resume it when the receiver is back; else it ends by itself.',
+  },
   certificate_expires: {
     title: 'The certificate of an endpoint ends soon',
     remedy: 'Tell the owner of the receiver to renew it.',
@@ -36,8 +39,11 @@ const WORDS: Record<AlertKind, { title: string; remedy: string }> = {
     title: 'A provider fails',
     remedy: 'Check the settings of the engine, and the provider; the reasons of such a reply have its error.',
   },
-  quota_near: { title: 'A quota of turns is used by 80 %', remedy: 'Raise the quota, or tell the user of the key.' },
-  quota_reached: { title: 'A quota of turns is used up', remedy: 'Raise the quota, or tell the user of the key.' },
+  quota_near: {
+    title: 'A quota of turns is used by 80 %',
+    remedy: 'Raise the quota, or tell whoever sends the turns.',
+  },
+  quota_reached: { title: 'A quota of turns is used up', remedy: 'Raise the quota, or tell whoever sends the turns.' },
   budget_near: {
     title: 'A budget of tokens is used by 80 %',
     remedy: 'Raise the budget, or lower the bounds of answer and history.',

@@ -40,6 +40,8 @@ const FULL = 0.9;
 const FAILING_HOUR_MS = 3_600_000;
 /** A provider fails if at least this many replies, and at least this share of them, had an error within an hour. */
 const PROVIDER = { least: 3, share: 0.1 };
+/** How long Redis has for an answer. A worker's command is repeated while its node is unavailable. */
+const ASKED_WITHIN_MS = 2_000;
 const RELEASE_MS = 500;
 /** How long a stopping process waits for the channels. */
 const TOLD_WITHIN_MS = 2_000;
@@ -237,10 +239,10 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
     ];
     const stuck: Condition[] = [];
     for (const { name, queue, stuckMs: longest } of queues) {
-      const at = await queue.oldestWaitingAt().catch(() => Number.NaN);
+      const at = await withDeadline(queue.oldestWaitingAt(), ASKED_WITHIN_MS).catch(() => Number.NaN);
       if (Number.isNaN(at)) return [...stuck, ofService('redis_unavailable', 'redis', {})];
       if (at === null || serverNow() - at <= longest) continue;
-      const waiting = (await queue.countJobs().catch(() => null))?.['waiting'] ?? null;
+      const waiting = (await withDeadline(queue.countJobs(), ASKED_WITHIN_MS).catch(() => null))?.['waiting'] ?? null;
       stuck.push(ofService('queue_stuck', name, { waiting, waitingSince: new Date(at) }));
     }
     return stuck;

@@ -208,10 +208,8 @@ const conditionsOf = (filter: RowFilter): Query[] => {
   ];
 };
 
-const assigneeFilters = ({ assignee }: RowGroup): Query[] => {
-  if (!assignee) return [];
-  return [{ assigneeId: 'is' in assignee ? assignee.is : { $nin: assignee.notIn } }];
-};
+const assigneeFilters = ({ assignee }: RowGroup): Query[] =>
+  assignee ? [{ assigneeId: 'is' in assignee ? assignee.is : { $nin: assignee.notIn } }] : [];
 
 const queriesOf = (group: RowGroup): Query[] =>
   inChunks(group.assistantIds).map((some) => {
@@ -224,7 +222,6 @@ const newestFirst = (a: ConversationRow, b: ConversationRow): number =>
   b.updatedAt.getTime() - a.updatedAt.getTime() || (a._id < b._id ? 1 : -1);
 
 const NO_PLAYGROUND: { $ne: ChannelName } = { $ne: 'playground' };
-const COUNT_WITHIN_MS = 3_000;
 
 type Update = Pick<mongo.UpdateFilter<StoredConversation>, '$set' | '$unset'>;
 
@@ -256,6 +253,9 @@ export type InboxStore = {
 
   /** The number of the last final message. Null if there is no such conversation. */
   findLastSeq: (conversationId: string) => Promise<number | null>;
+
+  /** Counts escalated conversations that are not snoozed, up to `limit`. */
+  countWaiting: (assistantIds: string[], limit: number) => Promise<number>;
 
   /** Counts conversations that changed at or after `since`, by status. */
   countStatuses: (assistantId: string, since: Date) => Promise<Partial<Record<Status, number>>>;
@@ -312,13 +312,10 @@ export const createInboxStore = (connection: Connection): InboxStore => {
 
     markNoted: async (conversationId) => (await change(conversationId, { $set: { notedAt: serverDate() } })) !== null,
 
-    snooze: (conversationId, snooze) =>
-      change(
-        conversationId,
-        snooze
-          ? { $set: { snoozedUntil: snooze.until, snoozedAt: snooze.at } }
-          : { $unset: { snoozedUntil: 1, snoozedAt: 1 } },
-      ),
+    snooze: (conversationId, snooze) => {
+      const set = snooze && { $set: { snoozedUntil: snooze.until, snoozedAt: snooze.at } };
+      return change(conversationId, set ?? { $unset: { snoozedUntil: 1, snoozedAt: 1 } });
+    },
 
     findLastSeq: async (conversationId) => {
       if (!isUuid(conversationId)) return null;
@@ -326,15 +323,17 @@ export const createInboxStore = (connection: Connection): InboxStore => {
       return (await conversations.findOne(filter, { projection: { seq: 1 } }))?.seq ?? null;
     },
 
+    countWaiting: (assistantIds, limit) => {
+      const $and = conditionsOf({ status: 'escalated', snoozed: false });
+      const options = { limit, hint: 'inbox_filters', ...timeLimit(WITHIN_MS) };
+      return conversations.countDocuments({ assistantId: { $in: assistantIds }, $and }, options);
+    },
+
     countStatuses: async (assistantId, since) => {
+      const $match = { assistantId, updatedAt: { $gte: since }, channel: NO_PLAYGROUND };
+      const $group = { _id: '$status', count: { $sum: 1 } };
       const rows = await conversations
-        .aggregate<{ _id: Status; count: number }>(
-          [
-            { $match: { assistantId, updatedAt: { $gte: since }, channel: { $ne: 'playground' } } },
-            { $group: { _id: '$status', count: { $sum: 1 } } },
-          ],
-          timeLimit(COUNT_WITHIN_MS),
-        )
+        .aggregate<{ _id: Status; count: number }>([{ $match }, { $group }], timeLimit(WITHIN_MS))
         .toArray();
       return Object.fromEntries(rows.map(({ _id, count }) => [_id, count]));
     },

@@ -221,6 +221,8 @@ export const createInboxList = (
   };
 };
 
+/** Waiting conversations are counted up to here. */
+export const COUNTED_MAX = 100;
 const SNOOZE_MAX_MS = 366 * 86_400_000;
 
 type Dependencies = {
@@ -233,6 +235,8 @@ type Dependencies = {
 /** The conversations as operators see and handle them. */
 export type Inbox = {
   list: ListInbox;
+  /** Counts conversations that need a person and are not snoozed, up to `COUNTED_MAX`. */
+  countWaiting: (assistantIds: string[]) => Promise<number>;
   readAssignees: ReadAssignees;
 
   /** Assigns the conversation to an operator, or to nobody. An assigned conversation counts as taken. */
@@ -264,6 +268,7 @@ export const createInbox = ({ conversations, operators, records, findByWords }: 
 
   return {
     list: createInboxList(conversations, readAssignees, findByWords),
+    countWaiting: (assistantIds) => inbox.countWaiting(assistantIds, COUNTED_MAX),
     readAssignees,
 
     assign: async ({ conversationId, assistantId }, operatorId) => {

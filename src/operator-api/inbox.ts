@@ -8,7 +8,7 @@ import type { ConversationStore } from '../conversations/store.ts';
 import { TagView } from '../conversations/view.ts';
 import { EVENT_STREAM_HEADERS } from '../http/http.ts';
 import { cursor } from '../http/operation.ts';
-import type { Inbox } from '../inbox/inbox.ts';
+import { COUNTED_MAX, type Inbox } from '../inbox/inbox.ts';
 import type { Notes } from '../inbox/notes.ts';
 import type { LiveUpdates } from '../live/live.ts';
 import { PRESENT_STATES } from '../live/presence.ts';
@@ -195,6 +195,15 @@ export const inboxOperations = {
     answer: z.object({ conversations: z.array(InboxRow), nextCursor }),
     errors: ['not_found'],
   }),
+  waiting: operation({
+    ...inbox,
+    resource: 'filtered',
+    method: 'get',
+    path: '/inbox/waiting',
+    id: 'countWaiting',
+    summary: 'Count the conversations of all your assistants that need a person and are not snoozed',
+    answer: z.object({ count: z.int().meta({ description: `Counted up to ${COUNTED_MAX}.` }) }),
+  }),
   agents: operation({
     ...inbox,
     resource: 'assistant',
@@ -255,6 +264,10 @@ export const inboxRoutes = ({ assistants, conversations, inbox }: InboxDependenc
       return { conversations: rows, nextCursor: page.next && timeCursor.encode(page.next) };
     },
   ),
+
+  handled(inboxOperations.waiting, async ({ operator }) => ({
+    count: await inbox.countWaiting(await assistants.listAssistantIds(assistantIdsOf(operator))),
+  })),
 
   handled(inboxOperations.agents, async ({ params: { id = '' } }) => ({
     agents: (await inbox.readAssignees())

@@ -361,6 +361,13 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       const parsed = validate(EndpointInput.partial(), input);
       if (parsed.url !== undefined) await requirePublicUrl(parsed.url, guard, 'url');
       const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));
+      const { url } = parsed;
+      // What was noted of one address is not true of another.
+      if (url !== undefined)
+        await endpoints.updateOne(
+          { _id: endpointId, url: { $ne: url } },
+          { $set: { url }, $unset: { failing: 1, certificateUntil: 1 } },
+        );
       return change(endpointId, { $set: given });
     },
 
@@ -446,7 +453,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       return resumed;
     },
 
-    noteHealth: async ({ _id, failing, certificateUntil: known }, { delivered, certificateUntil }) => {
+    noteHealth: async ({ _id, url, failing, certificateUntil: known }, { delivered, certificateUntil }) => {
       const isSoon = certificateUntil !== null && certificateUntil.getTime() < serverNow() + CERTIFICATE_MS;
       const isOther = isSoon && Math.abs(certificateUntil.getTime() - (known?.getTime() ?? 0)) > DAY_MS;
       const set = {
@@ -464,7 +471,8 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       if (Object.keys(changes).length === 0) return;
       // Only the first failure in a row sets the time.
       const first = 'failing' in set ? { failing: { $exists: false } } : {};
-      await endpoints.updateOne({ _id, ...first }, changes);
+      // A send in flight says nothing of an endpoint that was disabled or moved meanwhile.
+      await endpoints.updateOne({ _id, url, enabled: true, ...first }, changes);
     },
 
     listUnhealthy: async ({ failingSince, expiring, except, limit }) => {

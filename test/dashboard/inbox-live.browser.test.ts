@@ -47,6 +47,20 @@ const aDesk = async () => {
   return { owner, agent, assistant, page, say };
 };
 
+test('the menu counts the conversations that need a person, live', async () => {
+  const { owner, page, say } = await aDesk();
+  await go(page, '/inbox?view=all');
+  const inbox = (name: string) => page.getByRole('link', { name, exact: true });
+  await inbox('Inbox').waitFor();
+
+  const conversationId = await say('I want to speak to a human please');
+  await inbox('Inbox 1 to take').waitFor();
+  await owner.post(`/conversations/${conversationId}/resolve`);
+  await inbox('Inbox').waitFor();
+
+  expect(await inbox('Inbox').count()).toBe(1);
+});
+
 longTest('an agent takes over a conversation, from the first message until it is reopened', async () => {
   const { agent, assistant, page, say } = await aDesk();
   const receiver = await openReceiver();

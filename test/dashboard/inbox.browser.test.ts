@@ -67,6 +67,8 @@ test('a visitor writes, asks for a person, is answered, tagged and resolved, and
   await rowsOf(page).getByText(sessionId).click();
   const shownAfterMs = performance.now() - saidAt;
   await messagesOf(page).getByText('Handed off to a person').waitFor();
+  await messagesOf(page).getByText('Delivered 1 of 1').first().click();
+  await messagesOf(page).getByText('message.received delivered').waitFor();
   const preview = await firstRow.innerText();
   await button(page, 'Assign to me').click();
   const { body: before } = await assistant.history(body.conversationId);

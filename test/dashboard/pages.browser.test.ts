@@ -111,6 +111,19 @@ test('an escalate action is described without its code', async () => {
   expect(await page.getByRole('log').innerText()).not.toMatch(/escalate|user_requested/);
 });
 
+test('after a handover the page says why the assistant is silent, and starts over', async () => {
+  const page = await openKept();
+
+  await go(page, `/assistants/${scene.assistantId}/try`);
+  await page.getByLabel('Message').fill('I want to speak to a human please');
+  await page.getByRole('button', { name: 'Send' }).click();
+  const note = page.getByRole('note').filter({ hasText: 'A person answers now' });
+  await note.getByRole('button', { name: 'Start over' }).click();
+  await page.getByText('Ask it something').waitFor();
+
+  expect(await note.count()).toBe(0);
+});
+
 test('a receiver that is too slow is shown as a timeout', async () => {
   const silent = await openReceiver({ respond: () => new Promise(() => undefined) });
   const { endpoint } = await stack.service.endpoints.addEndpoint(scene.assistantId, { url: silent.url });
@@ -133,6 +146,7 @@ test('the import explains what replacing removes, and the settings explain dupli
   await page.getByRole('button', { name: 'Import' }).click();
   await page.getByText('The existing entries are removed after the new ones are imported.').waitFor();
   await visit(page, `/assistants/${scene.assistantId}/settings`);
+  await page.getByText('Advanced', { exact: true }).click();
   const window = page.getByText('A message repeated within this time gets the same reply.');
   await window.waitFor();
 

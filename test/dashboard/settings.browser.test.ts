@@ -79,6 +79,7 @@ longTest('an owner chooses how sure the assistant must be, and a number for expe
 
   const before = await page.getByLabel('Answers', { exact: true }).inputValue();
   await page.getByLabel('Answers', { exact: true }).selectOption('careful');
+  await page.getByText('Advanced', { exact: true }).click();
   await page.getByLabel('Threshold').fill('0.65');
   await page.getByRole('button', { name: 'Save changes' }).click();
   await page.getByText('Saved.').waitFor();

@@ -378,6 +378,7 @@ const walk = async (): Promise<void> => {
   const deliveries = `${outcomes} ${which} from=2026-01-01T00:00:00Z`.split(' ').map((query) => `deliveries?${query}`);
   for (const page of [...`${pages} ${more}`.split(' '), ...deliveries]) await get(`${own}/${page}`);
   await get(`/inbox?search=umbrellas`);
+  await get('/inbox/waiting');
   const trails = `/audit /audit?operatorId=${operatorId} /audit?target=${assistantId}`;
   const single = `/deliveries/${delivered} /deliveries/${rejected} /deliveries/${queued} /endpoints/${endpointId}`;
   const one = `/conversations/${escalated}`;

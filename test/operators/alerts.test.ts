@@ -137,7 +137,7 @@ test('an endpoint that is paused raises one alert, told once by webhook and by e
     const paused = `An endpoint is paused (endpoint_paused, ${endpointId})`;
     expect(about.filter((line) => line.includes('paused'))).toEqual([`Began: ${paused}`, `Ended: ${paused}`]);
     expect(mailbox.mails[0]).toContain('https://parley.example.com/operator/alerts');
-    expect(mailbox.mails.some((mail) => mail.includes('Resume it when the receiver is back.'))).toBe(true);
+    expect(mailbox.mails.some((mail) => mail.includes('resume it when the receiver is back'))).toBe(true);
   });
   await Promise.all([worker.close(), other.close(), receiver.close()]);
 });

@@ -333,6 +333,7 @@ test('every operation is documented, needs a sign-in, and refuses agents unless 
     'announcePresence',
     'assignConversation',
     'changePassword',
+    'countWaiting',
     'deleteNote',
     'exportConversation',
     'followInbox',

@@ -218,6 +218,30 @@ test.each([inMinutes(-1), inMinutes(60 * 24 * 400), 'tomorrow', '', 0, undefined
   },
 );
 
+test('waiting conversations are counted up to 100: escalated, not snoozed, and only of one’s own assistants', async () => {
+  const { say } = await anInbox();
+  const mine = await anInbox();
+  const agent = await anOperator(stack, 'agent');
+  await owner.call('PATCH', `/operators/${agent.operatorId}`, { assistantIds: [mine.assistantId] });
+  const count = async () => (await agent.get<{ count: number }>('/inbox/waiting')).body.count;
+  await say('other', 'I want to speak to a human please');
+  expect(await count()).toBe(0);
+
+  await mine.say('open');
+  const first = await mine.say('first', 'I want to speak to a human please');
+  await mine.say('second', 'I want to speak to a human please');
+  expect(await count()).toBe(2);
+  await owner.post(`/conversations/${first}/snooze`, { until: inMinutes(10) });
+  expect(await count()).toBe(1);
+
+  const conversations = stack.service.mongo.collection('conversations');
+  const { _id, ...one } = (await conversations.findOne({ assistantId: mine.assistantId, sessionId: 'second' })) ?? {};
+  const copies = Array.from({ length: 120 }, (_, nth) => ({ ...one, _id: `${String(_id)} ${nth}` }));
+  await conversations.insertMany(copies as never[]);
+  expect(await count()).toBe(100);
+  await conversations.deleteMany({ _id: { $in: copies.map((copy) => copy._id) } as never });
+});
+
 test('a read position is each operator’s own, never goes back and never passes the last message', async () => {
   const { owner, say, page } = await anInbox();
   const agent = await anOperator(stack, 'agent');

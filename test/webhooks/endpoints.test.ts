@@ -2,7 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -65,6 +67,55 @@ test('an endpoint gets the kinds it asked for, and none while it is off', async 
   expect(received).toHaveLength(4);
   expect(created.received.map(({ headers }) => headers['x-factory-event'])).toEqual(['conversation.created']);
   expect(off.received).toEqual([]);
+});
+
+test('what is noted of an address is forgotten with it, and a send in flight notes nothing of a moved or disabled endpoint', async () => {
+  const { assistantId, chat } = await anAssistant(stack);
+  const owner = await anOperator(stack);
+  let held = Promise.withResolvers<void>();
+  const failing = await openReceiver({ respond: () => held.promise.then(() => ({ status: 500 })) });
+  opened.push(failing);
+  const other = await aReceiver();
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, {
+    url: failing.url,
+    events: ['conversation.created'],
+  });
+  const at = `/endpoints/${endpoint.endpointId}`;
+  const failingSince = async () => (await owner.get<{ failingSince: string | null }>(at)).body.failingSince;
+  /** Fails a delivery, after a change. */
+  const failAfter = async (changes: Record<string, unknown> | null): Promise<void> => {
+    const { promise, resolve } = held;
+    const before = failing.received.length;
+    await chat({ session_id: randomUUID(), message: 'one' });
+    await failing.waitFor(({ length }) => length > before);
+    if (changes !== null) await owner.call('PATCH', at, changes);
+    const eventId = failing.received.at(-1)?.headers['x-factory-event-id'];
+    resolve();
+    await promise;
+    held = Promise.withResolvers<void>();
+    await eventually(async () => {
+      const { body } = await owner.get<{ deliveries: { eventId: string; outcome: string }[] }>(
+        `/assistants/${assistantId}/deliveries`,
+      );
+      expect(body.deliveries.find((one) => one.eventId === eventId)?.outcome).toBe('rejected');
+    });
+  };
+
+  await failAfter(null);
+  await eventually(async () => expect(await failingSince()).toEqual(expect.any(String)));
+  const since = await failingSince();
+  await owner.call('PATCH', at, { url: failing.url });
+  expect(await failingSince()).toBe(since);
+  await owner.call('PATCH', at, { url: other.url });
+  expect(await failingSince()).toBeNull();
+
+  await owner.call('PATCH', at, { url: failing.url });
+  await failAfter({ url: other.url });
+  expect(await failingSince()).toBeNull();
+
+  await owner.call('PATCH', at, { url: failing.url });
+  await failAfter({ enabled: false });
+  expect(await failingSince()).toBeNull();
 });
 
 test('a rotation with overlap signs with both secrets, new first; one without overlap, with the new one alone', async () => {

@@ -1,11 +1,19 @@
 import { Badge, VisuallyHidden } from '@mantine/core';
+import { useThrottledCallback } from '@mantine/hooks';
+import { useQueryClient } from '@tanstack/react-query';
 import { Link, useLocation } from 'wouter';
 import { withQuery } from '../api.ts';
+import { useLiveRows } from '../live/live.tsx';
 import { Icon, type IconName } from '../parts/icon.tsx';
 import { useRead } from '../query.ts';
-import type { AlertList, Me } from '../types.ts';
+import type { AlertList, Me, WaitingCount } from '../types.ts';
 
 const REFRESH_MS = 30_000;
+const WAITING = '/inbox/waiting';
+/** A busy inbox is counted this often. */
+const RECOUNT_MS = 2_000;
+/** The API counts up to here. */
+const COUNTED_MAX = 100;
 
 type Entry = { label: string; to: string; icon: IconName; owners?: boolean; outside?: boolean };
 
@@ -49,11 +57,26 @@ const OpenAlerts = () => {
   );
 };
 
+/** How many conversations need a person. */
+const WaitingConversations = () => {
+  const client = useQueryClient();
+  const recount = useThrottledCallback(() => void client.invalidateQueries({ queryKey: [WAITING] }), RECOUNT_MS);
+  useLiveRows(recount, recount);
+  const count = useRead<WaitingCount>(WAITING, { every: REFRESH_MS }).data?.count ?? 0;
+  return count === 0 ? null : (
+    <Badge size="sm" variant="filled" className="num">
+      {count < COUNTED_MAX ? count : `${COUNTED_MAX - 1}+`}
+      <VisuallyHidden> to take</VisuallyHidden>
+    </Badge>
+  );
+};
+
 const NavLink = ({ entry: { label, to, icon, outside = false }, here }: { entry: Entry; here: boolean }) => {
   const content = (
     <>
       <Icon name={icon} />
       <span className="grow">{label}</span>
+      {to === '/inbox' && <WaitingConversations />}
       {to === '/alerts' && <OpenAlerts />}
       {outside && <Icon name="external" size={14} />}
     </>

@@ -33,8 +33,11 @@ export const Shell = ({ me, children }: { me: Me; children: ReactNode }) => {
         Skip to content
       </a>
       <AppShell.Header hiddenFrom="sm" className="top">
-        <Group h="100%" px="md" justify="space-between">
+        <Group h="100%" px="md" justify="space-between" wrap="nowrap">
           <Mark />
+          {assistant && location.startsWith('/assistants/') && (
+            <span className="top-name clip" aria-hidden="true" data-name={assistant.name} />
+          )}
           <Burger
             opened={opened}
             onClick={toggle}

@@ -108,37 +108,42 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
           data={ANSWERING}
           {...form.text('answering')}
         />
-        <NativeSelect
-          label="Prompt injection"
-          description="What to do with messages such as “forget your instructions”."
-          data={GUARDS}
-          {...form.text('guard')}
-        />
-        <TagsInput
-          label="Hosts that replies can link to"
-          description="In addition to hosts that the knowledge links to. Used by language models only."
-          {...form.pick('allowedLinks')}
-        />
         <Switch
           label="Strict replies"
           description="A language model’s reply with a number, a name or a source that your knowledge and documents do not have is not sent. The visitor gets the answer without the model."
           checked={form.values.strict}
           onChange={(event) => form.set('strict', event.currentTarget.checked)}
         />
-        <Group grow align="flex-start">
-          <TextInput
-            label="Threshold"
-            description="For experts: confidence from 0 to 1, in place of the choice above."
-            inputMode="decimal"
-            {...form.text('threshold')}
-          />
-          <TextInput
-            label="Duplicate window, seconds"
-            description="0 to 600. A message repeated within this time gets the same reply."
-            inputMode="numeric"
-            {...form.text('dedupeWindowSeconds')}
-          />
-        </Group>
+        <details className="numbers" open={save.error !== null}>
+          <summary>Advanced</summary>
+          <Stack gap="md" mt="sm">
+            <NativeSelect
+              label="Prompt injection"
+              description="What to do with messages such as “forget your instructions”."
+              data={GUARDS}
+              {...form.text('guard')}
+            />
+            <TagsInput
+              label="Hosts that replies can link to"
+              description="In addition to hosts that the knowledge links to. Used by language models only."
+              {...form.pick('allowedLinks')}
+            />
+            <Group grow align="flex-start">
+              <TextInput
+                label="Threshold"
+                description="Confidence from 0 to 1, in place of the choice under Answers."
+                inputMode="decimal"
+                {...form.text('threshold')}
+              />
+              <TextInput
+                label="Duplicate window, seconds"
+                description="0 to 600. A message repeated within this time gets the same reply."
+                inputMode="numeric"
+                {...form.text('dedupeWindowSeconds')}
+              />
+            </Group>
+          </Stack>
+        </details>
         <Button type="submit" loading={save.isPending} disabled={!changed} className="self-start">
           Save changes
         </Button>

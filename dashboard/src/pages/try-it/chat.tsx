@@ -1,13 +1,16 @@
 import { Button, Group, Loader, Switch, Textarea } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
 import { Fragment, type KeyboardEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
+import { at } from '../../api.ts';
 import { onSubmit } from '../../parts/form.tsx';
 import { Icon } from '../../parts/icon.tsx';
 import { learnLink } from '../../parts/learn-link.ts';
+import { Notice } from '../../parts/notice.tsx';
 import { Page } from '../../parts/page.tsx';
 import { Empty } from '../../parts/states.tsx';
-import { useChange } from '../../query.ts';
-import type { Reply } from '../../types.ts';
+import { useChange, useRead } from '../../query.ts';
+import type { Conversation, Reply } from '../../types.ts';
 import { AsCaller } from './as-caller.tsx';
 import { streamTurn } from './stream-turn.ts';
 import { Why } from './why.tsx';
@@ -78,6 +81,25 @@ const Said = ({ message, reply, id, onSay }: SaidProps) => (
   </div>
 );
 
+/** Says why the assistant is silent once it has handed the conversation to a person. */
+const HandedOver = ({ conversationId, onRestart }: { conversationId: string; onRestart: () => void }) => {
+  const conversation = useRead<Conversation>(at`/conversations/${conversationId}`).data;
+  return conversation?.status !== 'escalated' ? null : (
+    <Notice
+      tone="warn"
+      icon="hand"
+      title="A person answers now"
+      actions={
+        <Button variant="default" size="xs" onClick={onRestart}>
+          Start over
+        </Button>
+      }
+    >
+      A visitor would wait for an operator, and the assistant stays silent. Nobody answers here.
+    </Notice>
+  );
+};
+
 const Composer = ({ busy, onSay }: { busy: boolean; onSay: (text: string) => void }) => {
   const [text, setText] = useState('');
   const say = (): void => {
@@ -119,9 +141,13 @@ const TryIt = ({ id }: { id: string }) => {
   const end = useRef<HTMLDivElement>(null);
   const [asCaller, setAsCaller] = useState(false);
   const [spoken, setSpoken] = useState('');
+  const client = useQueryClient();
   const turn = useChange({
     run: (message: string) => streamTurn({ assistantId: id, sessionId: session, message }, setSpoken),
-    after: (reply, message) => setLines((now) => [...now, { by: 'assistant', message, reply }]),
+    after: (reply, message) => {
+      setLines((now) => [...now, { by: 'assistant', message, reply }]);
+      void client.invalidateQueries({ queryKey: [at`/conversations/${reply.conversationId}`] });
+    },
   });
   const say = (text: string): void => {
     setLines((now) => [...now, { by: 'me', text }]);
@@ -136,6 +162,7 @@ const TryIt = ({ id }: { id: string }) => {
     setLines([]);
     turn.reset();
   };
+  const last = lines.findLast((line) => line.by === 'assistant');
   return (
     <Page
       title="Try it"
@@ -179,6 +206,7 @@ const TryIt = ({ id }: { id: string }) => {
             </div>
           )}
           {turn.isPending && <Loader type="dots" size="sm" aria-label="Waiting for the reply" />}
+          {last && <HandedOver conversationId={last.reply.conversationId} onRestart={restart} />}
           <div ref={end} />
         </div>
         <Composer busy={turn.isPending} onSay={say} />

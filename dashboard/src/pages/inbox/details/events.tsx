@@ -1,5 +1,5 @@
 import { useEvents } from '../thread/delivered.ts';
-import { MessageEvents } from '../thread/events.tsx';
+import { EventList } from '../thread/events.tsx';
 import type { ConversationFacts } from '../thread/thread.ts';
 import { Part } from './section.tsx';
 
@@ -9,7 +9,7 @@ export const OtherEvents = ({ facts: { conversationId, assistantId } }: { facts:
   if (others.length === 0) return null;
   return (
     <Part title="Other events">
-      <MessageEvents events={others} assistantId={assistantId} />
+      <EventList events={others} assistantId={assistantId} />
     </Part>
   );
 };
