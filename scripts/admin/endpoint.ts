@@ -3,7 +3,7 @@ import { isPaused, MAX_OVERLAP_HOURS } from '../../src/webhooks/endpoint-store.t
 import { type EventKind, EVENT_KINDS } from '../../src/webhooks/event.ts';
 import { endpointOperations } from '../../src/operator-api/endpoints.ts';
 import type { Answered, Api } from './api.ts';
-import { ASSISTANT_OPTION, commaList, example, wholeNumber } from './arguments.ts';
+import { ASSISTANT_OPTION, commaList, example, fromVariable, wholeNumber } from './arguments.ts';
 import { usage } from './failure.ts';
 import { addRecoveryCommands } from './endpoint/recovery.ts';
 import { awaitOutcome } from './delivery/outcome.ts';
@@ -30,6 +30,20 @@ const shownOnce = ({ endpointId }: Endpoint, secret: string): string =>
   `Endpoint ${endpointId}\n${secret}\nThe secret is shown only once. Your server verifies signatures with it.`;
 
 type AddOptions = { assistant: string; url: string; events?: string[]; sources?: boolean };
+
+type SetOptions = { header?: string[]; removeHeader?: string[] };
+
+/** Parses `Name=VARIABLE`. The value of a header is not an argument, because others can read those. */
+const headerFrom = (given: string): { name: string; value: string } => {
+  const [name = '', variable = ''] = given.split('=');
+  return { name, value: fromVariable(variable) };
+};
+
+const headersAfter = (now: Endpoint['headers'], { header = [], removeHeader = [] }: SetOptions) => {
+  const given = header.map(headerFrom);
+  const gone = new Set([...removeHeader, ...given.map(({ name }) => name)].map((name) => name.toLowerCase()));
+  return [...now.filter(({ name }) => !gone.has(name.toLowerCase())).map(({ name }) => ({ name })), ...given];
+};
 
 const oneOf = (endpointId: string) => ({ id: endpointId, what: 'endpoint' });
 
@@ -111,6 +125,24 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
   change('resume', 'End its pause; waiting events are sent, in order', 'is resumed', (api, one) =>
     api.call(endpointOperations.resume, one),
   );
+
+  const several = (value: string, before: string[] = []): string[] => [...before, value];
+  endpoint
+    .command('set <endpointId>')
+    .description('Change what its requests have in addition')
+    .option('--header <name=variable>', 'a secret header whose value is in this variable of the environment', several)
+    .option('--remove-header <name>', 'a header that is no longer sent', several)
+    .addHelpText('after', example(`endpoint set ${ID} --header Authorization=HOOK_AUTHORIZATION`))
+    .action((endpointId: string, options: SetOptions) =>
+      run(async (api) => {
+        const one = oneOf(endpointId);
+        const { headers } = await api.call(endpointOperations.read, one);
+        const body = { headers: headersAfter(headers, options) };
+        const json = await api.call(endpointOperations.update, { ...one, body });
+        const names = json.headers.map(({ name }) => name).join(', ') || 'none';
+        return { json, text: `Endpoint ${endpointId} has the headers: ${names}.` };
+      }),
+    );
 
   endpoint
     .command('rotate <endpointId>')

@@ -210,7 +210,8 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    */
   const targetOf = (endpoint: StoredEndpoint, at: number): Target | null => {
     try {
-      return { at, endpoint, secrets: endpoints.openSecrets(endpoint, serverNow()) };
+      const secrets = endpoints.openSecrets(endpoint, serverNow());
+      return { at, endpoint, secrets, headers: endpoints.openHeaders(endpoint) };
     } catch (cause) {
       logger.error({ err: cause, endpointId: endpoint._id }, 'the secrets of an endpoint cannot be opened');
       breaker.suspend(endpoint._id);

@@ -1,6 +1,7 @@
 import { Checkbox, Radio, Stack, Switch, TextInput } from '@mantine/core';
 import type { useFields } from '../../parts/form.tsx';
 import type { Endpoint } from '../../types.ts';
+import { HeadersField } from './headers-field.tsx';
 import { ERASED, EVENT_NAMES, EVENTS, SENT } from './event-names.ts';
 
 export type EndpointFields = {
@@ -10,6 +11,7 @@ export type EndpointFields = {
   sent: boolean;
   sources: boolean;
   erased: boolean;
+  headers: Endpoint['headers'];
 };
 export const NEW_ENDPOINT: EndpointFields = {
   url: '',
@@ -18,17 +20,18 @@ export const NEW_ENDPOINT: EndpointFields = {
   sent: false,
   sources: false,
   erased: false,
+  headers: [],
 };
 
 /** An endpoint that names all kinds wants every event, and those that it must name beside them. */
-export const endpointFieldsOf = ({ url, events, include }: Endpoint): EndpointFields => {
+export const endpointFieldsOf = ({ url, events, include, headers }: Endpoint): EndpointFields => {
   const [sent, erased] = [events.includes(SENT), events.includes(ERASED)];
   const named = events.filter((name) => name !== SENT && name !== ERASED);
   const every = EVENT_NAMES.every((name) => named.includes(name)) || events.length === 0;
-  return { url, every, events: every ? [] : named, sent, sources: include.includes('sources'), erased };
+  return { url, every, events: every ? [] : named, sent, sources: include.includes('sources'), erased, headers };
 };
 
-export const endpointBodyOf = ({ url, every, events, sent, sources, erased }: EndpointFields) => ({
+export const endpointBodyOf = ({ url, every, events, sent, sources, erased, headers }: EndpointFields) => ({
   url: url.trim(),
   events:
     sent || erased
@@ -37,13 +40,15 @@ export const endpointBodyOf = ({ url, every, events, sent, sources, erased }: En
         ? []
         : events,
   include: sources ? ['sources'] : [],
+  // A stored secret has no value here, and stays.
+  headers: headers.map(({ name, value, secret }) => ({ name: name.trim(), ...(value !== null && { value }), secret })),
 });
 export const isComplete = ({ url, every, events, sent, erased }: EndpointFields): boolean =>
   url.trim() !== '' && (every || sent || erased || events.length > 0);
 
-/** URL and event filter of a new or existing endpoint. */
+/** URL, event filter and headers of a new or existing endpoint. */
 export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<EndpointFields>> }) => {
-  const { every, events, sent, sources, erased } = form.values;
+  const { every, events, sent, sources, erased, headers } = form.values;
   return (
     <>
       <TextInput
@@ -109,6 +114,7 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
         checked={erased}
         onChange={(event) => form.set('erased', event.currentTarget.checked)}
       />
+      <HeadersField headers={headers} onChange={(changed) => form.set('headers', changed)} errorOf={form.errorOf} />
     </>
   );
 };
