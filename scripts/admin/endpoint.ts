@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
-import { isPaused, MAX_OVERLAP_HOURS } from '../../src/webhooks/endpoint-store.ts';
+import { isPaused, MAX_OVERLAP_HOURS, MAX_RATE_PER_SECOND } from '../../src/webhooks/endpoint-store.ts';
 import { type EventKind, EVENT_KINDS } from '../../src/webhooks/event.ts';
 import { endpointOperations } from '../../src/operator-api/endpoints.ts';
 import type { Answered, Api } from './api.ts';
-import { ASSISTANT_OPTION, commaList, example, fromVariable, wholeNumber } from './arguments.ts';
+import { ASSISTANT_OPTION, commaList, example, fromVariable, wholeNumber, wholeNumberOrNone } from './arguments.ts';
 import { usage } from './failure.ts';
 import { addRecoveryCommands } from './endpoint/recovery.ts';
 import { awaitOutcome } from './delivery/outcome.ts';
@@ -31,7 +31,7 @@ const shownOnce = ({ endpointId }: Endpoint, secret: string): string =>
 
 type AddOptions = { assistant: string; url: string; events?: string[]; sources?: boolean };
 
-type SetOptions = { header?: string[]; removeHeader?: string[] };
+type SetOptions = { header?: string[]; removeHeader?: string[]; rate?: number | null };
 
 /** Parses `Name=VARIABLE`. The value of a header is not an argument, because others can read those. */
 const headerFrom = (given: string): { name: string; value: string } => {
@@ -129,18 +129,24 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
   const several = (value: string, before: string[] = []): string[] => [...before, value];
   endpoint
     .command('set <endpointId>')
-    .description('Change what its requests have in addition')
+    .description('Change its own headers and its rate')
     .option('--header <name=variable>', 'a secret header whose value is in this variable of the environment', several)
     .option('--remove-header <name>', 'a header that is no longer sent', several)
+    .option('--rate <number>', 'at most so many events a second, or `none`', wholeNumberOrNone(1, MAX_RATE_PER_SECOND))
     .addHelpText('after', example(`endpoint set ${ID} --header Authorization=HOOK_AUTHORIZATION`))
     .action((endpointId: string, options: SetOptions) =>
       run(async (api) => {
         const one = oneOf(endpointId);
+        const { rate, header, removeHeader } = options;
         const { headers } = await api.call(endpointOperations.read, one);
-        const body = { headers: headersAfter(headers, options) };
+        const body = {
+          ...((header || removeHeader) && { headers: headersAfter(headers, options) }),
+          ...(rate !== undefined && { ratePerSecond: rate }),
+        };
         const json = await api.call(endpointOperations.update, { ...one, body });
         const names = json.headers.map(({ name }) => name).join(', ') || 'none';
-        return { json, text: `Endpoint ${endpointId} has the headers: ${names}.` };
+        const most = json.ratePerSecond === null ? 'no rate' : `at most ${json.ratePerSecond} events a second`;
+        return { json, text: `Endpoint ${endpointId} has ${most}, and the headers: ${names}.` };
       }),
     );
 

@@ -34,6 +34,7 @@ const EndpointView = z
         secret: z.boolean(),
       }),
     ),
+    ratePerSecond: z.int().nullable(),
     enabled: z.boolean(),
     enabledSince: time,
     pause: z
@@ -57,6 +58,7 @@ const Change = z.object({
   events: EndpointInput.shape.events.unwrap().optional(),
   include: EndpointInput.shape.include.unwrap().optional(),
   headers: EndpointInput.shape.headers.unwrap().optional(),
+  ratePerSecond: EndpointInput.shape.ratePerSecond.unwrap().optional(),
   enabled: z.boolean().optional().meta({ description: 'False: pending events are not sent.' }),
 });
 
@@ -99,7 +101,7 @@ export const endpointOperations = {
     method: 'patch',
     path: '/endpoints/:id',
     id: 'updateEndpoint',
-    summary: 'Change its URL, events or headers, or turn it on or off',
+    summary: 'Change it, or turn it on or off',
     body: Change,
     answer: EndpointView,
     audit: 'endpoint.update',

@@ -19,6 +19,7 @@ import { OwnHeaders } from './wire.ts';
 const CACHED_CHARS = 20_000_000;
 const MAX_ENDPOINTS = 10;
 export const MAX_OVERLAP_HOURS = 168;
+export const MAX_RATE_PER_SECOND = 100;
 
 /** Why an endpoint is paused: the receiver answered 410, or asked for a pause with `Retry-After`. */
 type Pause = { reason: 'gone' | 'retry_after'; until: Date | null };
@@ -33,6 +34,8 @@ export type Endpoint = {
   include: (typeof INCLUDED)[number][];
   /** What its requests have in addition. `value`: null if it is secret, or no key opens it. */
   headers: { name: string; value: string | null; secret: boolean }[];
+  /** How many events it gets in a second, from all workers together. Null: as many as there are. */
+  ratePerSecond: number | null;
   enabled: boolean;
   /**
    * When the endpoint was enabled. Equal to `createdAt` until it is disabled and enabled again. Then events before this
@@ -53,9 +56,15 @@ export type Endpoint = {
  */
 export type NotedRecovery = { recoveryId: string; version: number; to: Date };
 
-export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil' | 'include' | 'headers' | 'failingSince'> & {
+export type StoredEndpoint = Omit<
+  Endpoint,
+  'endpointId' | 'overlapUntil' | 'include' | 'headers' | 'ratePerSecond' | 'failingSince'
+> & {
   _id: string;
   headers?: { name: string; sealed: string; secret: boolean }[];
+  ratePerSecond?: number | null;
+  /** With a rate: the first time that no send has reserved yet. */
+  nextSendAt?: Date;
   /** Endpoints from before this setting have none. */
   include?: Endpoint['include'];
   /** Its running recovery. */
@@ -81,6 +90,13 @@ export const EndpointInput = z.object({
     .default([])
     .meta({ description: '`sources`: replies in `message.sent` come with `sources`, what they are taken from.' }),
   headers: OwnHeaders.default([]).meta({ description: 'What its requests have in addition.' }),
+  ratePerSecond: z
+    .int()
+    .min(1)
+    .max(MAX_RATE_PER_SECOND)
+    .nullable()
+    .default(null)
+    .meta({ description: 'How many events it gets in a second at most. Null: as many as there are.' }),
 });
 
 const PAUSED = 'paused';
@@ -97,6 +113,8 @@ const endpointSchema = new Schema<StoredEndpoint>(
     events: { type: [String], default: [] },
     include: { type: [String], default: undefined },
     headers: { type: [{ _id: false, name: String, sealed: String, secret: Boolean }], default: undefined },
+    ratePerSecond: { type: Number },
+    nextSendAt: { type: Date },
     enabled: { type: Boolean, required: true },
     enabledSince: { type: Date, required: true },
     pause: { type: Schema.Types.Mixed, default: null },
@@ -177,6 +195,9 @@ export type EndpointStore = {
   listEndpointIds: (assistantId: string) => Promise<string[]>;
   listEndpoints: (assistantId: string) => Promise<Endpoint[]>;
   getEndpoint: (endpointId: string) => Promise<Endpoint>;
+
+  /** Reserves a time for one send to an endpoint with a rate. Null if it has none. */
+  reserveSend: (endpointId: string) => Promise<Date | null>;
   updateEndpoint: (endpointId: string, input: Partial<z.infer<typeof EndpointInput>>) => Promise<Endpoint>;
 
   /** Enables or disables an endpoint. Events that happen while an endpoint is disabled are not sent later. */
@@ -273,10 +294,12 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
     failing,
     certificateUntil: _until,
     headers = [],
+    nextSendAt: _next,
     ...stored
   }: StoredEndpoint): Endpoint => ({
     endpointId: _id,
     include: [],
+    ratePerSecond: null,
     ...stored,
     headers: headers.map(({ name, sealed, secret }) => {
       return { name, value: secret ? null : shownValue(sealed, _id), secret };
@@ -399,6 +422,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
         events: parsed.events,
         include: parsed.include,
         headers: sealHeaders(endpointId, parsed.headers),
+        ratePerSecond: parsed.ratePerSecond,
         enabled: true,
         enabledSince: now,
         pause: null,
@@ -416,6 +440,18 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
 
     getEndpoint: async (endpointId) => toEndpoint(await getStored(endpointId)),
+
+    reserveSend: async (endpointId) => {
+      const spacing = { $divide: [1_000, '$ratePerSecond'] };
+      const row = await collectionOf<StoredEndpoint>(endpoints).findOneAndUpdate(
+        { _id: endpointId, ratePerSecond: { $gt: 0 } },
+        [{ $set: { nextSendAt: { $add: [{ $max: ['$$NOW', '$nextSendAt'] }, spacing] } } }],
+        // If a failover undoes it, some events come early. Waiting for other members would slow a fast endpoint.
+        { returnDocument: 'after', projection: { nextSendAt: 1, ratePerSecond: 1 }, writeConcern: { w: 1 } },
+      );
+      if (!row?.nextSendAt || !row.ratePerSecond) return null;
+      return new Date(row.nextSendAt.getTime() - 1_000 / row.ratePerSecond);
+    },
 
     updateEndpoint: async (endpointId, input) => {
       const parsed = validate(EndpointInput.partial(), input);

@@ -67,19 +67,20 @@ test('an endpoint gets its events, signed with the printed secret, until it is r
 test('a secret header is taken from the environment, sent, and removed again', async () => {
   const { assistantId } = await anAssistant(stack);
   const { receiver, endpointId } = await aReceiver(assistantId, 'tag.added');
-  const set = (...options: string[]) => admin<{ headers: object[] }>('endpoint', 'set', endpointId, ...options);
+  const set = (...options: string[]) =>
+    admin<{ headers: object[]; ratePerSecond: number | null }>('endpoint', 'set', endpointId, ...options);
   vi.stubEnv('HOOK_KEY', 'Bearer zq');
 
   const added = await set('--header', 'Authorization=HOOK_KEY', '--header', 'X-Two=HOOK_KEY');
   await admin('endpoint', 'test', endpointId);
-  const removed = await set('--remove-header', 'authorization');
+  const removed = await set('--remove-header', 'authorization', '--rate', '5');
   vi.unstubAllEnvs();
   const unset = await runAdmin(env, ['endpoint', 'set', endpointId, '--header', 'X-Three=HOOK_KEY']);
 
   const shown = ['Authorization', 'X-Two'].map((name) => ({ name, value: null, secret: true }));
   expect(added.headers).toEqual(shown);
   expect(receiver.received.at(-1)?.headers).toMatchObject({ authorization: 'Bearer zq', 'x-two': 'Bearer zq' });
-  expect(removed.headers).toEqual(shown.slice(1));
+  expect([removed.headers, removed.ratePerSecond]).toEqual([shown.slice(1), 5]);
   expect(unset.stderr).toContain('HOOK_KEY is not set');
 });
 

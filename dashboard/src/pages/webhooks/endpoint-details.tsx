@@ -60,6 +60,7 @@ export const EndpointDetails = ({ endpoint, onRotate }: { endpoint: EndpointType
             </Button>
           </Group>
         ),
+        ...(endpoint.ratePerSecond !== null && { Rate: `At most ${endpoint.ratePerSecond} events a second` }),
         Added: <When at={endpoint.createdAt} exact />,
       }}
     />

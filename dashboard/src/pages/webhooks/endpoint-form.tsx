@@ -12,6 +12,7 @@ export type EndpointFields = {
   sources: boolean;
   erased: boolean;
   headers: Endpoint['headers'];
+  ratePerSecond: string;
 };
 export const NEW_ENDPOINT: EndpointFields = {
   url: '',
@@ -21,17 +22,36 @@ export const NEW_ENDPOINT: EndpointFields = {
   sources: false,
   erased: false,
   headers: [],
+  ratePerSecond: '',
 };
 
 /** An endpoint that names all kinds wants every event, and those that it must name beside them. */
-export const endpointFieldsOf = ({ url, events, include, headers }: Endpoint): EndpointFields => {
+export const endpointFieldsOf = ({ url, events, include, headers, ratePerSecond }: Endpoint): EndpointFields => {
   const [sent, erased] = [events.includes(SENT), events.includes(ERASED)];
   const named = events.filter((name) => name !== SENT && name !== ERASED);
   const every = EVENT_NAMES.every((name) => named.includes(name)) || events.length === 0;
-  return { url, every, events: every ? [] : named, sent, sources: include.includes('sources'), erased, headers };
+  return {
+    url,
+    every,
+    events: every ? [] : named,
+    sent,
+    sources: include.includes('sources'),
+    erased,
+    headers,
+    ratePerSecond: String(ratePerSecond ?? ''),
+  };
 };
 
-export const endpointBodyOf = ({ url, every, events, sent, sources, erased, headers }: EndpointFields) => ({
+export const endpointBodyOf = ({
+  url,
+  every,
+  events,
+  sent,
+  sources,
+  erased,
+  headers,
+  ratePerSecond,
+}: EndpointFields) => ({
   url: url.trim(),
   events:
     sent || erased
@@ -42,11 +62,12 @@ export const endpointBodyOf = ({ url, every, events, sent, sources, erased, head
   include: sources ? ['sources'] : [],
   // A stored secret has no value here, and stays.
   headers: headers.map(({ name, value, secret }) => ({ name: name.trim(), ...(value !== null && { value }), secret })),
+  ratePerSecond: ratePerSecond.trim() === '' ? null : Number(ratePerSecond),
 });
 export const isComplete = ({ url, every, events, sent, erased }: EndpointFields): boolean =>
   url.trim() !== '' && (every || sent || erased || events.length > 0);
 
-/** URL, event filter and headers of a new or existing endpoint. */
+/** URL, event filter, headers and rate of a new or existing endpoint. */
 export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<EndpointFields>> }) => {
   const { every, events, sent, sources, erased, headers } = form.values;
   return (
@@ -115,6 +136,12 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
         onChange={(event) => form.set('erased', event.currentTarget.checked)}
       />
       <HeadersField headers={headers} onChange={(changed) => form.set('headers', changed)} errorOf={form.errorOf} />
+      <TextInput
+        label="Events a second"
+        description="At most so many, 1 to 100. Others wait, up to ten minutes. Empty: as many as there are."
+        inputMode="numeric"
+        {...form.text('ratePerSecond')}
+      />
     </>
   );
 };
