@@ -29,9 +29,15 @@ const describe = ({ enabled, pause, failingSince }: Endpoint): string =>
 const shownOnce = ({ endpointId }: Endpoint, secret: string): string =>
   `Endpoint ${endpointId}\n${secret}\nThe secret is shown only once. Your server verifies signatures with it.`;
 
-type AddOptions = { assistant: string; url: string; events?: string[]; sources?: boolean };
+type AddOptions = {
+  assistant: string;
+  url: string;
+  events?: string[];
+  sources?: boolean;
+  standardWebhooks?: boolean;
+};
 
-type SetOptions = { header?: string[]; removeHeader?: string[]; rate?: number | null };
+type SetOptions = { header?: string[]; removeHeader?: string[]; rate?: number | null; standardWebhooks?: boolean };
 
 /** Parses `Name=VARIABLE`. The value of a header is not an argument, because others can read those. */
 const headerFrom = (given: string): { name: string; value: string } => {
@@ -61,19 +67,20 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
       commaList,
     )
     .option('--sources', 'replies in message.sent come with what they are taken from')
+    .option('--standard-webhooks', 'send the headers of Standard Webhooks too')
     .addHelpText(
       'after',
       example(
         'endpoint add --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --url https://example.com/hook --events message.received',
       ),
     )
-    .action(async ({ assistant, url, events = [], sources }: AddOptions) => {
+    .action(async ({ assistant, url, events = [], sources, standardWebhooks = false }: AddOptions) => {
       const unknown = events.filter((kind) => !isKind(kind));
       if (unknown.length > 0)
         throw usage(`--events: there is no ${unknown.join(', ')}; there are ${KINDS.join(', ')}.`);
       return run(async (api) => {
         const include = sources ? ['sources' as const] : [];
-        const body = { url, events: events.filter(isKind), include };
+        const body = { url, events: events.filter(isKind), include, standardWebhooks };
         const added = await api.call(endpointOperations.add, { id: assistant, what: 'assistant', body });
         const { endpoint, secret } = added;
         return { json: { endpointId: endpoint.endpointId, secret }, text: shownOnce(endpoint, secret) };
@@ -129,24 +136,30 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
   const several = (value: string, before: string[] = []): string[] => [...before, value];
   endpoint
     .command('set <endpointId>')
-    .description('Change its own headers and its rate')
+    .description('Change its headers and its rate')
     .option('--header <name=variable>', 'a secret header whose value is in this variable of the environment', several)
     .option('--remove-header <name>', 'a header that is no longer sent', several)
     .option('--rate <number>', 'at most so many events a second, or `none`', wholeNumberOrNone(1, MAX_RATE_PER_SECOND))
+    .option('--standard-webhooks', 'send the headers of Standard Webhooks too')
+    .option('--no-standard-webhooks', 'send them no longer')
     .addHelpText('after', example(`endpoint set ${ID} --header Authorization=HOOK_AUTHORIZATION`))
     .action((endpointId: string, options: SetOptions) =>
       run(async (api) => {
         const one = oneOf(endpointId);
-        const { rate, header, removeHeader } = options;
+        const { rate, header, removeHeader, standardWebhooks } = options;
         const { headers } = await api.call(endpointOperations.read, one);
         const body = {
           ...((header || removeHeader) && { headers: headersAfter(headers, options) }),
           ...(rate !== undefined && { ratePerSecond: rate }),
+          ...(standardWebhooks !== undefined && { standardWebhooks }),
         };
         const json = await api.call(endpointOperations.update, { ...one, body });
         const names = json.headers.map(({ name }) => name).join(', ') || 'none';
         const most = json.ratePerSecond === null ? 'no rate' : `at most ${json.ratePerSecond} events a second`;
-        return { json, text: `Endpoint ${endpointId} has ${most}, and the headers: ${names}.` };
+        return {
+          json,
+          text: `Endpoint ${endpointId} has ${most}, and the headers: ${names}${json.standardWebhooks ? ', and those of Standard Webhooks' : ''}.`,
+        };
       }),
     );
 

@@ -35,6 +35,7 @@ const EndpointView = z
       }),
     ),
     ratePerSecond: z.int().nullable(),
+    standardWebhooks: z.boolean(),
     enabled: z.boolean(),
     enabledSince: time,
     pause: z
@@ -59,6 +60,7 @@ const Change = z.object({
   include: EndpointInput.shape.include.unwrap().optional(),
   headers: EndpointInput.shape.headers.unwrap().optional(),
   ratePerSecond: EndpointInput.shape.ratePerSecond.unwrap().optional(),
+  standardWebhooks: EndpointInput.shape.standardWebhooks.unwrap().optional(),
   enabled: z.boolean().optional().meta({ description: 'False: pending events are not sent.' }),
 });
 

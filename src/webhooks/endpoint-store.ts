@@ -36,6 +36,8 @@ export type Endpoint = {
   headers: { name: string; value: string | null; secret: boolean }[];
   /** How many events it gets in a second, from all workers together. Null: as many as there are. */
   ratePerSecond: number | null;
+  /** Its requests also have the headers of Standard Webhooks. */
+  standardWebhooks: boolean;
   enabled: boolean;
   /**
    * When the endpoint was enabled. Equal to `createdAt` until it is disabled and enabled again. Then events before this
@@ -58,11 +60,12 @@ export type NotedRecovery = { recoveryId: string; version: number; to: Date };
 
 export type StoredEndpoint = Omit<
   Endpoint,
-  'endpointId' | 'overlapUntil' | 'include' | 'headers' | 'ratePerSecond' | 'failingSince'
+  'endpointId' | 'overlapUntil' | 'include' | 'headers' | 'ratePerSecond' | 'standardWebhooks' | 'failingSince'
 > & {
   _id: string;
   headers?: { name: string; sealed: string; secret: boolean }[];
   ratePerSecond?: number | null;
+  standardWebhooks?: boolean;
   /** With a rate: the first time that no send has reserved yet. */
   nextSendAt?: Date;
   /** Endpoints from before this setting have none. */
@@ -97,6 +100,10 @@ export const EndpointInput = z.object({
     .nullable()
     .default(null)
     .meta({ description: 'How many events it gets in a second at most. Null: as many as there are.' }),
+  standardWebhooks: z
+    .boolean()
+    .default(false)
+    .meta({ description: 'Its requests also have the headers of Standard Webhooks.' }),
 });
 
 const PAUSED = 'paused';
@@ -114,6 +121,7 @@ const endpointSchema = new Schema<StoredEndpoint>(
     include: { type: [String], default: undefined },
     headers: { type: [{ _id: false, name: String, sealed: String, secret: Boolean }], default: undefined },
     ratePerSecond: { type: Number },
+    standardWebhooks: { type: Boolean },
     nextSendAt: { type: Date },
     enabled: { type: Boolean, required: true },
     enabledSince: { type: Date, required: true },
@@ -300,6 +308,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
     endpointId: _id,
     include: [],
     ratePerSecond: null,
+    standardWebhooks: false,
     ...stored,
     headers: headers.map(({ name, sealed, secret }) => {
       return { name, value: secret ? null : shownValue(sealed, _id), secret };
@@ -423,6 +432,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
         include: parsed.include,
         headers: sealHeaders(endpointId, parsed.headers),
         ratePerSecond: parsed.ratePerSecond,
+        standardWebhooks: parsed.standardWebhooks,
         enabled: true,
         enabledSince: now,
         pause: null,

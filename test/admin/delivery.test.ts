@@ -68,19 +68,24 @@ test('a secret header is taken from the environment, sent, and removed again', a
   const { assistantId } = await anAssistant(stack);
   const { receiver, endpointId } = await aReceiver(assistantId, 'tag.added');
   const set = (...options: string[]) =>
-    admin<{ headers: object[]; ratePerSecond: number | null }>('endpoint', 'set', endpointId, ...options);
+    admin<{ headers: object[]; ratePerSecond: number | null; standardWebhooks: boolean }>(
+      'endpoint',
+      'set',
+      endpointId,
+      ...options,
+    );
   vi.stubEnv('HOOK_KEY', 'Bearer zq');
 
-  const added = await set('--header', 'Authorization=HOOK_KEY', '--header', 'X-Two=HOOK_KEY');
+  const added = await set('--header', 'Authorization=HOOK_KEY', '--header', 'X-Two=HOOK_KEY', '--standard-webhooks');
   await admin('endpoint', 'test', endpointId);
   const removed = await set('--remove-header', 'authorization', '--rate', '5');
   vi.unstubAllEnvs();
   const unset = await runAdmin(env, ['endpoint', 'set', endpointId, '--header', 'X-Three=HOOK_KEY']);
 
   const shown = ['Authorization', 'X-Two'].map((name) => ({ name, value: null, secret: true }));
-  expect(added.headers).toEqual(shown);
+  expect([added.headers, added.standardWebhooks]).toEqual([shown, true]);
   expect(receiver.received.at(-1)?.headers).toMatchObject({ authorization: 'Bearer zq', 'x-two': 'Bearer zq' });
-  expect([removed.headers, removed.ratePerSecond]).toEqual([shown.slice(1), 5]);
+  expect(removed).toMatchObject({ headers: shown.slice(1), ratePerSecond: 5, standardWebhooks: true });
   expect(unset.stderr).toContain('HOOK_KEY is not set');
 });
 

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { Webhook } from 'standardwebhooks';
 import { afterAll, expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -123,7 +124,7 @@ test('secrets are shown once and stored sealed; concurrent rotations happen one 
     await endpoints.getEndpoint(endpoint.endpointId),
   ]);
 
-  expect(secret).toMatch(/^whsec_[\w-]{43}$/);
+  expect(secret).toMatch(/^whsec_[\w+/]{43}=$/);
   for (const one of [secret, ...rotated.map((result) => result.secret)]) {
     expect(stored).not.toContain(one);
     expect(stored).not.toContain(one.slice(6));
@@ -244,4 +245,33 @@ test.each([
 
   expect([status, body.error.field]).toEqual([422, field]);
   expect(JSON.stringify(body)).not.toContain('zq');
+});
+
+test('the library of Standard Webhooks verifies an event with the secret as it was shown, and with both in an overlap', async () => {
+  const receiver = await aReceiver();
+  const { owner, secret, path, sendTest } = await anOwnersEndpoint(receiver.url);
+  const plain = await sendTest(receiver);
+  await owner.call('PATCH', path, { standardWebhooks: true });
+  const { arrived, delivery } = await sendTest(receiver);
+  const { body: rotated } = await owner.post<{ secret: string }>(`${path}/rotate`, { overlapHours: 1 });
+  const both = await sendTest(receiver);
+
+  const verify = (key: string, { body, headers }: Receiver['received'][number]) =>
+    new Webhook(key).verify(body.toString(), headers as Record<string, string>) as { event_id: string };
+  const [first, second, third] = receiver.received;
+  expect(plain.arrived).not.toHaveProperty('webhook-id');
+  expect(() => verify(secret, first!)).toThrow('Missing required headers');
+  expect(verify(secret, second!).event_id).toBe(arrived['webhook-id']);
+  expect(arrived['webhook-id']).toBe(arrived['x-factory-event-id']);
+  expect(arrived['x-factory-signature']).toContain(`t=${String(arrived['webhook-timestamp'])},`);
+  expect(delivery.requestHeaders['webhook-signature']).toBe('v1,[redacted]');
+  expect(String(both.arrived['webhook-signature']).split(' ')).toHaveLength(2);
+  for (const key of [secret, rotated.secret]) expect(verify(key, third!)).toMatchObject({ event: 'webhook.test' });
+  expect(() => verify(rotated.secret, second!)).toThrow('No matching signature');
+  expect(() => verify(secret, { ...second!, body: Buffer.from('{}') })).toThrow('No matching signature');
+  const keys = [secret, secret.replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')];
+  expect(keys.map((key) => verifyWebhook(second!.body, arrived['x-factory-signature'], [key]).ok)).toEqual([
+    true,
+    false,
+  ]);
 });

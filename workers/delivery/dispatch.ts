@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Claim } from '../../src/deliveries/claims.ts';
 import type { ErrorKind, Exchange } from '../../src/deliveries/delivery.ts';
 import type { EndpointStore, OpenHeader, StoredEndpoint } from '../../src/webhooks/endpoint-store.ts';
-import { signEvent } from '../../src/webhooks/signature.ts';
+import { signEvent, standardHeaders } from '../../src/webhooks/signature.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/process/clock.ts';
 import type { Logger } from '../../src/process/logger.ts';
@@ -88,7 +88,7 @@ const toExchange = (result: SendResult, headers: OpenHeader[]): Exchange => {
 const headersOf =
   (
     { event, eventId, body, sequence }: Dispatched,
-    { secrets, headers }: Target,
+    { secrets, headers, endpoint }: Target,
     { redelivery, traceparent }: { redelivery: boolean; traceparent: string | null },
   ) =>
   (timestamp: number): Record<string, string> => ({
@@ -98,6 +98,7 @@ const headersOf =
     'X-Factory-Event-Id': eventId,
     'X-Factory-Signature': signEvent({ body, secrets, timestamp }),
     ...(sequence != null && { 'X-Factory-Sequence': String(sequence) }),
+    ...(endpoint.standardWebhooks && standardHeaders({ body, secrets, timestamp, id: eventId })),
     ...(redelivery && { 'X-Factory-Redelivery': 'true' }),
     ...(traceparent !== null && { traceparent }),
   });

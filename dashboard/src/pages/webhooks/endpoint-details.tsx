@@ -61,6 +61,7 @@ export const EndpointDetails = ({ endpoint, onRotate }: { endpoint: EndpointType
           </Group>
         ),
         ...(endpoint.ratePerSecond !== null && { Rate: `At most ${endpoint.ratePerSecond} events a second` }),
+        ...(endpoint.standardWebhooks && { Signatures: 'Standard Webhooks too' }),
         Added: <When at={endpoint.createdAt} exact />,
       }}
     />

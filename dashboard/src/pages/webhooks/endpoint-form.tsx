@@ -13,6 +13,7 @@ export type EndpointFields = {
   erased: boolean;
   headers: Endpoint['headers'];
   ratePerSecond: string;
+  standardWebhooks: boolean;
 };
 export const NEW_ENDPOINT: EndpointFields = {
   url: '',
@@ -23,10 +24,12 @@ export const NEW_ENDPOINT: EndpointFields = {
   erased: false,
   headers: [],
   ratePerSecond: '',
+  standardWebhooks: false,
 };
 
 /** An endpoint that names all kinds wants every event, and those that it must name beside them. */
-export const endpointFieldsOf = ({ url, events, include, headers, ratePerSecond }: Endpoint): EndpointFields => {
+export const endpointFieldsOf = (endpoint: Endpoint): EndpointFields => {
+  const { url, events, include, headers, ratePerSecond, standardWebhooks } = endpoint;
   const [sent, erased] = [events.includes(SENT), events.includes(ERASED)];
   const named = events.filter((name) => name !== SENT && name !== ERASED);
   const every = EVENT_NAMES.every((name) => named.includes(name)) || events.length === 0;
@@ -39,31 +42,29 @@ export const endpointFieldsOf = ({ url, events, include, headers, ratePerSecond 
     erased,
     headers,
     ratePerSecond: String(ratePerSecond ?? ''),
+    standardWebhooks,
   };
 };
 
-export const endpointBodyOf = ({
-  url,
-  every,
-  events,
-  sent,
-  sources,
-  erased,
-  headers,
-  ratePerSecond,
-}: EndpointFields) => ({
-  url: url.trim(),
-  events:
-    sent || erased
-      ? [...(every ? EVENT_NAMES : events), ...(sent ? [SENT] : []), ...(erased ? [ERASED] : [])]
-      : every
-        ? []
-        : events,
-  include: sources ? ['sources'] : [],
-  // A stored secret has no value here, and stays.
-  headers: headers.map(({ name, value, secret }) => ({ name: name.trim(), ...(value !== null && { value }), secret })),
-  ratePerSecond: ratePerSecond.trim() === '' ? null : Number(ratePerSecond),
-});
+export const endpointBodyOf = (fields: EndpointFields) => {
+  const { url, every, events, sent, sources, erased, headers, ratePerSecond, standardWebhooks } = fields;
+  const named = [...(sent ? [SENT] : []), ...(erased ? [ERASED] : [])];
+  const chosen = every ? EVENT_NAMES : events;
+  return {
+    url: url.trim(),
+    events: every && named.length === 0 ? [] : [...chosen, ...named],
+    include: sources ? ['sources'] : [],
+    // A stored secret has no value here, and stays.
+    headers: headers.map(({ name, value, secret }) => ({
+      name: name.trim(),
+      ...(value !== null && { value }),
+      secret,
+    })),
+    ratePerSecond: ratePerSecond.trim() === '' ? null : Number(ratePerSecond),
+    standardWebhooks,
+  };
+};
+
 export const isComplete = ({ url, every, events, sent, erased }: EndpointFields): boolean =>
   url.trim() !== '' && (every || sent || erased || events.length > 0);
 
@@ -136,6 +137,18 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
         onChange={(event) => form.set('erased', event.currentTarget.checked)}
       />
       <HeadersField headers={headers} onChange={(changed) => form.set('headers', changed)} errorOf={form.errorOf} />
+      <Switch
+        label="Standard Webhooks too"
+        description={
+          <>
+            Adds <span className="mono">webhook-id</span>, <span className="mono">webhook-timestamp</span> and{' '}
+            <span className="mono">webhook-signature</span>, which libraries of that standard verify with the signing
+            secret.
+          </>
+        }
+        checked={form.values.standardWebhooks}
+        onChange={(event) => form.set('standardWebhooks', event.currentTarget.checked)}
+      />
       <TextInput
         label="Events a second"
         description="At most so many, 1 to 100. Others wait, up to ten minutes. Empty: as many as there are."
