@@ -213,12 +213,16 @@ export type ListEventsQuery = {
   outcome?: 'delivered' | 'not_sent' | 'rejected' | 'unknown';
   /** Items per page. The default is 200. A page has about 1 MiB at most, so it may have fewer. */
   limit?: number;
+  /** Seconds to wait if there is no item after the cursor yet. If none comes, the page is empty. */
+  wait?: number;
 };
 
 export type ListEventsAnswer = {
   /** For `after`. Null if there is nothing yet. */
   cursor: string | null;
   hasMore: boolean;
+  /** Every delivery that ended before this time is in the list. It is some seconds ago, because the write of an earlier end may take so long to be visible. */
+  readUpTo: string;
   events: EndedEvent[];
 };
 

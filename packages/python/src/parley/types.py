@@ -221,6 +221,8 @@ class ListEventsAnswer:
     cursor: str | None
     """For `after`. Null if there is nothing yet."""
     has_more: bool
+    read_up_to: str
+    """Every delivery that ended before this time is in the list. It is some seconds ago, because the write of an earlier end may take so long to be visible."""
     events: list[EndedEvent]
 
 
