@@ -303,7 +303,11 @@ const PAYLOADS: Record<EventKind, Record<string, unknown>> = {
     channel: 'webhook',
     language: 'en',
   },
-  'conversation.erased': { conversation_id },
+  'conversation.erased': {
+    conversation_id,
+    event_ids: ['7d8e8f0a-0f5e-4a53-8a43-5c1f6a0b2d11'],
+    more_events: false,
+  },
   'webhook.test': { ping: 'pong' },
 };
 

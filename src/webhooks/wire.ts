@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
-import { CONTENT_MAX_CODE_POINTS, type EventKind } from './event.ts';
+import { CONTENT_MAX_CODE_POINTS, ERASED_EVENTS_MAX, type EventKind } from './event.ts';
 
 const conversation_id = z.uuid().meta({ example: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' });
 const session_id = z.string().meta({ example: 'visitor-42' });
@@ -112,6 +112,17 @@ export const WIRE_EVENTS = {
     }),
     'MessageSentEvent',
   ),
-  'conversation.erased': envelope('conversation.erased', z.object({ conversation_id }), 'ConversationErasedEvent'),
+  'conversation.erased': envelope(
+    'conversation.erased',
+    z.object({
+      conversation_id,
+      event_ids: z
+        .array(z.uuid())
+        .max(ERASED_EVENTS_MAX)
+        .meta({ description: 'The events that your endpoint got of it, or may have got, oldest first.' }),
+      more_events: z.boolean().meta({ description: 'True: there were older ones, which are not named.' }),
+    }),
+    'ConversationErasedEvent',
+  ),
   'webhook.test': envelope('webhook.test', z.object({ ping: z.literal('pong') }), 'WebhookTestEvent'),
 } satisfies Record<EventKind, z.ZodType>;

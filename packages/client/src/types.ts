@@ -375,6 +375,10 @@ export type ConversationErasedEvent = {
   timestamp: number;
   payload: {
     conversation_id: string;
+    /** The events that your endpoint got of it, or may have got, oldest first. */
+    event_ids: string[];
+    /** True: there were older ones, which are not named. */
+    more_events: boolean;
   };
 };
 

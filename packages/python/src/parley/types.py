@@ -61,6 +61,10 @@ class WebhookTestEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationErasedPayload:
     conversation_id: str
+    event_ids: list[str]
+    """The events that your endpoint got of it, or may have got, oldest first."""
+    more_events: bool
+    """True: there were older ones, which are not named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
