@@ -30,7 +30,6 @@ export const HeadersField = ({ headers, onChange, errorOf }: Props) => {
             <TextInput
               aria-label="Name"
               placeholder="Name"
-              className="mono"
               value={header.name}
               onChange={(event) => set(index, { name: event.currentTarget.value })}
               {...errorOf(`headers.${index}.name`)}
@@ -47,8 +46,7 @@ export const HeadersField = ({ headers, onChange, errorOf }: Props) => {
             />
             <TextInput
               aria-label="Value"
-              placeholder={header.value === null ? '•••• (unchanged)' : 'Value'}
-              className="mono"
+              placeholder={header.value === null ? '•••• unchanged' : 'Value'}
               value={header.value ?? ''}
               onChange={(event) => set(index, { value: event.currentTarget.value })}
               {...errorOf(`headers.${index}.value`)}

@@ -63,6 +63,7 @@ const AddEndpoint = ({
   return (
     <FormDialog
       title="Add an endpoint"
+      size="lg"
       opened={opened}
       onClose={onClose}
       onSend={() => add.mutate(form.values)}
