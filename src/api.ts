@@ -14,6 +14,7 @@ import type { ConversationStore } from './conversations/store.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
 import type { DeliveryStore } from './deliveries/store.ts';
 import { createReadiness, type Readiness } from './http/health.ts';
+import { createLongPolls } from './http/shares.ts';
 import { createToApiError, errorHandler, networkOf, notFoundHandler, requestId } from './http/http.ts';
 import { closeWebServer, createWebServer, listen } from './http/web-server.ts';
 import { createInbox } from './inbox/inbox.ts';
@@ -53,7 +54,7 @@ import { openService, OPERATORS_POOL_SIZE } from './service.ts';
 type AppDependencies = {
   access: Access;
   conversations: ConversationStore;
-  deliveries: Pick<DeliveryStore, 'listEnded'>;
+  deliveries: Pick<DeliveryStore, 'listEnded' | 'hasEnded'>;
   startTurn: StartTurn;
   submit: Submit;
   readTurn: ReadTurn;
@@ -114,8 +115,9 @@ const createApp = (dependencies: AppDependencies): Express => {
   app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch, answerError));
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(chatTurnRoutes({ ...dependencies, streamTurn }));
-  app.use(chatConversationRoutes({ access, conversations, onErased, draining, orUnavailable }));
-  app.use(eventRoutes({ access, deliveries: dependencies.deliveries, orUnavailable }));
+  const longPoll = createLongPolls(draining);
+  app.use(chatConversationRoutes({ access, conversations, onErased, longPoll, orUnavailable }));
+  app.use(eventRoutes({ access, deliveries: dependencies.deliveries, longPoll, orUnavailable }));
   app.use(webChannelRoutes({ ...dependencies, ...dependencies.web, orUnavailable, streamTurn }));
   app.use(operatorApiRoutes({ ...dependencies.operatorApi, streamTurn }));
 

@@ -12,7 +12,7 @@ import { knowledgeOperations } from '../../src/operator-api/knowledge.ts';
 import { webChannelOperations } from '../../src/operator-api/channel.ts';
 import { check, detailOf } from '../../src/process/validation.ts';
 import type { Answered, Api } from './api.ts';
-import { example } from './arguments.ts';
+import { example, fromVariable } from './arguments.ts';
 import { Failure } from './failure.ts';
 import type { Run } from './session.ts';
 import { plain } from './text.ts';
@@ -133,12 +133,6 @@ const settingChanges = ({ settings }: Wanted, now: Assistant): Change[] => {
   ];
 };
 
-const keyFrom = (name: string): string => {
-  const key = process.env[name];
-  if (!key) throw new Failure('usage', `The variable ${name} is not set.`, { status: 2 });
-  return key;
-};
-
 const engineChange = ({ engine }: Wanted, { engine: now }: Pick<Assistant, 'engine'>): Change[] => {
   if (!engine) return [];
   const { input, keyEnv } = engine;
@@ -150,7 +144,7 @@ const engineChange = ({ engine }: Wanted, { engine: now }: Pick<Assistant, 'engi
   const make: Change['make'] = (api, id) =>
     api.call(assistantOperations.setEngine, {
       ...one(id),
-      body: keyEnv === undefined ? input : ({ ...input, apiKey: keyFrom(keyEnv) } as typeof input),
+      body: keyEnv === undefined ? input : ({ ...input, apiKey: fromVariable(keyEnv) } as typeof input),
     });
   return [{ line: `${changed('engine', before, wanted)}${lacksKey ? ', with a key' : ''}`, make, needs: keyEnv }];
 };
@@ -269,7 +263,7 @@ export const makeAs = async (api: Api, wanted: Wanted, { dryRun = false }: Pick<
     const json = { assistantId: now?.assistantId ?? null, ...report };
     return { json, text: lines.join('\n') || 'Nothing differs.', status: lines.length > 0 ? WOULD_CHANGE : 0 };
   }
-  for (const { needs } of changes) if (needs !== undefined) keyFrom(needs);
+  for (const { needs } of changes) if (needs !== undefined) fromVariable(needs);
   const assistantId = now?.assistantId ?? (await create(api, wanted));
   for (const { make } of changes) await make(api, assistantId);
   const done = lines.length === 0 ? 'Nothing differs.' : `Assistant ${assistantId} is as the file says.`;

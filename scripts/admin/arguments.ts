@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import { parseWholeNumber } from '../../src/process/validation.ts';
 import { isUuid } from '../../src/process/ids.ts';
+import { usage } from './failure.ts';
 
 /** Parsers of arguments. Each throws an error that Commander reports as wrong usage. */
 
@@ -66,6 +67,13 @@ export const pointInTime = (value: string): Date => {
   const time = new Date(value);
   if (Number.isNaN(time.getTime())) throw new InvalidArgumentError('It must be a time like 2026-01-31T12:00:00Z.');
   return time;
+};
+
+/** A secret that is given in a variable of the environment. */
+export const fromVariable = (name: string): string => {
+  const value = process.env[name];
+  if (!value) throw usage(`The variable ${name} is not set.`);
+  return value;
 };
 
 export const ASSISTANT_OPTION = ['--assistant <id>', 'id of the assistant'] as const;

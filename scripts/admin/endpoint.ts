@@ -1,10 +1,10 @@
 import { type Command, Option } from 'commander';
 import { MAX_OVERLAP_HOURS } from '../../src/assistants/api-keys.ts';
-import { isPaused } from '../../src/webhooks/endpoint-store.ts';
+import { isPaused, MAX_RATE_PER_SECOND } from '../../src/webhooks/endpoint-store.ts';
 import { type EventKind, EVENT_KINDS } from '../../src/webhooks/event.ts';
 import { endpointOperations } from '../../src/operator-api/endpoints.ts';
 import type { Answered, Api } from './api.ts';
-import { ASSISTANT_OPTION, commaList, example, wholeNumber } from './arguments.ts';
+import { ASSISTANT_OPTION, commaList, example, fromVariable, wholeNumber, wholeNumberOrNone } from './arguments.ts';
 import { usage } from './failure.ts';
 import { addRecoveryCommands } from './endpoint/recovery.ts';
 import { awaitOutcome } from './delivery/outcome.ts';
@@ -30,7 +30,27 @@ const describe = ({ enabled, pause, failingSince }: Endpoint): string =>
 const shownOnce = ({ endpointId }: Endpoint, secret: string): string =>
   `Endpoint ${endpointId}\n${secret}\nThe secret is shown only once. Your server verifies signatures with it.`;
 
-type AddOptions = { assistant: string; url: string; events?: string[]; sources?: boolean };
+type AddOptions = {
+  assistant: string;
+  url: string;
+  events?: string[];
+  sources?: boolean;
+  standardWebhooks?: boolean;
+};
+
+type SetOptions = { header?: string[]; removeHeader?: string[]; rate?: number | null; standardWebhooks?: boolean };
+
+/** Parses `Name=VARIABLE`. The value of a header is not an argument, because others can read those. */
+const headerFrom = (given: string): { name: string; value: string } => {
+  const [name = '', variable = ''] = given.split('=');
+  return { name, value: fromVariable(variable) };
+};
+
+const headersAfter = (now: Endpoint['headers'], { header = [], removeHeader = [] }: SetOptions) => {
+  const given = header.map(headerFrom);
+  const gone = new Set([...removeHeader, ...given.map(({ name }) => name)].map((name) => name.toLowerCase()));
+  return [...now.filter(({ name }) => !gone.has(name.toLowerCase())).map(({ name }) => ({ name })), ...given];
+};
 
 const oneOf = (endpointId: string) => ({ id: endpointId, what: 'endpoint' });
 
@@ -48,19 +68,20 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
       commaList,
     )
     .option('--sources', 'replies in message.sent come with what they are taken from')
+    .option('--standard-webhooks', 'send the headers of Standard Webhooks too')
     .addHelpText(
       'after',
       example(
         'endpoint add --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --url https://example.com/hook --events message.received',
       ),
     )
-    .action(async ({ assistant, url, events = [], sources }: AddOptions) => {
+    .action(async ({ assistant, url, events = [], sources, standardWebhooks = false }: AddOptions) => {
       const unknown = events.filter((kind) => !isKind(kind));
       if (unknown.length > 0)
         throw usage(`--events: there is no ${unknown.join(', ')}; there are ${KINDS.join(', ')}.`);
       return run(async (api) => {
         const include = sources ? ['sources' as const] : [];
-        const body = { url, events: events.filter(isKind), include };
+        const body = { url, events: events.filter(isKind), include, standardWebhooks };
         const added = await api.call(endpointOperations.add, { id: assistant, what: 'assistant', body });
         const { endpoint, secret } = added;
         return { json: { endpointId: endpoint.endpointId, secret }, text: shownOnce(endpoint, secret) };
@@ -112,6 +133,36 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
   change('resume', 'End its pause; waiting events are sent, in order', 'is resumed', (api, one) =>
     api.call(endpointOperations.resume, one),
   );
+
+  const several = (value: string, before: string[] = []): string[] => [...before, value];
+  endpoint
+    .command('set <endpointId>')
+    .description('Change its headers and its rate')
+    .option('--header <name=variable>', 'a secret header whose value is in this variable of the environment', several)
+    .option('--remove-header <name>', 'a header that is no longer sent', several)
+    .option('--rate <number>', 'at most so many events a second, or `none`', wholeNumberOrNone(1, MAX_RATE_PER_SECOND))
+    .option('--standard-webhooks', 'send the headers of Standard Webhooks too')
+    .option('--no-standard-webhooks', 'send them no longer')
+    .addHelpText('after', example(`endpoint set ${ID} --header Authorization=HOOK_AUTHORIZATION`))
+    .action((endpointId: string, options: SetOptions) =>
+      run(async (api) => {
+        const one = oneOf(endpointId);
+        const { rate, header, removeHeader, standardWebhooks } = options;
+        const { headers } = await api.call(endpointOperations.read, one);
+        const body = {
+          ...((header || removeHeader) && { headers: headersAfter(headers, options) }),
+          ...(rate !== undefined && { ratePerSecond: rate }),
+          ...(standardWebhooks !== undefined && { standardWebhooks }),
+        };
+        const json = await api.call(endpointOperations.update, { ...one, body });
+        const names = json.headers.map(({ name }) => name).join(', ') || 'none';
+        const most = json.ratePerSecond === null ? 'no rate' : `at most ${json.ratePerSecond} events a second`;
+        return {
+          json,
+          text: `Endpoint ${endpointId} has ${most}, and the headers: ${names}${json.standardWebhooks ? ', and those of Standard Webhooks' : ''}.`,
+        };
+      }),
+    );
 
   endpoint
     .command('rotate <endpointId>')

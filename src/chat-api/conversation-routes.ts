@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request, RequestHandler, Response, Router } from 'express';
 import * as z from 'zod';
 import { type Access, callerOf, createPublicRouter, publicOperation } from '../assistants/access.ts';
@@ -16,9 +15,9 @@ import {
   toListView,
 } from '../conversations/view.ts';
 import { answerWith, answerWithList, bodyOf, createTimeCursor, cursor, queryOf } from '../http/operation.ts';
-import { buildAnswer, holderOf, takeRoomForAnswer } from '../http/shares.ts';
+import { buildAnswer, type LongPoll, takeRoomForAnswer } from '../http/shares.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
-import { ApiError, notFound } from '../process/errors.ts';
+import { notFound } from '../process/errors.ts';
 import { conversationKeyOf } from '../process/ids.ts';
 import { wholeNumber } from '../process/validation.ts';
 
@@ -199,12 +198,6 @@ export const chatConversationOperations = {
   }),
 };
 
-const LOOK_EVERY_MS = 200;
-/** All long polls together look at most this often. */
-const LOOKS_A_SECOND = 1_000;
-/** How many long polls of one assistant’s keys may wait in this process. */
-const POLLS_MAX = 200;
-
 const listCursor = createTimeCursor(/^[0-9a-f]{32}$/);
 
 type Dependencies = {
@@ -212,8 +205,7 @@ type Dependencies = {
   conversations: ConversationStore;
   /** Tells the callers who wait for a reply in this conversation that no reply will come. */
   onErased: (conversation: StoredConversation) => void;
-  /** Ends long polls when the process drains. */
-  draining: AbortSignal;
+  longPoll: LongPoll;
   orUnavailable: OrUnavailable;
 };
 
@@ -222,7 +214,7 @@ export const chatConversationRoutes = ({
   access,
   conversations,
   onErased,
-  draining,
+  longPoll,
   orUnavailable,
 }: Dependencies): Router => {
   const getOwn = async (req: Request, res: Response): Promise<StoredConversation> => {
@@ -241,48 +233,24 @@ export const chatConversationRoutes = ({
     return found;
   };
 
-  /** The long polls that wait, by their holder and in all. */
-  const polls = new Map<string, number>();
-  let waiting = 0;
-
-  /**
-   * Waits until the conversation has a message with a number above `afterSeq`, the time is up, or the caller has
-   * disconnected. Only the number is read. A poll above the limit of its holder is refused, because each one reads
-   * again and again.
-   */
+  /** Waits until the conversation has a message with a number above `afterSeq`, or is erased. Only the number is read. */
   const waitForNewer = async (
-    { _id: key, conversationId, seq: known }: ConversationHead,
-    { afterSeq, waitMs, req, res }: { afterSeq: number; waitMs: number; req: Request; res: Response },
-  ): Promise<void> => {
-    const until = performance.now() + waitMs;
-    const isOver = (): boolean => performance.now() >= until || res.destroyed || res.writableEnded || draining.aborted;
-    let seq: number | null = known;
-    const holder = holderOf(req, res);
-    const others = polls.get(holder) ?? 0;
-    if (others >= POLLS_MAX) throw new ApiError('rate_limited', { headers: { 'Retry-After': '1' } });
-    polls.set(holder, others + 1);
-    waiting += 1;
-    try {
-      while (seq !== null && seq <= afterSeq && !isOver()) {
-        const pause = Math.max(LOOK_EVERY_MS, (waiting * 1_000) / LOOKS_A_SECOND);
-        await sleep(Math.min(pause, until - performance.now()), undefined, { signal: draining }).catch(() => undefined);
-        if (!res.destroyed) seq = await conversations.findSeq({ key, conversationId });
-      }
-    } finally {
-      waiting -= 1;
-      const left = (polls.get(holder) ?? 1) - 1;
-      if (left === 0) polls.delete(holder);
-      else polls.set(holder, left);
-    }
+    req: Request,
+    res: Response,
+    { afterSeq, waitMs }: { afterSeq: number; waitMs: number },
+  ) => {
+    const { _id: key, conversationId, seq } = await getHead(req, res);
+    const isNewer = (now: number | null): boolean => now === null || now > afterSeq;
+    if (isNewer(seq)) return;
+    const isThere = async (): Promise<boolean> => isNewer(await conversations.findSeq({ key, conversationId }));
+    await longPoll(req, res, { waitMs, isThere });
   };
 
   const readHistory: RequestHandler = async (req, res) => {
     const { limit, cursor, after_seq, wait = 0, include } = queryOf(chatConversationOperations.get, req);
     const position = cursor === undefined ? undefined : historyCursor.decode(cursor);
     const newerOnly = after_seq !== undefined;
-    if (newerOnly && wait > 0) {
-      await waitForNewer(await getHead(req, res), { afterSeq: after_seq, waitMs: wait * 1000, req, res });
-    }
+    if (newerOnly && wait > 0) await waitForNewer(req, res, { afterSeq: after_seq, waitMs: wait * 1000 });
     await takeRoomForAnswer(req, res);
     await buildAnswer(req, res, async () => {
       // The conversation is read after the wait, because status and tags can change without a new number.

@@ -2,12 +2,16 @@ import type { Router } from 'express';
 import * as z from 'zod';
 import { type Access, callerOf, createPublicRouter, publicOperation } from '../assistants/access.ts';
 import { ENDS, ERROR_KINDS, type StoredDelivery } from '../deliveries/delivery.ts';
-import { type DeliveryStore, type EndedPage, EVENTS_MAX } from '../deliveries/store.ts';
+import { type DeliveryStore, EVENTS_MAX } from '../deliveries/store.ts';
 import { answerWithList, queryOf } from '../http/operation.ts';
-import { buildAnswer, takeRoomForAnswer } from '../http/shares.ts';
+import { buildAnswer, type LongPoll, takeRoomForAnswer } from '../http/shares.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
 import { wholeNumber } from '../process/validation.ts';
 import { EventKind } from '../webhooks/event.ts';
+
+const WAIT_MAX_S = 20;
+/** The time up to which the list is read has whole seconds. */
+const LOOK_EVERY_MS = 1_000;
 
 const time = z.date().meta({ description: 'ISO 8601, UTC.', override: { type: 'string', format: 'date-time' } });
 
@@ -56,8 +60,9 @@ export const eventOperations = {
     id: 'listEvents',
     summary: 'List ended deliveries with their events, in the order of their ends',
     description:
-      'Lets a receiver compare its own ledger. Nothing is skipped: the list is some seconds behind, and `cursor` goes on ' +
-      'where it stopped, also after an empty page. A redelivery is an item of its own.',
+      'Lets a receiver compare its own ledger, or get events without an address of its own. Nothing is skipped: the list ' +
+      'is some seconds behind (`readUpTo`), and `cursor` goes on where it stopped, also after an empty page. A ' +
+      'redelivery is an item of its own.',
     query: z.object({
       after: z
         .string()
@@ -72,13 +77,29 @@ export const eventOperations = {
           description: `Items per page. The default is ${EVENTS_MAX}. A page has about 1 MiB at most, so it may have fewer.`,
           override: { type: 'integer', minimum: 1, maximum: EVENTS_MAX, pattern: undefined },
         }),
+      wait: wholeNumber(0, WAIT_MAX_S)
+        .optional()
+        .meta({
+          description: 'Seconds to wait if there is no item after the cursor yet. If none comes, the page is empty.',
+          override: { type: 'integer', minimum: 0, maximum: WAIT_MAX_S, pattern: undefined },
+        }),
     }),
     answer: z.object({
       cursor: z.string().nullable().meta({ description: 'For `after`. Null if there is nothing yet.' }),
       hasMore: z.boolean(),
+      readUpTo: time.meta({
+        description:
+          'Every delivery that ended before this time is in the list. It is some seconds ago, because the write of an ' +
+          'earlier end may take so long to be visible.',
+      }),
       events: z.array(EventView),
     }),
-    answerExample: { cursor: 'WzE3Nzc4ODk3MzAsMSwieCJd', hasMore: false, events: [EXAMPLE] },
+    answerExample: {
+      cursor: 'WzE3Nzc4ODk3MzAsMSwieCJd',
+      hasMore: false,
+      readUpTo: '2026-05-04T10:15:35.000Z' as unknown as Date,
+      events: [EXAMPLE],
+    },
   }),
 };
 
@@ -97,24 +118,32 @@ const toView = (delivery: StoredDelivery): z.input<typeof EventView> => ({
   envelope: delivery.body ? (JSON.parse(delivery.body) as Record<string, unknown>) : null,
 });
 
-type Dependencies = { access: Access; deliveries: Pick<DeliveryStore, 'listEnded'>; orUnavailable: OrUnavailable };
+type Dependencies = {
+  access: Access;
+  deliveries: Pick<DeliveryStore, 'listEnded' | 'hasEnded'>;
+  longPoll: LongPoll;
+  orUnavailable: OrUnavailable;
+};
 
 /** The list of ended deliveries (docs/contract.md, List events). */
-export const eventRoutes = ({ access, deliveries, orUnavailable }: Dependencies): Router =>
+export const eventRoutes = ({ access, deliveries, longPoll, orUnavailable }: Dependencies): Router =>
   createPublicRouter(access, [
     {
       operation: eventOperations.list,
       handle: async (req, res) => {
-        const { endpoint, ...query } = queryOf(eventOperations.list, req);
-        const given = Object.fromEntries(Object.entries(query).filter(([, value]) => value !== undefined));
+        const { endpoint: endpointId, wait = 0, ...query } = queryOf(eventOperations.list, req);
+        const { assistantId } = callerOf(res).assistant;
+        const given = Object.entries({ endpointId, ...query }).filter(([, value]) => value !== undefined);
+        const filter = { assistantId, ...Object.fromEntries(given) };
+        const isThere = (): Promise<boolean> => orUnavailable(deliveries.hasEnded(filter));
+        // A call that waits takes no room of answers.
+        if (wait > 0 && !(await isThere())) {
+          await longPoll(req, res, { waitMs: wait * 1_000, everyMs: LOOK_EVERY_MS, isThere });
+        }
         await takeRoomForAnswer(req, res);
         await buildAnswer(req, res, async () => {
-          const { assistantId } = callerOf(res).assistant;
-          const page: EndedPage = await orUnavailable(
-            deliveries.listEnded({ assistantId, ...(endpoint !== undefined && { endpointId: endpoint }), ...given }),
-          );
-          const { cursor, hasMore, bytes } = page;
-          const view = { cursor, hasMore, events: page.deliveries.map(toView) };
+          const { cursor, hasMore, readUpTo, bytes, ...page } = await orUnavailable(deliveries.listEnded(filter));
+          const view = { cursor, hasMore, readUpTo, events: page.deliveries.map(toView) };
           await answerWithList(eventOperations.list, res, view, { list: 'events', bytes });
         });
       },

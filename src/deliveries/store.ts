@@ -94,20 +94,34 @@ type EndedFilter = {
   limit?: number;
 };
 
-export type EndedPage = { deliveries: StoredDelivery[]; cursor: string | null; hasMore: boolean; bytes: number };
+/** `readUpTo`: every delivery that ended before this time is in the list. */
+export type EndedPage = {
+  deliveries: StoredDelivery[];
+  cursor: string | null;
+  hasMore: boolean;
+  readUpTo: Date;
+  bytes: number;
+};
 
 /** Lists ended deliveries with their bodies, in the order of their ends. Nothing is skipped. */
 type ListEnded = (filter: EndedFilter) => Promise<EndedPage>;
+
+/** True if the list has something after the cursor. */
+type HasEnded = (filter: EndedFilter) => Promise<boolean>;
 
 const ENDPOINTS_AT_ONCE = Math.floor(INDEX_RANGES_MAX / ENDS.length);
 
 const earlierFirst = (a: End, b: End): number => a.endedOn.compare(b.endedOn) || (a._id < b._id ? -1 : 1);
 
-const createListEnded = (connection: Connection, writtenWithinMs: number): ListEnded => {
+const createListEnded = (
+  connection: Connection,
+  writtenWithinMs: number,
+): { listEnded: ListEnded; hasEnded: HasEnded } => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
   const readHorizon = createReadHorizon(connection, writtenWithinMs);
 
-  return async ({ assistantId, endpointId, outcome, after, limit = EVENTS_MAX }) => {
+  /** The first ends after the cursor, and the time before which they are complete. */
+  const findEnds = async ({ assistantId, endpointId, outcome, after }: EndedFilter, most: number) => {
     const before = await readHorizon();
     const from = after === undefined ? null : endedCursor.decode(after);
     const endpoints = endpointId === undefined ? await endpointsIn(deliveries, assistantId) : [endpointId];
@@ -124,10 +138,15 @@ const createListEnded = (connection: Connection, writtenWithinMs: number): ListE
           { projection: { endedOn: 1 }, hint: ENDED, ...timeLimit(LIST_WITHIN_MS) },
         )
         .sort({ endedOn: 1, _id: 1 })
-        .limit(limit + 1)
+        .limit(most)
         .toArray() as unknown as Promise<End[]>;
     const groups = inChunks(endpoints, ENDPOINTS_AT_ONCE);
     const found = (await mapAtMost(FINDS_AT_ONCE, groups, find)).flat().toSorted(earlierFirst);
+    return { found, readUpTo: new Date((before.getHighBits() >>> 0) * 1_000) };
+  };
+
+  const listEnded: ListEnded = async ({ limit = EVENTS_MAX, ...filter }) => {
+    const { found, readUpTo } = await findEnds(filter, limit + 1);
     const wanted = found.slice(0, limit);
     const page: StoredDelivery[] = [];
     let bytes = 0;
@@ -152,11 +171,13 @@ const createListEnded = (connection: Connection, writtenWithinMs: number): ListE
     const last = page.at(-1);
     return {
       deliveries: page,
-      cursor: last?.endedOn ? endedCursor.encode({ endedOn: last.endedOn, id: last._id }) : (after ?? null),
+      cursor: last?.endedOn ? endedCursor.encode({ endedOn: last.endedOn, id: last._id }) : (filter.after ?? null),
       hasMore: last !== undefined && found.at(-1)?._id !== last._id,
+      readUpTo,
       bytes,
     };
   };
+  return { listEnded, hasEnded: async (filter) => (await findEnds(filter, 1)).found.length > 0 };
 };
 
 const DAY_MS = 86_400_000;
@@ -229,6 +250,7 @@ export type DeliveryStore = Claims &
     /** Lists records, newest first, by cursor. Pending events have no record and are left out. */
     listRecords: ListRecords;
     listEnded: ListEnded;
+    hasEnded: HasEnded;
 
     /** Lists records, and pending events as `queued`, newest first, by cursor. */
     list: ListDeliveries;
@@ -298,7 +320,7 @@ export const createDeliveryStore = ({
 
     listRecords,
 
-    listEnded: createListEnded(recording.connection, endWrittenWithinMs),
+    ...createListEnded(recording.connection, endWrittenWithinMs),
 
     list: createDeliveryList({ listRecords, readOutcomes, outbox, listEndpointIds }),
 

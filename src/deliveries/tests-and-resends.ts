@@ -19,10 +19,12 @@ import {
 } from './delivery.ts';
 import type { ErasureEvent } from '../conversations/erasure.ts';
 import type { Endpoint } from '../webhooks/endpoint-store.ts';
-import { composeErasedBody, type EventKind } from '../webhooks/event.ts';
+import { composeErasedBody, ERASED_EVENTS_MAX, type EventKind, type Received } from '../webhooks/event.ts';
 import { composeTestBody } from '../webhooks/wire.ts';
 
 const QUEUED_PER_SWEEP = 500;
+/** The receiver got it, or may have got it. */
+const GOT: Outcome[] = ['delivered', 'unknown'];
 
 /** `may_double` if a resend may give the receiver the event a second time, else `safe`. */
 export type ResendRisk = 'safe' | 'may_double';
@@ -120,13 +122,30 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
           $group: {
             _id: '$endpointId',
             inFlight: count('queued', 'sending'),
-            got: count('delivered', 'unknown'),
+            got: count(...GOT),
             first: { $sum: { $cond: ['$redelivery', 0, 1] } },
             last: { $max: { $ifNull: ['$sequence', 0] } },
           },
         },
       ])
       .toArray();
+  };
+
+  /**
+   * The events that an endpoint got of a conversation, or may have got. One that was sent again has several deliveries.
+   */
+  const readEventsOf = async (conversationId: string, endpointId: string): Promise<Received> => {
+    const newest = await deliveries
+      .aggregate<{ _id: string }>([
+        { $match: { conversationId, endpointId, event: { $ne: 'conversation.erased' }, outcome: { $in: GOT } } },
+        { $group: { _id: '$eventId', at: { $max: '$happenedAt' }, sequence: { $max: '$sequence' } } },
+        { $sort: { sequence: -1, at: -1 } },
+        { $limit: ERASED_EVENTS_MAX + 1 },
+        { $project: { _id: 1 } },
+      ])
+      .toArray();
+    const eventIds = newest.slice(0, ERASED_EVENTS_MAX).map(({ _id }) => _id);
+    return { eventIds: eventIds.toReversed(), more: newest.length > ERASED_EVENTS_MAX };
   };
 
   const planResend = async (original: StoredDelivery): Promise<ResendPlan> => {
@@ -179,7 +198,6 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
     queueErased: async ({ conversationId, assistantId, eventId, erasedAt, ended }, to) => {
       const found = await readReceived(conversationId);
       if (found.some(({ inFlight }) => inFlight > 0)) return null;
-      const body = composeErasedBody(eventId, Math.floor(erasedAt.getTime() / 1000), conversationId);
       const ids: string[] = [];
       for (const { endpointId, url } of to) {
         const known = found.find(({ _id }) => _id === endpointId) ?? { got: 0, first: 0, last: 0 };
@@ -187,6 +205,9 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
         // deliveries, some records are gone, and their events may have been delivered.
         const { [endpointId]: left = 0 } = ended;
         if (known.got === 0 && left <= known.first) continue;
+        const { eventIds, more } = await readEventsOf(conversationId, endpointId);
+        const received = { conversationId, eventIds, more: more || left > known.first };
+        const body = composeErasedBody(eventId, Math.floor(erasedAt.getTime() / 1000), received);
         const claim = { eventId, endpointId, assistantId, conversationId, event: 'conversation.erased' as const };
         const sequence = Math.max(known.last, left) + 1;
         ids.push(await queue({ ...claim, url, body, sequence, happenedAt: erasedAt }));

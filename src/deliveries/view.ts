@@ -49,7 +49,7 @@ export const toDeliveryRow = (delivery: DeliveryListRow): ListedDelivery => ({
   endedAt: delivery.endedAt,
 });
 
-const SIGNATURE = /^x-factory-signature$/i;
+const SIGNATURE = /^(?:x-factory|webhook)-signature$/i;
 
 type HeaderRecord = Record<string, string | string[]>;
 
@@ -69,7 +69,7 @@ const redacted = (headers: HeaderRecord): HeaderRecord =>
   Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [
       name,
-      SIGNATURE.test(name) ? String(value).replaceAll(/v1=[0-9a-f]+/g, 'v1=[redacted]') : value,
+      SIGNATURE.test(name) ? String(value).replaceAll(/(v1[=,])[\w+/=]+/g, '$1[redacted]') : value,
     ]),
   );
 

@@ -1,7 +1,8 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request, RequestHandler, Response } from 'express';
 import { networkOf } from './http.ts';
 import { withDeadline } from '../process/deadline.ts';
-import { unavailable } from '../process/errors.ts';
+import { ApiError, unavailable } from '../process/errors.ts';
 import { createSlots, type Slot, type Slots, whatRemains } from '../process/slots.ts';
 
 /**
@@ -249,6 +250,49 @@ const building = createSlots(({ own }) => own < 2);
 /** Builds a large answer: reads it, encodes it and hands it to the connection. */
 export const buildAnswer = (req: Request, res: Response, build: () => Promise<void>): Promise<void> =>
   inSlot(building, holderOf(req, res), build);
+
+const LOOK_EVERY_MS = 200;
+/** All long polls together look at most this often. */
+const LOOKS_A_SECOND = 1_000;
+/** How many long polls of one assistant’s keys may wait in this process. */
+const POLLS_MAX = 200;
+
+type Poll = { waitMs: number; everyMs?: number; isThere: () => Promise<boolean> };
+
+/**
+ * Waits until `isThere`, the time is up, or the caller has disconnected. It begins with a pause: the caller has looked.
+ * A poll above the limit of its holder is refused, because each one looks again and again.
+ */
+export type LongPoll = (req: Request, res: Response, poll: Poll) => Promise<void>;
+
+/** `draining` ends long polls when the process drains. */
+export const createLongPolls = (draining: AbortSignal): LongPoll => {
+  /** The long polls that wait, by their holder and in all. */
+  const polls = new Map<string, number>();
+  let waiting = 0;
+
+  return async (req, res, { waitMs, everyMs = LOOK_EVERY_MS, isThere }) => {
+    const until = performance.now() + waitMs;
+    const isOver = (): boolean => performance.now() >= until || res.destroyed || res.writableEnded || draining.aborted;
+    const holder = holderOf(req, res);
+    const others = polls.get(holder) ?? 0;
+    if (others >= POLLS_MAX) throw new ApiError('rate_limited', { headers: { 'Retry-After': '1' } });
+    polls.set(holder, others + 1);
+    waiting += 1;
+    try {
+      while (!isOver()) {
+        const pause = Math.max(everyMs, (waiting * 1_000) / LOOKS_A_SECOND);
+        await sleep(Math.min(pause, until - performance.now()), undefined, { signal: draining }).catch(() => undefined);
+        if (isOver() || (await isThere())) return;
+      }
+    } finally {
+      waiting -= 1;
+      const left = (polls.get(holder) ?? 1) - 1;
+      if (left === 0) polls.delete(holder);
+      else polls.set(holder, left);
+    }
+  };
+};
 
 /** How many costly reads a process makes at once. */
 const COSTLY_AT_ONCE = 4;

@@ -314,6 +314,15 @@ const eventHeaders = (event: EventKind) =>
       .literal('true')
       .optional()
       .meta({ description: 'Present when an operator sent this event again.' }),
+    'webhook-id': z
+      .uuid()
+      .optional()
+      .meta({ description: 'The same as `event_id`, if the endpoint has `standardWebhooks`.' }),
+    'webhook-timestamp': z.string().optional().meta({ description: 'Beside `webhook-id`: `t` of the signature.' }),
+    'webhook-signature': z
+      .string()
+      .optional()
+      .meta({ description: 'Beside `webhook-id`: `v1,<base64>` as in Standard Webhooks; two during a rotation.' }),
     traceparent: z
       .string()
       .optional()

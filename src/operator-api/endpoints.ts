@@ -28,6 +28,15 @@ const EndpointView = z
       .array(EventKind)
       .meta({ description: 'Empty: all events except `message.sent` and `conversation.erased`, which must be named.' }),
     include: EndpointInput.shape.include.unwrap(),
+    headers: z.array(
+      z.object({
+        name: z.string(),
+        value: z.string().nullable().meta({ description: 'Null: it is secret.' }),
+        secret: z.boolean(),
+      }),
+    ),
+    ratePerSecond: z.int().nullable(),
+    standardWebhooks: z.boolean(),
     enabled: z.boolean(),
     enabledSince: time,
     pause: z
@@ -50,6 +59,9 @@ const Change = z.object({
   url: z.string().optional(),
   events: EndpointInput.shape.events.unwrap().optional(),
   include: EndpointInput.shape.include.unwrap().optional(),
+  headers: EndpointInput.shape.headers.unwrap().optional(),
+  ratePerSecond: EndpointInput.shape.ratePerSecond.unwrap().optional(),
+  standardWebhooks: EndpointInput.shape.standardWebhooks.unwrap().optional(),
   enabled: z.boolean().optional().meta({ description: 'False: pending events are not sent.' }),
 });
 
@@ -92,7 +104,7 @@ export const endpointOperations = {
     method: 'patch',
     path: '/endpoints/:id',
     id: 'updateEndpoint',
-    summary: 'Change its URL or events, or turn it on or off',
+    summary: 'Change it, or turn it on or off',
     body: Change,
     answer: EndpointView,
     audit: 'endpoint.update',
@@ -155,6 +167,9 @@ type Dependencies = {
 /** Logs and audit lines show only the host of a URL, because its path may contain a secret. */
 const hostOf = (url: string): string => URL.parse(url)?.host ?? '';
 
+const namesOf = (headers: { name: string }[]) =>
+  headers.length > 0 && { headers: headers.map(({ name }) => name).join(', ') };
+
 export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => [
   handled(endpointOperations.list, async ({ params: { id = '' } }) => {
     await assistants.getAssistant(id);
@@ -168,8 +183,8 @@ export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueu
       throw new ApiError('validation_failed', { message });
     }
     const added = await endpoints.addEndpoint(id, body);
-    const { endpointId, url } = added.endpoint;
-    note({ target: endpointId, details: { assistantId: id, host: hostOf(url) } });
+    const { endpointId, url, headers } = added.endpoint;
+    note({ target: endpointId, details: { assistantId: id, host: hostOf(url), ...namesOf(headers) } });
     return added;
   }),
 
@@ -180,7 +195,11 @@ export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueu
     const updated =
       Object.keys(changes).length > 0 ? await endpoints.updateEndpoint(id, changes) : await endpoints.getEndpoint(id);
     const now = enabled === undefined ? updated : await endpoints.setEnabled(id, enabled);
-    note({ target: id, details: { host: hostOf(now.url), events: now.events.join(', '), enabled: now.enabled } });
+    const { url, events, headers } = now;
+    note({
+      target: id,
+      details: { host: hostOf(url), events: events.join(', '), enabled: now.enabled, ...namesOf(headers) },
+    });
     return now;
   }),
 

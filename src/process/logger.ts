@@ -48,7 +48,8 @@ const QUOTED: [RegExp, string][] = [
  */
 const SECRETS: [RegExp, string][] = [
   [/\b(Bearer|Basic) \S+/gi, '$1 …'],
-  [/\b(?:sk|op|vt|vp|whsec)[_-][\w-]{6,}/g, '…'],
+  [/\b(?:sk|op|vt|vp)[_-][\w-]{6,}/g, '…'],
+  [/\bwhsec_[\w+/=-]{6,}/g, '…'],
 ];
 
 /** Removes the user and the options from a URL, and the local part from an email address. */

@@ -10,14 +10,16 @@ import { isDuplicateKey } from '../mongo/failures.ts';
 import { collectionOf, createReader, type Indexed } from '../mongo/mongo.ts';
 import { TIMING } from '../process/time-limits.ts';
 import { validate } from '../process/validation.ts';
-import { createResealing, type SecretsFound, type Vault } from '../process/vault.ts';
+import { createResealing, type SecretsFound, type Vault, VaultError } from '../process/vault.ts';
 import { type GuardOptions, requirePublicUrl } from './address-guard.ts';
 import { EventKind, OPT_IN_KINDS } from './event.ts';
 import { newWebhookSecret } from './signature.ts';
+import { OwnHeaders } from './wire.ts';
 
 /** The maximum length of all cached endpoints together, as JSON, in characters. */
 const CACHED_CHARS = 20_000_000;
 const MAX_ENDPOINTS = 10;
+export const MAX_RATE_PER_SECOND = 100;
 
 /** Why an endpoint is paused: the receiver answered 410, or asked for a pause with `Retry-After`. */
 type Pause = { reason: 'gone' | 'retry_after'; until: Date | null };
@@ -30,6 +32,12 @@ export type Endpoint = {
   events: EventKind[];
   /** What its `message.sent` events have in addition. */
   include: (typeof INCLUDED)[number][];
+  /** What its requests have in addition. `value`: null if it is secret, or no key opens it. */
+  headers: { name: string; value: string | null; secret: boolean }[];
+  /** How many events it gets in a second, from all workers together. Null: as many as there are. */
+  ratePerSecond: number | null;
+  /** Its requests also have the headers of Standard Webhooks. */
+  standardWebhooks: boolean;
   enabled: boolean;
   /**
    * When the endpoint was enabled. Equal to `createdAt` until it is disabled and enabled again. Then events before this
@@ -50,8 +58,16 @@ export type Endpoint = {
  */
 export type NotedRecovery = { recoveryId: string; version: number; to: Date };
 
-export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil' | 'include' | 'failingSince'> & {
+export type StoredEndpoint = Omit<
+  Endpoint,
+  'endpointId' | 'overlapUntil' | 'include' | 'headers' | 'ratePerSecond' | 'standardWebhooks' | 'failingSince'
+> & {
   _id: string;
+  headers?: { name: string; sealed: string; secret: boolean }[];
+  ratePerSecond?: number | null;
+  standardWebhooks?: boolean;
+  /** With a rate: the first time that no send has reserved yet. */
+  nextSendAt?: Date;
   /** Endpoints from before this setting have none. */
   include?: Endpoint['include'];
   /** Its running recovery. */
@@ -76,6 +92,18 @@ export const EndpointInput = z.object({
     .max(INCLUDED.length)
     .default([])
     .meta({ description: '`sources`: replies in `message.sent` come with `sources`, what they are taken from.' }),
+  headers: OwnHeaders.default([]).meta({ description: 'What its requests have in addition.' }),
+  ratePerSecond: z
+    .int()
+    .min(1)
+    .max(MAX_RATE_PER_SECOND)
+    .nullable()
+    .default(null)
+    .meta({ description: 'How many events it gets in a second at most. Null: as many as there are.' }),
+  standardWebhooks: z
+    .boolean()
+    .default(false)
+    .meta({ description: 'Its requests also have the headers of Standard Webhooks.' }),
 });
 
 const PAUSED = 'paused';
@@ -91,6 +119,10 @@ const endpointSchema = new Schema<StoredEndpoint>(
     url: { type: String, required: true },
     events: { type: [String], default: [] },
     include: { type: [String], default: undefined },
+    headers: { type: [{ _id: false, name: String, sealed: String, secret: Boolean }], default: undefined },
+    ratePerSecond: { type: Number },
+    standardWebhooks: { type: Boolean },
+    nextSendAt: { type: Date },
     enabled: { type: Boolean, required: true },
     enabledSince: { type: Date, required: true },
     pause: { type: Schema.Types.Mixed, default: null },
@@ -136,21 +168,9 @@ const SECRETS_CACHED_FOR_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-const toEndpoint = ({
-  _id,
-  secrets,
-  place: _place,
-  recovery: _recovery,
-  failing,
-  certificateUntil: _until,
-  ...stored
-}: StoredEndpoint): Endpoint => ({
-  endpointId: _id,
-  include: [],
-  ...stored,
-  failingSince: failing ?? null,
-  overlapUntil: secrets.find(({ until }) => until !== null && until.getTime() > serverNow())?.until ?? null,
-});
+const originOf = (url: string): string | undefined => URL.parse(url)?.origin;
+
+export type OpenHeader = { name: string; value: string; secret: boolean };
 
 type Dependencies = {
   connection: Connection;
@@ -176,10 +196,16 @@ export type EndpointStore = {
   /** The secrets that sign an event, newest first. An old secret also signs until its overlap ends. */
   openSecrets: (endpoint: StoredEndpoint, now: number) => string[];
 
+  /** The headers that its owner adds, as they are sent. */
+  openHeaders: (endpoint: StoredEndpoint) => OpenHeader[];
+
   addEndpoint: (assistantId: string, input: unknown) => Promise<{ endpoint: Endpoint; secret: string }>;
   listEndpointIds: (assistantId: string) => Promise<string[]>;
   listEndpoints: (assistantId: string) => Promise<Endpoint[]>;
   getEndpoint: (endpointId: string) => Promise<Endpoint>;
+
+  /** Reserves a time for one send to an endpoint with a rate. Null if it has none. */
+  reserveSend: (endpointId: string) => Promise<Date | null>;
   updateEndpoint: (endpointId: string, input: Partial<z.infer<typeof EndpointInput>>) => Promise<Endpoint>;
 
   /** Enables or disables an endpoint. Events that happen while an endpoint is disabled are not sent later. */
@@ -234,12 +260,13 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
 
   const openedSecrets = new LRUCache<string, string>({ max: 10_000, ttl: SECRETS_CACHED_FOR_MS });
 
-  const cachedEndpoints = new LRUCache<string, Endpoint[]>({
+  type Wanting = Pick<StoredEndpoint, '_id' | 'enabled' | 'events'>;
+  const cachedEndpoints = new LRUCache<string, Wanting[]>({
     maxSize: CACHED_CHARS,
     sizeCalculation: (found) => JSON.stringify(found).length + 200,
     ttl: TIMING.settingsCachedForMs,
-    fetchMethod: async (assistantId) =>
-      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
+    fetchMethod: (assistantId) =>
+      endpoints.find({ assistantId }).select({ enabled: 1, events: 1 }).sort({ createdAt: 1 }).lean(),
   });
 
   /**
@@ -253,6 +280,68 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
     const secret = vault.open(sealed, endpointId);
     openedSecrets.set(cacheKey, secret);
     return secret;
+  };
+
+  const openHeaders = ({ _id, headers = [] }: StoredEndpoint): OpenHeader[] =>
+    headers.map(({ name, sealed, secret }) => ({ name, value: openSecret(sealed, _id), secret }));
+
+  const shownValue = (sealed: string, endpointId: string): string | null => {
+    try {
+      return openSecret(sealed, endpointId);
+    } catch (cause) {
+      if (cause instanceof VaultError) return null;
+      throw cause;
+    }
+  };
+
+  const toEndpoint = ({
+    _id,
+    secrets,
+    place: _place,
+    recovery: _recovery,
+    failing,
+    certificateUntil: _until,
+    headers = [],
+    nextSendAt: _next,
+    ...stored
+  }: StoredEndpoint): Endpoint => ({
+    endpointId: _id,
+    include: [],
+    ratePerSecond: null,
+    standardWebhooks: false,
+    ...stored,
+    headers: headers.map(({ name, sealed, secret }) => {
+      return { name, value: secret ? null : shownValue(sealed, _id), secret };
+    }),
+    failingSince: failing ?? null,
+    overlapUntil: secrets.find(({ until }) => until !== null && until.getTime() > serverNow())?.until ?? null,
+  });
+
+  /** Seals the headers of an endpoint. One without a value is the one of the same name in `before`. */
+  const sealHeaders = (
+    endpointId: string,
+    wanted: z.infer<typeof OwnHeaders>,
+    before: StoredEndpoint['headers'] = [],
+  ): NonNullable<StoredEndpoint['headers']> =>
+    wanted.map(({ name, value, secret }, nth) => {
+      if (value !== undefined) return { name, sealed: vault.seal(value, endpointId), secret };
+      const kept = before.find((one) => one.name.toLowerCase() === name.toLowerCase());
+      if (!kept) throw invalid(`headers.${nth}.value`, 'required', 'is required');
+      return kept;
+    });
+
+  /** A secret value is never sent to another address than the one that it was given for. */
+  const withHeaders = (
+    { _id, url, headers: before = [] }: StoredEndpoint,
+    { headers: wanted, ...given }: Partial<z.infer<typeof EndpointInput>>,
+  ) => {
+    const headers = wanted === undefined ? before : sealHeaders(_id, wanted, before);
+    const keepsSecret = headers.some((one) => one.secret && before.includes(one));
+    if (keepsSecret && given.url !== undefined && originOf(given.url) !== originOf(url)) {
+      const message = 'secret values must be given again, because the URL has another address';
+      throw invalid('headers', 'required', message);
+    }
+    return { ...given, headers };
   };
 
   const getStored = async (endpointId: string): Promise<StoredEndpoint> => {
@@ -296,13 +385,13 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
     const stored = collectionOf<StoredEndpoint>(endpoints);
     for await (const { _id } of stored.find({}, { projection: { _id: 1 } }).sort({ _id: 1 })) {
       for (;;) {
-        const row = await stored.findOne({ _id }, { projection: { secrets: 1 } });
-        const places = (row?.secrets ?? []).map(({ sealed }, nth) => {
-          return { path: `secrets.${nth}.sealed`, sealed, context: _id };
-        });
+        const row = await stored.findOne({ _id }, { projection: { secrets: 1, headers: 1 } });
+        const places = (['secrets', 'headers'] as const).flatMap((list) =>
+          (row?.[list] ?? []).map(({ sealed }, nth) => ({ path: `${list}.${nth}.sealed`, sealed, context: _id })),
+        );
         const { found, reseal } = createResealing(vault, options);
         const fields = reseal(places, `endpoint ${_id}`);
-        // A secret that was rotated meanwhile is kept.
+        // A secret that was changed meanwhile is kept.
         const asRead = Object.fromEntries(places.map(({ path, sealed }) => [path, sealed]));
         if (found.resealed > 0 && (await stored.updateOne({ _id, ...asRead }, { $set: fields })).matchedCount === 0)
           continue;
@@ -317,7 +406,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
 
     receivers: async (assistantId) => {
       const known = cachedEndpoints.get(assistantId) ?? (await cachedEndpoints.fetch(assistantId)) ?? [];
-      return (event) => known.filter((endpoint) => wants(endpoint, event)).map(({ endpointId }) => endpointId);
+      return (event) => known.filter((endpoint) => wants(endpoint, event)).map(({ _id }) => _id);
     },
 
     readForSending: createReader(collectionOf<StoredEndpoint>(endpoints), {}),
@@ -326,6 +415,8 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       endpoint.secrets
         .filter(({ until }) => until === null || until.getTime() > now)
         .map(({ sealed }) => openSecret(sealed, endpoint._id)),
+
+    openHeaders,
 
     addEndpoint: async (assistantId, input) => {
       const parsed = validate(EndpointInput, input);
@@ -339,6 +430,9 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
         url: parsed.url,
         events: parsed.events,
         include: parsed.include,
+        headers: sealHeaders(endpointId, parsed.headers),
+        ratePerSecond: parsed.ratePerSecond,
+        standardWebhooks: parsed.standardWebhooks,
         enabled: true,
         enabledSince: now,
         pause: null,
@@ -357,18 +451,42 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
 
     getEndpoint: async (endpointId) => toEndpoint(await getStored(endpointId)),
 
+    reserveSend: async (endpointId) => {
+      const spacing = { $divide: [1_000, '$ratePerSecond'] };
+      const row = await collectionOf<StoredEndpoint>(endpoints).findOneAndUpdate(
+        { _id: endpointId, ratePerSecond: { $gt: 0 } },
+        [{ $set: { nextSendAt: { $add: [{ $max: ['$$NOW', '$nextSendAt'] }, spacing] } } }],
+        // If a failover undoes it, some events come early. Waiting for other members would slow a fast endpoint.
+        { returnDocument: 'after', projection: { nextSendAt: 1, ratePerSecond: 1 }, writeConcern: { w: 1 } },
+      );
+      if (!row?.nextSendAt || !row.ratePerSecond) return null;
+      return new Date(row.nextSendAt.getTime() - 1_000 / row.ratePerSecond);
+    },
+
     updateEndpoint: async (endpointId, input) => {
       const parsed = validate(EndpointInput.partial(), input);
       if (parsed.url !== undefined) await requirePublicUrl(parsed.url, guard, 'url');
       const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));
-      const { url } = parsed;
-      // What was noted of one address is not true of another.
-      if (url !== undefined)
-        await endpoints.updateOne(
-          { _id: endpointId, url: { $ne: url } },
-          { $set: { url }, $unset: { failing: 1, certificateUntil: 1 } },
-        );
-      return change(endpointId, { $set: given });
+      for (;;) {
+        const stored = await getStored(endpointId);
+        const { url, headers = null } = stored;
+        // Concurrent changes run one after another, so that each keeps only values that it has seen.
+        const changed = await endpoints
+          .findOneAndUpdate(
+            { _id: endpointId, url, headers },
+            {
+              $set: withHeaders(stored, given),
+              // What was noted of one address is not true of another.
+              ...(given['url'] !== undefined &&
+                given['url'] !== url && { $unset: { failing: 1, certificateUntil: 1 } }),
+            },
+            { returnDocument: 'after' },
+          )
+          .lean();
+        if (!changed) continue;
+        cachedEndpoints.delete(changed.assistantId);
+        return toEndpoint(changed);
+      }
     },
 
     setEnabled: async (endpointId, enabled) => {

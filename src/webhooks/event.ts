@@ -116,10 +116,19 @@ export const composeBody = (
     payload: payloadOf(envelope, facts, { texts, include }),
   });
 
-export const composeErasedBody = (eventId: string, timestamp: number, conversationId: string): string =>
+/** How many events of an erased conversation its receivers are told of. */
+export const ERASED_EVENTS_MAX = 1_000;
+/** What an endpoint got of a conversation or may have got, oldest first. `more`: there was something before it. */
+export type Received = { eventIds: string[]; more: boolean };
+
+export const composeErasedBody = (
+  eventId: string,
+  timestamp: number,
+  { conversationId, eventIds, more }: Received & { conversationId: string },
+): string =>
   JSON.stringify({
     event: 'conversation.erased',
     event_id: eventId,
     timestamp,
-    payload: { conversation_id: conversationId },
+    payload: { conversation_id: conversationId, event_ids: eventIds, more_events: more },
   });

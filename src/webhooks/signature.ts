@@ -1,5 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 
+const PREFIX = 'whsec_';
+
 interface SignedEvent {
   body: Buffer | string;
   /** The list has one secret. During the overlap of a rotation it has two, the new secret first. */
@@ -17,4 +19,20 @@ export const signEvent = ({ body, secrets, timestamp }: SignedEvent): string => 
   return header;
 };
 
-export const newWebhookSecret = (): string => `whsec_${randomBytes(32).toString('base64url')}`;
+/**
+ * The headers of Standard Webhooks (https://www.standardwebhooks.com), one signature for each secret. The key is what
+ * follows `whsec_`, decoded. Node decodes older secrets too, which are in base64url.
+ */
+export const standardHeaders = ({ body, secrets, timestamp, id }: SignedEvent & { id: string }) => ({
+  'webhook-id': id,
+  'webhook-timestamp': String(timestamp),
+  'webhook-signature': secrets
+    .map((secret) => {
+      const hmac = createHmac('sha256', Buffer.from(secret.slice(PREFIX.length), 'base64'));
+      return `v1,${hmac.update(`${id}.${timestamp}.`).update(body).digest('base64')}`;
+    })
+    .join(' '),
+});
+
+/** In the form of Standard Webhooks, so that its libraries take the secret as it is shown. */
+export const newWebhookSecret = (): string => `${PREFIX}${randomBytes(32).toString('base64')}`;

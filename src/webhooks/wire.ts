@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
-import { CONTENT_MAX_CODE_POINTS, type EventKind } from './event.ts';
+import { CONTENT_MAX_CODE_POINTS, ERASED_EVENTS_MAX, type EventKind } from './event.ts';
 
 const sample = { conversation_id: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' };
 const conversation_id = z.uuid().meta({ example: sample.conversation_id });
@@ -17,6 +17,46 @@ const envelope = <Kind extends EventKind, Payload extends z.ZodObject>(event: Ki
       payload,
     })
     .meta({ id });
+
+export const OWN_HEADERS_MAX = 20;
+export const OWN_HEADER_CHARS = 1_024;
+export const OWN_HEADERS_CHARS = 4_096;
+/** Names that frame a request, belong to one connection, or are in every request of ours. */
+const TAKEN_NAMES = new Set(
+  `accept-encoding connection content-encoding content-length content-type expect host keep-alive
+  proxy-authenticate proxy-authorization proxy-connection te traceparent tracestate trailer transfer-encoding upgrade
+  user-agent`.split(/\s+/),
+);
+const isFree = (name: string): boolean =>
+  !TAKEN_NAMES.has(name.toLowerCase()) && !/^(?:x-factory-|webhook-)/i.test(name);
+
+/** A header that the owner of an endpoint adds to its requests. */
+export const OwnHeader = z.object({
+  name: z
+    .string()
+    .regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a header, at most 64 characters')
+    .refine(isFree, 'is set by the service or by HTTP')
+    .meta({ description: 'None of HTTP’s framing, and none that begins with `X-Factory-` or `webhook-`.' }),
+  value: z
+    .string()
+    .max(OWN_HEADER_CHARS)
+    .regex(/^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/, 'must be printable ASCII, without spaces at its ends')
+    .optional()
+    .meta({ description: 'Without a value, the header of this name stays as it is.' }),
+  secret: z.boolean().default(true).meta({ description: 'True: the value is never shown.' }),
+});
+export const OwnHeaders = z
+  .array(OwnHeader)
+  .max(OWN_HEADERS_MAX)
+  .refine(
+    (headers) => new Set(headers.map(({ name }) => name.toLowerCase())).size === headers.length,
+    'must not name a header twice',
+  )
+  .refine(
+    (headers) =>
+      headers.reduce((sum, { name, value = '' }) => sum + name.length + value.length, 0) <= OWN_HEADERS_CHARS,
+    `must have at most ${OWN_HEADERS_CHARS} characters together`,
+  );
 
 /** The bodies that a customer's server receives, by event kind (docs/contract.md, Events). */
 export const WIRE_EVENTS = {
@@ -73,7 +113,18 @@ export const WIRE_EVENTS = {
     }),
     'MessageSentEvent',
   ),
-  'conversation.erased': envelope('conversation.erased', z.object({ conversation_id }), 'ConversationErasedEvent'),
+  'conversation.erased': envelope(
+    'conversation.erased',
+    z.object({
+      conversation_id,
+      event_ids: z
+        .array(z.uuid())
+        .max(ERASED_EVENTS_MAX)
+        .meta({ description: 'The events that your endpoint got of it, or may have got, oldest first.' }),
+      more_events: z.boolean().meta({ description: 'True: there were older ones, which are not named.' }),
+    }),
+    'ConversationErasedEvent',
+  ),
   'webhook.test': envelope('webhook.test', z.object({ ping: z.literal('pong') }), 'WebhookTestEvent'),
 } satisfies Record<EventKind, z.ZodType>;
 
@@ -96,7 +147,7 @@ export const SAMPLES: Samples = {
     channel: 'webhook',
     language: 'en',
   },
-  'conversation.erased': sample,
+  'conversation.erased': { ...sample, event_ids: ['7d8e8f0a-0f5e-4a53-8a43-5c1f6a0b2d11'], more_events: false },
   'webhook.test': { ping: 'pong' },
 };
 

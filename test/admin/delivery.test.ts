@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, expect, test, vi } from 'vitest';
 import { describeTest } from '../../src/deliveries/view.ts';
 import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { aTurn, anAssistant } from '../support/builders.ts';
@@ -62,6 +62,31 @@ test('an endpoint gets its events, signed with the printed secret, until it is r
   expect(endpoints).toMatchObject([{ endpointId, events: ['message.received'], enabled: true, pause: null }]);
   expect(JSON.stringify(endpoints)).not.toMatch(/secret|sealed/);
   expect(await stack.service.endpoints.listEndpoints(assistant.assistantId)).toEqual([]);
+});
+
+test('a secret header is taken from the environment, sent, and removed again', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const { receiver, endpointId } = await aReceiver(assistantId, 'tag.added');
+  const set = (...options: string[]) =>
+    admin<{ headers: object[]; ratePerSecond: number | null; standardWebhooks: boolean }>(
+      'endpoint',
+      'set',
+      endpointId,
+      ...options,
+    );
+  vi.stubEnv('HOOK_KEY', 'Bearer zq');
+
+  const added = await set('--header', 'Authorization=HOOK_KEY', '--header', 'X-Two=HOOK_KEY', '--standard-webhooks');
+  await admin('endpoint', 'test', endpointId);
+  const removed = await set('--remove-header', 'authorization', '--rate', '5');
+  vi.unstubAllEnvs();
+  const unset = await runAdmin(env, ['endpoint', 'set', endpointId, '--header', 'X-Three=HOOK_KEY']);
+
+  const shown = ['Authorization', 'X-Two'].map((name) => ({ name, value: null, secret: true }));
+  expect([added.headers, added.standardWebhooks]).toEqual([shown, true]);
+  expect(receiver.received.at(-1)?.headers).toMatchObject({ authorization: 'Bearer zq', 'x-two': 'Bearer zq' });
+  expect(removed).toMatchObject({ headers: shown.slice(1), ratePerSecond: 5, standardWebhooks: true });
+  expect(unset.stderr).toContain('HOOK_KEY is not set');
 });
 
 test('a test event is delivered and its steps are shown; a resend is marked as a redelivery', async () => {

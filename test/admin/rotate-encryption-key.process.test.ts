@@ -90,7 +90,10 @@ test('secrets work before, while and after their key is rotated, and then withou
   onTestFinished(provider.close);
   const { assistants, endpoints } = before.service;
   const shop = await aWebAssistant(before);
-  const { endpoint, secret: first } = await endpoints.addEndpoint(shop.assistantId, { url: receiver.url });
+  const { endpoint, secret: first } = await endpoints.addEndpoint(shop.assistantId, {
+    url: receiver.url,
+    headers: [{ name: 'X-Own', value: 'mine' }],
+  });
   const { secret: second } = await endpoints.rotateSecret(endpoint.endpointId, 24);
   const { secret: signing } = await assistants.rotateWebIdentity(shop.assistantId);
   const bot = await anAssistant(before);
@@ -123,6 +126,7 @@ test('secrets work before, while and after their key is rotated, and then withou
       [first, second].map((secret) => verifyWebhook(sent, headers['x-factory-signature'], [secret]).ok),
     );
     expect(verdicts).toEqual([true, true, true, true]);
+    expect(received.map(({ headers }) => headers['x-own'])).toEqual(['mine', 'mine']);
     expect((await atSite(stack, shop.assistantId).start(signUser(signing, 'ada'))).status).toBe(201);
     await askWith(stack, 'two');
   };
@@ -141,9 +145,9 @@ test('secrets work before, while and after their key is rotated, and then withou
     await check(both);
     const again = await rotate(both);
 
-    expect(dry).toMatchObject({ status: 1, report: { secrets: 7, resealed: 0, older: 7 } });
-    expect(run).toMatchObject({ status: 0, report: { secrets: 7, resealed: 7, older: 0, unreadable: [] } });
-    expect(again).toMatchObject({ status: 0, report: { secrets: 7, resealed: 0, older: 0, unreadable: [] } });
+    expect(dry).toMatchObject({ status: 1, report: { secrets: 8, resealed: 0, older: 8 } });
+    expect(run).toMatchObject({ status: 0, report: { secrets: 8, resealed: 8, older: 0, unreadable: [] } });
+    expect(again).toMatchObject({ status: 0, report: { secrets: 8, resealed: 0, older: 0, unreadable: [] } });
   });
   const after = await open(NEW, before);
   await withWorkers(after, async () => {
@@ -159,7 +163,7 @@ test('secrets work before, while and after their key is rotated, and then withou
   expect(await rotate(after)).toMatchObject({ status: 0, report: { older: 0, unreadable: [] } });
   const { lines } = await after.service.audit.list({ limit: 10 });
   expect(lines.filter(({ action }) => action === 'secrets.reseal')).toMatchObject([
-    { actor: 'command', details: { secrets: '7' } },
+    { actor: 'command', details: { secrets: '8' } },
   ]);
 });
 

@@ -159,11 +159,55 @@ longTest('an endpoint gets replies only if the switch is on', async () => {
   expect(await events()).toContain('message.sent');
   await page.getByRole('link', { name: /127\.0\.0\.1/ }).click();
   await page.getByRole('button', { name: 'More actions' }).click();
-  await page.getByRole('menuitem', { name: 'Change URL or events…' }).click();
+  await page.getByRole('menuitem', { name: 'Change the endpoint…' }).click();
   expect(await page.getByLabel('Every event').isChecked()).toBe(true);
   await page.getByLabel('Also send replies').uncheck();
   await page.getByRole('button', { name: 'Save' }).click();
   await eventually(async () => expect(await events()).toEqual([]));
+});
+
+test('an endpoint gets headers of its own and a rate; a secret value is kept without being shown', async () => {
+  const { page, assistantId } = await anOwnerAt((id) => `/assistants/${id}/webhooks`);
+  const { endpoints } = stack.service;
+  const openHeaders = async () => {
+    const [id = ''] = await endpoints.listEndpointIds(assistantId);
+    const stored = await endpoints.readForSending(id);
+    return stored && endpoints.openHeaders(stored);
+  };
+  const header = (nth: number) => page.getByRole('group', { name: `Header ${nth}` });
+  const addHeader = async (nth: number, name: string, value: string) => {
+    await page.getByRole('button', { name: 'Add a header' }).click();
+    await header(nth).getByLabel('Name').fill(name);
+    await header(nth).getByLabel('Value').fill(value);
+  };
+
+  browser.expectComplaint(/422/);
+  await page.getByRole('button', { name: 'Add endpoint' }).first().click();
+  await page.getByLabel('URL').fill('http://127.0.0.1:9/hook');
+  await addHeader(1, 'Host', 'Basic abc');
+  await page.getByLabel('Events a second').fill('5');
+  await page.getByLabel('Standard Webhooks too').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Add endpoint' }).click();
+  await header(1).getByText('Is set by the service or by HTTP').waitFor();
+  await header(1).getByLabel('Name').fill('Authorization');
+  await page.getByRole('dialog').getByRole('button', { name: 'Add endpoint' }).click();
+  await page.getByRole('button', { name: 'I have saved it' }).click();
+  await page.getByRole('link', { name: /127\.0\.0\.1/ }).click();
+  await page.getByText('Authorization: ••••').waitFor();
+  await page.getByText('At most 5 events a second').waitFor();
+  await page.getByRole('button', { name: 'More actions' }).click();
+  await page.getByRole('menuitem', { name: 'Change the endpoint…' }).click();
+  await addHeader(2, 'X-Team', 'blue');
+  await header(2).getByLabel('Who may see it').selectOption('Shown');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('X-Team: blue').waitFor();
+
+  expect(await openHeaders()).toEqual([
+    { name: 'Authorization', value: 'Basic abc', secret: true },
+    { name: 'X-Team', value: 'blue', secret: false },
+  ]);
+  const [endpoint] = await endpoints.listEndpoints(assistantId);
+  expect(endpoint).toMatchObject({ ratePerSecond: 5, standardWebhooks: true });
 });
 
 test('a reply in “Try it” appears while it is written, and as the caller sees it', async () => {

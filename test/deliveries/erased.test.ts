@@ -65,11 +65,57 @@ test('an erasure is told, without texts, to those endpoints that ask for it and 
     ['message.received', 1],
     [KIND, 2],
   ]);
-  expect(told.seen()[1]?.payload).toEqual({ conversation_id: conversationId });
+  const got = told.receiver.received[0]?.headers['x-factory-event-id'];
+  expect(told.seen()[1]?.payload).toEqual({ conversation_id: conversationId, event_ids: [got], more_events: false });
   expect([all, other, refused].flatMap(({ seen }) => seen().filter(({ event }) => event === KIND))).toEqual([]);
   expect(JSON.stringify(rows)).not.toContain('private');
   const own = rows.filter(({ event }) => event === KIND);
   expect(own).toMatchObject([{ endpointId: told.endpointId, outcome: 'delivered', sequence: 2 }]);
+});
+
+test('it names the last 1,000 events that its endpoint got or may have got, each once, and says if there were more', async () => {
+  const assistant = await anAssistant(stack);
+  const told = await anEndpoint(assistant.assistantId, ['message.received', KIND]);
+  const { conversationId } = (await assistant.chat(aTurn())).body;
+  const [first] = await endedOf(conversationId, 1);
+  const copy = (sequence: number, more: object = {}) => {
+    const eventId = randomUUID();
+    return { ...first, _id: `${eventId}:${told.endpointId}`, eventId, sequence, ...more };
+  };
+  const later = Array.from({ length: 1_000 }, (_, nth) =>
+    copy(nth + 2, { outcome: nth % 2 ? 'delivered' : 'unknown' }),
+  );
+  const again = { ...later[0], _id: `${later[0]?.eventId}:${told.endpointId}:1`, redelivery: true };
+  const missed = copy(1_002, { outcome: 'not_sent' });
+  const elsewhere = copy(1_003, { endpointId: randomUUID() });
+  const deliveries = stack.service.mongo.collection<{ _id: string }>('deliveries');
+  await deliveries.insertMany([...later, again, missed, elsewhere]);
+
+  await erase(assistant, conversationId);
+  await announceNow(conversationId);
+  await told.receiver.waitFor((received) => received.length >= 2);
+
+  const payload = told.seen()[1]?.payload as { event_ids: string[]; more_events: boolean };
+  expect(payload.event_ids).toEqual(later.map(({ eventId }) => eventId));
+  expect(payload.more_events).toBe(true);
+});
+
+test('of events whose records are gone it says that there were more', async () => {
+  const assistant = await anAssistant(stack);
+  const told = await anEndpoint(assistant.assistantId, ['message.received', KIND]);
+  const turn = aTurn();
+  const { conversationId } = (await assistant.chat(turn)).body;
+  const [gone] = await endedOf(conversationId, 1);
+  await assistant.chat(aTurn({ session_id: turn.session_id, message: 'One more' }));
+  await endedOf(conversationId, 2);
+  await stack.service.mongo.collection('deliveries').deleteOne({ eventId: gone?.eventId });
+
+  await erase(assistant, conversationId);
+  await announceNow(conversationId);
+  await told.receiver.waitFor((received) => received.length >= 3);
+
+  const kept = told.receiver.received[1]?.headers['x-factory-event-id'];
+  expect(told.seen()[2]?.payload).toMatchObject({ event_ids: [kept], more_events: true });
 });
 
 test('it comes after what was in flight, once, also if the process died after the deletion', async () => {

@@ -324,3 +324,35 @@ test.concurrent('the list of ended events skips nothing while deliveries go on, 
   expect(wrong.body).toMatchObject({ error: { code: 'validation_failed', field: 'cursor' } });
   expect((await stack.service.conversations.outbox.read(keys[0] ?? ''))?.outbox ?? []).toEqual([]);
 });
+
+test.concurrent('a long poll of the list answers with the first event after the cursor, or without one in time', async () => {
+  const { keys, say, ended, callOperation } = await aSilentEndpoint();
+  const read = (query: string) => callOperation(eventOperations.list, { query });
+  const [key = ''] = keys;
+
+  const begun = performance.now();
+  const none = await read('?wait=1');
+  const noneMs = performance.now() - begun;
+  const waiting = read('?wait=20');
+  await say(key, 'a');
+  const first = await waiting;
+  const at = performance.now();
+  const again = await read('?wait=20');
+  const againMs = performance.now() - at;
+  const next = read(`?wait=20&after=${first.body.cursor}`);
+  await say(key, 'b');
+  const [row] = (await ended(2)).filter(({ sequence }) => sequence === 2);
+  const second = await next;
+
+  expect([none.status, none.body]).toMatchObject([200, { events: [], hasMore: false, cursor: null }]);
+  expect(noneMs).toBeGreaterThan(900);
+  const contents = [first, second].map(({ body }) => body.events.map(({ envelope }) => envelope?.['payload']));
+  expect(contents).toMatchObject([[{ content: 'a' }], [{ content: 'b' }]]);
+  expect(again.body.events).toEqual(first.body.events);
+  expect(againMs).toBeLessThan(5_000);
+  const readUpTo = Date.parse(second.body.readUpTo);
+  // The time has whole seconds.
+  expect(readUpTo).toBeGreaterThan((row?.endedAt?.getTime() ?? Infinity) - 1_000);
+  expect(readUpTo).toBeLessThan(Date.now());
+  expect((await read('?wait=21')).status).toBe(422);
+});

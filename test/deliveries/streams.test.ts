@@ -14,12 +14,15 @@ afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index));
 
-const aStream = async (options: ReceiverOptions = {}, conversations = 1) => {
+const aStream = async (options: ReceiverOptions & { ratePerSecond?: number } = {}, conversations = 1) => {
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver(options);
   opened.push(receiver);
   const { endpoints, deliveries } = stack.service;
-  const { endpoint } = await endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const { endpoint } = await endpoints.addEndpoint(assistantId, {
+    url: receiver.url,
+    ratePerSecond: options.ratePerSecond ?? null,
+  });
   const feed = createFeed(stack.service);
   const keys = await feed.openConversations(assistantId, conversations);
   const key = keys[0] as string;
@@ -213,4 +216,48 @@ test('events that wait for one endpoint do not block those for another', async (
   expect(ms).toBeLessThan(atPace(1_500));
   expect(stillHeld).toBe(1);
   for (const one of [receiver, held]) expect(one.received.map(contentOf)).toEqual(numbers(0, 12));
+});
+
+test('an endpoint with a rate gets so many events a second from all workers, in order, and another one is not delayed', async () => {
+  const limited = await aStream({ ratePerSecond: 10 }, 10);
+  const other = await aStream();
+  const third = await stack.startDeliveryWorker();
+  const words = numbers(0, 4);
+
+  await Promise.all(limited.keys.map((key) => limited.feed.say(limited.assistantId, key, words)));
+  await limited.receiver.waitFor(({ length }) => length >= 3);
+  const begun = performance.now();
+  await other.say('meanwhile');
+  await other.receiver.waitFor(({ length }) => length >= 1);
+  const otherMs = performance.now() - begun;
+  // What a worker that stops has reserved is lost. Its events are sent by the others.
+  await third.close();
+  const { received } = limited.receiver;
+  await limited.receiver.waitFor(({ length }) => length >= 40);
+
+  const times = received.map(({ at }) => at);
+  const inOneSecond = times.map((from) => times.filter((at) => at >= from && at < from + 1_000).length);
+  // A send takes a moment after its time: the first in a second may be late, and one after it early.
+  expect(Math.max(...inOneSecond)).toBeLessThanOrEqual(12);
+  expect((times[39] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(3_500);
+  expect(received).toHaveLength(40);
+  const byConversation = Map.groupBy(received, ({ body }) => JSON.parse(body.toString()).payload.conversation_id);
+  for (const some of byConversation.values()) expect(some.map(contentOf)).toEqual(words);
+  expect(otherMs).toBeLessThan(atPace(2_000));
+});
+
+test('a rate applies to test events too, and ends when it is taken away', async () => {
+  const { endpoints, deliveries } = stack.service;
+  const { receiver, endpointId, say } = await aStream({ ratePerSecond: 1 });
+  const endpoint = await endpoints.getEndpoint(endpointId);
+  const test = async () => stack.service.deliveryQueue.wakeDelivery(await deliveries.queueTest(endpoint));
+
+  await Promise.all([test(), test(), test()]);
+  const rated = await receiver.waitFor(({ length }) => length >= 3);
+  await endpoints.updateEndpoint(endpointId, { ratePerSecond: null });
+  await say(...numbers(0, 20));
+  const all = await receiver.waitFor(({ length }) => length >= 23);
+
+  expect((rated[2]?.at ?? 0) - (rated[0]?.at ?? 0)).toBeGreaterThan(1_800);
+  expect((all[22]?.at ?? 0) - (all[3]?.at ?? 0)).toBeLessThan(atPace(5_000));
 });

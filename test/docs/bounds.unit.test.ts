@@ -55,6 +55,8 @@ const BOUND_BY: Record<string, string> = {
   'listApiKeys.keys': 'KEYS_MAX',
   'listChannelCalls.calls': 'the last 20',
   'listEndpoints.endpoints': 'MAX_ENDPOINTS',
+  'listEndpoints.endpoints[].headers': 'OWN_HEADERS_MAX',
+  'getEndpoint.headers': 'OWN_HEADERS_MAX',
   'listConversationEvents.events': 'LIST_MAX',
   'listConversationEvents.events[].deliveries': 'LIST_MAX',
   'listRecoveries.recoveries': 'the last 50',

@@ -453,7 +453,7 @@ const walk = async (): Promise<void> => {
   await get(`/endpoints/${endpointId}/recoveries`);
   await post(`/endpoints/${endpointId}/test`);
   await post(`/endpoints/${endpointId}/rotate`, { overlapHours: 1 });
-  await go('PATCH', `/endpoints/${endpointId}`, { enabled: true });
+  await go('PATCH', `/endpoints/${endpointId}`, { enabled: true, headers: [], ratePerSecond: 100 });
   await post(`/endpoints/${queued.split(':')[1]}/resume`);
   const missing = `/endpoints/${rejected.split(':')[1]}/recoveries`;
   await post(missing, { from: recently(), outcomes: ['not_sent', 'rejected'] });

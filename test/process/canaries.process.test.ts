@@ -39,7 +39,12 @@ const SETTINGS = {
   REDIS_URL: 'zqredispassword',
 };
 /** Secrets that people choose. The service makes the others. */
-const CHOSEN = { verifyToken: 'zqverifytoken', providerKey: 'zqproviderkey', password: 'zqoperatorpassword' };
+const CHOSEN = {
+  verifyToken: 'zqverifytoken',
+  providerKey: 'zqproviderkey',
+  password: 'zqoperatorpassword',
+  header: 'zqownheader',
+};
 
 /** What owners read and export. */
 const READ = ['exports', 'operators'];
@@ -236,10 +241,15 @@ const confide = async () => {
   const { secret: address } = await assistants.rotateSecretAddress(assistantId);
   await assistants.setWeb(assistantId, { enabled: true, origins: [SITE] });
   const { secret: identity } = await assistants.rotateWebIdentity(assistantId);
+  const headers = [{ name: 'X-Own', value: CHOSEN.header }];
   const events = await endpoints.addEndpoint(assistantId, {
+    headers,
     url: `${receiver.url}/zqpath0123456789/a@zqpath0123456789?to=a@zqquery`,
   });
-  const gone = await endpoints.addEndpoint(assistantId, { url: `${receiver.url}/gone/zqpath0123456789?to=a@zqquery` });
+  const gone = await endpoints.addEndpoint(assistantId, {
+    url: `${receiver.url}/gone/zqpath0123456789?to=a@zqquery`,
+    headers,
+  });
   await sources.add(assistantId, { kind: 'page', url: `${website.url}/` });
 
   const provided = await anAssistant(live);
@@ -346,6 +356,9 @@ const live = async ({ asked, provided, owner, operatorId, visitor, token, addres
     }),
     ...refused.flatMap((address) => [
       operate(`/assistants/${assistantId}/endpoints`, { body: { url: address } }),
+      operate(`/assistants/${assistantId}/endpoints`, {
+        body: { url: 'https://example.com/', headers: [{ name: 'Host', value: CHOSEN.header }] },
+      }),
       operate(`/assistants/${assistantId}/sources`, { body: { kind: 'page', url: address } }),
       operate(`/assistants/${assistantId}/engine`, {
         method: 'PUT',

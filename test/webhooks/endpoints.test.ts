@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { Webhook } from 'standardwebhooks';
 import { afterAll, expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -172,7 +173,7 @@ test('secrets are shown once and stored sealed; concurrent rotations happen one 
     await endpoints.getEndpoint(endpoint.endpointId),
   ]);
 
-  expect(secret).toMatch(/^whsec_[\w-]{43}$/);
+  expect(secret).toMatch(/^whsec_[\w+/]{43}=$/);
   for (const one of [secret, ...rotated.map((result) => result.secret)]) {
     expect(stored).not.toContain(one);
     expect(stored).not.toContain(one.slice(6));
@@ -184,4 +185,142 @@ test('secrets are shown once and stored sealed; concurrent rotations happen one 
   const live = endpoints.openSecrets(row as NonNullable<typeof row>, Date.now());
   expect(live).toHaveLength(2);
   for (const one of live) expect(rotated.map((result) => result.secret)).toContain(one);
+});
+
+type Shown = { endpointId: string; headers: { name: string; value: string | null; secret: boolean }[] };
+const anOwnersEndpoint = async (url: string, more: object = {}) => {
+  const owner = await anOperator(stack);
+  const { assistantId } = await anAssistant(stack);
+  const added = await owner.post<{ endpoint: Shown; secret: string }>(`/assistants/${assistantId}/endpoints`, {
+    url,
+    ...more,
+  });
+  expect(added.status).toBe(201);
+  const { endpoint, secret } = added.body;
+  const path = `/endpoints/${endpoint.endpointId}`;
+  /** Sends a test event, and returns what arrived and what is shown of it. */
+  const sendTest = async (receiver: Receiver) => {
+    const before = receiver.received.length;
+    const { body } = await owner.post<{ deliveryId: string }>(`${path}/test`);
+    const received = await receiver.waitFor(({ length }) => length > before);
+    const delivery = await eventually(async () => {
+      const read = await owner.get<{ outcome: string; requestHeaders: Record<string, string> }>(
+        `/deliveries/${body.deliveryId}`,
+      );
+      expect(read.body.outcome).toBe('delivered');
+      return read.body;
+    });
+    return { arrived: received.at(-1)?.headers ?? {}, delivery };
+  };
+  return { owner, assistantId, endpoint, secret, path, sendTest };
+};
+
+test('own headers are sent with every event; secret ones are sealed, hidden, and kept without their value', async () => {
+  const receiver = await aReceiver();
+  const headers = [
+    { name: 'Authorization', value: 'Basic c2VjcmV0LW9uZQ==' },
+    { name: 'X-Team', value: 'blue & green', secret: false },
+  ];
+  const { owner, endpoint, path, sendTest } = await anOwnersEndpoint(receiver.url, { headers });
+
+  const { arrived, delivery } = await sendTest(receiver);
+  const changed = await owner.call<Shown>('PATCH', path, {
+    headers: [{ name: 'authorization' }, { name: 'X-Team', value: 'red', secret: false }],
+  });
+  const after = await sendTest(receiver);
+  const none = await owner.call<Shown>('PATCH', path, { headers: [] });
+
+  expect(arrived).toMatchObject({ authorization: 'Basic c2VjcmV0LW9uZQ==', 'x-team': 'blue & green' });
+  expect(delivery.requestHeaders).toMatchObject({ Authorization: '[redacted]', 'X-Team': 'blue & green' });
+  const shown = [
+    { name: 'Authorization', value: null, secret: true },
+    { name: 'X-Team', value: 'blue & green', secret: false },
+  ];
+  expect(endpoint.headers).toEqual(shown);
+  expect(changed.body.headers).toEqual([shown[0], { ...shown[1], value: 'red' }]);
+  expect(after.arrived).toMatchObject({ authorization: 'Basic c2VjcmV0LW9uZQ==', 'x-team': 'red' });
+  expect(none.body.headers).toEqual([]);
+  const audit = await owner.get('/audit');
+  const { mongo } = stack.service;
+  const stored = await Promise.all(['endpoints', 'deliveries'].map((name) => mongo.collection(name).find().toArray()));
+  expect(JSON.stringify([audit.body, stored])).not.toContain('c2VjcmV0LW9uZQ');
+  expect(JSON.stringify(audit.body)).toContain('Authorization, X-Team');
+});
+
+test('a secret header is not sent to another address than the one it was given for', async () => {
+  const [one, other] = [await aReceiver(), await aReceiver()];
+  const headers = [{ name: 'X-Token', value: 'mine' }];
+  const { owner, path, sendTest } = await anOwnersEndpoint(one.url, { headers });
+
+  const moved = await owner.call<{ error: { field: string } }>('PATCH', path, { url: other.url });
+  const kept = await owner.call<{ error: { field: string } }>('PATCH', path, {
+    url: other.url,
+    headers: [{ name: 'X-Token' }],
+  });
+  const samePlace = await owner.call('PATCH', path, { url: `${one.url}/hook` });
+  const given = await owner.call('PATCH', path, { url: other.url, headers });
+
+  expect([moved, kept].map(({ status, body }) => [status, body.error.field])).toEqual([
+    [422, 'headers'],
+    [422, 'headers'],
+  ]);
+  expect([samePlace.status, given.status]).toEqual([200, 200]);
+  expect((await sendTest(other)).arrived['x-token']).toBe('mine');
+});
+
+test.each([
+  [[{ name: 'Host', value: 'a' }], 'headers.0.name'],
+  [[{ name: 'content-length', value: '1' }], 'headers.0.name'],
+  [[{ name: 'Transfer-Encoding', value: 'chunked' }], 'headers.0.name'],
+  [[{ name: 'X-FACTORY-Event', value: 'a' }], 'headers.0.name'],
+  [[{ name: 'Webhook-Id', value: 'a' }], 'headers.0.name'],
+  [[{ name: 'a b', value: 'a' }], 'headers.0.name'],
+  [[{ name: 'X-A', value: 'zq\r\nX-B: 1' }], 'headers.0.value'],
+  [[{ name: 'X-A', value: ' zq' }], 'headers.0.value'],
+  [[{ name: 'X-A', value: 'zqü' }], 'headers.0.value'],
+  [[{ name: 'X-A', value: 'zq'.repeat(513) }], 'headers.0.value'],
+  [[{ name: 'X-A' }], 'headers.0.value'],
+  [['X-A', 'x-a'].map((name) => ({ name, value: 'zq' })), 'headers'],
+  [[1, 2, 3, 4].map((nth) => ({ name: `X-${nth}`, value: 'zq'.repeat(512) })), 'headers'],
+  [Array.from({ length: 21 }, (_, nth) => ({ name: `X-${nth}`, value: 'zq' })), 'headers'],
+])('headers %j are refused at %s, without their values', async (headers, field) => {
+  const owner = await anOperator(stack);
+  const { assistantId } = await anAssistant(stack);
+
+  const { status, body } = await owner.post<{ error: { field: string } }>(`/assistants/${assistantId}/endpoints`, {
+    url: URL,
+    headers,
+  });
+
+  expect([status, body.error.field]).toEqual([422, field]);
+  expect(JSON.stringify(body)).not.toContain('zq');
+});
+
+test('the library of Standard Webhooks verifies an event with the secret as it was shown, and with both in an overlap', async () => {
+  const receiver = await aReceiver();
+  const { owner, secret, path, sendTest } = await anOwnersEndpoint(receiver.url);
+  const plain = await sendTest(receiver);
+  await owner.call('PATCH', path, { standardWebhooks: true });
+  const { arrived, delivery } = await sendTest(receiver);
+  const { body: rotated } = await owner.post<{ secret: string }>(`${path}/rotate`, { overlapHours: 1 });
+  const both = await sendTest(receiver);
+
+  const verify = (key: string, { body, headers }: Receiver['received'][number]) =>
+    new Webhook(key).verify(body.toString(), headers as Record<string, string>) as { event_id: string };
+  const [first, second, third] = receiver.received;
+  expect(plain.arrived).not.toHaveProperty('webhook-id');
+  expect(() => verify(secret, first!)).toThrow('Missing required headers');
+  expect(verify(secret, second!).event_id).toBe(arrived['webhook-id']);
+  expect(arrived['webhook-id']).toBe(arrived['x-factory-event-id']);
+  expect(arrived['x-factory-signature']).toContain(`t=${String(arrived['webhook-timestamp'])},`);
+  expect(delivery.requestHeaders['webhook-signature']).toBe('v1,[redacted]');
+  expect(String(both.arrived['webhook-signature']).split(' ')).toHaveLength(2);
+  for (const key of [secret, rotated.secret]) expect(verify(key, third!)).toMatchObject({ event: 'webhook.test' });
+  expect(() => verify(rotated.secret, second!)).toThrow('No matching signature');
+  expect(() => verify(secret, { ...second!, body: Buffer.from('{}') })).toThrow('No matching signature');
+  const keys = [secret, secret.replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')];
+  expect(keys.map((key) => verifyWebhook(second!.body, arrived['x-factory-signature'], [key]).ok)).toEqual([
+    true,
+    false,
+  ]);
 });

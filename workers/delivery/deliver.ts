@@ -94,6 +94,11 @@ const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
 const tellsOfErasure = ({ event, conversationId }: Pick<StoredDelivery, 'event' | 'conversationId'>): boolean =>
   event === 'conversation.erased' && conversationId !== null;
 
+/** The slots of sends. A send to an endpoint with a rate also waits for its time. */
+export type SendSlots = Pick<Slots, 'saturated' | 'close'> & {
+  acquire: (endpoint: Pick<StoredEndpoint, '_id' | 'ratePerSecond'>, tenant: string) => Promise<Slot | null>;
+};
+
 type DeliverDependencies = {
   conversations: Pick<ConversationStore, 'findHead'> & { outbox: OutboxStore };
   endpoints: EndpointStore;
@@ -101,7 +106,7 @@ type DeliverDependencies = {
   recoveries: Pick<Recoveries, 'nextMissed' | 'isOver'>;
   dispatch: Dispatch;
   breaker: DeliveryBreaker;
-  slots: Slots;
+  slots: SendSlots;
   /** Limits what recoveries send at once to an endpoint. The other slots are left to live events. */
   recovering: Slots;
   /** Limits the streams whose undeliverable events are ended at once. */
@@ -214,7 +219,8 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    */
   const targetOf = (endpoint: StoredEndpoint, at: number): Target | null => {
     try {
-      return { at, endpoint, secrets: endpoints.openSecrets(endpoint, serverNow()) };
+      const secrets = endpoints.openSecrets(endpoint, serverNow());
+      return { at, endpoint, secrets, headers: endpoints.openHeaders(endpoint) };
     } catch (cause) {
       logger.error({ err: cause, endpointId: endpoint._id }, 'the secrets of an endpoint cannot be opened');
       breaker.suspend(endpoint._id);
@@ -353,7 +359,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     if (missed === null) return { ...before, nothingMissed: true };
     if (missed === 'in flight') return null;
     const share = await recovering.acquire(endpointId, { tenant });
-    const slot = share && (await slots.acquire(endpointId, { tenant }));
+    const slot = share && (await slots.acquire(endpoint, tenant));
     try {
       const reading = slot && (await read(key, endpointId));
       const next = reading && nextOf(reading, endpointId);
@@ -422,7 +428,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     if (next.kind === 'stop') return null;
     if (next.kind === 'recover') return recover(before, endpointId, next.endpoint);
     if (next.kind === 'end') return endUnwanted(before.outbox, endpointId);
-    const slot = await slots.acquire(endpointId, { tenant: before.outbox.assistantId });
+    const slot = await slots.acquire(next.endpoint, before.outbox.assistantId);
     if (!slot) return null;
     const { reading, sent } = await sendInSlot(before, endpointId, slot).finally(slot.release);
     if (!reading || !sent) return reading;
@@ -493,9 +499,10 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
 
     deliverQueued: async (deliveryId) => {
       const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
-      const tenant = queued?.assistantId ?? '';
-      const slot = queued?.outcome === 'queued' ? await slots.acquire(queued.endpointId, { tenant }) : null;
-      if (!queued || !slot) return;
+      if (queued?.outcome !== 'queued') return;
+      const before = await endpoints.readForSending(queued.endpointId);
+      const slot = await slots.acquire(before ?? { _id: queued.endpointId }, queued.assistantId);
+      if (!slot) return;
       try {
         const at = performance.now();
         const endpoint = await endpoints.readForSending(queued.endpointId);

@@ -2,8 +2,8 @@ import { type Breaker, type BreakerOptions, createBreaker } from '../../src/proc
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Claim } from '../../src/deliveries/claims.ts';
 import type { ErrorKind, Exchange } from '../../src/deliveries/delivery.ts';
-import type { EndpointStore, StoredEndpoint } from '../../src/webhooks/endpoint-store.ts';
-import { signEvent } from '../../src/webhooks/signature.ts';
+import type { EndpointStore, OpenHeader, StoredEndpoint } from '../../src/webhooks/endpoint-store.ts';
+import { signEvent, standardHeaders } from '../../src/webhooks/signature.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/process/clock.ts';
 import type { Logger } from '../../src/process/logger.ts';
@@ -48,8 +48,8 @@ type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversation
 };
 /** `span` is the delivery in its trace. */
 type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean; span: TraceSpan };
-/** The endpoint with its decrypted secrets. `at` is the monotonic time just before the endpoint was read. */
-export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[] };
+/** The endpoint with its decrypted secrets and headers. `at` is the monotonic time just before the endpoint was read. */
+export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[]; headers: OpenHeader[] };
 
 type Dependencies = {
   endpoints: Pick<EndpointStore, 'noteHealth' | 'pauseEndpoint'>;
@@ -72,29 +72,34 @@ const isUntried = ({ wrote, errorKind }: SendResult): boolean =>
   !wrote && (errorKind === 'too_late' || errorKind === 'shutdown');
 
 /**
- * The part of a result that is recorded. Results with `too_late` or `shutdown` are not recorded, because their claim is
+ * The part of a result that is recorded, without the secret values of headers. Results with `too_late` or `shutdown` are not recorded, because their claim is
  * released.
  */
-const toExchange = (result: SendResult): Exchange => {
+const toExchange = (result: SendResult, headers: OpenHeader[]): Exchange => {
+  const hidden = new Set(headers.filter(({ secret }) => secret).map(({ name }) => name));
   const { wrote: _wrote, retryAfterSeconds: _retryAfter, errorKind, requestHeaders, ...kept } = result;
   const kind: ErrorKind | null = errorKind === 'too_late' || errorKind === 'shutdown' ? 'internal' : errorKind;
-  const sent = Object.entries(requestHeaders).map(([name, value]) => ({ name, value }));
+  const sent = Object.entries(requestHeaders).map(([name, value]) => {
+    return { name, value: hidden.has(name) ? '[redacted]' : value };
+  });
   return { ...kept, errorKind: kind, requestHeaders: sent };
 };
 
 const headersOf =
   (
     { event, eventId, conversationId, body, sequence }: Dispatched,
-    { secrets }: Target,
+    { secrets, headers, endpoint }: Target,
     { redelivery, traceparent }: { redelivery: boolean; traceparent: string | null },
   ) =>
   (timestamp: number): Record<string, string> => ({
+    ...Object.fromEntries(headers.map(({ name, value }) => [name, value])),
     'Content-Type': 'application/json',
     'X-Factory-Event': event,
     'X-Factory-Event-Id': eventId,
     'X-Factory-Signature': signEvent({ body, secrets, timestamp }),
     ...(sequence != null && { 'X-Factory-Sequence': String(sequence) }),
     ...(conversationId === null && { 'X-Factory-Test': 'true' }),
+    ...(endpoint.standardWebhooks && standardHeaders({ body, secrets, timestamp, id: eventId })),
     ...(redelivery && { 'X-Factory-Redelivery': 'true' }),
     ...(traceparent !== null && { traceparent }),
   });
@@ -212,7 +217,7 @@ export const createDispatch = (dependencies: Dependencies): Dispatch => {
         // The release fails only if a sweep or an erasure has already ended the claim.
         return (await deliveries.release(deliveryId, token, own)) ? 'released' : 'ended';
       }
-      const exchange = toExchange(result);
+      const exchange = toExchange(result, target.headers);
       await record(own, exchange, () => pauseAsAsked(endpointId, result), slot);
       span.note({ 'parley.outcome': exchange.outcome });
       logEnd(claim, exchange, span);

@@ -1,6 +1,8 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { BACKLOG_MAX } from '../../src/conversations/conversation.ts';
 import { endpointsOf, type OutboxStore, pendingOf } from '../../src/conversations/outbox.ts';
 import { DELIVERIES_QUEUE, type DeliveryQueue, WakeUpJob } from '../../src/deliveries/queue.ts';
+import { serverNow } from '../../src/process/clock.ts';
 import type { BreakerOptions } from '../../src/process/breaker.ts';
 import type { Config } from '../../src/process/config.ts';
 import { type Lifecycle, VERSION } from '../../src/process/lifecycle.ts';
@@ -12,7 +14,8 @@ import { openTracing } from '../../src/process/tracing.ts';
 import { countDeliveries, reportEventWaits } from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, openService } from '../../src/service.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
-import { createDeliver, type Deliver, type GivenReading, type OutboxReading } from './deliver.ts';
+import { createDeliver, type Deliver, type GivenReading, type OutboxReading, type SendSlots } from './deliver.ts';
+import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
 import { createDeliveryBreaker, createDispatch } from './dispatch.ts';
 import { startSweeper } from '../../src/process/sweeper.ts';
 import { createDriveRecoveries } from './recover.ts';
@@ -149,6 +152,42 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
 /** A send that takes longer makes its endpoint slow, or hanging. */
 const SENDING = { slowMs: 1_000, hangsMs: 3_000 };
 
+/** Ends with the time, or with the signal. */
+const waitUntil = (time: Date, signal: AbortSignal): Promise<void> =>
+  sleep(Math.max(0, time.getTime() - serverNow()), undefined, { signal }).catch(() => undefined);
+
+/**
+ * Slots for sends that also keep an endpoint's rate. The endpoint's document has the next free time, so all workers
+ * share it. In each worker one send of an endpoint at a time reserves it, waits for it, and only then takes a slot: sends
+ * that wait take no slot from others, and those that had to wait for a slot do not come all at once.
+ */
+const createRatedSlots = (slots: PacedSlots, reserve: EndpointStore['reserveSend']): SendSlots => {
+  const turns = createSlots(({ own }) => own < 1);
+  const closing = new AbortController();
+  return {
+    acquire: async (endpoint, tenant) => {
+      const { _id: endpointId, ratePerSecond = null } = endpoint;
+      if (ratePerSecond === null) return slots.acquire(endpointId, { tenant });
+      const turn = await turns.acquire(endpointId, { tenant });
+      if (!turn) return null;
+      try {
+        const time = await reserve(endpointId);
+        if (time) await waitUntil(time, closing.signal);
+        const slot = await slots.acquire(endpointId, { tenant });
+        return slot && { ...slot, hasWaited: true };
+      } finally {
+        turn.release();
+      }
+    },
+    saturated: () => [...slots.saturated(), ...turns.saturated()],
+    close: () => {
+      slots.close();
+      turns.close();
+      closing.abort();
+    },
+  };
+};
+
 type SendLimits = { perEndpoint: number; total: number };
 
 /**
@@ -215,6 +254,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   });
   lifecycle.add('sender', sender, (opened) => opened.close());
   const slots = createSendSlots({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY });
+  const rated = createRatedSlots(slots, endpoints.reserveSend);
   const recovering = createSlots(({ own }) => own < Math.max(1, Math.floor(config.ENDPOINT_CONCURRENCY / RECOVERING)));
   const endings = createSlots(whatRemains(ENDING_MAX));
   const breaker = createDeliveryBreaker(breaking);
@@ -238,7 +278,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     recoveries: service.recoveries,
     dispatch,
     breaker,
-    slots,
+    slots: rated,
     recovering,
     endings,
     wake: deliveryQueue.wake,
@@ -252,7 +292,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     'delivery streams',
     createStreams({ outbox: conversations.outbox, deliver, deliveryQueue, logger }),
     async (opened) => {
-      slots.close();
+      rated.close();
       recovering.close();
       endings.close();
       await Promise.all([driver.close(), opened.close()]);
@@ -279,7 +319,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   };
   const shared = { service, config, logger, lifecycle };
   await openQueueWorkers({ queue: DELIVERIES_QUEUE, concurrency: 8, maxStalledCount: 0, process }, shared);
-  const suspended = (): string[] => [...breaker.suspended(), ...slots.saturated()];
+  const suspended = (): string[] => [...breaker.suspended(), ...rated.saturated()];
   const healthPort = await openWorkerDuties(shared, { metrics, countDelivery, suspended });
   return { ...service, healthPort };
 };

@@ -9,7 +9,8 @@ export const useFields = <Values extends Record<string, unknown>>(initial: Value
   const [values, setValues] = useState(initial);
   const set = <Name extends keyof Values>(name: Name, value: Values[Name]): void =>
     setValues((now) => ({ ...now, [name]: value }));
-  const errorOf = (name: keyof Values & string) => {
+  type Field = keyof Values & string;
+  const errorOf = (name: Field | `${Field}.${string}`) => {
     const error = fieldProblem(problem, name);
     return error === undefined ? {} : { error };
   };

@@ -218,12 +218,16 @@ export type ListEventsQuery = {
   outcome?: 'delivered' | 'not_sent' | 'rejected' | 'unknown';
   /** Items per page. The default is 200. A page has about 1 MiB at most, so it may have fewer. */
   limit?: number;
+  /** Seconds to wait if there is no item after the cursor yet. If none comes, the page is empty. */
+  wait?: number;
 };
 
 export type ListEventsAnswer = {
   /** For `after`. Null if there is nothing yet. */
   cursor: string | null;
   hasMore: boolean;
+  /** Every delivery that ended before this time is in the list. It is some seconds ago, because the write of an earlier end may take so long to be visible. */
+  readUpTo: string;
   events: EndedEvent[];
 };
 
@@ -376,6 +380,10 @@ export type ConversationErasedEvent = {
   timestamp: number;
   payload: {
     conversation_id: string;
+    /** The events that your endpoint got of it, or may have got, oldest first. */
+    event_ids: string[];
+    /** True: there were older ones, which are not named. */
+    more_events: boolean;
   };
 };
 

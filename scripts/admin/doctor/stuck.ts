@@ -94,6 +94,7 @@ const findUnreadableSecrets = async ({ mongo, endpoints }: Opened): Promise<stri
     .flatMap((endpoint) => {
       try {
         endpoints.openSecrets(endpoint, Date.now());
+        endpoints.openHeaders(endpoint);
         return [];
       } catch (cause) {
         if (cause instanceof VaultError) return [endpoint._id];

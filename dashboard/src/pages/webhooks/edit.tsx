@@ -19,6 +19,7 @@ export const Edit = ({ endpoint, onClose }: { endpoint: Endpoint; onClose: () =>
   return (
     <FormDialog
       title="Change the endpoint"
+      size="lg"
       opened
       onClose={onClose}
       onSend={() => update.mutate(form.values)}

@@ -30,6 +30,16 @@ export const Pause = ({ endpoint, onResume, busy }: { endpoint: EndpointType; on
 const hasOverlap = ({ overlapUntil }: EndpointType): boolean =>
   overlapUntil !== null && Date.parse(overlapUntil) > Date.now();
 
+const headersOf = ({ headers }: EndpointType) => (
+  <div className="mono">
+    {headers.map(({ name, value }) => (
+      <div key={name}>
+        {name}: {value ?? '••••'}
+      </div>
+    ))}
+  </div>
+);
+
 export const EndpointDetails = ({ endpoint, onRotate }: { endpoint: EndpointType; onRotate: () => void }) => (
   <Section>
     <Facts
@@ -37,6 +47,7 @@ export const EndpointDetails = ({ endpoint, onRotate }: { endpoint: EndpointType
         State: <EndpointState endpoint={endpoint} />,
         URL: <Value value={endpoint.url} label="URL" />,
         Events: eventsOf(endpoint),
+        ...(endpoint.headers.length > 0 && { 'Own headers': headersOf(endpoint) }),
         'Signing secret': (
           <Group gap="sm">
             <span>
@@ -49,6 +60,8 @@ export const EndpointDetails = ({ endpoint, onRotate }: { endpoint: EndpointType
             </Button>
           </Group>
         ),
+        ...(endpoint.ratePerSecond !== null && { Rate: `At most ${endpoint.ratePerSecond} events a second` }),
+        ...(endpoint.standardWebhooks && { Signatures: 'Standard Webhooks too' }),
         Added: <When at={endpoint.createdAt} exact />,
       }}
     />

@@ -1,6 +1,7 @@
 import { Checkbox, Radio, Stack, Switch, TextInput } from '@mantine/core';
 import type { useFields } from '../../parts/form.tsx';
 import type { Endpoint } from '../../types.ts';
+import { HeadersField } from './headers-field.tsx';
 import { ERASED, EVENT_NAMES, EVENTS, SENT } from './event-names.ts';
 
 export type EndpointFields = {
@@ -10,6 +11,9 @@ export type EndpointFields = {
   sent: boolean;
   sources: boolean;
   erased: boolean;
+  headers: Endpoint['headers'];
+  ratePerSecond: string;
+  standardWebhooks: boolean;
 };
 export const NEW_ENDPOINT: EndpointFields = {
   url: '',
@@ -18,32 +22,55 @@ export const NEW_ENDPOINT: EndpointFields = {
   sent: false,
   sources: false,
   erased: false,
+  headers: [],
+  ratePerSecond: '',
+  standardWebhooks: false,
 };
 
 /** An endpoint that names all kinds wants every event, and those that it must name beside them. */
-export const endpointFieldsOf = ({ url, events, include }: Endpoint): EndpointFields => {
+export const endpointFieldsOf = (endpoint: Endpoint): EndpointFields => {
+  const { url, events, include, headers, ratePerSecond, standardWebhooks } = endpoint;
   const [sent, erased] = [events.includes(SENT), events.includes(ERASED)];
   const named = events.filter((name) => name !== SENT && name !== ERASED);
   const every = EVENT_NAMES.every((name) => named.includes(name)) || events.length === 0;
-  return { url, every, events: every ? [] : named, sent, sources: include.includes('sources'), erased };
+  return {
+    url,
+    every,
+    events: every ? [] : named,
+    sent,
+    sources: include.includes('sources'),
+    erased,
+    headers,
+    ratePerSecond: String(ratePerSecond ?? ''),
+    standardWebhooks,
+  };
 };
 
-export const endpointBodyOf = ({ url, every, events, sent, sources, erased }: EndpointFields) => ({
-  url: url.trim(),
-  events:
-    sent || erased
-      ? [...(every ? EVENT_NAMES : events), ...(sent ? [SENT] : []), ...(erased ? [ERASED] : [])]
-      : every
-        ? []
-        : events,
-  include: sources ? ['sources'] : [],
-});
+export const endpointBodyOf = (fields: EndpointFields) => {
+  const { url, every, events, sent, sources, erased, headers, ratePerSecond, standardWebhooks } = fields;
+  const named = [...(sent ? [SENT] : []), ...(erased ? [ERASED] : [])];
+  const chosen = every ? EVENT_NAMES : events;
+  return {
+    url: url.trim(),
+    events: every && named.length === 0 ? [] : [...chosen, ...named],
+    include: sources ? ['sources'] : [],
+    // A stored secret has no value here, and stays.
+    headers: headers.map(({ name, value, secret }) => ({
+      name: name.trim(),
+      ...(value !== null && { value }),
+      secret,
+    })),
+    ratePerSecond: ratePerSecond.trim() === '' ? null : Number(ratePerSecond),
+    standardWebhooks,
+  };
+};
+
 export const isComplete = ({ url, every, events, sent, erased }: EndpointFields): boolean =>
   url.trim() !== '' && (every || sent || erased || events.length > 0);
 
-/** URL and event filter of a new or existing endpoint. */
+/** URL, event filter, headers and rate of a new or existing endpoint. */
 export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<EndpointFields>> }) => {
-  const { every, events, sent, sources, erased } = form.values;
+  const { every, events, sent, sources, erased, headers } = form.values;
   return (
     <>
       <TextInput
@@ -108,6 +135,25 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
         }
         checked={erased}
         onChange={(event) => form.set('erased', event.currentTarget.checked)}
+      />
+      <HeadersField headers={headers} onChange={(changed) => form.set('headers', changed)} errorOf={form.errorOf} />
+      <Switch
+        label="Standard Webhooks too"
+        description={
+          <>
+            Adds <span className="mono">webhook-id</span>, <span className="mono">webhook-timestamp</span> and{' '}
+            <span className="mono">webhook-signature</span>, which libraries of that standard verify with the signing
+            secret.
+          </>
+        }
+        checked={form.values.standardWebhooks}
+        onChange={(event) => form.set('standardWebhooks', event.currentTarget.checked)}
+      />
+      <TextInput
+        label="Events a second"
+        description="At most so many, 1 to 100. Others wait, up to ten minutes. Empty: as many as there are."
+        inputMode="numeric"
+        {...form.text('ratePerSecond')}
       />
     </>
   );

@@ -21,7 +21,7 @@ export const endpointSecretOf = (secret: string, title: string): Secret => ({
   title,
   label: 'Signing secret',
   value: secret,
-  note: 'Your server uses it to verify that an event comes from this service. The whole value is the key, including “whsec_”.',
+  note: 'Your server uses it to verify that an event comes from this service. The whole value is the key, including “whsec_”. Libraries of Standard Webhooks take it as it is.',
 });
 
 const Row = ({ id, endpoint }: { id: string; endpoint: Endpoint }) => (
@@ -63,6 +63,7 @@ const AddEndpoint = ({
   return (
     <FormDialog
       title="Add an endpoint"
+      size="lg"
       opened={opened}
       onClose={onClose}
       onSend={() => add.mutate(form.values)}

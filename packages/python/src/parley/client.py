@@ -235,11 +235,13 @@ class Parley:
         endpoint: str | None = None,
         outcome: Literal["delivered", "not_sent", "rejected", "unknown"] | None = None,
         limit: int | None = None,
+        wait: int | None = None,
         timeout: float | None = None,
     ) -> ListEventsAnswer:
         """A page of ended deliveries with their events, for comparing a ledger. Go on with `after=page.cursor`, also
         later: the list is some seconds behind, and skips nothing."""
-        return self._answer(events_call(after=after, endpoint=endpoint, outcome=outcome, limit=limit), timeout)
+        call = events_call(after=after, endpoint=endpoint, outcome=outcome, limit=limit, wait=wait)
+        return self._answer(call, timeout)
 
     def escalate(
         self,

@@ -61,6 +61,10 @@ class WebhookTestEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationErasedPayload:
     conversation_id: str
+    event_ids: list[str]
+    """The events that your endpoint got of it, or may have got, oldest first."""
+    more_events: bool
+    """True: there were older ones, which are not named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +225,8 @@ class ListEventsAnswer:
     cursor: str | None
     """For `after`. Null if there is nothing yet."""
     has_more: bool
+    read_up_to: str
+    """Every delivery that ended before this time is in the list. It is some seconds ago, because the write of an earlier end may take so long to be visible."""
     events: list[EndedEvent]
 
 

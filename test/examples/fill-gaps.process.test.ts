@@ -1,0 +1,71 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { findPython, ROOT } from '../../scripts/services/installed.ts';
+import { freePort } from '../../scripts/services.ts';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ timing: { endWrittenWithinMs: 1_000 } });
+
+const PROGRAMS = [
+  ['Node', () => process.execPath, 'fill-gaps.mjs'],
+  ['Python', () => findPython().program, 'fill_gaps.py'],
+] as const;
+
+test.each(PROGRAMS)(
+  'the receiver in %s takes what it missed from the feed, in order, and each event once',
+  async (_language, program, file) => {
+    const { assistantId, apiKey, chat } = await anAssistant(stack);
+    const port = await freePort();
+    const added = await stack.service.endpoints.addEndpoint(assistantId, {
+      url: `http://127.0.0.1:${port}/`,
+      events: ['message.received'],
+    });
+    const { endpointId } = added.endpoint;
+    const first = aTurn({ message: 'One' });
+    const say = (message: string) => chat({ ...first, message });
+    const ended = (count: number) =>
+      eventually(async () => {
+        const { deliveries } = await stack.service.deliveries.listRecords({ assistantId, limit: 200 });
+        const done = deliveries.filter(({ endedAt }) => endedAt !== null);
+        expect(done).toHaveLength(count);
+        return done.toSorted((a, b) => (a.sequence ?? 0) - (b.sequence ?? 0));
+      });
+    const { conversationId } = (await say('One')).body;
+    await ended(1); // nobody listens yet
+
+    const receiver = spawn(program(), [join(ROOT, 'examples/receivers', file)], {
+      env: {
+        ...process.env,
+        PYTHONPATH: join(ROOT, 'examples/verify-signature'),
+        PYTHONDONTWRITEBYTECODE: '1',
+        PARLEY_URL: stack.url,
+        PARLEY_KEY: apiKey,
+        ENDPOINT_ID: endpointId,
+        WEBHOOK_SECRET: added.secret,
+        PORT: String(port),
+      },
+    });
+    onTestFinished(async () => {
+      const exit = once(receiver, 'exit');
+      if (receiver.kill('SIGKILL')) await exit;
+    });
+    let said = '';
+    receiver.stdout.on('data', (chunk) => (said += String(chunk)));
+    receiver.stderr.on('data', (chunk) => (said += String(chunk)));
+    await eventually(async () =>
+      expect((await fetch(`http://127.0.0.1:${port}/`, { method: 'POST', body: '{}' })).status).toBe(401),
+    );
+    await say('Two');
+    await say('Three');
+    const all = await ended(3);
+    await eventually(() => expect(said.trim().split('\n').length).toBeGreaterThanOrEqual(3));
+
+    expect(all.map(({ outcome }) => outcome)).toEqual(['not_sent', 'delivered', 'delivered']);
+    const lines = said.split('\n').filter((line) => line.startsWith(conversationId));
+    expect(lines).toEqual(all.map(({ eventId, sequence }) => `${conversationId} ${sequence} ${eventId}`));
+  },
+);
