@@ -16,7 +16,7 @@ export const EndpointState = ({ endpoint }: { endpoint: Endpoint }) => {
   return (
     <Status tone="bad">
       <span>
-        Failing since <When at={endpoint.failingSince} exact />
+        Failing since <When at={endpoint.failingSince} />
       </span>
     </Status>
   );
