@@ -62,10 +62,10 @@ test.each(PROGRAMS)(
     await say('Two');
     await say('Three');
     const all = await ended(3);
-    await eventually(() => expect(said.trim().split('\n').length).toBeGreaterThanOrEqual(3));
+    const lines = () => said.split('\n').filter((line) => line.startsWith(conversationId));
+    await eventually(() => expect(lines().length).toBeGreaterThanOrEqual(3));
 
     expect(all.map(({ outcome }) => outcome)).toEqual(['not_sent', 'delivered', 'delivered']);
-    const lines = said.split('\n').filter((line) => line.startsWith(conversationId));
-    expect(lines).toEqual(all.map(({ eventId, sequence }) => `${conversationId} ${sequence} ${eventId}`));
+    expect(lines()).toEqual(all.map(({ eventId, sequence }) => `${conversationId} ${sequence} ${eventId}`));
   },
 );

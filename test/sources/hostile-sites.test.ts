@@ -15,7 +15,8 @@ const stack = useStack({
   replyWorkers: 0,
   deliveryWorkers: 0,
   sourcesWorkers: 1,
-  timing: { ...QUICK, sourceRequestEveryMs: 1 },
+  // A bomb takes a second to decode on a busy machine.
+  timing: { ...QUICK, sourceRequestEveryMs: 1, sourceSilentMs: 1_500, sourceFetchMs: 5_000 },
   env: { SOURCES_CONCURRENCY: '4' },
 });
 
