@@ -7,7 +7,7 @@ import { workedMs } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 import { sized } from '../support/size.ts';
 
-const [ENTRIES, MOST_MS] = sized({ everyday: [40, 1_000], long: [160, 6_000] });
+const [ENTRIES, MOST_MS] = sized({ everyday: [80, 3_000], long: [160, 6_000] });
 const VARIANTS = 50;
 const WORDS = Array.from({ length: 2_500 }, (_, nth) => (nth + 1_296).toString(36));
 

@@ -32,6 +32,9 @@ const { timing, silentForMs, sessions, turns } = sized({
   long: { timing: {}, silentForMs: 14_000, sessions: 8, turns: 12 },
 });
 
+/** A worker that has not closed by then never does. */
+const CLOSED_WITHIN_MS = 60_000;
+
 test.concurrent.for(['Redis', 'MongoDB'] as const)(
   'workers continue after %s was silent under load: every turn is answered once, no event is sent twice',
   async (store, { onTestFinished }) => {
@@ -51,7 +54,7 @@ test.concurrent.for(['Redis', 'MongoDB'] as const)(
     onTestFinished(async () => {
       await lifecycle.close();
       await Promise.all([redis.cut(), mongodb.cut()]);
-    });
+    }, CLOSED_WITHIN_MS);
     const { apiKey, assistantId, history } = await anAssistant(stack);
     const receiver = await openReceiver();
     onTestFinished(receiver.close);
