@@ -127,29 +127,21 @@ const askFor = async (
   return { p50: quantile(sorted, 0.5), p99: quantile(sorted, 0.99), refused, sent };
 };
 
-/** Sends a request on a connection of its own and does not read the answer, or discards it. */
-const send = (port: number, request: string | Buffer, signal: AbortSignal, { reads = true } = {}): Promise<void> =>
+/** Sends a request on a connection of its own. Of the answer it discards the beginning or the whole, or reads nothing. */
+const send = (
+  port: number,
+  request: string | Buffer,
+  signal: AbortSignal,
+  { reads = 'beginning' }: { reads?: 'nothing' | 'beginning' | 'whole' } = {},
+): Promise<void> =>
   new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1', () => socket.write(request));
-    if (reads) socket.resume();
-    else socket.pause();
+    if (reads === 'nothing') socket.pause();
+    else socket.resume();
     const stop = () => socket.destroy();
     signal.addEventListener('abort', stop, { once: true });
-    if (reads) socket.once('data', () => setTimeout(stop, 50));
+    if (reads === 'beginning') socket.once('data', () => setTimeout(stop, 50));
     socket.on('error', () => undefined);
-    socket.once('close', () => {
-      signal.removeEventListener('abort', stop);
-      resolve();
-    });
-  });
-
-/** Sends a request, and reads the answer to its end. */
-const readWhole = (port: number, request: string, signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1', () => socket.write(request));
-    const stop = () => socket.destroy();
-    signal.addEventListener('abort', stop, { once: true });
-    socket.resume().on('error', () => undefined);
     socket.once('close', () => {
       signal.removeEventListener('abort', stop);
       resolve();
@@ -208,9 +200,10 @@ const storePage = async ({ parley }: Scene, assistantId: string): Promise<void> 
   const worker = await parley.start('sources worker');
   const url = `http://127.0.0.1:${(site.address() as AddressInfo).port}/`;
   const { sourceId } = await parley.service.sources.add(assistantId, { kind: 'site', url });
-  for (const until = performance.now() + 120_000; performance.now() < until; await sleep(250)) {
+  for (const until = performance.now() + 120_000; ; await sleep(250)) {
     const { state, counts } = await parley.service.sources.get(assistantId, sourceId);
     if (state === 'ready' && counts.embedded === counts.passages) break;
+    if (performance.now() > until) throw new Error(`the page was not read in time: ${JSON.stringify(counts)}`);
   }
   await worker.stop();
   site.close();
@@ -223,7 +216,7 @@ const ATTACKS: Attack[] = [
       const attacker = await scene.anAttacker();
       const id = await storeLongHistory(scene, attacker);
       const request = get(`/api/v1/conversations/${id}?limit=1000`, attacker.apiKey);
-      return (signal) => times(60, () => send(scene.api.port, request, signal, { reads: false }));
+      return (signal) => times(60, () => send(scene.api.port, request, signal, { reads: 'nothing' }));
     },
   },
   {
@@ -321,7 +314,7 @@ const ATTACKS: Attack[] = [
       await storeKnowledge(scene, attacker.assistantId, 9_000, 10);
       const token = await scene.aReadToken(attacker.assistantId);
       const request = get(`/operator/v1/assistants/${attacker.assistantId}/knowledge`, token);
-      return (signal) => times(5, () => readWhole(scene.api.port, request, signal));
+      return (signal) => times(5, () => send(scene.api.port, request, signal, { reads: 'whole' }));
     },
   },
 ];

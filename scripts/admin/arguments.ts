@@ -1,4 +1,5 @@
-import { InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
+import { MAX_OVERLAP_HOURS } from '../../src/assistants/api-keys.ts';
 import { parseWholeNumber } from '../../src/process/validation.ts';
 import { isUuid } from '../../src/process/ids.ts';
 import { usage } from './failure.ts';
@@ -13,19 +14,19 @@ export const wholeNumber =
     return number;
   };
 
-/** What `none` is until `withNulls`, because Commander replaces null by an empty text. */
-const NONE = Symbol('none') as unknown as null; // its type is that of what `withNulls` makes of it
+/** What `none` is until `setNulls`, because Commander replaces null by an empty text. */
+const NONE = Symbol('none') as unknown as null; // its type is that of what `setNulls` makes of it
 
-/** A value, or `none`. Null is in the options only after `withNulls`. */
+/** Called before the action of each command, which then has null for `none`. */
+export const setNulls = (command: Command): void => {
+  for (const [name, value] of Object.entries(command.opts())) if (value === NONE) command.setOptionValue(name, null);
+};
+
+/** A value, or `none`. */
 export const orNone =
   <Value>(parse: (value: string) => Value) =>
   (value: string): Value | null =>
     value === 'none' ? NONE : parse(value);
-
-export const withNulls = <Options extends object>(options: Options): Options =>
-  Object.fromEntries(
-    Object.entries(options).map(([name, value]) => [name, value === NONE ? null : (value as unknown)]),
-  ) as Options; // the same fields
 
 export const wholeNumberOrNone = (min: number, max: number) => orNone(wholeNumber(min, max));
 
@@ -69,12 +70,20 @@ export const pointInTime = (value: string): Date => {
   return time;
 };
 
-/** A secret that is given in a variable of the environment. */
+/** A secret is given in a variable of the environment, because others can read arguments and the history of a shell. */
 export const fromVariable = (name: string): string => {
   const value = process.env[name];
   if (!value) throw usage(`The variable ${name} is not set.`);
   return value;
 };
+
+/** How long the old secret stays valid after a rotation. */
+export const overlapOption = (what: string) =>
+  [
+    '--overlap <hours>',
+    `how long the old one ${what} (0–${MAX_OVERLAP_HOURS})`,
+    wholeNumber(0, MAX_OVERLAP_HOURS),
+  ] as const;
 
 export const ASSISTANT_OPTION = ['--assistant <id>', 'id of the assistant'] as const;
 

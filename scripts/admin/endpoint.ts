@@ -1,10 +1,9 @@
 import { type Command, Option } from 'commander';
-import { MAX_OVERLAP_HOURS } from '../../src/assistants/api-keys.ts';
 import { isPaused, MAX_RATE_PER_SECOND } from '../../src/webhooks/endpoint-store.ts';
 import { type EventKind, EVENT_KINDS } from '../../src/webhooks/event.ts';
 import { endpointOperations } from '../../src/operator-api/endpoints.ts';
 import type { Answered, Api } from './api.ts';
-import { ASSISTANT_OPTION, commaList, example, fromVariable, wholeNumber, wholeNumberOrNone } from './arguments.ts';
+import { ASSISTANT_OPTION, commaList, example, fromVariable, overlapOption, wholeNumberOrNone } from './arguments.ts';
 import { usage } from './failure.ts';
 import { addRecoveryCommands } from './endpoint/recovery.ts';
 import { awaitOutcome } from './delivery/outcome.ts';
@@ -167,11 +166,7 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
   endpoint
     .command('rotate <endpointId>')
     .description('Rotate the secret; prints the new one, only once')
-    .option(
-      '--overlap <hours>',
-      `how long the old one also signs (0–${MAX_OVERLAP_HOURS})`,
-      wholeNumber(0, MAX_OVERLAP_HOURS),
-    )
+    .option(...overlapOption('also signs'))
     .addHelpText('after', example(`endpoint rotate ${ID} --overlap 24`))
     .action((endpointId: string, { overlap = 0 }: { overlap?: number }) =>
       run(async (api) => {

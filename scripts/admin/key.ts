@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import { MAX_OVERLAP_HOURS } from '../../src/assistants/api-keys.ts';
 import { keyOperations } from '../../src/operator-api/keys.ts';
-import { ASSISTANT_OPTION, example, shortText, wholeNumber, wholeNumberOrNone, withNulls } from './arguments.ts';
+import { ASSISTANT_OPTION, example, overlapOption, shortText, wholeNumber, wholeNumberOrNone } from './arguments.ts';
 import { usage } from './failure.ts';
 import type { Run } from './session.ts';
 import { table } from './text.ts';
@@ -16,7 +15,7 @@ const QUOTA = [
 type Options = { name?: string; limit?: number; turnsPerMonth?: number | null };
 
 const bodyOf = ({ limit, ...rest }: Options) => ({
-  ...withNulls(rest),
+  ...rest,
   ...(limit !== undefined && { limitPerMinute: limit }),
 });
 
@@ -108,11 +107,7 @@ export const addKeyCommands = (program: Command, run: Run): void => {
   key
     .command('rotate <keyId>')
     .description('Replace a key; the old one is refused at once or later, and name, limit and id stay')
-    .option(
-      '--overlap <hours>',
-      `how long the old one stays valid (0–${MAX_OVERLAP_HOURS})`,
-      wholeNumber(0, MAX_OVERLAP_HOURS),
-    )
+    .option(...overlapOption('stays valid'))
     .addHelpText('after', example(`key rotate ${KEY_EXAMPLE} --overlap 24`))
     .action((keyId: string, { overlap = 0 }: { overlap?: number }) =>
       run(async (api) => {

@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { VERSION } from '../../src/process/lifecycle.ts';
+import { setNulls } from './arguments.ts';
 import { addCommands } from './commands.ts';
 import { toFailure } from './failure.ts';
 import { type Answer, createSession } from './session.ts';
@@ -46,7 +47,8 @@ export const runCommand = async (
         writeErr: (text) => void (asJson || stderr.write(text)),
         outputError: () => undefined,
       })
-      .exitOverride();
+      .exitOverride()
+      .hook('preAction', (_root, command) => setNulls(command));
     await addCommands(root, session, words);
     await root.parseAsync(words, { from: 'user' });
     return { status: ended, failed: false };

@@ -337,9 +337,9 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     }
   };
 
-  const raiseVersion = async (assistantId: string, session: ClientSession | null = null): Promise<void> => {
+  const raiseVersion = async (assistantId: string, options: { session?: ClientSession } = {}): Promise<void> => {
     const change = { $inc: { version: 1 }, $set: { 'semantic.stale': true } };
-    const { matchedCount } = await assistants.updateOne({ _id: assistantId }, change, session ? { session } : {});
+    const { matchedCount } = await assistants.updateOne({ _id: assistantId }, change, options);
     if (matchedCount === 0) throw notFound();
   };
 
@@ -351,7 +351,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     let isFound = false;
     await inTurn(assistants.db, async (session) => {
       isFound = (await knowledge.updateOne(filter, { $set: set }, { session })).matchedCount > 0;
-      if (isFound) await raiseVersion(filter.assistantId, session);
+      if (isFound) await raiseVersion(filter.assistantId, { session });
     });
     if (isFound) onChanged(filter.assistantId);
     return isFound;

@@ -161,7 +161,7 @@ export type SourceStore = {
   dismiss: (assistantId: string, chosen: ChosenProposals) => Promise<number>;
 
   /** Entries that nobody has edited since they were accepted get the answer that their page has now. */
-  follow: (sourceId: string) => Promise<void>;
+  follow: (source: { assistantId: string; sourceId: string }) => Promise<void>;
 };
 
 export const createSourceStore = ({ connection, assistants, guard, wake }: Dependencies): SourceStore => {
@@ -300,16 +300,21 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
     }
   };
 
-  /** Gives the entry of a changed proposal the answer of the page. Without the entry, nothing is left to decide. */
+  /** Ends a changed proposal whose entry has the answer of the page now. Without the entry, nothing is left to decide. */
+  const decide = async ({ _id, answer }: StoredProposedEntry, { hasEntry }: { hasEntry: boolean }): Promise<number> => {
+    const decided = hasEntry ? { state: 'accepted' as const, given: answer } : { state: 'dismissed' as const };
+    return (await proposedEntries.updateOne({ _id, state: 'changed', answer }, decided)).modifiedCount;
+  };
+
+  /** Gives the entry of a changed proposal the answer of the page. */
   const changeEntry = async (one: StoredProposedEntry, by: EditAuthor | undefined): Promise<number> => {
-    const { _id, assistantId, entryId = '', answer } = one;
+    const { assistantId, entryId = '', answer } = one;
     const entry = await assistants.drafts.findEntry(assistantId, entryId);
     if (entry) {
       const { entryId: _entryId, ...input } = entry;
       await assistants.updateKnowledge(assistantId, entryId, { ...input, answer }, { by });
     }
-    const decided = entry ? { state: 'accepted' as const, given: answer } : { state: 'dismissed' as const };
-    return (await proposedEntries.updateOne({ _id, state: 'changed', answer }, decided)).modifiedCount;
+    return decide(one, { hasEntry: entry !== null });
   };
 
   return {
@@ -457,18 +462,19 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       return (await collectionOf(proposedEntries).updateMany(filter, [{ $set: { state, given } }])).modifiedCount;
     },
 
-    follow: async (sourceId) => {
+    follow: async ({ assistantId, sourceId }) => {
       const changed = await proposedEntries.find({ sourceId, state: 'changed', given: { $type: 'string' } }).lean();
-      for (const { _id, assistantId, entryId = '', given, answer } of changed) {
-        const { drafts } = await assistants.getAssistant(assistantId);
+      if (changed.length === 0) return;
+      const { drafts } = await assistants.getAssistant(assistantId);
+      for (const one of changed) {
+        const { entryId = '', given, answer } = one;
         const entry = await assistants.drafts.findEntry(assistantId, entryId);
-        if (!entry) await proposedEntries.updateOne({ _id, state: 'changed' }, { state: 'dismissed' });
+        const isAsGiven = !drafts && entry?.answer === given;
         // The answer may be there already, if the worker was killed after this write.
         const hasFollowed =
           entry?.answer === answer ||
-          (!drafts && (await assistants.replaceAnswer(assistantId, entryId, { before: given ?? '', after: answer })));
-        if (hasFollowed)
-          await proposedEntries.updateOne({ _id, state: 'changed', answer }, { state: 'accepted', given: answer });
+          (isAsGiven && (await assistants.replaceAnswer(assistantId, entryId, { before: given ?? '', after: answer })));
+        if (!entry || hasFollowed) await decide(one, { hasEntry: entry !== null });
       }
     },
   };

@@ -79,6 +79,7 @@ test('a secret header is taken from the environment, sent, and removed again', a
   const added = await set('--header', 'Authorization=HOOK_KEY', '--header', 'X-Two=HOOK_KEY', '--standard-webhooks');
   await admin('endpoint', 'test', endpointId);
   const removed = await set('--remove-header', 'authorization', '--rate', '5');
+  const unlimited = await set('--rate', 'none');
   vi.unstubAllEnvs();
   const unset = await runAdmin(env, ['endpoint', 'set', endpointId, '--header', 'X-Three=HOOK_KEY']);
 
@@ -86,6 +87,7 @@ test('a secret header is taken from the environment, sent, and removed again', a
   expect([added.headers, added.standardWebhooks]).toEqual([shown, true]);
   expect(receiver.received.at(-1)?.headers).toMatchObject({ authorization: 'Bearer zq', 'x-two': 'Bearer zq' });
   expect(removed).toMatchObject({ headers: shown.slice(1), ratePerSecond: 5, standardWebhooks: true });
+  expect(unlimited.ratePerSecond).toBeNull();
   expect(unset.stderr).toContain('HOOK_KEY is not set');
 });
 

@@ -343,6 +343,12 @@ const makeSources = async (target: Target, assistantId: string): Promise<string>
       answer: 'Fine, but coarser than for espresso.',
       url: `${help}/grinders`,
     },
+    {
+      question: 'How long does delivery take?',
+      answer: 'Two to three working days, and one day in the city.',
+      state: 'changed',
+      entryId: randomUUID(),
+    },
   ]);
   return site.sourceId;
 };

@@ -72,8 +72,8 @@ const isUntried = ({ wrote, errorKind }: SendResult): boolean =>
   !wrote && (errorKind === 'too_late' || errorKind === 'shutdown');
 
 /**
- * The part of a result that is recorded, without the secret values of headers. Results with `too_late` or `shutdown` are not recorded, because their claim is
- * released.
+ * The part of a result that is recorded, without the secret values of headers. Results with `too_late` or `shutdown` are
+ * not recorded, because their claim is released.
  */
 const toExchange = (result: SendResult, headers: OpenHeader[]): Exchange => {
   const hidden = new Set(headers.filter(({ secret }) => secret).map(({ name }) => name));

@@ -24,8 +24,9 @@ type Answer = {
 
 /**
  * How the head ends. `answered`: with the engine's reply. `handoff`: the assistant escalates, and the holding text is
- * the reply; with an `answer`, this is the reply, and the holding text comes with the visitor's next message. `held`: the conversation is already escalated. `failed`: three tries failed because of errors in this
- * service, and the next turn becomes the head.
+ * the reply; with an `answer`, this is the reply, and the holding text comes with the visitor's next message. `held`: the
+ * conversation is already escalated. `failed`: three tries failed because of errors in this service, and the next turn
+ * becomes the head.
  */
 export type TurnEnd =
   | { kind: 'answered'; answer: Answer; leadScore: number; leadBecause: string[] }

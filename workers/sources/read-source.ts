@@ -139,7 +139,7 @@ type Dependencies = {
   /** Reads a document for an assistant. */
   read: (assistantId: string, ...given: Parameters<Reader['read']>) => Promise<ReadPage | ReadFailure>;
   /** Gives entries that follow their page its new answers. */
-  follow: (sourceId: string) => Promise<void>;
+  follow: (source: { assistantId: string; sourceId: string }) => Promise<void>;
   timing: Timing;
   countPage: CountPage;
   logger: Logger;
@@ -561,7 +561,7 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
         }
         await runs.settle(lease);
       }
-      await follow(lease.sourceId);
+      await follow(line);
       await runs.end(lease);
     } catch (cause) {
       // The run continues later where it stopped. If MongoDB is unavailable, the lease expires by itself.

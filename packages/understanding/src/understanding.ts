@@ -95,8 +95,7 @@ export type Choice<Known extends IndexedEntry = IndexedEntry, Page extends Passa
 
 /**
  * How entries and passages were found. `words only`: the model was too busy, too slow or not there, or the entry that
- * words find has no vector yet. `words`: the words were enough, or there is no vector
- * to compare with.
+ * words find has no vector yet. `words`: the words were enough, or there is no vector to compare with.
  */
 export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
 
@@ -173,8 +172,6 @@ const TIE_MARGIN = 0.1;
 const OFFER_SCORE_SHARE = 0.6;
 /** The same for passages: the least confidence for a sure answer, and the shares of it for the other replies. */
 const PASSAGE_THRESHOLDS: Readonly<Record<Answering, number>> = { careful: 0.84, balanced: 0.74, direct: 0.55 };
-const passageThreshold = ({ threshold, answering }: Pick<Inquiry, 'threshold' | 'answering'>): number =>
-  threshold ?? PASSAGE_THRESHOLDS[answering];
 const PASSAGE_SHARES: Readonly<Record<PassageEvidence, { hedge: number; offer: number }>> = {
   words: { hedge: 0.52, offer: 0.3 },
   vectors: { hedge: 0.42, offer: 0.165 },
@@ -186,6 +183,9 @@ const PLAUSIBLE_PASSAGE = 0.03;
  * sure is less likely: its odds are multiplied by this.
  */
 const ENTRY_ODDS = 0.3;
+
+const passageThreshold = ({ threshold, answering }: Pick<Inquiry, 'threshold' | 'answering'>): number =>
+  threshold ?? PASSAGE_THRESHOLDS[answering];
 
 /** The best hit and those within the tie margin. */
 const nearTies = (hits: Hit[]): Hit[] => hits.filter(({ score }) => (hits[0]?.score ?? 0) - score < TIE_MARGIN);
@@ -262,7 +262,10 @@ const rejected = <Known extends IndexedEntry, Page extends Passage>(
 
 const sectionOf = ({ passage: { title, path } }: FoundPassage): string => JSON.stringify([title, path]);
 
-/** The entries of hits and the plausible passages beside what is given, the most likely first, for the visitor to choose from. */
+/**
+ * What a visitor may choose from beside what is given: the entries of hits and the plausible passages, the most likely
+ * first.
+ */
 const choicesOf = <Known extends IndexedEntry, Page extends Passage>(
   { inquiry, passages }: Context<Known, Page>,
   hits: Hit[],
@@ -559,21 +562,13 @@ export const decideReply = async <Known extends IndexedEntry, Page extends Passa
   if (!index && !passages) return plain(context, hasContactDetails ? 'contact' : 'noKnowledge');
   if (isSure(reading)) return choose({ ...context, hits }, hasContactDetails);
 
-  const asked = { hasVector: true };
-  const noticing = passages && {
-    ...passages,
-    embed: async (text: string) => {
-      const made = await passages.embed(text);
-      asked.hasVector = made !== null;
-      return made;
-    },
-  };
-  const [entries, found] = await Promise.all([
+  const [entries, search] = await Promise.all([
     searchEntries(reading),
-    noticing ? findPassages(noticing, question, visitorLanguage) : null,
+    passages ? findPassages(passages, question, visitorLanguage) : null,
   ]);
-  if (!found) return choose({ ...context, ...entries }, hasContactDetails);
-  const isByWordsOnly = passages?.isModelChosen === true && !asked.hasVector && entries.by === 'words';
+  if (!search) return choose({ ...context, ...entries }, hasContactDetails);
+  const { found, hasVector } = search;
+  const isByWordsOnly = passages?.isModelChosen === true && !hasVector && entries.by === 'words';
   const beside = { ...entries, hits: besidePassages({ ...entries, inquiry }, found), passages: found };
   return choose({ ...context, ...beside, ...(isByWordsOnly && { by: 'words only' }) }, hasContactDetails);
 };

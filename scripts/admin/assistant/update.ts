@@ -10,7 +10,7 @@ import {
 import type { EngineInput } from '../../../src/assistants/settings.ts';
 import { assistantOperations } from '../../../src/operator-api/assistants.ts';
 import { definedFields } from '../../../src/operator-api/operation.ts';
-import { commaList, example, orNone, shortText, wholeNumber, wholeNumberOrNone, withNulls } from '../arguments.ts';
+import { commaList, example, fromVariable, orNone, shortText, wholeNumber, wholeNumberOrNone } from '../arguments.ts';
 import { usage } from '../failure.ts';
 import type { Run } from '../session.ts';
 
@@ -41,17 +41,6 @@ const onOrOff = (value: string): boolean => {
   return value === 'on';
 };
 
-/**
- * Reads the provider key from an environment variable, because an argument would be visible in the process list and in
- * the shell history.
- */
-const keyOf = (name: string | undefined): { apiKey?: string } => {
-  if (name === undefined) return {};
-  const apiKey = process.env[name];
-  if (!apiKey) throw usage(`The variable ${name} is not set.`);
-  return { apiKey };
-};
-
 const engineOf = ({ engine, baseUrl, model, keyEnv, timeout, temperature }: Engine): EngineInput | null => {
   const details = [baseUrl, model, keyEnv, timeout, temperature].some((one) => one !== undefined);
   if (engine !== 'openai') {
@@ -63,7 +52,7 @@ const engineOf = ({ engine, baseUrl, model, keyEnv, timeout, temperature }: Engi
     kind: engine,
     baseUrl,
     model,
-    ...keyOf(keyEnv),
+    ...(keyEnv !== undefined && { apiKey: fromVariable(keyEnv) }),
     ...(timeout !== undefined && { timeoutMs: timeout * 1000 }),
     ...(temperature !== undefined && { temperature }),
   };
@@ -132,7 +121,7 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
       ),
     )
     .action((assistantId: string, options: UpdateOptions) => {
-      const { engine: kind, baseUrl, model, keyEnv, timeout, temperature, ...others } = withNulls(options);
+      const { engine: kind, baseUrl, model, keyEnv, timeout, temperature, ...others } = options;
       const engine = engineOf({ engine: kind, baseUrl, model, keyEnv, timeout, temperature });
       const { dedupeWindow, takeWithin, sessionLimit, ...settings } = others;
       const input = definedFields({

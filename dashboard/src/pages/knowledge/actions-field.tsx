@@ -1,5 +1,5 @@
-import { ActionIcon, Button, Input, NativeSelect, Stack, TextInput } from '@mantine/core';
-import { Icon } from '../../parts/icon.tsx';
+import { NativeSelect, TextInput } from '@mantine/core';
+import { RowsField } from '../../parts/rows-field.tsx';
 import { fieldProblem } from '../../problem.ts';
 import type { KnowledgeEntry } from '../../types.ts';
 
@@ -20,66 +20,46 @@ type Props = { actions: Action[]; onChange: (actions: Action[]) => void; problem
 
 /** Edits the buttons that are shown with the answer. */
 export const ActionsField = ({ actions, onChange, problem }: Props) => {
-  const set = (index: number, change: Partial<Action>) =>
-    onChange(actions.map((action, at) => (at === index ? { ...action, ...change } : action)));
   const errorOf = (index: number, name: keyof Action) => {
     const error = fieldProblem(problem, `actions.${index}.${name}`);
     return error === undefined ? {} : { error };
   };
   return (
-    <Input.Wrapper
+    <RowsField
       label="Buttons"
-      labelElement="div"
       description="Shown under the answer where the channel supports buttons."
+      of="button"
+      rows={actions}
+      most={MOST}
+      blank={BLANK}
+      onChange={onChange}
     >
-      <Stack gap="xs" mt={6}>
-        {actions.map((action, index) => (
-          <div key={index} className="action-row" role="group" aria-label={`Button ${index + 1}`}>
-            <TextInput
-              aria-label="Label"
-              placeholder="Label"
-              maxLength={80}
-              value={action.label}
-              onChange={(event) => set(index, { label: event.currentTarget.value })}
-              {...errorOf(index, 'label')}
-            />
-            <NativeSelect
-              aria-label="Type"
-              data={TYPES.map(({ value, label }) => ({ value, label }))}
-              value={action.type}
-              onChange={(event) => set(index, { type: event.currentTarget.value as Action['type'] })}
-              {...errorOf(index, 'type')}
-            />
-            <TextInput
-              aria-label="Value"
-              placeholder={TYPES.find(({ value }) => value === action.type)?.payload}
-              value={action.payload}
-              onChange={(event) => set(index, { payload: event.currentTarget.value })}
-              {...errorOf(index, 'payload')}
-            />
-            <ActionIcon
-              variant="subtle"
-              color="gray"
-              size="lg"
-              aria-label={`Remove button ${index + 1}`}
-              onClick={() => onChange(actions.filter((_one, at) => at !== index))}
-            >
-              <Icon name="cross" size={16} />
-            </ActionIcon>
-          </div>
-        ))}
-        {actions.length < MOST && (
-          <Button
-            variant="default"
-            size="xs"
-            className="self-start"
-            leftSection={<Icon name="plus" size={14} />}
-            onClick={() => onChange([...actions, BLANK])}
-          >
-            Add a button
-          </Button>
-        )}
-      </Stack>
-    </Input.Wrapper>
+      {({ label, type, payload }, index, set) => (
+        <>
+          <TextInput
+            aria-label="Label"
+            placeholder="Label"
+            maxLength={80}
+            value={label}
+            onChange={(event) => set({ label: event.currentTarget.value })}
+            {...errorOf(index, 'label')}
+          />
+          <NativeSelect
+            aria-label="Type"
+            data={TYPES.map((one) => ({ value: one.value, label: one.label }))}
+            value={type}
+            onChange={(event) => set({ type: event.currentTarget.value as Action['type'] })}
+            {...errorOf(index, 'type')}
+          />
+          <TextInput
+            aria-label="Value"
+            placeholder={TYPES.find(({ value }) => value === type)?.payload}
+            value={payload}
+            onChange={(event) => set({ payload: event.currentTarget.value })}
+            {...errorOf(index, 'payload')}
+          />
+        </>
+      )}
+    </RowsField>
   );
 };

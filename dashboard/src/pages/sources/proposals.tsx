@@ -33,6 +33,10 @@ const useDecisions = (id: string) => {
 
 const isFor = (choice: Choice | undefined, { proposalId }: Proposal): boolean => choice?.includes(proposalId) === true;
 
+/** An edited entry whose page says something else now keeps its answer or gets that of the page. */
+const words = ({ entryId }: Proposal) =>
+  entryId === null ? { accept: 'Accept', dismiss: 'Dismiss' } : { accept: 'Use this answer', dismiss: 'Keep mine' };
+
 /** Questions and answers found in sources. Each becomes an entry of the knowledge with one click. */
 export const ProposalList = ({ id, count, busy }: { id: string; count: number; busy: boolean }) => {
   const read = useRead<Proposals>(at`/assistants/${id}/proposed-entries`, { keep: true });
@@ -72,7 +76,9 @@ export const ProposalList = ({ id, count, busy }: { id: string; count: number; b
                     <div className="grow">
                       <div className="row-title">{one.question}</div>
                       {one.entryId !== null && (
-                        <div>The page says something else now. You have edited this entry, so it was not changed.</div>
+                        <div className="row-sub">
+                          The page says something else now. You have edited this entry, so it was not changed.
+                        </div>
                       )}
                       {one.url !== null && (
                         <a className="dim break" href={one.url} target="_blank" rel="noreferrer">
@@ -85,18 +91,18 @@ export const ProposalList = ({ id, count, busy }: { id: string; count: number; b
                         size="xs"
                         loading={accept.isPending && isFor(accept.variables, one)}
                         onClick={() => accept.mutate([one.proposalId])}
-                        aria-label={`Accept “${one.question}”`}
+                        aria-label={`${words(one).accept} “${one.question}”`}
                       >
-                        {one.entryId === null ? 'Accept' : 'Use this answer'}
+                        {words(one).accept}
                       </Button>
                       <Button
                         size="xs"
                         variant="default"
                         loading={dismiss.isPending && isFor(dismiss.variables, one)}
                         onClick={() => dismiss.mutate([one.proposalId])}
-                        aria-label={`Dismiss “${one.question}”`}
+                        aria-label={`${words(one).dismiss} “${one.question}”`}
                       >
-                        {one.entryId === null ? 'Dismiss' : 'Keep mine'}
+                        {words(one).dismiss}
                       </Button>
                     </Group>
                   </div>

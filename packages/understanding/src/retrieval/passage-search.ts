@@ -202,6 +202,8 @@ type PassageCandidate<Page extends Passage = Passage> = {
 
 export type PassageCandidates<Page extends Passage = Passage> = {
   question: string;
+  /** False if the question got no vector. */
+  hasVector: boolean;
   by: PassageEvidence;
   candidates: PassageCandidate<Page>[];
   visitorLanguage: string;
@@ -340,6 +342,7 @@ export const collectPassages = async <Page extends Passage>(
   });
   return {
     question,
+    hasVector: asked !== null,
     by,
     candidates,
     visitorLanguage,
@@ -439,9 +442,12 @@ export const rankPassages = async <Page extends Passage>(
   return best.toSorted((one, other) => Number(other.confidence === 1) - Number(one.confidence === 1));
 };
 
-/** Finds the passages that may answer a question, the most likely first. */
+/** Finds the passages that may answer a question, the most likely first. `hasVector`: false if words alone were compared. */
 export const findPassages = async <Page extends Passage>(
   search: PassageSearch<Page>,
   question: string,
   visitorLanguage: string,
-): Promise<FoundPassage<Page>[]> => rankPassages(await collectPassages(search, question, visitorLanguage));
+): Promise<{ found: FoundPassage<Page>[]; hasVector: boolean }> => {
+  const candidates = await collectPassages(search, question, visitorLanguage);
+  return { found: await rankPassages(candidates), hasVector: candidates.hasVector };
+};
