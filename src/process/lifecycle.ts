@@ -60,7 +60,7 @@ type Closer = { name: string; close: () => unknown };
 
 /**
  * Closes what a process has opened, in reverse order, after a signal or a fatal error. A process that does not stop
- * before the deadline logs this and exits non-zero.
+ * before the deadline logs what it waits for and exits non-zero.
  */
 export type Lifecycle = {
   /** This signal is aborted as soon as the process begins to stop. */
@@ -69,6 +69,7 @@ export type Lifecycle = {
   /** Adds an opened resource. Resources that were added last are closed first. */
   add: <Opened>(name: string, value: Opened, closeIt: (value: Opened) => unknown) => Opened;
 
+  /** Waits for each closer as long as it takes. After the deadline, logs which one it waits for. */
   close: () => Promise<void>;
 
   /**
@@ -86,7 +87,11 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
   const closeAll = async (): Promise<void> => {
     draining.abort();
     let first: unknown;
+    let waitsFor = '';
+    const report = (): void => logger.fatal({ deadlineMs, waitsFor }, 'did not stop in time');
+    const timer = setTimeout(report, deadlineMs).unref();
     for (const { name, close } of opened.toReversed()) {
+      waitsFor = name;
       try {
         await close();
       } catch (cause) {
@@ -94,6 +99,7 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
         first ??= cause;
       }
     }
+    clearTimeout(timer);
     opened.length = 0;
     if (first) throw first;
   };
@@ -106,15 +112,11 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
   const end = (reason: string, code: number): void => {
     if (closing) return;
     logger.info({ reason }, 'stopping');
-    const timer = setTimeout(() => {
-      logger.fatal({ deadlineMs }, 'did not stop in time');
-      process.exit(1);
-    }, deadlineMs);
-    timer.unref();
     close().then(
       () => process.exit(code),
       () => process.exit(1),
     );
+    setTimeout(() => process.exit(1), deadlineMs).unref();
   };
 
   return {

@@ -14,7 +14,7 @@ let stack: Stack;
 beforeAll(async () => {
   // The election timeout is long, so that a primary without secondaries stays primary until the test kills it.
   set = await startReplicaSet(3, { electionTimeoutMs: 600_000 });
-  stack = await openStack({ env: { MONGODB_URL: set.url }, deliveryWorkers: 0 });
+  stack = await openStack({ env: { MONGODB_URL: set.url }, deliveryWorkers: 0, dropsItsData: false });
 });
 afterAll(async () => {
   await stack.close();

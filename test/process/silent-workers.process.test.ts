@@ -49,7 +49,7 @@ test.concurrent.for(['Redis', 'MongoDB'] as const)(
       },
       timing,
     );
-    const logger = createLogger({ name: 'test', level: 'silent' });
+    const logger = createLogger({ name: 'test', level: 'fatal' });
     const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
     onTestFinished(async () => {
       await lifecycle.close();
