@@ -8,6 +8,7 @@ import {
   type ChannelName,
   conversationModels,
   type Message,
+  MESSAGE_ROLES,
   type PendingTurn,
   type RecentTurn,
   type Status,
@@ -44,33 +45,20 @@ const snoozedFilter = (snoozed: boolean, now: Date): Query =>
 export const SNIPPET_CODE_POINTS = 160;
 
 const snippet = (text: string) => ({ $substrCP: [text, 0, SNIPPET_CODE_POINTS] });
-const numberOfKey = { $toLong: '$$this.k' };
 
-/** Of the messages in the document, the newest one with the beginning of its text. */
-const NEWEST_TEXT = {
-  $let: {
-    vars: { newest: { $max: { $map: { input: { $objectToArray: '$texts' }, in: numberOfKey } } } },
-    in: {
-      $arrayToObject: {
-        $map: {
-          input: { $filter: { input: { $objectToArray: '$texts' }, cond: { $eq: [numberOfKey, '$$newest'] } } },
-          as: 'entry',
-          in: {
-            k: '$$entry.k',
-            v: {
-              $map: {
-                input: { $slice: ['$$entry.v', -1] },
-                in: { role: '$$this.role', content: snippet('$$this.content'), createdAt: '$$this.createdAt' },
-              },
-            },
-          },
-        },
-      },
-    },
-  },
+/**
+ * Of the messages in the document, the newest one of these roles, with the beginning of its text; null if it has none.
+ * `$max` compares the numbers first.
+ */
+const newestText = (roles: readonly Message['role'][]) => {
+  const ofRoles = { $filter: { input: '$$this.v', as: 'one', cond: { $in: ['$$one.role', roles] } } };
+  const { role, createdAt } = { role: '$$message.role', createdAt: '$$message.createdAt' };
+  const shortened = { seq: { $toLong: '$$this.k' }, role, content: snippet('$$message.content'), createdAt };
+  const newest = { $let: { vars: { message: { $last: ofRoles } }, in: { $cond: ['$$message', shortened, null] } } };
+  return { $max: { $map: { input: { $objectToArray: '$texts' }, in: newest } } };
 };
 
-/** A conversation as lists of operators need it: with shortened texts, and only the newest finished turn and text. */
+/** A conversation as lists of operators need it: with shortened texts, and only the newest finished turn. */
 export type ConversationRow = Pick<
   StoredConversation,
   | '_id'
@@ -98,8 +86,12 @@ export type ConversationRow = Pick<
 > & {
   recent: RecentTurn[];
   waiting: Pick<PendingTurn, 'seq' | 'acceptedAt' | 'message'>[];
-  texts: Record<string, Pick<Message, 'role' | 'content' | 'createdAt'>[]>;
+  newestText: RowText | null;
+  /** The newest text of a visitor or an operator. */
+  newestSaid: RowText | null;
 };
+
+type RowText = Pick<Message, 'role' | 'content' | 'createdAt'>;
 
 /**
  * The fields of a row, without long texts: a document may hold a MiB of messages, and a list has a hundred documents.
@@ -133,7 +125,8 @@ const ROW_FIELDS = {
       in: { seq: '$$this.seq', acceptedAt: '$$this.acceptedAt', message: snippet('$$this.message') },
     },
   },
-  texts: NEWEST_TEXT,
+  newestText: newestText(MESSAGE_ROLES),
+  newestSaid: newestText(['user', 'operator']),
 } as const satisfies Record<Exclude<keyof ConversationRow, '_id'>, unknown>;
 
 /** A search that takes longer than this is ended. The operator then has to search for less. */

@@ -7,7 +7,6 @@ import {
   SNIPPET_CODE_POINTS,
   snoozedUntilOf,
 } from '../conversations/inbox.ts';
-import { numbersOf } from '../conversations/history.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { FindByWords, FoundConversation } from '../insights/conversation-search.ts';
 import { exceededTimeLimit } from '../mongo/failures.ts';
@@ -26,16 +25,19 @@ const snippetOf = (content: string): string =>
 
 type LastMessage = Pick<Message, 'role' | 'content' | 'createdAt'> & { pending: boolean };
 
-/** The newest message: of the last pending turn, or of the last number. Null if there is none. */
-const lastMessageOf = ({ waiting, texts }: Pick<ConversationRow, 'waiting' | 'texts'>): LastMessage | null => {
+/**
+ * The message that a row shows: what the visitor or an operator said last, because what the assistant or the service
+ * says need not be read in a list. Without such a message among the newest, the newest one. Null if there is none.
+ */
+const lastMessageOf = ({ waiting, newestText, newestSaid }: ConversationRow): LastMessage | null => {
   const pending = waiting.findLast(({ seq }) => seq === undefined);
   if (pending) {
     const { message, acceptedAt } = pending;
     return { role: 'user', content: snippetOf(message), createdAt: acceptedAt, pending: true };
   }
-  const message = texts[String(numbersOf(texts).at(-1))]?.at(-1);
-  if (!message) return null;
-  const { role, content, createdAt } = message;
+  const shown = newestSaid ?? newestText;
+  if (!shown) return null;
+  const { role, content, createdAt } = shown;
   return { role, content: snippetOf(content), createdAt, pending: false };
 };
 
@@ -50,7 +52,7 @@ type Handling = {
 };
 
 const handlingOf = (
-  conversation: Omit<ConversationRow, 'texts'>,
+  conversation: Omit<ConversationRow, 'newestText' | 'newestSaid'>,
   { assignees, now }: { assignees: Assignees; now: Date },
 ): Handling => ({
   assigneeId: assignees.find(conversation.assigneeId, conversation.assistantId)?.operatorId ?? null,

@@ -120,7 +120,9 @@ const InboxRow = z
     last: z
       .object({ role: z.enum(MESSAGE_ROLES), content: z.string(), createdAt: time, pending: z.boolean() })
       .nullable()
-      .meta({ description: 'The newest message; its text is cut after 160 characters.' }),
+      .meta({
+        description: 'What the visitor or an operator said last, cut after 160 characters; else the newest message.',
+      }),
   })
   .meta({ id: 'InboxRow' });
 

@@ -48,7 +48,7 @@ const anInbox = async () => {
 
 const inMinutes = (minutes: number): string => new Date(Date.now() + minutes * 60_000).toISOString();
 
-test('a row has the newest message, cut by code points, and the assistants are merged, latest change first', async () => {
+test('a row has what the visitor or an operator said last, cut by code points, and the assistants are merged, latest change first', async () => {
   const [one, other] = [await anInbox(), await anInbox()];
   const agent = await anOperator(stack, 'agent');
   const assistantIds = [one.assistantId, other.assistantId];
@@ -78,7 +78,7 @@ test('a row has the newest message, cut by code points, and the assistants are m
     waitingSince: null,
     snoozedUntil: null,
     takeBy: null,
-    last: { role: 'assistant', content: 'We are open from 9 to 5.' },
+    last: { role: 'user', content: 'What are your opening hours?', pending: false },
   });
 });
 

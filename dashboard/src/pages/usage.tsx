@@ -31,6 +31,7 @@ const rangeOf = (period: string): { from?: string; to?: string } => {
 
 const TURNS: Series[] = [
   { name: 'answered', label: 'Answered', color: 'var(--good)' },
+  { name: 'hedged', label: 'Hedged', color: 'var(--fair)' },
   { name: 'offered', label: 'Offered', color: 'var(--mantine-color-anchor)' },
   { name: 'notAnswered', label: 'Not answered', color: 'var(--warn)' },
   { name: 'rest', label: 'Other', color: 'var(--calm)' },
@@ -50,6 +51,7 @@ const KeyTable = ({ keys, hasTokens }: { keys: Used['keys']; hasTokens: boolean 
           <th scope="col">Key</th>
           <th scope="col">Messages</th>
           <th scope="col">Answered</th>
+          <th scope="col">Hedged</th>
           <th scope="col">Offered</th>
           <th scope="col">Not answered</th>
           {hasTokens && <th scope="col">Tokens</th>}
@@ -60,7 +62,8 @@ const KeyTable = ({ keys, hasTokens }: { keys: Used['keys']; hasTokens: boolean 
           <tr key={one.keyId ?? 'none'}>
             <th scope="row">{one.keyId === null ? 'Channel' : (one.name ?? 'A key that is gone')}</th>
             <td className="num">{numberOf(one.turns)}</td>
-            <td className="num">{numberOf(one.answered + one.hedged)}</td>
+            <td className="num">{numberOf(one.answered)}</td>
+            <td className="num">{numberOf(one.hedged)}</td>
             <td className="num">{numberOf(one.offered)}</td>
             <td className="num">{numberOf(one.notAnswered)}</td>
             {hasTokens && <td className="num">{numberOf(one.promptTokens + one.completionTokens)}</td>}
@@ -77,7 +80,8 @@ const Shape = ({ used }: { used: Used }) => {
     () =>
       used.days.map(({ day, ...one }) => ({
         at: day.slice(5),
-        answered: one.answered + one.hedged,
+        answered: one.answered,
+        hedged: one.hedged,
         offered: one.offered,
         notAnswered: one.notAnswered,
         rest: one.other + one.held,
@@ -92,11 +96,7 @@ const Shape = ({ used }: { used: Used }) => {
     <>
       <div className="tiles">
         <Tile label="Messages" value={numberOf(totals.turns)} note={`${used.from} to ${used.to}, UTC`} />
-        <Tile
-          label="Answered"
-          value={numberOf(totals.answered + totals.hedged)}
-          note={`${numberOf(totals.hedged)} hedged`}
-        />
+        <Tile label="Answered" value={numberOf(totals.answered)} note={`${numberOf(totals.hedged)} more hedged`} />
         <Tile label="With a person" value={numberOf(totals.escalated)} note={`${numberOf(totals.resolved)} resolved`} />
         <Tile
           label="Deliveries"

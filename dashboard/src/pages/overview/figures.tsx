@@ -51,16 +51,12 @@ export const Tile = ({ label, value, note, to }: TileProps) => {
 export const FigureTiles = ({ id, totals }: { id: string; totals: Slot }) => {
   const base = `/assistants/${id}`;
   const inbox = (view: string) => withQuery('/inbox', { view, assistant: id });
-  const answered = totals.answered + totals.hedged;
-  const replies = answered + totals.offered + totals.notAnswered;
+  const replies = totals.answered + totals.hedged + totals.offered + totals.notAnswered;
   return (
     <div className="tiles">
       <Tile label="Messages" value={totals.turns} note="of visitors" to={inbox('all')} />
-      <Tile
-        label="Answered"
-        value={answered}
-        note={`${shareOf(answered, replies)} of questions, ${totals.hedged} hedged`}
-      />
+      <Tile label="Answered" value={totals.answered} note={`${shareOf(totals.answered, replies)} of questions`} />
+      <Tile label="Hedged" value={totals.hedged} note={`${shareOf(totals.hedged, replies)}: “this may be …”`} />
       <Tile label="Offered" value={totals.offered} note="questions to choose from" />
       {totals.byWordsOnly > 0 && (
         <Tile
