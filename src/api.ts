@@ -7,15 +7,16 @@ import { createRateLimiter, type RateLimiter } from './assistants/rate-limit.ts'
 import { KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/semantic-state.ts';
 import type { AssistantStore } from './assistants/store.ts';
 import { chatConversationRoutes } from './chat-api/conversation-routes.ts';
+import { completionRoutes, COMPLETIONS_PATH, toCompletionError } from './chat-api/completions.ts';
 import { eventRoutes } from './chat-api/events.ts';
-import { chatTurnRoutes, TURN_PATHS } from './chat-api/turn-routes.ts';
+import { chatTurnRoutes, createGatedTurn, TURN_PATHS } from './chat-api/turn-routes.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
 import type { ConversationStore } from './conversations/store.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
 import type { DeliveryStore } from './deliveries/store.ts';
 import { createReadiness, type Readiness } from './http/health.ts';
 import { createLongPolls } from './http/shares.ts';
-import { createToApiError, errorHandler, networkOf, notFoundHandler, requestId } from './http/http.ts';
+import { createToApiError, errorHandler, networkOf, notFoundHandler, requestId, withErrorShape } from './http/http.ts';
 import { closeWebServer, createWebServer, listen } from './http/web-server.ts';
 import { createInbox } from './inbox/inbox.ts';
 import { openLiveUpdates } from './live/live.ts';
@@ -110,11 +111,18 @@ const createApp = (dependencies: AppDependencies): Express => {
   app.use(requestId);
   app.use(helmet.xContentTypeOptions());
 
-  app.use(['/api', '/operator'], refuseWhileDraining(draining));
-  app.use([...TURN_PATHS, WEB_TURN_PATH], measureTurns(dependencies.onTurnAnswered), refuseAtGate(dependencies.gate));
-  app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch, answerError));
+  app.use('/v1', withErrorShape(toCompletionError));
+  app.use(['/api', '/v1', '/operator'], refuseWhileDraining(draining));
+  app.use(
+    [...TURN_PATHS, COMPLETIONS_PATH, WEB_TURN_PATH],
+    measureTurns(dependencies.onTurnAnswered),
+    refuseAtGate(dependencies.gate),
+  );
+  app.use(['/api', '/v1', '/operator/v1'], refuseReadsWhileSilent(mongoWatch, answerError));
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
-  app.use(chatTurnRoutes({ ...dependencies, streamTurn }));
+  const gatedTurn = createGatedTurn(dependencies);
+  app.use(chatTurnRoutes({ ...dependencies, gatedTurn, streamTurn }));
+  app.use(completionRoutes({ ...dependencies, gatedTurn, streamTurn }));
   const longPoll = createLongPolls(draining);
   app.use(chatConversationRoutes({ access, conversations, onErased, longPoll, orUnavailable }));
   app.use(eventRoutes({ access, deliveries: dependencies.deliveries, longPoll, orUnavailable }));

@@ -61,7 +61,7 @@ const pipStep = ({ name, key, requirements }) => {
   };
 };
 
-/** What the tests of the Python package import. */
+/** What the tests of the Python package and of OpenAI’s protocol import. */
 export const pythonStep = pipStep({
   name: 'Python',
   key: 'python',

@@ -6,8 +6,8 @@ import { IncludeQuery } from '../assistants/suggested-action.ts';
 import { BODY_LIMIT_BYTES } from '../http/json-body.ts';
 import { answerWith, bodyOf, queryOf } from '../http/operation.ts';
 import { invalid } from '../process/errors.ts';
-import type { Gate } from '../turns/gate.ts';
 import { quotasOf } from '../turns/allowances.ts';
+import type { Gate } from '../turns/gate.ts';
 import { knownConversationOf, type StartTurn, type Submit, type TurnRequest } from '../turns/start-turn.ts';
 import { type StreamTurn, wantsStream } from '../turns/stream.ts';
 import {
@@ -173,6 +173,11 @@ export const chatTurnOperations = {
   }),
 };
 
+/** What the body of a request says, whichever protocol it speaks. */
+type Said = Pick<TurnRequest, 'sessionId' | 'message' | 'language' | 'withSources'>;
+
+export type GatedTurn = (req: Request, res: Response, said: Said) => TurnRequest;
+
 const idempotencyKeyOf = (header: string | undefined): string | null => {
   if (header === undefined) return null;
   const parsed = IdempotencyKey.safeParse(header);
@@ -180,40 +185,47 @@ const idempotencyKeyOf = (header: string | undefined): string | null => {
   return parsed.data;
 };
 
+/** Makes the turn of a request whose caller is known. It passes the gate with the turns of its assistant. */
+export const createGatedTurn =
+  ({ gate, rateLimiter }: { gate: Gate; rateLimiter: Pick<RateLimiter, 'forVisitor'> }): GatedTurn =>
+  (req, res, said) => {
+    const { assistant, channel, keyId, keyTurnsPerMonth } = callerOf(res);
+    const { assistantId, sessionLimitPerMinute } = assistant;
+    const bytes = 2 * said.message.length;
+    noteCall(res, { sessionId: said.sessionId });
+    return {
+      ...said,
+      assistant,
+      channel,
+      keyId,
+      quotas: quotasOf(assistant, keyId === null ? null : { keyId, turnsPerMonth: keyTurnsPerMonth }),
+      idempotencyKey: idempotencyKeyOf(req.get('Idempotency-Key')),
+      traceparent: req.get('traceparent'),
+      pass: async (conversationKey) => {
+        await rateLimiter.forVisitor(conversationKey, sessionLimitPerMinute);
+        return gate.pass({ assistantId, keyId, bytes, req, res });
+      },
+    };
+  };
+
 /** True if the caller sent `Prefer: respond-async` (RFC 7240), alone or among other preferences. */
 const prefersAsync = (req: Request): boolean =>
   (req.get('Prefer') ?? '').split(',').some((one) => one.split(';')[0]?.trim().toLowerCase() === 'respond-async');
 
 const asksForSources = (req: Request): boolean => queryOf(chatTurnOperations.send, req).include === 'sources';
 
-const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'pass'> => {
-  const { assistant, channel, keyId, keyTurnsPerMonth } = callerOf(res);
-  const { session_id, message, language } = bodyOf(chatTurnOperations.send, req);
-  const withSources = asksForSources(req);
-  const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
-  noteCall(res, { sessionId: session_id });
-  return {
-    assistant,
-    channel,
-    keyId,
-    quotas: quotasOf(assistant, keyId === null ? null : { keyId, turnsPerMonth: keyTurnsPerMonth }),
-    sessionId: session_id,
-    message,
-    language: language ?? null,
-    idempotencyKey,
-    withSources,
-    traceparent: req.get('traceparent'),
-  };
+const saidIn = (req: Request) => {
+  const { session_id: sessionId, message, language = null } = bodyOf(chatTurnOperations.send, req);
+  return { sessionId, message, language, withSources: asksForSources(req) };
 };
 
-const setReplayed = (res: Response, replayed: boolean): void => {
+export const setReplayed = (res: Response, replayed: boolean): void => {
   if (replayed) res.set('Idempotent-Replayed', 'true');
 };
 
 type Dependencies = {
   access: Access;
-  gate: Gate;
-  rateLimiter: Pick<RateLimiter, 'forVisitor'>;
+  gatedTurn: GatedTurn;
   startTurn: StartTurn;
   submit: Submit;
   streamTurn: StreamTurn;
@@ -228,21 +240,11 @@ export const TURN_PATHS = [chatTurnOperations.send.path, chatTurnOperations.send
  * in authentication, limit and channel name.
  */
 export const chatTurnRoutes = (dependencies: Dependencies): Router => {
-  const { access, gate, rateLimiter, startTurn, submit, streamTurn, readTurn } = dependencies;
-
-  const gatedTurnOf = (req: Request, res: Response): TurnRequest => {
-    const turn = turnOf(req, res);
-    const { assistant, keyId } = callerOf(res);
-    const bytes = 2 * turn.message.length;
-    const pass: TurnRequest['pass'] = async (conversationKey) => {
-      await rateLimiter.forVisitor(conversationKey, assistant.sessionLimitPerMinute);
-      return gate.pass({ assistantId: assistant.assistantId, keyId, bytes, req, res });
-    };
-    return { ...turn, pass };
-  };
+  const { access, gatedTurn, startTurn, submit, streamTurn, readTurn } = dependencies;
+  const turnOf = (req: Request, res: Response): TurnRequest => gatedTurn(req, res, saidIn(req));
 
   const answer: RequestHandler = async (req, res) => {
-    const { response, replayed, delivered } = await submit(gatedTurnOf(req, res));
+    const { response, replayed, delivered } = await submit(turnOf(req, res));
     setReplayed(res, replayed);
     noteCall(res, { conversationId: response.conversationId });
     // The delivery is recorded only after the response has been written. Until then, a retry gets the stored reply.
@@ -251,7 +253,7 @@ export const chatTurnRoutes = (dependencies: Dependencies): Router => {
   };
 
   const accept: RequestHandler = async (req, res) => {
-    const turn = gatedTurnOf(req, res);
+    const turn = turnOf(req, res);
     const started = await startTurn({ ...turn, async: true });
     const { turnId, replayed, delivered } = started;
     const conversationId = knownConversationOf(started);
@@ -266,7 +268,7 @@ export const chatTurnRoutes = (dependencies: Dependencies): Router => {
     res.status(202).location(location).set('Preference-Applied', 'respond-async').json(body);
   };
 
-  const stream: RequestHandler = (req, res) => streamTurn(gatedTurnOf(req, res), req, res);
+  const stream: RequestHandler = (req, res) => streamTurn(turnOf(req, res), req, res);
 
   /** A stream takes precedence over `respond-async`, because a stream also responds before the reply is ready. */
   const answerOrStream: RequestHandler = (req, res, next) => (wantsStream(req) ? stream : answer)(req, res, next);

@@ -7,7 +7,7 @@ import express, { type ErrorRequestHandler, type Request, type RequestHandler, t
 import helmet from 'helmet';
 import * as z from 'zod';
 import { failureBeforeWriting, isMongoUnavailable } from '../mongo/failures.ts';
-import { ApiError, MAX_DETAILS, notFound } from '../process/errors.ts';
+import { ApiError, type ErrorBody, MAX_DETAILS, notFound } from '../process/errors.ts';
 import { logHint } from '../process/hints.ts';
 import { isUuid, newId } from '../process/ids.ts';
 import type { Logger } from '../process/logger.ts';
@@ -226,6 +226,22 @@ export const createToApiError =
     return error;
   };
 
+type ErrorShape = (error: ApiError, requestId: string) => ErrorBody;
+
+/** Gives all errors of a path the shape of another protocol than the chat API's. */
+export const withErrorShape =
+  (shape: ErrorShape): RequestHandler =>
+  (_req, res, next) => {
+    res.locals.errorShape = shape;
+    next();
+  };
+
+/** The body of an error response, in the shape of the protocol of this path. */
+export const errorBodyOf = (error: ApiError, res: Response): ErrorBody => {
+  const shape = res.locals.errorShape as ErrorShape | undefined;
+  return shape ? shape(error, requestIdOf(res)) : error.toBody(requestIdOf(res));
+};
+
 /** The only place where an error becomes a response. */
 export const errorHandler = (logger: Logger): ErrorRequestHandler => {
   const describe = createToApiError(logger);
@@ -236,10 +252,7 @@ export const errorHandler = (logger: Logger): ErrorRequestHandler => {
       res.destroy();
       return;
     }
-    res
-      .status(error.status)
-      .set(error.headers)
-      .json(error.toBody(requestIdOf(res)));
+    res.status(error.status).set(error.headers).json(errorBodyOf(error, res));
   };
 };
 

@@ -81,10 +81,10 @@ const ARRIVING_MAX_BYTES = 64 * 1024 * 1024;
  */
 const DECODING_MAX = 2;
 /**
- * How many values the JSON of a large body may have. A large body holds one long text, and parsing a million small
- * values would hold the event loop for some hundred milliseconds.
+ * How many values the JSON of a large body may have. A large body holds long texts, and parsing a million small values
+ * would hold the event loop for some hundred milliseconds.
  */
-const VALUES_MAX = 1_000;
+const VALUES_MAX = 10_000;
 /** After an upload is refused, its rest is read and discarded for this time, so that the sender can read the answer. */
 const LINGER_MS = 2_000;
 

@@ -11,6 +11,7 @@ import {
 } from 'zod-openapi';
 import type { PublicOperation } from '../assistants/access.ts';
 import { eventOperations } from '../chat-api/events.ts';
+import { completionOperations } from '../chat-api/completions.ts';
 import { chatConversationOperations } from '../chat-api/conversation-routes.ts';
 import { chatTurnOperations } from '../chat-api/turn-routes.ts';
 import { monitoringOperations } from '../monitoring/operations.ts';
@@ -27,6 +28,7 @@ import { SAMPLES, WIRE_EVENTS } from '../webhooks/wire.ts';
 /** Every operation of the public API, for the document and for clients. */
 export const PUBLIC_OPERATIONS: PublicOperation[] = [
   chatTurnOperations,
+  completionOperations,
   chatConversationOperations,
   eventOperations,
   monitoringOperations,
@@ -392,6 +394,7 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
     servers: [{ url: serverUrl }],
     tags: [
       { name: 'Chat', description: 'Send visitors’ messages and get replies.' },
+      { name: 'OpenAI’s protocol', description: 'The same turns for clients of OpenAI’s chat completions.' },
       { name: 'Web channel', description: 'What the widget and the hosted page call.' },
       { name: 'Conversations', description: 'Read, escalate and erase conversations.' },
       { name: 'Events', description: 'The events that an endpoint receives, and how their deliveries ended.' },

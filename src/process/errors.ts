@@ -99,6 +99,8 @@ export const ErrorBody = z
         .optional()
         .meta({ description: `The wrong fields, at most ${MAX_DETAILS}.` }),
       requestId: z.string(),
+      type: z.string().optional().meta({ description: 'Only under `/v1`, as clients of OpenAI’s protocol read it.' }),
+      param: z.string().nullish().meta({ description: 'Only under `/v1`: the same as `field`, or null.' }),
     }),
   })
   .meta({ id: 'Error' });

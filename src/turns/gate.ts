@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Request, RequestHandler, Response } from 'express';
 import { LRUCache } from 'lru-cache';
-import { requestIdOf } from '../http/http.ts';
+import { errorBodyOf } from '../http/http.ts';
 import { createByteShares } from '../http/shares.ts';
 import { bearerIn } from '../process/credentials.ts';
 import { unavailable } from '../process/errors.ts';
@@ -420,7 +420,7 @@ export const refuseAtGate = ({ refuses, refuse }: Gate): RequestHandler => {
   return async (req, res, next) => {
     if (req.method !== 'POST' || !refuses(req, res)) return next();
     await refuse(res);
-    const body = JSON.stringify(error.toBody(requestIdOf(res)));
+    const body = JSON.stringify(errorBodyOf(error, res));
     res.writeHead(error.status, {
       ...error.headers,
       'Content-Type': 'application/json; charset=utf-8',

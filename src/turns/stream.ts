@@ -4,14 +4,25 @@ import type { ApiError } from '../process/errors.ts';
 import { EVENT_STREAM_HEADERS, requestIdOf } from '../http/http.ts';
 import { knownConversationOf, type StartTurn, type TurnRequest } from './start-turn.ts';
 import { complete, NOTHING_YET, type Progress } from './replies.ts';
+import type { ChatResponse } from './turn.ts';
 
 const COMMENT_EVERY_MS = 15_000;
 
 export const wantsStream = (req: Request): boolean =>
   req.accepts(['application/json', 'text/event-stream']) === 'text/event-stream';
 
-/** Writes events. For a reply, writes only the text that was not sent before. */
-const createWriter = (res: Response) => {
+/** Writes a turn as server-sent events, in the form of one protocol. Nothing is written to a caller who has left. */
+export type StreamWriter = {
+  accepted: (turn: { turnId: string; conversationId: string }) => void;
+  /** Writes what is new in the text that is known so far. */
+  progress: (progress: Progress) => void;
+  /** Writes the end. Throws if what was sent already cannot become this reply. */
+  message: (response: ChatResponse) => void | Promise<void>;
+  error: (error: ApiError) => void;
+};
+
+/** The events of the chat API. For a reply, writes only the text that was not sent before. */
+const createChatWriter = (res: Response): StreamWriter => {
   let sent: Progress = NOTHING_YET;
 
   const send = (event: string, data: unknown): void => {
@@ -23,7 +34,15 @@ const createWriter = (res: Response) => {
     if (text !== '') send('delta', { text, attempt: progress.attempt });
     sent = progress;
   };
-  return { send, sendProgress, sendRest: (reply: string): void => sendProgress(complete(sent, reply)) };
+  return {
+    accepted: (turn) => send('accepted', turn),
+    progress: sendProgress,
+    message: (response) => {
+      sendProgress(complete(sent, response.reply));
+      send('message', response);
+    },
+    error: (error) => send('error', error.toBody(requestIdOf(res))),
+  };
 };
 
 type Dependencies = {
@@ -37,16 +56,15 @@ type Dependencies = {
  * and becomes a normal JSON error. A later error becomes an event. If the caller disconnects before the final message
  * was written, the reply does not count as delivered.
  */
-export type StreamTurn = (request: TurnRequest, req: Request, res: Response) => Promise<void>;
+export type StreamTurn = (request: TurnRequest, req: Request, res: Response, writer?: StreamWriter) => Promise<void>;
 
 export const createStreamTurn =
   ({ startTurn, toApiError }: Dependencies): StreamTurn =>
-  async (request, req, res) => {
-    const writer = createWriter(res);
+  async (request, req, res, writer = createChatWriter(res)) => {
     let early: Progress | null = NOTHING_YET;
     const onProgress = (progress: Progress): void => {
       if (early) early = progress;
-      else writer.sendProgress(progress);
+      else writer.progress(progress);
     };
     const started = await startTurn({ ...request, onProgress });
     const { turnId, replayed, response, delivered, end } = started;
@@ -60,16 +78,14 @@ export const createStreamTurn =
       end();
     };
     res.on('close', leave);
-    writer.send('accepted', { turnId, conversationId });
-    writer.sendProgress(early);
+    writer.accepted({ turnId, conversationId });
+    writer.progress(early);
     early = null;
     try {
-      const message = await response();
-      writer.sendRest(message.reply);
-      writer.send('message', message);
+      await writer.message(await response());
       res.on('finish', delivered);
     } catch (failure) {
-      writer.send('error', toApiError(failure, req, res).toBody(requestIdOf(res)));
+      writer.error(toApiError(failure, req, res));
     } finally {
       // If the caller disconnected before the listener was added, the `close` event does not come again.
       leave();

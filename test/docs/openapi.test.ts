@@ -250,8 +250,22 @@ test('every documented status of every operation occurs', async () => {
   await drive(`${stack.url}${address}`, { body: aTurn() });
   await drive(`${stack.url}/api/v1/channels/webhook/${randomUUID()}/${secret}`, { body: aTurn() });
 
-  // A conversation is erased while its caller waits for the reply.
+  // OpenAI's protocol. The models of an assistant whose record is broken cannot be read.
+  const asking = (content: string, user = randomUUID()) => ({ body: { user, messages: [{ role: 'user', content }] } });
+  const completions = '/v1/chat/completions';
+  await Promise.all(bothWays('POST', completions, { bearer: apiKey, good: asking('hello') }));
+  await Promise.all(bothWays('GET', '/v1/models', { bearer: apiKey, good: {} }));
+  for (const rest of [{ body: 'x'.repeat(1_048_577) }, { body: {} }, asking('hold')])
+    await drive(`${stack.url}${completions}`, { bearer: apiKey, ...rest });
+  await drive(`${stack.url}${completions}`, { bearer: limited.apiKey, ...asking('hello') });
+  await drive(`${stack.url}/v1/models`, { bearer: limited.apiKey });
+  const broken = await anAssistant(stack);
+  await mongo.collection('assistants').updateOne({ _id: broken.assistantId as never }, { $set: { createdAt: null } });
+  await drive(`${stack.url}/v1/models`, { bearer: broken.apiKey });
+
+  // A conversation is erased while its callers wait for the reply.
   const session_id = randomUUID();
+  const alsoWaiting = drive(`${stack.url}${completions}`, { bearer: apiKey, ...asking('hold', session_id) });
   const waiting = drive(`${stack.url}/api/v1/chat`, { body: { session_id, message: 'hold' }, bearer: apiKey });
   await eventually(async () => {
     const url = `${stack.url}/api/v1/conversations?session_id=${session_id}`;
@@ -260,7 +274,7 @@ test('every documented status of every operation occurs', async () => {
     const id = conversations[0]?.conversationId;
     await drive(`${stack.url}/api/v1/conversations/${id}`, { method: 'DELETE', bearer: apiKey });
   });
-  await waiting;
+  await Promise.all([waiting, alsoWaiting]);
 
   // Conversation requests: a valid request, a wrong key, a draining API, an unknown id, an invalid request and a
   // corrupt record.
