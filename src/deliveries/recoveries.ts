@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import { type Connection, type mongo, Schema } from 'mongoose';
 import { serverDate } from '../process/clock.ts';
 import { ApiError, invalid, notFound } from '../process/errors.ts';
@@ -22,6 +21,7 @@ import {
   SENT_AGAIN_MAX,
   type StoredDelivery,
 } from './delivery.ts';
+import { createLru } from '../process/lru.ts';
 
 /** The maximum number of events of a recovery. */
 export const EVENTS_PER_RECOVERY = 100_000;
@@ -162,7 +162,7 @@ export const createRecoveries = ({
    * the time of a long conversation would grow with the square of its events. It is only a hint: at the end, and now
    * and then, all deliveries are read.
    */
-  const reached = new LRUCache<string, number>({ max: REACHED_MAX, ttl: REACHED_FOR_MS, noUpdateTTL: true });
+  const reached = createLru<number>({ most: REACHED_MAX, ttl: REACHED_FOR_MS, noUpdateTTL: true });
 
   /** What a recovery may send again: events with a stored body, and no test events, which belong to no conversation. */
   const isMissed = ({ assistantId, endpointId, from, to, outcomes }: MissedRange) => ({

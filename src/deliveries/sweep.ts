@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import { endpointsOf, type OutboxStore, pendingOf, type StaleOutbox } from '../conversations/outbox.ts';
 import type { DeliveryQueue } from './queue.ts';
 import { BACKLOG_MAX } from '../conversations/conversation.ts';
@@ -8,6 +7,7 @@ import { deliveryIdOf } from './delivery.ts';
 import { createEndUndeliverable, type OnEnded } from './claims.ts';
 import { serverNow } from '../process/clock.ts';
 import type { Timing } from '../process/time-limits.ts';
+import { createLru } from '../process/lru.ts';
 
 /** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
 const MANY = 100;
@@ -71,7 +71,7 @@ type Dependencies = { outbox: Pick<OutboxStore, 'findKeysOf'>; deliveryQueue: Pi
 
 /** Wakes the streams with pending events for an endpoint that has changed, or leaves it to the sweeps. Never throws. */
 export const createWakeStreams = ({ outbox, deliveryQueue }: Dependencies) => {
-  const woken = new LRUCache<string, true>({ max: ASSISTANTS_KNOWN, ttl: WOKEN_AGAIN_MS });
+  const woken = createLru<true>({ most: ASSISTANTS_KNOWN, ttl: WOKEN_AGAIN_MS });
   return async ({ endpointId, assistantId }: Pick<Endpoint, 'endpointId' | 'assistantId'>): Promise<void> => {
     if (woken.has(assistantId)) return;
     woken.set(assistantId, true);

@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import * as z from 'zod';
 import { ALERT_KINDS, type AlertStore } from '../alerts/alert.ts';
 import { toAlertView } from '../alerts/notify.ts';
@@ -25,6 +24,7 @@ import { wholeNumber } from '../process/validation.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import { type Endpoint, type EndpointStore, isPaused } from '../webhooks/endpoint-store.ts';
 import { type Handled, handled, nextCursor, operation, time, timeCursor, uuid } from './operation.ts';
+import { createLru } from '../process/lru.ts';
 
 const count = z.int().min(0);
 const countsOf = <Name extends string>(names: readonly Name[]) =>
@@ -55,7 +55,7 @@ const UNCOUNTED_MAX_MS = 24 * HOUR_MS;
  * Caches the counts of an assistant for twenty times as long as the counting took, because pages ask every few seconds.
  */
 const cachedByCost = <Counts extends object>(count: (assistantId: string) => Promise<Counts>) => {
-  const known = new LRUCache<string, Counts>({ max: 1000, ttl: 1 });
+  const known = createLru<Counts>({ most: 1000, ttl: 1 });
   return async (assistantId: string): Promise<Counts> => {
     const last = known.get(assistantId);
     if (last) return last;

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { createLru } from './lru.ts';
 
 /** The maximum number of keys in memory. The keys used longest ago are removed. */
 const MAX_KEYS = 10_000;
@@ -50,7 +50,7 @@ export const createBreaker = ({
   pauseMs = 30_000,
   now = () => performance.now(),
 }: BreakerOptions = {}): Breaker => {
-  const states = new LRUCache<string, State>({ max: MAX_KEYS });
+  const states = createLru<State>({ most: MAX_KEYS });
 
   const isSuspended = (key: string): boolean => {
     const state = states.get(key);

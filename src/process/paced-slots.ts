@@ -1,5 +1,5 @@
-import { LRUCache } from 'lru-cache';
 import { createSlots, type Occupancy, type Slot, type Slots } from './slots.ts';
+import { createLru } from './lru.ts';
 
 /** A slow holder is fast again after this many fast pieces of work in a row. */
 const FASTER_AFTER = 10;
@@ -38,7 +38,7 @@ export type Paces = {
 type Lacking = { slow: number; hanging: number; needed: number };
 
 export const createPaces = ({ slowMs, hangsMs, holdersMax = SLOW_HOLDERS_MAX }: PaceLimits): Paces => {
-  const known = new LRUCache<string, Lacking>({ max: holdersMax, ttl: SLOW_FOR_MS });
+  const known = createLru<Lacking>({ most: holdersMax, ttl: SLOW_FOR_MS });
 
   const of = (holder: string): Pace => {
     const { slow = 0, hanging = 0 } = known.peek(holder) ?? {};

@@ -1,5 +1,4 @@
 import { type Connection, type Model, type mongo, Schema } from 'mongoose';
-import { LRUCache } from 'lru-cache';
 import { type DayRange, dayOf, type Usage } from '../insights/usage.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import { isDuplicateKey } from '../mongo/failures.ts';
@@ -10,6 +9,7 @@ import { ApiError } from '../process/errors.ts';
 import { newToken } from '../process/ids.ts';
 import type { Logger } from '../process/logger.ts';
 import { startSweeper } from '../process/sweeper.ts';
+import { createLru } from '../process/lru.ts';
 
 /** An allowance of which this share is used is nearly used up. */
 export const NEAR = 0.8;
@@ -133,10 +133,10 @@ type Dependencies = { connection: Connection; usage: Pick<Usage, 'sumBy'> };
 export const createAllowances = ({ connection, usage }: Dependencies): AllowanceStore => {
   const model: Model<StoredAllowance> = connection.model<StoredAllowance>('Allowance', schema);
   const allowances = collectionOf(model);
-  const compared = new LRUCache<string, true>({ max: COMPARED_MAX, ttl: COMPARED_FOR_MS });
+  const compared = createLru<true>({ most: COMPARED_MAX, ttl: COMPARED_FOR_MS });
 
   type Sums = { turns: number; tokens: number; turnsOf: Map<string | null, number> };
-  const sums = new LRUCache<string, Promise<Sums>>({ max: USAGE_MAX, ttl: USAGE_FOR_MS });
+  const sums = createLru<Promise<Sums>>({ most: USAGE_MAX, ttl: USAGE_FOR_MS });
 
   const readSums = async ({ assistantId, from, to }: Place): Promise<Sums> => {
     const rows = await usage.sumBy('keyId', assistantId, { from, to });
@@ -396,7 +396,7 @@ type WantedTurn = { place: Place; limit: number; turn: ReservedTurn };
 type Batch = { place: Place; limit: number; token: string; open: number; refund: number };
 
 export const createQuotas = (allowances: Pick<AllowanceStore, 'reserve'>, logger: Logger): Quotas => {
-  const usedUp = new LRUCache<string, number>({ max: USED_UP_MAX, ttl: USED_UP_FOR_MS });
+  const usedUp = createLru<number>({ most: USED_UP_MAX, ttl: USED_UP_FOR_MS });
   /** Decided batches that are not written to MongoDB yet, by place. */
   const decided = new Map<string, { place: Place; limit: number; settled: Settled[] }>();
 

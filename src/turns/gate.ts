@@ -1,12 +1,12 @@
 import { hash } from 'node:crypto';
 import type { Request, RequestHandler, Response } from 'express';
-import { LRUCache } from 'lru-cache';
 import { errorBodyOf } from '../http/http.ts';
 import { createByteShares } from '../http/shares.ts';
 import { bearerIn } from '../process/credentials.ts';
 import { unavailable } from '../process/errors.ts';
 import type { Logger } from '../process/logger.ts';
 import type { Waiter } from './replies.ts';
+import { createLru } from '../process/lru.ts';
 
 /** Turns may take this much longer than without a queue. This bounds how long a turn waits behind turns of others. */
 const QUEUED_MS = 80;
@@ -226,7 +226,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   const inFlight = new Set<Turn>();
   /** How many turns each assistant has in flight. */
   const owned = new Map<string, number>();
-  const assistants = new LRUCache<string, string>({ max: CALLERS_KNOWN });
+  const assistants = createLru<string>({ most: CALLERS_KNOWN });
   let strangers = 0;
   let late = 0;
   let refusedAt = Number.NEGATIVE_INFINITY;

@@ -15,6 +15,7 @@ import { type GuardOptions, requirePublicUrl } from './address-guard.ts';
 import { EventKind, OPT_IN_KINDS } from './event.ts';
 import { newWebhookSecret } from './signature.ts';
 import { OwnHeaders } from './wire.ts';
+import { createLru } from '../process/lru.ts';
 
 /** The maximum length of all cached endpoints together, as JSON, in characters. */
 const CACHED_CHARS = 20_000_000;
@@ -258,7 +259,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
   const { connection, vault, guard, onChanged = async () => undefined } = dependencies;
   const endpoints = endpointModel(connection);
 
-  const openedSecrets = new LRUCache<string, string>({ max: 10_000, ttl: SECRETS_CACHED_FOR_MS });
+  const openedSecrets = createLru<string>({ most: 10_000, ttl: SECRETS_CACHED_FOR_MS });
 
   type Wanting = Pick<StoredEndpoint, '_id' | 'enabled' | 'events'>;
   const cachedEndpoints = new LRUCache<string, Wanting[]>({

@@ -32,7 +32,7 @@ const FOR_WORKERS = ['src/embedder.ts', 'src/service.ts', 'src/service-metrics.t
 
 /** Every statement on the document is in this folder: accept and commit, and the parts of deliveries, inbox and projection. */
 const CONVERSATIONS_MAX_LINES = 3_800;
-const MOST_FILES = 232;
+const MOST_FILES = 233;
 /** Files of less than 60 lines that one other file imports. Most of them could be a part of it. */
 const MOST_SLIGHT_FILES = 25;
 

@@ -1,4 +1,5 @@
 import { Writable } from 'node:stream';
+import mongoose from 'mongoose';
 import { afterAll, beforeAll, inject } from 'vitest';
 import { openApi } from '../../src/api.ts';
 import { readConfig } from '../../src/process/config.ts';
@@ -29,7 +30,7 @@ export type StackOptions = {
   sourcesWorkers?: number;
   /** Certificate authorities that websites are checked with. */
   ca?: string;
-  /** False if the MongoDB ends with the test: a set that lost members may take minutes to drop 40 collections. */
+  /** False if its data is left: its MongoDB ends with the test, or another stack reads it. */
   dropsItsData?: boolean;
 };
 
@@ -71,25 +72,67 @@ const collectLogs = (): { logger: Logger; logs: Record<string, unknown>[] } => {
 export const hintsIn = (logs: Stack['logs']): string[] =>
   logs.flatMap(({ level, hint }) => (typeof hint === 'string' && Number(level) >= WARN ? [hint] : []));
 
-export const newEnvironment = (): Record<string, string> => {
-  const name = `t-${newToken()
+const newName = (): string =>
+  `t-${newToken()
     .toLowerCase()
     .replace(/[^a-z0-9]/g, 'x')}`;
+
+export const newEnvironment = (database = newName()): Record<string, string> => {
   const mongodb = new URL(inject('mongodbUrl'));
-  mongodb.pathname = `/${name}`;
+  mongodb.pathname = `/${database}`;
   return {
     NODE_ENV: 'test',
     MONGODB_URL: mongodb.href,
     REDIS_URL: inject('redisUrl'),
-    REDIS_PREFIX: name,
+    REDIS_PREFIX: newName(),
     WEBHOOK_ALLOW_PRIVATE: 'true',
     PORT: '0',
     SHUTDOWN_GRACE_MS: '0',
   };
 };
 
+/**
+ * Databases that closed stacks of this process have left empty, for the next ones: 40 collections with 110 indexes take
+ * MongoDB a third of a second of its processor.
+ */
+const emptied: string[] = [];
+const MANY_DOCUMENTS = 2_000;
+/** A killed process may have left a transaction, which holds what it wrote for a minute. */
+const EMPTIED_WITHIN_MS = 2_000;
+
+/** Deletes all documents. Resolves with false if the database is no longer like a new one, or has too many. */
+const empty = async (database: mongoose.mongo.Db): Promise<boolean> => {
+  const { was } = await database.command({ profile: -1 });
+  const all = await database.listCollections().toArray();
+  const isNew = ({ name, options }: mongoose.mongo.CollectionInfo): boolean =>
+    !name.startsWith('system.') && Object.keys(options ?? {}).length === 0;
+  if (was !== 0 || !all.every((one) => isNew(one as mongoose.mongo.CollectionInfo))) return false;
+  const collections = all.map(({ name }) => database.collection(name));
+  const counts = await Promise.all(collections.map((one) => one.estimatedDocumentCount()));
+  if (counts.some((count) => count > MANY_DOCUMENTS)) return false;
+  const within = { maxTimeMS: EMPTIED_WITHIN_MS };
+  await Promise.all(collections.map((one, nth) => (counts[nth] === 0 ? null : one.deleteMany({}, within))));
+  return true;
+};
+
+/** Empties a database for the next stack, or drops it. */
+const leave = async (url: string, isOurs: boolean): Promise<void> => {
+  const client = await new mongoose.mongo.MongoClient(url).connect();
+  const database = client.db();
+  const isEmpty = isOurs && (await empty(database).catch(() => false));
+  if (isEmpty) emptied.push(database.databaseName);
+  // On a slow disk, dropping a full database takes longer than any command of the service may.
+  else await database.dropDatabase({ socketTimeoutMS: 0 } as object);
+  await client.close();
+};
+
 export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
-  const env = { ...newEnvironment(), ...options.env };
+  const env = {
+    ...newEnvironment(options.env?.['MONGODB_URL'] === undefined ? emptied.pop() : undefined),
+    ...options.env,
+  };
+  // Whoever reads the environment may start a process that outlives the stack, so its database is not used again.
+  let isShared = options.env?.['MONGODB_URL'] !== undefined;
   const { logger, logs } = collectLogs();
   const running: Lifecycle[] = [];
 
@@ -129,7 +172,10 @@ export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
   return {
     url: first.url,
     urls,
-    env,
+    get env() {
+      isShared = true;
+      return env;
+    },
     service: first,
     logs,
     startApi,
@@ -137,9 +183,8 @@ export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
     startDeliveryWorker,
     startSourcesWorker,
     close: async () => {
-      // On a slow disk, dropping a full database takes longer than any command of the service may.
-      if (options.dropsItsData !== false) await first.mongo.db?.dropDatabase({ socketTimeoutMS: 0 } as object);
       for (const lifecycle of running.toReversed()) await lifecycle.close();
+      if (options.dropsItsData !== false) await leave(env['MONGODB_URL'] ?? '', !isShared);
     },
   };
 };

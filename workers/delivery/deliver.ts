@@ -6,7 +6,6 @@ import {
   pendingOf,
   sequencesOf,
 } from '../../src/conversations/outbox.ts';
-import { LRUCache } from 'lru-cache';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import type { Missed, Recoveries } from '../../src/deliveries/recoveries.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
@@ -29,6 +28,7 @@ import { type TraceSpan, type Tracing, within } from '../../src/process/tracing.
 import { isMongoUnavailable } from '../../src/mongo/failures.ts';
 import type { ReportEventWait } from '../../src/service-metrics.ts';
 import type { DeliveryBreaker, Dispatch, Target } from './dispatch.ts';
+import { createLru } from '../../src/process/lru.ts';
 
 /** An outbox and the monotonic time just before it was read. */
 export type OutboxReading = { at: number; outbox: Outbox };
@@ -184,7 +184,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   const { read, readForEnding, readAfter, readInSlot } = createReadings({ endpoints, outboxes, isFresh });
 
   /** Streams in which a recovery has nothing to send, now and later. */
-  const whole = new LRUCache<string, true>({ max: KNOWN_WHOLE });
+  const whole = createLru<true>({ most: KNOWN_WHOLE });
 
   /**
    * True if a recovery may have something to send in this stream. Missed events are sent before pending ones, which are

@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import type { DeliveryQueue } from '../../src/deliveries/queue.ts';
 import type { Recoveries, StoredRecovery } from '../../src/deliveries/recoveries.ts';
@@ -8,6 +7,7 @@ import type { Logger } from '../../src/process/logger.ts';
 import { mapAtMost } from '../../src/process/slots.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
 import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
+import { createLru } from '../../src/process/lru.ts';
 
 /**
  * How many recoveries a worker drives at once, from how many due ones it chooses, and for how many assistants it
@@ -42,7 +42,7 @@ type Dependencies = {
 export const createDriveRecoveries = (dependencies: Dependencies) => {
   const { recoveries, conversations, deliveries, deliveryQueue, endpoints, runStream, timing, logger } = dependencies;
   const driven = new Map<string, { assistantId: string; running: Promise<void> }>();
-  const servedAt = new LRUCache<string, number>({ max: SERVED_MAX });
+  const servedAt = createLru<number>({ most: SERVED_MAX });
   const token = newToken();
   let closing = false;
 

@@ -1,10 +1,10 @@
 import type { Embedder, PassageIndex, PassageSearch, Priority } from '@parley/understanding';
-import { LRUCache } from 'lru-cache';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import { withDeadline } from '../../src/process/deadline.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createSlots } from '../../src/process/slots.ts';
 import { buildPassageIndex, type PassageStore, type ReadPassage } from '../../src/sources/passages.ts';
+import { createLru } from '../../src/process/lru.ts';
 
 /** The maximum memory of all indexes of passages, in bytes. One assistant gets at most half. */
 const MAX_BYTES = 160_000_000;
@@ -84,7 +84,7 @@ export const createPassages = (options: Options): Passages => {
   } = options;
   const memory = new Map<string, Held>();
   const reading = new Map<string, Promise<void>>();
-  const refused = new LRUCache<string, true>({ max: REFUSED_MAX, ttl: REFUSED_MS });
+  const refused = createLru<true>({ most: REFUSED_MAX, ttl: REFUSED_MS });
   /** One read at a time: a read needs as much memory as its result. */
   const reads = createSlots(({ inUse }) => inUse === 0);
 

@@ -31,6 +31,7 @@ import {
   text,
   type TurnContext,
 } from './engine.ts';
+import { createLru } from '../../../src/process/lru.ts';
 
 export type IndexOptions = {
   /** The maximum memory of all cached indexes together, in bytes. One assistant gets at most half. */
@@ -74,7 +75,7 @@ const createIndexes = ({ maxBytes = MAX_BYTES, most, keptForMs, onLargeBuilt = (
    * The cache key and build number of each assistant's newest index. With the number, an older build that finishes
    * later does not replace the newest index.
    */
-  const latest = new LRUCache<string, { key: string; nth: number }>({ max: 10_000 });
+  const latest = createLru<{ key: string; nth: number }>({ most: 10_000 });
   const building = new Map<string, Build>();
   const smallBuilds = createSlots(({ inUse }) => inUse < SMALL_BUILDS);
   const largeBuilds = createSlots(({ inUse }) => inUse === 0);
