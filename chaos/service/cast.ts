@@ -5,7 +5,7 @@ import type { Service } from '../../src/service.ts';
 import { openProvider } from '../../test/support/provider.ts';
 import type { Random } from '../support/random.ts';
 import { openReceiver, type Receiver, type ReceiverKind } from './receivers.ts';
-import type { Endpoint } from './rules-of-events.ts';
+import type { Endpoint } from './evidence.ts';
 
 const UNLIMITED = 1_000_000;
 const CHANNEL_TOKEN = 'channel-token-of-the-chaos-run';

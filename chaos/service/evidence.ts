@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Service } from '../../src/service.ts';
-import type { Delivery, Histories, StoredMessage } from './history.ts';
+import type { Delivery, Histories, Seen, StoredMessage } from './history.ts';
 
 const CONVERGED_WITHIN_MS = 60_000;
 const LOOK_EVERY_MS = 250;
@@ -133,3 +133,13 @@ export const collect = async (service: Service, { api, keyOf, histories, calmSin
   const deliveries = rows.map(({ _id, ...row }) => ({ ...row, deliveryId: String(_id) }) as unknown as Delivery);
   return { stored, deliveries, leftOfErased: await waitForErasures(service, histories), ...convergence };
 };
+
+export type Endpoint = { endpointId: string; assistantId: string; good: boolean; seen: Seen[] };
+export type EventsEvidence = Pick<Evidence, 'stored' | 'deliveries'> & { endpoints: Endpoint[]; histories: Histories };
+
+export type Own = {
+  endpoint: Endpoint;
+  deliveries: Delivery[];
+  sessionOf: (conversationId: string) => string;
+} & EventsEvidence;
+export type Rule = (own: Own) => { session: string; what: string }[];

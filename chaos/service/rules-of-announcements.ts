@@ -1,5 +1,5 @@
+import type { Own, Rule } from './evidence.ts';
 import type { Delivery, Seen, StoredMessage } from './history.ts';
-import type { Own, Rule } from './rules-of-events.ts';
 
 const PREVIEW = 500;
 

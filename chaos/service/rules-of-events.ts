@@ -1,17 +1,7 @@
 import { isFinal } from '../../src/deliveries/delivery.ts';
-import type { Evidence } from './evidence.ts';
-import type { Delivery, Histories, Seen, Violation } from './history.ts';
+import type { EventsEvidence, Rule } from './evidence.ts';
+import type { Violation } from './history.ts';
 import { ANNOUNCEMENTS } from './rules-of-announcements.ts';
-
-export type Endpoint = { endpointId: string; assistantId: string; good: boolean; seen: Seen[] };
-type EventsEvidence = Pick<Evidence, 'stored' | 'deliveries'> & { endpoints: Endpoint[]; histories: Histories };
-
-export type Own = {
-  endpoint: Endpoint;
-  deliveries: Delivery[];
-  sessionOf: (conversationId: string) => string;
-} & EventsEvidence;
-export type Rule = (own: Own) => { session: string; what: string }[];
 
 const notTwice: Rule = ({ endpoint, sessionOf }) =>
   [...Map.groupBy(endpoint.seen, ({ eventId }) => eventId).values()].flatMap(([first, ...more]) =>

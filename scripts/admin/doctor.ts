@@ -5,8 +5,8 @@ import { type QueueState, readQueues } from './doctor/queues.ts';
 import { type Reached, reachApi, reachMongo, reachRedis } from './doctor/reach.ts';
 import { trySemantic } from './doctor/semantic.ts';
 import { type Found, findStuck, type Stuck } from './doctor/stuck.ts';
-import type { Answer, CommandContext, RunBare } from './session.ts';
-import { openForCommand } from './stores.ts';
+import type { Answer, RunBare } from './session.ts';
+import { type CommandContext, openForCommand } from './stores.ts';
 import { fields, msOf, plain, table } from './text.ts';
 
 const WAITING_TOO_LONG_MS = 10_000;

@@ -1,9 +1,10 @@
-import { type Config, readConfig } from '../../src/process/config.ts';
+import { readConfig } from '../../src/process/config.ts';
 import { secretsIn } from '../../src/process/credentials.ts';
-import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger, type Logger } from '../../src/process/logger.ts';
+import { createLifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { type Api, openApi } from './api.ts';
 import type { Settings } from './settings.ts';
+import type { CommandContext } from './stores.ts';
 import type { OperatorStores } from '../../src/operators/store.ts';
 
 /** A command's answer, as JSON and as text. `status` is the exit status. */
@@ -12,8 +13,6 @@ export type Answer = { json: unknown; text: string; status?: number };
 /** Runs a command through the operator API and prints its answer. */
 export type Run = (work: (api: Api) => Promise<Answer>) => Promise<void>;
 
-/** The parameters of a local command. */
-export type CommandContext = { config: Config; settings: Settings; logger: Logger; lifecycle: Lifecycle };
 export type RunLocal = (work: (opened: OperatorStores) => Promise<Answer>) => Promise<void>;
 export type RunBare = (work: (bench: CommandContext) => Promise<Answer>) => Promise<void>;
 

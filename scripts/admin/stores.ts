@@ -2,15 +2,18 @@ import type { Connection } from 'mongoose';
 import { openOperators, type OperatorStores } from '../../src/operators/store.ts';
 import type { Config } from '../../src/process/config.ts';
 import { secretsIn } from '../../src/process/credentials.ts';
-import { plainMessage } from '../../src/process/logger.ts';
+import type { Lifecycle } from '../../src/process/lifecycle.ts';
+import { type Logger, plainMessage } from '../../src/process/logger.ts';
 import { openMongo } from '../../src/mongo/mongo.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { Failure } from './failure.ts';
 import { openQueueHandles, type Queues } from './queues.ts';
-import type { CommandContext } from './session.ts';
 import type { Settings } from './settings.ts';
 
 // The few commands that open MongoDB or Redis themselves load this file. The others call the API and start faster.
+
+/** The parameters of a command that opens stores itself. */
+export type CommandContext = { config: Config; settings: Settings; logger: Logger; lifecycle: Lifecycle };
 
 export type Opened = Service & { config: Config; queues: Queues };
 

@@ -106,11 +106,19 @@ const breaksOrder = ({ from, to }: Import): boolean => {
     : levelOf(to) > levelOf(from);
 };
 
+/** All code of the repository. */
+const everywhere = globSync('{src,workers,packages,dashboard,scripts,test,bench,chaos,fuzz,examples}/**/*.{ts,tsx}', {
+  exclude: ['**/node_modules/**', '**/dist/**'],
+});
+/** The relative imports of a file. So many files are not parsed. */
+const targetsOf = (file: string): string[] =>
+  [...readFileSync(file, 'utf8').matchAll(/(?:\bfrom|\bimport\(|^import) ?'(\.[^']+)'/gm)].map(([, to = '']) =>
+    join(dirname(file), to),
+  );
+
 /** Finds an import that leads back to a file on the current path. Returns null if there is no cycle. */
 const findCycle = (): string[] | null => {
-  const all = [...files, ...packageFiles, ...readingFiles];
-  const targets = new Map(all.map((file) => [file, new Set<string>()]));
-  for (const { from, to } of all.flatMap(importsOf)) targets.get(from)?.add(to);
+  const targets = new Map(everywhere.map((file) => [file, targetsOf(file)]));
   const done = new Set<string>();
   const follow = (file: string, way: string[]): string[] | null => {
     if (way.includes(file)) return [...way.slice(way.indexOf(file)), file];
@@ -122,7 +130,7 @@ const findCycle = (): string[] | null => {
     done.add(file);
     return null;
   };
-  for (const file of all) {
+  for (const file of everywhere) {
     const cycle = follow(file, []);
     if (cycle) return cycle;
   }
@@ -177,6 +185,7 @@ test('a package imports nothing of ours, and others use only its doors', () => {
 });
 
 test('no import is circular', () => {
+  expect(everywhere.length).toBeGreaterThan(1_000);
   expect(findCycle()).toBeNull();
 });
 

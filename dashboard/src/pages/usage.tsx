@@ -8,7 +8,8 @@ import { Page, Section } from '../parts/page.tsx';
 import { Shown } from '../parts/states.tsx';
 import { useRead } from '../query.ts';
 import type { Limits, Usage as Used } from '../types.ts';
-import { Chart, type Series } from './overview/chart.tsx';
+import { Chart } from './overview/chart.tsx';
+import type { Series } from './overview/numbers.tsx';
 import { Tile } from './overview/figures.tsx';
 
 const DAY_MS = 86_400_000;

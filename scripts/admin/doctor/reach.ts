@@ -1,7 +1,7 @@
 import { hintOf } from '../../../src/process/hints.ts';
 import { openMongo } from '../../../src/mongo/mongo.ts';
 import { closeRedis, mastersOf, openRedis, pingRedis } from '../../../src/redis/redis.ts';
-import type { CommandContext } from '../session.ts';
+import type { CommandContext } from '../stores.ts';
 
 const WITHIN_MS = 1_500;
 

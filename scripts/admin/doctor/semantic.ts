@@ -1,6 +1,6 @@
 import { createLogger } from '../../../src/process/logger.ts';
 import { openChosenEmbedder } from '../../../src/embedder.ts';
-import type { CommandContext } from '../session.ts';
+import type { CommandContext } from '../stores.ts';
 
 /** Opens the configured model as a reply worker does, and reports whether the model works on this machine. */
 export const trySemantic = async ({

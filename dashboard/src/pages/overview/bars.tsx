@@ -2,7 +2,7 @@ import 'uplot/dist/uPlot.min.css';
 import { useComputedColorScheme } from '@mantine/core';
 import { useEffect, useRef } from 'react';
 import UPlot from 'uplot';
-import type { ChartRow, Series } from './chart.tsx';
+import type { ChartRow, Series } from './numbers.tsx';
 
 const HEIGHT = 190;
 const BAR_SHARE = 0.7;

@@ -1,10 +1,7 @@
 import { type ComponentType, lazy, Suspense } from 'react';
 import { Section } from '../../parts/page.tsx';
 import type { BarsProps } from './bars.tsx';
-import { Numbers } from './numbers.tsx';
-
-export type Series = { name: string; label: string; color: string };
-export type ChartRow = { at: string } & Record<string, number | string>;
+import { type ChartRow, Numbers, type Series } from './numbers.tsx';
 
 type Props = { title: string; description?: string; rows: ChartRow[]; series: Series[]; stacked?: boolean };
 

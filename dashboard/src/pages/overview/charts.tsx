@@ -1,6 +1,7 @@
 import type { ReactNode } from 'react';
 import type { Overview } from '../../types.ts';
-import { Chart, type Series } from './chart.tsx';
+import { Chart } from './chart.tsx';
+import type { Series } from './numbers.tsx';
 
 type Figures = Overview['figures'];
 

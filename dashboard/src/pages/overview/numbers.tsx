@@ -1,5 +1,7 @@
 import { VisuallyHidden } from '@mantine/core';
-import type { ChartRow, Series } from './chart.tsx';
+
+export type Series = { name: string; label: string; color: string };
+export type ChartRow = { at: string } & Record<string, number | string>;
 
 const AS_TABLE = 'Show the numbers';
 
