@@ -1,8 +1,9 @@
+import { constants, setPriority } from 'node:os';
 import { setFlagsFromString } from 'node:v8';
-import { ConfigError } from './config.ts';
+import { type Config, ConfigError, describeConfig, readConfig } from './config.ts';
 import { secretsIn } from './credentials.ts';
 import { type Hint, hintOf } from './hints.ts';
-import { describeFailure, type Logger } from './logger.ts';
+import { createLogger, describeFailure, type Logger } from './logger.ts';
 import manifest from '../../package.json' with { type: 'json' };
 
 const CHECK_EVERY_MS = 100;
@@ -13,7 +14,7 @@ const AGAIN_AFTER_MS = 1_000;
  * Logs when the event loop did not run for a noticeable time, at most once a second. During this time, all requests,
  * leases and health checks of the process wait. The metrics have the whole distribution (`nodejs_eventloop_lag_…`).
  */
-export const watchStalls = (logger: Logger): void => {
+const watchStalls = (logger: Logger): void => {
   let checkedAt = performance.now();
   let reportedAt = Number.NEGATIVE_INFINITY;
   const check = (): void => {
@@ -44,17 +45,6 @@ export const explainFailure = (cause: unknown, environment: Record<string, strin
  * a process that read a large knowledge again and again had 990 MB, of which 190 were in use. Now it has 570.
  */
 const HEAP_GROWING_PERCENT = 25;
-
-/** Runs a `main.ts`. If the start fails, prints the reason and exits 1. */
-export const startProcess = async (start: () => Promise<void>): Promise<void> => {
-  setFlagsFromString(`--heap-growing-percent=${HEAP_GROWING_PERCENT}`);
-  try {
-    await start();
-  } catch (cause) {
-    process.stderr.write(`${explainFailure(cause, process.env)}\n`);
-    process.exit(1);
-  }
-};
 
 type Closer = { name: string; close: () => unknown };
 
@@ -142,6 +132,38 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
       });
     },
   };
+};
+
+/** What every process opens first. */
+export type Opening = { config: Config; logger: Logger; lifecycle: Lifecycle };
+
+/**
+ * Runs a `main.ts`: reads the settings, opens the process, and drains it after a signal. If the start fails, prints the
+ * reason and exits 1. `open` imports what it needs, so that a wrong setting is reported without loading everything
+ * first. A process with `isModest` has a low priority. It waits for others, and nobody waits for it, so its stalls are
+ * not reported.
+ */
+export const runProcess = async (
+  name: string,
+  open: (opening: Opening) => Promise<void>,
+  { isModest = false } = {},
+): Promise<void> => {
+  setFlagsFromString(`--heap-growing-percent=${HEAP_GROWING_PERCENT}`);
+  try {
+    requireNode();
+    // Whatever this process starts has the same priority.
+    if (isModest) setPriority(constants.priority.PRIORITY_LOW);
+    const config = readConfig(process.env);
+    const logger = createLogger({ name, level: config.LOG_LEVEL, secrets: secretsIn(process.env) });
+    logger.info({ config: describeConfig(config) }, 'starting');
+    const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
+    lifecycle.listenToProcess();
+    if (!isModest) watchStalls(logger);
+    await open({ config, logger, lifecycle });
+  } catch (cause) {
+    process.stderr.write(`${explainFailure(cause, process.env)}\n`);
+    process.exit(1);
+  }
 };
 
 /** Throws if Node is older than version 24. Older versions would fail later with a less clear error. */

@@ -1,22 +1,7 @@
-import { describeConfig, readConfig } from '../../src/process/config.ts';
-import { secretsIn } from '../../src/process/credentials.ts';
-import { createLifecycle, requireNode, startProcess, watchStalls } from '../../src/process/lifecycle.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { runProcess } from '../../src/process/lifecycle.ts';
 
-requireNode();
-await startProcess(async () => {
-  const config = readConfig(process.env);
-  const logger = createLogger({
-    name: 'parley-delivery-worker',
-    level: config.LOG_LEVEL,
-    secrets: secretsIn(process.env),
-  });
-  logger.info({ config: describeConfig(config) }, 'starting');
-  const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
-  lifecycle.listenToProcess();
-  watchStalls(logger);
-  // Loaded only now, so that a wrong setting is reported without loading everything first.
+await runProcess('parley-delivery-worker', async (opening) => {
   const { openDeliveryWorker } = await import('./worker.ts');
-  const { healthPort } = await openDeliveryWorker({ config, logger, lifecycle });
-  logger.info({ healthPort }, 'delivering events');
+  const { healthPort } = await openDeliveryWorker(opening);
+  opening.logger.info({ healthPort }, 'delivering events');
 });
