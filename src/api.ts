@@ -28,14 +28,12 @@ import { referenceRoutes } from './openapi/reference.ts';
 import { type OperatorApiDependencies, operatorApiRoutes } from './operator-api/routes.ts';
 import { createDevices, createSessions, createSignInLimits } from './operators/session.ts';
 import { openOperators } from './operators/store.ts';
-import type { Config } from './process/config.ts';
 import { abortAfter } from './process/deadline.ts';
 import { ApiError, unavailable } from './process/errors.ts';
 import { newToken } from './process/ids.ts';
-import type { Lifecycle } from './process/lifecycle.ts';
+import type { Opening } from './process/lifecycle.ts';
 import type { Logger } from './process/logger.ts';
 import { createMetrics, type Metrics } from './process/metrics.ts';
-import { openTracing } from './process/tracing.ts';
 import type { Vault } from './process/vault.ts';
 import { openQueues } from './redis/queue.ts';
 import { closeRedis, openRedis } from './redis/redis.ts';
@@ -50,7 +48,7 @@ import { createReadTurn, type ReadTurn, storedReplyOf } from './turns/turn.ts';
 import { webPages } from './web-channel/pages.ts';
 import { WEB_TURN_PATH, webChannelRoutes } from './web-channel/routes.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
-import { openService, OPERATORS_POOL_SIZE } from './service.ts';
+import { type Module, openService, OPERATORS_POOL_SIZE } from './service.ts';
 
 type AppDependencies = {
   access: Access;
@@ -150,29 +148,27 @@ const createApp = (dependencies: AppDependencies): Express => {
 };
 
 /** Assembles the API process and listens. Tests start it as `main.ts` does. Returns the stores and the port. */
-export const openApi = async ({
-  config,
-  logger,
-  lifecycle,
-}: {
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
-}) => {
-  const tracing = await openTracing({ config, name: 'parley-api', logger, lifecycle });
+export const openApi = async (opening: Opening) => {
   const service = await openService({
-    config,
-    logger,
-    lifecycle,
+    ...opening,
     redisRole: 'api',
     asidePoolSize: OPERATORS_POOL_SIZE,
-    tracing,
+    tracesAs: 'parley-api',
   });
+  openAlerts({ service, ...opening });
+  const metrics = createMetrics({ token: opening.config.METRICS_TOKEN });
+  return { ...service, ...(await serveApi({ service, metrics, ...opening })) };
+};
+
+/** The module of the API: it listens to callers. `stuck` is about other modules of its process. */
+export const serveApi = async (
+  { service, metrics, config, logger, lifecycle }: Module,
+  stuck: () => string | null = () => null,
+) => {
   const { aside, redis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue, sourceQueue } =
     service;
 
   const { orUnavailable } = service.mongoWatch;
-  const metrics = createMetrics({ token: config.METRICS_TOKEN });
   const count = countRequests(metrics);
   sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue, sources: sourceQueue });
 
@@ -207,7 +203,7 @@ export const openApi = async ({
     onBusy: () => count.refused('session'),
     onQuotaExceeded: () => count.refused('quota'),
     orUnavailable,
-    tracing,
+    tracing: service.tracing,
     logger,
   });
 
@@ -239,7 +235,6 @@ export const openApi = async ({
   });
   lifecycle.add('live updates', live, (opened) => opened.close());
 
-  openAlerts({ service, config, logger, lifecycle });
   const submit = createSubmit(startTurn);
   const tls = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
   const onErased = ({ assistantId, sessionId, conversationId, waiting }: StoredConversation): void => {
@@ -259,7 +254,7 @@ export const openApi = async ({
     gate,
     rateLimiter,
     onTurnAnswered: count.turnAnswered,
-    readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
+    readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining, stuck }),
     onErased,
     web: { assistants, rateLimiter, vault: service.vault },
     operatorApi: {
@@ -317,5 +312,5 @@ export const openApi = async ({
   const port = await listen(server, { host: config.HOST, port: config.PORT });
   const closing = { graceMs: config.SHUTDOWN_GRACE_MS, cutAfterMs: config.timing.connectionsCutAfterMs };
   lifecycle.add('web server', server, (opened) => closeWebServer(opened, closing));
-  return { ...service, operators, tokens, audit, port };
+  return { operators, tokens, audit, port };
 };

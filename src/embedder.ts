@@ -18,6 +18,7 @@ import * as z from 'zod';
 import type { Config } from './process/config.ts';
 import { withDeadline } from './process/deadline.ts';
 import type { RedisClient } from './redis/redis.ts';
+import type { Lifecycle } from './process/lifecycle.ts';
 import type { Logger } from './process/logger.ts';
 import { forEachJsonMark, JSON_MARKS, withoutSlashes } from './process/validation.ts';
 import { checkEndpointUrl, openGuardedAgent } from './webhooks/address-guard.ts';
@@ -262,7 +263,7 @@ const bytesOf = (values: Float32Array | Int8Array): Uint8Array =>
  * value begins with a hash of the question, so texts of visitors are not stored, and any number of them takes bounded
  * memory. While Redis is slow or away, each worker asks its own model.
  */
-export const createSharedVectors = (redis: RedisClient, prefix: string): SharedVectors => {
+const createSharedVectors = (redis: RedisClient, prefix: string): SharedVectors => {
   const placeOf = (key: string) => {
     const hash = createHash('sha256').update(key).digest();
     return { hash, at: `${prefix}:vector:${hash.readUInt16BE() % PLACES}` };
@@ -321,6 +322,31 @@ export const openChosenEmbedder = async ({ config, logger, count, shared }: Opti
     close: async () => {
       await embedder.close();
       await chosen.close();
+    },
+  };
+};
+
+/** An embedder that opens together with the stores, because both take about the same time. */
+export type OpeningEmbedder = {
+  opened: Promise<Embedder>;
+  /** From now on, vectors of questions are shared with other processes. */
+  share: (redis: RedisClient, prefix: string) => void;
+};
+
+type OpeningOptions = Omit<Options, 'shared'> & {
+  lifecycle: Lifecycle;
+  /** Tests pass their own. */
+  embedder?: Embedder | undefined;
+};
+
+export const beginEmbedder = ({ lifecycle, embedder, ...options }: OpeningOptions): OpeningEmbedder => {
+  let sharedVectors: SharedVectors | null = null;
+  const opened = embedder ? Promise.resolve(embedder) : openChosenEmbedder({ ...options, shared: () => sharedVectors });
+  void lifecycle.add('embedder', opened, async (one) => (await one).close());
+  return {
+    opened,
+    share: (redis, prefix) => {
+      sharedVectors = createSharedVectors(redis, prefix);
     },
   };
 };

@@ -30,7 +30,8 @@ import { createSourceQueue, SOURCES_QUEUE, type SourceJob, type SourceQueue } fr
 import { createPassageVectors, type PassageVectors } from './sources/passage-vectors.ts';
 import { createSourceRuns, type SourceRuns } from './sources/runs.ts';
 import { createSourceStore, type SourceStore } from './sources/store.ts';
-import { NO_TRACING, type Tracing } from './process/tracing.ts';
+import type { Metrics } from './process/metrics.ts';
+import { NO_TRACING, openTracing, type Tracing } from './process/tracing.ts';
 import { createVault, type Vault } from './process/vault.ts';
 import { type AllowanceStore, createAllowances } from './turns/allowances.ts';
 import { createDeliveredReplies, type DeliveredReplies } from './turns/replies.ts';
@@ -54,8 +55,8 @@ type Options = {
    * their own pool. Without a size, `aside` uses the one pool, which is enough for a command.
    */
   asidePoolSize?: number;
-  /** Default: none. */
-  tracing?: Tracing;
+  /** The name under which this process sends its traces. Without a name, there are none. */
+  tracesAs?: string;
 };
 
 /** The second pool of an API process. A search uses at most two of its connections (`src/http/shares.ts`). */
@@ -92,6 +93,7 @@ export type Service = Stores & {
   endpoints: EndpointStore;
   mongoWatch: MongoWatch;
   redis: RedisClient;
+  tracing: Tracing;
   partitions: Partitions;
   leases: TurnLeases;
   deliveredReplies: DeliveredReplies;
@@ -101,10 +103,18 @@ export type Service = Stores & {
   sourceQueue: SourceQueue;
 };
 
+/**
+ * What a module gets from its process. A module is the API or a worker: what they do, on a service that is open. A
+ * process has one module, or all of them (`workers/all`), and the lifecycle closes what they open.
+ */
+export type Module = { service: Service; metrics: Metrics; config: Config; logger: Logger; lifecycle: Lifecycle };
+
 /** The lifecycle closes what this opens. */
 export const openService = async ({ config, logger, lifecycle, redisRole, ...options }: Options): Promise<Service> => {
-  const { startWithinMs: timeoutMs, asidePoolSize, tracing = NO_TRACING } = options;
+  const { startWithinMs: timeoutMs, asidePoolSize, tracesAs } = options;
   const { draining } = lifecycle;
+  const tracing =
+    tracesAs === undefined ? NO_TRACING : await openTracing({ config, name: tracesAs, logger, lifecycle });
   const url = config.MONGODB_URL;
   const openAside = async (): Promise<Connection | null> =>
     asidePoolSize === undefined ? null : openMongo({ url, timeoutMs, maxPoolSize: asidePoolSize, aside: true }, logger);
@@ -225,6 +235,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     endpoints,
     mongoWatch,
     redis,
+    tracing,
     partitions,
     leases,
     deliveredReplies,
@@ -233,4 +244,23 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     deliveryQueue,
     sourceQueue,
   };
+};
+
+/**
+ * The same service for workers beside an API. Callers' commands to Redis must fail within a second, and those of leases
+ * and of BullMQ's workers must wait for Redis, so workers have a connection of their own. All else is shared: nobody
+ * waits for a queue, because a sweep adds a lost wake-up again.
+ */
+export const openForWorkers = async ({
+  service,
+  config,
+  logger,
+  lifecycle,
+}: Omit<Module, 'metrics'>): Promise<Service> => {
+  const { draining } = lifecycle;
+  const redis = await openRedis({ url: config.REDIS_URL, role: 'worker', draining }, logger);
+  lifecycle.add('redis of the workers', redis, closeRedis);
+  const leases = createTurnLeases(redis, service.partitions, config.timing);
+  lifecycle.add('turn leases of the workers', leases, (opened) => opened.close());
+  return { ...service, redis, leases };
 };

@@ -3,20 +3,14 @@ import { Worker } from 'bullmq';
 import { channelsOf } from './alerts/notify.ts';
 import { openAlerts } from './alerts/watch.ts';
 import { createDeliverySweeps } from './deliveries/sweep.ts';
-import type { Config } from './process/config.ts';
 import { createReadiness, openHealthServer } from './http/health.ts';
-import type { Lifecycle } from './process/lifecycle.ts';
-import type { Logger } from './process/logger.ts';
-import type { Metrics } from './process/metrics.ts';
 import { type RedisClient, whenUnavailable } from './redis/redis.ts';
 import type { Timing } from './process/time-limits.ts';
-import { startSweeper } from './process/sweeper.ts';
-import type { Service } from './service.ts';
+import { type Sweeper, startSweeper } from './process/sweeper.ts';
+import type { Module } from './service.ts';
 import { type CountDelivery, sampleQueues } from './service-metrics.ts';
 import { createReleaseSweep } from './inbox/assignees.ts';
 import { createNotTakenSweep, createTurnSweep } from './turns/sweep.ts';
-
-type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
 type QueueWork = {
   queue: string;
@@ -57,7 +51,7 @@ const closeWorker = async ({ worker, connection, prefix, running }: Opened): Pro
  */
 export const openQueueWorkers = async (
   { queue, concurrency, maxStalledCount = 1, process }: QueueWork,
-  { service, config, logger, lifecycle }: Options,
+  { service, config, logger, lifecycle }: Omit<Module, 'metrics'>,
 ): Promise<void> => {
   const { jobLockMs: lockDuration, jobStalledEveryMs: stalledInterval } = config.timing;
   const connection = service.redis;
@@ -91,40 +85,41 @@ export const openQueueWorkers = async (
   lifecycle.add(`${queue} workers`, closing, ({ promise }) => promise);
 };
 
-type Sweeper = ReturnType<typeof startSweeper>;
-
 const isStuck = (sweep: Sweeper, { sweepStuckMs }: Timing): boolean =>
   performance.now() - sweep.lastEndedAt() > sweepStuckMs;
 
+/** Says why a process with these sweeps is not ready, or null. */
+export const stuckIn =
+  (sweeps: Sweeper[], timing: Timing): (() => string | null) =>
+  () =>
+    sweeps.some((sweep) => isStuck(sweep, timing)) ? 'a sweep is stuck' : null;
+
 /** Starts the health server of a worker. It is unready while one of its sweeps is stuck. Returns the port. */
 export const openWorkerHealth = async (
-  { service: { turnQueue, deliveryQueue, sourceQueue, mongo, redis }, config, logger, lifecycle }: Options,
-  { metrics, sweeps }: { metrics: Metrics; sweeps: Sweeper[] },
+  { service: { turnQueue, deliveryQueue, sourceQueue, mongo, redis }, metrics, config, logger, lifecycle }: Module,
+  sweeps: Sweeper[],
 ): Promise<number> => {
-  const stuck = (): string | null =>
-    sweeps.some((sweep) => isStuck(sweep, config.timing)) ? 'a sweep is stuck' : null;
   sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue, sources: sourceQueue });
-  const readiness = createReadiness({ mongo, redis, draining: lifecycle.draining, stuck });
+  const { draining } = lifecycle;
+  const readiness = createReadiness({ mongo, redis, draining, stuck: stuckIn(sweeps, config.timing) });
   const health = await openHealthServer({
     host: config.HOST,
     port: config.WORKER_HEALTH_PORT,
     readiness,
     metrics,
-    draining: lifecycle.draining,
+    draining,
     logger,
   });
   lifecycle.add('health server', health.server, (server) => void server.close());
   return health.port;
 };
 
-/**
- * Starts what the workers of turns and deliveries have besides their queue: the sweeps of both, and the health server.
- * Returns the health port.
- */
-export const openWorkerDuties = async (
-  { service, config, logger, lifecycle }: Options,
-  { metrics, countDelivery, suspended }: { metrics: Metrics; countDelivery: CountDelivery; suspended?: () => string[] },
-): Promise<number> => {
+/** What the sweeps need from the module that delivers: who counts what they end, and what it does not send now. */
+export type Delivering = { countDelivery: CountDelivery; suspended?: () => string[] };
+
+/** Starts what the workers of turns and deliveries have besides their queue: the sweeps of both, and the alerts. */
+export const openWorkerDuties = (module: Module, { countDelivery, suspended }: Delivering): Sweeper[] => {
+  const { service, config, logger, lifecycle } = module;
   const { timing } = config;
   const { aside, endpoints, leases, turnQueue, deliveryQueue } = service;
   const { alerts, conversations, deliveries, operators } = aside;
@@ -156,6 +151,6 @@ export const openWorkerDuties = async (
   };
   const noting = startSweeper('sign of life', noteSweep, { everyMs: timing.alertEveryMs, logger });
   lifecycle.add('sign of life', noting, (opened) => opened.stop());
-  openAlerts({ service, config, logger, lifecycle });
-  return openWorkerHealth({ service, config, logger, lifecycle }, { metrics, sweeps });
+  openAlerts(module);
+  return sweeps;
 };

@@ -1,5 +1,7 @@
 import type { Logger } from './logger.ts';
 
+export type Sweeper = { stop: () => Promise<void>; lastEndedAt: () => number };
+
 /**
  * Runs `sweep` repeatedly, never two runs at the same time. The pause is random, at most `everyMs`, so that several
  * processes do not sweep at the same moments. A failed sweep is logged and repeated. Every worker has its own timer,
@@ -9,7 +11,7 @@ export const startSweeper = (
   name: string,
   sweep: () => Promise<void>,
   { everyMs, logger }: { everyMs: number; logger: Logger },
-): { stop: () => Promise<void>; lastEndedAt: () => number } => {
+): Sweeper => {
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;
   let running: Promise<void> = Promise.resolve();

@@ -4,16 +4,14 @@ import { endpointsOf, type OutboxStore, pendingOf } from '../../src/conversation
 import { DELIVERIES_QUEUE, type DeliveryQueue, WakeUpJob } from '../../src/deliveries/queue.ts';
 import { serverNow } from '../../src/process/clock.ts';
 import type { BreakerOptions } from '../../src/process/breaker.ts';
-import type { Config } from '../../src/process/config.ts';
-import { type Lifecycle, VERSION } from '../../src/process/lifecycle.ts';
+import { type Opening, VERSION } from '../../src/process/lifecycle.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createMetrics } from '../../src/process/metrics.ts';
 import { createPacedSlots, type PacedSlots } from '../../src/process/paced-slots.ts';
 import { createSlots, mapAtMost, type Occupancy, whatRemains } from '../../src/process/slots.ts';
-import { openTracing } from '../../src/process/tracing.ts';
 import { countDeliveries, reportEventWaits } from '../../src/service-metrics.ts';
-import { BACKGROUND_POOL_SIZE, openService } from '../../src/service.ts';
-import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
+import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/service.ts';
+import { type Delivering, openQueueWorkers, openWorkerDuties, openWorkerHealth } from '../../src/worker-process.ts';
 import { createDeliver, type Deliver, type GivenReading, type OutboxReading, type SendSlots } from './deliver.ts';
 import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
 import { createDeliveryBreaker, createDispatch } from './dispatch.ts';
@@ -217,30 +215,33 @@ const RECOVERING = 5;
  */
 const ENDING_MAX = 8;
 
-type Options = {
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
-  /** Tests pass their own resolver or certificate authority. */
-  sending?: Partial<SenderOptions>;
-  breaking?: BreakerOptions;
-};
+/** Tests pass their own resolver or certificate authority, and their own breaker. */
+type DeliveringOptions = { sending?: Partial<SenderOptions>; breaking?: BreakerOptions };
 
 /** Assembles and starts the delivery worker, for `main.ts` and for tests. */
-export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = {}, breaking = {} }: Options) => {
-  const tracing = await openTracing({ config, name: 'parley-delivery-worker', logger, lifecycle });
+export const openDeliveryWorker = async ({ sending, breaking, ...opening }: Opening & DeliveringOptions) => {
   const service = await openService({
-    config,
-    logger,
-    lifecycle,
+    ...opening,
     redisRole: 'worker',
     asidePoolSize: BACKGROUND_POOL_SIZE,
-    tracing,
+    tracesAs: 'parley-delivery-worker',
   });
+  const module = { service, metrics: createMetrics({ token: opening.config.METRICS_TOKEN }), ...opening };
+  const delivering = await deliverEvents(module, { ...(sending && { sending }), ...(breaking && { breaking }) });
+  const sweeps = openWorkerDuties(module, delivering);
+  return { ...service, healthPort: await openWorkerHealth(module, sweeps) };
+};
+
+/** The module that delivers events. Returns what the sweeps need to know of its deliveries. */
+export const deliverEvents = async (
+  module: Module,
+  { sending = {}, breaking = {} }: DeliveringOptions = {},
+): Promise<Delivering> => {
+  const { service, metrics, config, logger, lifecycle } = module;
+  const { tracing } = service;
   const { conversations, endpoints, deliveries, deliveryQueue } = service;
   const { timing } = config;
   const eventMaxAgeMs = config.EVENT_MAX_AGE_S * 1000;
-  const metrics = createMetrics({ token: config.METRICS_TOKEN });
   const countDelivery = countDeliveries(metrics);
 
   const sender = createSender({
@@ -317,9 +318,6 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     for (const deliveryId of ids) streams.wakeDelivery(deliveryId);
     await streams.wake(keys);
   };
-  const shared = { service, config, logger, lifecycle };
-  await openQueueWorkers({ queue: DELIVERIES_QUEUE, concurrency: 8, maxStalledCount: 0, process }, shared);
-  const suspended = (): string[] => [...breaker.suspended(), ...rated.saturated()];
-  const healthPort = await openWorkerDuties(shared, { metrics, countDelivery, suspended });
-  return { ...service, healthPort };
+  await openQueueWorkers({ queue: DELIVERIES_QUEUE, concurrency: 8, maxStalledCount: 0, process }, module);
+  return { countDelivery, suspended: () => [...breaker.suspended(), ...rated.saturated()] };
 };

@@ -166,6 +166,8 @@ type Dependencies = {
   passages: Passages;
   publish: Publish;
   draining: AbortSignal;
+  /** Since when the whole process stops. Then the calls of providers have a time limit. */
+  stopping: AbortSignal;
   logger: Logger;
 };
 
@@ -223,7 +225,8 @@ export type AskEngine = {
 };
 
 export const createAskEngine = (dependencies: Dependencies): AskEngine => {
-  const { conversations, assistants, engine, semanticSearchOf, passages, publish, draining, logger } = dependencies;
+  const { conversations, assistants, engine, semanticSearchOf, passages, publish, draining, stopping, logger } =
+    dependencies;
   const { draftEngine, draftVectors, draftSearchOf } = dependencies;
 
   const draftProfileOf = (assistant: Assistant, draft: DraftKnowledge): AssistantProfile => ({
@@ -308,7 +311,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
         message: turn.message,
         language: turn.language,
         history: readHistory,
-        signal: draining,
+        signal: stopping,
         semanticSearch: semanticSearchOf(assistant),
         passages: ownPassages,
         onDelta: feed.push,
@@ -358,7 +361,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
         message,
         language,
         history: async () => [],
-        signal: draining,
+        signal: stopping,
         semanticSearch: (draft ? draftSearchOf(draft) : semanticSearchOf)(assistant, 'background'),
         passages: passages.of(assistant, 'background'),
         reserveTokens,
@@ -392,7 +395,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
         message,
         language,
         history,
-        signal: draining,
+        signal: stopping,
         semanticSearch: semanticSearchOf(assistant),
         passages: passages.of(assistant),
       });

@@ -1,15 +1,12 @@
 import type { Dispatcher } from 'undici';
 import { createChannelCalls } from '../../src/assistants/channel.ts';
 import { createBreaker } from '../../src/process/breaker.ts';
-import type { Config } from '../../src/process/config.ts';
 import { serverNow } from '../../src/process/clock.ts';
 import { newToken } from '../../src/process/ids.ts';
-import type { Lifecycle } from '../../src/process/lifecycle.ts';
-import type { Logger } from '../../src/process/logger.ts';
+import type { Opening } from '../../src/process/lifecycle.ts';
 import { createMetrics } from '../../src/process/metrics.ts';
 import { createSlices } from '../../src/process/slices.ts';
 import { startSweeper } from '../../src/process/sweeper.ts';
-import { openTracing } from '../../src/process/tracing.ts';
 import type { Vault } from '../../src/process/vault.ts';
 import {
   type CountBudgetUsedUp,
@@ -18,16 +15,16 @@ import {
   countEmbeddings,
   countTurns,
 } from '../../src/service-metrics.ts';
-import { BACKGROUND_POOL_SIZE, openService, type Service } from '../../src/service.ts';
+import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/service.ts';
 import { createReserveCall, type ReserveCall } from '../../src/turns/allowances.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
 import { createPublisher } from '../../src/turns/replies.ts';
-import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
+import { openQueueWorkers, openWorkerDuties, openWorkerHealth } from '../../src/worker-process.ts';
 import { createAnswerTurn, createInFlight } from './answer-turn.ts';
 import { createAskEngine } from './ask-engine.ts';
 import { ASKING_MAX, openEvaluator } from './evaluator.ts';
-import { type Embedder, shareLoop, type SharedVectors } from '@parley/understanding';
-import { createSharedVectors, openChosenEmbedder } from '../../src/embedder.ts';
+import { type Embedder, shareLoop } from '@parley/understanding';
+import { beginEmbedder, type OpeningEmbedder } from '../../src/embedder.ts';
 import type { AssistantEngine } from './engines/engine.ts';
 import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
 import { createOpenAiEngine } from './engines/openai/engine.ts';
@@ -43,20 +40,13 @@ const DAY_MS = 86_400_000;
  */
 const ERASED_OF_ONE = 200;
 
-type MaintenanceOptions = {
-  service: Pick<Service, 'aside' | 'redis'>;
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
-};
-
 /**
  * Purges erased conversations again after a minute and after a day, erases conversations whose days are over, and
  * settles quotas. Every reply worker has its own timers: a schedule in Redis is lost with Redis, and a process with a
  * wrong clock can postpone it. Deliveries and idempotency keys need no purge: they expire through MongoDB's TTL
  * indexes.
  */
-const openMaintenance = ({ service, config, logger, lifecycle }: MaintenanceOptions): void => {
+const openMaintenance = ({ service, config, logger, lifecycle }: Module): void => {
   const { allowances, assistants, conversations } = service.aside;
   const purge = async (): Promise<void> => {
     let [purged, some] = [0, 1];
@@ -137,10 +127,8 @@ const DRAFT_INDEX_KEPT_FOR_MS = 60_000;
 const EVERY_MS = 2_000;
 const COUNT_EVERY_MS = 10_000;
 
-type InsightsOptions = { service: Service; logger: Logger; lifecycle: Lifecycle };
-
 /** Runs the projection: search words, figures and misses. All reply workers try, and one of them is the leader. */
-const openProjection = (embedder: Embedder, { service, logger, lifecycle }: InsightsOptions): void => {
+const openProjection = (embedder: Embedder, { service, logger, lifecycle }: Module): void => {
   const { insights, assistants, conversations, deliveries } = service.aside;
   const projection = insights.openProjection({
     token: newToken(),
@@ -182,41 +170,48 @@ const openProjection = (embedder: Embedder, { service, logger, lifecycle }: Insi
  */
 const SLOTS_PER_JOB = 4;
 
-type Options = {
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
-  engine?: AssistantEngine;
-  embedder?: Embedder;
-};
-
 /** Assembles and starts the reply worker. Tests may pass their own engine or embedder. */
-export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...given }: Options) => {
-  shareLoop(createSlices);
-  const metrics = createMetrics({ token: config.METRICS_TOKEN });
-  let sharedVectors: SharedVectors | null = null;
-  // The model is opened in parallel with the stores, because both take about the same time.
-  const opening = given.embedder
-    ? Promise.resolve(given.embedder)
-    : openChosenEmbedder({ config, logger, count: countEmbeddings(metrics), shared: () => sharedVectors });
-  void lifecycle.add('embedder', opening, async (opened) => (await opened).close());
-  const tracing = await openTracing({ config, name: 'parley-reply-worker', logger, lifecycle });
+export const openReplyWorker = async ({
+  engine,
+  embedder,
+  ...opening
+}: Opening & { engine?: AssistantEngine; embedder?: Embedder }) => {
+  const metrics = createMetrics({ token: opening.config.METRICS_TOKEN });
+  const beginning = beginEmbedder({ ...opening, embedder, count: countEmbeddings(metrics) });
   const service = await openService({
-    config,
-    logger,
-    lifecycle,
+    ...opening,
     redisRole: 'worker',
     asidePoolSize: BACKGROUND_POOL_SIZE,
-    tracing,
+    tracesAs: 'parley-reply-worker',
   });
+  const module = { service, metrics, ...opening };
+  const own = await answerTurns(module, { embedder: beginning, ...(engine && { engine }) });
+  const sweeps = openWorkerDuties(module, { countDelivery: countDeliveries(metrics) });
+  return { ...service, ...own, healthPort: await openWorkerHealth(module, sweeps) };
+};
+
+type AnsweringOptions = {
+  embedder: OpeningEmbedder;
+  engine?: AssistantEngine;
+  /** Since when the whole process stops, if this module stops later. */
+  stopping?: AbortSignal;
+};
+
+/** The module that answers turns, with the work in the background that has no process of its own. */
+export const answerTurns = async (
+  module: Module,
+  { embedder: beginning, engine, stopping = module.lifecycle.draining }: AnsweringOptions,
+) => {
+  const { service, metrics, config, logger, lifecycle } = module;
+  shareLoop(createSlices);
   const { conversations, assistants, leases, turnQueue, redis, vault } = service;
-  sharedVectors = createSharedVectors(redis, config.REDIS_PREFIX);
+  beginning.share(redis, config.REDIS_PREFIX);
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
   // Evaluations have connections in addition, so that no turn waits for one of theirs.
   const dispatcher = openGuardedAgent({ allowPrivate, connections: turnsInFlight + ASKING_MAX });
   lifecycle.add('connections to providers', dispatcher, (agent) => agent.destroy());
-  const embedder = await opening;
+  const embedder = await beginning.opened;
   const report = (assistantId: string, written: Promise<void>): void =>
     void written.catch((cause: unknown) =>
       logger.warn({ err: cause, assistantId }, 'what exceeds the memory was not reported'),
@@ -258,6 +253,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
       reportLeftOut: service.aside.assistants.reportPassagesLeftOut,
       logger,
     }),
+    stopping,
     ...outlets,
   });
   const opened = createInFlight({ total: turnsInFlight, logger });
@@ -269,19 +265,17 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     inFlight,
     turnQueue,
     countTurn: countTurns(metrics),
-    tracing,
+    tracing: service.tracing,
     ...outlets,
   });
 
-  const shared = { service, config, logger, lifecycle };
   const process = async (data: unknown): Promise<void> => {
     await Promise.all(TurnsJob.parse(data).turns.map(answerTurn));
   };
-  await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, shared);
-  await openVectorUpdater(embedder, shared);
-  openProjection(embedder, shared);
+  await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, module);
+  await openVectorUpdater(embedder, module);
+  openProjection(embedder, module);
   openEvaluator({ evaluations: service.aside.evaluations, askEngine, embedder, lifecycle, logger });
-  openMaintenance(shared);
-  const healthPort = await openWorkerDuties(shared, { metrics, countDelivery: countDeliveries(metrics) });
-  return { ...service, healthPort, embedder, vectorsOf };
+  openMaintenance(module);
+  return { embedder, vectorsOf };
 };

@@ -1,15 +1,14 @@
 import { type Embedder } from '@parley/understanding';
 import { openReader, type Reader } from '@parley/reading';
-import { openChosenEmbedder } from '../../src/embedder.ts';
-import type { Config } from '../../src/process/config.ts';
+import { beginEmbedder, type OpeningEmbedder } from '../../src/embedder.ts';
 import { newToken } from '../../src/process/ids.ts';
-import type { Lifecycle } from '../../src/process/lifecycle.ts';
+import type { Opening } from '../../src/process/lifecycle.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createMetrics } from '../../src/process/metrics.ts';
 import { createSlots } from '../../src/process/slots.ts';
-import { startSweeper } from '../../src/process/sweeper.ts';
+import { type Sweeper, startSweeper } from '../../src/process/sweeper.ts';
 import { countEmbeddings, countPages } from '../../src/service-metrics.ts';
-import { BACKGROUND_POOL_SIZE, openService } from '../../src/service.ts';
+import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/service.ts';
 import { SourceJob, SOURCES_QUEUE } from '../../src/sources/queue.ts';
 import type { RunLease } from '../../src/sources/lease-sessions.ts';
 import type { SourceRuns } from '../../src/sources/runs.ts';
@@ -112,33 +111,33 @@ const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, 
   };
 };
 
-type Options = {
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
-  embedder?: Embedder;
+/** Assembles and starts the sources worker. Tests may pass their own embedder, and `ca` (`ReadingOptions`). */
+export const openSourcesWorker = async ({
+  ca,
+  embedder,
+  ...opening
+}: Opening & { embedder?: Embedder; ca?: string }) => {
+  const metrics = createMetrics({ token: opening.config.METRICS_TOKEN });
+  // One process of the model, at the low priority of this process.
+  const config = { ...opening.config, SEMANTIC_PROCESSES: 1 };
+  const beginning = beginEmbedder({ ...opening, config, embedder, count: countEmbeddings(metrics) });
+  const service = await openService({ ...opening, redisRole: 'worker', asidePoolSize: BACKGROUND_POOL_SIZE });
+  const module = { service, metrics, ...opening };
+  const sweeps = await readSources(module, { embedder: beginning, ...(ca && { ca }) });
+  return { ...service, healthPort: await openWorkerHealth(module, sweeps) };
+};
+
+type ReadingOptions = {
+  embedder: OpeningEmbedder;
   /** Certificate authorities that replace the public ones. */
   ca?: string;
 };
 
-/** Assembles and starts the sources worker. Tests may pass their own embedder. */
-export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...given }: Options) => {
+/** The module that reads sources. Returns the sweeps that must not be stuck. */
+export const readSources = async (module: Module, { embedder: beginning, ca }: ReadingOptions): Promise<Sweeper[]> => {
+  const { service, metrics, config, logger, lifecycle } = module;
   const { timing } = config;
   const { draining } = lifecycle;
-  const metrics = createMetrics({ token: config.METRICS_TOKEN });
-  // One process of the model, at the low priority of this process.
-  const modest = { ...config, SEMANTIC_PROCESSES: 1 };
-  const opening = given.embedder
-    ? Promise.resolve(given.embedder)
-    : openChosenEmbedder({ config: modest, logger, count: countEmbeddings(metrics) });
-  void lifecycle.add('embedder', opening, async (opened) => (await opened).close());
-  const service = await openService({
-    config,
-    logger,
-    lifecycle,
-    redisRole: 'worker',
-    asidePoolSize: BACKGROUND_POOL_SIZE,
-  });
   const { redis, aside } = service;
   const { sourceRuns: runs, sources, passageVectors: vectors, assistants, passages } = aside;
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
@@ -175,7 +174,7 @@ export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...give
     running.contest(!running.hasRoom() && found.some(({ sourceId }) => !running.all.has(sourceId)));
   };
 
-  const embedder = await opening;
+  const embedder = await beginning.opened;
   const listOthers = async (model: string): Promise<string[]> => {
     const live = await assistants.embedders.listRunning();
     return live.flatMap((one) => (one.available && one.model !== null && one.model !== model ? [one.model] : []));
@@ -192,12 +191,10 @@ export const openSourcesWorker = async ({ config, logger, lifecycle, ca, ...give
   const storing = startSweeper('indexes of sources', storeIndexes, { everyMs, logger });
   lifecycle.add('sweeps of sources', [...sweeps, making, storing], (all) => Promise.all(all.map((one) => one.stop())));
 
-  const shared = { service, config, logger, lifecycle };
   const process = async (data: unknown): Promise<void> => {
     SourceJob.parse(data);
     await sweep();
   };
-  await openQueueWorkers({ queue: SOURCES_QUEUE, concurrency: 1, process }, shared);
-  const healthPort = await openWorkerHealth(shared, { metrics, sweeps });
-  return { ...service, healthPort };
+  await openQueueWorkers({ queue: SOURCES_QUEUE, concurrency: 1, process }, module);
+  return sweeps;
 };
