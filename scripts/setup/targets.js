@@ -121,6 +121,7 @@ export const targetsIn = (root) => {
     // Each of these targets starts one process, for operators with their own supervisor.
     start: {
       parts: {
+        all: { needs: [...PAGES, 'semantic'], commands: running('workers/all/main.ts') },
         api: { needs: PAGES, commands: running('src/main.ts') },
         'reply-worker': { needs: MODEL, commands: running('workers/reply/main.ts') },
         'delivery-worker': { needs: CODE, commands: running('workers/delivery/main.ts') },

@@ -9,8 +9,10 @@ export const MAINS = {
   reply: 'workers/reply/main.ts',
   delivery: 'workers/delivery/main.ts',
   sources: 'workers/sources/main.ts',
+  all: 'workers/all/main.ts',
   quickSources: 'test/support/sources-process.ts',
   quickReply: 'test/support/reply-process.ts',
+  quickAll: 'test/support/all-process.ts',
 } as const;
 
 const LINES_SHOWN = 20;

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startMongod, startRedis } from '../../scripts/services.ts';
-import { anAssistant, type ChatBody, type HistoryBody, request } from '../support/builders.ts';
+import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
-import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { countOf, expectEachOnce, expectNoEventTwice, type Load, startLoad } from '../support/load.ts';
+import { openReceiver } from '../support/receiver.ts';
 import { atPace } from '../support/pace.ts';
 import { longTest, sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
@@ -50,58 +51,8 @@ const anAssistantWithReceiver = async () => {
   return { assistantId, apiKey, receiver };
 };
 
-/** A caller that follows the contract: it repeats a request until it has an answer. */
-const sayUntilAnswered = async (
-  url: () => string,
-  apiKey: string,
-  body: { session_id: string; message: string },
-): Promise<ChatBody> => {
-  const until = performance.now() + 60_000;
-  for (;;) {
-    const answer = await request<ChatBody>(`${url()}/api/v1/chat`, { body, bearer: apiKey }).catch(() => null);
-    if (answer?.status === 200) return answer.body;
-    if (answer && answer.status < 500) throw new Error(`refused with ${answer.status}`);
-    if (performance.now() > until) throw new Error('no answer within 60 s');
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-};
-
-type Load = { answered: Map<string, ChatBody>; done: Promise<void> };
-
-const startLoad = (
-  apiKey: string,
-  { sessions, turns, url = () => stack.url }: { sessions: number; turns: number; url?: () => string },
-): Load => {
-  const answered = new Map<string, ChatBody>();
-  const talk = async (): Promise<void> => {
-    const session_id = randomUUID();
-    for (let turn = 0; turn < turns; turn += 1) {
-      const message = `${session_id}#${turn}`;
-      answered.set(message, await sayUntilAnswered(url, apiKey, { session_id, message }));
-    }
-  };
-  return { answered, done: Promise.all(Array.from({ length: sessions }, talk)).then(() => undefined) };
-};
-
-const expectEachOnce = async (apiKey: string, { answered }: Load, turns: number): Promise<void> => {
-  const ids = new Set([...answered.values()].map(({ conversationId }) => conversationId));
-  for (const conversationId of ids) {
-    const { body } = await request<HistoryBody>(`${stack.url}/api/v1/conversations/${conversationId}`, {
-      bearer: apiKey,
-    });
-    const expected = Array.from({ length: turns }, (_, turn) => `${body.sessionId}#${turn}`);
-    expect(body.messages.filter(({ role }) => role === 'user').map(({ content }) => content)).toEqual(expected);
-    const replies = body.messages.filter(({ role }) => role === 'assistant').map(({ messageId }) => messageId);
-    expect(replies).toEqual(expected.map((message) => answered.get(message)?.messageId));
-  }
-};
-
-const expectNoEventTwice = ({ received }: Receiver): void => {
-  const ids = received.map(({ headers }) => headers['x-factory-event-id']);
-  expect(new Set(ids).size).toBe(ids.length);
-};
-
-const count = (load: Load): number => load.answered.size;
+const expectEachAnsweredOnce = (apiKey: string, load: Load, turns: number): Promise<void> =>
+  expectEachOnce({ url: stack.url, apiKey, load, turns });
 
 test('every turn is answered exactly once while reply worker and API are killed and Redis is wiped under load', async () => {
   const { apiKey, receiver } = await anAssistantWithReceiver();
@@ -115,9 +66,9 @@ test('every turn is answered exactly once while reply worker and API are killed 
 
   for (let round = 1; ; round += 1) {
     const progress = async (): Promise<void> => {
-      const before = count(load);
+      const before = countOf(load);
       await eventually(() => {
-        const now = count(load);
+        const now = countOf(load);
         if (now - before >= step || now === sessions * turns) return;
         throw new Error([`${before} turns, then ${now}`, ...processes.map((one) => one.describe())].join('\n'));
       });
@@ -135,7 +86,7 @@ test('every turn is answered exactly once while reply worker and API are killed 
   }
   await load.done;
 
-  await expectEachOnce(apiKey, load, turns);
+  await expectEachAnsweredOnce(apiKey, load, turns);
   await receiver.waitFor((all) => all.length >= sessions * (turns + 1));
   expectNoEventTwice(receiver);
   expect(receiver.received).toHaveLength(sessions * (turns + 1));
@@ -148,15 +99,15 @@ longTest(
     const { apiKey, receiver } = await anAssistantWithReceiver();
     const stopped = await start('quickReply');
     const turns = 15;
-    const load = startLoad(apiKey, { sessions: 8, turns });
-    await eventually(() => expect(count(load)).toBeGreaterThan(20));
+    const load = startLoad(apiKey, { sessions: 8, turns, url: () => stack.url });
+    await eventually(() => expect(countOf(load)).toBeGreaterThan(20));
 
     stopped.child.kill('SIGSTOP');
     await load.done;
     stopped.child.kill('SIGCONT');
     await eventually(async () => expect((await fetch(`${stopped.url}/readyz`)).ok).toBe(true));
 
-    await expectEachOnce(apiKey, load, turns);
+    await expectEachAnsweredOnce(apiKey, load, turns);
     await receiver.waitFor((all) => all.length >= 8 * (turns + 1));
     expectNoEventTwice(receiver);
     await stopped.kill('SIGTERM');
@@ -168,10 +119,10 @@ test('a delivery worker killed mid-send leaves every event with one outcome, and
   const { assistantId, apiKey, receiver } = await anAssistantWithReceiver();
   const turns = sized({ everyday: 6, long: 30 });
   let delivery = await start('delivery');
-  const load = startLoad(apiKey, { sessions: 8, turns });
+  const load = startLoad(apiKey, { sessions: 8, turns, url: () => stack.url });
   for (let kill = 1; ; kill += 1) {
     const before = receiver.received.length;
-    await eventually(() => expect(receiver.received.length - before >= 20 || count(load) === 8 * turns).toBe(true));
+    await eventually(() => expect(receiver.received.length - before >= 20 || countOf(load) === 8 * turns).toBe(true));
     await delivery.kill();
     if (kill === sized({ everyday: 1, long: 3 })) break;
     delivery = await start('delivery');

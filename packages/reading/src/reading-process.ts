@@ -1,3 +1,4 @@
+import { constants, setPriority } from 'node:os';
 import { isMainThread, Worker, workerData } from 'node:worker_threads';
 import { MEMORY_SIGNAL, type ReadFailure, type ReadRequest, type ReadResponse, TIME_SIGNAL } from './reading.ts';
 
@@ -32,6 +33,7 @@ const toFailure = (isMemory: boolean, known: ReadFailure | null): ReadFailure =>
 };
 
 const serve = async (memoryMb: number, timeoutMs: number): Promise<void> => {
+  setPriority(constants.priority.PRIORITY_LOW); // whatever the parent's is: nobody waits for a document
   const until = new Float64Array(new SharedArrayBuffer(8)).fill(Infinity);
   const watched: Watched = { memoryMb, parent: process.ppid, until };
   new Worker(new URL(import.meta.url), { workerData: watched, resourceLimits: { maxOldGenerationSizeMb: 16 } }).unref();

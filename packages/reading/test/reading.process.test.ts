@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { constants, getPriority } from 'node:os';
 import { createInterface } from 'node:readline';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { openReader, type ReadFailure, type ReadInput, type ReadPage } from '@parley/reading';
@@ -471,7 +472,7 @@ describe('the reader', () => {
     expect(textOf(await readPage(aFile('Next one.')))).toBe('Next one.');
   });
 
-  test('leaves no process behind when its own process is killed', async () => {
+  test('reads at a low priority, and leaves no process behind when its own process is killed', async () => {
     const parent = spawn(process.execPath, [new URL('./orphan.ts', import.meta.url).pathname], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
@@ -479,6 +480,7 @@ describe('the reader', () => {
     const child = Number((await lines.next()).value);
     onTestFinished(() => void (isAlive(child) && process.kill(child, 'SIGKILL')));
     expect(isAlive(child)).toBe(true);
+    await expect.poll(() => getPriority(child), { timeout: 20_000 }).toBe(constants.priority.PRIORITY_LOW);
 
     parent.kill('SIGKILL');
     await once(parent, 'exit');
