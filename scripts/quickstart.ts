@@ -51,10 +51,9 @@ const sayCapacity = async (measure: () => Promise<Capacity>): Promise<void> => {
 };
 
 const main = async (): Promise<number> => {
-  const { values } = parseArgs({
-    options: { exit: { type: 'boolean', default: false }, watch: { type: 'boolean', default: false } },
-  });
-  const settings = readSettings(process.env);
+  const flag = { type: 'boolean', default: false } as const;
+  const { values } = parseArgs({ options: { exit: flag, watch: flag, 'one-process': flag } });
+  const settings = readSettings(process.env, { isOneProcess: values['one-process'] });
   const files = filesIn(settings.dir);
   const lock = acquireLock(files.lock, 'quickstart.ts');
   if (!lock.acquired) {

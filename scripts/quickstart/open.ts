@@ -6,7 +6,7 @@ import { type FirstTurn, tryFirstTurn } from './first-turn.ts';
 import { writeJsonPrivately } from './private-file.ts';
 import { planProcesses, receiverSpec } from './processes.ts';
 import { keepSecrets } from './secrets.ts';
-import { filesIn, type Settings } from './settings.ts';
+import { type Counts, filesIn, type Settings } from './settings.ts';
 import { SHOP } from './shop.ts';
 import { openStores } from './stores.ts';
 import { createSupervisor, type Supervisor } from './supervisor.ts';
@@ -29,6 +29,7 @@ export type QuickstartState = {
   operatorToken: string;
   mongodbUrl: string;
   redisUrl: string;
+  /** One process that does everything is in each list. */
   pids: { api: number[]; replyWorker: number[]; deliveryWorker: number[]; sourcesWorker: number[] };
 };
 
@@ -52,10 +53,14 @@ type Options = {
 const hostOf = (url: string): string => /:\/\/([^/]+)/.exec(withoutCredentials(url))?.[1] ?? 'its URL';
 const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
+const describeCounts = ({ api, replyWorker, deliveryWorker, sourcesWorker }: Counts): string =>
+  `${plural(api, 'API')}, ${plural(replyWorker, 'reply worker')}, ` +
+  `${plural(deliveryWorker, 'delivery worker')}, ${plural(sourcesWorker, 'sources worker')}`;
+
 type Opened = {
   state: QuickstartState;
   firstTurn: FirstTurn;
-  /** Only with stores of the quickstart's own. */
+  /** Only with stores of the quickstart's own, and processes of each kind: that is what it measures. */
   measure: (() => Promise<Capacity>) | null;
 };
 
@@ -114,7 +119,7 @@ export const openQuickstart = async (options: Options): Promise<Opened> => {
     logDir: files.logs,
     say: terminal.say,
     ...(watch && { show: await openPretty() }),
-    onChange: ({ api = [], replyWorker = [], deliveryWorker = [], sourcesWorker = [] }) => {
+    onChange: ({ all = [], api = all, replyWorker = all, deliveryWorker = all, sourcesWorker = all }) => {
       state.pids = { api, replyWorker, deliveryWorker, sourcesWorker };
       if (published) publish();
     },
@@ -124,9 +129,7 @@ export const openQuickstart = async (options: Options): Promise<Opened> => {
   await terminal.step(
     'processes',
     () => Promise.all([...plan.workers, receiverSpec(plan, demo.webhookSecret)].map(supervisor.start)),
-    () =>
-      `${plural(counts.api, 'API')}, ${plural(counts.replyWorker, 'reply worker')}, ` +
-      `${plural(counts.deliveryWorker, 'delivery worker')}, ${plural(counts.sourcesWorker, 'sources worker')}, demo receiver`,
+    () => `${counts ? describeCounts(counts) : 'one for everything'}, demo receiver`,
   );
   defer(() => {
     published = false;
@@ -144,5 +147,5 @@ export const openQuickstart = async (options: Options): Promise<Opened> => {
   );
   const hasOwnStores = !options.env['MONGODB_URL'] && !options.env['REDIS_URL'];
   const measure = () => measureCapacity({ ...options, cwd: root, env, logDir: files.logs, file: files.capacity });
-  return { state, firstTurn, measure: hasOwnStores ? measure : null };
+  return { state, firstTurn, measure: hasOwnStores && counts ? measure : null };
 };

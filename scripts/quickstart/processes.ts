@@ -10,9 +10,15 @@ const isReadyAt = (url: string) => async (): Promise<boolean> =>
 
 export type Plan = { baseUrls: [string, ...string[]]; receiverUrl: string; receiverPort: number; workers: ChildSpec[] };
 
-/** Describes every process to start. The ports are fixed, so that a process keeps its address after a restart. */
+/** Of one process that does everything. */
+const NO_WORKERS: Counts = { api: 1, replyWorker: 0, deliveryWorker: 0, sourcesWorker: 0 };
+
+/**
+ * Describes every process to start, or the one that does everything (`counts` is null). The ports are fixed, so that a
+ * process keeps its address after a restart.
+ */
 export const planProcesses = async (
-  { env, counts, watch }: { env: NodeJS.ProcessEnv; counts: Counts; watch: boolean },
+  { env, counts, watch }: { env: NodeJS.ProcessEnv; counts: Counts | null; watch: boolean },
   say: (line: string) => void,
 ): Promise<Plan> => {
   const { HOST, TLS_CERT_FILE } = readConfig(env);
@@ -21,19 +27,19 @@ export const planProcesses = async (
 
   const main = (file: string): string[] => [...(watch ? WATCH_ARGS : []), file];
   const firstPort = await choosePort(env, HOST, say);
-  const free = await freePorts(counts.api + counts.replyWorker + counts.deliveryWorker + counts.sourcesWorker);
+  const { api, replyWorker, deliveryWorker, sourcesWorker } = counts ?? NO_WORKERS;
+  const free = await freePorts(api + replyWorker + deliveryWorker + sourcesWorker);
   const [receiverPort = 0] = free.splice(0, 1);
-  const otherPorts = free.splice(0, counts.api - 1);
+  const otherPorts = free.splice(0, api - 1);
 
-  const api = [firstPort, ...otherPorts].map(
-    (port, index): ChildSpec => ({
-      name: `api-${index + 1}`,
-      kind: 'api',
-      args: main('src/main.ts'),
+  const listening = (kind: string, name: string, file: string): ChildSpec[] =>
+    [firstPort, ...otherPorts].map((port, index) => ({
+      name: `${name}-${index + 1}`,
+      kind,
+      args: main(file),
       env: { PORT: String(port) },
       isReady: isReadyAt(`${apiAt(port)}/readyz`),
-    }),
-  );
+    }));
   const worker = (kind: string, name: string, file: string, count: number): ChildSpec[] =>
     free.splice(0, count).map((port, index) => ({
       name: `${name}-${index + 1}`,
@@ -47,10 +53,10 @@ export const planProcesses = async (
     receiverUrl: `http://127.0.0.1:${receiverPort}`,
     receiverPort,
     workers: [
-      ...api,
-      ...worker('replyWorker', 'reply-worker', 'workers/reply/main.ts', counts.replyWorker),
-      ...worker('deliveryWorker', 'delivery-worker', 'workers/delivery/main.ts', counts.deliveryWorker),
-      ...worker('sourcesWorker', 'sources-worker', 'workers/sources/main.ts', counts.sourcesWorker),
+      ...(counts ? listening('api', 'api', 'src/main.ts') : listening('all', 'parley', 'workers/all/main.ts')),
+      ...worker('replyWorker', 'reply-worker', 'workers/reply/main.ts', replyWorker),
+      ...worker('deliveryWorker', 'delivery-worker', 'workers/delivery/main.ts', deliveryWorker),
+      ...worker('sourcesWorker', 'sources-worker', 'workers/sources/main.ts', sourcesWorker),
       ...(watch ? [dashboardSpec(apiAt(firstPort))] : []),
     ],
   };

@@ -20,25 +20,26 @@ const OwnSettings = z.object({
 });
 
 export type Counts = { api: number; replyWorker: number; deliveryWorker: number; sourcesWorker: number };
-export type Settings = { counts: Counts; dir: string };
+/** `counts` is null if one process does everything. */
+export type Settings = { counts: Counts | null; dir: string };
 
 /** Reads the settings of the quickstart itself. All other settings are passed on to the processes that it starts. */
-export const readSettings = (env: NodeJS.ProcessEnv): Settings => {
+export const readSettings = (env: NodeJS.ProcessEnv, { isOneProcess }: { isOneProcess: boolean }): Settings => {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
   const parsed = OwnSettings.safeParse(given);
   if (!parsed.success) {
     throw new StartError(parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('\n'));
   }
   const { API_PROCESSES, REPLY_WORKERS, DELIVERY_WORKERS, SOURCES_WORKERS, LOCAL_DIR } = parsed.data;
-  return {
-    counts: {
-      api: API_PROCESSES,
-      replyWorker: REPLY_WORKERS,
-      deliveryWorker: DELIVERY_WORKERS,
-      sourcesWorker: SOURCES_WORKERS,
-    },
-    dir: resolve(ROOT, LOCAL_DIR),
+  const counts = {
+    api: API_PROCESSES,
+    replyWorker: REPLY_WORKERS,
+    deliveryWorker: DELIVERY_WORKERS,
+    sourcesWorker: SOURCES_WORKERS,
   };
+  if (isOneProcess && Object.values(counts).some((count) => count > 1))
+    throw new StartError('--one-process has one of each: unset API_PROCESSES and the numbers of workers');
+  return { counts: isOneProcess ? null : counts, dir: resolve(ROOT, LOCAL_DIR) };
 };
 
 /** The address at which this machine reaches a process that listens on `host`. */

@@ -106,6 +106,27 @@ describe('npm run quickstart', () => {
     await expectNothingLeft();
   });
 
+  test('-- --one-process is the same with one process, which is all of them', async () => {
+    const running = quickstart(['--one-process']);
+    await running.said('Ctrl-C stops everything');
+    const { pids } = readState();
+    running.child.kill('SIGINT');
+    const { status, stdout, stderr } = await running.ended;
+
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(stdout).toContain('processes: one for everything, demo receiver');
+    expect(stdout).toMatch(/first turn: answered in \d+ ms, 2 events received, signatures verified/);
+    expect(new Set(Object.values(pids).map(([pid]) => pid)).size).toBe(1);
+    await expectNothingLeft();
+  });
+
+  test('-- --one-process with several of a kind is refused before anything is started', async () => {
+    const { status, stdout, stderr } = await quickstart(['--one-process'], { REPLY_WORKERS: '2' }).ended;
+
+    expect([status, stdout]).toEqual([1, '']);
+    expect(stderr).toContain('--one-process has one of each');
+  });
+
   longTest('a killed process is restarted, a second quickstart is refused, and Ctrl-C ends everything', async () => {
     const { child, run, ended, said } = quickstart();
     await said('Ctrl-C stops everything');
