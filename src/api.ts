@@ -41,7 +41,7 @@ import { type SourceJob, SOURCES_QUEUE } from './sources/queue.ts';
 import { createGate, type Gate, measureTurns, refuseAtGate } from './turns/gate.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 import { createQuotas } from './turns/allowances.ts';
-import { createPublisher, openReplies } from './turns/replies.ts';
+import { openReplies } from './turns/replies.ts';
 import { createStartTurn, createSubmit, type StartTurn, type Submit } from './turns/start-turn.ts';
 import { createStreamTurn } from './turns/stream.ts';
 import { createReadTurn, type ReadTurn, storedReplyOf } from './turns/turn.ts';
@@ -177,6 +177,7 @@ export const serveApi = async (
   const storedReply = storedReplyOf(conversations);
   const replies = await openReplies({
     subscriber,
+    hear: service.publisher.hear,
     channel: `${partitions.tags[0]}:replies:${newToken()}`,
     isPending: conversations.isPending,
     findTurn: conversations.findTurn,
@@ -186,7 +187,7 @@ export const serveApi = async (
   });
   lifecycle.add('replies', replies, (opened) => opened.close());
 
-  const publish = createPublisher(redis);
+  const { publish } = service.publisher;
   const gate = createGate({ onRefused: () => count.refused('overload'), logger });
   const quotas = createQuotas(service.allowances, logger);
   lifecycle.add('quotas', quotas, (opened) => opened.close());

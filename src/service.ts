@@ -23,7 +23,7 @@ import type { Lifecycle } from './process/lifecycle.ts';
 import type { Logger } from './process/logger.ts';
 import { buildIndexes, type Indexed, openMongo } from './mongo/mongo.ts';
 import { type MongoWatch, watchMongo } from './mongo/silence.ts';
-import { createPartitions, openQueues, type Partitions } from './redis/queue.ts';
+import { createLocalWorkers, createPartitions, type LocalWorkers, openQueues, type Partitions } from './redis/queue.ts';
 import { closeRedis, openRedis, type RedisClient } from './redis/redis.ts';
 import type { RedisRole } from './redis/address.ts';
 import { createSourceQueue, SOURCES_QUEUE, type SourceJob, type SourceQueue } from './sources/queue.ts';
@@ -34,7 +34,7 @@ import type { Metrics } from './process/metrics.ts';
 import { NO_TRACING, openTracing, type Tracing } from './process/tracing.ts';
 import { createVault, type Vault } from './process/vault.ts';
 import { type AllowanceStore, createAllowances } from './turns/allowances.ts';
-import { createDeliveredReplies, type DeliveredReplies } from './turns/replies.ts';
+import { createDeliveredReplies, createPublisher, type DeliveredReplies, type Publisher } from './turns/replies.ts';
 import { createIdempotencyKeys, type IdempotencyKeys } from './turns/idempotency-keys.ts';
 import { createTurnLeases, type TurnLeases } from './turns/leases.ts';
 import { createTurnQueue, type TurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
@@ -95,6 +95,8 @@ export type Service = Stores & {
   redis: RedisClient;
   tracing: Tracing;
   partitions: Partitions;
+  publisher: Publisher;
+  localWorkers: LocalWorkers;
   leases: TurnLeases;
   deliveredReplies: DeliveredReplies;
   vault: Vault;
@@ -107,7 +109,15 @@ export type Service = Stores & {
  * What a module gets from its process. A module is the API or a worker: what they do, on a service that is open. A
  * process has one module, or all of them (`workers/all`), and the lifecycle closes what they open.
  */
-export type Module = { service: Service; metrics: Metrics; config: Config; logger: Logger; lifecycle: Lifecycle };
+export type Module = {
+  service: Service;
+  metrics: Metrics;
+  config: Config;
+  logger: Logger;
+  lifecycle: Lifecycle;
+  /** True if the module takes work of its process before it becomes a job. Others of its kind then get less of it. */
+  takesLocally?: boolean;
+};
 
 /** The lifecycle closes what this opens. */
 export const openService = async ({ config, logger, lifecycle, redisRole, ...options }: Options): Promise<Service> => {
@@ -139,8 +149,9 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
   const mongoWatch = lifecycle.add('mongodb watch', watchMongo({ ping, onAnswer }), (opened) => opened.close());
 
   const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);
+  const localWorkers = createLocalWorkers();
   const openQueue = <Data>(name: string) => {
-    const queue = openQueues<Data>(name, { redis, partitions }, logger);
+    const queue = openQueues<Data>(name, { redis, partitions, local: localWorkers }, logger);
     return lifecycle.add(`queue ${name}`, queue, (opened) => opened.close());
   };
   const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE), tracing);
@@ -237,6 +248,8 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     redis,
     tracing,
     partitions,
+    publisher: createPublisher(redis),
+    localWorkers,
     leases,
     deliveredReplies,
     vault,

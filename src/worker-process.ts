@@ -51,7 +51,7 @@ const closeWorker = async ({ worker, connection, prefix, running }: Opened): Pro
  */
 export const openQueueWorkers = async (
   { queue, concurrency, maxStalledCount = 1, process }: QueueWork,
-  { service, config, logger, lifecycle }: Omit<Module, 'metrics'>,
+  { service, config, logger, lifecycle, takesLocally = false }: Omit<Module, 'metrics'>,
 ): Promise<void> => {
   const { jobLockMs: lockDuration, jobStalledEveryMs: stalledInterval } = config.timing;
   const connection = service.redis;
@@ -78,9 +78,21 @@ export const openQueueWorkers = async (
     worker.on('failed', (job, cause) => logger.error({ err: cause, queue, jobId: job?.id }, 'a job failed'));
     return { worker, connection, prefix, running };
   });
+  /** The work that came without a job, while there is room for it. */
+  const local = new Set<Promise<void>>();
+  const take = (data: unknown): boolean => {
+    if (lifecycle.draining.aborted || local.size >= concurrency) return false;
+    const one = process(data)
+      .catch((cause: unknown) => logger.error({ err: cause, queue }, 'work without a job failed'))
+      .finally(() => local.delete(one));
+    local.add(one);
+    return true;
+  };
+  if (takesLocally) service.localWorkers.serve(queue, take);
+
   // All workers close as soon as the process begins to stop, because one after the other could take too long.
   const closing = Promise.withResolvers<unknown>();
-  const close = (): void => closing.resolve(Promise.all(opened.map(closeWorker)));
+  const close = (): void => closing.resolve(Promise.all([...opened.map(closeWorker), ...local]));
   lifecycle.draining.addEventListener('abort', close, { once: true });
   lifecycle.add(`${queue} workers`, closing, ({ promise }) => promise);
 };

@@ -46,10 +46,11 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): Deliver
   const addTo = (partition: Queue<WakeUpJob>) =>
     createBatcher<string, void>(
       async (keys) => {
-        // If the queue is full, sweeps will wake these conversations later.
-        const some = isFull() ? [] : [...new Set(keys)];
+        const some = [...new Set(keys)];
         for (let start = 0; start < some.length; start += CONVERSATIONS_PER_JOB) {
           const data = { conversations: some.slice(start, start + CONVERSATIONS_PER_JOB), deliveries: [] };
+          // If the queue is full, sweeps will wake these conversations later.
+          if (queue.offer(data) || isFull()) continue;
           // Sweeps compare the timestamp of a job with times from MongoDB.
           await partition.add('wake', data, { timestamp: serverNow() });
         }
@@ -76,6 +77,7 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): Deliver
     wake: (conversationKey) => queue.addInBackground(add(conversationKey)(conversationKey)),
 
     wakeDelivery: (deliveryId) => {
+      if (queue.offer({ conversations: [], deliveries: [deliveryId] })) return;
       if (!waking.has(deliveryId)) queue.addInBackground(addDelivery(deliveryId));
     },
 

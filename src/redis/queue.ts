@@ -42,6 +42,24 @@ const COUNT_VALID_MS = 2_000;
 /** A partition that takes longer to answer is left out of a sweep, because its node may be unavailable. */
 const SWEPT_WITHIN_MS = 2_000;
 
+/**
+ * Workers in the process of a queue, which get their work without a job. A job is only a wake-up, so nothing is lost by
+ * that: after a kill, a sweep finds the work.
+ */
+export type LocalWorkers = {
+  /** A worker says whether it takes the work. While it has no room, the work needs a job. */
+  serve: (queue: string, take: (data: unknown) => boolean) => void;
+  offer: (queue: string, data: unknown) => boolean;
+};
+
+export const createLocalWorkers = (): LocalWorkers => {
+  const takers = new Map<string, (data: unknown) => boolean>();
+  return {
+    serve: (queue, take) => void takers.set(queue, take),
+    offer: (queue, data) => takers.get(queue)?.(data) === true,
+  };
+};
+
 export type PartitionedQueue<Data> = {
   queues: Queue<Data>[];
   /** The queue of the partition that holds this conversation. */
@@ -53,13 +71,15 @@ export type PartitionedQueue<Data> = {
    * to be added.
    */
   addInBackground: (job: Promise<unknown>) => void;
+  /** True if a worker of this process has taken the work. Otherwise it needs a job. */
+  offer: (data: Data) => boolean;
   close: () => Promise<void>;
 };
 
 /** Opens one BullMQ queue per partition. All keys of a queue contain the partition's hash tag. Jobs are tried once. */
 export const openQueues = <Data>(
   name: string,
-  { redis, partitions }: { redis: RedisClient; partitions: Partitions },
+  { redis, partitions, local }: { redis: RedisClient; partitions: Partitions; local?: LocalWorkers },
   logger: Logger,
 ): PartitionedQueue<Data> => {
   const queues = partitions.tags.map((prefix) => {
@@ -94,6 +114,7 @@ export const openQueues = <Data>(
         .finally(() => adding.delete(tracked));
       adding.add(tracked);
     },
+    offer: (data) => local?.offer(name, data) === true,
     close: async () => {
       await withDeadline(Promise.all(adding), ADDED_WITHIN_MS).catch(() => undefined);
       await Promise.allSettled(queues.map((queue) => queue.close()));

@@ -64,10 +64,13 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, tracing: Trac
   const addTo = (partition: Queue<TurnsJob>) =>
     createBatcher<{ head: TurnRef; span: TraceSpan }, void>(
       async (items) => {
-        // If the queue is full, sweeps will add these heads later.
-        const jobs = isFull() ? [] : toJobs(items.map(({ head }) => head));
+        const jobs = toJobs(items.map(({ head }) => head)).filter(({ data }) => !queue.offer(data));
         const spans = items.map(({ span }) => span);
-        await within(tracing.share('wake turns', spans, { kind: 'producer' }), addJobs(partition, jobs));
+        // If the queue is full, sweeps will add these heads later.
+        await within(
+          tracing.share('wake turns', spans, { kind: 'producer' }),
+          addJobs(partition, jobs.length > 0 && isFull() ? [] : jobs),
+        );
         return items.map(() => undefined);
       },
       // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.

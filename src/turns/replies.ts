@@ -120,6 +120,7 @@ export type Waiter = {
 
 type Dependencies = {
   subscriber: RedisClient;
+  hear: Publisher['hear'];
   /** This process's own channel. */
   channel: string;
   /** True if the turn is pending. Concurrent calls share one read. */
@@ -145,24 +146,37 @@ type Entry = {
  */
 export type Publish = (channels: string[], published: Published | Delta) => void;
 
-export const createPublisher = (redis: RedisClient): Publish => {
+export type Publisher = {
+  publish: Publish;
+  /** What is published to a channel of this process reaches it without Redis. */
+  hear: (channel: string, listener: (published: (Published | Delta)[]) => void) => void;
+};
+
+export const createPublisher = (redis: RedisClient): Publisher => {
+  const listeners = new Map<string, (published: (Published | Delta)[]) => void>();
   let gathered = new Map<string, (Published | Delta)[]>();
 
   const flush = (): void => {
     for (const [channel, published] of gathered) {
-      redis.publish(channel, JSON.stringify(published)).catch(() => undefined);
+      const listener = listeners.get(channel);
+      if (listener) listener(published);
+      else redis.publish(channel, JSON.stringify(published)).catch(() => undefined);
     }
     gathered = new Map();
   };
 
-  return (channels, published) => {
-    if (channels.length === 0) return;
-    if (gathered.size === 0) setImmediate(flush);
-    for (const channel of channels) {
-      const known = gathered.get(channel);
-      if (known) known.push(published);
-      else gathered.set(channel, [published]);
-    }
+  return {
+    publish: (channels, published) => {
+      if (channels.length === 0) return;
+      if (gathered.size === 0) setImmediate(flush);
+      for (const channel of channels) {
+        const known = gathered.get(channel);
+        if (known) known.push(published);
+        else gathered.set(channel, [published]);
+      }
+    },
+
+    hear: (channel, listener) => void listeners.set(channel, listener),
   };
 };
 
@@ -194,6 +208,7 @@ export type Replies = {
 
 export const openReplies = async ({
   subscriber,
+  hear,
   channel,
   isPending,
   findTurn,
@@ -244,15 +259,19 @@ export const openReplies = async ({
     }
   };
 
+  const receive = (all: (Published | Delta)[]): void => {
+    for (const published of all) {
+      if ('reply' in published) resolveWaiters(published);
+      else addDelta(published);
+    }
+  };
+
   const streamChannel = `${channel}${STREAM_SUFFIX}`;
+  for (const own of [channel, streamChannel]) hear(own, receive);
   subscriber.on('message', (from, text) => {
     if (from !== channel && from !== streamChannel) return;
     const parsed = PublishedBatch.safeParse(parseJson(text));
-    if (parsed.success)
-      for (const published of parsed.data) {
-        if ('reply' in published) resolveWaiters(published);
-        else addDelta(published);
-      }
+    if (parsed.success) receive(parsed.data);
     else logger.error({ issues: parsed.error.issues.length }, 'malformed replies were published');
   });
   await withDeadline(subscriber.subscribe(channel, streamChannel), SUBSCRIBED_WITHIN_MS);

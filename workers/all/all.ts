@@ -43,7 +43,8 @@ export const openAll = async (opening: Opening): Promise<{ port: number }> => {
     asidePoolSize: OPERATORS_POOL_SIZE + BACKGROUND_POOL_SIZE,
     tracesAs: 'parley',
   });
-  const module: Module = { ...opening, metrics, service: await openForWorkers({ ...opening, service }) };
+  const forWorkers = await openForWorkers({ ...opening, service });
+  const module: Module = { ...opening, metrics, service: forWorkers, takesLocally: true };
 
   const delivering = await deliverEvents({
     ...module,

@@ -18,7 +18,6 @@ import {
 import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/service.ts';
 import { createReserveCall, type ReserveCall } from '../../src/turns/allowances.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
-import { createPublisher } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties, openWorkerHealth } from '../../src/worker-process.ts';
 import { createAnswerTurn, createInFlight } from './answer-turn.ts';
 import { createAskEngine } from './ask-engine.ts';
@@ -225,7 +224,7 @@ export const answerTurns = async (
     if (leftOut > 0) logger.warn({ assistantId, leftOut }, 'knowledge has too many texts to index them all');
     report(assistantId, assistants.reportLeftOut(assistantId, leftOut));
   };
-  const outlets = { publish: createPublisher(redis), draining: lifecycle.draining, logger };
+  const outlets = { publish: service.publisher.publish, draining: lifecycle.draining, logger };
   const draftVectors = createDraftVectors({ vectors: service.aside.assistants.vectors, vectorsOf, embedder });
   const logUnsettled = (cause: unknown): void =>
     logger.warn({ err: cause }, 'the cost of a call was not settled: it counts as reserved');
