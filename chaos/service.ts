@@ -21,6 +21,7 @@ import { runVisitors, visitTogether } from './service/visitors.ts';
  *   npm run chaos -- --topology replica-set    three members of MongoDB, the primary is killed or cut off from its peers
  *   npm run chaos -- --topology sentinel       a Redis with a replica and sentinels, the master is killed or cut off from them
  *   npm run chaos -- --topology cluster        a Redis Cluster, a master is killed or cut off from its peers
+ *   npm run chaos -- --one-process             one process that does everything, which is killed again and again
  *   npm run chaos -- --plant 'claim off' --minutes 2      must fail
  */
 requireNode();
@@ -36,6 +37,7 @@ const readArguments = () => {
       plant: { type: 'string' },
       visitors: { type: 'string', default: '30' },
       answers: { type: 'string', default: '0' },
+      'one-process': { type: 'boolean', default: false },
     },
   });
   const minutes = Number(values.minutes);
@@ -50,7 +52,7 @@ const readArguments = () => {
   const topology = TOPOLOGIES.find((one) => one === values.topology);
   if (!topology) throw new Error(`--topology: there are ${TOPOLOGIES.join(', ')}`);
   if (plant !== null && !FAULTS[plant]) throw new Error(`--plant: there are ${Object.keys(FAULTS).join(', ')}`);
-  return { minutes, seed, plant, topology, visitors, answers };
+  return { minutes, seed, plant, topology, visitors, answers, each: values['one-process'] ? ('all' as const) : 2 };
 };
 
 const run = async ({
@@ -60,9 +62,10 @@ const run = async ({
   topology,
   visitors,
   answers,
+  each,
 }: ReturnType<typeof readArguments>): Promise<boolean> => {
   const cast: CastOptions = { providerMs: PROVIDER_MS, second: 'hostile' };
-  const field = await openField({ topology, plant, seed, cast });
+  const field = await openField({ topology, plant, seed, cast, each });
   const { service, crew, random, histories, api } = field;
   const { token, keyOf, removeHostile } = field.cast;
   const until = performance.now() + minutes * 60_000;

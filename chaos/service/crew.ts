@@ -16,12 +16,12 @@ export type Post = {
 };
 
 /**
- * The processes of a run, `each` of each kind, with a supervisor. A process that ends by itself before it was ever
+ * The processes of a run, `each` of each kind or one that does everything (`'all'`), with a supervisor. A process that ends by itself before it was ever
  * ready is started again, because its stores may be down. A process that was ready must not end by itself.
  */
 export const openCrew = async (
   { MONGODB_URL: mongodb = '', ...env }: Record<string, string>,
-  { plant, each }: { plant: string | null; each: number },
+  { plant, each }: { plant: string | null; each: number | 'all' },
 ) => {
   const posts: Post[] = [];
   const crashes: string[] = [];
@@ -66,12 +66,12 @@ export const openCrew = async (
     while (some.some(({ ready }) => !ready) && performance.now() < until) await sleep(LOOK_EVERY_MS);
   };
 
-  for (const kind of KINDS) {
-    for (let count = 0; count < each; count += 1) {
-      const port = await freePort();
-      const post = { kind, port, ready: false, process: await launch(kind, port) };
-      posts.push(post);
-    }
+  const kinds: readonly Kind[] =
+    each === 'all' ? [each] : KINDS.flatMap((kind) => Array.from({ length: each }, () => kind));
+  for (const kind of kinds) {
+    const port = await freePort();
+    const post = { kind, port, ready: false, process: await launch(kind, port) };
+    posts.push(post);
   }
   await untilReady();
 
@@ -84,7 +84,8 @@ export const openCrew = async (
       await put(post, skewMs);
       return code;
     },
-    apis: (): string[] => posts.filter(({ kind }) => kind === 'api').map(({ process }) => process.url),
+    apis: (): string[] =>
+      posts.filter(({ kind }) => kind === 'api' || kind === 'all').map(({ process }) => process.url),
     untilReady,
     close: async (): Promise<void> => {
       closing = true;

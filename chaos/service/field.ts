@@ -19,8 +19,8 @@ type Options = {
   plant: string | null;
   seed: number;
   cast: CastOptions;
-  /** The number of processes of each kind. */
-  each?: number;
+  /** The number of processes of each kind, or `'all'`: one process that does everything. */
+  each?: number | 'all';
 };
 
 /** Everything that a run needs: stores, processes, assistants, receivers, and the checker's own connections. */

@@ -10,6 +10,7 @@ const MAINS = {
   reply: 'workers/reply/main.ts',
   delivery: 'workers/delivery/main.ts',
   sources: 'workers/sources/main.ts',
+  all: 'workers/all/main.ts',
 } as const;
 
 export type Kind = keyof typeof MAINS;
