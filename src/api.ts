@@ -165,12 +165,11 @@ export const serveApi = async (
   { service, metrics, config, logger, lifecycle }: Module,
   stuck: () => string | null = () => null,
 ) => {
-  const { aside, redis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue, sourceQueue } =
-    service;
+  const { aside, redis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue } = service;
 
   const { orUnavailable } = service.mongoWatch;
   const count = countRequests(metrics);
-  sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue, sources: sourceQueue });
+  sampleQueues(metrics, service);
 
   const subscriber = await openRedis({ url: config.REDIS_URL, role: 'subscriber' }, logger);
   lifecycle.add('redis subscriber', subscriber, closeRedis);

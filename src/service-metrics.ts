@@ -1,11 +1,10 @@
 import type { CountEmbedding } from '@parley/understanding';
 import type { Assistant } from './assistants/assistant.ts';
 import type { LimitKind } from './assistants/rate-limit.ts';
-import type { DeliveryQueue } from './deliveries/queue.ts';
 import { serverNow } from './process/clock.ts';
 import type { Metrics } from './process/metrics.ts';
-import type { SourceQueue } from './sources/queue.ts';
-import type { TurnQueue } from './turns/queue.ts';
+import type { QueueWatch } from './redis/queue.ts';
+import type { Service } from './service.ts';
 import type { Repetition } from './turns/start-turn.ts';
 
 /** How an accepted turn ended: answered by an engine, handed off, answered with a holding text, or failed. */
@@ -125,19 +124,24 @@ export const countRequests = (metrics: Metrics) => {
   };
 };
 
-type SampledQueues = { turns: TurnQueue; deliveries: DeliveryQueue; sources: SourceQueue };
-
 /**
  * Reports the number of jobs in the queues. Every process reports the same values, so aggregate with the maximum, not
  * the sum.
  */
-export const sampleQueues = (metrics: Metrics, queues: SampledQueues): void => {
-  const named = Object.entries(queues);
+export const sampleQueues = (
+  metrics: Metrics,
+  { turnQueue, deliveryQueue, knowledgeQueue, sourceQueue }: Service,
+): void => {
+  const queues = { turns: turnQueue, deliveries: deliveryQueue, knowledge: knowledgeQueue, sources: sourceQueue };
+  const named: [string, QueueWatch][] = Object.entries(queues);
   metrics.sampled(
     {
       name: 'parley_queue_jobs',
       help: 'Jobs of a queue.',
-      labels: { queue: '`turns`, `deliveries`, `sources`', state: '`waiting`, `active`, `delayed`, `failed`' },
+      labels: {
+        queue: '`turns`, `deliveries`, `knowledge`, `sources`',
+        state: '`waiting`, `active`, `delayed`, `failed`',
+      },
     },
     async () => {
       const counted = await Promise.all(
@@ -152,7 +156,7 @@ export const sampleQueues = (metrics: Metrics, queues: SampledQueues): void => {
     {
       name: 'parley_queue_age_seconds',
       help: 'How long the oldest waiting job has waited.',
-      labels: { queue: '`turns`, `deliveries`, `sources`' },
+      labels: { queue: '`turns`, `deliveries`, `knowledge`, `sources`' },
     },
     () =>
       Promise.all(

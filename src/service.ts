@@ -1,6 +1,11 @@
 import type { Connection } from 'mongoose';
 import { type AlertStore, createAlertStore } from './alerts/alert.ts';
-import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/semantic-state.ts';
+import {
+  createKnowledgeQueue,
+  KNOWLEDGE_QUEUE,
+  type KnowledgeJob,
+  type KnowledgeQueue,
+} from './assistants/semantic-state.ts';
 import { type AssistantStore, createAssistantStore } from './assistants/store.ts';
 import { createEvaluations, type Evaluations } from './evaluation/evaluations.ts';
 import { createQuestionSets, type QuestionSets } from './evaluation/question-sets.ts';
@@ -102,6 +107,7 @@ export type Service = Stores & {
   vault: Vault;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
+  knowledgeQueue: KnowledgeQueue;
   sourceQueue: SourceQueue;
 };
 
@@ -255,6 +261,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     vault,
     turnQueue,
     deliveryQueue,
+    knowledgeQueue,
     sourceQueue,
   };
 };

@@ -108,12 +108,17 @@ export const stuckIn =
 
 /** Starts the health server of a worker. It is unready while one of its sweeps is stuck. Returns the port. */
 export const openWorkerHealth = async (
-  { service: { turnQueue, deliveryQueue, sourceQueue, mongo, redis }, metrics, config, logger, lifecycle }: Module,
+  { service, metrics, config, logger, lifecycle }: Module,
   sweeps: Sweeper[],
 ): Promise<number> => {
-  sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue, sources: sourceQueue });
+  sampleQueues(metrics, service);
   const { draining } = lifecycle;
-  const readiness = createReadiness({ mongo, redis, draining, stuck: stuckIn(sweeps, config.timing) });
+  const readiness = createReadiness({
+    mongo: service.mongo,
+    redis: service.redis,
+    draining,
+    stuck: stuckIn(sweeps, config.timing),
+  });
   const health = await openHealthServer({
     host: config.HOST,
     port: config.WORKER_HEALTH_PORT,

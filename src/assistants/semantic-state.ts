@@ -3,7 +3,7 @@ import { type Connection, type Model, type mongo, Schema } from 'mongoose';
 import * as z from 'zod';
 import { leaseIn } from '../mongo/batches.ts';
 import { collectionOf } from '../mongo/mongo.ts';
-import type { PartitionedQueue } from '../redis/queue.ts';
+import { type PartitionedQueue, type QueueWatch, watchOf } from '../redis/queue.ts';
 import type { Assistant, StoredAssistant } from './assistant.ts';
 
 export const REGISTER_EVERY_MS = 2_000;
@@ -70,11 +70,14 @@ export const KnowledgeJob = z.object({ assistantId: z.uuid() });
 export type KnowledgeJob = z.infer<typeof KnowledgeJob>;
 
 /** Jobs are only wake-ups. If a job is lost, a sweep finds the assistant. */
-export const createKnowledgeQueue = (queue: PartitionedQueue<KnowledgeJob>) => ({
+export type KnowledgeQueue = QueueWatch & {
   /** Adds a wake-up in the background. Never throws. */
-  wake: (assistantId: string): void => queue.addInBackground(queue.of(assistantId).add('wake', { assistantId })),
+  wake: (assistantId: string) => void;
+};
 
-  close: queue.close,
+export const createKnowledgeQueue = (queue: PartitionedQueue<KnowledgeJob>): KnowledgeQueue => ({
+  ...watchOf(queue),
+  wake: (assistantId) => queue.addInBackground(queue.of(assistantId).add('wake', { assistantId })),
 });
 
 /**

@@ -2,13 +2,7 @@ import type { Queue } from 'bullmq';
 import * as z from 'zod';
 import { createBatcher } from '../process/batch.ts';
 import { serverNow } from '../process/clock.ts';
-import {
-  countJobs,
-  createFullCheck,
-  groupByPartition,
-  oldestWaitingAt,
-  type PartitionedQueue,
-} from '../redis/queue.ts';
+import { createFullCheck, groupByPartition, type PartitionedQueue, type QueueWatch, watchOf } from '../redis/queue.ts';
 
 export const DELIVERIES_QUEUE = 'deliveries';
 
@@ -24,7 +18,7 @@ export const WakeUpJob = z.object({
 export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
 /** Adds wake-ups in the background. Callers do not wait for them, because a sweep replaces lost wake-ups. */
-export type DeliveryQueue = {
+export type DeliveryQueue = QueueWatch & {
   /** Wakes a conversation whose outbox has a new event. Never throws. */
   wake: (conversationKey: string) => void;
 
@@ -35,10 +29,6 @@ export type DeliveryQueue = {
   byPartition: <Conversation extends { _id: string }>(
     some: Conversation[],
   ) => Promise<{ items: Conversation[]; oldestWaitingAt: number | null }[]>;
-
-  oldestWaitingAt: () => Promise<number | null>;
-  countJobs: () => Promise<Record<string, number>>;
-  close: PartitionedQueue<WakeUpJob>['close'];
 };
 
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): DeliveryQueue => {
@@ -74,6 +64,8 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): Deliver
   };
 
   return {
+    ...watchOf(queue),
+
     wake: (conversationKey) => queue.addInBackground(add(conversationKey)(conversationKey)),
 
     wakeDelivery: (deliveryId) => {
@@ -83,11 +75,5 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): Deliver
 
     byPartition: <Conversation extends { _id: string }>(some: Conversation[]) =>
       groupByPartition(queue, some, ({ _id }) => _id),
-
-    oldestWaitingAt: () => oldestWaitingAt(queue.queues),
-
-    countJobs: () => countJobs(queue),
-
-    close: queue.close,
   };
 };

@@ -185,6 +185,17 @@ export const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> =
   return times.length > 0 ? Math.min(...times) : null;
 };
 
+/** How full a queue is, over all partitions. */
+export type QueueWatch = {
+  oldestWaitingAt: () => Promise<number | null>;
+  countJobs: () => Promise<Record<string, number>>;
+};
+
+export const watchOf = (queue: { queues: Queue[] }): QueueWatch => ({
+  oldestWaitingAt: () => oldestWaitingAt(queue.queues),
+  countJobs: () => countJobs(queue),
+});
+
 /**
  * Groups work by partition, with the time when the oldest waiting job of the partition was added. Leaves out partitions
  * that do not answer, so that the sweep of the others continues. Throws if none answers.

@@ -4,13 +4,7 @@ import type { TurnRef } from '../conversations/conversation.ts';
 import { createBatcher } from '../process/batch.ts';
 import { serverNow } from '../process/clock.ts';
 import { NO_SPAN, type TraceSpan, type Tracing, within } from '../process/tracing.ts';
-import {
-  countJobs,
-  createFullCheck,
-  groupByPartition,
-  oldestWaitingAt,
-  type PartitionedQueue,
-} from '../redis/queue.ts';
+import { createFullCheck, groupByPartition, type PartitionedQueue, type QueueWatch, watchOf } from '../redis/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
 
@@ -47,16 +41,12 @@ const addJobs = async (partition: Queue<TurnsJob>, jobs: ReturnType<typeof toJob
  * Jobs are wake-ups: MongoDB decides which turn is the head, and a sweep adds a lost job again. So a failure to add a
  * job is only logged, and the caller does not see it.
  */
-export type TurnQueue = {
+export type TurnQueue = QueueWatch & {
   /** Adds a job to answer this head. Never throws. `span`: the accept or commit that made it the head, if known. */
   enqueue: (head: TurnRef, span?: TraceSpan) => void;
 
   /** Groups heads by partition. A head that was enqueued after the oldest waiting job may still have its job. */
   byPartition: <Head extends TurnRef>(heads: Head[]) => Promise<{ items: Head[]; oldestWaitingAt: number | null }[]>;
-
-  oldestWaitingAt: () => Promise<number | null>;
-  countJobs: () => Promise<Record<string, number>>;
-  close: PartitionedQueue<TurnsJob>['close'];
 };
 
 export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, tracing: Tracing): TurnQueue => {
@@ -80,14 +70,10 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, tracing: Trac
   const add = queue.perPartition(addTo);
 
   return {
+    ...watchOf(queue),
+
     enqueue: (head, span = NO_SPAN) => queue.addInBackground(add(head.key)({ head, span })),
 
     byPartition: <Head extends TurnRef>(heads: Head[]) => groupByPartition(queue, heads, ({ key }) => key),
-
-    oldestWaitingAt: () => oldestWaitingAt(queue.queues),
-
-    countJobs: () => countJobs(queue),
-
-    close: queue.close,
   };
 };

@@ -55,6 +55,7 @@ test('without workers the doctor names what waits; with workers it finds no prob
   expect(ill.report.queues).toMatchObject([
     { name: 'turns', workers: 0, counts: { waiting: 1 }, oldestWaitingMs: expect.any(Number) },
     { name: 'deliveries', workers: 0 },
+    { name: 'knowledge', workers: 0 },
     { name: 'sources', workers: 0 },
   ]);
   expect(ill.report.stuck).toMatchObject({
@@ -70,7 +71,7 @@ test('without workers the doctor names what waits; with workers it finds no prob
   expect(well.report.problems).toEqual([]);
   expect(well).toMatchObject({
     status: 0,
-    report: { ok: true, queues: [{ workers: 1 }, { workers: 1 }, { workers: 1 }] },
+    report: { ok: true, queues: [{ workers: 1 }, { workers: 1 }, { workers: 1 }, { workers: 1 }] },
   });
 });
 

@@ -12,7 +12,8 @@ test('repeated sweeps and readings leave no commands behind while Redis is away'
   const logger = createLogger({ name: 'test', level: 'silent' });
   const redis = await openRedis({ url: server.url, role: 'worker' }, logger);
   const partitions = createPartitions('p', 1);
-  const queue = createDeliveryQueue(openQueues<WakeUpJob>('deliveries', { redis, partitions }, logger));
+  const queues = openQueues<WakeUpJob>('deliveries', { redis, partitions }, logger);
+  const queue = createDeliveryQueue(queues);
   await queue.countJobs();
   await server.kill();
 
@@ -30,7 +31,7 @@ test('repeated sweeps and readings leave no commands behind while Redis is away'
   const scripts = Number(/cmdstat_evalsha:calls=(\d+)/.exec(await reader.info('commandstats'))?.[1]);
   expect(scripts).toBeLessThan(10);
   reader.disconnect();
-  await queue.close();
+  await queues.close();
   await closeRedis(redis);
   await server.dispose();
 });

@@ -28,7 +28,7 @@ export type QueueState = Awaited<ReturnType<typeof readQueue>>;
 
 export const readQueues = async ({ queues }: Opened): Promise<QueueState[]> =>
   Promise.all(
-    [...queues.turns.queues, ...queues.deliveries.queues, ...queues.sources.queues].map((queue) =>
-      readQueue(queue as Queue),
+    [queues.turns, queues.deliveries, queues.knowledge, queues.sources].flatMap((one) =>
+      one.queues.map((queue) => readQueue(queue as Queue)),
     ),
   );
