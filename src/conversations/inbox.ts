@@ -157,8 +157,11 @@ export type RowFilter = {
   signal?: AbortSignal;
 };
 
-/** What a search text may mean beside words: the id of a conversation, or a part of a recent session id. */
-type SearchedRow = { conversationId: Uuid } | { sessionPart: string; changedSince: Date };
+/**
+ * What a search text may mean beside words: the id of a conversation or of one of its turns, or a part of a recent
+ * session id.
+ */
+type SearchedRow = { prefixedId: Uuid } | { sessionPart: string; changedSince: Date };
 
 export type RowPage = { conversations: ConversationRow[]; next: { at: Date; id: string } | null };
 
@@ -172,10 +175,7 @@ const optionsOf = ({ signal }: Pick<RowFilter, 'signal'>) => ({
 });
 
 const searchedFilters = (searched: SearchedRow): Query[] => {
-  if ('conversationId' in searched) {
-    const { conversationId } = searched;
-    return [{ _id: prefixRange(conversationId), conversationId }];
-  }
+  if ('prefixedId' in searched) return [{ _id: prefixRange(searched.prefixedId) }];
   const { sessionPart, changedSince } = searched;
   return [{ updatedAt: { $gte: changedSince } }, { sessionId: { $regex: escapeRegExp(sessionPart), $options: 'i' } }];
 };

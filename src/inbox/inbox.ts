@@ -119,7 +119,7 @@ type InboxFilter = RowFilter & {
   assistantIds: string[];
   /** An operator's id, or `none` for conversations that nobody has. */
   assignee?: string;
-  /** A conversationId, a part of a `session_id`, or words of the messages. */
+  /** The id of a conversation or of one of its turns, a part of a `session_id`, or words of the messages. */
   search?: string;
   limit: number;
 };
@@ -204,7 +204,7 @@ export const createInboxList = (
 
   const listSearched = async (filter: SearchFilter): Promise<RowPage> => {
     const { search } = filter;
-    const page = isUuid(search) ? await inbox.list(await readGroups(filter), filter, { conversationId: search }) : null;
+    const page = isUuid(search) ? await inbox.list(await readGroups(filter), filter, { prefixedId: search }) : null;
     // A session id may be a uuid too.
     return page && page.conversations.length > 0 ? page : listFound(filter);
   };

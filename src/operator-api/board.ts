@@ -2,14 +2,14 @@ import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { createBullBoard } from '@bull-board/api';
 import { ExpressAdapter } from '@bull-board/express';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
-import { KNOWLEDGE_QUEUE, type KnowledgeJob } from '../assistants/semantic-state.ts';
-import { DELIVERIES_QUEUE, type WakeUpJob } from '../deliveries/queue.ts';
+import type { KnowledgeJob } from '../assistants/semantic-state.ts';
+import type { WakeUpJob } from '../deliveries/queue.ts';
 import type { OperatorAccess } from '../operators/access.ts';
 import { notFound } from '../process/errors.ts';
 import { methodNotAllowed, OWN_ORIGIN, pageHeaders } from '../http/http.ts';
 import type { PartitionedQueue } from '../redis/queue.ts';
-import { SOURCES_QUEUE, type SourceJob } from '../sources/queue.ts';
-import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
+import type { SourceJob } from '../sources/queue.ts';
+import type { TurnsJob } from '../turns/queue.ts';
 
 type Failure = { failedReason?: string; stacktrace?: unknown };
 type Shown = { toJSON: () => Failure };
@@ -88,18 +88,37 @@ export type BoardQueues = {
  */
 const idPrefixOf = (key: unknown): string => `${String(key).slice(0, 8)}-${String(key).slice(8, 12)}-…`;
 
+const INBOX = '/operator/inbox?view=all';
+const conversationOf = (id: string): Page => ({ displayText: 'Conversation', href: `${INBOX}&search=${id}` });
+/** An id that the inbox finds this conversation by. */
+const idOf = (key: string): string => `${key.slice(0, 8)}-${key.slice(8, 12)}-4000-8000-000000000000`;
+
+type Page = { displayText: string; href: string };
+type Kind<Data> = { show: (data: Partial<Data>) => object; pageOf: (data: Partial<Data>) => Page | undefined };
+
 /**
- * What the board shows of a job, by queue: only ids that can be looked up. An invalid job shows nothing of its data.
+ * What the board shows of a job, by queue: only ids that can be looked up, and the page of the dashboard for the first
+ * of them. An invalid job shows nothing of its data.
  */
-const SHOWN = {
-  [TURNS_QUEUE]: ({ turns = [] }: Partial<TurnsJob>) => ({ turnIds: turns.map(({ turnId }) => turnId) }),
-  [DELIVERIES_QUEUE]: ({ conversations = [], deliveries = [] }: Partial<WakeUpJob>) => ({
+const TURNS: Kind<TurnsJob> = {
+  show: ({ turns = [] }) => ({ turnIds: turns.map(({ turnId }) => turnId) }),
+  pageOf: ({ turns: [first] = [] }) => first && conversationOf(first.turnId),
+};
+const DELIVERIES: Kind<WakeUpJob> = {
+  show: ({ conversations = [], deliveries = [] }) => ({
     conversationIds: conversations.map(idPrefixOf),
     deliveryIds: deliveries.map(String),
   }),
-  [KNOWLEDGE_QUEUE]: ({ assistantId = '' }: Partial<KnowledgeJob>) => ({ assistantId }),
-  [SOURCES_QUEUE]: ({ sourceId = '' }: Partial<SourceJob>) => ({ sourceId }),
+  pageOf: ({ conversations: [first] = [] }) => (first === undefined ? undefined : conversationOf(idOf(first))),
 };
+const KNOWLEDGE: Kind<KnowledgeJob> = {
+  show: ({ assistantId = '' }) => ({ assistantId }),
+  pageOf: ({ assistantId }) => ({
+    displayText: 'Knowledge',
+    href: `/operator/assistants/${encodeURIComponent(String(assistantId))}/knowledge`,
+  }),
+};
+const SOURCES: Kind<SourceJob> = { show: ({ sourceId = '' }) => ({ sourceId }), pageOf: () => undefined };
 
 const formatterOf =
   <Data>(show: (data: Data) => object) =>
@@ -111,11 +130,26 @@ const formatterOf =
     }
   };
 
-const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data) => object): RedactedAdapter[] =>
+/** The data of a job may be anything, and a mismatch throws. */
+const pageOfJob = <Data>(pageOf: Kind<Data>['pageOf'], data: unknown): Page => {
+  const all = { displayText: 'Inbox', href: INBOX };
+  try {
+    return pageOf(data as Partial<Data>) ?? all;
+  } catch {
+    return all;
+  }
+};
+
+const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, { show, pageOf }: Kind<Data>): RedactedAdapter[] =>
   queues.map((queue, index) => {
     const prefix = queues.length > 1 ? `${index}:` : '';
     // A retry from the board could answer a turn or send an event twice.
-    const adapter = new RedactedAdapter(queue, { readOnlyMode: true, allowRetries: false, prefix });
+    const adapter = new RedactedAdapter(queue, {
+      readOnlyMode: true,
+      allowRetries: false,
+      prefix,
+      externalJobUrl: ({ data }) => pageOfJob(pageOf, data),
+    });
     adapter.setFormatter('data', formatterOf(show));
     adapter.setFormatter('returnValue', () => null);
     adapter.setFormatter('progress', () => 0);
@@ -181,13 +215,20 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
   server.setBasePath(BOARD_PATH);
   createBullBoard({
     queues: [
-      ...adaptersOf(queues.turns, SHOWN[TURNS_QUEUE]),
-      ...adaptersOf(queues.deliveries, SHOWN[DELIVERIES_QUEUE]),
-      ...adaptersOf(queues.knowledge, SHOWN[KNOWLEDGE_QUEUE]),
-      ...adaptersOf(queues.sources, SHOWN[SOURCES_QUEUE]),
+      ...adaptersOf(queues.turns, TURNS),
+      ...adaptersOf(queues.deliveries, DELIVERIES),
+      ...adaptersOf(queues.knowledge, KNOWLEDGE),
+      ...adaptersOf(queues.sources, SOURCES),
     ],
     serverAdapter: server,
-    options: { uiConfig: { boardTitle: 'Parley queues', hideDocsLink: true, pollingInterval: { showSetting: true } } },
+    options: {
+      uiConfig: {
+        boardTitle: 'Parley queues',
+        hideDocsLink: true,
+        pollingInterval: { showSetting: true },
+        showMetrics: true, // of the last hour, as the workers record them
+      },
+    },
   });
   const board = server.getRouter() as {
     (req: Request, res: Response, next: (failure?: unknown) => void): void;

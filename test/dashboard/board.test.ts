@@ -56,6 +56,18 @@ test('an owner sees only ids of jobs, and the page loads nothing from other host
     return text;
   });
 
+  const links = [...jobs.matchAll(/"href":"([^"]+)"/g)].map(([, href = '']) => new URL(href, stack.url));
+  const search = links.map(({ searchParams }) => searchParams.get('search'));
+  const found = await Promise.all(
+    [...new Set(search)].map((id) =>
+      owner.get<{ conversations: { conversationId: string }[] }>(`/inbox?search=${id}&limit=10`),
+    ),
+  );
+
+  expect(found.length).toBeGreaterThanOrEqual(2);
+  for (const { body: inbox } of found)
+    expect(inbox.conversations.map(({ conversationId }) => conversationId)).toEqual([body.conversationId]);
+  expect(page.text).toContain('"showMetrics":true');
   expect([page.status, files.status]).toEqual([200, 200]);
   expect(page.text).not.toMatch(/https?:\/\//);
   expect(page.headers.get('content-security-policy')).toContain("default-src 'none'");

@@ -286,13 +286,17 @@ test('a list over assistants that all have their own agents makes few finds at o
   expect(most).toBeLessThanOrEqual(16); // the service itself may use some connections meanwhile
 });
 
-test('a conversation is found by a session id that is a uuid', async () => {
+test('a conversation is found by a session id that is a uuid, by its id and by that of a turn', async () => {
   const { say, ids } = await anInbox();
   const session = randomUUID();
   const id = await say(session);
 
   expect(await ids(`&search=${session}`)).toEqual([id]);
+  const { waiting, recent } = (await stack.service.conversations.findById(id))!;
+  const [turn] = [...waiting, ...recent];
+
   expect(await ids(`&search=${id}`)).toEqual([id]);
+  expect(await ids(`&search=${turn?.turnId}`)).toEqual([id]);
   expect(await ids(`&search=${randomUUID()}`)).toEqual([]);
 });
 
