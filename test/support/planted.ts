@@ -185,6 +185,14 @@ export const FAULTS: Record<string, Fault[]> = {
       noticedBy: 'test/http/session-floods.test.ts',
     },
   ],
+  'the list of events shows every end at once': [
+    {
+      file: 'src/deliveries/store.ts',
+      from: '(ts.getHighBits() >>> 0) - Math.ceil(writtenWithinMs / 1000)',
+      to: '(ts.getHighBits() >>> 0) + 1',
+      noticedBy: 'test/deliveries/late-ends.process.test.ts',
+    },
+  ],
   'pages outlive an erasure': [
     {
       file: 'src/conversations/erasure.ts',
