@@ -5,7 +5,7 @@ import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import type { StoredAllowance } from '../../src/turns/allowances.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { type Behaviour, openProvider } from '../support/provider.ts';
+import { answering, type Behaviour, openProvider } from '../support/provider.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -30,17 +30,6 @@ const setUp = async (input: Partial<AssistantInput>) => {
   };
   return { ...assistant, provider, ask, used };
 };
-
-/** Answers a call, with the tokens that it cost or without telling them. */
-const answering =
-  (tokens: number | null): Behaviour =>
-  ({ open, say, raw, response }) => {
-    open();
-    say('From nine.');
-    const usage = { prompt_tokens: 1, completion_tokens: (tokens ?? 0) - 1 };
-    raw(`data: ${JSON.stringify({ choices: [], ...(tokens !== null && { usage }) })}\n\ndata: [DONE]\n\n`);
-    response.end();
-  };
 
 const whyOf = (conversationId: string): Promise<Record<string, unknown>> =>
   eventually(() => {

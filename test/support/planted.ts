@@ -193,6 +193,14 @@ export const FAULTS: Record<string, Fault[]> = {
       noticedBy: 'test/deliveries/late-ends.process.test.ts',
     },
   ],
+  'a budget refuses nothing': [
+    {
+      file: 'src/turns/allowances.ts',
+      from: '{ $cond: [{ $lte: [amount, left] }, amount, 0] }',
+      to: '{ $literal: amount }',
+      noticedBy: 'test/turns/allowance-kills.process.test.ts',
+    },
+  ],
   'pages outlive an erasure': [
     {
       file: 'src/conversations/erasure.ts',

@@ -63,6 +63,17 @@ export const replyWith =
     wire.done();
   };
 
+/** Answers a call, with the tokens that it cost or without telling them. */
+export const answering =
+  (tokens: number | null): Behaviour =>
+  ({ open: begin, say, raw, response }) => {
+    begin();
+    say('From nine.');
+    const usage = { prompt_tokens: 1, completion_tokens: (tokens ?? 0) - 1 };
+    raw(`data: ${JSON.stringify({ choices: [], ...(tokens !== null && { usage }) })}\n\ndata: [DONE]\n\n`);
+    response.end();
+  };
+
 /** Makes vectors from the letters of each text, not normalised. Their order is reversed, which the protocol allows. */
 export const embedByLetters: Behaviour<Embeddings> = ({ response }, { body }) => {
   const data = body.input.map((text, index) => {

@@ -2,14 +2,10 @@ import { readConfig } from '../../src/process/config.ts';
 import { createLifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
+import { QUICK } from './quick.ts';
 
-// A reply worker as a process that a test kills, with a fifth of the limits after which others take over its work.
-const config = readConfig(process.env, {
-  turnLeaseMs: 2_000,
-  turnLeaseRenewMs: 600,
-  jobLockMs: 2_000,
-  jobStalledEveryMs: 1_000,
-});
+// A reply worker as a process that a test kills.
+const config = readConfig(process.env, QUICK);
 const logger = createLogger({ name: 'test', level: 'warn' });
 const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
 lifecycle.listenToProcess();

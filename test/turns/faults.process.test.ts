@@ -7,21 +7,11 @@ import { type Kind, type RealProcess, startRealProcess } from '../support/proces
 import { countOf, expectEachOnce, expectNoEventTwice, type Load, startLoad } from '../support/load.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { atPace } from '../support/pace.ts';
+import { QUICK } from '../support/quick.ts';
 import { longTest, sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 // This file has its own services and processes, because it kills them. The stack survives, and does what they leave.
-/** As those of the killed process (test/support/reply-process.ts), so that its work is soon taken over. */
-const QUICK = {
-  sweepEveryMs: 500,
-  turnStaleMs: 1_000,
-  turnJobReplacedAfterMs: 3_000,
-  turnLeaseMs: 2_000,
-  turnLeaseRenewMs: 600,
-  jobLockMs: 2_000,
-  jobStalledEveryMs: 1_000,
-};
-
 let redis: Service;
 let mongod: Service;
 let stack: Stack;
