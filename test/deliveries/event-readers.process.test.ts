@@ -43,7 +43,6 @@ test('readers by long poll, by page and of one outcome get each end once and in 
     onTestFinished(() => worker.kill());
     return worker;
   };
-  const workers = await Promise.all(Array.from({ length: WORKERS }, start));
 
   let settledAt = Number.POSITIVE_INFINITY;
   const follow = async (query: Record<string, string>): Promise<EventPage['events']> => {
@@ -66,6 +65,7 @@ test('readers by long poll, by page and of one outcome get each end once and in 
     }
   };
   const kill = async (): Promise<void> => {
+    const workers = await Promise.all(Array.from({ length: WORKERS }, start));
     for (let nth = 0; nth < KILLS; nth += 1) {
       const received = (EVENTS * (nth + 1)) / (KILLS + 1);
       await receiver.waitFor((all) => all.length >= received);
