@@ -9,6 +9,7 @@ import type { AssistantStore } from './assistants/store.ts';
 import { chatConversationRoutes } from './chat-api/conversation-routes.ts';
 import { completionRoutes, COMPLETIONS_PATH, toCompletionError } from './chat-api/completions.ts';
 import { eventRoutes } from './chat-api/events.ts';
+import { MCP_PATH, mcpRoutes } from './chat-api/mcp.ts';
 import { chatTurnRoutes, createGatedTurn, TURN_PATHS } from './chat-api/turn-routes.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
 import type { ConversationStore } from './conversations/store.ts';
@@ -54,6 +55,8 @@ type AppDependencies = {
   access: Access;
   conversations: ConversationStore;
   deliveries: Pick<DeliveryStore, 'listEnded' | 'hasEnded'>;
+  /** Read beside visitors' turns. */
+  knowledge: Pick<AssistantStore, 'readKnowledge'>;
   startTurn: StartTurn;
   submit: Submit;
   readTurn: ReadTurn;
@@ -110,17 +113,19 @@ const createApp = (dependencies: AppDependencies): Express => {
   app.use(helmet.xContentTypeOptions());
 
   app.use('/v1', withErrorShape(toCompletionError));
-  app.use(['/api', '/v1', '/operator'], refuseWhileDraining(draining));
+  app.use(['/api', '/v1', MCP_PATH, '/operator'], refuseWhileDraining(draining));
   app.use(
     [...TURN_PATHS, COMPLETIONS_PATH, WEB_TURN_PATH],
     measureTurns(dependencies.onTurnAnswered),
     refuseAtGate(dependencies.gate),
   );
   app.use(['/api', '/v1', '/operator/v1'], refuseReadsWhileSilent(mongoWatch, answerError));
-  const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
+  const toApiError = createToApiError(logger);
+  const streamTurn = createStreamTurn({ startTurn, toApiError });
   const gatedTurn = createGatedTurn(dependencies);
   app.use(chatTurnRoutes({ ...dependencies, gatedTurn, streamTurn }));
   app.use(completionRoutes({ ...dependencies, gatedTurn, streamTurn }));
+  app.use(mcpRoutes({ ...dependencies, gatedTurn, toApiError, orUnavailable }));
   const longPoll = createLongPolls(draining);
   app.use(chatConversationRoutes({ access, conversations, onErased, longPoll, orUnavailable }));
   app.use(eventRoutes({ access, deliveries: dependencies.deliveries, longPoll, orUnavailable }));
@@ -247,6 +252,7 @@ export const serveApi = async (
     access: createAccess({ assistants, rateLimiter, channelCalls, orUnavailable }),
     conversations,
     deliveries: aside.deliveries,
+    knowledge: aside.assistants,
     startTurn,
     submit,
     readTurn: createReadTurn({ conversations, leases: service.leases, storedReply }),

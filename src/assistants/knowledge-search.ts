@@ -122,6 +122,40 @@ const likeness = (a: Float64Array, b: Float64Array): number => {
   return shared / (a.length + b.length - shared);
 };
 
+/**
+ * The entries that have most words of a question, at most `most`, the best first. Words that say little in any language
+ * count only if the question has no others. Other work of the process runs in between.
+ */
+export const rankKnowledge = async (
+  batches: AsyncIterable<KnowledgeEntry[]>,
+  question: string,
+  most: number,
+): Promise<KnowledgeEntry[]> => {
+  const slices = createSlices();
+  const all = [...new Set(wordsOf(question))];
+  const telling = all.filter((word) => ![...STOPS_OF.values()].some((stops) => stops.has(word)));
+  const wanted = telling.length > 0 ? telling : all;
+  const best: { entry: KnowledgeEntry; found: number }[] = [];
+  const look = async (entry: KnowledgeEntry): Promise<void> => {
+    const { question: asked, variants, answer, tags } = entry;
+    let missing = wanted;
+    for (const text of [asked, ...variants, answer, ...tags]) {
+      if (missing.length === 0) break;
+      if (slices.isOver()) await slices.next();
+      const folded = fold(text);
+      missing = missing.filter((word) => !folded.includes(word));
+    }
+    const found = wanted.length - missing.length;
+    if (found === 0 || (best.length === most && found <= (best.at(-1)?.found ?? 0))) return;
+    // Of entries with as many words, the first one stays first.
+    const place = best.findIndex((one) => one.found < found);
+    best.splice(place === -1 ? best.length : place, 0, { entry, found });
+    if (best.length > most) best.pop();
+  };
+  for await (const entries of batches) for (const entry of entries) await look(entry);
+  return best.map(({ entry }) => entry);
+};
+
 const mayShareLanguage = (a: Compared, b: Compared): boolean =>
   a.language === null || b.language === null || a.language.split('-')[0] === b.language.split('-')[0];
 

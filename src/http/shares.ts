@@ -248,7 +248,7 @@ export const takeRoomForExport = createPlaces({
 const building = createSlots(({ own }) => own < 2);
 
 /** Builds a large answer: reads it, encodes it and hands it to the connection. */
-export const buildAnswer = (req: Request, res: Response, build: () => Promise<void>): Promise<void> =>
+export const buildAnswer = <Built>(req: Request, res: Response, build: () => Promise<Built>): Promise<Built> =>
   inSlot(building, holderOf(req, res), build);
 
 const LOOK_EVERY_MS = 200;
