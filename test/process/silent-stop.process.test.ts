@@ -25,7 +25,7 @@ const openRelays = async () => {
   return { env, close, stores: { Redis: redis, MongoDB: mongodb } };
 };
 
-const kinds: Kind[] = ['api', 'reply', 'delivery'];
+const kinds: Kind[] = ['api', 'reply', 'delivery', 'all'];
 const ways = (['freeze', 'cut'] as const).flatMap((how) =>
   kinds.flatMap((kind) => (['Redis', 'MongoDB'] as const).map((store) => [kind, store, how] as const)),
 );
