@@ -38,6 +38,8 @@ export const LIMITS: Record<string, Limit> = {
   'comparisons.quiet': { atMost: 60 },
   'comparisons.ratio': { atMost: 1.2 },
   'memory.growth': { atMost: 10 },
+  'ordinary.sure.50.ratio': { atMost: 0.6 },
+  'ordinary.memory.ratio': { atMost: 0.55 },
   'fair.ratio': { atMost: 2 },
   'fair.above-alone': { atMost: 150 },
   'fair.refused': { atMost: 0 },

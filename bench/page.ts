@@ -39,6 +39,7 @@ const TARGETS = new Set([
   'deliveries.500.p50',
   'deliveries.500.p99',
   'neighbours.ratio',
+  'ordinary.sure.50.ratio',
 ]);
 const CONTENDERS = {
   bare: 'bare',
@@ -109,6 +110,41 @@ const partTable = (name: string): string =>
     ['figure', 'median (min–max)'],
     (run.parts[name]?.figures ?? []).map((one) => [one.what, valueText(one)]),
   );
+
+type ShapeCost = { ours: Record<string, number>; stores: Record<string, number>; mongodb: number; redis: number };
+type ShapeDetail = { rest: ShapeCost; memory: Record<string, number>; runs: Record<string, ShapeCost> };
+
+/** Four processes beside the one that does everything. */
+const ordinaryTable = (): string => {
+  const { four, one } = (run.parts['ordinary']?.detail ?? {}) as { four?: ShapeDetail; one?: ShapeDetail };
+  if (!four || !one) return '';
+  const total = (parts: Record<string, number>): number => Object.values(parts).reduce((sum, value) => sum + value, 0);
+  const both = (read: (shape: ShapeDetail) => number): string =>
+    [four, one].map((shape) => numberText(read(shape))).join(' / ');
+  const row = (
+    label: string,
+    costOf: (shape: ShapeDetail) => ShapeCost | undefined,
+    id: string,
+    isLoad = true,
+  ): string[] => [
+    label,
+    both((shape) => total(costOf(shape)?.ours ?? {})),
+    valueText({ ...figure(`${id}.ratio`), unit: '' }).trim(),
+    both((shape) => total(costOf(shape)?.stores ?? {})),
+    both((shape) => costOf(shape)?.mongodb ?? Number.NaN),
+    both((shape) => costOf(shape)?.redis ?? Number.NaN),
+    isLoad ? ['four', 'one'].map((shape) => numberText(figure(`${id}.p99.${shape}`).value)).join(' / ') : '',
+  ];
+  const rows = Object.keys(four.runs).map((name) =>
+    row(`${name}/s`, ({ runs }) => runs[name], `ordinary.${name.replace(' ', '.')}`),
+  );
+  const memory = Object.entries({ ...four.memory, ...one.memory }).map(([name, mb]) => `${name} ${numberText(mb)}`);
+  const head = ['', 'CPU ms', 'one ÷ four', 'stores’ CPU ms', 'MongoDB commands', 'Redis commands', 'p99 ms'];
+  return [
+    markdown(head, [row('at rest, a second', ({ rest }) => rest, 'ordinary.rest', false), ...rows]),
+    `Memory in MB, four / one: ${both((shape) => total(shape.memory))} (${memory.join(', ')}).`,
+  ].join('\n\n');
+};
 
 const bars = (): Bar[] =>
   [50, 200].flatMap((level) =>
@@ -247,6 +283,7 @@ const PAGES: [URL, Record<string, string>][] = [
       growth: partTable('growth'),
       listing: partTable('listing'),
       inbox: partTable('inbox'),
+      ordinary: ordinaryTable(),
       others: [partTable('hot'), partTable('start')].join('\n\n'),
     },
   ],

@@ -41,6 +41,7 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   sources: { load: async () => (await import('./parts/sources.ts')).sources, withinS: 1_000, byName: true },
   profile: { load: async () => (await import('./parts/profile.ts')).profile, withinS: 120, byName: true },
   memory: { load: async () => (await import('./parts/memory.ts')).memory, withinS: 800, byName: true },
+  ordinary: { load: async () => (await import('./parts/ordinary.ts')).ordinary, withinS: 900, byName: true },
   fair: { load: async () => (await import('./parts/fair.ts')).fair, withinS: 300, byName: true },
   neighbours: { load: async () => (await import('./parts/neighbours.ts')).neighbours, withinS: 900, byName: true },
 };

@@ -28,6 +28,7 @@ const PROCESSES = {
   'reply worker': { file: 'workers/reply/main.ts', portIn: 'WORKER_HEALTH_PORT' },
   'delivery worker': { file: 'workers/delivery/main.ts', portIn: 'WORKER_HEALTH_PORT' },
   'sources worker': { file: 'workers/sources/main.ts', portIn: 'WORKER_HEALTH_PORT' },
+  everything: { file: 'workers/all/main.ts', portIn: 'PORT' },
 } as const;
 
 /** Opens Parley with its own database: the stores for the set-up, and the processes as operators start them. */
