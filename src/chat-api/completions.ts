@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { type Access, callerOf, createPublicRouter, publicOperation } from '../assistants/access.ts';
 import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import { answerWith, bodyOf } from '../http/operation.ts';
+import { freeRoomForMessage } from '../http/shares.ts';
 import { ApiError, type ErrorBody, invalid } from '../process/errors.ts';
 import { inSlices } from '../process/slices.ts';
 import { validate } from '../process/validation.ts';
@@ -126,6 +127,7 @@ export const completionOperations = {
       messages: [{ role: 'user', content: 'What are your opening hours?' }],
     },
     bodyLimitBytes: BODY_LIMIT_BYTES,
+    bodyIsMessage: true,
     answer: Completion,
     answerExample: {
       ...EXAMPLE.head,
@@ -276,22 +278,19 @@ const createChunkWriter = (
 type Dependencies = { access: Access; gatedTurn: GatedTurn; submit: Submit; streamTurn: StreamTurn };
 
 export const completionRoutes = ({ access, gatedTurn, submit, streamTurn }: Dependencies): Router => {
-  const turnOf = (req: Request, res: Response, user: string | undefined, messages: unknown[]): TurnRequest =>
-    gatedTurn(req, res, {
-      sessionId: sessionIn(req, user),
-      message: messageIn(messages),
-      language: null,
-      withSources: true,
-    });
+  /** What a request asks for. Nothing of its other messages is kept, because a turn may wait for seconds. */
+  const read = (req: Request, res: Response) => {
+    const { model = MODEL, user, messages, stream, stream_options } = bodyOf(completionOperations.complete, req);
+    const said = { sessionId: sessionIn(req, user), message: messageIn(messages), language: null, withSources: true };
+    const turn: TurnRequest = gatedTurn(req, res, said);
+    freeRoomForMessage(req, res);
+    return { model, turn, isStream: stream === true, includeUsage: stream_options?.include_usage === true };
+  };
 
   const complete: RequestHandler = async (req, res) => {
-    const { model = MODEL, user, messages, stream, stream_options } = bodyOf(completionOperations.complete, req);
-    const turn = turnOf(req, res, user, messages);
+    const { model, turn, isStream, includeUsage } = read(req, res);
     const { message } = turn;
-    if (stream === true) {
-      const writer = createChunkWriter(res, { model, message, includeUsage: stream_options?.include_usage === true });
-      return streamTurn(turn, req, res, writer);
-    }
+    if (isStream) return streamTurn(turn, req, res, createChunkWriter(res, { model, message, includeUsage }));
     const { response, turnId, replayed, delivered } = await submit(turn);
     setReplayed(res, replayed);
     res.on('finish', delivered);

@@ -4,7 +4,7 @@ import { type ErrorCode, invalid } from '../process/errors.ts';
 import { validate } from '../process/validation.ts';
 import { methodNotAllowed } from './http.ts';
 import { isSmallBody, jsonBody, toJson } from './json-body.ts';
-import { freeSessionSlot, takeRoomForBody, takeRoomForUpload } from './shares.ts';
+import { freeSessionSlot, takeRoomForBody, takeRoomForMessage, takeRoomForUpload } from './shares.ts';
 
 /** The cursor parameter of a query, in base64url. `decode` checks that the list has made this cursor. */
 export const cursor = z
@@ -75,6 +75,8 @@ export type Declaration = {
   body?: z.ZodType;
   bodyExample?: unknown;
   bodyLimitBytes?: number;
+  /** The body has a message. The handler calls `freeRoomForMessage` once it has read it. */
+  bodyIsMessage?: true;
   /** The body is a file. The handler reads it with `uploadedBytes`. `isHeld`: and keeps all of it in memory. */
   upload?: { description: string; isHeld?: true };
   /** If true, a missing body counts as `{}`. */
@@ -122,6 +124,11 @@ const room: RequestHandler = async (req, res, next) => {
   next();
 };
 
+const roomForMessage: RequestHandler = async (req, res, next) => {
+  if (!isSmallBody(req)) await takeRoomForMessage(req, res);
+  next();
+};
+
 const roomForUpload: RequestHandler = async (req, res, next) => {
   await takeRoomForUpload(req, res);
   next();
@@ -155,12 +162,13 @@ export const answerWithList = async <
   freeSessionSlot(res);
 };
 
-export const bodyReader = ({ body, upload, bodyLimitBytes, bodyOptional }: Declaration): RequestHandler[] => {
+export const bodyReader = (operation: Declaration): RequestHandler[] => {
+  const { body, upload, bodyLimitBytes, bodyIsMessage, bodyOptional } = operation;
   if (upload) return [upload.isHeld ? room : roomForUpload];
   if (!body) return [];
   const limit = bodyLimitBytes === undefined ? {} : { limitBytes: bodyLimitBytes };
   return [
-    ...(bodyLimitBytes === undefined ? [] : [room]),
+    ...(bodyLimitBytes === undefined ? [] : [bodyIsMessage ? roomForMessage : room]),
     jsonBody({ ...limit, ...(bodyOptional && { optional: true }) }),
   ];
 };

@@ -122,6 +122,8 @@ const shared = (total: number): Slots => createSlots(whatRemains(total));
 const largeAnswers = shared(16);
 /** How many large bodies are read and worked on at once. Each holds some ten MiB until it is answered. */
 const largeBodies = shared(4);
+/** The same for messages, whose bodies are at most a MiB and are dropped before the turn begins. */
+const largeMessages = shared(16);
 /** How many files are read at once. Each holds some MiB, because a part of it is stored before the next is read. */
 const uploads = shared(16);
 /** How many exports of assistants are read and written at once. */
@@ -200,15 +202,17 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
 
   return async (req: Request, res: Response): Promise<void> => {
     const holder = holderOf(req, res);
+    const turn = { tenant: senderOf(req, res), waitMs: hasPlace(holder) ? againMs : waitMs };
     const timer = setInterval(() => freeFor(holder), PATIENCE_MS);
-    try {
-      await takeSlot(slots, holder, res, { tenant: senderOf(req, res), waitMs: hasPlace(holder) ? againMs : waitMs });
-    } finally {
-      clearInterval(timer);
-    }
+    const slot = await takeSlot(slots, holder, res, turn).finally(() => clearInterval(timer));
     const place = { holder, req, res, since: performance.now(), readBefore: req.socket.bytesRead };
+    const leave = (): void => {
+      places.delete(place);
+      slot.release();
+    };
     places.add(place);
-    res.once('close', () => places.delete(place));
+    res.once('close', leave);
+    res.locals.leavePlace = leave;
   };
 };
 
@@ -226,6 +230,25 @@ const isSlowlySent = ({ req, since, readBefore }: Place): boolean => {
 
 /** Call this before a large body is read. A client must send its body. */
 export const takeRoomForBody = createPlaces({ slots: largeBodies, waitMs: BODY_WAIT_MS, isUnused: isSlowlySent });
+
+/**
+ * Call this before a large body with a message is read. Messages wait neither for imports, which may take seconds, nor
+ * for each other's replies: their handler calls `freeRoomForMessage`.
+ */
+export const takeRoomForMessage = createPlaces({
+  slots: largeMessages,
+  waitMs: BODY_WAIT_MS,
+  isUnused: isSlowlySent,
+});
+
+/**
+ * Drops the body of a request and gives its place to the next one, because this request only waits from now on. The
+ * caller must not keep a part of the body either.
+ */
+export const freeRoomForMessage = (req: Request, res: Response): void => {
+  req.body = undefined;
+  (res.locals.leavePlace as (() => void) | undefined)?.();
+};
 
 /** Call this before a file is read. A client must send it. */
 export const takeRoomForUpload = createPlaces({ slots: uploads, waitMs: BODY_WAIT_MS, isUnused: isSlowlySent });

@@ -1,19 +1,24 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
 import { completionOperations } from '../../src/chat-api/completions.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, type ErrorBody, type TestAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
 import type { AnswerOf } from '../support/operations.ts';
 import { useStack } from '../support/stack.ts';
 
 type Completion = AnswerOf<typeof completionOperations.complete>;
 
-/** Says the text of `pieces`, then replies `reply`: for the message with this text. */
-const scripts = new Map<string, { pieces: string[]; reply: string }>();
+type Script = { pieces: string[]; reply: string; hold?: () => Promise<void> };
+/** Says the text of `pieces`, then replies `reply`, once `hold` lets it: for the message with this text. */
+const scripts = new Map<string, Script>();
 const engine: AssistantEngine = {
   name: 'scripted',
   reply: async ({ message, language, onDelta }) => {
-    const { pieces, reply } = scripts.get(message) ?? { pieces: [], reply: `echo: ${message}` };
+    const { pieces, reply, hold }: Script = scripts.get(message) ?? { pieces: [], reply: `echo: ${message}` };
+    await hold?.();
     for (const piece of pieces) onDelta?.(piece);
     return { text: reply, suggestedActions: [], confidence: 1, low: false, language, why: {} };
   },
@@ -140,6 +145,56 @@ test('the history that clients repeat may be longer than a message', async () =>
   const { status, body } = await complete(assistant, { messages });
 
   expect([status, body.choices[0]?.message.content]).toEqual([200, 'echo: the last one']);
+});
+
+test('requests with a long history that wait for their reply keep no other from being read', async () => {
+  const assistants = await Promise.all(Array.from({ length: 4 }, () => anAssistant(stack)));
+  const history = user('y'.repeat(100_000));
+  const over = Promise.withResolvers<void>();
+  let held = 0;
+  const hold = (): Promise<void> => {
+    held += 1;
+    return over.promise;
+  };
+  const waiting = assistants.flatMap((one) =>
+    Array.from({ length: 5 }, () => {
+      const message = randomUUID();
+      scripts.set(message, { pieces: [], reply: message, hold });
+      return complete(one, { messages: [history, user(message)] });
+    }),
+  );
+
+  await eventually(() => expect(held).toBe(waiting.length));
+  const { status } = await complete(await anAssistant(stack), { messages: [history, user('hello')] });
+  over.resolve();
+
+  expect(status).toBe(200);
+  expect((await Promise.all(waiting)).map((one) => one.status)).toEqual(waiting.map(() => 200));
+});
+
+test('imports of others do not delay a message with a long history', async () => {
+  const over = new AbortController();
+  onTestFinished(() => over.abort());
+  const sockets: Socket[] = [];
+  for (let nth = 0; nth < 4; nth += 1) {
+    const { assistantId } = await anAssistant(stack, { knowledge: [] });
+    const made = { name: 'x', scope: 'manage' as const, assistantIds: [assistantId], createdBy: null };
+    const { secret } = await stack.service.tokens.createToken(made);
+    const socket = connect(Number(new URL(stack.url).port), '127.0.0.1').on('error', () => undefined);
+    over.signal.addEventListener('abort', () => void socket.destroy());
+    socket.write(
+      `POST /operator/v1/assistants/${assistantId}/knowledge-import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${secret}\r\n` +
+        'Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 4000000\r\n\r\n',
+    );
+    sockets.push(socket);
+    await once(socket, 'data');
+  }
+  const assistant = await anAssistant(stack);
+
+  const { status } = await complete(assistant, { messages: [user('y'.repeat(100_000)), user('hello')] });
+
+  expect(status).toBe(200);
+  expect(sockets.filter(({ closed }) => closed)).toEqual([]);
 });
 
 type Chunk = {
