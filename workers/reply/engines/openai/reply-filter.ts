@@ -85,8 +85,11 @@ const namesIn = (sentence: string, language: string): string[] =>
     .map(([word]) => folded(word))
     .filter((word) => !NO_NAMES.has(word));
 
-/** The number before a list item, and a mark of Markdown. */
-const ITEM = /^[^\S\n]*(?:\d{1,2}[.)]|[-*•])[^\S\n]/gm;
+/**
+ * The number before a list item, and a mark of Markdown. Only `\n` begins a line here: to `^`, each `\r` and U+2028 of a
+ * thousand begins one too, and the pattern would read all that follow it.
+ */
+const ITEM = /(?<![^\n])[^\S\n]*(?:\d{1,2}[.)]|[-*•])[^\S\n]/g;
 
 const languagesOf = ({ passages, entries }: Given): (string | null)[] => [
   ...passages.map(({ passage }) => passage.language),
