@@ -61,32 +61,35 @@ export const createSlices = (ms = SLICE_MS): Slices => {
   };
 };
 
-/** Runs a computation that yields between its steps. */
-export const inSlices = async <Result>(steps: Generator<unknown, Result>): Promise<Result> => {
-  const slices = createSlices();
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value;
-    if (slices.isOver()) await slices.next();
-  }
-};
-
 let tickBeganAt: number | null = null;
+
+/** True if the current tick has already worked as long as a slice. */
+const isTickOver = (): boolean => {
+  const now = performance.now();
+  if (tickBeganAt === null) {
+    tickBeganAt = now;
+    atNextTick(() => {
+      tickBeganAt = null;
+    });
+  }
+  return now - tickBeganAt >= SLICE_MS;
+};
 
 /**
  * Waits if the current tick has already worked as long as a slice. This is for short work that many requests continue
  * at once: the answer to one read may continue a hundred turns in one tick.
  */
 export const restIfBusy = async (): Promise<void> => {
+  while (isTickOver()) await nextSlice();
+};
+
+/** Runs a computation that yields between its steps. If many are begun in one tick, only what fits into it runs there. */
+export const inSlices = async <Result>(steps: Generator<unknown, Result>): Promise<Result> => {
+  while (isTickOver()) await nextSlice();
+  const slices = createSlices();
   for (;;) {
-    const now = performance.now();
-    if (tickBeganAt === null) {
-      tickBeganAt = now;
-      atNextTick(() => {
-        tickBeganAt = null;
-      });
-    }
-    if (now - tickBeganAt < SLICE_MS) return;
-    await nextSlice();
+    const step = steps.next();
+    if (step.done) return step.value;
+    if (slices.isOver()) await slices.next();
   }
 };

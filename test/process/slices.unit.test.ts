@@ -1,7 +1,8 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { PassageIndex, rankByTokens, shareLoop } from '@parley/understanding';
 import { expect, onTestFinished, test } from 'vitest';
-import { createSlices, workFor } from '../../src/process/slices.ts';
+import { createSlices, inSlices, workFor } from '../../src/process/slices.ts';
+import { workedMs } from '../support/loop.ts';
 
 /** A computation of so many slices. Notes its holder whenever it has one. */
 const compute = (holder: string, slices: number, had: string[]): Promise<void> =>
@@ -56,4 +57,22 @@ test('searches and rankings of passages take their slices from the line of the p
 
   // Each waits for its first slice, also if all begin in one tick.
   expect(asked).toBe(40);
+});
+
+test('of a hundred computations that are begun in one tick, only those that fit into it run there', async () => {
+  let ran = 0;
+  function* work(): Generator<void, void> {
+    const until = workedMs() + 3;
+    while (workedMs() < until);
+    ran += 1;
+    yield;
+  }
+
+  const all = Promise.all(Array.from({ length: 100 }, () => inSlices(work())));
+  await Promise.resolve().then(() => undefined);
+  const inFirstTick = ran;
+  await all;
+
+  expect(inFirstTick).toBeLessThanOrEqual(2);
+  expect(ran).toBe(100);
 });
