@@ -295,10 +295,10 @@ test('passages come in full with the token vectors of one kind, and not those of
 /** What a reply worker holds of passages, with a clock of its own. */
 const aMemory = () => {
   const clock = { time: 0 };
-  const hold = (maxBytes?: number) =>
+  const hold = (maxBytes?: number, background = stack.service.passages) =>
     createPassages({
       store: stack.service.passages,
-      background: stack.service.passages,
+      background,
       embedder: {
         isChosen: false,
         firstTry: async () => undefined,
@@ -348,6 +348,22 @@ test('two large indexes in use do not push out a small one', async () => {
 
   expect(await held.of(small)!.open()).not.toBeNull();
   expect([held.of(one)!.current(), held.of(other)!.current()].filter((index) => index !== null)).toHaveLength(1);
+});
+
+test('a small index does not wait while a large one is read', async () => {
+  const [large, small] = [await anOwner(), await anOwner()];
+  const { hold } = aMemory();
+  const never = new Promise<never>(() => undefined);
+  const { passages } = stack.service;
+  const readStored: typeof passages.readStored = async function* (scope, kind) {
+    if (scope.assistantId === large.assistantId) await never;
+    yield* passages.readStored(scope, kind);
+  };
+  const held = hold(undefined, { ...passages, readStored });
+
+  void held.of({ ...large, passages: { version: 1, count: 50_000 } })!.open();
+
+  expect(await held.of(small)!.open()).not.toBeNull();
 });
 
 test('an owner is told how many passages have no room in the memory of a worker, until there is room', async () => {

@@ -20,6 +20,8 @@ const REFUSED_MS = 60_000;
  * How long a turn waits for the first index of its assistant, and for the next one if passages of its index are gone.
  */
 const WAIT_MS = { first: 5_000, next: 1_000 };
+/** An index of at most this many passages is small: it is read in a moment, and needs a few MB. */
+const SMALL = 2_000;
 /** How long a turn waits for the vector of its question. */
 const EMBED_MS: Record<Priority, number> = { turn: 2_000, background: 20_000 };
 /** While sources are read, the index is made again and again. It takes at most a fifth of the time. */
@@ -85,8 +87,8 @@ export const createPassages = (options: Options): Passages => {
   const memory = new Map<string, Held>();
   const reading = new Map<string, Promise<void>>();
   const refused = createLru<true>({ most: REFUSED_MAX, ttl: REFUSED_MS });
-  /** One read at a time: a read needs as much memory as its result. */
-  const reads = createSlots(({ inUse }) => inUse === 0);
+  /** One read at a time: a read needs as much memory as its result. A small one does not wait for a large one. */
+  const [largeReads, smallReads] = [createSlots(({ inUse }) => inUse === 0), createSlots(({ inUse }) => inUse === 0)];
 
   /**
    * Indexes without turns leave first, the longest unused before others. Then the largest index leaves, so that a few
@@ -127,7 +129,8 @@ export const createPassages = (options: Options): Passages => {
   };
 
   const read = async (owner: Owner, version: number): Promise<void> => {
-    const { assistantId } = owner;
+    const { assistantId, passages } = owner;
+    const reads = (passages?.count ?? 0) <= SMALL ? smallReads : largeReads;
     const slot = await reads.acquire(assistantId);
     if (!slot) return;
     try {
