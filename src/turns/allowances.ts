@@ -28,6 +28,8 @@ const USAGE_MAX = 50;
 /** A process remembers a used-up quota for this time, so that a caller who continues costs nothing. */
 const USED_UP_FOR_MS = 1_000;
 const USED_UP_MAX = 10_000;
+/** A process remembers so many quotas whose turns it gathers. */
+const TAKES_MAX = 10_000;
 /** What became of reserved turns is written with the next reservation, or after this time at the latest. */
 const TOLD_AFTER_MS = 20_000;
 const TOLD_AT_ONCE = 20;
@@ -391,7 +393,6 @@ export type Quotas = {
   close: () => Promise<void>;
 };
 
-type WantedTurn = { place: Place; limit: number; turn: ReservedTurn };
 /** The turns of one update. */
 type Batch = { place: Place; limit: number; token: string; open: number; refund: number };
 
@@ -434,30 +435,27 @@ export const createQuotas = (allowances: Pick<AllowanceStore, 'reserve'>, logger
     if (batch.open === 0) addDecided(batch, [{ token: batch.token, refund: batch.refund }]);
   };
 
-  const reserveAll = async (some: WantedTurn[]): Promise<(Batch | null)[]> => {
-    const { place, limit } = some[0] as WantedTurn; // a group is never empty
-    const { token, granted } = await send(
-      place,
-      limit,
-      some.map(({ turn }) => turn),
-    );
-    if (granted < some.length) usedUp.set(place._id, limit);
+  /** Null for a turn that does not fit. */
+  const reserveAll = async (place: Place, limit: number, turns: ReservedTurn[]): Promise<(Batch | null)[]> => {
+    const { token, granted } = await send(place, limit, turns);
+    if (granted < turns.length) usedUp.set(place._id, limit);
     const batch: Batch = { place, limit, token, open: granted, refund: 0 };
-    return some.map((_, nth) => (nth < granted ? batch : null));
+    return turns.map((_, nth) => (nth < granted ? batch : null));
   };
 
-  /** Null if the quota is used up. */
-  const take = createStoreBatcher<WantedTurn, Batch | null>(async (items) => {
-    const results = new Map<WantedTurn, Batch | null | ItemFailure>();
-    await Promise.all(
-      [...Map.groupBy(items, ({ place, limit }) => `${place._id} ${limit}`).values()].map(async (some) => {
-        // A failure concerns this group alone. Nothing is repeated, because what was reserved may be stored.
-        const batches = await reserveAll(some).catch((cause: unknown) => some.map(() => new ItemFailure(cause)));
-        for (const [nth, one] of some.entries()) results.set(one, batches[nth] as Batch | null | ItemFailure);
-      }),
+  /** Gathers the turns of one quota, so that none waits for a slow answer about another quota. */
+  const createTake = (place: Place, limit: number): ((turn: ReservedTurn) => Promise<Batch | null>) =>
+    createStoreBatcher((turns) =>
+      // Nothing is repeated, because what was reserved may be stored.
+      reserveAll(place, limit, turns).catch((cause: unknown) => turns.map(() => new ItemFailure(cause))),
     );
-    return items.map((item) => results.get(item) as Batch | null | ItemFailure);
-  });
+  const takes = createLru<ReturnType<typeof createTake>>({ most: TAKES_MAX });
+  const take = (place: Place, limit: number, turn: ReservedTurn): Promise<Batch | null> => {
+    const key = `${place._id} ${limit}`;
+    const known = takes.get(key) ?? createTake(place, limit);
+    takes.set(key, known);
+    return known(turn);
+  };
 
   const tell = async (): Promise<void> => {
     for (let some = [...decided.values()].slice(0, TOLD_AT_ONCE); some.length > 0; ) {
@@ -469,10 +467,10 @@ export const createQuotas = (allowances: Pick<AllowanceStore, 'reserve'>, logger
 
   return {
     reserve: async (quotas, turn) => {
-      const wanted = quotas.map((one) => ({ place: placeOf(one), limit: one.limit, turn }));
+      const wanted = quotas.map((one) => ({ place: placeOf(one), limit: one.limit }));
       const known = wanted.find(({ place, limit }) => usedUp.get(place._id) === limit);
       if (known) return quotaExceeded(known.place);
-      const taken = await Promise.allSettled(wanted.map(take));
+      const taken = await Promise.allSettled(wanted.map(({ place, limit }) => take(place, limit, turn)));
       const batches = taken.flatMap((one) => (one.status === 'fulfilled' && one.value ? [one.value] : []));
       const reservation = { settle: (isNew: boolean): void => batches.forEach((batch) => settle(batch, isNew)) };
       if (batches.length === wanted.length) return reservation;
@@ -480,7 +478,7 @@ export const createQuotas = (allowances: Pick<AllowanceStore, 'reserve'>, logger
       const failed = taken.find((one) => one.status === 'rejected');
       if (failed) throw failed.reason;
       const first = taken.findIndex((one) => one.status === 'fulfilled' && one.value === null);
-      return quotaExceeded((wanted[first] as WantedTurn).place);
+      return quotaExceeded((wanted[first] as (typeof wanted)[number]).place);
     },
 
     close: async () => {
