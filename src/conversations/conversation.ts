@@ -256,8 +256,11 @@ conversationSchema.index(
   { 'outbox.0.at': 1 },
   { name: OUTBOX_INDEXES.full, partialFilterExpression: { [`outbox.${BACKLOG_MAX}`]: { $exists: true } } },
 );
-// This index contains only escalations that nobody has taken yet, so other writes do not touch it.
-conversationSchema.index({ takeBy: 1 }, { name: 'take_by', partialFilterExpression: { takeBy: { $exists: true } } });
+// This index contains only escalations that nobody has taken yet, so other writes do not touch it. Assistants take turns.
+conversationSchema.index(
+  { assistantId: 1, takeBy: 1 },
+  { name: 'not_taken', partialFilterExpression: { takeBy: { $exists: true } } },
+);
 conversationSchema.index({ assistantId: 1, updatedAt: 1, _id: 1 }, { name: 'by_change' });
 // The inbox finds rare values with the following indexes, and common values in the order of `by_change`. A turn changes
 // none of their fields, unless it hands off or changes the language. There are few indexes, because MongoDB 6 computes

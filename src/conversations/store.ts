@@ -71,6 +71,8 @@ type TurnCandidate = TurnConversation & Partial<Pick<StoredConversation, 'waitin
 
 export type ConversationOwner = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
 
+export type NotTaken = Pick<StoredConversation, 'conversationId' | 'assistantId' | 'language'>;
+
 /** The head of a session's pending turns, and when a job for it was last added. */
 type StaleHead = TurnRef & { headSince: Date; queuedAt: Date };
 
@@ -135,8 +137,8 @@ export type ConversationStore = Erasure & {
   /** True if the turn is pending. Reads are batched. */
   isPending: (turn: TurnRef) => Promise<boolean>;
 
-  /** Finds heads that have waited longer than `olderThanMs`, by MongoDB's clock. Their job may be lost. */
-  findStaleHeads: (olderThanMs: number, limit: number) => Promise<StaleHead[]>;
+  /** Finds heads since `from` that wait longer than `olderThanMs`, by MongoDB's clock. Their job may be lost. */
+  findStaleHeads: (where: { olderThanMs: number; from: Date; limit: number }) => Promise<StaleHead[]>;
 
   /**
    * Records that a job is being added for these heads. If several sweeps record this concurrently, only one of them
@@ -150,8 +152,8 @@ export type ConversationStore = Erasure & {
   /** Finds a turn, pending or finished. Null if the turn's id is malformed, or the turn is unknown or erased. */
   findTurn: (turnId: string, assistantId?: string) => Promise<FoundTurn | null>;
 
-  /** Escalations whose take-by time is over, the oldest first. */
-  findNotTaken: (limit: number) => Promise<Pick<StoredConversation, 'conversationId' | 'assistantId' | 'language'>[]>;
+  /** Escalations whose take-by time is over, the oldest first: of the next assistant after `after` that has any. */
+  findNotTaken: (after: string, limit: number) => Promise<NotTaken[]>;
 
   /** True if a visitor of this assistant waits for a person, and operators were already reminded of this. */
   isAnyoneWaiting: (assistantId: string) => Promise<boolean>;
@@ -242,14 +244,14 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     isPending: async ({ key, turnId }) =>
       (await readPending(key))?.waiting.some((turn) => turn.turnId === turnId) ?? false,
 
-    findStaleHeads: async (olderThanMs, limit) => {
+    findStaleHeads: async ({ olderThanMs, from, limit }) => {
       const older = (path: string | object) => ({ $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] });
       const rows = await conversations
         .find(
           {
             'waiting.0': { $exists: true },
             // The range makes MongoDB use the index. The exact comparison is the one with `$$NOW`.
-            headSince: { $lt: new Date(serverNow() - olderThanMs) },
+            headSince: { $gte: from, $lt: new Date(serverNow() - olderThanMs) },
             $expr: { $and: [older('$headSince'), older({ $arrayElemAt: ['$waiting.acceptedAt', 0] })] },
           },
           { projection: { conversationId: 1, headSince: 1, 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
@@ -305,16 +307,17 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
       return null;
     },
 
-    findNotTaken: (limit) =>
-      conversations
-        .find(
-          { takeBy: { $exists: true, $lte: serverDate() } },
-          { projection: { conversationId: 1, assistantId: 1, language: 1 } },
-        )
-        .hint('take_by')
-        .sort({ takeBy: 1 })
-        .limit(limit)
-        .toArray(),
+    findNotTaken: async (after, limit) => {
+      const projection = { conversationId: 1, assistantId: 1, language: 1 };
+      const options = { projection, sort: { assistantId: 1, takeBy: 1 }, hint: 'not_taken' } as const;
+      const due = (assistantId: string | { $gt: string }, most: number) =>
+        conversations
+          .find({ assistantId, takeBy: { $exists: true, $lte: serverDate() } }, options)
+          .limit(most)
+          .toArray();
+      const [next] = await due({ $gt: after }, 1);
+      return next ? due(next.assistantId, limit) : [];
+    },
 
     isAnyoneWaiting: async (assistantId) => {
       const filter = { assistantId, status: 'escalated' as const, remindedAt: { $exists: true } };

@@ -1,7 +1,7 @@
 import { serverNow } from '../process/clock.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import { notTakenText } from '../assistants/opening-hours.ts';
-import type { ConversationStore } from '../conversations/store.ts';
+import type { ConversationStore, NotTaken } from '../conversations/store.ts';
 import type { TakeByEnd } from '../conversations/transitions.ts';
 import type { Logger } from '../process/logger.ts';
 import type { TurnLeases } from './leases.ts';
@@ -9,6 +9,8 @@ import type { TurnQueue } from './queue.ts';
 import type { Timing } from '../process/time-limits.ts';
 
 const ENDED_PER_SWEEP = 200;
+/** How many of one assistant a sweep ends before it is the turn of the next one. */
+const ENDED_OF_ONE = 20;
 
 type Dependencies = {
   conversations: Pick<ConversationStore, 'findNotTaken' | 'transitions'>;
@@ -27,24 +29,42 @@ const endOf = (assistant: Assistant | null, language: string): TakeByEnd => {
 
 /**
  * Ends the take-by time of escalations that nobody took: a reminder, a hand-back, or nothing (docs/design.md, Sweeps).
+ * Assistants take turns, so thousands of escalations of one hardly delay those of others.
  */
-export const createNotTakenSweep =
-  ({ conversations, findAssistant, onReminded, logger }: Dependencies) =>
-  async (): Promise<void> => {
-    for (const { conversationId, assistantId, language } of await conversations.findNotTaken(ENDED_PER_SWEEP)) {
+export const createNotTakenSweep = ({
+  conversations,
+  findAssistant,
+  onReminded,
+  logger,
+}: Dependencies): (() => Promise<void>) => {
+  const endOne = async ({ conversationId, assistantId, language }: NotTaken): Promise<void> => {
+    try {
       const end = endOf(await findAssistant(assistantId), language);
-      try {
-        const { changed } = await conversations.transitions.endTakeBy({ conversationId }, end);
-        if (changed && end.how === 'remind') await onReminded(assistantId);
-        if (changed) logger.info({ conversationId, assistantId, how: end.how }, 'an escalation was not taken in time');
-      } catch (cause) {
-        // One conversation that was erased or changes too fast must not delay the others.
-        logger.warn({ err: cause, conversationId }, 'the take-by time of an escalation was not ended');
-      }
+      const { changed } = await conversations.transitions.endTakeBy({ conversationId }, end);
+      if (changed && end.how === 'remind') await onReminded(assistantId);
+      if (changed) logger.info({ conversationId, assistantId, how: end.how }, 'an escalation was not taken in time');
+    } catch (cause) {
+      // One conversation that was erased or changes too fast must not delay the others.
+      logger.warn({ err: cause, conversationId }, 'the take-by time of an escalation was not ended');
     }
   };
 
-const HEADS_PER_SWEEP = 1_000;
+  /** The assistant that had its turn last. */
+  let last = '';
+  return async (): Promise<void> => {
+    for (let ended = 0; ended < ENDED_PER_SWEEP; ) {
+      const some = await conversations.findNotTaken(last, ENDED_OF_ONE);
+      if (some.length === 0 && last === '') return;
+      last = some[0]?.assistantId ?? '';
+      for (const one of some) await endOne(one);
+      ended += some.length;
+    }
+  };
+};
+
+const HEADS_AT_ONCE = 1_000;
+/** How often a sweep reads on, because all heads so far are being answered: those of slow providers come first. */
+const READS_PER_SWEEP = 10;
 
 type SweepDependencies = {
   conversations: Pick<ConversationStore, 'findStaleHeads' | 'renewHeads'>;
@@ -57,10 +77,15 @@ type SweepDependencies = {
  * Adds a job for each head whose job was lost, because Redis was wiped or a worker was killed between two steps
  * (docs/design.md, Sweeps).
  */
-export const createTurnSweep =
-  ({ conversations, leases, turnQueue, timing }: SweepDependencies) =>
-  async (): Promise<void> => {
-    const heads = await conversations.findStaleHeads(timing.turnStaleMs, HEADS_PER_SWEEP);
+export const createTurnSweep = ({
+  conversations,
+  leases,
+  turnQueue,
+  timing,
+}: SweepDependencies): (() => Promise<void>) => {
+  /** How many of the heads had lost their job. */
+  const restoreJobs = async (heads: Awaited<ReturnType<ConversationStore['findStaleHeads']>>): Promise<number> => {
+    let restored = 0;
     // `byPartition` leaves out unavailable partitions: no job can be added there, so their heads must not be renewed.
     for (const { items, oldestWaitingAt } of await turnQueue.byPartition(heads)) {
       const leased = await leases.findLeased(items);
@@ -74,5 +99,19 @@ export const createTurnSweep =
       });
       await conversations.renewHeads(lost);
       for (const { key, turnId } of lost) turnQueue.enqueue({ key, turnId });
+      restored += lost.length;
+    }
+    return restored;
+  };
+
+  return async () => {
+    let from = new Date(0);
+    for (let reads = 0; reads < READS_PER_SWEEP; reads += 1) {
+      const heads = await conversations.findStaleHeads({ olderThanMs: timing.turnStaleMs, from, limit: HEADS_AT_ONCE });
+      const restored = await restoreJobs(heads);
+      const last = heads.at(-1)?.headSince ?? from;
+      if (restored > 0 || heads.length < HEADS_AT_ONCE || last <= from) return;
+      from = last;
     }
   };
+};
