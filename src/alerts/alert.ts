@@ -57,7 +57,8 @@ const LISTED_MAX = 12_000;
 const RETURNING = { key: 1, endedAt: -1 } as const;
 /** People see the number of open alerts only up to this. */
 const SHOWN_MAX = 1_000;
-const LEADER_MS = 30_000;
+/** How long a process has the right to watch, from when it asked for it. */
+export const LEADER_MS = 30_000;
 
 const alertSchema = new Schema<StoredAlert>(
   { _id: { type: String, required: true } },

@@ -7,7 +7,7 @@ import type { Logger } from '../process/logger.ts';
 import { signEvent } from '../webhooks/signature.ts';
 import type { AlertChannel, AlertKind, AlertStore, StoredAlert } from './alert.ts';
 
-/** The maximum number of alerts in one message. */
+/** The maximum number of alerts in one message. If the message is refused, the next one has half as many. */
 const AT_ONCE = 100;
 const SEND_MS = 10_000;
 /** The longest pause of a channel that fails. */
@@ -110,6 +110,16 @@ type Settings = Pick<
   'ALERT_WEBHOOK_URL' | 'ALERT_WEBHOOK_SECRET' | 'ALERT_SMTP_URL' | 'ALERT_EMAIL_FROM' | 'ALERT_EMAIL_TO' | 'PUBLIC_URL'
 >;
 
+class NotTold extends Error {
+  override name = 'NotTold';
+  /** True if the receiver did not want this message. It may be too large. */
+  readonly isRefused: boolean;
+  constructor(status: number) {
+    super(`the alert webhook answered with ${status}`);
+    this.isRefused = status >= 400 && status < 500;
+  }
+}
+
 const toWebhook =
   (url: string, secret: string, dispatcher: Dispatcher): Send =>
   async (alerts) => {
@@ -129,7 +139,7 @@ const toWebhook =
       signal: AbortSignal.timeout(SEND_MS),
     });
     await answer.body.dump();
-    if (answer.statusCode >= 300) throw new Error(`the alert webhook answered with ${answer.statusCode}`);
+    if (answer.statusCode >= 300) throw new NotTold(answer.statusCode);
   };
 
 type Email = { from: string; to: string; page: string | null; withinMs: number };
@@ -185,20 +195,24 @@ export const createNotify = (
 ): { channels: AlertChannel[]; tell: (mayTell: () => boolean) => void; idle: () => Promise<unknown> } => {
   const sends = sendersOf(settings, dispatcher, alertMailMs);
   const running = new Map<AlertChannel, Promise<void>>();
-  const failing = new Map<AlertChannel, { waitMs: number; until: number }>();
+  const failing = new Map<AlertChannel, { waitMs: number; until: number; atOnce: number }>();
 
   const tellChannel = async (channel: AlertChannel, send: Send, mayTell: () => boolean): Promise<void> => {
+    let atOnce = failing.get(channel)?.atOnce ?? AT_ONCE;
+    let sent = 0;
     try {
       while (mayTell()) {
-        const untold = await alerts.listUntold(channel, AT_ONCE);
+        const untold = await alerts.listUntold(channel, atOnce);
         if (untold.length === 0) break;
+        sent = untold.length;
         await send(untold);
         await alerts.markTold(channel, untold);
       }
       failing.delete(channel);
     } catch (cause) {
       const waitMs = Math.min(2 * (failing.get(channel)?.waitMs ?? everyMs / 2), WAIT_MAX_MS);
-      failing.set(channel, { waitMs, until: performance.now() + waitMs });
+      if (cause instanceof NotTold && cause.isRefused) atOnce = Math.max(1, sent >> 1);
+      failing.set(channel, { waitMs, until: performance.now() + waitMs, atOnce });
       logger.warn({ err: cause, channel, againMs: waitMs }, 'alerts could not be told');
     }
   };

@@ -27,6 +27,7 @@ import {
   type AlertStore,
   assistantsWithoutRoom,
   type Condition,
+  LEADER_MS,
   type StoredAlert,
 } from './alert.ts';
 import { createNotify } from './notify.ts';
@@ -342,10 +343,19 @@ export const openAlerts = ({ service, config, logger, lifecycle }: Opening): voi
     timing,
     logger,
   });
+  /** Until then no other process tells anything. */
+  let leadsUntil = 0;
+  const leads = (): boolean => performance.now() < leadsUntil;
+  const lead = async (): Promise<boolean> => {
+    const askedAt = performance.now();
+    leadsUntil = (await alerts.lead(token)) ? askedAt + LEADER_MS : 0;
+    return leads();
+  };
   const round = async (): Promise<void> => {
-    if (draining.aborted || !(await alerts.lead(token))) return;
+    if (draining.aborted || !(await lead())) return;
     await watch();
-    notify.tell(() => !draining.aborted);
+    // A round may take longer than the lease lasts, and telling many alerts takes several rounds.
+    if (leads() || (await lead())) notify.tell(() => leads() && !draining.aborted);
   };
   const sweeper = startSweeper('alerts', round, { everyMs: timing.alertEveryMs, logger });
   lifecycle.add('alerts', sweeper, async ({ stop }) => {

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { createServer, type Server } from 'node:net';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { setTimeout } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import type { AlertKind } from '../../src/alerts/alert.ts';
 import type { alertOperations } from '../../src/operator-api/overview.ts';
@@ -276,6 +277,59 @@ test('a channel that fails delays neither the alerts nor the other channel, and 
   await eventually(() => expect(toldOf(alert).length).toBe(before + 1));
   expect((await list('?state=open')).open).toBeGreaterThan(0);
   await Promise.all([worker.close(), receiver.close()]);
+});
+
+/** Alerts that a stack of its own tells to a receiver. */
+const aTeller = async (respond: (told: Told, own: Stack) => { status: number; delayMs?: number }) => {
+  const receiver = await openReceiver({ respond: ({ json }) => respond(json as Told, own) });
+  const own: Stack = await openStack({
+    replyWorkers: 0,
+    deliveryWorkers: 0,
+    timing: QUICK,
+    env: { ALERT_WEBHOOK_URL: receiver.url, ALERT_WEBHOOK_SECRET: SECRET },
+  });
+  onTestFinished(async () => {
+    await own.close();
+    await receiver.close();
+  });
+  const untold = Array.from({ length: 250 }, (_, nth) => ({
+    _id: randomUUID() as never,
+    key: `endpoint_paused:${nth}`,
+    kind: 'endpoint_paused',
+    target: String(nth),
+    assistantId: 'a',
+    details: {},
+    beganAt: new Date(),
+    seenAt: new Date(),
+    endedAt: new Date(),
+    acknowledged: null,
+    untold: ['webhook'],
+  }));
+  await own.service.mongo.collection('alerts').insertMany(untold);
+  const countUntold = () => own.service.mongo.collection('alerts').countDocuments({ untold: 'webhook' });
+  return { receiver, countUntold };
+};
+
+test('a process that has lost the lease tells no more', async () => {
+  let stolen: Promise<unknown> | undefined;
+  const until = new Date(Date.now() + 60_000);
+  const { receiver, countUntold } = await aTeller((_, own) => {
+    stolen ??= own.service.mongo
+      .collection('alertWatch')
+      .updateOne({ _id: 'leader' as never }, { $set: { lease: { token: 'another', until } } });
+    return { status: 200, delayMs: 1_000 };
+  });
+
+  await eventually(async () => expect(await countUntold()).toBe(150));
+  await setTimeout(2_000);
+
+  expect([await countUntold(), receiver.received.length]).toEqual([150, 1]);
+});
+
+test('a receiver that refuses large messages is told in smaller ones', async () => {
+  const { countUntold } = await aTeller(({ alerts }) => ({ status: alerts.length > 30 ? 413 : 200 }));
+
+  await eventually(async () => expect(await countUntold()).toBe(0));
 });
 
 /** A mail server that answers the first line with lines that never end. It tells each connection. */
