@@ -64,7 +64,8 @@ export const createStreamTurn =
     let early: Progress | null = NOTHING_YET;
     const onProgress = (progress: Progress): void => {
       if (early) early = progress;
-      else writer.progress(progress);
+      // Whoever does not read gets no more pieces, which would wait in memory: the next piece has their text.
+      else if (!res.writableNeedDrain) writer.progress(progress);
     };
     const started = await startTurn({ ...request, onProgress });
     const { turnId, replayed, response, delivered, end } = started;
