@@ -20,7 +20,8 @@ import { type GatedTurn, setReplayed } from './turn-routes.ts';
  * message of the visitor counts.
  */
 
-const BODY_LIMIT_BYTES = 1024 * 1024;
+/** The history that clients repeat. A longer body would hold the loop for several milliseconds while it is parsed. */
+const BODY_LIMIT_BYTES = 256 * 1024;
 const MESSAGES_MAX = 2_000;
 
 /** Only the last message of the visitor is checked, so that earlier ones cost nothing. */
