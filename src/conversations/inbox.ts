@@ -8,7 +8,6 @@ import {
   type ChannelName,
   conversationModels,
   type Message,
-  MESSAGE_ROLES,
   type PendingTurn,
   type RecentTurn,
   type Status,
@@ -46,16 +45,21 @@ export const SNIPPET_CODE_POINTS = 160;
 
 const snippet = (text: string) => ({ $substrCP: [text, 0, SNIPPET_CODE_POINTS] });
 
+const SAID = { $filter: { input: '$$this.v', as: 'one', cond: { $in: ['$$one.role', ['user', 'operator']] } } };
+const TEXT_OF_NUMBER = {
+  isSaid: { $eq: [{ $type: '$$said' }, 'object'] },
+  seq: { $toLong: '$$this.k' },
+  role: '$$message.role',
+  content: snippet('$$message.content'),
+  createdAt: '$$message.createdAt',
+};
+const TEXT_VARS = { said: { $last: SAID }, message: { $ifNull: [{ $last: SAID }, { $last: '$$this.v' }] } };
 /**
- * Of the messages in the document, the newest one of these roles, with the beginning of its text; null if it has none.
- * `$max` compares the numbers first.
+ * Of the messages in the document, the newest one of a visitor or an operator, else the newest one, with the beginning
+ * of its text. `$max` compares the fields in their order.
  */
-const newestText = (roles: readonly Message['role'][]) => {
-  const ofRoles = { $filter: { input: '$$this.v', as: 'one', cond: { $in: ['$$one.role', roles] } } };
-  const { role, createdAt } = { role: '$$message.role', createdAt: '$$message.createdAt' };
-  const shortened = { seq: { $toLong: '$$this.k' }, role, content: snippet('$$message.content'), createdAt };
-  const newest = { $let: { vars: { message: { $last: ofRoles } }, in: { $cond: ['$$message', shortened, null] } } };
-  return { $max: { $map: { input: { $objectToArray: '$texts' }, in: newest } } };
+const SHOWN_TEXT = {
+  $max: { $map: { input: { $objectToArray: '$texts' }, in: { $let: { vars: TEXT_VARS, in: TEXT_OF_NUMBER } } } },
 };
 
 /** A conversation as lists of operators need it: with shortened texts, and only the newest finished turn. */
@@ -86,12 +90,8 @@ export type ConversationRow = Pick<
 > & {
   recent: RecentTurn[];
   waiting: Pick<PendingTurn, 'seq' | 'acceptedAt' | 'message'>[];
-  newestText: RowText | null;
-  /** The newest text of a visitor or an operator. */
-  newestSaid: RowText | null;
+  shownText: Pick<Message, 'role' | 'content' | 'createdAt'> | null;
 };
-
-type RowText = Pick<Message, 'role' | 'content' | 'createdAt'>;
 
 /**
  * The fields of a row, without long texts: a document may hold a MiB of messages, and a list has a hundred documents.
@@ -125,8 +125,7 @@ const ROW_FIELDS = {
       in: { seq: '$$this.seq', acceptedAt: '$$this.acceptedAt', message: snippet('$$this.message') },
     },
   },
-  newestText: newestText(MESSAGE_ROLES),
-  newestSaid: newestText(['user', 'operator']),
+  shownText: SHOWN_TEXT,
 } as const satisfies Record<Exclude<keyof ConversationRow, '_id'>, unknown>;
 
 /** A search that takes longer than this is ended. The operator then has to search for less. */

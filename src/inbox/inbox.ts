@@ -29,15 +29,14 @@ type LastMessage = Pick<Message, 'role' | 'content' | 'createdAt'> & { pending: 
  * The message that a row shows: what the visitor or an operator said last, because what the assistant or the service
  * says need not be read in a list. Without such a message among the newest, the newest one. Null if there is none.
  */
-const lastMessageOf = ({ waiting, newestText, newestSaid }: ConversationRow): LastMessage | null => {
+const lastMessageOf = ({ waiting, shownText }: ConversationRow): LastMessage | null => {
   const pending = waiting.findLast(({ seq }) => seq === undefined);
   if (pending) {
     const { message, acceptedAt } = pending;
     return { role: 'user', content: snippetOf(message), createdAt: acceptedAt, pending: true };
   }
-  const shown = newestSaid ?? newestText;
-  if (!shown) return null;
-  const { role, content, createdAt } = shown;
+  if (!shownText) return null;
+  const { role, content, createdAt } = shownText;
   return { role, content: snippetOf(content), createdAt, pending: false };
 };
 
@@ -52,7 +51,7 @@ type Handling = {
 };
 
 const handlingOf = (
-  conversation: Omit<ConversationRow, 'newestText' | 'newestSaid'>,
+  conversation: Omit<ConversationRow, 'shownText'>,
   { assignees, now }: { assignees: Assignees; now: Date },
 ): Handling => ({
   assigneeId: assignees.find(conversation.assigneeId, conversation.assistantId)?.operatorId ?? null,

@@ -17,7 +17,7 @@ export type StreamWriter = {
   /** Writes what is new in the text that is known so far. */
   progress: (progress: Progress) => void;
   /** Writes the end. Throws if what was sent already cannot become this reply. */
-  message: (response: ChatResponse) => void | Promise<void>;
+  message: (response: ChatResponse) => void;
   error: (error: ApiError) => void;
 };
 
@@ -83,7 +83,7 @@ export const createStreamTurn =
     writer.progress(early);
     early = null;
     try {
-      await writer.message(await response());
+      writer.message(await response());
       res.on('finish', delivered);
     } catch (failure) {
       writer.error(toApiError(failure, req, res));

@@ -24,8 +24,8 @@ type Layer = {
 };
 type App = { router: { stack: Layer[] } };
 
-/** Routes of the dashboard's pages, which are not operations of an API. */
-const NOT_OPERATIONS = ['get /'];
+/** Routes of the dashboard's pages, and of MCP, whose tools its clients list. They are not operations of an API. */
+const NOT_OPERATIONS = ['get /', 'post /mcp'];
 const routesOf = (layers: Layer[], prefix = ''): string[] =>
   layers.flatMap((layer) => {
     const { route, handle } = layer;

@@ -9,7 +9,7 @@ import { checkEndpointUrl } from '../../src/webhooks/address-guard.ts';
 import { Email } from '../../src/operators/operator.ts';
 import { ChatRequest } from '../../src/turns/turn.ts';
 import type { TurnContext } from '../../workers/reply/engines/engine.ts';
-import { countTokensOf } from '../../src/turns/tokens.ts';
+import { countTokensOf } from '../../workers/reply/engines/openai/engine.ts';
 import {
   allowedLinksOf,
   checkReply,

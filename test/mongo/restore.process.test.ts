@@ -68,7 +68,8 @@ const indexesOf = async (db: mongo.Db): Promise<Record<string, string[]>> => {
 
 /** Those of a new database. */
 const newIndexes = async (): Promise<Record<string, string[]>> => {
-  const stack = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+  // In a database of its own: another test may have left more indexes in one that is used again.
+  const stack = await openStack({ env: newEnvironment(), replyWorkers: 0, deliveryWorkers: 0 });
   try {
     return await indexesOf(await connect(stack.env['MONGODB_URL'] ?? ''));
   } finally {
