@@ -41,6 +41,22 @@ const wordsOf = (text: string): string[] => {
   return segmentWords(segmenter, folded);
 };
 
+/** The words that an entry does not contain. A word also matches inside a longer word. */
+const missingIn = async (
+  { question, variants, answer, tags }: KnowledgeEntry,
+  wanted: string[],
+  slices: Slices,
+): Promise<string[]> => {
+  let missing = wanted;
+  for (const text of [question, ...variants, answer, ...tags]) {
+    if (missing.length === 0) break;
+    if (slices.isOver()) await slices.next();
+    const folded = fold(text);
+    missing = missing.filter((word) => !folded.includes(word));
+  }
+  return missing;
+};
+
 /**
  * Entries that contain every word of the search. A word also matches inside a longer word. Case and accents are
  * ignored. Other work of the process runs in between.
@@ -49,17 +65,7 @@ export const searchKnowledge = async (entries: KnowledgeEntry[], search: string)
   const slices = createSlices();
   const wanted = fold(search).split(/\s+/).filter(Boolean);
   const found: KnowledgeEntry[] = [];
-  for (const entry of entries) {
-    const { question, variants, answer, tags } = entry;
-    let missing = wanted;
-    for (const text of [question, ...variants, answer, ...tags]) {
-      if (missing.length === 0) break;
-      if (slices.isOver()) await slices.next();
-      const folded = fold(text);
-      missing = missing.filter((word) => !folded.includes(word));
-    }
-    if (missing.length === 0) found.push(entry);
-  }
+  for (const entry of entries) if ((await missingIn(entry, wanted, slices)).length === 0) found.push(entry);
   return found;
 };
 
@@ -137,15 +143,7 @@ export const rankKnowledge = async (
   const wanted = telling.length > 0 ? telling : all;
   const best: { entry: KnowledgeEntry; found: number }[] = [];
   const look = async (entry: KnowledgeEntry): Promise<void> => {
-    const { question: asked, variants, answer, tags } = entry;
-    let missing = wanted;
-    for (const text of [asked, ...variants, answer, ...tags]) {
-      if (missing.length === 0) break;
-      if (slices.isOver()) await slices.next();
-      const folded = fold(text);
-      missing = missing.filter((word) => !folded.includes(word));
-    }
-    const found = wanted.length - missing.length;
+    const found = wanted.length - (await missingIn(entry, wanted, slices)).length;
     if (found === 0 || (best.length === most && found <= (best.at(-1)?.found ?? 0))) return;
     // Of entries with as many words, the first one stays first.
     const place = best.findIndex((one) => one.found < found);

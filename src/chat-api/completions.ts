@@ -1,7 +1,6 @@
 import type { Request, RequestHandler, Response, Router } from 'express';
 import * as z from 'zod';
 import { type Access, callerOf, createPublicRouter, publicOperation } from '../assistants/access.ts';
-import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import { answerWith, bodyOf } from '../http/operation.ts';
 import { freeRoomForMessage } from '../http/shares.ts';
 import { ApiError, type ErrorBody, invalid } from '../process/errors.ts';
@@ -55,15 +54,7 @@ const Usage = z
   .meta({ description: 'An estimate for message and reply: a token for each four bytes.' });
 type Usage = z.infer<typeof Usage>;
 
-/** What the protocol has no place for. */
-const Extension = z
-  .object({
-    conversationId: ChatResponse.shape.conversationId,
-    messageId: ChatResponse.shape.messageId,
-    suggestedActions: z.array(SuggestedAction).optional(),
-    sources: z.array(ReplySource).optional(),
-  })
-  .meta({ description: 'What the protocol has no place for.' });
+const Extension = ChatResponse.omit({ reply: true }).meta({ description: 'What the protocol has no place for.' });
 
 const Completion = z
   .object({
@@ -199,6 +190,9 @@ const Content = z.union([z.string(), z.array(TextPart).min(1).max(MESSAGES_MAX)]
 const isOfVisitor = (one: unknown): one is { role: 'user'; content?: unknown } =>
   typeof one === 'object' && one !== null && 'role' in one && one.role === 'user';
 
+const checked = (schema: z.ZodType<string>, field: string, value: string): string =>
+  validate(z.object({ [field]: schema }), { [field]: value })[field] as string;
+
 /** The text of the last message with the role `user`. */
 const messageIn = (messages: unknown[]): string => {
   const nth = messages.findLastIndex(isOfVisitor);
@@ -207,7 +201,7 @@ const messageIn = (messages: unknown[]): string => {
   const content = Content.safeParse((messages[nth] as { content?: unknown }).content);
   if (!content.success) throw invalid(field, 'invalid', 'must be a text, or parts of the type "text"');
   const text = typeof content.data === 'string' ? content.data : content.data.map((part) => part.text).join('\n');
-  return validate(z.object({ [field]: MessageText }), { [field]: text })[field] as string;
+  return checked(MessageText, field, text);
 };
 
 const sessionIn = (req: Request, user: string | undefined): string => {
@@ -216,7 +210,7 @@ const sessionIn = (req: Request, user: string | undefined): string => {
   const given = header ?? user;
   if (given === undefined)
     throw invalid('user', 'required', 'must name the session of the visitor; so may the header X-Session-Id');
-  return validate(z.object({ [field]: SessionId }), { [field]: given })[field] as string;
+  return checked(SessionId, field, given);
 };
 
 const BYTES_PER_TOKEN = 4;

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { type Access, callerOf, createPublicRouter, publicOperation } from '../assistants/access.ts';
 import { IncludeQuery } from '../assistants/suggested-action.ts';
 import { AttributesInput, type StoredConversation, toAttributesView } from '../conversations/conversation.ts';
-import { HISTORY_MAX, historyCursor } from '../conversations/history.ts';
+import { afterSeq, HISTORY_MAX, historyCursor } from '../conversations/history.ts';
 import type { ConversationHead, ConversationStore } from '../conversations/store.ts';
 import {
   AttributesAnswer,
@@ -255,8 +255,7 @@ export const chatConversationRoutes = ({
     await buildAnswer(req, res, async () => {
       // The conversation is read after the wait, because status and tags can change without a new number.
       const conversation = await getOwn(req, res);
-      const from =
-        position ?? (newerOnly ? { seq: after_seq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null } : undefined);
+      const from = position ?? (newerOnly ? afterSeq(after_seq) : undefined);
       const page = await conversations.history.readPage(conversation, {
         ...(from && { from }),
         ...(limit !== undefined && { limit }),

@@ -7,6 +7,7 @@ import { type Access, callerOf } from '../assistants/access.ts';
 import type { KnowledgeStore } from '../assistants/knowledge-store.ts';
 import { rankKnowledge } from '../assistants/knowledge-search.ts';
 import { LanguageTag } from '../assistants/knowledge-entry.ts';
+import { afterSeq } from '../conversations/history.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { toEscalationView, toHistoryView } from '../conversations/view.ts';
 import { methodNotAllowed } from '../http/http.ts';
@@ -140,12 +141,8 @@ const addTools = (server: McpServer, { req, res }: Call, dependencies: Dependenc
       const view = await buildAnswer(req, res, async () => {
         const conversation = await orUnavailable(conversations.findById(conversation_id, assistantId));
         if (!conversation) throw notFound();
-        const from =
-          after_seq === undefined
-            ? {}
-            : { from: { seq: after_seq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null } };
         const page = await conversations.history.readPage(conversation, {
-          ...from,
+          ...(after_seq !== undefined && { from: afterSeq(after_seq) }),
           limit: MESSAGES_READ,
           finalOnly: after_seq !== undefined,
         });

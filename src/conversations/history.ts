@@ -149,6 +149,8 @@ const HistoryPosition = z.object({ seq: z.int(), index: z.int(), waitingAfter: z
 export type HistoryPosition = z.infer<typeof HistoryPosition>;
 
 const START: HistoryPosition = { seq: 0, index: -1, waitingAfter: null };
+/** The position after all messages up to this number. */
+export const afterSeq = (seq: number): HistoryPosition => ({ seq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null });
 
 export const historyCursor = createCursor(HistoryPosition);
 

@@ -53,14 +53,14 @@ const TEXT_OF_NUMBER = {
   content: snippet('$$message.content'),
   createdAt: '$$message.createdAt',
 };
-const TEXT_VARS = { said: { $last: SAID }, message: { $ifNull: [{ $last: SAID }, { $last: '$$this.v' }] } };
+const MESSAGE = { $ifNull: ['$$said', { $last: '$$this.v' }] };
+const SHORTENED = { $let: { vars: { message: MESSAGE }, in: TEXT_OF_NUMBER } };
+const OF_NUMBER = { $let: { vars: { said: { $last: SAID } }, in: SHORTENED } };
 /**
  * Of the messages in the document, the newest one of a visitor or an operator, else the newest one, with the beginning
  * of its text. `$max` compares the fields in their order.
  */
-const SHOWN_TEXT = {
-  $max: { $map: { input: { $objectToArray: '$texts' }, in: { $let: { vars: TEXT_VARS, in: TEXT_OF_NUMBER } } } },
-};
+const SHOWN_TEXT = { $max: { $map: { input: { $objectToArray: '$texts' }, in: OF_NUMBER } } };
 
 /** A conversation as lists of operators need it: with shortened texts, and only the newest finished turn. */
 export type ConversationRow = Pick<

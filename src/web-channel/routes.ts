@@ -4,7 +4,7 @@ import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { isSignedBy } from '../assistants/settings.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
-import type { NumberedMessage } from '../conversations/history.ts';
+import { afterSeq, type NumberedMessage } from '../conversations/history.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { answerWith, bodyOf, bodyReader, mount, queryOf, type Served } from '../http/operation.ts';
 import { buildAnswer, takeRoomForAnswer } from '../http/shares.ts';
@@ -108,7 +108,7 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
     { from, to, finalOnly }: { from: number; to: number; finalOnly: boolean },
   ): Promise<NumberedMessage[]> => {
     const messages: NumberedMessage[] = [];
-    let at = { seq: from, index: Number.MAX_SAFE_INTEGER, waitingAfter: null as string | null };
+    let at = afterSeq(from);
     for (;;) {
       const page = await conversations.history.readPage(conversation, {
         from: at,

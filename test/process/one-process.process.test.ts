@@ -4,7 +4,7 @@ import type { KnowledgeInput } from '../../src/assistants/knowledge-entry.ts';
 import { openAll } from '../../workers/all/all.ts';
 import { anAssistant, anEntry, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { countOf, expectEachOnce, expectNoEventTwice, startLoad } from '../support/load.ts';
+import { countOf, expectAllEventsEnded, expectEachOnce, startLoad } from '../support/load.ts';
 import { atPace } from '../support/pace.ts';
 import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
 import { openProvider, replyWith } from '../support/provider.ts';
@@ -172,14 +172,5 @@ test('after kills under load the next process answers every accepted turn once, 
 
   expect(await countDone('turns')).toBeGreaterThan(0);
   await expectEachOnce({ url, apiKey, load, turns });
-  const total = sessions * (turns + 1);
-  await eventually(async () => {
-    const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();
-    expect(rows.filter(({ outcome }) => ['delivered', 'unknown'].includes(outcome))).toHaveLength(total);
-  });
-  expectNoEventTwice(receiver);
-  await eventually(async () => {
-    const left = { assistantId, 'outbox.0': { $exists: true } };
-    expect(await stack.service.mongo.collection('conversations').countDocuments(left)).toBe(0);
-  });
+  await expectAllEventsEnded(stack, { assistantId, receiver, total: sessions * (turns + 1) });
 });

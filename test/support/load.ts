@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
 import { type ChatBody, type HistoryBody, request } from './builders.ts';
+import { eventually } from './eventually.ts';
 import type { Receiver } from './receiver.ts';
+import type { Stack } from './stack.ts';
 
 /** A caller that follows the contract: it repeats a request until it has an answer. */
 const sayUntilAnswered = async (
@@ -56,4 +58,21 @@ export const expectEachOnce = async ({ url, apiKey, load: { answered }, turns }:
 export const expectNoEventTwice = ({ received }: Receiver): void => {
   const ids = received.map(({ headers }) => headers['x-factory-event-id']);
   expect(new Set(ids).size).toBe(ids.length);
+};
+
+/** The events of the load's conversations have all ended, at most once each, and none is left in an outbox. */
+export const expectAllEventsEnded = async (
+  { service }: Stack,
+  { assistantId, receiver, total }: { assistantId: string; receiver: Receiver; total: number },
+): Promise<void> => {
+  await eventually(async () => {
+    const rows = await service.mongo.collection('deliveries').find({ assistantId }).toArray();
+    expect(rows.filter(({ outcome }) => ['delivered', 'unknown'].includes(outcome))).toHaveLength(total);
+  });
+  expectNoEventTwice(receiver);
+  // An event is removed from its outbox only a moment after it has ended.
+  await eventually(async () => {
+    const left = { assistantId, 'outbox.0': { $exists: true } };
+    expect(await service.mongo.collection('conversations').countDocuments(left)).toBe(0);
+  });
 };

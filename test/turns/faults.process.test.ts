@@ -4,7 +4,14 @@ import { type Service, startMongod, startRedis } from '../../scripts/services.ts
 import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
-import { countOf, expectEachOnce, expectNoEventTwice, type Load, startLoad } from '../support/load.ts';
+import {
+  countOf,
+  expectAllEventsEnded,
+  expectEachOnce,
+  expectNoEventTwice,
+  type Load,
+  startLoad,
+} from '../support/load.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { atPace } from '../support/pace.ts';
 import { QUICK } from '../support/quick.ts';
@@ -119,17 +126,7 @@ test('a delivery worker killed mid-send leaves every event with one outcome, and
   }
   await load.done;
 
-  const total = 8 * (turns + 1);
-  await eventually(async () => {
-    const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();
-    expect(rows.filter(({ outcome }) => ['delivered', 'unknown'].includes(outcome))).toHaveLength(total);
-  });
-  expectNoEventTwice(receiver);
-  // The test waits, because an event is removed from its outbox only a moment after it has ended.
-  await eventually(async () => {
-    const left = { assistantId, 'outbox.0': { $exists: true } };
-    expect(await stack.service.mongo.collection('conversations').countDocuments(left)).toBe(0);
-  });
+  await expectAllEventsEnded(stack, { assistantId, receiver, total: 8 * (turns + 1) });
   await receiver.close();
 });
 
