@@ -30,8 +30,9 @@ export default defineConfig({
     // more, a run takes longer.
     maxWorkers: Math.min(4, availableParallelism() + 2),
     sequence: { sequencer: LongestFirst },
-    testTimeout: 600_000,
-    hookTimeout: 600_000,
+    // What a test waits for has two minutes (test/support/eventually.ts). A file that hangs holds one of the places for this time.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
     teardownTimeout: 60_000,
     // Each process runs many files in turn, because loading the service takes longer than most of them.
     isolate: false,
@@ -56,6 +57,8 @@ export default defineConfig({
           name: 'long',
           include: [inLane('long'), ...WITH_SIZES],
           env: { TEST_SIZE: 'long' },
+          testTimeout: 600_000,
+          hookTimeout: 600_000,
           isolate: true,
           globalSetup: SERVICES,
           ...ONE_AT_A_TIME,

@@ -243,7 +243,10 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
   const stores = createStores(mongo);
   const aside = mongoAside === mongo ? stores : createStores(mongoAside);
   const withModels = Object.values(stores).flatMap((store) => ('models' in store ? [store] : []));
-  await buildIndexes([endpoints, ...withModels].flatMap(({ models }): Indexed[] => models));
+  await buildIndexes(
+    mongo,
+    [endpoints, ...withModels].flatMap(({ models }): Indexed[] => models),
+  );
 
   return {
     mongo,

@@ -1,4 +1,5 @@
 import mongoose, { type ClientSession, type Connection, type Model, type mongo } from 'mongoose';
+import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type BatchOptions, createBatcher, type ItemFailure } from '../process/batch.ts';
 import { followServerClock } from '../process/clock.ts';
@@ -95,17 +96,44 @@ export type Indexed = Pick<Model<unknown>, 'collection'> & { schema: Pick<mongoo
 /** MongoDB builds at most three indexes at once. More would open a connection each, and wait. */
 const BUILDS_AT_ONCE = 3;
 
+type Built = { _id: string; count: number; lists: string[] };
+const BUILT = { _id: 'indexes' };
+
+/** How many indexes a database has, without those of `_id`. The collection of the profiler has none. */
+const countIndexes = async ({ db }: Connection): Promise<number> => {
+  const ours = { type: 'collection', name: { $not: /^system\./ } };
+  const [stats, collections] = await Promise.all([
+    db?.stats(),
+    db?.listCollections(ours, { nameOnly: true }).toArray(),
+  ]);
+  return Number(stats?.['indexes']) - Number(collections?.length);
+};
+
 /**
  * Builds missing indexes. The builds have no time limit, because building an index over many documents takes longer
- * than any other command.
+ * than any other command. The database keeps which lists were built, and how many indexes it had then. While both are as
+ * they were, nothing is asked of MongoDB that waits for a majority: a process starts although there is none.
  */
-export const buildIndexes = async (models: Indexed[]): Promise<void> => {
-  const build = async ({ collection, schema }: Indexed): Promise<void> => {
+export const buildIndexes = async (connection: Connection, models: Indexed[]): Promise<void> => {
+  const wanted = models.flatMap(({ collection, schema }) => {
     const indexes = schema.indexes().map(([key, options]) => ({ ...options, key }) as mongo.IndexDescription);
-    const options = { socketTimeoutMS: 0 } as mongo.CreateIndexesOptions; // the driver honours it, although its types do not list it
-    if (indexes.length > 0) await collection.createIndexes(indexes, options);
-  };
-  await mapAtMost(BUILDS_AT_ONCE, models, build);
+    return indexes.length > 0 ? [{ collection, indexes }] : [];
+  });
+  const definitions = wanted.map(({ collection, indexes }) => [collection.name, indexes]);
+  const list = createHash('sha256').update(JSON.stringify(definitions)).digest('base64url');
+  const built = connection.collection<Built>('built');
+  const [known, before] = await Promise.all([built.findOne(BUILT), countIndexes(connection)]);
+  if (known?.count === before && known.lists.includes(list)) return;
+
+  // The driver honours the time limit, although its types do not list it.
+  const options = { socketTimeoutMS: 0 } as mongo.CreateIndexesOptions;
+  await mapAtMost(BUILDS_AT_ONCE, wanted, async ({ collection, indexes }) => {
+    await collection.createIndexes(indexes, options);
+  });
+  const count = await countIndexes(connection);
+  // Another count says nothing of the other lists: an index of theirs may be the one that is gone.
+  const lists = { $cond: [{ $eq: ['$count', count] }, { $setUnion: ['$lists', [list]] }, [list]] };
+  await built.updateOne(BUILT, [{ $set: { count, lists } }], { upsert: true });
 };
 
 /**

@@ -316,6 +316,6 @@ export const openOperators = async (connection: Connection): Promise<OperatorSto
   const operators = createOperatorStore(connection);
   const tokens = createTokenStore(connection);
   const audit = createAudit(connection);
-  await buildIndexes([...operators.models, ...tokens.models, ...audit.models, sessionModel(connection)]);
+  await buildIndexes(connection, [...operators.models, ...tokens.models, ...audit.models, sessionModel(connection)]);
   return { operators, tokens, audit };
 };

@@ -24,3 +24,34 @@ test('processes that start together build the indexes of a new database, and ind
   );
   expect(stack.logs.filter(({ level }) => Number(level) >= WARN)).toEqual([]);
 });
+
+test('a start makes an index that somebody dropped, also if the list of another process stands', async () => {
+  const env = newEnvironment();
+  const stack = await openStack({ env, replyWorkers: 0, deliveryWorkers: 0 });
+  onTestFinished(() => stack.close());
+  const { mongo } = stack.service;
+  const dropAndStart = async (collection: string, name: string) => {
+    await mongo.collection(collection).dropIndex(name);
+    await stack.startApi();
+    expect((await mongo.collection(collection).indexes()).map((index) => index.name)).toContain(name);
+  };
+
+  await dropAndStart('deliveries', 'failures');
+  await dropAndStart('audit', (await mongo.collection('audit').indexes())[1]?.name ?? '');
+  await dropAndStart('conversations', 'waiting_heads');
+});
+
+test('a start with all indexes asks for none', async () => {
+  const stack = await openStack({ env: newEnvironment(), replyWorkers: 0, deliveryWorkers: 0 });
+  onTestFinished(() => stack.close());
+  const { mongo } = stack.service;
+  await stack.startApi();
+  await mongo.db?.command({ profile: 2 });
+
+  await stack.startApi();
+  await stack.startReplyWorker();
+
+  const asked = await mongo.collection('system.profile').countDocuments({ 'command.createIndexes': { $exists: true } });
+  expect(asked).toBe(0);
+  expect(await mongo.collection('system.profile').countDocuments({ ns: /built$/ })).toBeGreaterThan(0);
+});

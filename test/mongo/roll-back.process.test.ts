@@ -49,6 +49,8 @@ const lookAt = async ({ port }: Service) => {
   const db = client.db(stack.service.mongo.name);
   await db.command({ profile: 2 });
   return {
+    /** A write that no majority confirms. */
+    writeAlone: () => db.collection('alone').insertOne({}, { writeConcern: { w: 1 } }),
     claims: () => db.collection('deliveries').countDocuments({}, { readConcern: 'local' }),
     /** Ends the claim's wait for a majority: the claim is applied, but no majority has confirmed it. */
     breakOffClaim: async () => {
@@ -83,6 +85,8 @@ test('a claim that was applied and rolled back does not allow sending: the event
 
   await loseWhatIsApplied(async (primary) => {
     const inside = await lookAt(primary);
+    // From here on, whatever waits for a majority waits for ever. A start does not.
+    await inside.writeAlone();
     await stack.startDeliveryWorker();
     await eventually(() => inside.breakOffClaim());
     expect(await inside.claims()).toBe(1);

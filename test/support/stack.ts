@@ -97,6 +97,8 @@ export const newEnvironment = (database = newName()): Record<string, string> => 
  */
 const emptied: string[] = [];
 const MANY_DOCUMENTS = 2_000;
+/** Says which indexes stand (src/mongo/mongo.ts). They stay. */
+const BUILT = 'built';
 /** A killed process may have left a transaction, which holds what it wrote for a minute. */
 const EMPTIED_WITHIN_MS = 2_000;
 
@@ -111,7 +113,7 @@ const empty = async (database: mongoose.mongo.Db): Promise<boolean> => {
   const counts = await Promise.all(collections.map((one) => one.estimatedDocumentCount()));
   if (counts.some((count) => count > MANY_DOCUMENTS)) return false;
   const within = { maxTimeMS: EMPTIED_WITHIN_MS };
-  const full = collections.filter((_, nth) => counts[nth] !== 0);
+  const full = collections.filter((one, nth) => counts[nth] !== 0 && one.collectionName !== BUILT);
   await Promise.all(full.map((one) => one.deleteMany({}, within)));
   return true;
 };
