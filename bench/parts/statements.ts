@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { conversationModels } from '../../src/conversations/conversation.ts';
 import { acceptStatement } from '../../src/conversations/accept.ts';
 import { type AnswerableConversation, commitStatement } from '../../src/conversations/commit.ts';
-import { endTurn } from '../../workers/reply/end-turn.ts';
+import { act } from '../../src/conversations/state.ts';
+import { momentNow } from '../../src/conversations/transitions.ts';
 import { dedupeKeyOf } from '../../src/conversations/accept.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
 import { updateMany, type UpdateStatement } from '../../src/mongo/mongo.ts';
@@ -60,7 +61,7 @@ export const statements: Part = async ({ rounds, scale }, say) => {
     const { leadScore, leadBecause } = stored;
     const streaks = { lowConfidenceStreak: 0, engineErrorStreak: 0 };
     const answer = { text: ANSWER, language: 'en', suggestedActions: [], why: { engine: 'retrieval' }, ...streaks };
-    const ended = endTurn(stored, { kind: 'answered', answer, leadScore, leadBecause });
+    const ended = act.endTurn(stored, { kind: 'answered', answer, leadScore, leadBecause }, momentNow());
     return commitStatement(stored, [ended], { receiversOf: NOBODY, compaction: null }).statement;
   };
 

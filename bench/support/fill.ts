@@ -1,13 +1,13 @@
 import type { mongo } from 'mongoose';
 import {
   conversationModels,
-  initialState,
   type Message,
   PAGE_SIZE,
   type RecentTurn,
   type StoredConversation,
   type StoredPage,
 } from '../../src/conversations/conversation.ts';
+import { initialState } from '../../src/conversations/state.ts';
 import { newRecord } from '../../src/deliveries/claims.ts';
 import { deliveryModel, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
 import { conversationKeyOf, newPrefixedId, newId } from '../../src/process/ids.ts';

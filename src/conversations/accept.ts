@@ -15,24 +15,24 @@ import {
   wasRefused,
 } from '../mongo/failures.ts';
 import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../mongo/mongo.ts';
-import { truncateContent } from '../webhooks/event.ts';
-import { type Announce, countAnnounced, countByEndpoint, newOutboxEvent, type ReceiversOf } from './outbox.ts';
+import type { ConversationEvent } from '../webhooks/event.ts';
+import { type Announce, countAnnounced, countByEndpoint, type ReceiversOf, toOutbox } from './outbox.ts';
 import {
   type ChannelName,
   conversationModels,
   CONVERSATIONS,
   type FindDelivered,
   IDENTITY,
-  initialState,
   MAX_PENDING,
   type OutboxEvent,
   type PendingTurn,
   type RecentTurn,
-  REOPENED,
   RESUMABLE_FOR_MS,
   type StoredConversation,
+  updateOf,
 } from './conversation.ts';
 import type { History } from './history.ts';
+import { act, type Arrived } from './state.ts';
 
 /** A hash of a message's exact text, to recognise a repeated one in its session (docs/contract.md, Retry is safe). */
 export const dedupeKeyOf = (message: string): string =>
@@ -196,28 +196,19 @@ const toPending = (turn: NewTurn): PendingTurn => ({
   ...(turn.trace !== undefined && { trace: turn.trace }),
 });
 
-const newReceivedEvent = (turn: NewTurn, receiversOf: ReceiversOf, isLong: boolean): OutboxEvent | null => {
-  const text = isLong ? { turn_id: turn.turnId } : { content: truncateContent(turn.message) };
-  const payload = { role: 'user' as const, ...text, language: turn.language };
-  return newOutboxEvent({ event: 'message.received', payload }, receiversOf, {
-    at: turn.acceptedAt,
-    trace: turn.trace,
+/** A message in a long outbox names its turn. */
+const shortened = ({ events, pending }: Arrived): ConversationEvent[] =>
+  events.map((one) => {
+    if (one.event !== 'message.received') return one;
+    const { role, language } = one.payload;
+    return { event: one.event, payload: { role, turn_id: pending.turnId, language } };
   });
-};
-
-const newCreatedEvent = ({ language, acceptedAt: at, trace }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
-  newOutboxEvent({ event: 'conversation.created', payload: { language } }, receiversOf, { at, trace });
 
 /** The fields of the conversation if this turn creates it. */
-const initialConversation = ({ conversationId, assistantId, sessionId, channel, acceptedAt }: NewTurn) => ({
-  conversationId,
-  assistantId,
-  sessionId,
-  channel,
-  ...initialState(),
-  headSince: acceptedAt,
-  createdAt: acceptedAt,
-});
+const initialConversation = (
+  { conversationId, assistantId, sessionId, channel, acceptedAt }: NewTurn,
+  { changes }: Arrived,
+) => ({ conversationId, assistantId, sessionId, channel, ...changes, headSince: acceptedAt, createdAt: acceptedAt });
 
 /**
  * Matches if no turn with this id or content is pending, and one more turn may be pending. The filter uses only
@@ -229,14 +220,15 @@ const notPendingFilter = ({ turnId, dedupeKey }: NewTurn) => ({
   [`waiting.${MAX_PENDING - 1}`]: { $exists: false },
 });
 
-const oneOrNone = <Value>(value: Value | null): Value[] => (value === null ? [] : [value]);
-
 /** Adds the turn to the pending turns and its event to the outbox, in one write. */
-const pushTurn = (waiting: PendingTurn, announcement: OutboxEvent | null) => ({
-  $push: { waiting, ...(announcement && { outbox: announcement }) },
-  ...countAnnounced(oneOrNone(announcement)),
+const pushTurn = ({ changes, pending }: Arrived, announced: OutboxEvent[]) => ({
+  ...updateOf(changes),
+  $push: { waiting: pending, ...(announced.length > 0 && { outbox: { $each: announced } }) },
+  ...countAnnounced(announced),
   $currentDate: { updatedAt: true },
 });
+
+const stampOf = ({ acceptedAt: at, trace }: NewTurn) => ({ at, trace });
 
 const IS_NEW = { $eq: [{ $type: '$createdAt' }, 'missing'] };
 /** A value from outside, which MongoDB must not read as an expression. */
@@ -262,19 +254,23 @@ const countedAfter = (created: OutboxEvent[], received: OutboxEvent[]) => {
  * as much as update operators.
  */
 export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): UpdateStatement => {
-  const created = oneOrNone(newCreatedEvent(turn, receiversOf));
-  const received = oneOrNone(newReceivedEvent(turn, receiversOf, false));
-  const short = oneOrNone(newReceivedEvent(turn, receiversOf, true));
+  const pending = toPending(turn);
+  const onNew = act.accept(null, pending);
+  const onKnown = act.accept({ status: 'open' }, pending); // the same as on an escalated one
+  const stored = (events: ConversationEvent[]) => toOutbox(events, receiversOf, stampOf(turn));
+  const created = stored(onNew.events.slice(0, -onKnown.events.length));
+  const received = stored(onKnown.events);
+  const short = stored(shortened(onKnown));
   const changed = {
-    language: literal(turn.language),
+    ...Object.fromEntries(Object.entries(onKnown.changes).map(([field, value]) => [field, literal(value)])),
     updatedAt: '$$NOW',
-    waiting: append('$waiting', [toPending(turn)]),
+    waiting: append('$waiting', [pending]),
     ...((created.length > 0 || received.length > 0) && {
       outbox: { $cond: [IS_LONG, append('$outbox', short), append('$outbox', received, { ifNew: created })] },
       announced: countedAfter(created, received),
     }),
   };
-  const ifNew = { $cond: [IS_NEW, literal(initialConversation(turn)), {}] };
+  const ifNew = { $cond: [IS_NEW, literal(initialConversation(turn, onNew)), {}] };
   return {
     q: {
       _id: turn.key,
@@ -335,29 +331,14 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     );
   };
 
-  const unchangedFilter = ({ _id, conversationId, seq, status }: KnownConversation) => ({
-    _id,
-    conversationId,
-    seq,
-    status,
-  });
-  const reopenedFields = ({ status }: KnownConversation) => (status === 'resolved' ? REOPENED : {});
-  const endedAssignment = ({ status }: KnownConversation) =>
-    status === 'resolved' ? { $unset: { assigneeId: 1 } } : {};
+  const asRead = ({ _id, conversationId, seq, status }: KnownConversation) => ({ _id, conversationId, seq, status });
 
   const pushNew = (conversation: KnownConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
-    const { $currentDate, ...added } = pushTurn(
-      toPending(turn),
-      newReceivedEvent(turn, receiversOf, conversation.isLong),
-    );
+    const effect = act.accept(conversation, toPending(turn));
+    const events = conversation.isLong ? shortened(effect) : effect.events;
     return compareAndSet(
-      { ...unchangedFilter(conversation), ...notPendingFilter(turn), 'recent.turnId': { $ne: turn.turnId } },
-      {
-        ...added,
-        $set: { language: turn.language, ...reopenedFields(conversation) },
-        ...endedAssignment(conversation),
-        $currentDate,
-      },
+      { ...asRead(conversation), ...notPendingFilter(turn), 'recent.turnId': { $ne: turn.turnId } },
+      pushTurn(effect, toOutbox(events, receiversOf, stampOf(turn))),
     );
   };
 
@@ -366,10 +347,10 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
    * announced.
    */
   const pushResumed = (conversation: KnownConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
-    const waiting = { ...toPending(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
+    const pending = { ...toPending(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
     return compareAndSet(
       {
-        ...unchangedFilter(conversation),
+        ...asRead(conversation),
         ...notPendingFilter({ ...turn, turnId: failed.turnId }),
         // A failed turn that was found in `recent` must still be there. An older turn was found only in `messages`, so
         // it must not be in `recent`.
@@ -377,13 +358,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
           ? { recent: { $elemMatch: { turnId: failed.turnId, outcome: 'failed' } } }
           : { 'recent.turnId': { $ne: failed.turnId } }),
       },
-      {
-        $push: { waiting },
-        $pull: { recent: { turnId: failed.turnId } },
-        ...(conversation.status === 'resolved' && { $set: REOPENED }),
-        ...endedAssignment(conversation),
-        $currentDate: { updatedAt: true },
-      },
+      { ...pushTurn(act.resume(conversation, pending), []), $pull: { recent: { turnId: failed.turnId } } },
     );
   };
 

@@ -3,22 +3,21 @@ import { serverNow } from '../process/clock.ts';
 import { type TraceSpan, type Tracing, within } from '../process/tracing.ts';
 import { toItemFailure } from '../mongo/failures.ts';
 import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../mongo/mongo.ts';
-import type { ConversationEvent } from '../webhooks/event.ts';
-import { type Announce, countAnnounced, newOutboxEvent, type ReceiversOf, sentEvents } from './outbox.ts';
+import { type Announce, countAnnounced, type ReceiversOf, toOutbox } from './outbox.ts';
 import {
-  assigneeOf,
   conversationModels,
   CONVERSATIONS,
-  type Entry,
   type FindDelivered,
   MAX_PENDING,
-  type OutboxEvent,
   PAGE_SIZE,
   type RecentTurn,
   RESUMABLE_FOR_MS,
   type StoredConversation,
+  unchangedFilter,
+  updateOf,
 } from './conversation.ts';
 import { hasFullPage, lengthOfMessages, type MessagePages, type StoredPages } from './history.ts';
+import type { Ended } from './state.ts';
 
 /**
  * The fields of a conversation that an answer can depend on. A worker reads these fields, and computes them again after
@@ -42,20 +41,6 @@ export type AnswerableConversation = Pick<
   | 'storedTo'
   | 'waiting'
 >;
-
-/** What a commit stores for one ended turn. */
-export type TurnCommit = {
-  entries: Entry[];
-  language: string;
-  finished: RecentTurn;
-  /** The fields of the conversation that this turn changes. */
-  changes: Partial<StoredConversation>;
-  event: ConversationEvent | null;
-  /** The trace of the turn. */
-  trace?: string;
-  /** The conversation after this turn. Its head is the next pending turn. */
-  after: AnswerableConversation;
-};
 
 /**
  * The number of finished turns that a conversation always keeps. A finished turn can be found only in this list until
@@ -139,17 +124,6 @@ type Committed = {
   announced: boolean;
 };
 
-/** The events of an ended turn: its reply, then the escalation, then the system message of the escalation. */
-const eventsOf = (
-  { entries, event, finished, language, trace }: TurnCommit,
-  receiversOf: ReceiversOf,
-): OutboxEvent[] => {
-  const [reply = [], ...others] = entries.map(({ seq, messages }) => sentEvents(messages, seq, language));
-  return [...reply, ...(event ? [event] : []), ...others.flat()]
-    .map((one) => newOutboxEvent(one, receiversOf, { at: finished.finishedAt, trace }))
-    .filter((one) => one !== null);
-};
-
 /**
  * One update that commits the first pending turns of a conversation. Its filter contains everything that the replies
  * depended on. If a handoff, an operator's message or a new waiter has changed the conversation meanwhile, the filter
@@ -157,15 +131,19 @@ const eventsOf = (
  */
 export const commitStatement = (
   read: AnswerableConversation,
-  ended: TurnCommit[],
+  ended: Ended[],
   { receiversOf, compaction }: { receiversOf: ReceiversOf; compaction: Compaction | null },
 ): { statement: UpdateStatement; announced: boolean } => {
   const committed = read.waiting.slice(0, ended.length);
   const [head] = committed;
   if (!head) throw new Error('a commit needs a head');
   const entries = ended.flatMap((turn) => turn.entries);
-  const events = ended.flatMap((turn) => eventsOf(turn, receiversOf));
+  const events = ended.flatMap(({ events: own, finished }, at) =>
+    toOutbox(own, receiversOf, { at: finished.finishedAt, trace: committed[at]?.trace }),
+  );
   const finished = ended.map(({ finished }) => finished);
+  const { $set, $unset } = updateOf(Object.assign({}, ...ended.map(({ changes }) => changes)));
+  const removed = { ...$unset, ...(compaction && trimmedFields(compaction)) };
   const statement: UpdateStatement = {
     q: {
       _id: read._id,
@@ -173,8 +151,10 @@ export const commitStatement = (
       seq: read.seq,
       status: read.status,
       leadScore: read.leadScore,
-      // The take-by time was decided for this assignee, who must be unchanged.
-      ...(ended.some(({ changes }) => changes.escalatedAt) && assigneeOf(read)),
+      ...unchangedFilter(
+        read,
+        ended.flatMap(({ dependsOn }) => dependsOn),
+      ),
       // Turns leave the list at its head and are added at its end. So if this turn is still the head, the other
       // committed turns still follow it.
       'waiting.0.turnId': head.turnId,
@@ -185,11 +165,11 @@ export const commitStatement = (
     },
     u: {
       $set: {
-        ...Object.assign({}, ...ended.map(({ changes }) => changes)),
+        ...$set,
         ...Object.fromEntries(entries.map(({ seq, messages }) => [`texts.${seq}`, messages])),
         ...(compaction && { storedTo: compaction.storedTo }),
       },
-      ...(compaction && { $unset: trimmedFields(compaction) }),
+      ...(Object.keys(removed).length > 0 && { $unset: removed }),
       ...(committed.length === 1
         ? { $pop: { waiting: -1 } }
         : { $pull: { waiting: { turnId: { $in: committed.map(({ turnId }) => turnId) } } } }),
@@ -207,7 +187,7 @@ export const commitStatement = (
 type Write = { key: string; statement: UpdateStatement; finished: RecentTurn; length: number; spans: TraceSpan[] };
 
 /** The length of the texts that a commit stores. */
-const lengthOf = (ended: TurnCommit[]): number =>
+const lengthOf = (ended: Ended[]): number =>
   ended.flatMap(({ entries }) => entries).reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
 
 type Dependencies = {
@@ -222,11 +202,7 @@ type Dependencies = {
  * Commits the ended turns. `spans`: the spans of these turns. Returns null if the conversation has changed since it was
  * read; the caller must then read the conversation again.
  */
-export type Commit = (
-  read: AnswerableConversation,
-  ended: TurnCommit[],
-  spans: TraceSpan[],
-) => Promise<Committed | null>;
+export type Commit = (read: AnswerableConversation, ended: Ended[], spans: TraceSpan[]) => Promise<Committed | null>;
 
 /**
  * Ends the first pending turns of a conversation with one atomic update, in a batch with commits of other
@@ -275,7 +251,7 @@ export const createCommit = ({ connection, pages, compact, announce, tracing }: 
 
   const commit = async (
     read: AnswerableConversation,
-    { ended, spans }: { ended: TurnCommit[]; spans: TraceSpan[] },
+    { ended, spans }: { ended: Ended[]; spans: TraceSpan[] },
     receiversOf: ReceiversOf,
   ): Promise<Committed | null> => {
     const compaction = await compact(read, ended.length);
@@ -288,7 +264,7 @@ export const createCommit = ({ connection, pages, compact, announce, tracing }: 
       if (compaction) await pages.eraseIfGone(read);
       return null;
     }
-    return { announced, nextTurnId: last.after.waiting[0]?.turnId ?? null };
+    return { announced, nextTurnId: read.waiting[ended.length]?.turnId ?? null };
   };
 
   return (read, ended, spans) => announce(read, (receiversOf) => commit(read, { ended, spans }, receiversOf));

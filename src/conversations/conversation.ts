@@ -293,35 +293,17 @@ export const conversationModels = (connection: Connection) => ({
   messages: connection.model<StoredPage>('Message', pageSchema),
 });
 
-/** The fields that reopening resets (docs/contract.md, States). */
-export const REOPENED = {
-  status: 'open' as const,
-  escalatedAt: null,
-  escalationReason: null,
-  resolvedAt: null,
-  resolvedBy: null,
-  waitingSince: null,
-  holding: null,
-  lowConfidenceStreak: 0,
-  engineErrorStreak: 0,
+/** The filter of a change that depends on these fields: they must still be as they were read. */
+export const unchangedFilter = (read: Partial<StoredConversation>, fields: (keyof StoredConversation)[]) =>
+  Object.fromEntries(fields.map((field) => [field, read[field] ?? { $exists: false }]));
+
+/** The operators that set these fields, and remove those that are undefined. */
+export const updateOf = (changes: Partial<StoredConversation>) => {
+  const [removed = [], set = []] = [true, false].map((isRemoved) =>
+    Object.entries(changes).filter(([, value]) => (value === undefined) === isRemoved),
+  );
+  return { $set: Object.fromEntries(set), $unset: Object.fromEntries(removed.map(([field]) => [field, 1 as const])) };
 };
-
-/** The fields of a new conversation. All fields are set, so that no later write must check whether a field exists. */
-export const initialState = () => ({
-  ...REOPENED,
-  leadScore: 0,
-  leadBecause: [],
-  tags: [],
-  seq: 0,
-  storedTo: 0,
-  recent: [],
-  texts: {},
-});
-
-/** The filter of a change that depends on the assignee: the assignee must still be the one that was read. */
-export const assigneeOf = ({ assigneeId }: Pick<StoredConversation, 'assigneeId'>) => ({
-  assigneeId: assigneeId ?? { $exists: false },
-});
 
 const MAX_ATTRIBUTES = 50;
 const MAX_BYTES = 8 * 1024;

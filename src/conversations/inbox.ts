@@ -12,7 +12,9 @@ import {
   type RecentTurn,
   type Status,
   type StoredConversation,
+  updateOf,
 } from './conversation.ts';
+import { act, type Effect } from './state.ts';
 
 type Query = mongo.Filter<StoredConversation>;
 
@@ -215,8 +217,6 @@ const newestFirst = (a: ConversationRow, b: ConversationRow): number =>
 
 const NO_PLAYGROUND: { $ne: ChannelName } = { $ne: 'playground' };
 
-type Update = Pick<mongo.UpdateFilter<StoredConversation>, '$set' | '$unset'>;
-
 /**
  * Conversations as operators see them, and what operators set. Conversations of the playground are in no list. A change
  * that only operators see does not set `updatedAt`, because callers list their conversations by it.
@@ -257,11 +257,11 @@ export const createInboxStore = (connection: Connection): InboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   /** Null if there is no such conversation. */
-  const change = async (conversationId: string, update: Update): Promise<StoredConversation | null> =>
+  const change = async (conversationId: string, { changes }: Effect): Promise<StoredConversation | null> =>
     isUuid(conversationId)
       ? conversations.findOneAndUpdate(
           { _id: prefixRange(conversationId), conversationId, channel: NO_PLAYGROUND },
-          update,
+          updateOf(changes),
           { returnDocument: 'after', writeConcern: DURABLE, projection: { texts: 0, outbox: 0 } },
         )
       : null;
@@ -296,18 +296,11 @@ export const createInboxStore = (connection: Connection): InboxStore => {
         { projection: ROW_FIELDS, batchSize: keys.length },
       ),
 
-    assign: async (conversationId, operatorId) =>
-      (await change(conversationId, {
-        $set: { assigneeId: operatorId },
-        $unset: { takeBy: 1, remindedAt: 1 },
-      })) !== null,
+    assign: async (conversationId, operatorId) => (await change(conversationId, act.assign(operatorId))) !== null,
 
-    markNoted: async (conversationId) => (await change(conversationId, { $set: { notedAt: serverDate() } })) !== null,
+    markNoted: async (conversationId) => (await change(conversationId, act.note(serverDate()))) !== null,
 
-    snooze: (conversationId, snooze) => {
-      const set = snooze && { $set: { snoozedUntil: snooze.until, snoozedAt: snooze.at } };
-      return change(conversationId, set ?? { $unset: { snoozedUntil: 1, snoozedAt: 1 } });
-    },
+    snooze: (conversationId, snooze) => change(conversationId, act.snooze(snooze)),
 
     findLastSeq: async (conversationId) => {
       if (!isUuid(conversationId)) return null;

@@ -18,7 +18,6 @@ import {
   CONVERSATIONS,
   type FieldsOf,
   IDENTITY,
-  type Message,
   OUTBOX_INDEXES,
   type OutboxEvent,
   type StoredConversation,
@@ -39,16 +38,12 @@ export const newOutboxEvent = (
   return { ...event, eventId: newId(), timestamp: Math.floor(at.getTime() / 1000), at, endpoints, ...traced };
 };
 
-/**
- * The `message.sent` events of these messages. Visitor messages have none. A message without a language has the
- * language of the conversation.
- */
-export const sentEvents = (messages: Message[], seq: number, language: string): ConversationEvent[] =>
-  messages.flatMap(({ messageId, turnId, role, language: own }): ConversationEvent[] => {
-    if (role === 'user') return [];
-    const payload = { message_id: messageId, turn_id: turnId, seq, role, language: own ?? language };
-    return [{ event: 'message.sent', payload }];
-  });
+/** The events as stored in the outbox: those that an endpoint wants. */
+export const toOutbox = (
+  events: ConversationEvent[],
+  receiversOf: ReceiversOf,
+  stamp: { at: Date; trace?: string | undefined },
+): OutboxEvent[] => events.map((one) => newOutboxEvent(one, receiversOf, stamp)).filter((one) => one !== null);
 
 /** How many of these events go to each endpoint. */
 export const countByEndpoint = (events: OutboxEvent[]): Map<string, number> => {

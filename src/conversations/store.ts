@@ -229,8 +229,8 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     }),
     commit: createCommit({ connection, pages, compact, announce, tracing }),
     transitions: createTransitions(
-      createChangeConversation({ connection, pages, compact, announce, findState }),
-      takeBy,
+      createChangeConversation({ connection, pages, compact, announce, findState, findTakeBy: takeBy.findTakeBy }),
+      takeBy.isTaken,
     ),
     findTakeBy: takeBy.findTakeBy,
     findById: finderOf<StoredConversation>({ outbox: 0 }), // only deliveries read it

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { LanguageTag } from '../assistants/knowledge-entry.ts';
 import type { ChangedConversations, ChangePosition } from '../conversations/changed-since.ts';
 import type { Entry } from '../conversations/conversation.ts';
-import { readSystemMessage } from '../conversations/transitions.ts';
+import { readSystemMessage } from '../conversations/state.ts';
 import { readReply } from '../insights/figures.ts';
 import { inBatches, inChunks, insertAtMost } from '../mongo/batches.ts';
 import { collectionOf, type Indexed, inTransaction } from '../mongo/mongo.ts';

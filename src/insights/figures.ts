@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { type Connection, type Model, type mongo, Schema } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
-import { readSystemMessage } from '../conversations/transitions.ts';
+import { readSystemMessage } from '../conversations/state.ts';
 import { exceededTimeLimit } from '../mongo/failures.ts';
 import { collectionOf } from '../mongo/mongo.ts';
 import { serverNow } from '../process/clock.ts';

@@ -2,7 +2,7 @@ import { serverNow } from '../process/clock.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import { notTakenText } from '../assistants/opening-hours.ts';
 import type { ConversationStore, NotTaken } from '../conversations/store.ts';
-import type { TakeByEnd } from '../conversations/transitions.ts';
+import type { TakeByEnd } from '../conversations/state.ts';
 import type { Logger } from '../process/logger.ts';
 import type { TurnLeases } from './leases.ts';
 import type { TurnQueue } from './queue.ts';

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { endTurn } from '../../workers/reply/end-turn.ts';
+import { act } from '../../src/conversations/state.ts';
+import { momentNow } from '../../src/conversations/transitions.ts';
 import { anAssistant, type ErrorBody, type HistoryBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
@@ -164,7 +165,7 @@ test('a lead score set while a turn is being committed is kept', async () => {
   await escalate({ lead_score: 77 });
 
   const held = { kind: 'held' as const, holdingText: 'soon', leadScore: 3, leadBecause: [] };
-  const committed = read && (await conversations.commit(read, [endTurn(read, held)], []));
+  const committed = read && (await conversations.commit(read, [act.endTurn(read, held, momentNow())], []));
 
   expect(committed).toBeNull();
   expect((await record()).leadScore).toBe(77);

@@ -32,8 +32,11 @@ const FOR_WORKERS = ['src/embedder.ts', 'src/service.ts', 'src/service-metrics.t
 /** Composes the API and all workers in one process. */
 const ALL = 'workers/all/all.ts';
 
-/** Every statement on the document is in this folder: accept and commit, and the parts of deliveries, inbox and projection. */
-const CONVERSATIONS_MAX_LINES = 3_800;
+/**
+ * Every statement on the document is in this folder: accept and commit, and the parts of deliveries, inbox and projection.
+ * So is all that an action does to it, the end of a turn included.
+ */
+const CONVERSATIONS_MAX_LINES = 3_963;
 const MOST_FILES = 235;
 /** Files of less than 60 lines that one other file imports. Most of them could be a part of it. */
 const MOST_SLIGHT_FILES = 25;

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
 import { createInboxStore } from '../../src/conversations/inbox.ts';
-import { initialState } from '../../src/conversations/conversation.ts';
+import { initialState } from '../../src/conversations/state.ts';
 import type { Assignees } from '../../src/inbox/assignees.ts';
 import { FEED_SILENT_AFTER_MS } from '../../src/live/change-feed.ts';
 import { createHub } from '../../src/live/hub.ts';

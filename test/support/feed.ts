@@ -1,10 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import {
-  conversationModels,
-  initialState,
-  type OutboxEvent,
-  type StoredConversation,
-} from '../../src/conversations/conversation.ts';
+import { conversationModels, type OutboxEvent, type StoredConversation } from '../../src/conversations/conversation.ts';
+import { initialState } from '../../src/conversations/state.ts';
 import { countAnnounced, newOutboxEvent } from '../../src/conversations/outbox.ts';
 import { serverDate } from '../../src/process/clock.ts';
 import { createBatcher } from '../../src/process/batch.ts';

@@ -16,8 +16,8 @@ export const FAULTS: Record<string, Fault[]> = {
   'order off': [
     {
       file: 'src/conversations/accept.ts',
-      from: "waiting: append('$waiting', [toPending(turn)]),",
-      to: "waiting: { $concatArrays: [literal([toPending(turn)]), { $cond: [IS_NEW, [], { $ifNull: ['$waiting', []] }] }] },",
+      from: "waiting: append('$waiting', [pending]),",
+      to: "waiting: { $concatArrays: [literal([pending]), { $cond: [IS_NEW, [], { $ifNull: ['$waiting', []] }] }] },",
       noticedBy: 'test/turns/order.process.test.ts',
     },
   ],

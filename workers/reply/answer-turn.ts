@@ -1,8 +1,10 @@
 import type { AnswerableConversation } from '../../src/conversations/commit.ts';
-import type { PendingTurn, TurnRef } from '../../src/conversations/conversation.ts';
+import type { Holding, PendingTurn, TurnRef } from '../../src/conversations/conversation.ts';
+import { act, applied, type Ended, type TurnEnd } from '../../src/conversations/state.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
+import { momentNow } from '../../src/conversations/transitions.ts';
 import { isMongoUnavailable } from '../../src/mongo/failures.ts';
-import { serverDate, serverNow } from '../../src/process/clock.ts';
+import { serverNow } from '../../src/process/clock.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createPacedSlots } from '../../src/process/paced-slots.ts';
 import { workFor } from '../../src/process/slices.ts';
@@ -11,9 +13,8 @@ import { NO_SPAN, type TraceSpan, type Tracing, within } from '../../src/process
 import type { CountTurn } from '../../src/service-metrics.ts';
 import type { TurnLeases } from '../../src/turns/leases.ts';
 import type { TurnQueue } from '../../src/turns/queue.ts';
-import type { Publish } from '../../src/turns/replies.ts';
+import type { Publish, Reply } from '../../src/turns/replies.ts';
 import type { AskEngine } from './ask-engine.ts';
-import { type EndedTurn, endTurn, type TurnEnd } from './end-turn.ts';
 
 type ProviderTurn = {
   assistantId: string;
@@ -115,6 +116,21 @@ type LeasedTurn = { key: string; turnId: string; read: AnswerableConversation; t
 /** The result of one step: the next head, how many turns ended, and whether the next head needs a provider. */
 type Progress = { nextTurnId: string | null; ended: number; failed: boolean; needsProvider?: true };
 
+/** A head that has ended, but whose end is not stored yet. `reply`: what its callers get. */
+type EndedTurn = Ended & { end: TurnEnd; reply: Reply };
+
+const replyOf = ({ entries, finished }: Ended, holding: Holding | null): Reply => {
+  const { outcome, replyMessageId: messageId } = finished;
+  if (outcome === 'failed') return { outcome };
+  const message = entries[0]?.messages.find((one) => one.messageId === messageId);
+  if (message) {
+    const { content: reply, messageId, suggestedActions, sources } = message;
+    return { outcome, reply, ...(suggestedActions && { suggestedActions }), ...(sources && { sources }), messageId };
+  }
+  if (!holding) throw new Error('a held turn needs a holding text');
+  return { outcome, reply: holding.text, messageId: holding.messageId };
+};
+
 /** The pending turn, or null if this turn is not the head of the conversation. */
 const headOf = (conversation: AnswerableConversation | null, turnId: string): PendingTurn | null => {
   const head = conversation?.waiting[0];
@@ -173,6 +189,15 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     );
   };
 
+  /** Ends the head. A handoff has a take-by time, if nobody has the conversation yet. */
+  const endHead = async (conversation: AnswerableConversation, end: TurnEnd): Promise<EndedTurn> => {
+    const moment = momentNow();
+    const ended = act.endTurn(conversation, end, moment);
+    const takeBy = ended.mustBeTaken ? await conversations.findTakeBy(conversation, moment.at) : null;
+    const changes = { ...ended.changes, ...(takeBy && { takeBy }) };
+    return { ...ended, changes, end, reply: replyOf(ended, conversation.holding) };
+  };
+
   /**
    * Answers the first pending turn and the turns after it that the engine answers immediately, so that one commit
    * stores all of them. The last pending turn is left for the next commit, because more turns may have arrived after
@@ -203,10 +228,9 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
       const ask = (): Promise<TurnEnd> => within(tracing.step('engine', context), answer());
       const end: TurnEnd = ends.get(turn.turnId) ?? (tries > MAX_TRIES ? { kind: 'failed' } : await ask());
       ends.set(turn.turnId, end);
-      const takeBy = end.kind === 'handoff' ? await conversations.findTakeBy(conversation, serverDate()) : null;
-      const one = endTurn(conversation, end, takeBy);
+      const one = await endHead(conversation, end);
       ended.push(one);
-      conversation = one.after;
+      conversation = applied(conversation, one);
       if (end.kind === 'failed' || draining.aborted) break;
     }
     return ended;
