@@ -15,7 +15,7 @@ import {
   type Tag,
 } from './conversation.ts';
 
-// What each action does to a conversation (docs/design.md, States). Nothing here reads, writes or asks for the time: the
+// What each action does to a conversation (docs/design.md, Actions). Nothing here reads, writes or asks for the time: the
 // other files of this folder make the updates, and compare in their filters what the action has read.
 
 /** The fields that an action changes. `undefined` removes a field. */
