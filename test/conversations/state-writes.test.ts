@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { often, record, seed } from '../../fuzz/part.ts';
+import { seed } from '../../fuzz/part.ts';
 import type { NewTurn } from '../../src/conversations/accept.ts';
 import type { Message, StoredConversation, StoredPage } from '../../src/conversations/conversation.ts';
 import { act, type TurnEnd } from '../../src/conversations/state.ts';
@@ -11,6 +11,7 @@ import { NO_SPAN } from '../../src/process/tracing.ts';
 import { EVENT_KINDS } from '../../src/webhooks/event.ts';
 import { anAssistant } from '../support/builders.ts';
 import { anOperator } from '../support/operator-client.ts';
+import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 /**
@@ -18,7 +19,7 @@ import { useStack } from '../support/stack.ts';
  * What is stored afterwards is consistent: state, messages, events. No worker runs, so every event stays in the outbox.
  */
 
-const RUNS = often({ short: 8, whole: 300 });
+const RUNS = sized({ everyday: 8, long: 200 });
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const OPERATOR = randomUUID();
 const HOLDING = 'Somebody will be with you soon.';
@@ -142,10 +143,12 @@ test('whatever people, visitors and the assistant do at once, what is stored is 
   const owner = await anOperator(stack);
   await owner.call('PATCH', `/assistants/${assistantId}`, { takeWithinMinutes: 10 });
   const url = 'http://127.0.0.1:9/';
-  await stack.service.endpoints.addEndpoint(assistantId, { url, events: EVENT_KINDS.filter((kind) => kind !== 'webhook.test') });
+  await stack.service.endpoints.addEndpoint(assistantId, {
+    url,
+    events: EVENT_KINDS.filter((kind) => kind !== 'webhook.test'),
+  });
   const names = fc.constantFrom(...Object.keys(ACTIONS), 'accept', 'answer', 'handOver');
   const rounds = fc.array(fc.array(names, { minLength: 1, maxLength: 5 }), { minLength: 4, maxLength: 16 });
-  let actions = 0;
 
   await fc.assert(
     fc.asyncProperty(rounds, async (all) => {
@@ -154,7 +157,6 @@ test('whatever people, visitors and the assistant do at once, what is stored is 
       const run: Run = { key, assistantId, sessionId, conversationId: newPrefixedId(key), accepted: 0 };
       await accept(run);
       for (const together of all) {
-        actions += together.length;
         await Promise.all(together.map((name) => ACTIONS[name]?.(run)));
         await check(run);
       }
@@ -168,6 +170,4 @@ test('whatever people, visitors and the assistant do at once, what is stored is 
     }),
     { numRuns: RUNS, seed },
   );
-
-  record('conversation-writes', { conversations: RUNS, actions });
 });

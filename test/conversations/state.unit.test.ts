@@ -1,17 +1,18 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { often, record, seed } from '../../fuzz/part.ts';
+import { seed } from '../../fuzz/part.ts';
 import type { Message, PendingTurn, Status, StoredConversation } from '../../src/conversations/conversation.ts';
 import { act, applied, type Effect, initialState, type Moment, type TurnEnd } from '../../src/conversations/state.ts';
 import type { ConversationEvent } from '../../src/webhooks/event.ts';
+import { sized } from '../support/size.ts';
 
 /**
  * What each action does to a conversation: the table of docs/design.md, Actions, is what the functions do; and whatever
  * happens in whatever order, the rules of docs/contract.md, States, hold.
  */
 
-const RUNS = often({ short: 400, whole: 20_000 });
+const RUNS = sized({ everyday: 400, long: 5_000 });
 
 let ids = 0;
 const newId = (): string => `id-${(ids += 1)}`;
@@ -242,7 +243,6 @@ test('whatever happens in whatever order, state, messages and events agree', () 
   );
 
   expect(happened).toBeGreaterThan(steps / 3);
-  record('conversation-state', { sequences: RUNS, steps, happened });
 });
 
 /** A conversation in each state, with everything that the state may have. */
