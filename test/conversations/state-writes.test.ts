@@ -36,11 +36,9 @@ type Run = { key: string; assistantId: string; sessionId: string; conversationId
 
 const accept = async (run: Run): Promise<void> => {
   const { key, assistantId, sessionId, conversationId } = run;
-  const turn: NewTurn = {
-    ...{ key, assistantId, sessionId, conversationId, channel: 'api', language: 'en', dedupeKey: null },
-    ...{ turnId: newPrefixedId(key), messageId: randomUUID(), message: 'hello', reservation: null, async: false },
-    ...{ replyTo: 'nobody', acceptedAt: new Date() },
-  };
+  const ids = { key, assistantId, sessionId, conversationId, turnId: newPrefixedId(key), messageId: randomUUID() };
+  const said = { message: 'hello', language: 'en', dedupeKey: null, reservation: null, async: false };
+  const turn: NewTurn = { ...ids, ...said, channel: 'api', replyTo: 'nobody', acceptedAt: new Date() };
   const options = { windowMs: 0, readBack: false, watch: () => undefined, span: NO_SPAN };
   const { kind } = await stack.service.conversations.accept(turn, options);
   if (kind === 'accepted') run.accepted += 1;
