@@ -15,7 +15,8 @@ const INDEXED_AGAIN_MS = 10 * 60_000;
 
 /** A passage that has no vector by the present model. */
 export type PassageToEmbed = Pick<StoredPassage, 'title' | 'path' | 'text'> & { passageId: string };
-export type MadeVectors = { passageId: string; vector: Uint8Array; tokens: Uint8Array | null };
+/** Without a vector, the passage is not tried again with this model. */
+export type MadeVectors = { passageId: string; vector: Uint8Array | null; tokens: Uint8Array | null };
 /** `made` names the model and the kind of its tokens. */
 export type VectorsKind = { model: string; kind: string | null; made: string };
 
@@ -119,7 +120,10 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
         const kept = rows.filter(({ passageId }) => assistantIds.has(passageId));
         if (kept.length === 0) return;
         const vectors = kept.map(({ passageId: _id, vector }) => ({
-          updateOne: { filter: { _id }, update: { $set: { model, made, vector: Buffer.from(vector) } } },
+          updateOne: {
+            filter: { _id },
+            update: { $set: { made, model: vector && model, vector: vector && Buffer.from(vector) } },
+          },
         }));
         await passages.bulkWrite(vectors, { session, ordered: false });
         if (kind === null) return;

@@ -247,6 +247,32 @@ test('a text that the service refuses fails no other text, and its beginning is 
   expect(embedder.log().match(/search is available/g)?.length).toBe(1);
 });
 
+test('after a text was refused, its assistant’s texts share no request with those of others for a while', async () => {
+  const embedder = await opened();
+  service.behave((wire, asked) => {
+    if (asked.body.input.includes('forbidden')) return wire.response.writeHead(422).end('{}');
+    return embedByLetters(wire, asked);
+  });
+  const background = { priority: 'background' as const };
+  const ask = (texts: string[], holder: string) => embedder.embed(texts, 'passage', { holder, ...background });
+  expect(await ask(['forbidden'], 'poisoned')).toBeNull();
+  const before = service.asked.length;
+
+  // The first requests take all connections, so that the other texts wait for each other.
+  const made = await Promise.all([
+    ...Array.from({ length: 3 }, (_, nth) => ask(textsOf(8, `first ${nth}`), `first ${nth}`)),
+    ask(['forbidden', ...textsOf(3, 'own')], 'poisoned'),
+    ask(textsOf(4, 'another'), 'one'),
+    ask(textsOf(4, 'further'), 'other'),
+  ]);
+
+  expect(made.map((vectors) => vectors !== null)).toEqual([true, true, true, false, true, true]);
+  const inputs = service.asked.slice(before).map(({ body }) => body.input);
+  const ofPoisoned = inputs.filter((input) => input.some((text) => /^(forbidden|own)/.test(text)));
+  expect(ofPoisoned.flat().filter((text) => /^(another|further)/.test(text))).toEqual([]);
+  expect(inputs).toContainEqual(expect.arrayContaining(['another 0', 'further 0']));
+});
+
 test('another model behind the same address has another name, and no vector of the old one is used', async () => {
   const embedder = await opened();
   const before = embedder.model();

@@ -1,4 +1,4 @@
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { buildPassageIndex } from '../../src/sources/passages.ts';
 import { FILE_CHUNK_BYTES, type StoredSource } from '../../src/sources/source.ts';
 import { eventually } from '../support/eventually.ts';
@@ -7,12 +7,13 @@ import { aReader, QUICK } from '../support/source-reading.ts';
 import { useStack } from '../support/stack.ts';
 import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../support/website.ts';
 
+const embedder = anEmbedder();
 const stack = useStack({
   replyWorkers: 0,
   deliveryWorkers: 0,
   sourcesWorkers: 1,
   timing: QUICK,
-  embedder: () => anEmbedder(),
+  embedder: () => embedder,
 });
 
 const opened: Website[] = [];
@@ -83,6 +84,39 @@ test('vectors whose worker was killed before it stored their count are counted',
 
   await eventually(async () => expect((await reader.findSource(sourceId)).vectors?.made).toBe('trigrams-1'));
   expect((await reader.findSource(sourceId)).counts.embedded).toBe(3);
+});
+
+test('a passage whose text the model refuses is tried a few times, and delays neither the rest of its source nor others', async () => {
+  let tried = 0;
+  embedder.refuse = (texts) => {
+    const isRefused = texts.some((text) => text.includes('doom'));
+    if (isRefused && texts.length === 1) tried += 1;
+    return isRefused;
+  };
+  onTestFinished(() => {
+    embedder.refuse = () => false;
+  });
+  const sites = [
+    await aSite({ ...THREE, '/help/parcels': aPage('Parcels', aSentence('doom'), ['/help/']) }),
+    await aSite(THREE),
+  ];
+  const reader = await aReader(stack);
+  const [poisoned, other] = [
+    await reader.addSite(`${sites[0]?.url}/help/`),
+    await (await aReader(stack)).addSite(`${sites[1]?.url}/help/`),
+  ];
+
+  const whole = { counts: { embedded: 3 }, vectors: { made: 'trigrams-1' } };
+  for (const { sourceId } of [other, poisoned])
+    await eventually(async () => expect(await reader.findSource(sourceId)).toMatchObject(whole));
+
+  const passages = await reader.passagesOf(poisoned.sourceId);
+  const isRefused = ({ text }: { text: string }): boolean => text.includes('doom');
+  expect(passages.map((one) => [isRefused(one), one.vector === null, one.model])).toEqual(
+    passages.map((one) => (isRefused(one) ? [true, true, null] : [false, false, 'trigrams-1'])),
+  );
+  expect(passages.filter(isRefused)).toHaveLength(1);
+  expect(tried).toBe(3);
 });
 
 test('a refresh asks whether pages have changed, and shows what has', async () => {

@@ -1,6 +1,7 @@
 import { type Embedder, passageEngine, passageText, quantised } from '@parley/understanding';
 import { newToken } from '../../src/process/ids.ts';
 import type { Logger } from '../../src/process/logger.ts';
+import { createLru } from '../../src/process/lru.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
 import { buildPassageIndex, INDEX_PIECE_BYTES, kindOfIndex, type PassageStore } from '../../src/sources/passages.ts';
 import { RunLost } from '../../src/sources/lease-sessions.ts';
@@ -12,6 +13,12 @@ const AT_ONCE = 16;
 /** After this many texts, another source has its turn. */
 const TURN = 64;
 const PROBE = 'Opening hours';
+/**
+ * A passage whose text is refused so often, while others are not, gets no vector by this model: words find it. At most
+ * `TRIED_MAX` such passages are remembered.
+ */
+const TRIES_MAX = 3;
+const TRIED_MAX = 10_000;
 
 type VectorsOptions = {
   vectors: PassageVectors;
@@ -28,6 +35,7 @@ type VectorsOptions = {
 export const createMakeVectors = (options: VectorsOptions) => {
   const { vectors, runs, embedder, listOthers, timing, draining, logger } = options;
   let kind: VectorsKind | null = null;
+  const tries = createLru<number>({ most: TRIED_MAX });
 
   /** The vectors that this worker makes. Null while the model is not available. */
   const findKind = async (): Promise<VectorsKind | null> => {
@@ -59,6 +67,29 @@ export const createMakeVectors = (options: VectorsOptions) => {
     return made && made.map(({ vector, tokens }, nth) => rows(nth, vector, tokens));
   };
 
+  /**
+   * One refused text fails a whole step, so its texts are then tried one by one. Null if the model is not available: it
+   * does not embed a harmless text either.
+   */
+  const embedEach = async (assistantId: string, some: PassageToEmbed[], wanted: VectorsKind) => {
+    const together = await embed(assistantId, some, wanted);
+    if (together) return together;
+    const made: MadeVectors[] = [];
+    for (const one of some) {
+      const [row] = (some.length > 1 ? await embed(assistantId, [one], wanted) : null) ?? [];
+      if (row) made.push(row);
+      else if (await embed(assistantId, [{ passageId: '', title: PROBE, path: [], text: '' }], wanted)) {
+        const { passageId } = one;
+        const tried = (tries.get(passageId) ?? 0) + 1;
+        tries.set(passageId, tried);
+        if (tried < TRIES_MAX) continue;
+        logger.warn({ passageId, assistantId }, 'a passage gets no vector: the model refuses its text');
+        made.push({ passageId, vector: null, tokens: null });
+      } else return null;
+    }
+    return made;
+  };
+
   /** Makes vectors of one source for a while. False if no source lacks vectors, or the model is not available. */
   const makeSome = async (wanted: VectorsKind, others: string[]): Promise<boolean> => {
     const token = newToken();
@@ -75,7 +106,7 @@ export const createMakeVectors = (options: VectorsOptions) => {
           isWhole = await vectors.reportVectors(sourceId, token, wanted.made);
           break;
         }
-        const rows = await embed(assistantId, some, wanted);
+        const rows = await embedEach(assistantId, some, wanted);
         if (!rows || embedder.model() !== wanted.model) return false;
         await vectors.saveVectors(sourceId, token, wanted, rows);
         made += some.length;

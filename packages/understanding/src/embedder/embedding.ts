@@ -95,6 +95,11 @@ const HALF_LIFE_MS = 5_000;
  * whose turn is next.
  */
 const MAX_HOLDERS = 1_000;
+/**
+ * After a text has failed, its holder's texts have batches of their own for this time: a text that is refused again and
+ * again must not delay or fail those of others.
+ */
+const APART_MS = 10_000;
 
 /**
  * What each holder was given lately. The holder that was given the least is next. So a holder with few texts waits for
@@ -118,7 +123,7 @@ const createShares = () => {
 };
 
 /** The waiting texts of one priority, by holder, each in order of arrival. */
-const createLine = (capacity: number) => {
+const createLine = (capacity: number, isApart: (holder: string) => boolean) => {
   const byHolder = new Map<string, Job[]>();
   const shares = createShares();
   let size = 0;
@@ -139,8 +144,10 @@ const createLine = (capacity: number) => {
    */
   const next = (like?: Job): Job | undefined => {
     let least: { job: Job; share: number } | undefined;
+    const isAlone = like !== undefined && isApart(like.holder);
     for (const [holder, [job]] of byHolder) {
       if (!job || (like && (job.kind !== like.kind || job.withTokens !== like.withTokens))) continue;
+      if (like && holder !== like.holder && (isAlone || isApart(holder))) continue;
       const share = shares.of(holder);
       if (!least || share < least.share) least = { job, share };
     }
@@ -211,7 +218,9 @@ const createPace = () => {
  * once. A turn that does wait too long is refused then. Both are answered from word matches only.
  */
 const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
-  const waiting = { turn: createLine(capacity.turn), background: createLine(capacity.background) };
+  const failing = new LRUCache<string, true>({ max: MAX_HOLDERS, ttl: APART_MS });
+  const isApart = (holder: string): boolean => failing.has(holder);
+  const waiting = { turn: createLine(capacity.turn, isApart), background: createLine(capacity.background, isApart) };
   const pace = { turn: createPace(), background: createPace() };
   // With more than one slot, one slot is reserved for turns.
   const backgroundSlots = Math.max(1, limits.concurrency - 1);
@@ -252,7 +261,11 @@ const createTextQueue = ({ run, limits, capacity, waitMs }: Options) => {
         startBatches();
       }, ms);
     }
-    jobs.forEach((job, index) => job.answer(answers?.[index] ?? 'failed'));
+    for (const [nth, job] of jobs.entries()) {
+      const answer = answers?.[nth];
+      if (!answer) failing.set(job.holder, true);
+      job.answer(answer ?? 'failed');
+    }
     startBatches();
   };
 
