@@ -4,7 +4,10 @@ import { afterEach, expect, test } from 'vitest';
 import { NO_COUNTS, type StoredSource } from '../../src/sources/source.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { watchLoop } from '../support/loop.ts';
+import { atPace } from '../support/pace.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
+import { addPages } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
 import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../support/website.ts';
 
@@ -175,4 +178,28 @@ test('pages of sitemaps that are no longer read in time stay', async () => {
   expect(before).toHaveLength(3);
   expect(await reader.visibleTexts(sourceId)).toEqual(before);
   expect(site.asked.filter((path) => path === '/2.xml')).toHaveLength(1);
+});
+
+test('slow globs against the long addresses of a site do not hold up the worker', async () => {
+  const site = await openSite({ ...WITH_SLOW_SITEMAPS, '/': aPage('Start', aSentence('the start')) });
+  const worker = await stack.startSourcesWorker();
+  opened.push(worker);
+  const reader = await aReader(stack);
+  const exclude = [...Array.from({ length: 19 }, (_, nth) => `/${'**a*a'.repeat(39)}${nth}`), '/a**'];
+  const { sourceId } = await reader.addSite(site.url, { exclude });
+  await reader.ended(sourceId);
+  const ids = { assistantId: reader.assistantId, sourceId };
+  const long = (nth: number) => ({ url: `${site.url}/${'a'.repeat(950)}${nth}` });
+  await addPages(
+    stack,
+    ids,
+    Array.from({ length: 200 }, (_, nth) => long(nth)),
+  );
+  const stop = watchLoop();
+
+  await reader.refresh(sourceId);
+  await reader.ended(sourceId, 2);
+
+  const { ms, name } = stop();
+  expect(ms, name).toBeLessThan(atPace(100));
 });

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { basename } from 'node:path';
+import { StringDecoder } from 'node:string_decoder';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import type { Reader, ReadFailure, ReadPage } from '@parley/reading';
@@ -101,10 +102,20 @@ const contentHash = async (contentType: string | null, bytes: Buffer): Promise<s
 };
 
 const unzip = promisify(gunzip);
-/** The text of a sitemap, whose file may be compressed. */
-const unpacked = async (bytes: Buffer): Promise<string> => {
-  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes.toString();
-  return (await unzip(bytes, { maxOutputLength: FETCHED_MAX_BYTES }).catch(() => Buffer.alloc(0))).toString();
+const DECODED_AT_ONCE = 1_000_000;
+/** The text of a sitemap, whose file may be compressed. It is decoded in steps, because bytes that are no text take long. */
+const unpacked = async (given: Buffer): Promise<string> => {
+  const isPacked = given[0] === 0x1f && given[1] === 0x8b;
+  const unpacking = isPacked ? unzip(given, { maxOutputLength: FETCHED_MAX_BYTES }) : given;
+  const bytes = await Promise.resolve(unpacking).catch(() => Buffer.alloc(0));
+  const slices = createSlices();
+  const decoder = new StringDecoder();
+  let text = '';
+  for (let from = 0; from < bytes.length; from += DECODED_AT_ONCE) {
+    text += decoder.write(bytes.subarray(from, from + DECODED_AT_ONCE));
+    if (slices.isOver()) await slices.next();
+  }
+  return text + decoder.end();
 };
 
 const nameOf = (url: string): string => {
@@ -312,7 +323,12 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       site = { ...found, follow: !isSitemap && (urls.length === 0 || isCut) };
       // The pages of sitemaps that were not read are not missed. Links may lead to new ones.
       const kept = isCut ? await runs.listKnown({ sourceId, run }, PAGES_OF_SITE_MAX) : [];
-      const all = new Set([...urls, ...kept.filter((url) => accept(url, end.href) !== null)]);
+      const all = new Set(urls);
+      const slices = createSlices();
+      for (const url of kept) {
+        if (accept(url, end.href) !== null) all.add(url);
+        if (slices.isOver()) await slices.next();
+      }
       const first = normalisedUrl(answer.url) ?? answer.url;
       if (!isSitemap) held = { url: first, answer };
       const pages: FoundPage[] = [...(isSitemap ? [] : [first]), ...[...all].filter((url) => url !== first)].map(
