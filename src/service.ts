@@ -26,6 +26,7 @@ import type { Config } from './process/config.ts';
 import { newToken } from './process/ids.ts';
 import type { Lifecycle } from './process/lifecycle.ts';
 import type { Logger } from './process/logger.ts';
+import { createSharedMemory, type SharedMemory } from './process/lru.ts';
 import { buildIndexes, type Indexed, openMongo } from './mongo/mongo.ts';
 import { type MongoWatch, watchMongo } from './mongo/silence.ts';
 import { createLocalWorkers, createPartitions, type LocalWorkers, openQueues, type Partitions } from './redis/queue.ts';
@@ -62,6 +63,8 @@ type Options = {
   asidePoolSize?: number;
   /** The name under which this process sends its traces. Without a name, there are none. */
   tracesAs?: string;
+  /** Tests pass a smaller one. */
+  memory?: SharedMemory;
 };
 
 /** The second pool of an API process. A search uses at most two of its connections (`src/http/shares.ts`). */
@@ -105,6 +108,7 @@ export type Service = Stores & {
   leases: TurnLeases;
   deliveredReplies: DeliveredReplies;
   vault: Vault;
+  memory: SharedMemory;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
   knowledgeQueue: KnowledgeQueue;
@@ -127,7 +131,7 @@ export type Module = {
 
 /** The lifecycle closes what this opens. */
 export const openService = async ({ config, logger, lifecycle, redisRole, ...options }: Options): Promise<Service> => {
-  const { startWithinMs: timeoutMs, asidePoolSize, tracesAs } = options;
+  const { startWithinMs: timeoutMs, asidePoolSize, tracesAs, memory = createSharedMemory() } = options;
   const { draining } = lifecycle;
   const tracing =
     tracesAs === undefined ? NO_TRACING : await openTracing({ config, name: tracesAs, logger, lifecycle });
@@ -180,7 +184,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
   });
 
   const createStores = (connection: Connection): Stores => {
-    const assistants = createAssistantStore({ connection, vault, onKnowledgeChanged: knowledgeQueue.wake });
+    const assistants = createAssistantStore({ connection, vault, memory, onKnowledgeChanged: knowledgeQueue.wake });
     const idempotencyKeys = createIdempotencyKeys(connection);
     const inboxRecords = createInboxRecords(connection);
     const insights = createInsights(connection);
@@ -262,6 +266,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     leases,
     deliveredReplies,
     vault,
+    memory,
     turnQueue,
     deliveryQueue,
     knowledgeQueue,

@@ -1,8 +1,8 @@
-import { LRUCache } from 'lru-cache';
 import { type ClientSession, type Connection, type mongo, Schema } from 'mongoose';
 import { inPages } from '../mongo/batches.ts';
 import { collectionOf } from '../mongo/mongo.ts';
 import { notFound } from '../process/errors.ts';
+import type { SharedMemory } from '../process/lru.ts';
 import {
   type Assistant,
   type assistantModels,
@@ -15,15 +15,11 @@ import {
   visibleEntries,
 } from './assistant.ts';
 import type { KnowledgeEntry, KnowledgeInput } from './knowledge-entry.ts';
-import { keepWithin, LIST_BATCH, toEntry } from './knowledge-store.ts';
+import { keepWithin, LIST_BATCH, toEntry, WORTH } from './knowledge-store.ts';
 import type { DraftCounts, EditAuthor } from './versions.ts';
 
 /** How many changes a draft shows, the newest first. */
 const CHANGES_SHOWN = 100;
-/** How many drafts a worker holds for comparisons, their maximum memory, and for how long. */
-const HELD_MAX = 4;
-const HELD_BYTES = 64_000_000;
-const HELD_FOR_MS = 60_000;
 
 /** When and by whom a part of the draft was last changed. `revision`: the draft's revision after that change. */
 export type Edit = { revision: number; by: EditAuthor; at: Date };
@@ -134,7 +130,11 @@ export type DraftReads = {
 
 export const createDraftReads = (
   connection: Connection,
-  models: ReturnType<typeof draftModels> & Pick<ReturnType<typeof assistantModels>, 'assistants' | 'knowledge'>,
+  {
+    memory,
+    ...models
+  }: ReturnType<typeof draftModels> &
+    Pick<ReturnType<typeof assistantModels>, 'assistants' | 'knowledge'> & { memory: SharedMemory },
 ): DraftReads => {
   const drafts = collectionOf<StoredDraft>(models.drafts);
   const edits = collectionOf<StoredEdit>(models.edits);
@@ -151,13 +151,7 @@ export const createDraftReads = (
     return counts;
   };
 
-  const held = new LRUCache<string, DraftKnowledge>({
-    max: HELD_MAX,
-    maxSize: HELD_BYTES,
-    sizeCalculation: ({ bytes }) => bytes + 1,
-    ttl: HELD_FOR_MS,
-    ttlAutopurge: true,
-  });
+  const held = memory.openCache<DraftKnowledge>(WORTH.draft);
 
   /** Reads what is live and the draft, as both were at one moment. */
   const openSnapshot = async (assistantId: string, signal?: AbortSignal): Promise<Snapshot> => {
@@ -276,7 +270,7 @@ export const createDraftReads = (
       if (now && known?.version === now.version && known.revision === now.draftRevision) return known;
       held.delete(assistantId);
       const loaded = now && (await loadKnowledge(assistantId));
-      if (loaded) held.set(assistantId, loaded);
+      if (loaded) held.set(assistantId, loaded, loaded);
       return loaded;
     },
   };

@@ -5,6 +5,7 @@ import { collectionOf, type Indexed, inTurn } from '../mongo/mongo.ts';
 import { serverDate } from '../process/clock.ts';
 import { ApiError, conflict, invalid, notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
+import type { SharedMemory } from '../process/lru.ts';
 import { createSlices } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';
 import { createResealing, type SecretsFound, type Vault } from '../process/vault.ts';
@@ -70,6 +71,7 @@ type Dependencies = Pick<ReturnType<typeof assistantModels>, 'assistants' | 'kno
   connection: Connection;
   versions: VersionStore;
   vault: Vault;
+  memory: SharedMemory;
 };
 
 /**

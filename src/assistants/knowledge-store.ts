@@ -1,11 +1,11 @@
 import type { TextKind } from '@parley/understanding/text';
-import { LRUCache } from 'lru-cache';
 import type { ClientSession } from 'mongoose';
 import { inBatches, inPages } from '../mongo/batches.ts';
 import { collectionOf, inTurn } from '../mongo/mongo.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { ApiError, invalid, notFound } from '../process/errors.ts';
 import { newId } from '../process/ids.ts';
+import type { SharedMemory } from '../process/lru.ts';
 import { createSlices } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';
 import {
@@ -126,10 +126,19 @@ const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof a
   };
 };
 
-/** The maximum memory of all cached entries. */
-const CACHED_BYTES = 128_000_000;
+/**
+ * In which order an assistant gives back memory that it uses, if there is too little. Without passages or vectors, turns
+ * are answered by the rest.
+ */
+export const WORTH = {
+  draft: { worth: 0 },
+  passages: { worth: 1 },
+  vectors: { worth: 2 },
+  words: { worth: 3, isNeeded: true },
+  entries: { worth: 4, isNeeded: true },
+};
 /** The maximum memory of one assistant's entries. Beyond it, first variants are left out, then entries. */
-const MAX_BYTES = CACHED_BYTES / 4;
+const MAX_BYTES = 32_000_000;
 /** When the entries exceed the memory, the number of variants kept of each entry is divided by this. */
 const FEWER_VARIANTS = 3;
 /**
@@ -208,6 +217,8 @@ type Held = KnowledgeEntries & { bytes: number; restUntil: number };
 type Dependencies = ReturnType<typeof assistantModels> & {
   vectors: VectorStore;
   onChanged: (assistantId: string) => void;
+  /** Where entries are held. */
+  memory: SharedMemory;
 };
 
 /** `alongside` writes in the transaction that adds the entries. If it throws, nothing is added. */
@@ -254,8 +265,14 @@ export type KnowledgeStore = {
   removeKnowledge: (assistantId: string, entryIds: string[]) => Promise<void>;
 };
 
-export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged }: Dependencies): KnowledgeStore => {
-  const byVersion = new LRUCache<string, Held>({ maxSize: CACHED_BYTES, sizeCalculation: ({ bytes }) => bytes + 1 });
+export const createKnowledgeStore = ({
+  assistants,
+  knowledge,
+  vectors,
+  onChanged,
+  memory,
+}: Dependencies): KnowledgeStore => {
+  const newest = memory.openCache<Held>(WORTH.entries);
   const loading = new Map<string, Promise<Held>>();
   const now = (): number => performance.now();
   const reads = createSlots(({ own, inUse }) => own === 0 && inUse < READS);
@@ -307,11 +324,11 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
   const load = async (assistantId: string, version: number): Promise<Held> => {
     const slot = await reads.acquire(assistantId);
     try {
-      const before = byVersion.get(assistantId);
+      const before = newest.get(assistantId);
       const startedAt = now();
       const held = await loadWithin(assistantId, version);
       if (before && held.bytes > LARGE_BYTES) held.restUntil = now() + REST_SHARE * (now() - startedAt);
-      byVersion.set(assistantId, held);
+      newest.set(assistantId, held, held);
       return held;
     } finally {
       slot?.release();
@@ -324,7 +341,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
    */
   const loadCurrent = async (assistantId: string, version: number): Promise<Held> => {
     for (;;) {
-      const held = byVersion.get(assistantId);
+      const held = newest.get(assistantId);
       if (held && (held.version >= version || held.restUntil > now())) return held;
       const running = loading.get(assistantId);
       if (!running) {
@@ -333,7 +350,8 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
         return started;
       }
       if (held && held.bytes > LARGE_BYTES) return held;
-      await running;
+      const loaded = await running;
+      if (loaded.version >= version) return loaded; // there may have been no room to keep it
     }
   };
 

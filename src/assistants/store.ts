@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { newId } from '../process/ids.ts';
+import { createSharedMemory, type SharedMemory } from '../process/lru.ts';
 import { conflict, invalid, notFound } from '../process/errors.ts';
 import { inPages, insertAtMost } from '../mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn } from '../mongo/mongo.ts';
@@ -57,7 +58,12 @@ const LAST_USED_EVERY_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const AFTER = { returnDocument: 'after' } as const;
 
-type Dependencies = { connection: Connection; vault: Vault; onKnowledgeChanged?: (assistantId: string) => void };
+type Dependencies = {
+  connection: Connection;
+  vault: Vault;
+  onKnowledgeChanged?: (assistantId: string) => void;
+  memory?: SharedMemory;
+};
 
 type NewApiKey = { assistantId: string; name: string; limitPerMinute?: number; turnsPerMonth?: number | null };
 
@@ -184,13 +190,14 @@ export const createAssistantStore = ({
   connection,
   vault,
   onKnowledgeChanged = () => undefined,
+  memory = createSharedMemory(),
 }: Dependencies): AssistantStore => {
   const { assistants, knowledge } = assistantModels(connection);
   const apiKeys = apiKeyModel(connection);
   const vectors = createVectorStore(connection, { assistants, knowledge });
   const embedders = createEmbedders(connection);
 
-  const live = createKnowledgeStore({ assistants, knowledge, vectors, onChanged: onKnowledgeChanged });
+  const live = createKnowledgeStore({ assistants, knowledge, vectors, onChanged: onKnowledgeChanged, memory });
   const versions = createVersions({
     connection,
     assistants,
@@ -198,7 +205,7 @@ export const createAssistantStore = ({
     retireVectors: vectors.retire,
     onPublished: onKnowledgeChanged,
   });
-  const drafts = createDrafts({ connection, assistants, knowledge, versions, vault });
+  const drafts = createDrafts({ connection, assistants, knowledge, versions, vault, memory });
 
   // A missing value is cached too, so that an unknown id or key costs at most one query a second.
   const remember = <Value extends object>(fetch: (key: string) => Promise<Value | null>) => {

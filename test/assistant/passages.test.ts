@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
 import { chatTurnOperations } from '../../src/chat-api/turn-routes.ts';
 import type { Assistant } from '../../src/assistants/assistant.ts';
+import { createSharedMemory } from '../../src/process/lru.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { NO_CHANGES, NO_COUNTS, type StoredPassage, type StoredSource } from '../../src/sources/source.ts';
 import { createPassages } from '../../workers/reply/passages.ts';
@@ -308,7 +309,7 @@ const aMemory = () => {
       reportLeftOut: stack.service.assistants.reportPassagesLeftOut,
       logger: createLogger({ name: 'test', level: 'silent' }),
       now: () => clock.time,
-      ...(maxBytes !== undefined && { maxBytes }),
+      memory: createSharedMemory({ now: () => clock.time, ...(maxBytes !== undefined && { maxBytes }) }),
     });
   return { clock, hold };
 };
@@ -400,7 +401,7 @@ test('an owner is told how many passages have no room in the memory of a worker,
   };
 
   expect(await open()).toBe(0);
-  expect(await open(2)).toBe(2);
+  expect(await open(1)).toBe(2);
   expect(await open()).toBe(0);
 });
 

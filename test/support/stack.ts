@@ -11,6 +11,7 @@ import type { Service } from '../../src/service.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import type { SenderOptions } from '../../workers/delivery/send.ts';
 import type { Embedder } from '@parley/understanding';
+import type { SharedMemory } from '../../src/process/lru.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
 import { openSourcesWorker } from '../../workers/sources/worker.ts';
@@ -50,6 +51,7 @@ export type Stack = {
   startReplyWorker: (
     engine?: AssistantEngine,
     embedder?: Embedder,
+    memory?: SharedMemory,
   ) => Promise<Running & Pick<ReplyWorker, 'healthPort' | 'embedder' | 'vectorsOf' | 'assistants'>>;
   startDeliveryWorker: () => Promise<Running & { healthPort: number }>;
   startSourcesWorker: () => Promise<Running & { healthPort: number }>;
@@ -149,10 +151,11 @@ export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
     const api = await start((lifecycle) => openApi({ config, logger, lifecycle }));
     return { ...api, url: `http://127.0.0.1:${api.port}` };
   };
-  const startReplyWorker = (engine = options.engine, embedder = options.embedder?.()) =>
-    start((lifecycle) =>
-      openReplyWorker({ config, logger, lifecycle, ...(engine && { engine }), ...(embedder && { embedder }) }),
-    );
+  const startReplyWorker = (engine = options.engine, embedder = options.embedder?.(), memory?: SharedMemory) =>
+    start((lifecycle) => {
+      const given = { ...(engine && { engine }), ...(embedder && { embedder }), ...(memory && { memory }) };
+      return openReplyWorker({ config, logger, lifecycle, ...given });
+    });
   const startDeliveryWorker = () =>
     start((lifecycle) =>
       openDeliveryWorker({ config, logger, lifecycle, ...(options.sending && { sending: options.sending }) }),

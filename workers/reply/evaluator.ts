@@ -38,8 +38,8 @@ const TURN_MS = 3_000;
  */
 export const ASKING_MAX = 16;
 /**
- * Drafts take memory, so at most this many are worked on at once (`DRAFT_INDEXES` of worker.ts). Slow assistants have at
- * most half of these places too.
+ * Drafts take memory, so at most this many are worked on at once. Slow assistants have at most half of these places
+ * too.
  */
 const DRAFTS_AT_ONCE = 2;
 /** A question that takes longer makes its assistant slow. */

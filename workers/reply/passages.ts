@@ -1,15 +1,14 @@
 import type { Embedder, PassageIndex, PassageSearch, Priority } from '@parley/understanding';
 import type { Assistant } from '../../src/assistants/assistant.ts';
+import { WORTH } from '../../src/assistants/knowledge-store.ts';
 import { withDeadline } from '../../src/process/deadline.ts';
 import type { Logger } from '../../src/process/logger.ts';
 import { createSlots } from '../../src/process/slots.ts';
 import { buildPassageIndex, type PassageStore, type ReadPassage } from '../../src/sources/passages.ts';
-import { createLru } from '../../src/process/lru.ts';
+import { createLru, createSharedMemory, type SharedMemory } from '../../src/process/lru.ts';
 
-/** The maximum memory of all indexes of passages, in bytes. One assistant gets at most half. */
-const MAX_BYTES = 160_000_000;
-/** An index that a turn used within this time is in use. Others make room first. */
-const IDLE_MS = 60_000;
+/** The maximum memory of an assistant's index of passages, in bytes. */
+const MAX_BYTES = 80_000_000;
 /**
  * An assistant whose index made room while it was in use answers without passages for `REFUSED_MS`. At most
  * `REFUSED_MAX` such assistants are remembered.
@@ -54,7 +53,7 @@ export type Passages = {
   isLongWait: (assistant: Owner) => boolean;
 };
 
-type Held = { index: PassageIndex; version: number; usedAt: number; restUntil: number };
+type Held = { index: PassageIndex; version: number; restUntil: number };
 
 type Options = {
   /** For reads of turns. */
@@ -65,12 +64,14 @@ type Options = {
   /** Tells the owner how many passages have no room. */
   reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
   logger: Logger;
+  /** Where indexes are held. */
+  memory?: SharedMemory;
   maxBytes?: number;
   now?: () => number;
 };
 
 /**
- * Keeps an index of the visible passages for each assistant, at most `maxBytes` in all. When the version of an
+ * Keeps an index of the visible passages for each assistant, of at most `maxBytes`. When the version of an
  * assistant's passages has risen, the ids are compared and only new passages are read. Meanwhile turns use the previous
  * index, so they see one version or the other, and never a mixture.
  */
@@ -81,34 +82,22 @@ export const createPassages = (options: Options): Passages => {
     embedder,
     reportLeftOut,
     logger,
+    memory = createSharedMemory(),
     maxBytes = MAX_BYTES,
     now = () => performance.now(),
   } = options;
-  const memory = new Map<string, Held>();
   const reading = new Map<string, Promise<void>>();
   const refused = createLru<true>({ most: REFUSED_MAX, ttl: REFUSED_MS });
   /** One read at a time: a read needs as much memory as its result. A small one does not wait for a large one. */
   const [largeReads, smallReads] = [createSlots(({ inUse }) => inUse === 0), createSlots(({ inUse }) => inUse === 0)];
 
-  /**
-   * Indexes without turns leave first, the longest unused before others. Then the largest index leaves, so that a few
-   * large ones in use do not push out the small ones of others.
-   */
-  const makeRoom = (): void => {
-    const byUse = [...memory].toSorted(([, one], [, other]) => one.usedAt - other.usedAt);
-    const isInUse = ([, { usedAt }]: [string, Held]): boolean => now() - usedAt <= IDLE_MS;
-    const bySize = byUse.filter(isInUse).toSorted(([, one], [, other]) => other.index.bytes - one.index.bytes);
-    let bytes = byUse.reduce((sum, [, { index }]) => sum + index.bytes, 0);
-    for (const one of [...byUse.filter((one) => !isInUse(one)), ...bySize]) {
-      if (bytes <= maxBytes) return;
-      const [assistantId, { index }] = one;
-      memory.delete(assistantId);
-      bytes -= index.bytes;
-      if (!isInUse(one)) continue;
+  const indexes = memory.openCache<Held>({
+    ...WORTH.passages,
+    onPushedOut: (assistantId) => {
       refused.set(assistantId, true);
       logger.warn({ assistantId }, 'passages made room for other assistants');
-    }
-  };
+    },
+  });
 
   /**
    * Makes the next index. While no model is available, it keeps the vectors of the previous model. The first one waits
@@ -121,7 +110,7 @@ export const createPassages = (options: Options): Passages => {
     const [language = 'en'] = languages;
     if (!before) await embedder.firstTry();
     const model = embedder.model() ?? before?.model ?? null;
-    const made = { passages: background, scope: { assistantId }, model, language, maxBytes: maxBytes / 2 };
+    const made = { passages: background, scope: { assistantId }, model, language, maxBytes };
     const { index, leftOut } = await buildPassageIndex(made, before);
     if (leftOut > 0) logger.warn({ assistantId, leftOut }, 'there are too many passages to index them all');
     if (leftOut !== (passages?.leftOut ?? 0)) await reportLeftOut(assistantId, leftOut).catch(() => undefined);
@@ -135,12 +124,11 @@ export const createPassages = (options: Options): Passages => {
     if (!slot) return;
     try {
       const startedAt = now();
-      const before = memory.get(assistantId);
+      const before = indexes.get(assistantId);
       const index = await build(owner, before?.index ?? null);
       const endedAt = now();
       const restUntil = before ? endedAt + REST_SHARE * (endedAt - startedAt) : 0;
-      memory.set(assistantId, { index, version, usedAt: before?.usedAt ?? endedAt, restUntil });
-      makeRoom();
+      indexes.set(assistantId, { index, version, restUntil }, { bytes: index.bytes });
     } finally {
       slot.release();
     }
@@ -152,7 +140,7 @@ export const createPassages = (options: Options): Passages => {
   /** Starts to read what has changed, unless a read is already running. */
   const refresh = (owner: Owner): void => {
     const { assistantId } = owner;
-    const held = memory.get(assistantId);
+    const held = indexes.get(assistantId);
     const { version = 0 } = owner.passages ?? {};
     if (reading.has(assistantId) || refused.has(assistantId)) return;
     if (held && (isCurrent(held, version) || held.restUntil > now())) return;
@@ -196,9 +184,8 @@ export const createPassages = (options: Options): Passages => {
   const access = (owner: Owner, priority?: Priority): PassageAccess => {
     const { assistantId } = owner;
     const newerThan = (before?: TurnPassages): TurnPassages | null => {
-      const held = memory.get(assistantId);
+      const held = indexes.get(assistantId);
       if (!held || held.index === before?.search.index) return null;
-      held.usedAt = now();
       return searchIn(held.index, assistantId, priority);
     };
     return {
@@ -207,7 +194,7 @@ export const createPassages = (options: Options): Passages => {
         return newerThan();
       },
       open: async (before) => {
-        const held = memory.get(assistantId);
+        const held = indexes.get(assistantId);
         if (before && held?.index === before.search.index) Object.assign(held, { version: -1, restUntil: 0 });
         refresh(owner);
         const found = newerThan(before);
@@ -224,6 +211,6 @@ export const createPassages = (options: Options): Passages => {
   return {
     of: (assistant, priority) => (hasPassages(assistant) ? access(assistant, priority) : undefined),
     isLongWait: (assistant) =>
-      hasPassages(assistant) && !memory.has(assistant.assistantId) && !refused.has(assistant.assistantId),
+      hasPassages(assistant) && !indexes.has(assistant.assistantId) && !refused.has(assistant.assistantId),
   };
 };

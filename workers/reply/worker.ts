@@ -4,6 +4,7 @@ import { createBreaker } from '../../src/process/breaker.ts';
 import { serverNow } from '../../src/process/clock.ts';
 import { newToken } from '../../src/process/ids.ts';
 import type { Opening } from '../../src/process/lifecycle.ts';
+import type { SharedMemory } from '../../src/process/lru.ts';
 import { createMetrics } from '../../src/process/metrics.ts';
 import { createSlices } from '../../src/process/slices.ts';
 import { startSweeper } from '../../src/process/sweeper.ts';
@@ -119,10 +120,6 @@ export const createEngines = ({ vault, indexes, ...rest }: Dependencies): Assist
   };
 };
 
-/** How many indexes of drafts are held: as many as drafts are worked on (`DRAFTS_AT_ONCE` of evaluator.ts). */
-const DRAFT_INDEXES = 2;
-const DRAFT_INDEX_KEPT_FOR_MS = 60_000;
-
 const EVERY_MS = 2_000;
 const COUNT_EVERY_MS = 10_000;
 
@@ -173,12 +170,14 @@ const SLOTS_PER_JOB = 4;
 export const openReplyWorker = async ({
   engine,
   embedder,
+  memory,
   ...opening
-}: Opening & { engine?: AssistantEngine; embedder?: Embedder }) => {
+}: Opening & { engine?: AssistantEngine; embedder?: Embedder; memory?: SharedMemory }) => {
   const metrics = createMetrics({ token: opening.config.METRICS_TOKEN });
   const beginning = beginEmbedder({ ...opening, embedder, count: countEmbeddings(metrics) });
   const service = await openService({
     ...opening,
+    ...(memory && { memory }),
     redisRole: 'worker',
     asidePoolSize: BACKGROUND_POOL_SIZE,
     tracesAs: 'parley-reply-worker',
@@ -203,7 +202,7 @@ export const answerTurns = async (
 ) => {
   const { service, metrics, config, logger, lifecycle } = module;
   shareLoop(createSlices);
-  const { conversations, assistants, leases, turnQueue, redis, vault } = service;
+  const { conversations, assistants, leases, memory, turnQueue, redis, vault } = service;
   beginning.share(redis, config.REDIS_PREFIX);
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
@@ -217,6 +216,7 @@ export const answerTurns = async (
     );
   const vectorsOf = createVectorReader(assistants.vectors, {
     logger,
+    memory,
     onRead: (assistantId, dropped) => report(assistantId, assistants.reportVectorsLeftOut(assistantId, dropped)),
   });
 
@@ -239,10 +239,9 @@ export const answerTurns = async (
   const askEngine = createAskEngine({
     conversations,
     assistants,
-    engine: engine ?? createEngines({ ...providers, indexes: { onLargeBuilt } }),
+    engine: engine ?? createEngines({ ...providers, indexes: { memory, onLargeBuilt } }),
     semanticSearchOf: createSemanticSearch(embedder, vectorsOf, logger),
-    draftEngine:
-      engine ?? createEngines({ ...providers, indexes: { most: DRAFT_INDEXES, keptForMs: DRAFT_INDEX_KEPT_FOR_MS } }),
+    draftEngine: engine ?? createEngines({ ...providers, indexes: { memory, isForDrafts: true } }),
     draftVectors,
     draftSearchOf: (draft) => createSemanticSearch(embedder, draftVectors.vectorsOf(draft), logger),
     passages: createPassages({
@@ -251,6 +250,7 @@ export const answerTurns = async (
       embedder,
       reportLeftOut: service.aside.assistants.reportPassagesLeftOut,
       logger,
+      memory,
     }),
     stopping,
     ...outlets,

@@ -10,13 +10,13 @@ import {
   PassageIndex,
   findContactDetails,
 } from '@parley/understanding';
-import { LRUCache } from 'lru-cache';
 import {
   isSafeLink,
   MAX_SUGGESTED_ACTIONS,
   type ReplySource,
   type SuggestedAction,
 } from '../../../src/assistants/suggested-action.ts';
+import { WORTH } from '../../../src/assistants/knowledge-store.ts';
 import { inSlices, restIfBusy } from '../../../src/process/slices.ts';
 import { createSlots } from '../../../src/process/slots.ts';
 import type { ReadPassage } from '../../../src/sources/passages.ts';
@@ -31,20 +31,21 @@ import {
   text,
   type TurnContext,
 } from './engine.ts';
-import { createLru } from '../../../src/process/lru.ts';
+import { createLru, createSharedMemory, type SharedMemory } from '../../../src/process/lru.ts';
 
 export type IndexOptions = {
-  /** The maximum memory of all cached indexes together, in bytes. One assistant gets at most half. */
+  /** Where indexes are held. */
+  memory?: SharedMemory;
+  /** Drafts make room for what is live. */
+  isForDrafts?: boolean;
+  /** The maximum memory of one index, in bytes. */
   maxBytes?: number;
-  /** The maximum number of indexes. Default: as many as fit into the memory. */
-  most?: number;
-  /** How long an index is kept after its last use. Default: for ever. */
-  keptForMs?: number;
   /** Called after each build of a large index. `leftOut` is the number of texts that did not fit. */
   onLargeBuilt?: (assistant: Pick<AssistantProfile, 'assistantId'>, leftOut: number) => void;
 };
 
-const MAX_BYTES = 128_000_000;
+/** The maximum memory of an assistant's index. */
+const MAX_BYTES = 64_000_000;
 /** For at most this many entries and wordings, a turn waits for the new index, so that it sees the latest edit. */
 const SMALL_KNOWLEDGE = { entries: 500, wordings: 2_000 };
 /**
@@ -62,13 +63,13 @@ const isSmall = ({ knowledge }: AssistantProfile): boolean =>
   knowledge.length <= SMALL_KNOWLEDGE.entries && countWordings(knowledge) <= SMALL_KNOWLEDGE.wordings;
 
 /** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
-const createIndexes = ({ maxBytes = MAX_BYTES, most, keptForMs, onLargeBuilt = () => undefined }: IndexOptions) => {
-  const built = new LRUCache<string, Built>({
-    maxSize: maxBytes,
-    sizeCalculation: ({ index: { bytes } }) => bytes + 1,
-    ...(most !== undefined && { max: most }),
-    ...(keptForMs !== undefined && { ttl: keptForMs, ttlAutopurge: true, updateAgeOnGet: true }),
-  });
+const createIndexes = ({
+  memory = createSharedMemory(),
+  isForDrafts = false,
+  maxBytes = MAX_BYTES,
+  onLargeBuilt = () => undefined,
+}: IndexOptions) => {
+  const built = memory.openCache<Built>(isForDrafts ? WORTH.draft : WORTH.words);
   /** The index that was chosen for a turn. The turn uses no other index until it ends. */
   const chosen = new WeakMap<AssistantProfile, KnowledgeIndex<EngineEntry>>();
   /**
@@ -85,7 +86,7 @@ const createIndexes = ({ maxBytes = MAX_BYTES, most, keptForMs, onLargeBuilt = (
     const slot = await (isSmall(assistant) ? smallBuilds : largeBuilds).acquire(assistant.assistantId);
     if (!slot) throw new Error('too many indexes wait to be built');
     try {
-      return { index: await inSlices(indexInSteps(assistant, maxBytes / 2)), assistant };
+      return { index: await inSlices(indexInSteps(assistant, maxBytes)), assistant };
     } finally {
       slot.release();
     }
@@ -104,7 +105,7 @@ const createIndexes = ({ maxBytes = MAX_BYTES, most, keptForMs, onLargeBuilt = (
           // Two versions of an index would take the room of other assistants.
           if (before) built.delete(before.key);
         }
-        built.set(key, made);
+        built.set(key, made, { bytes: made.index.bytes, holder: assistantId });
         if (!isSmall(assistant)) onLargeBuilt(assistant, made.index.leftOut + (assistant.leftOut ?? 0));
         return made;
       })

@@ -14,18 +14,22 @@ import { LRUCache } from 'lru-cache';
 import type { Assistant } from '../../../src/assistants/assistant.ts';
 import type { DraftKnowledge } from '../../../src/assistants/draft-reads.ts';
 import { type KnowledgeText, parseTextKey, textsHash, textsOf } from '../../../src/assistants/knowledge-entry.ts';
+import { WORTH } from '../../../src/assistants/knowledge-store.ts';
 import type { EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import { withDeadline } from '../../../src/process/deadline.ts';
 import type { Logger } from '../../../src/process/logger.ts';
+import { createLru, createSharedMemory, type SharedMemory } from '../../../src/process/lru.ts';
 import { createSlices } from '../../../src/process/slices.ts';
 import { createSlots } from '../../../src/process/slots.ts';
 
-/** The maximum memory of all vectors, in bytes. One assistant gets at most half. */
-const MAX_BYTES = 100_000_000;
-/** Vectors that no turn used for this time make room for others. */
-const IDLE_MS = 60_000;
-/** After this time, the vectors that an assistant dropped for others are read again, to see if there is room now. */
+/** The maximum memory of an assistant's vectors, in bytes. */
+const MAX_BYTES = 50_000_000;
+/**
+ * An assistant whose vectors made room while they were in use does without some kinds for this time. At most `LESS_MAX`
+ * such assistants are remembered.
+ */
 const RETRY_MS = 10 * 60_000;
+const LESS_MAX = 10_000;
 /** Estimated memory of an entry without its vectors. */
 const ENTRY_BYTES = 400;
 /** The order in which kinds of vectors are dropped if they exceed the memory. Without any, only words decide. */
@@ -38,9 +42,8 @@ type CachedVectors = AssistantVersion & {
   list: VectorEntry[];
   bytes: number;
   dropped: Set<TextKind>;
-  /** When vectors were dropped for other assistants. Null if none were. */
-  madeRoomAt: number | null;
-  usedAt: number;
+  /** Until when some kinds are left out for other assistants. */
+  lessUntil: number;
 };
 
 /** The vectors of an assistant's entries, at one version of the assistant. */
@@ -75,9 +78,11 @@ const toVectorEntry = ({ entryId, hash, texts, vectors }: EntryVectors): VectorE
 
 type Options = {
   logger: Logger;
+  /** Where vectors are held. */
+  memory?: SharedMemory;
   maxBytes?: number;
   now?: () => number;
-  /** Called after a first read, and when they change: the kinds of vectors that exceed the assistant's half. */
+  /** Called after a first read, and when they change: the kinds of vectors that exceed `maxBytes`. */
   onRead?: (assistantId: string, dropped: TextKind[]) => void;
 };
 
@@ -90,22 +95,39 @@ type VectorsOf = (
 ) => Promise<AssistantVectors | null>;
 
 /**
- * Caches vectors, at most `maxBytes` in all. If the assistant's version or revision has increased, the stored hashes
- * are compared and only changed entries are read. When the memory is full, assistants without turns lose their vectors
- * first. Then the assistant with the most vectors drops those of its answers, then of its variants, then of its
- * questions. So assistants in use never push each other out, which would make every turn read the same vectors again.
+ * Caches vectors, at most `maxBytes` of an assistant. If the assistant's version or revision has increased, the stored
+ * hashes are compared and only changed entries are read. Vectors that make room while they are in use are read again
+ * without those of answers, the next time also without those of variants, then of questions. So assistants do not go on
+ * pushing each other out, which would make every turn read the same vectors again.
  */
 export const createVectorReader = (
   vectors: VectorStore,
-  { logger, maxBytes = MAX_BYTES, now = () => performance.now(), onRead = () => undefined }: Options,
+  {
+    logger,
+    memory = createSharedMemory(),
+    maxBytes = MAX_BYTES,
+    now = () => performance.now(),
+    onRead = () => undefined,
+  }: Options,
 ): VectorsOf => {
-  const memory = new Map<string, CachedVectors>();
+  /** How many kinds assistants do without, and until when. */
+  const less = createLru<{ kinds: number; until: number }>({ most: LESS_MAX });
+  const cached = memory.openCache<CachedVectors>({
+    ...WORTH.vectors,
+    onPushedOut: (assistantId, { dropped }) => {
+      const kinds = Math.min(dropped.size + 1, DROP_ORDER.length);
+      less.set(assistantId, { kinds, until: now() + RETRY_MS });
+      logger.warn({ assistantId, without: DROP_ORDER.slice(0, kinds) }, 'vectors made room for other assistants');
+    },
+  });
   const reading = new Map<string, Promise<CachedVectors>>();
   /** One read at a time: a read needs as much memory as its result, and changes what others hold. */
   const reads = createSlots(({ inUse }) => inUse === 0);
 
+  const isLessOver = ({ lessUntil }: CachedVectors): boolean => lessUntil > 0 && lessUntil <= now();
+
   /** Drops the next kind of vectors. */
-  const drop = async (held: CachedVectors, reason: string): Promise<void> => {
+  const drop = async (held: CachedVectors): Promise<void> => {
     const { assistantId, dropped } = held;
     dropped.add(DROP_ORDER[dropped.size] as TextKind);
     const entries = new Map<string, VectorEntry>();
@@ -118,38 +140,23 @@ export const createVectorReader = (
       if (slices.isOver()) await slices.next();
     }
     Object.assign(held, { entries, bytes, list: [...entries.values()] });
-    logger.warn({ assistantId, without: [...dropped] }, reason);
-  };
-
-  const makeRoom = async (): Promise<void> => {
-    for (;;) {
-      const all = [...memory.values()];
-      if (all.reduce((sum, { bytes }) => sum + bytes, 0) <= maxBytes) return;
-      const [idlest] = all.toSorted((one, other) => one.usedAt - other.usedAt);
-      const largest = all
-        .filter(({ dropped }) => dropped.size < DROP_ORDER.length)
-        .toSorted((one, other) => other.bytes - one.bytes)[0];
-      if (largest && idlest && now() - idlest.usedAt < IDLE_MS) {
-        await drop(largest, 'vectors were dropped to make room for other assistants');
-        largest.madeRoomAt = now();
-      } else if (idlest) memory.delete(idlest.assistantId);
-    }
+    logger.warn({ assistantId, without: [...dropped] }, 'knowledge has too many vectors to hold them all');
   };
 
   const read = async (known: AssistantVersion, model: string): Promise<CachedVectors> => {
     const { assistantId } = known;
-    const last = memory.get(assistantId);
-    const mayGrow = last?.madeRoomAt != null && now() - last.madeRoomAt > RETRY_MS;
-    const before = last?.model === model && !mayGrow ? last : null;
+    const last = cached.get(assistantId);
+    const { kinds = 0, until: lessUntil = 0 } = less.get(assistantId) ?? {};
+    const left = lessUntil > now() ? DROP_ORDER.slice(0, kinds) : [];
+    const before = last?.model === model && !isLessOver(last) ? last : null;
     const held: CachedVectors = {
       ...known,
       model,
       entries: new Map(),
       list: [],
       bytes: 0,
-      dropped: new Set(before?.dropped),
-      madeRoomAt: before?.madeRoomAt ?? null,
-      usedAt: now(),
+      dropped: new Set(before?.dropped ?? left),
+      lessUntil: left.length > 0 ? lessUntil : 0,
     };
     const changed: string[] = [];
     for await (const { entryId, hash } of vectors.list(assistantId, { model })) {
@@ -165,14 +172,11 @@ export const createVectorReader = (
       const entry = withoutKinds(toVectorEntry(row), held.dropped);
       held.entries.set(entry.entryId, entry);
       held.bytes += bytesOf(entry);
-      while (held.bytes > maxBytes / 2 && held.dropped.size < DROP_ORDER.length) {
-        await drop(held, 'knowledge has too many vectors to hold them all');
-      }
+      while (held.bytes > maxBytes && held.dropped.size < DROP_ORDER.length) await drop(held);
     }
     held.list = [...held.entries.values()];
-    memory.set(assistantId, held);
-    if (held.madeRoomAt === null && before?.dropped.size !== held.dropped.size) onRead(assistantId, [...held.dropped]);
-    await makeRoom();
+    cached.set(assistantId, held, held);
+    if (held.lessUntil === 0 && before?.dropped.size !== held.dropped.size) onRead(assistantId, [...held.dropped]);
     return held;
   };
 
@@ -193,17 +197,18 @@ export const createVectorReader = (
 
   /** Runs one read per assistant at a time. Other callers wait for the running read and check its result. */
   const readCurrent = async (known: AssistantVersion, model: string): Promise<CachedVectors> => {
+    const isCurrent = (held: CachedVectors): boolean =>
+      held.model === model && held.version >= known.version && held.revision >= known.revision;
     for (;;) {
-      const held = memory.get(known.assistantId);
+      const held = cached.get(known.assistantId);
       const running = reading.get(known.assistantId);
-      if (held?.model === model && held.version >= known.version && held.revision >= known.revision) {
-        held.usedAt = now();
-        const isRetryDue = held.madeRoomAt !== null && now() - held.madeRoomAt > RETRY_MS;
-        if (isRetryDue && !running) startRead(known, model).catch(() => undefined); // these vectors serve meanwhile
+      if (held && isCurrent(held)) {
+        if (isLessOver(held) && !running) startRead(known, model).catch(() => undefined); // these serve meanwhile
         return held;
       }
       if (!running) return startRead(known, model);
-      await running;
+      const read = await running;
+      if (isCurrent(read)) return read; // there may have been no room to keep it
     }
   };
 
