@@ -1,3 +1,4 @@
+import { openCounters, perItem } from '../support/counters.ts';
 import { figureOf, median, type Part } from '../support/figures.ts';
 import { type LoadResult, type LoadSettings, runLoad } from '../support/load-settings.ts';
 import { type BenchAssistant, openParley, QUESTIONS } from '../support/parley.ts';
@@ -12,7 +13,11 @@ const IN_FLIGHT = 200;
 const ROUNDS_MAX = 3;
 const TIMED = { seconds: 5, warmUpSeconds: 2 };
 
-type Round = { one: LoadResult; alone: LoadResult; beside: LoadResult; greedy: LoadResult; fair: LoadResult };
+type Phase = 'one' | 'alone' | 'beside' | 'fair';
+type Round = { one: LoadResult; alone: LoadResult; beside: LoadResult; greedy: LoadResult; fair: LoadResult } & {
+  /** By process, µs of CPU for each answered turn. The load generators are one of them. */
+  cpu: Record<Phase, Record<string, number>>;
+};
 
 /**
  * Measures what nine assistants with little to say notice of one that sends ten times what the service carries: their
@@ -46,32 +51,54 @@ export const fair: Part = async ({ rounds }, say) => {
     });
   };
 
+  const counters = await openCounters(services);
+  const pids = { ...services.pids, ...Object.fromEntries(children.map(({ name, pid }) => [name, pid])) };
+  /** Runs loads beside each other, and measures what their answered turns cost. */
+  const measure = async (loads: () => Promise<LoadResult>[]) => {
+    const before = await counters.read(pids);
+    const all = await Promise.all(loads());
+    const turns = all.reduce((sum, { total, failed }) => sum + total - failed, 0);
+    const { cpu } = perItem(before, await counters.read(pids), turns);
+    cpu['load generators'] = all.reduce((sum, { cpuMs }) => sum + (cpuMs * 1000) / turns, 0);
+    return { all, cpu };
+  };
+
   await load([greedy], { inFlight: 20 });
   say('fair: warm');
   const results: Round[] = [];
   for (let round = 0; round < Math.min(ROUNDS_MAX, rounds); round += 1) {
-    const one = await load([greedy], {});
+    const lone = await measure(() => [load([greedy], {})]);
+    const [one] = lone.all as [LoadResult];
     const rate = Math.round(NEIGHBOURS * SHARE * one.perSecond);
     say(`fair: alone ${one.perSecond.toFixed(0)} turns/s; nine send ${rate}`);
-    const alone = await load(neighbours, { rate });
-    const [beside, attack] = await Promise.all([
+    const few = await measure(() => [load(neighbours, { rate })]);
+    const [alone] = few.all as [LoadResult];
+    const attacked = await measure(() => [
       load(neighbours, { rate }),
       load([greedy], { rate: GREEDY.factor * one.perSecond, connections: GREEDY.connections }),
     ]);
+    const [beside, attack] = attacked.all as [LoadResult, LoadResult];
     say(`fair: beside the greedy one, which got ${attack.perSecond.toFixed(0)} turns/s`);
-    const [fairly] = await Promise.all([
+    const equal = await measure(() => [
       load(neighbours, { rate }),
       load(others, { rate: Math.max(1, Math.round(attack.perSecond)) }),
     ]);
-    results.push({ one, alone, beside, greedy: attack, fair: fairly });
+    const [fairly] = equal.all as [LoadResult, LoadResult];
+    const cpu = { one: lone.cpu, alone: few.cpu, beside: attacked.cpu, fair: equal.cpu };
+    results.push({ one, alone, beside, greedy: attack, fair: fairly, cpu });
     say(`fair: p99 ${[alone, beside, fairly].map(({ p99 }) => p99.toFixed(0)).join(' / ')} ms`);
   }
 
+  await counters.close();
   for (const child of children) await child.stop();
   await parley.close();
   await services.close();
   const of = (value: (round: Round) => number): number[] => results.map(value);
+  const turnOf = (name: Phase) => of(({ cpu }) => Object.values(cpu[name]).reduce((sum, us) => sum + us, 0));
   const figures = [
+    figureOf('fair.turn-one', 'CPU of a turn of one assistant alone, with its load generator', 'µs', turnOf('one')),
+    figureOf('fair.turn-fair', '… of twenty assistants, as many as beside the greedy one', 'µs', turnOf('fair')),
+    figureOf('fair.turn-beside', '… beside the greedy one, with its refusals', 'µs', turnOf('beside')),
     figureOf(
       'fair.alone',
       'p99 of nine assistants, alone',
