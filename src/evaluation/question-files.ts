@@ -60,7 +60,7 @@ async function* readCsvCases(text: string): AsyncGenerator<Row> {
     }>;
     for await (const { info, record } of records) {
       if (columns) {
-        const cellOf = (nth: number) => record[nth]?.trim().replace(/^'(?=[=+\-@])/, '');
+        const cellOf = (nth: number) => record[nth]?.trim().replace(/^'(?='*[=+\-@])/, '');
         const named = columns.map(({ column, nth }) => [column, cellOf(nth)]);
         const isBlank = record.every((cell) => cell.trim() === '');
         yield isBlank ? null : { line, fields: caseOf(Object.fromEntries(named)) };

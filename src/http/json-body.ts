@@ -305,9 +305,12 @@ export const jsonBody =
     next();
   };
 
-/** A cell of CSV. A text that begins like a formula gets an apostrophe, because a spreadsheet would run it. */
+/**
+ * A cell of CSV. A text that begins like a formula gets an apostrophe, because a spreadsheet would run it. So does one that
+ * has apostrophes before it, so that a reader can always take one away.
+ */
 const csvCell = (value: string | number): string => {
-  const text = String(value).replace(/^(?=[=+\-@\t])/, typeof value === 'string' ? "'" : '');
+  const text = String(value).replace(/^(?='*[=+\-@\t])/, typeof value === 'string' ? "'" : '');
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 

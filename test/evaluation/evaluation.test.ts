@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import type { evaluationOperations } from '../../src/operator-api/evaluations.ts';
 import type { questionSetOperations } from '../../src/operator-api/question-sets.ts';
 import type { usageOperations } from '../../src/operator-api/usage.ts';
@@ -8,6 +8,7 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../support/operations.ts';
 import { projectAtOnce } from '../support/projection.ts';
+import { contentOf, openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0 });
@@ -116,6 +117,24 @@ test('a set is versioned, and its questions can be changed, removed, imported an
   }
 });
 
+test('no question of an exported file is run by a spreadsheet, and each comes back as it was', async () => {
+  const { owner, path, read, add } = await aSet();
+  const questions = ['=HYPERLINK("http://example.com","x")', "'=1+1", '-5 degrees?', '+49 what?', '@home, "or" not?'];
+  for (const question of questions) await add(question, { kind: 'text', text: '=2' });
+  const headers = { Cookie: owner.cookie() ?? '' };
+
+  const text = await (await fetch(`${stack.url}/operator/v1${path}/export?format=csv`, { headers })).text();
+
+  expect(text).not.toMatch(/(^|[,"\n])[=+\-@]/);
+  expect((await owner.post(`${path}/import`, { format: 'csv', text: `\uFEFF${text}`, replace: true })).status).toBe(
+    200,
+  );
+  const { cases } = await read();
+  expect(cases.map(({ question, expected }) => [question, expected])).toEqual(
+    questions.map((question) => [question, { kind: 'text', text: '=2' }]),
+  );
+});
+
 test.for([
   ['a set without a name', '', { name: ' ' }, 'name'],
   ['a broken quote', '/import', { format: 'csv', text: 'question,expect\n"a,none\n' }, 'text'],
@@ -141,10 +160,17 @@ test.for([
 
 test('questions of visitors are found by how they ended, and tried without a trace', async () => {
   const { assistant, owner, own, evaluate } = await aSet();
+  const receiver = await openReceiver();
+  onTestFinished(receiver.close);
+  await stack.service.endpoints.addEndpoint(assistant.assistantId, { url: receiver.url });
   const session_id = randomUUID();
   for (const message of ['What are your opening hours?', 'Does the moon have a basement?', 'A human, please'])
     await assistant.chat(aTurn({ session_id, message }));
-  const usage = async () => (await owner.get<AnswerOf<typeof usageOperations.read>>(`${own}/usage`)).body.totals;
+  const usage = async () => {
+    const { deliveries: _, ...turns } = (await owner.get<AnswerOf<typeof usageOperations.read>>(`${own}/usage`)).body
+      .totals;
+    return turns;
+  };
   await eventually(async () => expect(await usage()).toMatchObject({ turns: 3 }));
   const before = await usage();
 
@@ -156,10 +182,21 @@ test('questions of visitors are found by how they ended, and tried without a tra
   expect(all.counts).toMatchObject({ same: 3 - (all.counts.other ?? 0) });
   expect(unanswered.results.map(({ question }) => question)).toEqual(['Does the moon have a basement?']);
   expect(escalated.results.map(({ question }) => question)).toEqual(['A human, please']);
-  expect((await owner.post(`${own}/evaluations`, { real: { language: 'fr' } })).status).toBe(422);
+  const now = new Date().toISOString();
+  for (const none of [{ language: 'fr' }, { only: 'offered' }, { from: now }, { to: '2020-01-01T00:00:00Z' }])
+    expect((await owner.post(`${own}/evaluations`, { real: none })).status).toBe(422);
+  expect((await evaluate({ real: { to: now } })).results).toHaveLength(3);
   expect(await usage()).toEqual(before);
-  const { conversations } = (await owner.get<{ conversations: unknown[] }>(`${own}/conversations`)).body;
+  const { conversations } = (await owner.get<{ conversations: { conversationId: string }[] }>(`${own}/conversations`))
+    .body;
   expect(conversations).toHaveLength(1);
+  const last = 'And where can I park?';
+  await assistant.chat(aTurn({ session_id, message: last }));
+  const events = await receiver.waitFor((received) => received.some((one) => contentOf(one) === last));
+  const announced = new Set(
+    events.map(({ json }) => (json as { payload: { conversation_id: string } }).payload.conversation_id),
+  );
+  expect([...announced]).toEqual([conversations[0]?.conversationId]);
 });
 
 test('an erased conversation vanishes from sets and results', async () => {
