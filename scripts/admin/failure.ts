@@ -33,13 +33,13 @@ export const notFoundFailure = (what: string, id: string): Failure =>
 
 type ServiceError = Pick<ApiError, 'code' | 'message'> & { details?: ApiError['details'] | undefined };
 
-/** The service's error as one line. */
-export const failureOf = ({ code, message, details = [] }: ServiceError): Failure =>
-  new Failure(
-    code,
-    details.length > 0 ? details.map((detail) => `${detail.field} ${detail.message}`).join('; ') : message,
-    { field: details[0]?.field },
-  );
+/** The service's error as one line. A conflict explains itself; its details may name what it is about. */
+export const failureOf = ({ code, message, details = [] }: ServiceError): Failure => {
+  const fields = details.map((detail) => `${detail.field} ${detail.message}`).join('; ');
+  const worse = details.flatMap((detail) => (detail.code === 'worse' ? `“${detail.message}”` : [])).join(' ');
+  const explained = worse === '' ? message : `${message} ${worse}`;
+  return new Failure(code, code === 'conflict' || fields === '' ? explained : fields, { field: details[0]?.field });
+};
 
 export const toFailure = (cause: unknown): Failure => {
   if (cause instanceof Failure) return cause;

@@ -72,7 +72,9 @@ const VersionView = z
     changes: z.object({ ...counted, settings: z.array(Field) }),
     result: z
       .object({
-        evaluationId: uuid,
+        evaluationId: uuid
+          .nullable()
+          .meta({ description: 'Null: it is no longer among the evaluations that are kept.' }),
         set: z.string().nullable().meta({ description: 'The question set. Null: questions of visitors.' }),
         counts: z.object(VerdictCounts),
         judged: z.object(VerdictCounts).meta({ description: 'The replies of the draft by the expected answers.' }),
@@ -178,14 +180,25 @@ const toDraftView = ({ settings, revision: _revision, ...draft }: Draft): z.inpu
   }),
 });
 
-const toVersionView = ({ result, ...version }: AssistantVersion): z.input<typeof VersionView> => ({
+/** `isKept`: whether the results of an evaluation can still be read. */
+const toVersionView = (
+  { result, ...version }: AssistantVersion,
+  isKept: (evaluationId: string) => boolean = () => true,
+): z.input<typeof VersionView> => ({
   ...version,
-  result: result ? { ...result, counts: wholeCounts(result.counts), judged: wholeCounts(result.judged) } : null,
+  result: result
+    ? {
+        evaluationId: isKept(result.evaluationId) ? result.evaluationId : null,
+        set: result.set,
+        counts: wholeCounts(result.counts),
+        judged: wholeCounts(result.judged),
+      }
+    : null,
 });
 
 type Dependencies = {
   assistants: Pick<AssistantStore, 'drafts' | 'getAssistant' | 'versions'>;
-  evaluations: Pick<Evaluations, 'findComparison' | 'listResults'>;
+  evaluations: Pick<Evaluations, 'findComparison' | 'list' | 'listResults'>;
 };
 
 /** Refuses a draft that made more cases worse than the assistant's setting allows, and names them. */
@@ -204,7 +217,8 @@ const createGuardRail =
     const options = { verdict: 'worse' as const, after: null, limit: MAX_DETAILS };
     const { results } = await evaluations.listResults({ assistantId, evaluationId }, options);
     const why = `${worse} ${worse === 1 ? 'case' : 'cases'} got worse. Mend the draft, or confirm.`;
-    throw conflict(why, ...results.map(({ question }) => detail('worse', question)));
+    const named = results.map(({ question }) => detail('worse', question));
+    throw conflict(why, ...(named.length > 0 ? named : [detail('erased', 'must be true: the cases were erased')]));
   };
 
 export const draftRoutes = ({
@@ -246,8 +260,10 @@ export const draftRoutes = ({
 
   handled(draftOperations.versions, async ({ params: { id = '' } }) => {
     const { drafts: isOn } = await getAssistant(id);
-    const listed = await versions.list(id);
-    return { versions: listed.map((one) => toVersionView({ ...one, canRollBack: isOn && one.canRollBack })) };
+    const [listed, kept] = await Promise.all([versions.list(id), evaluations.list(id)]);
+    const ids = new Set(kept.map(({ evaluationId }) => evaluationId));
+    const isKept = (evaluationId: string): boolean => ids.has(evaluationId);
+    return { versions: listed.map((one) => toVersionView({ ...one, canRollBack: isOn && one.canRollBack }, isKept)) };
   }),
 
   handled(draftOperations.rollBack, async ({ params: { id = '', version = '' }, body, operator, note }) => {

@@ -47,3 +47,25 @@ test('an owner publishes one entry with two clicks and several changes as a vers
   await page.getByText('Back to version 2.').waitFor();
   expect(await live()).toEqual(['From 10 to 6.']);
 });
+
+test('an entry that the guard rail keeps from being published is in the draft once, and its editor is closed', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const owner = await anOperator(stack);
+  await owner.call('PATCH', `/assistants/${assistantId}`, { drafts: true, worseAllowed: 0 });
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  browser.expectComplaint(/409/);
+
+  await go(page, `/assistants/${assistantId}/knowledge`);
+  await page.getByRole('button', { name: 'Add entry' }).click();
+  await page.getByRole('dialog').getByLabel('Question').fill('Where can I park?');
+  await page.getByRole('dialog').getByLabel('Answer').fill('Behind the house.');
+  await page.getByRole('button', { name: 'Save and publish' }).click();
+
+  await page.getByText('This draft was not compared with what is live.').waitFor();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.getByText('visitors do not see these changes yet').waitFor();
+  await visit(page, `/assistants/${assistantId}/versions`);
+  await page.getByText(`Begun by ${owner.email}`).waitFor();
+  const changes = page.getByRole('list', { name: 'Changes of the draft' }).getByRole('listitem');
+  expect(await changes.count()).toBe(1);
+});

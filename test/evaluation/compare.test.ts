@@ -144,8 +144,40 @@ test('a draft that makes more cases worse than allowed is published only if that
     expect((await evaluate({ setId, against: 'draft' })).counts).toMatchObject({ worse: 0, better: 1 }),
   );
   expect((await publish()).body).toMatchObject({ version: 4, result: { counts: { worse: 0, better: 1 } } });
+  const results = async () => {
+    type Listed = { versions: { version: number; result: { evaluationId: string | null } | null }[] };
+    const { versions } = (await owner.get<Listed>(`${own}/versions`)).body;
+    return versions.flatMap(({ version, result }) => (result ? [[version, result.evaluationId !== null]] : []));
+  };
+  expect(await results()).toEqual([
+    [4, true],
+    [3, true],
+  ]);
+  const evaluations = stack.service.mongo.collection('evaluations');
+  await evaluations.deleteMany({ assistantId: assistant.assistantId });
+  expect(await results()).toEqual([
+    [4, false],
+    [3, false],
+  ]);
   const back = await runAdmin(env, ['draft', 'roll-back', '3', '--assistant', assistant.assistantId]);
   expect([back.status, back.stdout.trim()]).toEqual([0, 'Version 5 is live: it has what version 3 had.']);
+});
+
+test('a draft whose worse cases are erased still asks to be confirmed', async () => {
+  const { assistant, owner, own, change, evaluate } = await aDraft();
+  const { conversationId } = (await assistant.chat(aTurn({ message: HOURS.question }))).body;
+  await change();
+  await owner.call('PATCH', own, { worseAllowed: 0 });
+  await eventually(async () =>
+    expect((await evaluate({ real: {}, against: 'draft' })).counts).toMatchObject({ worse: 1 }),
+  );
+  await owner.call('DELETE', `/conversations/${conversationId}`);
+  const publish = (body: object) => owner.post(`${own}/draft/publish`, body);
+
+  await eventually(async () =>
+    expect((await publish({})).body).toMatchObject({ error: { details: [{ field: 'confirm', code: 'erased' }] } }),
+  );
+  expect((await publish({ confirm: true })).body).toMatchObject({ result: { set: null, counts: { worse: 1 } } });
 });
 
 test('a draft that is changed ends its comparison, which would be of two drafts', async () => {

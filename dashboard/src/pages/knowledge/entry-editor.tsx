@@ -2,7 +2,7 @@ import { Button, Group, Modal, Stack, TagsInput, Textarea, TextInput } from '@ma
 import { at, call, withQuery } from '../../api.ts';
 import { useConfirm } from '../../parts/confirm.tsx';
 import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
-import { useChange } from '../../query.ts';
+import { tellProblem, useChange } from '../../query.ts';
 import type { KnowledgeEntry } from '../../types.ts';
 import { ActionsField } from './actions-field.tsx';
 
@@ -65,20 +65,29 @@ const useEntryChanges = ({ path, entry, draft, seen, onClose }: Props) => {
   const invalidates = ['/assistants/'];
   const save = useChange({
     run: async ({ fields, publish }: { fields: Fields; publish: boolean }) => {
-      const saved = await call<KnowledgeEntry>(own === null ? 'POST' : 'PUT', withQuery(own ?? path, known), {
+      await call<KnowledgeEntry>(own === null ? 'POST' : 'PUT', withQuery(own ?? path, known), {
         body: { ...toBody(fields), ...(draft?.fromMiss !== undefined && { fromMiss: draft.fromMiss }) },
       });
+      if (!publish) return null;
       const whole = { seen: seen === undefined ? null : seen + 1 };
-      if (publish) await call('POST', path.replace(/knowledge$/, 'draft/publish'), { body: whole });
-      return saved;
+      // What is refused is in the draft all the same, so the form must not send it again.
+      const published = call('POST', path.replace(/knowledge$/, 'draft/publish'), { body: whole });
+      return published.then(
+        () => null,
+        (problem: unknown) => ({ problem }),
+      );
     },
     invalidates,
-    done: (_saved, { publish }) => {
+    done: (refused, { publish }) => {
+      if (refused) return 'The entry is in the draft.';
       if (publish) return 'The entry is published.';
       return own === null ? 'The entry is added.' : 'The entry is saved.';
     },
     quiet: true,
-    after: onClose,
+    after: (refused) => {
+      if (refused) tellProblem(refused.problem);
+      onClose();
+    },
   });
   const remove = useChange({
     run: () => call<void>('DELETE', withQuery(own ?? path, known)),

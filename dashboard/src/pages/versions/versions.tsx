@@ -69,6 +69,8 @@ const Changes = ({ id, draft: { settings, entries, counts } }: { id: string; dra
   </ul>
 );
 
+const nameOfResult = ({ set }: NonNullable<AssistantVersion['result']>): string => set ?? 'Questions of visitors';
+
 /** By the expected answers, or what the comparison found without them. */
 const resultWords = ({ set, counts, judged }: NonNullable<AssistantVersion['result']>): string =>
   set === null
@@ -155,9 +157,11 @@ const VersionRow = ({ id, one, live }: { id: string; one: AssistantVersion; live
       {one.note !== null && <div className="break">{one.note}</div>}
       {one.result && (
         <div className="break">
-          <Link to={`/assistants/${id}/evaluate/${one.result.evaluationId}`}>
-            {one.result.set ?? 'Questions of visitors'}
-          </Link>
+          {one.result.evaluationId === null ? (
+            nameOfResult(one.result)
+          ) : (
+            <Link to={`/assistants/${id}/evaluate/${one.result.evaluationId}`}>{nameOfResult(one.result)}</Link>
+          )}
           : {resultWords(one.result)}
         </div>
       )}
@@ -197,7 +201,16 @@ const VersionsPage = ({ id }: { id: string }) => {
           state.drafts ? (
             <Section
               title="Draft"
-              description="Sources are not part of it: they publish themselves when they are read."
+              description={
+                <>
+                  {state.draft && (
+                    <>
+                      Begun by {state.draft.begunBy.name ?? 'the service'}, <When at={state.draft.begunAt} />.{' '}
+                    </>
+                  )}
+                  Sources are not part of it: they publish themselves when they are read.
+                </>
+              }
               flush
               actions={state.draft && <DraftActions id={id} state={state} />}
             >
