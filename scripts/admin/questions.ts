@@ -4,7 +4,7 @@ import { evaluationOperations } from '../../src/operator-api/evaluations.ts';
 import { questionSetOperations } from '../../src/operator-api/question-sets.ts';
 import { writeQuestions } from '../../src/evaluation/question-files.ts';
 import type { Answered, Api } from './api.ts';
-import { ASSISTANT_OPTION, example, shortText, wholeNumber } from './arguments.ts';
+import { ASSISTANT_OPTION, example, pointInTime, shortText, wholeNumber } from './arguments.ts';
 import { Failure, usage } from './failure.ts';
 import type { Answer, Run } from './session.ts';
 import { readText } from './text-file.ts';
@@ -133,6 +133,8 @@ type EvaluateOptions = {
   last: number;
   only: 'all' | 'unanswered' | 'offered' | 'escalated';
   language?: string;
+  from?: Date;
+  to?: Date;
   maxWrong: number;
   draft?: boolean;
   maxWorse: number;
@@ -186,6 +188,8 @@ export const addEvaluateCommand = (program: Command, run: Run): void => {
         .default('all'),
     )
     .option('--language <tag>', 'without a set: only those in this language', shortText(35))
+    .option('--from <time>', 'without a set: only those asked at this time or later', pointInTime)
+    .option('--to <time>', 'without a set: only those asked until then', pointInTime)
     .option('--max-wrong <number>', 'end with status 1 if more replies are wrong', wholeNumber(0, 1_000), 0)
     .option('--draft', 'compare the draft with what is live')
     .option('--max-worse <number>', 'with --draft: end with status 1 if more are worse', wholeNumber(0, 1_000), 0)
@@ -197,7 +201,8 @@ export const addEvaluateCommand = (program: Command, run: Run): void => {
         const { assistant, set: wanted, last, only, language = null, maxWrong, maxWorse, tokens } = options;
         const set = wanted === undefined ? null : await findSet(api, assistant, wanted);
         if (options.dryRun) return estimate(api, assistant, (set?.questions ?? last) * (options.draft ? 2 : 1));
-        const questions = set ? { setId: set.setId } : { real: { limit: last, only, language } };
+        const time = { from: options.from?.toISOString(), to: options.to?.toISOString() };
+        const questions = set ? { setId: set.setId } : { real: { limit: last, only, language, ...time } };
         const body = { ...questions, against: options.draft ? ('draft' as const) : ('live' as const), tokens };
         const begun = await api.call(evaluationOperations.create, { ...of(assistant), body });
         const ended = await follow(api, assistant, begun.evaluationId);

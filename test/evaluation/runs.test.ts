@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { Answered, Asked } from '../../src/evaluation/evaluations.ts';
 import { useAdmin, adminJson, runAdmin } from '../support/admin.ts';
-import { anAssistant, anEntry } from '../support/builders.ts';
+import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -76,7 +76,7 @@ test('assistants take turns, however many evaluations one of them has', async ()
 
 test('the command imports questions, and ends with 1 if more replies are wrong than allowed', async () => {
   const worker = await stack.startReplyWorker();
-  const { assistantId } = await anAssistant(stack, { knowledge: [anEntry()] });
+  const { assistantId, chat } = await anAssistant(stack, { knowledge: [anEntry()] });
   const file = join(mkdtempSync(join(tmpdir(), 'parley-')), 'questions.csv');
   writeFileSync(
     file,
@@ -99,6 +99,10 @@ test('the command imports questions, and ends with 1 if more replies are wrong t
   expect([lenient.status, lenient.stdout]).toEqual([0, expect.stringMatching(/wrong +Do you sell submarines\?/)]);
   expect(exported.stdout.split('\n').filter((line) => line !== '')).toHaveLength(2);
   expect((await runAdmin(env, ['questions', 'list', '--assistant', assistantId])).stdout).toContain('Release');
-  expect((await runAdmin(env, ['evaluate', '--assistant', assistantId])).status).toBe(1);
+  await chat(aTurn());
+  const last = ['evaluate', '--assistant', assistantId];
+  const early = await runAdmin(env, [...last, '--to', '2020-01-01T00:00:00Z']);
+  expect([early.status, early.stderr]).toEqual([1, expect.stringContaining('has no such question')]);
+  expect((await runAdmin(env, [...last, '--from', '2020-01-01T00:00:00Z'])).status).toBe(0);
   await worker.close();
 });

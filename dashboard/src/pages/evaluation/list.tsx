@@ -1,7 +1,7 @@
-import { Button, Checkbox, NativeSelect, NumberInput, Stack, TextInput } from '@mantine/core';
+import { Button, Checkbox, Group, NativeSelect, NumberInput, Stack, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { Link, useLocation } from 'wouter';
-import { at, call } from '../../api.ts';
+import { at, call, withQuery } from '../../api.ts';
 import { FormDialog } from '../../parts/dialog.tsx';
 import { useFields } from '../../parts/form.tsx';
 import { Icon } from '../../parts/icon.tsx';
@@ -64,8 +64,17 @@ type BeginProps = {
   /** The set whose questions are answered. Null: questions of visitors. */
   set: QuestionSetRow | null;
   hasDraft: boolean;
+  /** Whether the draft is compared, unless the person chooses otherwise. */
+  compares: boolean;
   cost: Cost;
   onClose: () => void;
+};
+
+/** The beginning of a day in the browser's time zone, so many days later. Undefined if there is none. */
+const dayAt = (day: string, later: number): string | undefined => {
+  const time = new Date(`${day}T00:00`);
+  time.setDate(time.getDate() + later);
+  return Number.isNaN(time.getTime()) ? undefined : time.toISOString();
 };
 
 const estimate = (replies: number, { tokensPerReply }: NonNullable<Cost>): string => {
@@ -76,20 +85,26 @@ const estimate = (replies: number, { tokensPerReply }: NonNullable<Cost>): strin
 };
 
 /** Asks which questions are answered, and by what. */
-const Begin = ({ id, paths, set, hasDraft, cost, onClose }: BeginProps) => {
+const Begin = ({ id, paths, set, hasDraft, compares, cost, onClose }: BeginProps) => {
   const begin = useBegin(id, paths);
   const fields = useFields<{
     limit: number | string;
     only: string;
     language: string;
+    from: string;
+    to: string;
     compare: boolean;
     asks: boolean;
     tokens: number | string;
-  }>({ limit: 100, only: 'all', language: '', compare: hasDraft, asks: false, tokens: 100_000 }, begin.error);
-  const { limit, only, language, compare, asks, tokens } = fields.values;
+  }>(
+    { limit: 100, only: 'all', language: '', from: '', to: '', compare: compares, asks: false, tokens: 100_000 },
+    begin.error,
+  );
+  const { limit, only, language, from, to, compare, asks, tokens } = fields.values;
+  const time = { from: dayAt(from, 0), to: dayAt(to, 1) };
   const questions = set
     ? { setId: set.setId }
-    : { real: { limit: Number(limit), only, language: language.trim() || null } };
+    : { real: { limit: Number(limit), only, language: language.trim() || null, ...time } };
   const body = { ...questions, against: compare ? 'draft' : 'live', ...(asks && { tokens: Number(tokens) }) };
   const replies = (set?.questions ?? Number(limit)) * (compare ? 2 : 1);
   return (
@@ -111,6 +126,10 @@ const Begin = ({ id, paths, set, hasDraft, cost, onClose }: BeginProps) => {
               description="Like en or de. Leave it empty for all languages."
               {...fields.text('language')}
             />
+            <Group grow align="flex-start" className="pairs">
+              <TextInput type="date" label="Asked from" {...fields.text('from')} />
+              <TextInput type="date" label="Until" {...fields.text('to')} />
+            </Group>
           </>
         )}
         {hasDraft && (
@@ -214,17 +233,21 @@ const Evaluate = ({ id }: { id: string }) => {
   });
   const begin = useBegin(id, paths);
   const hasDraft = useDraft(id).data?.draft != null;
-  const engine = useRead<Assistant>(base).data?.engine;
-  const cost = engine?.kind === 'openai' ? { tokensPerReply: runs.data?.tokensPerReply ?? null } : null;
-  const [opened, setOpened] = useState<'set' | 'real' | QuestionSetRow | null>(null);
+  const live = useRead<Assistant>(base).data?.engine;
+  const drafted = useRead<Assistant>(withQuery(base, { draft: 'true' })).data?.engine;
+  const asksProvider = [live, drafted].some((engine) => engine?.kind === 'openai');
+  const cost = asksProvider ? { tokensPerReply: runs.data?.tokensPerReply ?? null } : null;
+  const [opened, setOpened] = useState<'set' | { set: QuestionSetRow | null; compares: boolean } | null>(null);
   const close = () => setOpened(null);
+  const evaluate = (set: QuestionSetRow, compares: boolean): void =>
+    cost ? setOpened({ set, compares }) : begin.mutate({ setId: set.setId, against: compares ? 'draft' : 'live' });
   return (
     <Page
       title="Evaluate"
       description="What the assistant would answer now, judged by the answers that you expect. Visitors and figures notice nothing of it."
       actions={
         <>
-          <Button variant="default" onClick={() => setOpened('real')}>
+          <Button variant="default" onClick={() => setOpened({ set: null, compares: hasDraft })}>
             Try questions of visitors
           </Button>
           <Button leftSection={<Icon name="plus" size={16} />} onClick={() => setOpened('set')}>
@@ -247,8 +270,8 @@ const Evaluate = ({ id }: { id: string }) => {
                     key={set.setId}
                     id={id}
                     set={set}
-                    onRun={() => (cost ? setOpened(set) : begin.mutate({ setId: set.setId }))}
-                    onCompare={hasDraft ? () => begin.mutate({ setId: set.setId, against: 'draft' }) : null}
+                    onRun={() => evaluate(set, false)}
+                    onCompare={hasDraft ? () => evaluate(set, true) : null}
                   />
                 ))}
               </ul>
@@ -273,14 +296,7 @@ const Evaluate = ({ id }: { id: string }) => {
       </Section>
       {opened === 'set' && <NewSet sets={paths.sets} onClose={close} />}
       {opened !== null && opened !== 'set' && (
-        <Begin
-          id={id}
-          paths={paths}
-          set={opened === 'real' ? null : opened}
-          hasDraft={hasDraft}
-          cost={cost}
-          onClose={close}
-        />
+        <Begin id={id} paths={paths} {...opened} hasDraft={hasDraft} cost={cost} onClose={close} />
       )}
     </Page>
   );

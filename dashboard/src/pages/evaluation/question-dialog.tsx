@@ -16,6 +16,11 @@ export type QuestionDraft = {
   from?: Origin;
 };
 
+const EXPECTED_MAX = 1_000;
+
+/** Expects a reply with these words. */
+export const expectReply = (words: string): Expected => ({ kind: 'text', text: words.slice(0, EXPECTED_MAX) });
+
 const KINDS = [
   { value: 'entry', label: 'A knowledge entry' },
   { value: 'page', label: 'A page or file of a source' },

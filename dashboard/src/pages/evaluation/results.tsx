@@ -12,7 +12,7 @@ import { WhyFacts } from '../../parts/why/facts.tsx';
 import { WhyToggle } from '../../parts/why/toggle.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Evaluation, EvaluationResult, EvaluationResults } from '../../types.ts';
-import { QuestionDialog, type QuestionDraft } from './question-dialog.tsx';
+import { expectReply, QuestionDialog, type QuestionDraft } from './question-dialog.tsx';
 import {
   countsOf,
   EvaluationStatus,
@@ -25,17 +25,31 @@ import {
 } from './verdicts.tsx';
 
 const POLL_MS = 1_500;
-const TEXT_MAX = 1_000;
 
-/** The reply of a result as the answer to expect from now on. */
-const markOf = ({ resultId, question, language, kind, reply, sources, expected }: EvaluationResult): QuestionDraft => {
+type Given = Pick<EvaluationResult, 'kind' | 'reply' | 'sources'>;
+
+/** A reply of a result as the answer to expect from now on. */
+const markOf = ({ resultId, question, language }: EvaluationResult, { kind, reply, sources }: Given): QuestionDraft => {
   const [source] = sources;
   const [lastLine = ''] = reply.split('\n').slice(-1);
   const page = source && { kind: 'page' as const, page: source.url ?? source.title, passage: null };
-  const said = { kind: 'text' as const, text: lastLine.slice(0, TEXT_MAX) };
   const none = { kind: 'none' as const };
   const isAnswer = kind === 'answered' || kind === 'hedged';
-  return { question, language, expected: expected ?? (isAnswer ? (page ?? said) : none), from: { resultId } };
+  return { question, language, expected: isAnswer ? (page ?? expectReply(lastLine)) : none, from: { resultId } };
+};
+
+/** The replies of a result that a person can mark as right: those that are not what is expected already. */
+const marksOf = (one: EvaluationResult): { label: string; draft: QuestionDraft }[] => {
+  const { live, caseId } = one;
+  const isCompared = live != null && one.verdict !== 'same';
+  const only = caseId === null ? 'Add to a set' : 'This is right';
+  const given = [
+    { label: isCompared ? 'Draft is right' : only, reply: one, judged: live ? one.judged : one.verdict },
+    ...(isCompared ? [{ label: 'Live is right', reply: live, judged: live.judged }] : []),
+  ];
+  return given
+    .filter(({ reply, judged }) => reply.reply !== '' && (caseId === null || judged !== 'right'))
+    .map(({ label, reply }) => ({ label, draft: markOf(one, reply) }));
 };
 
 /** What a person should look at first where two texts differ. */
@@ -48,7 +62,9 @@ const Differences = ({ before, now }: NonNullable<EvaluationResult['difference']
   return <p className="dim break">{said.join(' ')}</p>;
 };
 
-const Result = ({ id, one, onMark }: { id: string; one: EvaluationResult; onMark: () => void }) => (
+type ResultProps = { id: string; one: EvaluationResult; onMark: (draft: QuestionDraft) => void };
+
+const Result = ({ id, one, onMark }: ResultProps) => (
   <li className="miss">
     <div className="miss-head">
       <div className="grow">
@@ -86,11 +102,17 @@ const Result = ({ id, one, onMark }: { id: string; one: EvaluationResult; onMark
           </>
         )}
       </WhyToggle>
-      {one.caseId === null && (
-        <Button size="compact-xs" variant="default" onClick={onMark} aria-label={`Add to a set: “${one.question}”`}>
-          Add to a set
+      {marksOf(one).map(({ label, draft }) => (
+        <Button
+          key={label}
+          size="compact-xs"
+          variant="default"
+          onClick={() => onMark(draft)}
+          aria-label={`${label}: “${one.question}”`}
+        >
+          {label}
         </Button>
-      )}
+      ))}
     </Group>
   </li>
 );
@@ -110,7 +132,7 @@ const Results = ({ id, evaluationId }: { id: string; evaluationId: string }) => 
   useEffect(() => {
     if (endedAt) void refetch();
   }, [endedAt, refetch]);
-  const [marking, setMarking] = useState<QuestionDraft | null>(null);
+  const [marking, setMarking] = useState<{ draft: QuestionDraft; caseId: string | null } | null>(null);
   const stop = useChange({
     run: () => call<Evaluation>('POST', `${path}/stop`),
     invalidates: [runs],
@@ -133,6 +155,10 @@ const Results = ({ id, evaluationId }: { id: string; evaluationId: string }) => 
             {run.data.provider &&
               ` · ${run.data.provider.used.toLocaleString('en')} of ${run.data.provider.tokens.toLocaleString('en')} tokens`}
             {run.data.provider?.isUsedUp && ': the next call did not fit'}
+            {run.data.state === 'stopped' &&
+              run.data.against === 'draft' &&
+              !run.data.provider?.isUsedUp &&
+              ' · somebody stopped it, or changed the draft'}
           </>
         )
       }
@@ -156,7 +182,12 @@ const Results = ({ id, evaluationId }: { id: string; evaluationId: string }) => 
             ) : (
               <ul className="rows" aria-label="Results">
                 {results.map((one) => (
-                  <Result key={one.resultId} id={id} one={one} onMark={() => setMarking(markOf(one))} />
+                  <Result
+                    key={one.resultId}
+                    id={id}
+                    one={one}
+                    onMark={(draft) => setMarking({ draft, caseId: one.caseId })}
+                  />
                 ))}
               </ul>
             )
@@ -169,7 +200,14 @@ const Results = ({ id, evaluationId }: { id: string; evaluationId: string }) => 
         onGo={(cursor) => set('cursor', cursor)}
         labels={['First', 'Next']}
       />
-      {marking && <QuestionDialog id={id} draft={marking} onClose={() => setMarking(null)} />}
+      {marking && (
+        <QuestionDialog
+          id={id}
+          draft={marking.draft}
+          {...(marking.caseId !== null && run.data?.set && { caseId: marking.caseId, setId: run.data.set.setId })}
+          onClose={() => setMarking(null)}
+        />
+      )}
     </Page>
   );
 };

@@ -6,13 +6,12 @@ import { Page, Section } from '../../parts/page.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Miss, Misses } from '../../types.ts';
-import { QuestionDialog, type QuestionDraft } from '../evaluation/question-dialog.tsx';
+import { expectReply, QuestionDialog, type QuestionDraft } from '../evaluation/question-dialog.tsx';
 import { type EntryDraft, EntryEditor } from '../knowledge/entry-editor.tsx';
 import { MissRow } from './miss-row.tsx';
 
 const REFRESH_MS = 15_000;
 const QUESTION_MAX = 500;
-const EXPECTED_MAX = 1_000;
 
 /** Other ways to ask, from the examples of the group. */
 const variantsOf = ({ question, examples }: Miss): string[] => [
@@ -31,7 +30,7 @@ const draftOf = (miss: Miss): EntryDraft => ({
 const questionOf = ({ missId, question, language, answer }: Miss): QuestionDraft => ({
   question,
   language,
-  expected: { kind: 'text', text: (answer?.content ?? '').slice(0, EXPECTED_MAX) },
+  expected: expectReply(answer?.content ?? ''),
   from: { missId },
 });
 

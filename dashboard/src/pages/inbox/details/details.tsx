@@ -1,9 +1,12 @@
-import { ActionIcon, Button } from '@mantine/core';
+import { ActionIcon, Button, Group } from '@mantine/core';
+import { useState } from 'react';
 import { Link } from 'wouter';
 import { Icon } from '../../../parts/icon.tsx';
 import { IconButton } from '../../../parts/icon-button.tsx';
+import { learnLink } from '../../../parts/learn-link.ts';
 import { Facts } from '../../../parts/page.tsx';
 import { dateAndTime, When } from '../../../parts/when.tsx';
+import { expectReply, QuestionDialog } from '../../evaluation/question-dialog.tsx';
 import { useAgent } from '../agents.ts';
 import { Waiting } from '../list/waiting.tsx';
 import { useOpenConversation } from '../open-conversation.ts';
@@ -14,7 +17,7 @@ import { OtherEvents } from './events.tsx';
 import { Handoffs } from './handoffs.tsx';
 import { Notes } from './notes.tsx';
 import { Part } from './section.tsx';
-import { teachLink } from './teach.ts';
+import { findLastAnswer } from './teach.ts';
 import { WholeConversation } from './whole.tsx';
 
 type Props = { messages: Thread['messages']; onBack: () => void; onErased: () => void };
@@ -43,12 +46,43 @@ const Lead = ({ score, because }: { score: number; because: readonly string[] })
   </Part>
 );
 
+/** What an owner can make of an operator's answer. */
+const Teach = ({ question, answer }: { question: string; answer: string }) => {
+  const { assistantId, conversationId, language } = useOpenConversation().facts;
+  const [collecting, setCollecting] = useState(false);
+  return (
+    <Part title="Knowledge">
+      <Group gap="xs">
+        <Button
+          component={Link}
+          to={learnLink(assistantId, { question, answer })}
+          variant="default"
+          size="xs"
+          leftSection={<Icon name="book" size={15} />}
+        >
+          Teach this answer
+        </Button>
+        <Button variant="default" size="xs" onClick={() => setCollecting(true)}>
+          Add to a question set
+        </Button>
+      </Group>
+      {collecting && (
+        <QuestionDialog
+          id={assistantId}
+          draft={{ question, language, expected: expectReply(answer), from: { conversationId } }}
+          onClose={() => setCollecting(false)}
+        />
+      )}
+    </Part>
+  );
+};
+
 /** Everything about a conversation but its messages. */
 export const ConversationDetails = ({ messages, onBack, onErased }: Props) => {
   const { facts, me, actions, act } = useOpenConversation();
   const { tags, attributes } = facts;
   const assistant = me.assistants.find(({ assistantId }) => assistantId === facts.assistantId);
-  const teach = me.role === 'owner' ? teachLink(facts.assistantId, messages) : null;
+  const answered = me.role === 'owner' ? findLastAnswer(messages) : null;
   return (
     <div className="details">
       <div className="details-head not-wide">
@@ -101,13 +135,7 @@ export const ConversationDetails = ({ messages, onBack, onErased }: Props) => {
       )}
       <Notes />
       <Handoffs messages={messages} />
-      {teach !== null && (
-        <Part title="Knowledge">
-          <Button component={Link} to={teach} variant="default" size="xs" leftSection={<Icon name="book" size={15} />}>
-            Teach this answer
-          </Button>
-        </Part>
-      )}
+      {answered && <Teach {...answered} />}
       <OtherEvents facts={facts} />
       <WholeConversation onErased={onErased} />
     </div>
