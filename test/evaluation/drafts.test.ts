@@ -245,6 +245,23 @@ test('each of the versions comes back with its entries, in their order, and its 
   await eventually(async () => expect(await ask(assistant)).toMatchObject({ reply: 'From 10.', why: { version: 16 } }));
 });
 
+longTest('each of the last 50 versions comes back, and no older one', async () => {
+  const { anna, entries, publish, put, rollBack, versions } = await withDrafts();
+  const [hours] = await entries();
+  for (let version = 2; version <= 52; version += 1) {
+    await put(anna, hours?.entryId ?? '', `Answer ${version}.`);
+    expect((await publish()).status).toBe(200);
+  }
+
+  const listed = await versions();
+
+  expect(listed.map(({ version }) => version)).toEqual(Array.from({ length: 50 }, (_, nth) => 52 - nth));
+  expect(listed.filter(({ canRollBack }) => !canRollBack).map(({ version }) => version)).toEqual([52]);
+  expect(problemOf(await rollBack(2))).toBe('404 not_found');
+  expect((await rollBack(3)).status).toBe(200);
+  expect(await entries(false)).toMatchObject([{ answer: 'Answer 3.' }]);
+});
+
 test('a roll back leaves the draft of others as it is, and what they changed is published at its place', async () => {
   const { anna, ben, own, entries, draft, publish, put, rollBack } = await withDrafts();
   const [hours] = await entries();

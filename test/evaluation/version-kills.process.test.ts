@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
-import { anAssistant, anEntry } from '../support/builders.ts';
+import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
 import { anOperator, openOperatorClient } from '../support/operator-client.ts';
 import { startRealProcess } from '../support/processes.ts';
+import { QUICK } from '../support/quick.ts';
 import { sized } from '../support/size.ts';
 import { addProposals } from '../support/sources.ts';
 import { openStack, type Stack } from '../support/stack.ts';
@@ -14,7 +15,7 @@ let mongod: Service;
 let stack: Stack;
 beforeAll(async () => {
   mongod = await startMongod({ failPoints: true });
-  stack = await openStack({ env: { MONGODB_URL: mongod.url }, replyWorkers: 0, deliveryWorkers: 0 });
+  stack = await openStack({ env: { MONGODB_URL: mongod.url }, replyWorkers: 0, deliveryWorkers: 0, timing: QUICK });
 });
 afterAll(async () => {
   await stack.close();
@@ -121,6 +122,72 @@ test('a kill while a version is published or rolled back leaves all of it or not
   });
   await change('Five.');
   expect(await publish(stack.url)).toMatchObject({ status: 200, body: { version: 5 } });
+});
+
+test('each turn is answered by one version while versions are made and reply workers are killed', async () => {
+  const owner = await anOperator(stack);
+  const { assistantId, chat } = await anAssistant(stack);
+  const own = `/assistants/${assistantId}`;
+  await owner.call('PATCH', own, { drafts: true });
+  const { entries } = (await owner.get<{ entries: { entryId: string }[] }>(`${own}/knowledge`)).body;
+  /** What each version answers, in its entry and in a setting. */
+  const contents: number[] = [];
+  const make = async (path: string, content: number): Promise<void> => {
+    const { status, body } = await owner.post<{ version: number }>(`${own}/${path}`, {});
+    expect(status).toBe(200);
+    contents[body.version] = content;
+  };
+  const publish = async (content: number): Promise<void> => {
+    await owner.call('PUT', `${own}/knowledge/${entries[0]?.entryId}`, anEntry({ answer: `Answer ${content}.` }));
+    await owner.call('PATCH', own, { threshold: content / 1_000 });
+    await make('draft/publish', content);
+  };
+  const asked: string[] = [];
+  const ask = async (): Promise<void> => {
+    const { status, body } = await chat(aTurn(), { headers: { Prefer: 'respond-async' } });
+    expect(status).toBe(202);
+    asked.push(body.conversationId);
+  };
+  const askMany = () => Promise.all(Array.from({ length: sized({ everyday: 6, long: 40 }) }, ask));
+  type Told = { role: string; content: string; why: { version: number; threshold: number } };
+  const answersTo = async (conversationId: string) => {
+    const { messages } = (await owner.get<{ messages: Told[] }>(`/conversations/${conversationId}`)).body;
+    return messages.filter(({ role }) => role === 'assistant');
+  };
+  const start = async () => {
+    const worker = await startRealProcess('quickReply', stack.env);
+    onTestFinished(() => worker.kill());
+    return worker;
+  };
+  await publish(2);
+
+  for (let round = 1; round <= sized({ everyday: 1, long: 6 }); round += 1) {
+    const worker = await start();
+    const content = 2 + round;
+    await Promise.all([askMany(), publish(content)]);
+    const back = contents.indexOf(2);
+    const answered = eventually(async () => expect(await answersTo(asked.at(-1) ?? '')).not.toEqual([]));
+    await Promise.all([askMany(), make(`versions/${back}/roll-back`, 2), answered.then(() => worker.kill())]);
+    await askMany();
+  }
+  await start();
+
+  const seen = new Set<number>();
+  for (const conversationId of asked) {
+    const [answer, ...more] = await eventually(async () => {
+      const answers = await answersTo(conversationId);
+      expect(answers).not.toEqual([]);
+      return answers;
+    });
+    const { version = 0, threshold = 0 } = answer?.why ?? {};
+    expect([answer?.content, threshold, more]).toEqual([
+      `Answer ${contents[version]}.`,
+      contents[version]! / 1_000,
+      [],
+    ]);
+    seen.add(version);
+  }
+  expect(seen.size).toBeGreaterThan(1);
 });
 
 test.for(sized({ everyday: [false], long: [false, true] }))(
