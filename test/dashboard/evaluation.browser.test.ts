@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { runAdmin, useAdmin } from '../support/admin.ts';
 import { useBrowser } from '../support/browser.ts';
@@ -79,6 +80,11 @@ test('a draft that breaks three answers is caught on the page, by the command an
   await page.getByText('Done').waitFor();
   expect(await page.getByRole('list', { name: 'Results' }).getByText('Worse', { exact: true }).count()).toBe(3);
   expect(await barriersIn(page)).toEqual([]);
+  // Live is what is expected already.
+  expect(await page.getByRole('button', { name: 'Live is right' }).count()).toBe(0);
+  await page.getByRole('button', { name: 'Draft is right' }).first().click();
+  expect(await page.getByRole('dialog').getByLabel('Expected answer').inputValue()).toBe('none');
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
 
   const at = ['--assistant', assistantId, '--set', 'Release', '--draft'];
   const refused = await runAdmin(env, ['evaluate', ...at, '--max-worse', '2', '--json']);
@@ -119,6 +125,29 @@ test('an owner adds what an operator answered to a set, from the conversation', 
   expect((await owner.get(`${sets}/${listed[0]?.setId}`)).body).toMatchObject({
     cases: [{ question: 'Where is my parcel?', expected: { kind: 'text', text: answer }, conversationId }],
   });
+});
+
+test('an owner downloads the questions of a set, and replaces them by the file that was changed', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const owner = await anOperator(stack);
+  const sets = `/assistants/${assistantId}/question-sets`;
+  const { setId } = (await owner.post<{ setId: string }>(sets, { name: 'Release' })).body;
+  await owner.post(`${sets}/${setId}/cases`, { question: 'Where?', expected: { kind: 'none' } });
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  await go(page, `/assistants/${assistantId}/evaluate/sets/${setId}`);
+
+  const downloads = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'More actions' }).click();
+  await page.getByRole('menuitem', { name: 'Download as CSV' }).click();
+  const text = await readFile(await (await downloads).path(), 'utf8');
+  const choosers = page.waitForEvent('filechooser');
+  await page.getByRole('button', { name: 'Replace by a file' }).click();
+  const file = { name: 'questions.csv', mimeType: 'text/csv', buffer: Buffer.from(`${text}Why?,,none,,\r\n`) };
+  await (await choosers).setFiles(file);
+
+  await page.getByText('2 questions imported.').waitFor();
+  const { cases } = (await owner.get<{ cases: { question: string }[] }>(`${sets}/${setId}`)).body;
+  expect(cases.map(({ question }) => question)).toEqual(['Where?', 'Why?']);
 });
 
 test('who compares a draft that asks a provider is shown first what it may use', async () => {

@@ -4,7 +4,7 @@ import { useBrowser } from '../support/browser.ts';
 import { PAGES } from '../support/dashboard-pages.ts';
 import { go, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
-import { animated, barriersIn, overflowOf } from '../support/page.ts';
+import { animated, barriersIn, cutButtonsOf, overflowOf } from '../support/page.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { type Scene, setScene } from '../support/scene.ts';
 import { sized } from '../support/size.ts';
@@ -99,6 +99,15 @@ test.for(sized({ everyday: [360], long: [360, 390, 1280] }))(
     expect([await paths.first().isVisible(), cut]).toEqual([true, 0]);
   },
 );
+
+test('at 360 pixels the actions of a page are not cut off', async () => {
+  const page = await openNarrow();
+
+  await visit(page, `/assistants/${scene.draftedId}/evaluate`);
+
+  expect(await page.getByRole('button', { name: 'New question set' }).isVisible()).toBe(true);
+  expect(await cutButtonsOf(page)).toEqual([]);
+});
 
 test('an escalate action is described without its code', async () => {
   const page = await openKept();

@@ -115,3 +115,9 @@ export const animated = (page: Page): Promise<void> =>
 /** The horizontal overflow of the page in pixels. */
 export const overflowOf = (page: Page): Promise<number> =>
   page.evaluate<number>('document.documentElement.scrollWidth - document.documentElement.clientWidth');
+
+/** The words of buttons that are cut off. One pixel is a rounded fraction. */
+export const cutButtonsOf = (page: Page): Promise<string[]> =>
+  page.evaluate<string[]>(
+    `[...document.querySelectorAll('.mantine-Button-label')].filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)`,
+  );

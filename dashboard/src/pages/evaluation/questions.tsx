@@ -45,6 +45,9 @@ const refusedWords = ({ refused }: QuestionImport): string =>
     .map(({ line, reason }) => `Line ${line}: ${reason}`)
     .join('. ');
 
+const questionsIn = (count: number): string =>
+  `${count.toLocaleString('en')} ${count === 1 ? 'question' : 'questions'}`;
+
 /** The questions of a set. */
 const Questions = ({ id, setId }: { id: string; setId: string }) => {
   const [, navigate] = useLocation();
@@ -54,15 +57,16 @@ const Questions = ({ id, setId }: { id: string; setId: string }) => {
   const { ask, dialog } = useConfirm();
   const [changing, setChanging] = useState<QuestionCase | typeof NEW | null>(null);
   const importFile = useChange({
-    run: async (file: File) =>
+    run: async ({ file, replace }: { file: File; replace: boolean }) =>
       call<QuestionImport>('POST', `${path}/import`, {
         body: {
           format: /\.jsonl$/i.test(file.name) ? 'jsonl' : 'csv',
           text: decodeText(new Uint8Array(await file.arrayBuffer())),
+          replace,
         },
       }),
     invalidates: [sets],
-    done: ({ imported }) => `${imported.toLocaleString('en')} questions were imported.`,
+    done: ({ imported }) => `${questionsIn(imported)} imported.`,
   });
   const remove = useChange({
     run: (caseId: string) => call<void>('DELETE', `${path}/cases/${encodeURIComponent(caseId)}`),
@@ -92,9 +96,7 @@ const Questions = ({ id, setId }: { id: string; setId: string }) => {
     <Page
       title={read.data?.name ?? 'Question set'}
       above={<Back to={`/assistants/${id}/evaluate`}>Evaluate</Back>}
-      description={
-        read.data && `${read.data.cases.length.toLocaleString('en')} questions · version ${read.data.version}`
-      }
+      description={read.data && `${questionsIn(read.data.cases.length)} · version ${read.data.version}`}
       actions={
         <>
           <RowMenu label="More actions">
@@ -122,13 +124,21 @@ const Questions = ({ id, setId }: { id: string; setId: string }) => {
       <Section
         title="Questions"
         actions={
-          <FileButton accept=".csv,.jsonl" onChange={(file) => file && importFile.mutate(file)}>
-            {(props) => (
-              <Button size="xs" variant="default" loading={importFile.isPending} {...props}>
-                Import
-              </Button>
-            )}
-          </FileButton>
+          <>
+            {[false, ...(isEmpty ? [] : [true])].map((replace) => (
+              <FileButton
+                key={String(replace)}
+                accept=".csv,.jsonl"
+                onChange={(file) => file && importFile.mutate({ file, replace })}
+              >
+                {(props) => (
+                  <Button size="xs" variant="default" loading={importFile.isPending} {...props}>
+                    {replace ? 'Replace by a file' : 'Import'}
+                  </Button>
+                )}
+              </FileButton>
+            ))}
+          </>
         }
         flush
       >

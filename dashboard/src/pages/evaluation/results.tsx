@@ -35,10 +35,15 @@ const markOf = ({ resultId, question, language }: EvaluationResult, { kind, repl
   const page = source && { kind: 'page' as const, page: source.url ?? source.title, passage: null };
   const none = { kind: 'none' as const };
   const isAnswer = kind === 'answered' || kind === 'hedged';
+  // Which of the offered entries is meant is for the person to say.
+  if (kind === 'offered') return { question, language, expected: { kind: 'entry', entry: '' }, from: { resultId } };
   return { question, language, expected: isAnswer ? (page ?? expectReply(lastLine)) : none, from: { resultId } };
 };
 
-/** The replies of a result that a person can mark as right: those that are not what is expected already. */
+/**
+ * The replies of a result that a person can mark as right: those that are not what is expected already, and that do not
+ * only offer answers.
+ */
 const marksOf = (one: EvaluationResult): { label: string; draft: QuestionDraft }[] => {
   const { live, caseId } = one;
   const isCompared = live != null && one.verdict !== 'same';
@@ -49,6 +54,7 @@ const marksOf = (one: EvaluationResult): { label: string; draft: QuestionDraft }
   ];
   return given
     .filter(({ reply, judged }) => reply.reply !== '' && (caseId === null || judged !== 'right'))
+    .filter(({ label, reply }) => reply.kind !== 'offered' || label === 'Add to a set')
     .map(({ label, reply }) => ({ label, draft: markOf(one, reply) }));
 };
 
@@ -88,20 +94,7 @@ const Result = ({ id, one, onMark }: ResultProps) => (
         {one.conversationId !== null && <Link to={`/inbox/${one.conversationId}`}>See the conversation</Link>}
       </p>
     )}
-    <Group gap="xs">
-      <WhyToggle>
-        {() => (
-          <>
-            <WhyFacts assistantId={id} why={one.why} sources={one.sources} />
-            {one.live && (
-              <>
-                <p className="dim">Live:</p>
-                <WhyFacts assistantId={id} why={one.live.why} sources={one.live.sources} />
-              </>
-            )}
-          </>
-        )}
-      </WhyToggle>
+    <Group gap="xs" my={4}>
       {marksOf(one).map(({ label, draft }) => (
         <Button
           key={label}
@@ -114,6 +107,20 @@ const Result = ({ id, one, onMark }: ResultProps) => (
         </Button>
       ))}
     </Group>
+    <WhyToggle>
+      {() => (
+        <>
+          {one.live && <p className="dim">Draft:</p>}
+          <WhyFacts assistantId={id} why={one.why} sources={one.sources} />
+          {one.live && (
+            <>
+              <p className="dim">Live:</p>
+              <WhyFacts assistantId={id} why={one.live.why} sources={one.live.sources} />
+            </>
+          )}
+        </>
+      )}
+    </WhyToggle>
   </li>
 );
 

@@ -1,4 +1,4 @@
-import { Button, Group, Textarea, TextInput } from '@mantine/core';
+import { Button, Group, List, Textarea, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { Link } from 'wouter';
 import { at, call, withQuery } from '../../api.ts';
@@ -67,13 +67,18 @@ const Publish = ({ id, revision, onClose }: { id: string; revision: number; onCl
       change={publish}
       fields={form.names}
     >
+      {refused.some(({ code }) => code === 'not_compared') && (
+        <Link className="link" to={`/assistants/${id}/evaluate`}>
+          Compare it on the page Evaluate
+        </Link>
+      )}
       {refused.some(({ code }) => code === 'worse') && (
-        <ul className="break" aria-label="Cases that got worse">
+        <List size="sm" className="break" aria-label="Cases that got worse">
           {refused.map(({ message }, nth) => (
             // Two cases may ask the same.
-            <li key={`${nth} ${message}`}>{message}</li>
+            <List.Item key={`${nth} ${message}`}>{message}</List.Item>
           ))}
-        </ul>
+        </List>
       )}
       <TextInput label="Name of the version" maxLength={100} data-autofocus {...form.text('name')} />
       <Textarea label="Note" autosize minRows={2} maxRows={8} maxLength={2000} {...form.text('note')} />
