@@ -364,6 +364,17 @@ const isNameOrCode = (word: string, isShouted: boolean): boolean =>
 /** So few words beside names and codes, such as "Pro Max", may belong to the names. */
 const FEW_WORDS = 2;
 
+/** Where each word has a capital, one known small word is part of a name: "Tesla Model Y", "Nespresso Vertuo Plus". */
+const SMALL = /^[a-z]{1,4}$/u;
+const CAPITAL = /^[^\p{L}]*(?:\p{Lu}|$)/u;
+const isName = (said: readonly string[]): boolean => {
+  const tokens = words(said.join(' ').toLowerCase());
+  const [found, ...others] = tokens.filter((token) => phraseAt([token], 0) !== null);
+  return (
+    tokens.length > 1 && said.every((word) => CAPITAL.test(word)) && others.length === 0 && SMALL.test(found ?? '')
+  );
+};
+
 /** The full tag that the conversation or the assistant uses for a base language. */
 const asSpoken = (base: string, { allowed = [], previous }: LanguageEvidence): string => {
   if (previous && baseLanguage(previous) === base) return previous;
@@ -405,7 +416,8 @@ export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => 
   const guess = { base: counted.best, by: counted.by };
   const known = [evidence.previous ?? '', ...(evidence.allowed ?? [])].map(baseLanguage);
   const isRest = plain.length < said.length && plain.filter((word) => LETTER.test(word)).length <= FEW_WORDS;
-  if (isRest && script === null && !known.includes(guess.base)) return fallBack(evidence, null);
+  const isThin = isRest || isName(plain);
+  if (isThin && script === null && !known.includes(guess.base)) return fallBack(evidence, null);
   // If the detector is unsure, its result is not used. Recognised words are used even if they are unclear, because they
   // are better than no evidence.
   if (!counted.clear) return fallBack(evidence, counted.by === 'detector' ? null : guess);

@@ -81,6 +81,17 @@ test.each([
   'geen medewerker alstublieft',
   'без оператора, пожалуйста',
   'nie potrzebuję konsultanta, bez konsultanta',
+  "please don't transfer me to an agent",
+  'do not connect me with anyone',
+  'Verbinden Sie mich nicht mit einem Mitarbeiter',
+  'Ich brauche keinen Menschen',
+  'inutile de me transférer à un conseiller',
+  'sans passer par un humain',
+  'müşteri temsilcisine bağlanmak istemiyorum',
+  'मुझे एजेंट से बात नहीं करनी',
+  'オペレーターと話したくありません',
+  "I don't want to talk to a human, the bot is fine",
+  'Can I cancel without talking to an agent?',
 ])('%s refuses a person', (message) => {
   expect(asksForHuman(message)).toBe(false);
 });
@@ -90,7 +101,32 @@ test.each([
   'no! human',
   'I get no answer, I want to talk to a human',
   'Kein Bot, ein Mensch bitte',
+  'no bot human please',
+  'real person pls not AI',
+  'Ich möchte keinen Bot sondern einen Mitarbeiter',
+  'bot değil insan istiyorum',
+  'لا أريد روبوت أريد موظف',
+  'nie bot, człowiek proszę',
+  "I don't want to wait, get me an agent",
+  "I don't want this get me a human",
+  'is there no human I can talk to?',
+  'kann ich nicht mit einem Menschen reden?',
 ])('%s asks for a person although it says no', (message) => {
+  expect(asksForHuman(message)).toBe(true);
+});
+
+test.each([
+  "I don't understand, agent please",
+  'je ne comprends pas, un conseiller svp',
+  'non ho capito, operatore',
+  'Geht nicht. Mitarbeiter!',
+  'わかりません、オペレーターお願いします',
+  'Human, please. Do not send me links',
+  'human human human',
+  'talk to human no more bots',
+  'Could you kindly put me through to one of your colleagues?',
+  'kann mich jemand anrufen',
+])('%s ends in a request for a person', (message) => {
   expect(asksForHuman(message)).toBe(true);
 });
 
@@ -112,6 +148,11 @@ test('a mention of a person is not a request for one', () => {
     '人工智能是什么',
     'quiero una persona para mi equipo de fútbol',
     'hablar español',
+    'Rabatt für Studenten, Mitarbeiter?',
+    'Do you have discounts for students, staff, agent?',
+    'Does a human check the orders?',
+    '人工草坪价格',
+    'I spoke to an agent yesterday, when does my refund come?',
   ];
 
   const mistaken = messages.filter(asksForHuman);
@@ -145,6 +186,20 @@ test.each([
   'My IBAN is DE89 3704 0044 0532 0130 00',
   'track 1Z 999 123 01 2345 6784 for me please',
   'Das Paket 340434161094 ist nicht da',
+  'Bestellnr. 100200300',
+  'Kundennummer 0800 123 456',
+  'PO 4500123456 shipped?',
+  '订单号 13800138000 到哪了',
+  '伝票番号 1234-5678-9012',
+  'номер заказа 123456789',
+  'My mobile is broken, order 4500123456',
+  'EUR 12.345.678',
+  'CPF 123.456.789-09',
+  'Version 10.0.19045.5131',
+  'offen am 24.12. 25.12. 26.12.?',
+  '9783161484100',
+  'Zählerstand 0012345678',
+  'git@github.com:foo/bar.git',
 ])('%s has no phone number', (message) => {
   expect(findContactDetails(message)).toBeNull();
   expect(withoutContactDetails(message)).toBe(message);
@@ -158,6 +213,11 @@ test.each([
   ['555 123 4567', ' '],
   ['+49 (0) 30 5550120. When are you open?', ' . When are you open?'],
   ['612345678', ' '],
+  ['my number is 612 345 678', 'my number is  '],
+  ['tel. 600 123 456', 'tel.  '],
+  ['手机号：13800138000', '手机号: '],
+  ['0170 – 1234567', ' '],
+  ['Meine Nummer: 170 1234567', 'Meine Nummer:  '],
 ])('%s has a phone number', (message, rest) => {
   expect(findContactDetails(message)).toEqual({ email: false, phone: true });
   expect(withoutContactDetails(message)).toBe(rest);

@@ -41,6 +41,13 @@ test.each(['MacBook Pro', 'iPhone 15 Pro Max 256GB', 'RTX 4090 Ti', 'tracking 1Z
   },
 );
 
+test.each(['Nespresso Vertuo Plus', 'Tesla Model Y'])(
+  '%s is a name with a small word of another language',
+  (message) => {
+    expect(decideLanguage({ message, allowed: ['en', 'de'] })).toMatchObject({ language: 'en', decided: false });
+  },
+);
+
 test('names in a sentence do not hide its language', () => {
   const allowed = ['en', 'de'];
   const languages = [

@@ -1,10 +1,11 @@
-import { fold, foldBeginning, withoutPiledMarks, words } from '../fold.ts';
+import { fold, foldBeginning, LEXICON, withoutPiledMarks, words } from '../fold.ts';
 import humanWords from './human-words.json' with { type: 'json' };
 
 /**
  * Words of requests for a person, by language. Words are folded; `*` is any ending, `_` a space. A message is a request
  * if a `talk` word is near a `person` or `agent` word, if a `want` word is near an `agent` word, or if an `alone` word
- * is the whole message. A message with a `refuse` word is not a request, and a person or agent after a `not` word is none.
+ * is the whole message or its last sentence. What follows a `refuse` word in its clause is no request, nor is a person or
+ * a `talk` word beside a `not` word.
  */
 type HumanWords = {
   talk: string;
@@ -34,7 +35,7 @@ const HUMAN_PATTERNS: readonly RegExp[] = [
 /** Refusals in these scripts. */
 const REFUSED_PATTERNS: readonly RegExp[] = [
   /(?:不想|不要|不用|不需要|别|別|无需|無需)(?:给我|給我|再)?(?:转|轉|找|接|叫|换|換|联系|聯繫|聯絡)?(?:人工|真人|客服|专员|專員|工作人员|活人)/u,
-  /(?:担当者|オペレーター|人間|スタッフ|係員|有人).{0,8}(?:不要|いらない|いりません|必要ない|必要ありません|結構です|つながないで|繋がないで)/u,
+  /(?:担当者|オペレーター|人間|スタッフ|係員|有人).{0,8}(?:不要|たくな|たくありません|いらない|いりません|必要ない|必要ありません|結構です|つながないで|繋がないで)/u,
   /(?:상담원|상담사|사람|직원|담당자).{0,6}(?:필요\s?없|말고|싫|하지\s?마|안\s?해도)/u,
   /ไม่(?:ต้องการ|อยาก|เอา|ต้อง).{0,14}(?:เจ้าหน้าที่|พนักงาน|แอดมิน|มนุษย์|คน)/u,
 ];
@@ -53,9 +54,9 @@ const BOT_QUESTIONS: readonly RegExp[] = [
   /^(?:sen|siz|bu) .{0,15}(?:bot|robot|insan)/u,
 ];
 
-/** A message that refuses to talk to one of these machines is a request for a person. */
+/** A clause that refuses to talk to one of these machines is a request for a person. */
 const MACHINES =
-  'bot bots chatbot robot roboter machine maschine robo computer ai ki bota robota botem robotem робот бот роботом ботом';
+  'bot bots chatbot robot robots roboter machine maschine robo computer ai ki bota robota botem robotem робот бот роботом ботом روبوت بوت בוט רובוט';
 
 type Role = 'talk' | 'want' | 'person' | 'agent' | 'refuse' | 'not';
 type Mention = { language: string; role: Role; at: number };
@@ -83,17 +84,34 @@ const SHORTEST_BEGINNING = 2;
 const LONGEST_BEGINNING = Math.max(...[...beginnings.keys()].map((beginning) => beginning.length));
 const MAX_TOKENS = 40;
 
-/** Words after "human" that make a compound, such as human resources. Such a compound is not a request for a person. */
+const commonWords = new Map(
+  Object.entries(LEXICON).map(([language, { common }]) => [
+    language,
+    new Set(words(fold(common.replaceAll('|', ' ')))),
+  ]),
+);
+/** Words after "human" that leave it a person. Others make a compound, such as human resources. */
 const AFTER_HUMAN = new Set(
-  'please agent being beings now representative operator support instead about for or here right i who not today person help advisor to on and that if because asap assistant staff employee service'.split(
+  'agent being beings now representative operator support instead here right today person advisor on because asap assistant staff employee service no more thanks pls plz so a an'.split(
     ' ',
   ),
 );
 const isCompound = (token: string, next: string | undefined): boolean =>
-  token === 'human' && next !== undefined && !AFTER_HUMAN.has(next);
+  token === 'human' &&
+  next !== undefined &&
+  next !== token &&
+  !AFTER_HUMAN.has(next) &&
+  !commonWords.get('en')?.has(next) &&
+  !machines.has(next);
 
-const POLITE =
-  /^(?:(?:hi|hello|hey|ok|yes|no|please|pls|bitte|nur|just|a|an|the|ein|einen|un|une|una|um|uma|i|want|need|real|some|por favor|s'il vous plait) )+|(?: (?:please|pls|now|bitte|por favor|asap|jetzt|thanks|danke|s'il vous plait))+$/gu;
+const PLEASE =
+  "please|pls|plz|bitte|por favor|per favore|s'il (?:vous|te) plait|svp|stp|alstublieft|aub|prosze|prosim|lutfen|tack|kerem|пожалуйста|παρακαλω|من فضلك|בבקשה";
+const BEFORE = new RegExp(
+  `^(?:(?:hi|hello|hey|ok|yes|nur|just|a|an|the|ein|einen|un|une|una|um|uma|i|want|need|real|some|sondern|but|sino|mais|${PLEASE}) )+`,
+  'u',
+);
+const AFTER = new RegExp(`(?: (?:now|asap|jetzt|thanks|danke|${PLEASE}))+$`, 'u');
+const IS_POLITE = new RegExp(`(?:^| )(?:${PLEASE})(?: |$)`, 'u');
 
 const mentionsIn = (tokens: string[]): Mention[] => {
   const mentions: Mention[] = [];
@@ -106,8 +124,12 @@ const mentionsIn = (tokens: string[]): Mention[] => {
       note(exact.get(phrase));
     }
     if (!isCompound(token, tokens[at + 1])) note(exact.get(token));
-    for (let length = Math.min(token.length, LONGEST_BEGINNING); length >= SHORTEST_BEGINNING; length -= 1)
-      note(beginnings.get(token.slice(0, length)));
+    const beginning = tokens
+      .slice(at, at + LONGEST_PHRASE)
+      .join(' ')
+      .slice(0, LONGEST_BEGINNING);
+    for (let length = beginning.length; length >= SHORTEST_BEGINNING; length -= 1)
+      note(beginnings.get(beginning.slice(0, length)));
   }
   return mentions;
 };
@@ -121,42 +143,104 @@ const near = (mentions: Mention[], roles: readonly Role[], from: Mention, reach:
       roles.includes(role) && language === from.language && at !== from.at && Math.abs(at - from.at) <= reach,
   );
 
-/** Between "no" and "agent" may stand an article. */
+const SENTENCE = /[.!?。！？؟\n]+/u;
+const CLAUSE = /[,;:，、،–—]|\s-\s|\s(?:but|sondern|aber|sino|pero|mais|mas|maar|ale|lecz|ama|но)\s/u;
+/** Negations that a question does not turn into a wish: "without an agent?" is none, "can I not talk to an agent?" is. */
+const WITHOUT = new Set(
+  'without ohne sans sin sem senza zonder sense fara utan uden uten ilman ilma bez be χωρις без بدون בלי ללא बिना tanpa bila sonder'.split(
+    ' ',
+  ),
+);
+/** "I don't get it agent please": these deny only what they stand beside. */
+const DENIES_TALK = /^(?:don'?t|never)$/u;
+/** Languages that deny after what they deny, at the end of the clause. */
+const VERB_LAST = new Set(['tr', 'hi', 'ur', 'fa']);
+/** Between "not" and "agent" may stand so many common words, as in "nicht mit einem Mitarbeiter". */
+const MOST_BETWEEN = 2;
 const LONGEST_ARTICLE = 3;
-/** The mentions without the persons that are not wanted, as in "no agent" and "not an agent". */
-const withoutRefused = (mentions: Mention[], tokens: string[]): Mention[] =>
-  mentions.filter(({ role, language, at }) => {
-    if (role !== 'person' && role !== 'agent') return true;
-    const isNot = (place: number): boolean =>
-      mentions.some((other) => other.role === 'not' && other.language === language && other.at === place);
-    const isArticle = (tokens[at - 1] ?? '').length <= LONGEST_ARTICLE;
-    return !isNot(at - 1) && !(isArticle && isNot(at - 2));
-  });
 
-/** "No, an agent" begins with an answer. "No agent" refuses one. */
-const ANSWERS_FIRST = /^[^\p{L}]*\p{L}+\s*[,.!;:–-]/u;
+/** The mentions of a clause without the persons and the talks that are not wanted. */
+const withoutRefused = (mentions: Mention[], tokens: string[], isQuestion: boolean): Mention[] => {
+  const refusals = mentions.filter(({ role }) => role === 'refuse');
+  const nots = mentions.filter(({ role, at }) => role === 'not' && (!isQuestion || WITHOUT.has(tokens[at] ?? '')));
+  const isSmall = (token: string, language: string): boolean =>
+    token.length <= LONGEST_ARTICLE || commonWords.get(language)?.has(token) === true;
+  const isRefusedIn = ({ role, language, at }: Mention): boolean => {
+    // "I don't want this, I want an agent" without its comma: the second wish counts.
+    const isInRefusal = refusals.some(
+      (refusal) =>
+        (VERB_LAST.has(language) || at >= refusal.at) &&
+        !mentions.some((other) => other.role === 'want' && other.at > refusal.at + 1 && other.at <= at),
+    );
+    if (isInRefusal) return true;
+    return nots.some((not) => {
+      if (not.language !== language || role === 'want') return false;
+      if (VERB_LAST.has(language)) return not.at === at + 1;
+      if (role === 'talk' && not.at === at + 1) return true;
+      if (role !== 'talk' && DENIES_TALK.test(tokens[not.at] ?? '')) return false;
+      const between = tokens.slice(not.at + 1, at);
+      return not.at < at && between.length <= MOST_BETWEEN && between.every((word) => isSmall(word, language));
+    });
+  };
+  // Languages share words: what is refused in one of them is refused.
+  const asking = mentions.filter(({ role }) => role !== 'refuse' && role !== 'not');
+  const refusedAt = new Set(asking.filter(isRefusedIn).map(({ at }) => at));
+  return asking.filter(({ at }) => !refusedAt.has(at));
+};
+
+/** A word that is said again is said once, and "not a bot" and "bot değil" say nothing of a person. */
+const wishOf = (tokens: string[]): string =>
+  tokens
+    .filter((token, at) => token !== tokens[at - 1])
+    .join(' ')
+    .replace(NO_MACHINE, ' ')
+    .trim();
+const NO_MACHINE = new RegExp(
+  `(?:^| )(?:(?:no|not|kein|keinen|nicht|pas|no more|geen|non|nie|не)(?: (?:an?|de|un|der))? (?:${MACHINES.replaceAll(' ', '|')})|(?:${MACHINES.replaceAll(' ', '|')}) degil)(?= |$)`,
+  'gu',
+);
+const isAlone = (tokens: string[]): boolean => {
+  const wish = wishOf(tokens);
+  return alone.has(wish) || alone.has(wish.replace(BEFORE, '').replace(AFTER, ''));
+};
 
 /** True if the visitor asks for a person, in any known language. */
 export const asksForHuman = (message: string): boolean => {
   const text = foldBeginning(message, 400);
   if (REFUSED_PATTERNS.some((pattern) => pattern.test(text))) return false;
-  if (HUMAN_PATTERNS.some((pattern) => pattern.test(text.trim()))) return true;
-  const tokens = words(text).slice(0, MAX_TOKENS);
-  const whole = tokens.join(' ');
-  if (BOT_QUESTIONS.some((pattern) => pattern.test(whole))) return false;
-  const all = mentionsIn(tokens);
-  const beginsWithNot = all.some(({ role, at }) => role === 'not' && at === 0) && !ANSWERS_FIRST.test(text);
-  if (!beginsWithNot && (alone.has(whole) || alone.has(whole.replace(POLITE, '')))) return true;
-  const mentions = withoutRefused(all, tokens);
-  const refused = mentions.some(({ role }) => role === 'refuse');
-  if (refused)
-    return (
-      tokens.some((token) => machines.has(token)) && mentions.some(({ role }) => role === 'talk' || role === 'agent')
-    );
-  return mentions.some(
+  const whole = words(text).slice(0, MAX_TOKENS);
+  if (BOT_QUESTIONS.some((pattern) => pattern.test(whole.join(' ')))) return false;
+  if (isAlone(whole)) return true;
+  const parts = text.trim().split(new RegExp(`(${SENTENCE.source})`, 'u'));
+  const wanted: Mention[] = [];
+  let from = 0;
+  let isDenied = false;
+  for (let part = 0; part < parts.length && from < MAX_TOKENS; part += 2) {
+    const isQuestion = /[?？؟]/u.test(parts[part + 1] ?? '');
+    const sentence = parts[part] ?? '';
+    if (!isQuestion && isAlone(words(sentence))) return true;
+    const clauses = sentence.split(CLAUSE);
+    for (const [index, clause] of clauses.entries()) {
+      if (HUMAN_PATTERNS.some((pattern) => pattern.test(clause.trim()))) return true;
+      const tokens = words(clause).slice(0, MAX_TOKENS);
+      const mentions = mentionsIn(tokens);
+      const isLast = index === clauses.length - 1 && !isQuestion;
+      const isSaid = isDenied || IS_POLITE.test(clause);
+      if (isLast && isSaid && isAlone(tokens)) return true;
+      const isRefused = mentions.some(({ role }) => role === 'refuse');
+      isDenied ||= isRefused || mentions.some(({ role }) => role === 'not');
+      if (isRefused && tokens.some((token) => machines.has(token)) && mentions.some(({ role }) => role === 'talk'))
+        return true;
+      for (const mention of withoutRefused(mentions, tokens, isQuestion)) {
+        wanted.push({ ...mention, at: mention.at + from });
+      }
+      from += tokens.length;
+    }
+  }
+  return wanted.some(
     (mention) =>
-      (mention.role === 'talk' && near(mentions, ['person', 'agent'], mention, TALK_REACH)) ||
-      (mention.role === 'want' && near(mentions, ['agent'], mention, WANT_REACH)),
+      (mention.role === 'talk' && near(wanted, ['person', 'agent'], mention, TALK_REACH)) ||
+      (mention.role === 'want' && near(wanted, ['agent'], mention, WANT_REACH)),
   );
 };
 
@@ -170,45 +254,80 @@ export const asksWhoThisIs = (message: string): boolean => {
  * An e-mail address from the last character before the `@` on. A pattern for the whole address would take more than
  * linear time.
  */
-const EMAIL = /[\p{L}\p{N}._%+-]@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}/u;
+const EMAIL = /[\p{L}\p{N}._%+-]@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}(?!\p{L})(?!:[\p{L}/])/u;
 const LONGEST_MAILBOX = 64;
 const MAILBOX = /[\p{L}\p{N}._%+-]/u;
 /** Seven to fifteen digits with separators. Whether it is a phone number depends on its form and on the words around it. */
-const NUMBER = /(?<![\p{L}\p{N}#])(?:\+|00)?\(?\d[\d\s()./-]{5,22}\d(?![\p{L}\p{N}])/gu;
-/** The forms that only phone numbers have: with a prefix, or three, three and four digits. */
+const NUMBER = /(?<![\p{L}\p{N}#])(?:\+|00)?\(?\d[\d\s()./–-]{5,22}\d(?![\p{L}\p{N}])/gu;
+/** The forms that only phone numbers have: with a prefix, three, three and four digits, or a Chinese mobile phone's. */
 const PREFIXED = /^(?:\+|00|\(?0)/;
+const CHINESE_MOBILE = /^1[3-9]\d(?:\d{8}|([ -])\d{4}\1\d{4})$/;
 const NORTH_AMERICAN = /^\(?\d{3}\)?[\s.-]?\d{3}[\s.-]\d{4}$/;
 /** A date, perhaps with a time, and the address of a computer. */
 const DATE = /^(?:\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})(?:\s+\d{1,2})?$/;
 const IP_ADDRESS = /^\d{1,3}(?:\.\d{1,3}){3}$/;
 /** Words that stand beside a phone number, folded. `*` is any ending. */
 const CALLING =
-  'phone* telephone* tel mobile cell call calling reach whatsapp sms ring handy telefon* ruf* anruf* erreich* mobil* rueckruf* appel* portable joindre llam* movil celular telefono ligar telemovel telefone cellulare chiam* bel bellen telefoon gsm ring* nummer dzwon* komork* zadzwon* volat volejte mobiltelefon ara* cep τηλ* κινητο телефон* звон* номер перезвон* تلفون هاتف جوال موبايل טלפון נייד फोन मोबाइल โทร 电话 電話 手机 手機 携帯 전화 연락처';
+  'phone* telephone* tel mobile cell call calling reach whatsapp sms ring handy telefon* ruf* anruf* erreich* mobil* rueckruf* appel* portable joindre llam* movil celular telefono ligar telemovel telefone cellulare chiam* bel bellen telefoon gsm ring* dzwon* komork* zadzwon* volat volejte mobiltelefon ara* cep τηλ* κινητο телефон* звон* перезвон* تلفون هاتف جوال موبايل טלפון נייד फोन मोबाइल โทร 연락처';
 const [CALLING_WORDS, CALLING_BEGINNINGS] = [
   new Set(CALLING.split(' ').filter((word) => !word.endsWith('*'))),
   CALLING.split(' ').flatMap((word) => (word.endsWith('*') ? word.slice(0, -1) : [])),
 ];
 const isOfCalling = (word: string): boolean =>
-  CALLING_WORDS.has(word) || CALLING_BEGINNINGS.some((beginning) => word.startsWith(beginning));
-/** A message of a number and so many other words only gives the number. */
-const FEW_WORDS = 2;
+  CALLING_WORDS.has(word) ||
+  /电话|電話|手机|手機|携帯|전화/u.test(word) ||
+  CALLING_BEGINNINGS.some((beginning) => word.startsWith(beginning));
+/** "Number" says what a number is: one's own, or that of the word before it, as in "order number". */
+const NUMBER_WORD =
+  /(?:^(?:number|no|num|numero|n|nr|nummer|numer|numara\p{L}*|номер|رقم)|.(?:nummer|numer|nr)|code|番号|号|번호)$/u;
+const OWN = /^(?:my|our|mine|meine?|unsere?|mijn|min|mitt?|mon|notre|mi|nuestro|meu|mio|moj|мой)$/u;
+/** So many words around a number say what it is. */
+const REACH = 4;
+/** How long a number is without country code, and with it. */
+const MOST_NATIONAL = 12;
+const LEAST_INTERNATIONAL = 9;
+/** Groups of equal length or of thousands, as in prices, codes and series. */
+const SERIES = /^\d{1,3}(?:[.]\d{3})+$|^\d{1,2}(?:\.\d{1,2})+$|^\d{4}(?:[ -]\d{4}){2,}$/;
+
+/** A full stop may also end an abbreviation, as in "tel.". */
+const CLAUSE_END = /[,;!?。，！？؟\n]|\.(?=\s+\p{Lu})/u;
 
 type ContactDetails = { email: boolean; phone: boolean };
 
 /**
- * The place of a phone number in a message. A number without one of the forms of phone numbers may be an order, a price, a
- * book or a parcel. It counts only if the message has little else, or speaks of calling.
+ * What the words around a number say that it is. They are those of its clause: "My mobile is broken, order 4500123456"
+ * gives no phone number.
+ */
+const readLabel = (before: string, after: string): 'phone' | 'other' | 'none' => {
+  const left = words(fold(before.split(CLAUSE_END).at(-1) ?? '')).slice(-REACH);
+  const right = words(fold(after.split(CLAUSE_END, 1)[0] ?? '')).slice(0, REACH);
+  if ([...left, ...right].some(isOfCalling)) return 'phone';
+  const named = left.findLastIndex((word) => NUMBER_WORD.test(word));
+  if (named === -1) return 'none';
+  const isOwn =
+    /^(?:number|nummer|numero|numer|numara\p{L}*|номер|رقم)$/u.test(left[named] ?? '') && named === left.length - 1;
+  return OWN.test(left[named - 1] ?? '') || (isOwn && named === 0) ? 'phone' : 'other';
+};
+
+/**
+ * The place of a phone number in a message. A number may be an order, a price, a book or a parcel. One without the forms
+ * of phone numbers counts only if it is the whole message, or if its clause speaks of calling.
  */
 const findPhone = (text: string): { from: number; to: number } | null => {
   for (const { 0: found, index } of text.matchAll(NUMBER)) {
     const number = found.trim();
-    const digits = number.replace(/\D/g, '').length;
-    if (digits < 7 || digits > 15 || DATE.test(number) || IP_ADDRESS.test(number)) continue;
+    const digits = number.replace(/\D/g, '');
+    const isInternational = /^\(?(?:\+|00)/.test(number);
+    const most = isInternational ? 15 : MOST_NATIONAL;
+    if (digits.length < 7 || digits.length > most || DATE.test(number) || IP_ADDRESS.test(number)) continue;
+    if (number.startsWith('00') && (digits[2] === '0' || digits.length - 2 < LEAST_INTERNATIONAL)) continue;
     const place = { from: index, to: index + found.length };
-    if (PREFIXED.test(number) || NORTH_AMERICAN.test(number)) return place;
-    const others = words(fold(`${text.slice(0, index)} ${text.slice(place.to)}`)).slice(0, MAX_TOKENS);
-    const isPlain = !/[^\d]/.test(number);
-    if (others.some(isOfCalling) || (others.length <= FEW_WORDS && (!isPlain || digits >= 9))) return place;
+    const rest = `${text.slice(0, index)} ${text.slice(place.to)}`;
+    const label = readLabel(text.slice(0, index), text.slice(place.to));
+    if (label === 'phone') return place;
+    if (label === 'other' || SERIES.test(number)) continue;
+    if ([PREFIXED, NORTH_AMERICAN, CHINESE_MOBILE].some((form) => form.test(number))) return place;
+    if (words(rest).length === 0 && (/\D/.test(number) || digits.length >= 9)) return place;
   }
   return null;
 };
