@@ -37,6 +37,8 @@ export type HtmlDocument = {
   hrefs: string[];
   /** Contents of the `application/ld+json` scripts. */
   data: string[];
+  /** Where a script leads, which counts if the page has no text. */
+  leadsTo: string | null;
 };
 
 export const emptyDocument = (language: string | null = null): HtmlDocument => ({
@@ -49,6 +51,7 @@ export const emptyDocument = (language: string | null = null): HtmlDocument => (
   base: null,
   hrefs: [],
   data: [],
+  leadsTo: null,
 });
 
 // Older pages that leave elements open reach a depth of some thousands.
@@ -72,6 +75,9 @@ const SKIPPED = namesOf(
   'annotation applet audio canvas datalist embed iframe noframes noscript object optgroup option rp rt script select style svg template ' +
     'textarea video',
 );
+/** A script that leads to another page: `location.replace("/en/")`. */
+const LEADS = /(?:^|[^\w$])location(?:\.href\s?=|\s?=|\.(?:replace|assign)\()\s?(?:(["'])([^"'\n]{1,500})\1)/;
+const MAX_LEADING_SCRIPT = 2000;
 /** Links to a footnote, and from it back to the text. */
 const NOTE = /^#(?:user-content-)?(?:fn(?:ref)?[-:_]?\d|footnote-|endnote-|cite[_-](?:note|ref))/;
 const headingLevelOf = (name: string, { role, 'aria-level': level }: Attributes): number => {
@@ -104,6 +110,19 @@ const isDecorative = (name: string, { 'aria-hidden': hidden, id }: Attributes): 
 const FOLDS =
   /(?:^|[\s_-])(?:accordion|collaps(?:e|ed|ible)|disclosure|expand(?:able|er)?|faq|fold|toggler?)(?:$|[\s_-])/i;
 
+/** What names the text that a button shows, in the ways of browsers and of libraries. */
+const SHOWS = [
+  'aria-expanded',
+  'aria-controls',
+  'popovertarget',
+  'commandfor',
+  'data-collapse-toggle',
+  'data-accordion-target',
+  'uk-toggle',
+];
+/** What a button's script does if it shows and hides: `toggle(this)`, `open = !open`. */
+const TOGGLES = /toggle|expand|collaps|accordion|=\s?!/i;
+
 /** Whether an element shows and hides the text that follows it. */
 const folds = (attributes: Attributes): boolean => {
   const {
@@ -114,12 +133,23 @@ const folds = (attributes: Attributes): boolean => {
   } = attributes;
   if (popup !== undefined || toggle === 'dropdown' || toggle === 'modal') return false;
   return (
-    attributes['aria-expanded'] !== undefined ||
-    attributes['aria-controls'] !== undefined ||
+    SHOWS.some((name) => attributes[name] !== undefined) ||
     toggle === 'collapse' ||
+    ['onclick', '@click', 'x-on:click'].some((name) => TOGGLES.test((attributes[name] ?? '').slice(0, 200))) ||
     FOLDS.test(classes.slice(0, 300))
   );
 };
+
+/** An element that draws a picture for a word or a sign, as icon fonts do: `<mat-icon>local_shipping</mat-icon>`. */
+const isIcon = (name: string, { class: classes = '' }: Attributes): boolean =>
+  name.endsWith('-icon') || (/^(?:i|em|span)$/.test(name) && ICONS.test(classes.slice(0, 300)));
+const ICONS = /(?:^|[\s_-])(?:icons?|glyphicon|fa[bdlrs]?|caret|chevron|arrow)(?:$|[\s_-])/i;
+const ICON_TEXT = /^\s*(?:[a-z][a-z0-9_]{0,40}|[^\p{L}\p{N}]{1,3})\s*$/u;
+
+/** Titles in a row without text between them. */
+type TitleRun = { kind: 'links' | 'labels'; headings: Block[] };
+/** So many titles in a row are a list of what is elsewhere, or tabs, and the last is no heading of what follows. */
+const LONGEST_RUN = { links: 2, labels: 1 };
 
 class BlockWriter {
   readonly document = emptyDocument();
@@ -138,6 +168,7 @@ class BlockWriter {
   private button: string[] | null = null;
   /** The last such title. What it is over ends with the element around both. */
   private folded: { depth: number; blocks: number; level: number } | null = null;
+  private titles: TitleRun | null = null;
   /** The titles of tabs, by their ids. */
   private readonly tabs = new Map<string, string>();
   /** The ids of inputs that show a text when they are checked. */
@@ -155,6 +186,7 @@ class BlockWriter {
   private readonly terms: string[] = [];
   private isAskedTerm = false;
   private readonly tables: Table[] = [];
+  private rowLinkChars = 0;
   private readonly seenHrefs = new Set<string>();
 
   constructor() {
@@ -171,6 +203,8 @@ class BlockWriter {
     const frame: Frame = { name, region: this.region, isSkipped, onClose: null };
     this.stack.push(frame);
     if (name === 'script') this.openScript(frame, attributes);
+    else if (name === 'meta' && this.stack.at(-2)?.name === 'noscript' && attributes['http-equiv'] !== undefined)
+      this.noteMeta(attributes);
     else if (!isSkipped) this.openElement(frame, attributes);
   }
 
@@ -230,6 +264,11 @@ class BlockWriter {
 
   private openScript(frame: Frame, { type = '' }: Attributes): void {
     if (/^\s{0,9}application\/ld\+json/i.test(type)) this.capture(frame, (text) => this.document.data.push(text));
+    else if (this.document.leadsTo === null)
+      this.capture(frame, (text) => {
+        const address = LEADS.exec(text.slice(0, MAX_LEADING_SCRIPT))?.[2];
+        this.document.leadsTo ??= address ?? null;
+      });
   }
 
   private openElement(frame: Frame, attributes: Attributes): void {
@@ -256,6 +295,7 @@ class BlockWriter {
     else if (name === 'input') this.noteSwitch(attributes);
     else if (attributes.role === 'tabpanel') this.openPanel(frame, attributes);
     else if (name === 'b' || name === 'strong') this.noteBold();
+    else if (!isBlock && isIcon(name, attributes)) this.openIcon(frame);
     else if (name === 'code') this.count(frame, 'codes');
     else if (isBlock) this.openBlock(frame, attributes);
   }
@@ -346,12 +386,13 @@ class BlockWriter {
   }
 
   private endHeading(): void {
-    const { heading, parts } = this;
+    const { heading, parts, linkChars, insideChars, chars } = this;
     this.heading = null;
     this.startBlock();
     if (!heading) return;
     const { level, anchor, asks, button } = heading;
-    this.push({ kind: 'heading', text: headingText(parts.join('')) || button, level, anchor, asks });
+    const run = linkChars - insideChars > chars * 0.8 ? 'links' : undefined;
+    this.push({ kind: 'heading', text: headingText(parts.join('')) || button, level, anchor, asks }, run);
   }
 
   private openLink(frame: Frame, { href = '' }: Attributes): void {
@@ -375,7 +416,8 @@ class BlockWriter {
       // something.
       if (this.heading) this.heading.button ||= text;
       if (attributes.role === 'tab' && attributes.id && this.tabs.size < MAX_META) this.tabs.set(attributes.id, text);
-      else if (!this.heading && (asksSomething(text) || this.isTitle(attributes))) this.openFolded(text);
+      else if (!this.heading && (asksSomething(text) || this.isTitle(attributes)))
+        this.openFolded(text, this.switches.has(attributes.for ?? '') ? 'labels' : undefined);
     };
   }
 
@@ -384,10 +426,10 @@ class BlockWriter {
     return this.forms === 0 && (folds(attributes) || this.switches.has(attributes.for ?? ''));
   }
 
-  private openFolded(text: string): void {
+  private openFolded(text: string, run?: TitleRun['kind']): void {
     this.flush();
     const level = this.foldedLevel;
-    this.push({ kind: 'heading', text, level, anchor: null, asks: asksSomething(text) });
+    this.push({ kind: 'heading', text, level, anchor: null, asks: asksSomething(text) }, run);
     if (text !== '') this.folded = { depth: this.stack.length, blocks: this.document.blocks.length, level };
   }
 
@@ -415,6 +457,15 @@ class BlockWriter {
       this.parts.push('\n');
       this.endsWithBreak = true;
     } else this.flush();
+  }
+
+  private openIcon(frame: Frame): void {
+    const written = this.button ?? this.parts;
+    const from = written.length;
+    frame.onClose = () => {
+      if (written === (this.button ?? this.parts) && ICON_TEXT.test(written.slice(from).join('')))
+        written.length = from;
+    };
   }
 
   private noteBold(): void {
@@ -510,7 +561,8 @@ class BlockWriter {
   }
 
   private pushRow(table: Table): void {
-    this.push({ kind: 'text', text: table.endRow(), byLine: true });
+    this.push({ kind: 'text', text: table.endRow(), byLine: true, linkChars: this.rowLinkChars });
+    this.rowLinkChars = 0;
   }
 
   private openCell(frame: Frame, attributes: Attributes): void {
@@ -550,6 +602,7 @@ class BlockWriter {
     this.prefix = '';
     const table = this.tables.at(-1);
     if (table?.isInCell) {
+      this.rowLinkChars += (linkChars * shown.length) / chars;
       if (!table.add(toLine(shown))) this.becomeLayout();
       return;
     }
@@ -573,9 +626,9 @@ class BlockWriter {
     else this.push({ kind: 'heading', text: term, level: this.foldedLevel, anchor: this.pendingAnchor, asks: true });
   }
 
-  private push(block: Pick<Block, 'kind' | 'text'> & Partial<Block>): void {
-    if (block.text === '' && block.kind !== 'leave') return;
-    this.document.blocks.push({
+  private push(given: Pick<Block, 'kind' | 'text'> & Partial<Block>, run?: TitleRun['kind']): void {
+    if (given.text === '' && given.kind !== 'leave') return;
+    const block: Block = {
       level: 0,
       anchor: null,
       asks: false,
@@ -583,8 +636,22 @@ class BlockWriter {
       region: this.region,
       linkChars: 0,
       insideChars: 0,
-      ...block,
-    });
+      ...given,
+    };
+    this.document.blocks.push(block);
+    if (block.kind !== 'leave') this.noteTitle(block, run);
+  }
+
+  /** Labels in a row are tabs, and headings in a row that lead elsewhere are a list. None is over what follows. */
+  private noteTitle(block: Block, kind: TitleRun['kind'] | undefined): void {
+    const { titles } = this;
+    const isOfRun = kind !== undefined && titles?.kind === kind && titles.headings.at(-1)?.level === block.level;
+    if (isOfRun) titles.headings.push(block);
+    else {
+      const last = titles?.headings.at(-1);
+      if (titles && last && titles.headings.length > LONGEST_RUN[titles.kind]) last.kind = 'leave';
+      this.titles = kind === undefined ? null : { kind, headings: [block] };
+    }
   }
 }
 

@@ -13,6 +13,8 @@ const MOST_OF_MENU = 0.5;
 const LINKED_MENU = 0.4;
 /** This many blocks of links in a row are a menu. */
 const MENU_BLOCKS = 4;
+/** So many links that ask something are a list of what is answered elsewhere. */
+const ASKING_LINKS = 2;
 const LINK_BLOCK = 0.8;
 
 /** Words for using the page, which pages put among their text. */
@@ -81,8 +83,10 @@ const withoutLinkRuns = (blocks: readonly Block[], isWholePage: boolean): Block[
   const kept: Block[] = [];
   let run: Block[] = [];
   const endRun = (): void => {
-    const texts = run.filter(({ kind }) => kind === 'text').length;
-    if (texts < MENU_BLOCKS) kept.push(...run);
+    const texts = run.filter(({ kind }) => kind === 'text');
+    const links = texts.reduce((sum, { text }) => sum + Math.max(1, text.match(/[?？؟]/g)?.length ?? 0), 0);
+    const least = texts.every(({ text }) => asksSomething(text)) ? ASKING_LINKS : MENU_BLOCKS;
+    if (links < least) kept.push(...run);
     else kept.push(...run.filter(({ kind }) => kind !== 'text'));
     run = [];
   };

@@ -320,6 +320,8 @@ const weighLanguages = async (blocks: readonly TextBlock[]): Promise<{ total: nu
 /** Scripts in which one language is written far more often than others. Japanese also writes Han. */
 const SCRIPTS: [RegExp, string][] = [
   [/[\p{Script=Hiragana}\p{Script=Katakana}]/u, 'ja'],
+  [/[їєґ]/iu, 'uk'],
+  [/[ыэё]/iu, 'ru'],
   [/\p{Script=Hangul}/u, 'ko'],
   [/\p{Script=Han}/u, 'zh'],
   [/\p{Script=Greek}/u, 'el'],
@@ -347,6 +349,8 @@ const languageOfScript = (blocks: readonly TextBlock[]): string | null => {
   return SCRIPTS.find(([script]) => script.test(foreign.join('')))?.[1] ?? null;
 };
 
+const isLatin = (language: string): boolean => new Intl.Locale(language).maximize().script === 'Latn';
+
 /**
  * Many templates declare a language although the text is in another one. So a clearly detected language overrules the
  * declared one.
@@ -358,6 +362,8 @@ const decideLanguage = async (declared: string | null, blocks: readonly TextBloc
     return total >= LEAST_FOR_LANGUAGE && first !== '' && share > 0.5 ? first : languageOfScript(blocks);
   const base = declared.split('-')[0]?.toLowerCase() ?? '';
   const isClear = total >= 2 * LEAST_FOR_LANGUAGE && share > 0.8 && first !== '';
+  const written = isLatin(declared) ? languageOfScript(blocks) : null;
+  if (written !== null && !isClear) return written;
   return isClear && !shares.some(([language]) => isAlike(language, base)) ? first : declared;
 };
 
@@ -429,7 +435,9 @@ export const readDocument = async (input: ReadInput): Promise<ReadPage> => {
   const sections = toSections(title, blocks);
   const passages = toPassages(sections, split, isQuestion);
   // A page with links alone has no passages, but it leads to other pages.
-  const refresh = refreshOf(document, base);
+  const refresh =
+    refreshOf(document, base) ??
+    (passages.length === 0 && document.leadsTo !== null ? toAddress(document.leadsTo, base) : null);
   if (passages.length === 0 && links.length === 0 && refresh === null) throw new Unreadable('no_text', NO_TEXT[format]);
   return {
     title,

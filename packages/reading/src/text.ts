@@ -37,9 +37,12 @@ const BULLETS = /[\uf0a7\uf0b7\uf0d8]/g;
 export const withoutInvisible = (text: string): string =>
   text.toWellFormed().replace(INVISIBLE, '').replace(BULLETS, '•').replace(GLYPHS, '');
 
-/** Text without what a site generator or a script would fill in: Liquid, Jekyll, Hugo, Handlebars, Vue. */
-export const withoutTemplates = (text: string): string =>
-  text.includes('{') ? text.replace(/\{\{\{?[^{}]{0,500}\}\}\}?|\{%[^%{}]{0,500}%\}/g, '') : text;
+/** Liquid, Jekyll, Hugo, Handlebars, Vue; comments of Jinja; ERB; template strings; WordPress's short codes. */
+const TEMPLATES =
+  /\{\{\{?[^{}]{0,500}\}\}\}?|\{%[^%{}]{0,500}%\}|\{#[^#{}]{0,500}#\}|<%[^%<>]{0,500}%>|\$\{[\w.]{1,100}\}|\[\/[a-z][\w-]{2,50}\]|\[[a-z][\w-]{2,50} [\w-]{1,50}=["'][^\]\n]{0,500}\]/g;
+
+/** Text without what a site generator or a script would fill in. */
+export const withoutTemplates = (text: string): string => text.replace(TEMPLATES, '');
 
 /** Whether a text ends with a question mark, of whatever script. */
 export const asksSomething = (text: string): boolean => /[?？؟]$/.test(text);

@@ -31,6 +31,8 @@ test.each([
   ['its state', (title: string) => `<button aria-expanded="false"><span>${title}</span></button>`],
   ['what it controls', (title: string) => `<div><button aria-controls="a">${title}</button></div>`],
   ['a role', (title: string) => `<div role="button" aria-expanded="true"><p>${title}</p></div>`],
+  ['a popover', (title: string) => `<button popovertarget="p">${title}</button>`],
+  ['its script', (title: string) => `<button @click="open = !open">${title}</button>`],
   ['Bootstrap', (title: string) => `<a class="x" data-bs-toggle="collapse" href="#c">${title}</a>`],
   [
     'a label',
@@ -61,6 +63,15 @@ test('tabs are headings of their panels', async () => {
   ]);
 });
 
+test('labels of tabs in a row are no headings of what follows all of them', async () => {
+  const label = (id: string) => `<input type="radio" name="t" id="${id}"><label for="${id}">${id}</label>`;
+  const { passages } = await read(
+    aMain(`${label('Norway')}${label('Malta')}<div>14 euros. ${LONG}</div><div>11 euros. ${LONG}</div>`),
+  );
+
+  expect(new Set(passages.map(({ path }) => path.join(' > ')))).toEqual(new Set(['Delivery']));
+});
+
 test('buttons that do something, menus and fields of forms are no headings', async () => {
   const text = await textOf(
     aMain(`<p>One.</p><button>Copy</button><button aria-haspopup="true" aria-expanded="false">Filter</button><p>Two.</p>
@@ -74,15 +85,18 @@ test('buttons that do something, menus and fields of forms are no headings', asy
 test('the glyphs and words of icon fonts are no text', async () => {
   const text = await textOf(
     aMain(`<p class="icon" aria-hidden="true">menu</p><p>\uf0c9 Massages \u{f0001}are booked<i class="material-icons">expand_more</i> at the desk.</p>
-      <button class="accordion">Prices <span class="material-symbols-outlined">add</span></button><p id="p" aria-hidden="true">Forty euros.</p>`),
+      <button class="accordion">Prices <span class="material-symbols-outlined">add</span></button><p id="p" aria-hidden="true">Forty euros.</p>
+      <p><mat-icon>local_shipping</mat-icon> By <span class="nav-icon">expand_less</span>ship.</p><h3><button aria-expanded="false">Refunds <span class="fa">+</span></button></h3><p>In ten days.</p>`),
   );
 
-  expect(text).toBe('Massages are booked at the desk.\nPrices\nForty euros.');
+  expect(text).toBe('Massages are booked at the desk.\nPrices\nForty euros.\nBy ship.\nRefunds\nIn ten days.');
 });
 
 test('what a site generator or script would fill in is no text, and code stays', async () => {
   const page = await textOf(
-    aMain('<p>Open at {{ shop.opening }} nine{% if x %}.{% endif %} <code>{{ name }}</code></p><pre>{% raw %}</pre>'),
+    aMain(
+      '<p>Open at {{ shop.opening }} nine{% if x %}.{% endif %} <code>{{ name }}</code></p><pre>{% raw %}</pre><p>[gallery ids="1"] Until <%= close %> five {# later #} o’clock [sic].[/gallery]</p>',
+    ),
   );
   const file = await textOf(
     aFile(
@@ -107,7 +121,7 @@ test('what a site generator or script would fill in is no text, and code stays',
     ),
   );
 
-  expect(page).toBe('Open at nine. {{ name }}\n{% raw %}');
+  expect(page).toBe('Open at nine. {{ name }}\n{% raw %}\nUntil five o’clock [sic].');
   expect(file).toBe('Open at nine.\nParking\nBehind the house.\nIt is free.\nWrite {{ name }} and\n<Tabs a={1} />');
 });
 
@@ -118,6 +132,17 @@ test('a list of questions that are answered elsewhere is no text, and leads ther
 
   expect(page.passages.map(({ text }) => text)).toEqual(['We deliver on weekdays.']);
   expect(page.links).toHaveLength(5);
+});
+
+test.each([
+  ['in a line', (links: string[]) => `<p>${links.join(' · ')}</p>`],
+  ['in a table', (links: string[]) => links.map((link) => `<tr><td>${link}</td></tr>`).join('')],
+  ['as cards', (links: string[]) => links.map((link) => `<div><h3>${link}</h3></div>`).join('')],
+])('a list of links to answers is no text %s, and the last link is no heading', async (_, list) => {
+  const links = ['How do I pay?', 'Where is it?', 'Who delivers?'].map((text, nth) => `<a href="/${nth}">${text}</a>`);
+  const { passages } = await read(aMain(`<table>${list(links)}</table><p>We deliver on weekdays.</p>`));
+
+  expect(passages.map(({ path, text }) => [...path, text])).toEqual([['Delivery', 'We deliver on weekdays.']]);
 });
 
 test('a table of contents is no text, also beside a link that leads elsewhere', async () => {
@@ -137,6 +162,25 @@ test.each([
   ['he', 'פותחים בתשע.'],
   ['th', 'เปิดเก้าโมง'],
   [null, 'Hotel'],
+  ['ru', 'Мы открываемся в девять.'],
+  ['uk', 'Ми відкриваємось о дев’ятій. Їжа є.'],
 ])('a short page without a declared language is in %s by its script', async (language, text) => {
   expect((await read(aPage(`<p>${text} (Hotel)</p>`))).language).toBe(language);
+});
+
+test('the script of a short page overrules a language that is never written in it', async () => {
+  const languageOf = async (lang: string) => (await read(aPage(`<html lang="${lang}"><p>九点开门。</p>`))).language;
+
+  expect([await languageOf('en-US'), await languageOf('ja')]).toEqual(['zh', 'ja']);
+});
+
+test.each([
+  '<noscript><meta http-equiv="refresh" content="0; url=/en/"></noscript>',
+  '<script>window.location.replace("/en/")</script>',
+  "<script>location.href = '/en/';</script>",
+])('a page without text leads on as %s says', async (markup) => {
+  const { refresh } = await read(aPage(`<head>${markup}</head>`));
+  const withText = await read(aPage(`<head><script>location = "/cart"</script></head><p>We are open.</p>`));
+
+  expect([new URL(refresh ?? '').pathname, withText.refresh]).toEqual(['/en/', null]);
 });
