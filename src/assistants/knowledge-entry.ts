@@ -6,7 +6,9 @@ import { SuggestedAction } from './suggested-action.ts';
 /** Operating systems and many libraries write `pt_BR`. */
 const canonicalLanguage = (value: string): string | null => {
   try {
-    return Intl.getCanonicalLocales(value.replaceAll('_', '-'))[0] ?? null;
+    // Names of locales, such as en_US.UTF-8, also say an encoding.
+    const tag = value.trim().replace(/(?<=^[a-z]{2,3}_[a-z]{2})[.@][\w.@-]+$/i, '');
+    return Intl.getCanonicalLocales(tag.replaceAll('_', '-'))[0] ?? null;
   } catch {
     return null;
   }

@@ -74,7 +74,7 @@ const toRow = (line: number, cells: string[], columns: (Column | null)[]): Row =
 };
 
 /** A first line in which Excel says the delimiter. It is no row. */
-const SAYS_DELIMITER = /^\uFEFF?sep=(.)[ \t]*(?=\r|\n|$)/i;
+const SAYS_DELIMITER = /^\uFEFF?"?sep ?= ?(.)"?[;,\t ]*(?=\r|\n|$)/i;
 
 export const withoutDelimiterLine = (text: string): string => text.replace(SAYS_DELIMITER, '');
 
@@ -325,8 +325,12 @@ type Section = { line: number; level: number; question: string; blocks: Block[] 
 const isTitle = (section: Section, index: number, all: Section[]): boolean =>
   index === 0 && all.length > 1 && all.slice(1).every(({ level }) => level > section.level);
 
-/** The anchor of a heading, in most programs that publish Markdown. */
-const ANCHOR = /\s{0,9}\{#[\w-]{1,100}\}$/;
+/** The anchor or the attributes of a heading, as programs that publish Markdown write them, and a link to itself. */
+const ANCHOR =
+  /\s{0,9}(?:\{(?::\s?|%\s?)?(?:\s?[#.]|id=)[^{}\n]{1,200}\}|:id=[\w-]{1,100}|(?:\s[#¶§🔗]\s)?\s?\(#[^()\s]{0,200}\))$/u;
+
+/** What a file says about itself before its text. Its lines stay, to be counted. */
+const FRONT_MATTER = /^---\r?\n[\s\S]{0,5000}?\r?\n---[ \t]*(?=\r?\n|$)/;
 
 /**
  * Every heading with text under it is a question, and the text is its answer. Two headings are not questions: the
@@ -334,7 +338,7 @@ const ANCHOR = /\s{0,9}\{#[\w-]{1,100}\}$/;
  * followed by a deeper heading.
  */
 const readMarkdown = (text: string): Row[] => {
-  const { top, blocks, inline } = readBlocks(text);
+  const { top, blocks, inline } = readBlocks(text.replace(FRONT_MATTER, (matter) => matter.replace(/[^\n]/g, '')));
   const sections: Section[] = [];
   for (const block of top) {
     const { type, tag, map } = block.token;

@@ -28,8 +28,8 @@ const longest = (max: number) => (value: string) => value.length <= max || codeP
 const wellFormed = z.string().refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
 
 const notBlank = (value: string): boolean => value.trim() !== '';
-/** Characters without width, such as U+200B, show nothing either. */
-const SHOWN = /[^\s\p{Default_Ignorable_Code_Point}]/u;
+/** Characters without width, marks without a letter, and the empty Braille pattern show nothing either. */
+const SHOWN = /[^\s\p{Default_Ignorable_Code_Point}\p{Cc}\p{M}\u2800]/u;
 
 /**
  * A session id. It is kept exactly, never trimmed or folded (docs/contract.md, Request). Its length is counted in code
@@ -50,7 +50,7 @@ export const SessionId = wellFormed
 
 /** The rules for a message, for the API description only. Messages are not matched against this pattern. */
 const MESSAGE_PATTERN =
-  '^[^\\u0000]*[^\\s\\u0000\\u00ad\\u200b-\\u200f\\u2060-\\u206f\\ufe00-\\ufe0f\\ufeff][^\\u0000]*$';
+  '^[^\\u0000]*[^\\s\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u2800\\u200b-\\u200f\\u2060-\\u206f\\ufe00-\\ufe0f\\ufeff][^\\u0000]*$';
 
 export const MessageText = wellFormed
   .refine((value) => SHOWN.test(value), 'must not be blank')

@@ -189,7 +189,27 @@ test('the anchor of a heading is no part of its question', () => {
 });
 
 test.each([
+  '{#id .class}',
+  '{: #restore}',
+  '{.unnumbered}',
+  '{id="x"}',
+  '{% #x %}',
+  ':id=restore',
+  '[#](#x)',
+  '[¶](#x "Link")',
+])('a heading that ends in %s has a plain question, also below a front matter', (attribute) => {
+  const text = `---\ntitle: Help\n---\n\n## How? ${attribute}\n\nFrom the menu.\n\n## [Where?](#x)`;
+
+  const { entries, refused } = parseKnowledge('markdown', text);
+
+  expect(entries).toMatchObject([{ question: 'How?', answer: 'From the menu.' }]);
+  expect(refused).toMatchObject([{ line: 9 }]);
+});
+
+test.each([
   ['sep=;\r\n', ';'],
+  ['"sep=,"\r\n', ','],
+  ['sep = ;;;\n', ';'],
   ['\uFEFFsep=,\n', ','],
   ['SEP=\t\n', '\t'],
 ])('the line %j in which Excel says the delimiter is no row', (first, delimiter) => {
@@ -211,6 +231,7 @@ test.each([
   ['UTF-8', Buffer.from(GERMAN)],
   ['UTF-8 with its mark', Buffer.from(`\uFEFF${GERMAN}`)],
   ['UTF-16', Buffer.from(`\uFEFF${GERMAN}`, 'utf16le')],
+  ['UTF-16 without its mark', Buffer.from(GERMAN, 'utf16le')],
   ['UTF-16 with the high byte first', Buffer.from(`\uFEFF${GERMAN}`, 'utf16le').swap16()],
   ['Windows-1252', Buffer.from(GERMAN.replace('€', '\u0080'), 'latin1')],
 ])('a file in %s has its letters', (_, bytes) => {
@@ -218,6 +239,17 @@ test.each([
 });
 
 test.each([
+  ['Wysyłamy w ciągu dwóch dni, także książki', 'Wysy³amy w ci¹gu dwóch dni, tak¿e ksi¹¿ki'],
+  ['Kde je můj balíček, prosím, že tě žádám', 'Kde je m\u00f9j balí\u00e8ek, prosím, \u009ee t\u00ec \u009eádám'],
+  ['Sipariş ücreti ne kadar, ığdır', 'Sipari\u00fe ücreti ne kadar, \u00fd\u00f0d\u00fdr'],
+  ['¿cómo pago 3 m³? L´été, «oui»', '¿cómo pago 3 m³? L´été, «oui»'],
+])('Excel’s file with %j has its letters', (text, latin) => {
+  expect(decodeText(Buffer.from(latin, 'latin1'))).toBe(text);
+});
+
+test.each([
+  ['Shift_JIS', Buffer.from('8be38e9e82c98a4a82ab82dc82b78140', 'hex')],
+  ['Mac Roman', Buffer.from('Was kostet f\u009fr alle Gr\u009a§e', 'latin1')],
   ['KOI8-R', Buffer.from('ôÓ×ÅÔ ÐÒÁ×ÉÌØÎÙÊ', 'latin1')],
   ['a picture', Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 0, 0xff])],
 ])('a file in %s is refused, and says what to do', (_, bytes) => {

@@ -36,8 +36,8 @@ test.each(['session_id', 'message'])('%s must not be blank', async (field) => {
   }
 });
 
-test('a message of characters without width is blank', async () => {
-  for (const message of ['\u200b', ' \u200d\ufe0f ', '\u2060\u00ad']) {
+test('a message that shows nothing is blank', async () => {
+  for (const message of ['\u200b', ' \u200d\ufe0f ', '\u2060\u00ad', '\u2800', '\u0301', '\u0085']) {
     expect(problemOf(await chat({ message }))).toBe('422 validation_failed message');
   }
   expect((await chat({ message: '\u200bHi' })).status).toBe(200);
@@ -100,6 +100,9 @@ test.each([
   ['sr-cyrl', 'sr-Cyrl'],
   ['de-DE-u-co-phonebk', 'de-DE-u-co-phonebk'],
   ['pt_BR', 'pt-BR'],
+  ['en_US.UTF-8', 'en-US'],
+  ['de_DE@euro', 'de-DE'],
+  [' de ', 'de'],
 ])('the language %s is stored as %s', async (given, stored) => {
   const { body } = await chat({ language: given });
   const { body: record } = await assistant.history(body.conversationId);

@@ -224,10 +224,10 @@ const withoutComponents = (text: string): string =>
 const readMarkdown = async (text: string): Promise<Contents> => {
   const { default: MarkdownIt } = await import('markdown-it');
   const { rest, title, language } = frontMatter(text);
-  // `{#id}` after a heading is its anchor in most programs that publish Markdown.
+  // `{#id}` after a heading is its anchor in most programs that publish Markdown, which may also have a class.
   const html = new MarkdownIt({ html: true })
     .render(withoutComponents(rest))
-    .replace(/<(h[1-6])>([^\n]*?)\s?\{#([\w-]{1,100})\}<\/h[1-6]>/g, '<$1 id="$3">$2</$1>');
+    .replace(/<(h[1-6])>([^\n]*?)\s?\{:?\s?#([\w-]{1,100})(?:\s[^{}\n]{0,200})?\}<\/h[1-6]>/g, '<$1 id="$3">$2</$1>');
   const contents = readHtml(html);
   return { ...contents, title: title || contents.title, document: { ...contents.document, language } };
 };

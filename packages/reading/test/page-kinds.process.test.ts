@@ -102,7 +102,7 @@ test('what a site generator or script would fill in is no text, and code stays',
     aFile(
       [
         "import Tabs from '@theme/Tabs';",
-        '# Start {#start}',
+        '# Start {: #start .wide}',
         '{% include note.html %}Open at {{ site.hours | default: "nine" }} nine. {{< figure src="a.png" >}}',
         '',
         ':::tip Parking',
