@@ -32,6 +32,8 @@ const HUMAN_PATTERNS: readonly RegExp[] = [
   /^(?:ขอ)?(?:เจ้าหน้าที่|แอดมิน|พนักงาน)(?:หน่อย)?(?:ครับ|ค่ะ|คะ)?$/u,
 ];
 
+const BY_PATTERN = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Hangul}]/u;
+
 /** Refusals in these scripts. */
 const REFUSED_PATTERNS: readonly RegExp[] = [
   /(?:不想|不要|不用|不需要|别|別|无需|無需)(?:给我|給我|再)?(?:转|轉|找|接|叫|换|換|联系|聯繫|聯絡)?(?:人工|真人|客服|专员|專員|工作人员|活人)/u,
@@ -80,6 +82,7 @@ for (const [language, table] of Object.entries(HUMAN_WORDS)) {
 }
 const machines = new Set(MACHINES.split(' '));
 const LONGEST_PHRASE = 3;
+const phraseBeginnings = [...beginnings.keys()].filter((beginning) => beginning.includes(' '));
 const SHORTEST_BEGINNING = 2;
 const LONGEST_BEGINNING = Math.max(...[...beginnings.keys()].map((beginning) => beginning.length));
 const MAX_TOKENS = 40;
@@ -124,12 +127,17 @@ const mentionsIn = (tokens: string[]): Mention[] => {
       note(exact.get(phrase));
     }
     if (!isCompound(token, tokens[at + 1])) note(exact.get(token));
-    const beginning = tokens
-      .slice(at, at + LONGEST_PHRASE)
-      .join(' ')
-      .slice(0, LONGEST_BEGINNING);
-    for (let length = beginning.length; length >= SHORTEST_BEGINNING; length -= 1)
-      note(beginnings.get(beginning.slice(0, length)));
+    for (let length = Math.min(token.length, LONGEST_BEGINNING); length >= SHORTEST_BEGINNING; length -= 1)
+      note(beginnings.get(token.slice(0, length)));
+    for (const phrase of phraseBeginnings)
+      if (
+        phrase.startsWith(`${token} `) &&
+        tokens
+          .slice(at, at + LONGEST_PHRASE)
+          .join(' ')
+          .startsWith(phrase)
+      )
+        note(beginnings.get(phrase));
   }
   return mentions;
 };
@@ -143,7 +151,7 @@ const near = (mentions: Mention[], roles: readonly Role[], from: Mention, reach:
       roles.includes(role) && language === from.language && at !== from.at && Math.abs(at - from.at) <= reach,
   );
 
-const SENTENCE = /[.!?。！？؟\n]+/u;
+const SENTENCE = /([.!?。！？؟\n]+)/u;
 const CLAUSE = /[,;:，、،–—]|\s-\s|\s(?:but|sondern|aber|sino|pero|mais|mas|maar|ale|lecz|ama|но)\s/u;
 /** Negations that a question does not turn into a wish: "without an agent?" is none, "can I not talk to an agent?" is. */
 const WITHOUT = new Set(
@@ -189,17 +197,17 @@ const withoutRefused = (mentions: Mention[], tokens: string[], isQuestion: boole
 };
 
 /** A word that is said again is said once, and "not a bot" and "bot değil" say nothing of a person. */
-const wishOf = (tokens: string[]): string =>
-  tokens
-    .filter((token, at) => token !== tokens[at - 1])
-    .join(' ')
-    .replace(NO_MACHINE, ' ')
-    .trim();
+const wishOf = (tokens: string[]): string => {
+  const wish = tokens.filter((token, at) => token !== tokens[at - 1]).join(' ');
+  return tokens.some((token) => machines.has(token)) ? wish.replace(NO_MACHINE, ' ').trim() : wish;
+};
 const NO_MACHINE = new RegExp(
   `(?:^| )(?:(?:no|not|kein|keinen|nicht|pas|no more|geen|non|nie|не)(?: (?:an?|de|un|der))? (?:${MACHINES.replaceAll(' ', '|')})|(?:${MACHINES.replaceAll(' ', '|')}) degil)(?= |$)`,
   'gu',
 );
+const MOST_ALONE = 10;
 const isAlone = (tokens: string[]): boolean => {
+  if (tokens.length > MOST_ALONE) return false;
   const wish = wishOf(tokens);
   return alone.has(wish) || alone.has(wish.replace(BEFORE, '').replace(AFTER, ''));
 };
@@ -211,7 +219,15 @@ export const asksForHuman = (message: string): boolean => {
   const whole = words(text).slice(0, MAX_TOKENS);
   if (BOT_QUESTIONS.some((pattern) => pattern.test(whole.join(' ')))) return false;
   if (isAlone(whole)) return true;
-  const parts = text.trim().split(new RegExp(`(${SENTENCE.source})`, 'u'));
+  // Most messages speak of nobody and no machine, and need not be read clause by clause.
+  const isOfPerson = ({ role }: Mention): boolean => role === 'person' || role === 'agent';
+  if (
+    !BY_PATTERN.test(text) &&
+    !whole.some((word) => word === 'human' || machines.has(word)) &&
+    !mentionsIn(whole).some(isOfPerson)
+  )
+    return false;
+  const parts = text.trim().split(SENTENCE);
   const wanted: Mention[] = [];
   let from = 0;
   let isDenied = false;
