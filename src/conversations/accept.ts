@@ -228,7 +228,7 @@ const pushTurn = ({ changes, pending }: Arrived, announced: OutboxEvent[]) => ({
   $currentDate: { updatedAt: true },
 });
 
-const stampOf = ({ acceptedAt: at, trace }: NewTurn) => ({ at, trace });
+const stampOf = ({ key, acceptedAt: at, trace }: NewTurn) => ({ key, at, trace });
 
 const IS_NEW = { $eq: [{ $type: '$createdAt' }, 'missing'] };
 /** A value from outside, which MongoDB must not read as an expression. */

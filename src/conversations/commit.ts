@@ -139,7 +139,7 @@ export const commitStatement = (
   if (!head) throw new Error('a commit needs a head');
   const entries = ended.flatMap((turn) => turn.entries);
   const events = ended.flatMap(({ events: own, finished }, at) =>
-    toOutbox(own, receiversOf, { at: finished.finishedAt, trace: committed[at]?.trace }),
+    toOutbox(own, receiversOf, { key: read._id, at: finished.finishedAt, trace: committed[at]?.trace }),
   );
   const finished = ended.map(({ finished }) => finished);
   const { $set, $unset } = updateOf(Object.assign({}, ...ended.map(({ changes }) => changes)));

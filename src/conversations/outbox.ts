@@ -1,6 +1,6 @@
 import type { Connection } from 'mongoose';
 import { serverNow } from '../process/clock.ts';
-import { isUuid, newId, prefixRange } from '../process/ids.ts';
+import { isUuid, newPrefixedId, prefixRange } from '../process/ids.ts';
 import {
   collectionOf,
   createReader,
@@ -10,7 +10,6 @@ import {
   updateMany,
   type UpdateStatement,
 } from '../mongo/mongo.ts';
-import { exceededTimeLimit } from '../mongo/failures.ts';
 import type { ConversationEvent, ConversationEventKind } from '../webhooks/event.ts';
 import {
   BACKLOG_MAX,
@@ -30,19 +29,26 @@ export type ReceiversOf = (event: ConversationEventKind) => string[];
 export const newOutboxEvent = (
   event: ConversationEvent,
   receiversOf: ReceiversOf,
-  { at, trace }: { at: Date; trace?: string | undefined },
+  { key, at, trace }: { key: string; at: Date; trace?: string | undefined },
 ): OutboxEvent | null => {
   const endpoints = receiversOf(event.event);
   if (endpoints.length === 0) return null;
   const traced = trace !== undefined && { trace };
-  return { ...event, eventId: newId(), timestamp: Math.floor(at.getTime() / 1000), at, endpoints, ...traced };
+  return {
+    ...event,
+    eventId: newPrefixedId(key),
+    timestamp: Math.floor(at.getTime() / 1000),
+    at,
+    endpoints,
+    ...traced,
+  };
 };
 
 /** The events as stored in the outbox: those that an endpoint wants. */
 export const toOutbox = (
   events: ConversationEvent[],
   receiversOf: ReceiversOf,
-  stamp: { at: Date; trace?: string | undefined },
+  stamp: { key: string; at: Date; trace?: string | undefined },
 ): OutboxEvent[] => events.map((one) => newOutboxEvent(one, receiversOf, stamp)).filter((one) => one !== null);
 
 /** How many of these events go to each endpoint. */
@@ -325,8 +331,8 @@ export type OutboxStore = {
    */
   countPending: (endpointIds: string[], limit: number) => Promise<number>;
 
-  /** The outbox in which this event is pending for this endpoint. */
-  findPending: (eventId: string, endpointId: string) => Promise<Outbox | null>;
+  /** The outbox in which this event is pending. */
+  findPending: (eventId: string) => Promise<Outbox | null>;
 };
 
 /**
@@ -484,21 +490,12 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       return rows[0]?.count ?? 0;
     },
 
-    findPending: async (eventId, endpointId) => {
-      const rows = await conversations
-        .find(
-          { ...findOfEndpoints([endpointId]), 'outbox.eventId': eventId },
-          { projection: LIST_FIELDS, ...timeLimit(LIST_WITHIN_MS) },
-        )
-        .hint(OUTBOX_INDEXES.byEndpoint)
-        .limit(1)
-        .toArray()
-        .catch((cause: unknown) => {
-          // With very many pending events, the search takes too long. The event then counts as not found.
-          if (exceededTimeLimit(cause)) return [];
-          throw cause;
-        });
-      return rows[0] ?? null;
-    },
+    findPending: async (eventId) =>
+      isUuid(eventId)
+        ? conversations.findOne<Outbox>(
+            { _id: prefixRange(eventId), 'outbox.eventId': eventId },
+            { projection: LIST_FIELDS },
+          )
+        : null,
   };
 };

@@ -62,7 +62,7 @@ export const createChangeConversation = ({
     const compaction = entries.length > 0 ? await compact(read, 0) : null;
     if (compaction === 'changed') return null;
     const at = entries[0]?.messages[0]?.createdAt ?? serverDate();
-    const events = toOutbox(effect.events, receiversOf, { at });
+    const events = toOutbox(effect.events, receiversOf, { key: read._id, at });
     const { $set, $unset } = updateOf(effect.changes);
     const conversation = await conversations.findOneAndUpdate(
       {

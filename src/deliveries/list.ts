@@ -284,7 +284,7 @@ const DELIVERY_ID = /^([\da-f-]{36}):([\da-f-]{36})$/;
 export const findPendingRow = async (store: OutboxStore, deliveryId: string): Promise<ListedDelivery | null> => {
   const [, eventId, endpointId] = DELIVERY_ID.exec(deliveryId) ?? [];
   if (eventId === undefined || endpointId === undefined) return null;
-  const outbox = await store.findPending(eventId, endpointId);
+  const outbox = await store.findPending(eventId);
   const event = outbox && pendingOf(outbox, endpointId).find((one) => one.eventId === eventId);
   if (!event) return null;
   return toPendingRow(outbox, event, { endpointId, sequence: sequencesOf(outbox, endpointId).get(eventId) });

@@ -64,7 +64,7 @@ export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliv
       const receiversOf = await service.endpoints.receivers(assistantId);
       const events = contents.map((content) => {
         const payload = { role: 'user' as const, content, language: 'en' };
-        const event = newOutboxEvent({ event: 'message.received', payload }, receiversOf, { at });
+        const event = newOutboxEvent({ event: 'message.received', payload }, receiversOf, { key, at });
         if (!event) throw new Error('nobody wants this event');
         return event;
       });
