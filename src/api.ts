@@ -24,7 +24,7 @@ import { openLiveUpdates } from './live/live.ts';
 import type { MongoWatch } from './mongo/silence.ts';
 import { monitoringRoutes } from './monitoring/operations.ts';
 import { apiDocumentText } from './openapi/document.ts';
-import { eventsDocumentText } from './openapi/events-document.ts';
+import { eventSchemasText, eventsDocumentText } from './openapi/events-document.ts';
 import { referenceRoutes } from './openapi/reference.ts';
 import { type OperatorApiDependencies, operatorApiRoutes } from './operator-api/routes.ts';
 import { createDevices, createSessions, createSignInLimits } from './operators/session.ts';
@@ -140,7 +140,7 @@ const createApp = (dependencies: AppDependencies): Express => {
   const upgrades = tls ? {} : { directives: { upgradeInsecureRequests: null } };
   app.use(helmet({ strictTransportSecurity: tls, contentSecurityPolicy: upgrades }));
   const document = apiDocumentText(dependencies.publicUrl);
-  app.use(monitoringRoutes({ ...dependencies, document, events: eventsDocumentText() }));
+  app.use(monitoringRoutes({ ...dependencies, document, events: eventsDocumentText(), schemas: eventSchemasText() }));
   app.use(async (req, _res, next) => {
     await dependencies.rateLimiter.forUnknown(networkOf(req.ip)).catch((cause: unknown) => {
       if (cause instanceof ApiError && cause.code === 'rate_limited') throw cause;

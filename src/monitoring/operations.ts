@@ -70,6 +70,14 @@ export const monitoringOperations = {
     answer: z.looseObject({ asyncapi: z.string() }),
     answerDescription: 'AsyncAPI 3.0, with the JSON Schema of each event.',
   }),
+  eventSchemas: publicOperation({
+    ...common,
+    path: '/events.schema.json',
+    id: 'getEventSchemas',
+    summary: 'Get the JSON Schema of the events',
+    answer: z.looseObject({ $schema: z.string() }),
+    answerDescription: 'JSON Schema 2020-12. `$defs` has each kind.',
+  }),
   reference: publicOperation({
     ...common,
     path: '/docs',
@@ -81,10 +89,16 @@ export const monitoringOperations = {
   }),
 };
 
-type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; document: Buffer; events: Buffer };
+type Dependencies = {
+  readiness: () => Promise<Readiness>;
+  metrics: Metrics;
+  document: Buffer;
+  events: Buffer;
+  schemas: Buffer;
+};
 
 /** Routes for monitoring and documentation. They are also answered while the process drains. */
-export const monitoringRoutes = ({ readiness, metrics, document, events }: Dependencies): Router => {
+export const monitoringRoutes = ({ readiness, metrics, document, events, schemas }: Dependencies): Router => {
   const health: RequestHandler = (_req, res) => answerWith(monitoringOperations.health, res, { status: 'ok' });
 
   const ready: RequestHandler = async (_req, res) => {
@@ -115,6 +129,7 @@ export const monitoringRoutes = ({ readiness, metrics, document, events }: Depen
     { operation: monitoringOperations.metrics, handlers: [metricsText] },
     { operation: monitoringOperations.openApi, handlers: [documentOf(document)] },
     { operation: monitoringOperations.asyncApi, handlers: [documentOf(events)] },
+    { operation: monitoringOperations.eventSchemas, handlers: [documentOf(schemas)] },
   ]);
   return router;
 };

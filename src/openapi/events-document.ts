@@ -90,3 +90,16 @@ let text: Buffer | undefined;
 
 /** The document as it is sent. One process builds it once. */
 export const eventsDocumentText = (): Buffer => (text ??= Buffer.from(JSON.stringify(createEventsDocument())));
+
+/** The JSON Schema of all events, for validators and generators that know neither OpenAPI nor AsyncAPI. */
+export const eventSchemasText = (): Buffer => {
+  const { components } = createEventsDocument() as { components: { messages: Record<string, Json>; schemas: Json } };
+  const { messages, schemas } = components;
+  const document = {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    title: 'Parley events',
+    oneOf: Object.values(messages).map(({ payload }) => payload),
+    $defs: schemas,
+  };
+  return Buffer.from(JSON.stringify(document).replaceAll('"#/components/schemas/', '"#/$defs/'));
+};

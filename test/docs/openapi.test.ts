@@ -67,6 +67,18 @@ test('the document of the events is served, with a schema and an example of each
   expect(Object.values(messages).map(({ name }) => name)).toEqual([...EVENT_KINDS]);
 });
 
+test('the JSON Schema of the events is served, and accepts an example of each kind', async () => {
+  const { body: schema } = await request<Json>(`${stack.url}/events.schema.json`);
+  const { body: events } = await request<Json>(`${stack.url}/asyncapi.json`);
+
+  const ajv = new Ajv2020({ strict: false });
+  addFormats.default(ajv);
+  const validate = ajv.compile(schema);
+  const { messages } = events.components as { messages: Record<string, { examples: [{ payload: Json }] }> };
+  for (const [name, { examples }] of Object.entries(messages))
+    expect([name, validate(examples[0].payload), validate({ event: name })]).toEqual([name, true, false]);
+});
+
 test('every reference resolves, every operation id is unique, and every example matches its schema', () => {
   const { document } = apiDocument();
   const ids: unknown[] = [];
@@ -367,7 +379,8 @@ test('every documented status of every operation occurs', async () => {
     for (const one of ['getWebSettings', 'escalateWebSession']) expect(occurred).toContain(`${one} 429`);
   });
 
-  for (const path of ['/healthz', '/readyz', '/openapi.json', '/asyncapi.json']) await drive(`${stack.url}${path}`);
+  for (const path of ['/healthz', '/readyz', '/openapi.json', '/asyncapi.json', '/events.schema.json'])
+    await drive(`${stack.url}${path}`);
   await drive(`http://127.0.0.1:${drained.port}/readyz`);
   await drive(`${stack.url}/metrics`, { headers: { 'X-Forwarded-For': '203.0.113.1' } });
   const metrics = await fetch(`${stack.url}/metrics`);
