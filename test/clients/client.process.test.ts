@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { freePort } from '../../scripts/services.ts';
 import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
@@ -83,8 +84,19 @@ describe('the archive', () => {
   test('contains the build and nothing else', async () => {
     const files = await readdir(join(project, 'node_modules/@parley/client'), { recursive: true });
 
-    const built = ['parley', 'types', 'verify-webhook'].flatMap((name) => [`dist/${name}.d.ts`, `dist/${name}.js`]);
+    const built = ['parley', 'send-queue', 'types', 'verify-webhook'].flatMap((name) => [
+      `dist/${name}.d.ts`,
+      `dist/${name}.js`,
+    ]);
     expect(files.sort()).toEqual(['LICENSE', 'README.md', 'dist', ...built, 'package.json'].sort());
+  });
+
+  test('has at most 8 kB of compressed code', async () => {
+    const dist = installed('dist');
+    const names = (await readdir(dist)).filter((name) => name.endsWith('.js'));
+    const texts = await Promise.all(names.map((name) => readFile(join(dist, name))));
+
+    expect(gzipSync(Buffer.concat(texts)).length).toBeLessThanOrEqual(8_000);
   });
 
   test('is loaded by ES modules and by CommonJS', async () => {
@@ -207,6 +219,69 @@ describe('against the running service', () => {
     await expect(stranger).rejects.toMatchObject({ code: 'invalid_api_key', status: 401 });
   });
 
+  test('a queue keeps the order of each session, and waits when the limit of the key is reached', async () => {
+    const { apiKey, history } = await anAssistant(stack, { limitPerMinute: 4 });
+    const keys: string[] = [];
+    const parley = new client.Parley({
+      url: stack.url,
+      apiKey,
+      retries: 0,
+      fetch: async (url, init) => {
+        keys.push(new Headers(init?.headers).get('idempotency-key') ?? '');
+        const response = await fetch(url, init);
+        if (response.status !== 429) return response;
+        // The window of the key ends, and the service says so.
+        const { redis } = stack.service;
+        await redis.del(...(await redis.keys(`${stack.env['REDIS_PREFIX']}:limit*`)));
+        return new Response(response.body, { status: 429, headers: { 'Retry-After': '1' } });
+      },
+    });
+    const queue = new client.SendQueue(parley, { perMinute: 100, sessions: 2, most: 6 });
+    const words = ['one', 'two', 'three'];
+    const sends = words.flatMap((message) =>
+      ['queue-1', 'queue-2'].map((session_id) => queue.send({ session_id, message })),
+    );
+    await expect(queue.send({ session_id: 'queue-3', message: 'more' })).rejects.toBeInstanceOf(client.QueueFullError);
+
+    const [first, second] = await Promise.all(sends);
+    await queue.idle();
+
+    expect(queue.size).toBe(0);
+    expect(new Set(keys).size, 'what was refused is sent again under its key').toBe(6);
+    expect(keys.length).toBeGreaterThan(6);
+    for (const reply of [first, second]) {
+      const { body: read } = await history(reply?.conversationId ?? '');
+      expect(read.messages.filter(({ role }) => role === 'user').map(({ content }) => content)).toEqual(words);
+    }
+  });
+
+  test('a queue begins no more messages in a minute than the key may', async () => {
+    vi.useFakeTimers({ toFake: ['Date', 'setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const begun: number[] = [];
+    const parley = new client.Parley({
+      url: 'http://127.0.0.1:9',
+      apiKey: 'sk_none',
+      fetch: async () => {
+        begun.push(Date.now());
+        return Response.json({ reply: 'Yes.' });
+      },
+    });
+    const queue = new client.SendQueue(parley, { perMinute: 10, sessions: 3 });
+    const startedAt = Date.now();
+    for (let nth = 0; nth < 25; nth += 1) void queue.send({ session_id: `visitor-${nth % 5}`, message: `${nth}` });
+
+    await vi.advanceTimersByTimeAsync(130_000);
+
+    expect(queue.size).toBe(0);
+    const minutes = begun.map((at) => Math.floor((at - startedAt) / 60_000));
+    expect(minutes.map((minute) => minute)).toEqual([
+      ...Array<number>(10).fill(0),
+      ...Array<number>(10).fill(1),
+      ...Array<number>(5).fill(2),
+    ]);
+  });
+
   test('events of the service are verified and typed', async () => {
     const { assistantId, apiKey } = await anAssistant(stack);
     const receiver = await openReceiver();
@@ -256,8 +331,8 @@ describe('against the running service', () => {
 
     const says = await Promise.all(outputs);
     const reply = 'We are open from 9 to 5.';
-    expect(says.map((text) => text.includes(reply))).toEqual([true, true, true, true, false, false]);
-    expect(says[3]).toMatch(
+    expect(says.map((text) => text.includes(reply))).toEqual([true, true, true, true, true, false, false]);
+    expect(says[4]).toMatch(
       /^user When.*\nassistant.*\nsystem .*\n1 user\n1 assistant\n2 system\n.*visitor-45 escalated/s,
     );
     expect(says.at(-1)).toMatch(/^validation_failed 422 message /);

@@ -130,6 +130,45 @@ describe('parley for Python', () => {
     expect(broken.sent).toHaveLength(2 * SCRIPTS.length);
   });
 
+  test('a queue keeps the order of each session, stays under the limit, and sends again what was refused', async () => {
+    const { apiKey, history } = await anAssistant(stack);
+    const broken = await openBrokenService([refuse(429, 'rate_limited', { 'Retry-After': '1' }), answer(200, REPLY)]);
+    onTestFinished(broken.close);
+    const program = `
+import asyncio, json, sys
+from parley import AsyncParley, SendQueue, send_queue
+async def main():
+    async with AsyncParley(sys.argv[1], sys.argv[2]) as parley:
+        queue = SendQueue(parley, sessions=2)
+        sends = [queue.send(session, text) for text in ("one", "two", "three") for session in ("py-1", "py-2", "py-3")]
+        answers = [one.conversation_id for one in await asyncio.gather(*sends)]
+    async with AsyncParley(sys.argv[3], "sk_broken", retries=0) as parley:
+        answers.append((await SendQueue(parley).send("py-4", "again")).reply)
+    send_queue.WINDOW_S = 1
+    begun, loop = [], asyncio.get_running_loop()
+    class Fast:
+        async def chat(self, *_, **__):
+            begun.append(loop.time())
+    queue = SendQueue(Fast(), per_minute=2)
+    await asyncio.gather(*[queue.send(f"py-{nth}", "fast") for nth in range(5)])
+    print(json.dumps([answers, [begun[nth + 2] - begun[nth] >= 0.99 for nth in range(3)]]))
+asyncio.run(main())`;
+
+    const [answers, paced] = JSON.parse(await runPython(['-c', program, stack.url, apiKey, broken.url])) as [
+      string[],
+      boolean[],
+    ];
+
+    for (const conversationId of answers.slice(0, 3)) {
+      const { body: read } = await history(conversationId);
+      const said = read.messages.filter(({ role }) => role === 'user').map(({ content }) => content);
+      expect(said).toEqual(['one', 'two', 'three']);
+    }
+    expect(answers.at(-1)).toBe('Hello');
+    expect(new Set(broken.sent.map(({ key }) => key)).size).toBe(1);
+    expect([broken.sent.length, paced]).toEqual([2, [true, true, true]]);
+  });
+
   test('signatures are judged as the vectors say, and what is given is typed', async () => {
     const program = `
 import base64, importlib.resources, json, sys
@@ -177,7 +216,7 @@ for at, example in enumerate(sys.argv[1:]):
     const others = examples.map((_, at) => `example-${at}.py`).filter((_, at) => at !== server);
     const says = (await runPython(['-c', runAll, ...others], more)).split('\x1e');
     const reply = 'We are open from 9 to 5.';
-    expect(says.map((text) => text.includes(reply))).toEqual([true, true, true, true, true, false]);
+    expect(says.map((text) => text.includes(reply))).toEqual([true, true, true, true, true, true, false]);
     expect(says[4]).toMatch(
       /^user When.*\nassistant.*\nsystem .*\n1 user\n1 assistant\n2 system\n.*visitor-46 escalated/s,
     );

@@ -19,6 +19,7 @@ import type {
 } from './types.ts';
 
 export type * from './types.ts';
+export { QueueFullError, SendQueue, type SendQueueOptions } from './send-queue.ts';
 export {
   verifyWebhook,
   type VerifyOptions,
