@@ -1,5 +1,6 @@
 import express, { type ErrorRequestHandler, type Express, type RequestHandler } from 'express';
 import helmet from 'helmet';
+import { watchedQueuesOf } from './alerts/queue-state.ts';
 import { openAlerts } from './alerts/watch.ts';
 import { type Access, createAccess } from './assistants/access.ts';
 import { createChannelCalls } from './assistants/channel.ts';
@@ -276,6 +277,8 @@ export const serveApi = async (
       orUnavailable,
       audit,
       alerts: aside.alerts,
+      workerSigns: aside.workerSigns,
+      watchedQueues: watchedQueuesOf(service),
       allowances: aside.allowances,
       assistants: aside.assistants,
       channelCalls,

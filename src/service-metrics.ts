@@ -1,4 +1,5 @@
 import type { CountEmbedding } from '@parley/understanding';
+import { QUEUES, watchedQueuesOf, workersOf } from './alerts/queue-state.ts';
 import type { Assistant } from './assistants/assistant.ts';
 import type { LimitKind } from './assistants/rate-limit.ts';
 import { serverNow } from './process/clock.ts';
@@ -128,12 +129,8 @@ export const countRequests = (metrics: Metrics) => {
  * Reports the number of jobs in the queues. Every process reports the same values, so aggregate with the maximum, not
  * the sum.
  */
-export const sampleQueues = (
-  metrics: Metrics,
-  { turnQueue, deliveryQueue, knowledgeQueue, sourceQueue }: Service,
-): void => {
-  const queues = { turns: turnQueue, deliveries: deliveryQueue, knowledge: knowledgeQueue, sources: sourceQueue };
-  const named: [string, QueueWatch][] = Object.entries(queues);
+export const sampleQueues = (metrics: Metrics, service: Service): void => {
+  const named: [string, QueueWatch][] = Object.entries(watchedQueuesOf(service));
   metrics.sampled(
     {
       name: 'parley_queue_jobs',
@@ -165,5 +162,26 @@ export const sampleQueues = (
           return { labels: { queue }, value: at === null ? 0 : Math.max(0, serverNow() - at) / 1000 };
         }),
       ),
+  );
+  metrics.sampled(
+    {
+      name: 'parley_queue_workers',
+      help: 'Workers of a queue: a `silent` one is frozen or was killed less than 15 minutes ago.',
+      labels: {
+        queue: '`turns`, `deliveries`, `knowledge`, `sources`',
+        state: '`heard` in the last 45 s, or `silent`',
+      },
+    },
+    async () => {
+      const heard = await service.aside.workerSigns.listHeard();
+      return QUEUES.flatMap((queue) => {
+        const silent = workersOf(queue, heard).filter((one) => one.silent).length;
+        const all = workersOf(queue, heard).length;
+        return [
+          { labels: { queue, state: 'heard' }, value: all - silent },
+          { labels: { queue, state: 'silent' }, value: silent },
+        ];
+      });
+    },
   );
 };

@@ -1,5 +1,6 @@
 import type { Connection } from 'mongoose';
 import { type AlertStore, createAlertStore } from './alerts/alert.ts';
+import { createWorkerSigns, type WorkerSigns } from './alerts/worker-signs.ts';
 import {
   createKnowledgeQueue,
   KNOWLEDGE_QUEUE,
@@ -90,11 +91,14 @@ type Stores = {
   sources: SourceStore;
   sourceRuns: SourceRuns;
   passageVectors: PassageVectors;
+  workerSigns: WorkerSigns;
 };
 
 /** What every process shares: connections, stores on MongoDB, and queues on Redis. */
 export type Service = Stores & {
   mongo: Connection;
+  /** The process, as claims, leases and signs of life name it. */
+  worker: string;
   /** The same stores on the second pool: for operators in the API, for background work in a worker. */
   aside: Stores & { mongo: Connection };
   /** Both pools have the same one, so that an operator's change clears what turns have cached. */
@@ -169,12 +173,15 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
   const knowledgeQueue = createKnowledgeQueue(openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE));
   const sourceQueue = createSourceQueue(openQueue<SourceJob>(SOURCES_QUEUE));
 
+  const worker = newToken();
   const vault = createVault({ keys: config.ENCRYPTION_KEY });
-  const leases = lifecycle.add('turn leases', createTurnLeases(redis, partitions, config.timing), (opened) =>
-    opened.close(),
+  const leases = lifecycle.add(
+    'turn leases',
+    createTurnLeases(redis, { partitions, worker, timing: config.timing }),
+    (opened) => opened.close(),
   );
   const deliveredReplies = createDeliveredReplies(redis, partitions);
-  const deliveryOptions = { worker: newToken(), retentionDays: config.DELIVERY_RETENTION_DAYS };
+  const deliveryOptions = { worker, retentionDays: config.DELIVERY_RETENTION_DAYS };
   const guard = { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE };
   const endpoints = createEndpointStore({
     connection: mongo,
@@ -239,10 +246,11 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     const passageVectors = createPassageVectors({ connection, timing: config.timing });
     const ofSources = { passages, sources, sourceRuns, passageVectors };
     const alerts = createAlertStore(connection);
+    const workerSigns = createWorkerSigns(connection);
     const allowances = createAllowances({ connection, usage: insights.usage });
     const people = { inboxRecords, insights, operators, questionSets, evaluations };
     const facts = { conversations, deliveries, recoveries, idempotencyKeys };
-    return { alerts, allowances, assistants, ...facts, ...people, ...ofSources };
+    return { alerts, workerSigns, allowances, assistants, ...facts, ...people, ...ofSources };
   };
   const stores = createStores(mongo);
   const aside = mongoAside === mongo ? stores : createStores(mongoAside);
@@ -254,6 +262,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
 
   return {
     mongo,
+    worker,
     ...stores,
     aside: { mongo: mongoAside, ...aside },
     endpoints,
@@ -288,7 +297,7 @@ export const openForWorkers = async ({
   const { draining } = lifecycle;
   const redis = await openRedis({ url: config.REDIS_URL, role: 'worker', draining }, logger);
   lifecycle.add('redis of the workers', redis, closeRedis);
-  const leases = createTurnLeases(redis, service.partitions, config.timing);
+  const leases = createTurnLeases(redis, { ...service, timing: config.timing });
   lifecycle.add('turn leases of the workers', leases, (opened) => opened.close());
   return { ...service, redis, leases };
 };

@@ -2,9 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'bullmq';
 import { channelsOf } from './alerts/notify.ts';
 import { openAlerts } from './alerts/watch.ts';
+import { createPace, type WorkPace } from './alerts/worker-signs.ts';
 import { createDeliverySweeps } from './deliveries/sweep.ts';
 import { createReadiness, openHealthServer } from './http/health.ts';
 import { type RedisClient, whenUnavailable } from './redis/redis.ts';
+import { serverNow } from './process/clock.ts';
+import { withDeadline } from './process/deadline.ts';
 import type { Timing } from './process/time-limits.ts';
 import { type Sweeper, startSweeper } from './process/sweeper.ts';
 import type { Module } from './service.ts';
@@ -16,12 +19,15 @@ type QueueWork = {
   queue: string;
   concurrency: number;
   maxStalledCount?: number;
+  /** What the queue's work counts itself. Without it, how long each job has waited is counted. */
+  pace?: WorkPace;
   /** Processes one job. The job's data has not been checked, so this function must first refuse invalid data. */
   process: (data: unknown) => Promise<void>;
 };
 
 /** How long BullMQ may take to close a worker that runs no job. */
 const CLOSED_WITHIN_MS = 2_000;
+const LEFT_WITHIN_MS = 500;
 
 /** Resolves once no job has been running for `CLOSED_WITHIN_MS`. */
 const whenIdle = async (running: Set<Promise<void>>, signal: AbortSignal): Promise<void> => {
@@ -45,19 +51,38 @@ const closeWorker = async ({ worker, connection, prefix, running }: Opened): Pro
   await Promise.race([worker.close(), withoutRedis, whenIdle(running, signal)]).finally(() => closed.abort());
 };
 
+/** Tells in MongoDB that the worker lives, and what it has ended. */
+const openSigns = async (
+  queue: string,
+  { take }: WorkPace,
+  { service, config, logger, lifecycle }: Omit<Module, 'metrics'>,
+): Promise<void> => {
+  const { worker, aside } = service;
+  const beat = (): Promise<void> => aside.workerSigns.beat(worker, queue, take());
+  await beat();
+  const beating = startSweeper(`signs of ${queue}`, beat, { everyMs: config.timing.workerBeatMs, logger });
+  lifecycle.add(`signs of ${queue}`, beating, async ({ stop }) => {
+    await stop();
+    // Without MongoDB it is silent, and forgotten after a while.
+    await withDeadline(aside.workerSigns.leave(worker, queue, take()), LEFT_WITHIN_MS).catch(() => undefined);
+  });
+};
+
 /**
  * Processes a queue with one BullMQ worker per partition. Each BullMQ worker waits for jobs on its own duplicate of the
  * Redis connection.
  */
 export const openQueueWorkers = async (
-  { queue, concurrency, maxStalledCount = 1, process }: QueueWork,
+  { queue, concurrency, maxStalledCount = 1, pace, process }: QueueWork,
   { service, config, logger, lifecycle, takesLocally = false }: Omit<Module, 'metrics'>,
 ): Promise<void> => {
   const { jobLockMs: lockDuration, jobStalledEveryMs: stalledInterval } = config.timing;
   const connection = service.redis;
+  const waits = createPace();
   const opened = service.partitions.tags.map((prefix): Opened => {
     const running = new Set<Promise<void>>();
-    const run = async ({ data }: { data: unknown }): Promise<void> => {
+    const run = async ({ data, timestamp }: { data: unknown; timestamp: number }): Promise<void> => {
+      waits.note(Math.max(0, serverNow() - timestamp) / 1000);
       const one = process(data).finally(() => running.delete(one));
       running.add(one);
       await one;
@@ -82,6 +107,7 @@ export const openQueueWorkers = async (
   const local = new Set<Promise<void>>();
   const take = (data: unknown): boolean => {
     if (lifecycle.draining.aborted || local.size >= concurrency) return false;
+    waits.note(0);
     const one = process(data)
       .catch((cause: unknown) => logger.error({ err: cause, queue }, 'work without a job failed'))
       .finally(() => local.delete(one));
@@ -89,6 +115,7 @@ export const openQueueWorkers = async (
     return true;
   };
   if (takesLocally) service.localWorkers.serve(queue, take);
+  await openSigns(queue, pace ?? waits, { service, config, logger, lifecycle });
 
   // All workers close as soon as the process begins to stop, because one after the other could take too long.
   const closing = Promise.withResolvers<unknown>();

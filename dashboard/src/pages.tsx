@@ -27,6 +27,7 @@ const FILES = {
   deliveries: () => import('./pages/deliveries/list.tsx'),
   delivery: () => import('./pages/deliveries/delivery.tsx'),
   alerts: () => import('./pages/alerts.tsx'),
+  onCall: () => import('./pages/on-call/on-call.tsx'),
   usage: () => import('./pages/usage.tsx'),
   settings: () => import('./pages/assistants/settings.tsx'),
   assistants: () => import('./pages/assistants/list.tsx'),
@@ -54,6 +55,7 @@ const Endpoint = lazy(FILES.endpoint);
 const Deliveries = lazy(FILES.deliveries);
 const Delivery = lazy(FILES.delivery);
 const Alerts = lazy(FILES.alerts);
+const OnCall = lazy(FILES.onCall);
 const Usage = lazy(FILES.usage);
 const Settings = lazy(FILES.settings);
 const Assistants = lazy(FILES.assistants);
@@ -123,6 +125,9 @@ const ForOwners = ({ me }: { me: Me }) => (
     </Route>
     <Route path="/alerts">
       <Alerts me={me} />
+    </Route>
+    <Route path="/on-call">
+      <OnCall me={me} />
     </Route>
     <Route path="/audit">
       <Audit />

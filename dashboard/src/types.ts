@@ -15,6 +15,7 @@ import type { knowledgeOperations, missOperations } from '../../src/operator-api
 import type { AnswerOf, Operation } from '../../src/operator-api/operation.ts';
 import type { playgroundOperations } from '../../src/operator-api/turns.ts';
 import type { sessionOperations } from '../../src/operator-api/session.ts';
+import type { queueOperations } from '../../src/operator-api/queues.ts';
 import type { sourceOperations } from '../../src/operator-api/sources.ts';
 import type { usageOperations } from '../../src/operator-api/usage.ts';
 
@@ -91,6 +92,10 @@ export type ManagedTags = Answer<typeof managedTagOperations.list>;
 export type ConversationEvents = Answer<typeof conversationDataOperations.events>;
 export type Agents = Answer<typeof inboxOperations.agents>;
 export type Conversation = Answer<typeof conversationOperations.read>;
+export type Queues = Answer<typeof queueOperations.read>;
+export type QueueState = Queues['queues'][number];
+export type FoundWork = Answer<typeof queueOperations.find>;
+export type Work = FoundWork['work'][number];
 export type Overview = Answer<typeof overviewOperations.read>;
 export type AlertList = Answer<typeof alertOperations.list>;
 export type Alert = AlertList['alerts'][number];

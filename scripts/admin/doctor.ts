@@ -1,15 +1,14 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
+import { problemsOf, type QueueState, readQueueStates, watchedQueuesOf } from '../../src/alerts/queue-state.ts';
 import { hintOf } from '../../src/process/hints.ts';
 import { VERSION } from '../../src/process/lifecycle.ts';
-import { type QueueState, readQueues } from './doctor/queues.ts';
 import { type Reached, reachApi, reachMongo, reachRedis } from './doctor/reach.ts';
 import { trySemantic } from './doctor/semantic.ts';
 import { type Found, findStuck, type Stuck } from './doctor/stuck.ts';
 import type { Answer, RunBare } from './session.ts';
-import { type CommandContext, openForCommand } from './stores.ts';
+import { type CommandContext, openForCommand, type Opened } from './stores.ts';
 import { fields, msOf, plain, table } from './text.ts';
-
-const WAITING_TOO_LONG_MS = 10_000;
 
 type Api = Awaited<ReturnType<typeof reachApi>>;
 
@@ -54,12 +53,7 @@ const reachProblems = ({
 };
 
 const queueProblems = (queues: QueueState[]): string[] =>
-  queues.flatMap(({ name, workers, oldestWaitingMs }) => [
-    ...(workers === 0 ? [`No worker is connected to the queue ${name}.`] : []),
-    ...((oldestWaitingMs ?? 0) > WAITING_TOO_LONG_MS
-      ? [`The oldest job of ${name} has waited ${msOf(oldestWaitingMs)}.`]
-      : []),
-  ]);
+  problemsOf(queues).map(({ problem, remedy }) => `${problem} ${remedy}`);
 
 const stuckProblems = (stuck: Stuck): string[] => {
   const some = ({ count, oldestMs, examples }: Found, what: string): string[] =>
@@ -86,54 +80,93 @@ const stuckProblems = (stuck: Stuck): string[] => {
 const describe = ({ reachable, version, ms }: Reached): string =>
   reachable ? `${version ?? 'reached'}, ${msOf(ms)}` : 'unavailable';
 
+const seconds = (time: Date | null): string | null => (time === null ? null : msOf(Date.now() - time.getTime()));
+
+const heardOf = ({ workers }: QueueState): string => {
+  const alive = workers.filter(({ silent }) => !silent).length;
+  return alive === workers.length ? String(alive) : `${alive}, ${workers.length - alive} silent`;
+};
+
 const queueTable = (queues: QueueState[]): string =>
   table(
-    ['QUEUE', 'WORKERS', 'WAITING', 'ACTIVE', 'DELAYED', 'FAILED', 'OLDEST WAITS'],
-    queues.map(({ name, workers, counts, oldestWaitingMs }) => [
-      name,
-      workers ?? '?',
-      counts['waiting'],
-      counts['active'],
-      counts['delayed'],
-      counts['failed'],
-      oldestWaitingMs === null ? null : msOf(oldestWaitingMs),
+    ['QUEUE', 'WORKERS', 'WAITING', 'ACTIVE', 'FAILED', 'OLDEST WAITS', 'A MINUTE', 'P95'],
+    queues.map((queue) => [
+      queue.name,
+      heardOf(queue),
+      queue.jobs?.waiting ?? '?',
+      queue.jobs?.active ?? '?',
+      queue.jobs?.failed ?? '?',
+      seconds(queue.waitingSince),
+      queue.perMinute === null ? null : queue.perMinute.toFixed(1),
+      queue.p95 === null ? null : `${queue.p95} s`,
     ]),
   );
 
-const examine = async (context: CommandContext): Promise<Answer> => {
+/** Opens queues and stores once. They can be read only while both stores are reachable. */
+const createExamine = (context: CommandContext): (() => Promise<Answer>) => {
   const { baseUrl, source } = context.settings;
-  const [mongodb, redis, api, semantic] = await Promise.all([
-    reachMongo(context),
-    reachRedis(context),
-    reachApi(baseUrl),
-    trySemantic(context),
-  ]);
-  // Queues and stuck work can be read only if both stores are reachable.
-  const opened = mongodb.reachable && redis.reachable ? await openForCommand(context) : null;
-  const [queues, stuck] = opened ? await Promise.all([readQueues(opened), findStuck(opened)]) : [null, null];
-  const problems = [
-    ...reachProblems({ mongodb, redis, api, source, partitions: context.config.PARTITIONS }),
-    ...(queues ? queueProblems(queues) : []),
-    ...(stuck ? stuckProblems(stuck) : []),
-    ...(semantic.available || context.config.SEMANTIC !== 'on'
-      ? []
-      : [`Semantic search is on (SEMANTIC=on) but not available: ${semantic.detail}.`]),
-  ];
-  const versions = { parley: VERSION, node: process.versions.node };
-  const verdict =
-    problems.length === 0 ? 'No problems found.' : plain(problems.map((problem) => `! ${problem}`).join('\n'));
-  const facts = fields({
-    ...versions,
-    mongodb: describe(mongodb),
-    redis: describe(redis),
-    ...(api && { api: describe(api) }),
-    semantic: semantic.available ? semantic.detail : `not available: ${semantic.detail}`,
-  });
-  return {
-    json: { ok: problems.length === 0, problems, source, versions, mongodb, redis, api, semantic, queues, stuck },
-    text: [facts, ...(queues ? [queueTable(queues)] : []), verdict].join('\n\n'),
-    status: problems.length === 0 ? 0 : 1,
+  let opened: Promise<Opened> | undefined;
+  let trying: ReturnType<typeof trySemantic> | undefined;
+  const open = async (): Promise<Opened> => {
+    opened ??= openForCommand(context);
+    return opened.catch((cause: unknown) => {
+      opened = undefined;
+      throw cause;
+    });
   };
+  return async () => {
+    trying ??= trySemantic(context);
+    const [mongodb, redis, api, semantic] = await Promise.all([
+      reachMongo(context),
+      reachRedis(context),
+      reachApi(baseUrl),
+      trying,
+    ]);
+    const stores = mongodb.reachable && redis.reachable ? await open() : null;
+    const [queues, stuck] = stores
+      ? await Promise.all([readQueueStates(watchedQueuesOf(stores), stores.workerSigns), findStuck(stores)])
+      : [null, null];
+    const problems = [
+      ...reachProblems({ mongodb, redis, api, source, partitions: context.config.PARTITIONS }),
+      ...(queues ? queueProblems(queues) : []),
+      ...(stuck ? stuckProblems(stuck) : []),
+      ...(semantic.available || context.config.SEMANTIC !== 'on'
+        ? []
+        : [`Semantic search is on (SEMANTIC=on) but not available: ${semantic.detail}.`]),
+    ];
+    const versions = { parley: VERSION, node: process.versions.node };
+    const verdict =
+      problems.length === 0 ? 'No problems found.' : plain(problems.map((problem) => `! ${problem}`).join('\n'));
+    const facts = fields({
+      ...versions,
+      mongodb: describe(mongodb),
+      redis: describe(redis),
+      ...(api && { api: describe(api) }),
+      semantic: semantic.available ? semantic.detail : `not available: ${semantic.detail}`,
+    });
+    return {
+      json: { ok: problems.length === 0, problems, source, versions, mongodb, redis, api, semantic, queues, stuck },
+      text: [facts, ...(queues ? [queueTable(queues)] : []), verdict].join('\n\n'),
+      status: problems.length === 0 ? 0 : 1,
+    };
+  };
+};
+
+const EVERY_MS = 5_000;
+
+/** Examines again and again until it is told to stop. The status is that of the last time. */
+const watch = async (context: CommandContext, print: (answer: Answer) => void): Promise<null> => {
+  const stop = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
+  const examine = createExamine(context);
+  while (!stop.signal.aborted) {
+    const at = new Date();
+    const { json, text, ...rest } = await examine();
+    const whole = { at: at.toISOString(), ...(json as object) };
+    print({ ...rest, json: whole, text: `${at.toISOString()}\n\n${text}\n`, replaces: true });
+    await sleep(EVERY_MS, undefined, { signal: stop.signal }).catch(() => undefined);
+  }
+  return null;
 };
 
 export const addDoctorCommand = (program: Command, runBare: RunBare): void => {
@@ -142,5 +175,8 @@ export const addDoctorCommand = (program: Command, runBare: RunBare): void => {
     .description(
       'Check what is reachable, how full the queues are and what is stuck; exit status 1 if something is wrong',
     )
-    .action(() => runBare(examine));
+    .option('--watch', 'check every five seconds until Ctrl-C; with --json one line each time')
+    .action(({ watch: again = false }: { watch?: boolean }) =>
+      runBare((context, print) => (again ? watch(context, print) : createExamine(context)())),
+    );
 };

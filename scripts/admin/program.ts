@@ -24,6 +24,9 @@ const wantsJson = (words: string[]): boolean => {
   return words.slice(0, end === -1 ? undefined : end).includes('--json');
 };
 
+/** Moves a terminal's cursor to the top left corner and clears the screen. */
+const CLEAR = '\u001b[H\u001b[2J';
+
 /** Runs one command, given by its words, and returns its exit status. */
 export const runCommand = async (
   words: string[],
@@ -31,8 +34,10 @@ export const runCommand = async (
 ): Promise<{ status: number; failed: boolean }> => {
   const asJson = wantsJson(words);
   let ended = 0;
-  const print = ({ json, text, status = 0 }: Answer): void => {
-    stdout.write(`${asJson ? JSON.stringify(json) : text}\n`);
+  const isTerminal = 'isTTY' in stdout && stdout.isTTY === true;
+  const print = ({ json, text, status = 0, replaces }: Answer): void => {
+    const before = replaces && isTerminal && !asJson ? CLEAR : '';
+    stdout.write(`${before}${asJson ? JSON.stringify(json) : text}\n`);
     ended = status;
   };
   try {

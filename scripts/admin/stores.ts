@@ -7,7 +7,6 @@ import { type Logger, plainMessage } from '../../src/process/logger.ts';
 import { openMongo } from '../../src/mongo/mongo.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { Failure } from './failure.ts';
-import { openQueueHandles, type Queues } from './queues.ts';
 import type { Settings } from './settings.ts';
 
 // The few commands that open MongoDB or Redis themselves load this file. The others call the API and start faster.
@@ -15,7 +14,7 @@ import type { Settings } from './settings.ts';
 /** The parameters of a command that opens stores itself. */
 export type CommandContext = { config: Config; settings: Settings; logger: Logger; lifecycle: Lifecycle };
 
-export type Opened = Service & { config: Config; queues: Queues };
+export type Opened = Service & { config: Config };
 
 const OPEN_WITHIN_MS = 2_000;
 
@@ -36,8 +35,7 @@ const toUnavailable = ({ source, environment }: Settings, cause: unknown): unkno
 export const openForCommand = async ({ config, settings, logger, lifecycle }: CommandContext): Promise<Opened> => {
   try {
     const service = await openService({ config, logger, lifecycle, redisRole: 'api', startWithinMs: OPEN_WITHIN_MS });
-    const queues = lifecycle.add('queues', openQueueHandles(service, logger), (opened) => opened.close());
-    return { ...service, config, queues };
+    return { ...service, config };
   } catch (cause) {
     throw toUnavailable(settings, cause);
   }

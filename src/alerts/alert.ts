@@ -19,6 +19,7 @@ export const ALERT_KINDS = [
   'budget_near',
   'budget_reached',
   'queue_stuck',
+  'worker_silent',
   'sweeps_stopped',
   'redis_unavailable',
   'redis_full',

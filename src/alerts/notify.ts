@@ -56,6 +56,11 @@ export const WORDS: Record<AlertKind, { title: string; remedy: string }> = {
     title: 'A queue does not move',
     remedy: 'Look at the logs and the CPU of its workers: restart one that hangs, add one if all are busy.',
   },
+  worker_silent: {
+    title: 'A worker is silent',
+    remedy:
+      'Restart it if it hangs, start another if none is left. One that was killed and replaced ends this in 15 minutes.',
+  },
   sweeps_stopped: { title: 'No worker runs', remedy: 'Start the workers.' },
   redis_unavailable: { title: 'Redis does not answer', remedy: 'Look at Redis, and at the network to it.' },
   redis_full: {

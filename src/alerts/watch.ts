@@ -2,7 +2,6 @@ import type { Connection } from 'mongoose';
 import type { AssistantStore } from '../assistants/store.ts';
 import type { OutboxStore } from '../conversations/outbox.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { Figures } from '../insights/figures.ts';
 import { serverNow } from '../process/clock.ts';
 import type { Config } from '../process/config.ts';
@@ -15,10 +14,9 @@ import type { Logger } from '../process/logger.ts';
 import { mapAtMost } from '../process/slots.ts';
 import { startSweeper } from '../process/sweeper.ts';
 import type { Timing } from '../process/time-limits.ts';
+import type { QueueWatch } from '../redis/queue.ts';
 import { isCluster, type RedisClient } from '../redis/redis.ts';
-import type { SourceQueue } from '../sources/queue.ts';
 import { type AllowanceStore, NEAR, placeOf, type StoredAllowance } from '../turns/allowances.ts';
-import type { TurnQueue } from '../turns/queue.ts';
 import { type EndpointStore, isPaused } from '../webhooks/endpoint-store.ts';
 import { openGuardedAgent } from '../webhooks/address-guard.ts';
 import {
@@ -31,6 +29,8 @@ import {
   type StoredAlert,
 } from './alert.ts';
 import { createNotify } from './notify.ts';
+import { QUEUES, workersOf, watchedQueuesOf } from './queue-state.ts';
+import type { WorkerSigns } from './worker-signs.ts';
 
 /** How many conditions without an open alert one round finds at most, by kind. The next round finds others. */
 const FOUND_MAX = 500;
@@ -70,9 +70,11 @@ type Dependencies = {
   endpoints: Pick<EndpointStore, 'listUnhealthy' | 'listPausedIds' | 'listEndpointIds' | 'readForSending'>;
   conversations: Pick<ConversationStore, 'isAnyoneWaiting'> & { outbox: Pick<OutboxStore, 'listLate' | 'isLate'> };
   figures: Pick<Figures, 'listFailing'>;
-  turnQueue: Pick<TurnQueue, 'oldestWaitingAt' | 'countJobs'>;
-  deliveryQueue: Pick<DeliveryQueue, 'oldestWaitingAt' | 'countJobs'>;
-  sourceQueue: Pick<SourceQueue, 'oldestWaitingAt' | 'countJobs'>;
+  turnQueue: QueueWatch;
+  deliveryQueue: QueueWatch;
+  knowledgeQueue: QueueWatch;
+  sourceQueue: QueueWatch;
+  workerSigns: Pick<WorkerSigns, 'listHeard'>;
   allowances: Pick<AllowanceStore, 'listNear' | 'findNear'>;
   assistants: Pick<AssistantStore, 'findAssistant' | 'getApiKey'>;
   readRoom: () => Promise<{ redis: StoreRoom; disk: StoreRoom }>;
@@ -92,6 +94,10 @@ type Known = { open: StoredAlert[]; full: string[]; endpointsOfFull: string[] };
  * not find is over. Of conditions without an alert, it finds a bounded number.
  */
 type Finder = { kinds: AlertKind[]; find: (known: Known) => Promise<Condition[]> };
+
+/** How many workers of a queue are heard. */
+const aliveOf = (...of: Parameters<typeof workersOf>): number =>
+  workersOf(...of).filter(({ silent }) => !silent).length;
 
 const targetsOf = (alerts: StoredAlert[]): string[] => [...new Set(alerts.map(({ target }) => target))];
 
@@ -231,22 +237,32 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
   };
 
   const findQueues = async (): Promise<Condition[]> => {
-    const { turnQueue, deliveryQueue, sourceQueue } = dependencies;
-    const { alertQueueStuckMs: stuckMs, alertSourcesStuckMs } = timing;
-    const queues = [
-      { name: 'turns', queue: turnQueue, stuckMs },
-      { name: 'deliveries', queue: deliveryQueue, stuckMs },
-      { name: 'sources', queue: sourceQueue, stuckMs: alertSourcesStuckMs },
-    ];
+    const { alertQueueStuckMs, alertSourcesStuckMs } = timing;
+    const queues = watchedQueuesOf(dependencies);
+    const heard = await dependencies.workerSigns.listHeard();
     const stuck: Condition[] = [];
-    for (const { name, queue, stuckMs: longest } of queues) {
+    for (const name of QUEUES) {
+      const queue = queues[name];
+      const longest = name === 'turns' || name === 'deliveries' ? alertQueueStuckMs : alertSourcesStuckMs;
       const at = await withDeadline(queue.oldestWaitingAt(), ASKED_WITHIN_MS).catch(() => Number.NaN);
       if (Number.isNaN(at)) return [...stuck, ofService('redis_unavailable', 'redis', {})];
       if (at === null || serverNow() - at <= longest) continue;
       const waiting = (await withDeadline(queue.countJobs(), ASKED_WITHIN_MS).catch(() => null))?.['waiting'] ?? null;
-      stuck.push(ofService('queue_stuck', name, { waiting, waitingSince: new Date(at) }));
+      stuck.push(
+        ofService('queue_stuck', name, { waiting, waitingSince: new Date(at), workers: aliveOf(name, heard) }),
+      );
     }
     return stuck;
+  };
+
+  const findSilent = async (): Promise<Condition[]> => {
+    const heard = await dependencies.workerSigns.listHeard();
+    return QUEUES.flatMap((name) => {
+      const silent = workersOf(name, heard).filter((one) => one.silent);
+      const lastHeard = silent.map(({ heardAt }) => heardAt).toSorted((a, b) => b.getTime() - a.getTime())[0];
+      if (!lastHeard) return [];
+      return [ofService('worker_silent', name, { silent: silent.length, workers: aliveOf(name, heard), lastHeard })];
+    });
   };
 
   const findSweeps = async (): Promise<Condition[]> => {
@@ -272,6 +288,7 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
     { kinds: ['provider_failing'], find: findProviders },
     { kinds: ['quota_near', 'quota_reached', 'budget_near', 'budget_reached'], find: findUsedUp },
     { kinds: ['queue_stuck', 'redis_unavailable'], find: findQueues },
+    { kinds: ['worker_silent'], find: findSilent },
     { kinds: ['sweeps_stopped'], find: findSweeps },
     { kinds: ['redis_full', 'disk_full'], find: findRoom },
   ];
@@ -303,9 +320,9 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
 };
 
 type Opening = {
-  service: Pick<Dependencies, 'endpoints' | 'turnQueue' | 'deliveryQueue' | 'sourceQueue'> & {
+  service: Pick<Dependencies, 'endpoints' | 'turnQueue' | 'deliveryQueue' | 'knowledgeQueue' | 'sourceQueue'> & {
     redis: RedisClient;
-    aside: Pick<Dependencies, 'alerts' | 'allowances' | 'assistants' | 'conversations'> & {
+    aside: Pick<Dependencies, 'alerts' | 'allowances' | 'assistants' | 'conversations' | 'workerSigns'> & {
       insights: { figures: Figures };
       mongo: Connection;
     };
@@ -320,8 +337,8 @@ type Opening = {
  * process can watch, so that the last one left tells that the others are gone.
  */
 export const openAlerts = ({ service, config, logger, lifecycle }: Opening): void => {
-  const { endpoints, turnQueue, deliveryQueue, sourceQueue, redis, aside } = service;
-  const { alerts, allowances, assistants, conversations, insights, mongo } = aside;
+  const { endpoints, turnQueue, deliveryQueue, knowledgeQueue, sourceQueue, redis, aside } = service;
+  const { alerts, allowances, assistants, conversations, insights, mongo, workerSigns } = aside;
   const { timing, WEBHOOK_ALLOW_PRIVATE: allowPrivate } = config;
   const { draining } = lifecycle;
   const token = newToken();
@@ -335,7 +352,9 @@ export const openAlerts = ({ service, config, logger, lifecycle }: Opening): voi
     figures: insights.figures,
     turnQueue,
     deliveryQueue,
+    knowledgeQueue,
     sourceQueue,
+    workerSigns,
     allowances,
     assistants,
     readRoom: () => readRoomOf(redis, mongo),

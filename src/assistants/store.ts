@@ -109,6 +109,8 @@ export type AssistantStore = Omit<KnowledgeStore, 'addKnowledge' | 'updateKnowle
   createAssistant: (input: AssistantInput, options?: EditOptions) => Promise<Assistant>;
   /** The ids of all assistants, or of those in `only`. */
   listAssistantIds: (only?: string[] | null) => Promise<string[]>;
+  /** The key of each assistant's sessions, of at most so many assistants. */
+  listSessionKeys: (most: number) => Promise<string[]>;
   /** The same ids with the names, the oldest assistant first. */
   listNames: (only?: string[] | null) => Promise<{ assistantId: string; name: string }[]>;
   /** The assistants in pages, the oldest first, so that they are never all in memory. */
@@ -355,6 +357,9 @@ export const createAssistantStore = ({
     // Without the hint, MongoDB reads all documents, of which one may have tens of kilobytes.
     listAssistantIds: async (only) =>
       (await assistants.find(among(only)).select({ _id: 1 }).hint({ _id: 1 }).lean()).map(({ _id }) => _id),
+
+    listSessionKeys: async (most) =>
+      (await assistants.find({}).select({ sessionKey: 1 }).limit(most).lean()).map(({ sessionKey }) => sessionKey),
 
     listNames: async (only) => {
       const names: { assistantId: string; name: string }[] = [];

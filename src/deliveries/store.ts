@@ -8,6 +8,7 @@ import { createCursor } from '../http/operation.ts';
 import { inBatches, inChunks, INDEX_RANGES_MAX } from '../mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed, setClusterTime, timeLimit } from '../mongo/mongo.ts';
 import { serverDate } from '../process/clock.ts';
+import { isUuid } from '../process/ids.ts';
 import { createSlices } from '../process/slices.ts';
 import { mapAtMost } from '../process/slots.ts';
 import { composeBody, EVENT_KINDS, type Included } from '../webhooks/event.ts';
@@ -241,6 +242,9 @@ export type DeliveryStore = Claims &
     /** The records of those events that happened in a conversation at one of these times, newest first: at most 200. */
     findHappenedAt: (conversationId: string, times: Date[]) => Promise<DeliveryListRow[]>;
 
+    /** The records of an event, whatever its endpoint: at most 200. A malformed id has none. */
+    findOfEvent: (eventId: string) => Promise<DeliveryListRow[]>;
+
     /** The outcomes of these deliveries by id. Ids without a record are left out. */
     readOutcomes: (ids: string[]) => Promise<Map<string, Outcome>>;
 
@@ -313,6 +317,14 @@ export const createDeliveryStore = ({
         .sort({ createdAt: -1, _id: -1 })
         .limit(LIST_MAX)
         .toArray(),
+
+    findOfEvent: async (eventId) =>
+      isUuid(eventId)
+        ? deliveries
+            .find<DeliveryListRow>({ _id: { $gte: eventId, $lt: `${eventId};` } }, { projection: WITHOUT_TEXTS })
+            .limit(LIST_MAX)
+            .toArray()
+        : [],
 
     readOutcomes,
 

@@ -118,7 +118,13 @@ const KNOWLEDGE: Kind<KnowledgeJob> = {
     href: `/operator/assistants/${encodeURIComponent(String(assistantId))}/knowledge`,
   }),
 };
-const SOURCES: Kind<SourceJob> = { show: ({ sourceId = '' }) => ({ sourceId }), pageOf: () => undefined };
+const SOURCES: Kind<SourceJob> = {
+  show: ({ sourceId = '' }) => ({ sourceId }),
+  pageOf: ({ sourceId }) => ({
+    displayText: 'Source',
+    href: `/operator/on-call?find=${encodeURIComponent(String(sourceId))}`,
+  }),
+};
 
 const formatterOf =
   <Data>(show: (data: Data) => object) =>

@@ -12,6 +12,12 @@ export const nextCursor = z
   .nullable()
   .meta({ description: 'For `cursor` of the next page; null on the last page.' });
 
+/** A count for each of these names. */
+export const countsOf = <Name extends string>(names: readonly Name[]) => {
+  const count = z.int().min(0);
+  return z.object(Object.fromEntries(names.map((name) => [name, count])) as Record<Name, typeof count>); // for each name
+};
+
 /** One line of text that can be stored and shown. */
 export const line = (max: number) =>
   z

@@ -14,6 +14,7 @@ import { keyOperations } from './keys.ts';
 import { knowledgeOperations, missOperations } from './knowledge.ts';
 import type { Operation } from './operation.ts';
 import { playgroundOperations, turnOperations } from './turns.ts';
+import { queueOperations } from './queues.ts';
 import { questionSetOperations } from './question-sets.ts';
 import { sessionOperations } from './session.ts';
 import { sourceOperations } from './sources.ts';
@@ -25,6 +26,7 @@ export const OPERATIONS: Operation[] = [
   overviewOperations,
   usageOperations,
   alertOperations,
+  queueOperations,
   assistantOperations,
   exportOperations,
   importOperations,

@@ -23,12 +23,10 @@ import { serverNow } from '../process/clock.ts';
 import { wholeNumber } from '../process/validation.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import { type Endpoint, type EndpointStore, isPaused } from '../webhooks/endpoint-store.ts';
-import { type Handled, handled, nextCursor, operation, time, timeCursor, uuid } from './operation.ts';
+import { countsOf, type Handled, handled, nextCursor, operation, time, timeCursor, uuid } from './operation.ts';
 import { createLru } from '../process/lru.ts';
 
 const count = z.int().min(0);
-const countsOf = <Name extends string>(names: readonly Name[]) =>
-  z.object(Object.fromEntries(names.map((name) => [name, count])) as Record<Name, typeof count>); // one for each name
 
 const Slot = z.object({
   ...countsOf(COUNTERS).shape,
@@ -295,7 +293,7 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
 
 const ALERTS = 50;
 
-const AlertView = z
+export const AlertView = z
   .object({
     alertId: uuid,
     kind: z.enum(ALERT_KINDS),

@@ -5,6 +5,8 @@ import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { type RequestHandler, type Response, Router } from 'express';
 import type { AlertStore } from '../alerts/alert.ts';
+import type { WatchedQueues } from '../alerts/queue-state.ts';
+import type { WorkerSigns } from '../alerts/worker-signs.ts';
 import type { ChannelCalls } from '../assistants/channel.ts';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
@@ -68,6 +70,7 @@ import { knowledgeRoutes, missRoutes } from './knowledge.ts';
 import { type AuditNote, type Call, type Handled, type Operation, type Resource, WRITTEN } from './operation.ts';
 import { auditRoutes, operatorRoutes, tokenRoutes } from './operators.ts';
 import { alertRoutes, overviewRoutes } from './overview.ts';
+import { queueRoutes } from './queues.ts';
 import { sessionRoutes } from './session.ts';
 import { sourceRoutes } from './sources.ts';
 import { isPlaygroundOf, playgroundRoutes, turnRoutes } from './turns.ts';
@@ -342,6 +345,8 @@ export type OperatorApiDependencies = {
   conversations: ConversationStore;
   inbox: Inbox;
   alerts: AlertStore;
+  workerSigns: WorkerSigns;
+  watchedQueues: WatchedQueues;
   allowances: AllowanceStore;
   insights: Insights;
   questionSets: QuestionSets;
@@ -376,6 +381,7 @@ const PAGES = [
   overviewRoutes,
   usageRoutes,
   alertRoutes,
+  queueRoutes,
   assistantRoutes,
   exportRoutes,
   importRoutes,

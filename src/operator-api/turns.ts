@@ -95,8 +95,10 @@ type TurnTraceDependencies = {
 
 const JOBS_LOOKED_AT = 2_500;
 
-const isOthersPlayground = (operatorId: string, conversation: TurnConversation): boolean =>
-  conversation.channel === 'playground' && !isPlaygroundOf(operatorId, conversation);
+export const isOthersPlayground = (
+  operatorId: string,
+  conversation: Pick<StoredConversation, 'channel' | 'sessionId'>,
+): boolean => conversation.channel === 'playground' && !isPlaygroundOf(operatorId, conversation);
 
 const timeOrNull = (ms: number | undefined): Date | null => (ms === undefined ? null : new Date(ms));
 

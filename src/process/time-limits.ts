@@ -57,6 +57,10 @@ export const TIMING = {
   /** Sources may wait longer than turns, because reading a website takes long. */
   alertSourcesStuckMs: 300_000,
   alertSweepsStoppedMs: 60_000,
+  /** The longest pause between two signs of life of a worker. */
+  workerBeatMs: 5_000,
+  /** A worker that is not heard for so long is frozen or dead. Longer than MongoDB takes for a failover. */
+  workerSilentMs: 45_000,
 
   // The steps of a turn while a worker answers it.
   turnLeaseMs: 10_000,
@@ -269,6 +273,11 @@ const processRules = (t: Timing): Rule[] => [
     less: ['2 × sweepEveryMs', 2 * t.sweepEveryMs],
     than: ['sweepStuckMs', t.sweepStuckMs],
     why: 'a sweep that is merely waiting is not stuck',
+  },
+  {
+    less: ['3 × workerBeatMs', 3 * t.workerBeatMs],
+    than: ['workerSilentMs', t.workerSilentMs],
+    why: 'a worker that is merely slow is not silent',
   },
   {
     less: ['sweepEveryMs', t.sweepEveryMs],

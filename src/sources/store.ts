@@ -139,6 +139,8 @@ export type SourceStore = {
   list: (assistantId: string) => Promise<Source[]>;
 
   get: (assistantId: string, sourceId: string) => Promise<Source>;
+  /** A source of any assistant, with the time until which a worker has it. Null if there is none. */
+  findAny: (sourceId: string) => Promise<{ source: Source; leasedUntil: Date | null } | null>;
   change: (assistantId: string, sourceId: string, change: SourceChange) => Promise<Source>;
 
   /** Reads the source again now. A source that is being read is not changed. */
@@ -377,6 +379,10 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       (await sources.find({ assistantId, removedAt: null }).sort({ createdAt: 1 }).lean()).map((row) => toSource(row)),
 
     get,
+    findAny: async (sourceId) => {
+      const found = await sources.findOne({ _id: sourceId, removedAt: null }).lean();
+      return found && { source: toSource(found), leasedUntil: found.lease?.until ?? null };
+    },
 
     change: async (assistantId, sourceId, change) => {
       const { name, include, exclude, schedule } = validate(SourceChange, change);

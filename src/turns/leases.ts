@@ -1,4 +1,5 @@
 import type { TurnRef } from '../conversations/conversation.ts';
+import { serverNow } from '../process/clock.ts';
 import { newToken } from '../process/ids.ts';
 import type { RedisClient } from '../redis/redis.ts';
 import type { Partitions } from '../redis/queue.ts';
@@ -50,14 +51,17 @@ export type TurnLeases = {
   /** Returns the ids of those turns that a worker has leased now. */
   findLeased: (turns: TurnRef[]) => Promise<Set<string>>;
 
+  /** The process that has leased the turn, and until when, unless it renews the lease. Null if nobody has. */
+  findHolder: (turn: TurnRef) => Promise<{ worker: string; until: Date } | null>;
+
   close: () => void;
 };
 
 export const createTurnLeases = (
   redis: RedisClient,
-  partitions: Partitions,
-  { turnLeaseMs, turnLeaseRenewMs, triesKeptMs }: Timing,
+  { partitions, worker, timing }: { partitions: Partitions; worker: string; timing: Timing },
 ): TurnLeases => {
+  const { turnLeaseMs, turnLeaseRenewMs, triesKeptMs } = timing;
   redis.defineCommand('parleyAcquire', { numberOfKeys: 2, lua: ACQUIRE });
   redis.defineCommand('parleyRenew', { numberOfKeys: 1, lua: RENEW });
   redis.defineCommand('parleyRelease', { numberOfKeys: 2, lua: RELEASE });
@@ -75,7 +79,7 @@ export const createTurnLeases = (
 
   return {
     acquire: async (turn) => {
-      const token = newToken();
+      const token = `${worker}.${newToken()}`;
       const tries = await scripts.parleyAcquire(leaseKey(turn), triesKey(turn), token, turnLeaseMs, triesKeptMs);
       if (tries === 0) return null;
       renewed.set(turn.turnId, { turn, token });
@@ -94,6 +98,12 @@ export const createTurnLeases = (
     findLeased: async (turns) => {
       const values = await Promise.all(turns.map((turn) => redis.get(leaseKey(turn))));
       return new Set(turns.filter((_, index) => values[index] !== null).map(({ turnId }) => turnId));
+    },
+
+    findHolder: async (turn) => {
+      const [token, forMs] = await Promise.all([redis.get(leaseKey(turn)), redis.pttl(leaseKey(turn))]);
+      if (token === null) return null;
+      return { worker: token.split('.')[0] ?? '', until: new Date(serverNow() + Math.max(0, forMs)) };
     },
 
     close: () => clearInterval(renewal),

@@ -1,7 +1,10 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { createInterface } from 'node:readline';
+import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { adminJson, runAdmin, spawnAdmin, useAdmin } from '../support/admin.ts';
 import { aTurn, anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -22,6 +25,23 @@ const file = (name: string, text: string): string => {
   writeFileSync(path, text);
   return path;
 };
+
+test('the doctor looks again and again, one line each time in a pipe, until Ctrl-C', async () => {
+  const { PATH = '' } = process.env;
+  const args = ['scripts/admin.ts', 'doctor', '--watch', '--json'];
+  const child = spawn(process.execPath, args, { env: { PATH, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const lines: string[] = [];
+  createInterface(child.stdout).on('line', (line) => lines.push(line));
+  await eventually(() => expect(lines.length).toBeGreaterThanOrEqual(2), 30_000);
+
+  child.kill('SIGINT');
+  const [status] = await once(child, 'exit');
+
+  const looks = lines.map((line) => JSON.parse(line) as { at: string; ok: boolean; queues: object[] });
+  expect(looks.every(({ at, queues }) => !Number.isNaN(Date.parse(at)) && queues.length === 4)).toBe(true);
+  expect(status).toBe(looks.at(-1)?.ok ? 0 : 1);
+});
 
 describe('assistants, knowledge and keys', () => {
   test('an assistant with knowledge and a key, created by the command, answers over HTTP', async () => {

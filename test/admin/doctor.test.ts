@@ -11,7 +11,9 @@ type Report = {
   problems: string[];
   mongodb: { reachable: boolean; version: string; ms: number };
   redis: { reachable: boolean };
-  queues: { name: string; workers: number; counts: Record<string, number>; oldestWaitingMs: number | null }[] | null;
+  queues:
+    | { name: string; workers: { silent: boolean }[]; jobs: Record<string, number>; waitingSince: string | null }[]
+    | null;
   stuck: Record<'staleHeads' | 'oldEvents' | 'sending' | 'queued', Found> | null;
 };
 
@@ -53,10 +55,10 @@ test('without workers the doctor names what waits; with workers it finds no prob
   expect(ill.status).toBe(1);
   expect(ill.report).toMatchObject({ ok: false, mongodb: { reachable: true, ms: expect.any(Number) } });
   expect(ill.report.queues).toMatchObject([
-    { name: 'turns', workers: 0, counts: { waiting: 1 }, oldestWaitingMs: expect.any(Number) },
-    { name: 'deliveries', workers: 0 },
-    { name: 'knowledge', workers: 0 },
-    { name: 'sources', workers: 0 },
+    { name: 'turns', workers: [], jobs: { waiting: 1 }, waitingSince: expect.any(String) },
+    { name: 'deliveries', workers: [] },
+    { name: 'knowledge', workers: [] },
+    { name: 'sources', workers: [] },
   ]);
   expect(ill.report.stuck).toMatchObject({
     staleHeads: { count: 1 },
@@ -66,12 +68,14 @@ test('without workers the doctor names what waits; with workers it finds no prob
     sources: { count: 1, examples: [sourceId] },
   });
   expect(ill.report.stuck?.staleHeads.oldestMs).toBeGreaterThan(59_000);
-  expect(ill.report.problems).toContain('No worker is connected to the queue turns.');
+  expect(ill.report.problems).toContain(
+    'No worker of the queue turns is heard. Start one: node scripts/run.js start reply-worker.',
+  );
   expect(sending.report.stuck).toMatchObject({ sending: { count: 1, examples: [deliveryId] }, queued: { count: 0 } });
   expect(well.report.problems).toEqual([]);
   expect(well).toMatchObject({
     status: 0,
-    report: { ok: true, queues: [{ workers: 1 }, { workers: 1 }, { workers: 1 }, { workers: 1 }] },
+    report: { ok: true, queues: Array.from({ length: 4 }, () => ({ workers: [{ silent: false }] })) },
   });
 });
 

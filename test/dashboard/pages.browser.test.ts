@@ -41,6 +41,7 @@ const EVERY_DAY = [
   'delivery-rejected',
   'settings-hours',
   'operators-invite',
+  'on-call-found',
   'audit',
 ];
 const seen = sized({ everyday: PAGES.filter(({ name }) => EVERY_DAY.includes(name)), long: PAGES });

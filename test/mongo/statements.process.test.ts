@@ -30,8 +30,9 @@ const DOCUMENTS: Record<string, number> = {
   operators: 150,
   apiKeys: 500,
   endpoints: 500,
-  // One for each running worker.
+  // One for each running worker, or a few.
   embedders: 50,
+  workers: 200,
 };
 const OTHERS = 1_000;
 /** How many of ten copies belong to the same assistant. So many of `search` that a word is frequent: in more than 5,000. */
@@ -379,6 +380,9 @@ const walk = async (): Promise<void> => {
   for (const page of [...`${pages} ${more}`.split(' '), ...deliveries]) await get(`${own}/${page}`);
   await get(`/inbox?search=umbrellas`);
   await get('/inbox/waiting');
+  const ids = [escalated, delivered, delivered.split(':')[0], queued, sourceId, 'long'];
+  for (const id of ids) await get(`/work?search=${id}`);
+  await get('/queues');
   const trails = `/audit /audit?operatorId=${operatorId} /audit?target=${assistantId}`;
   const single = `/deliveries/${delivered} /deliveries/${rejected} /deliveries/${queued} /endpoints/${endpointId}`;
   const one = `/conversations/${escalated}`;

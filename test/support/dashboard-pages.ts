@@ -58,6 +58,8 @@ export const PAGES: Shown[] = [
   },
   { name: 'overview', path: of('overview') },
   { name: 'usage', path: of('usage') },
+  { name: 'on-call', path: () => '/on-call' },
+  { name: 'on-call-found', path: ({ escalated }) => `/on-call?find=${escalated}` },
   { name: 'alerts', path: () => '/alerts' },
   {
     name: 'overview-numbers',

@@ -1,3 +1,4 @@
+import { createPace } from '../../src/alerts/worker-signs.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BACKLOG_MAX } from '../../src/conversations/conversation.ts';
 import { endpointsOf, type OutboxStore, pendingOf } from '../../src/conversations/outbox.ts';
@@ -272,6 +273,8 @@ export const deliverEvents = async (
     sendsTraceparent: config.WEBHOOK_TRACEPARENT,
     logger,
   });
+  const reportEventWait = reportEventWaits(metrics);
+  const pace = createPace();
   const deliver = createDeliver({
     conversations,
     endpoints,
@@ -285,7 +288,10 @@ export const deliverEvents = async (
     wake: deliveryQueue.wake,
     eventMaxAgeMs,
     timing,
-    reportEventWait: reportEventWaits(metrics),
+    reportEventWait: (seconds) => {
+      reportEventWait(seconds);
+      pace.note(seconds);
+    },
     tracing,
     logger,
   });
@@ -318,6 +324,6 @@ export const deliverEvents = async (
     for (const deliveryId of ids) streams.wakeDelivery(deliveryId);
     await streams.wake(keys);
   };
-  await openQueueWorkers({ queue: DELIVERIES_QUEUE, concurrency: 8, maxStalledCount: 0, process }, module);
+  await openQueueWorkers({ queue: DELIVERIES_QUEUE, concurrency: 8, maxStalledCount: 0, pace, process }, module);
   return { countDelivery, suspended: () => [...breaker.suspended(), ...rated.saturated()] };
 };

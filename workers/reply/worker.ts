@@ -1,4 +1,5 @@
 import type { Dispatcher } from 'undici';
+import { createPace } from '../../src/alerts/worker-signs.ts';
 import { createChannelCalls } from '../../src/assistants/channel.ts';
 import { createBreaker } from '../../src/process/breaker.ts';
 import { serverNow } from '../../src/process/clock.ts';
@@ -257,13 +258,18 @@ export const answerTurns = async (
   });
   const opened = createInFlight({ total: turnsInFlight, logger });
   const inFlight = lifecycle.add('turns in flight', opened, ({ close }) => close());
+  const countTurn = countTurns(metrics);
+  const pace = createPace();
   const answerTurn = createAnswerTurn({
     conversations,
     leases,
     askEngine,
     inFlight,
     turnQueue,
-    countTurn: countTurns(metrics),
+    countTurn: (outcome, seconds) => {
+      countTurn(outcome, seconds);
+      pace.note(seconds);
+    },
     tracing: service.tracing,
     ...outlets,
   });
@@ -271,7 +277,7 @@ export const answerTurns = async (
   const process = async (data: unknown): Promise<void> => {
     await Promise.all(TurnsJob.parse(data).turns.map(answerTurn));
   };
-  await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, module);
+  await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, pace, process }, module);
   await openVectorUpdater(embedder, module);
   openProjection(embedder, module);
   openEvaluator({ evaluations: service.aside.evaluations, askEngine, embedder, lifecycle, logger });

@@ -40,6 +40,7 @@ const OF_SERVICE: Entry[] = [
   { label: 'Assistants', to: '/assistants', icon: 'bot', owners: true },
   { label: 'Operators', to: '/operators', icon: 'people', owners: true },
   { label: 'Alerts', to: '/alerts', icon: 'bell', owners: true },
+  { label: 'On call', to: '/on-call', icon: 'clock', owners: true },
   { label: 'Audit trail', to: '/audit', icon: 'scroll', owners: true },
   { label: 'Queues', to: '/operator/queues', icon: 'layers', owners: true, outside: true },
   { label: 'API reference', to: '/docs', icon: 'book', owners: true, outside: true },

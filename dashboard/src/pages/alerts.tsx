@@ -37,7 +37,7 @@ const detailsOf = ({ details }: Alert): string[] =>
     return `${wordsOf(name)} ${isTime ? new Date(value).toLocaleString('en') : shown(value)}`;
   });
 
-const Row = ({ alert, name, onSeen }: { alert: Alert; name: string; onSeen: () => void }) => {
+export const AlertRow = ({ alert, name, onSeen }: { alert: Alert; name: string; onSeen?: () => void }) => {
   const place = placeOf(alert);
   const { title, remedy, target, beganAt, endedAt, acknowledged } = alert;
   return (
@@ -53,7 +53,7 @@ const Row = ({ alert, name, onSeen }: { alert: Alert; name: string; onSeen: () =
         </span>
       </Status>
       {acknowledged !== null && <span className="dim">seen by {acknowledged.by}</span>}
-      {acknowledged === null && endedAt === null && (
+      {onSeen && acknowledged === null && endedAt === null && (
         <Button size="xs" variant="default" onClick={onSeen}>
           I look after it
         </Button>
@@ -61,6 +61,11 @@ const Row = ({ alert, name, onSeen }: { alert: Alert; name: string; onSeen: () =
     </li>
   );
 };
+
+export const nameOf = (me: Me, { assistantId }: Alert): string =>
+  assistantId === null
+    ? 'The whole service'
+    : (me.assistants.find((one) => one.assistantId === assistantId)?.name ?? 'An assistant');
 
 const Alerts = ({ me }: { me: Me }) => {
   const { of, set } = useAddress(['state']);
@@ -71,10 +76,6 @@ const Alerts = ({ me }: { me: Me }) => {
     run: (one: Alert) => call<Alert>('POST', at`/alerts/${one.alertId}/acknowledge`),
     invalidates: ['/alerts'],
   });
-  const nameOf = ({ assistantId }: Alert): string =>
-    assistantId === null
-      ? 'The whole service'
-      : (me.assistants.find((one) => one.assistantId === assistantId)?.name ?? 'An assistant');
   return (
     <Page
       title="Alerts"
@@ -97,10 +98,10 @@ const Alerts = ({ me }: { me: Me }) => {
             ) : (
               <ul className="rows" aria-label="Alerts">
                 {alerts.map((alert) => (
-                  <Row
+                  <AlertRow
                     key={alert.alertId}
                     alert={alert}
-                    name={nameOf(alert)}
+                    name={nameOf(me, alert)}
                     onSeen={() => acknowledge.mutate(alert)}
                   />
                 ))}

@@ -20,7 +20,14 @@ import { Resend } from './resend.tsx';
 import { Timing } from './timing.tsx';
 
 const factsOf = (id: string, delivery: DeliveryType) => ({
-  'Event id': <Value value={delivery.eventId} label="event id" />,
+  'Event id': (
+    <>
+      <Value value={delivery.eventId} label="event id" />{' '}
+      <Link className="link small" to={withQuery('/on-call', { find: delivery.deliveryId })}>
+        Where it is
+      </Link>
+    </>
+  ),
   ...(delivery.conversationId !== null && {
     Conversation: (
       <>

@@ -1,7 +1,8 @@
 import { Button, Stack, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { at, call } from '../../../api.ts';
+import { Link } from 'wouter';
+import { at, call, withQuery } from '../../../api.ts';
 import { FormDialog } from '../../../parts/dialog.tsx';
 import { Icon } from '../../../parts/icon.tsx';
 import { useChange } from '../../../query.ts';
@@ -74,6 +75,16 @@ export const WholeConversation = ({ onErased }: { onErased: () => void }) => {
         >
           Export as JSON
         </Button>
+        {me.role === 'owner' && (
+          <Button
+            component={Link}
+            to={withQuery('/on-call', { find: facts.conversationId })}
+            variant="default"
+            size="xs"
+          >
+            Turns and events
+          </Button>
+        )}
         {me.role === 'owner' && (
           <Button
             variant="default"
