@@ -70,7 +70,7 @@ export const targetsIn = (root) => {
     lint: {
       needs: CODE,
       commands: () => [...TYPES, FORMAT, RULES],
-      parts: { types: typecheck, format },
+      parts: { types: typecheck, format, api: { needs: CODE, commands: running('scripts/lint-api.ts') } },
     },
     typecheck,
     format,

@@ -14,7 +14,17 @@ import { serverDate } from '../process/clock.ts';
 import { ApiError, invalid } from '../process/errors.ts';
 import { EndpointInput, type EndpointStore } from '../webhooks/endpoint-store.ts';
 import { EventKind } from '../webhooks/event.ts';
-import { type Call, definedFields, type Handled, handled, operation, type Operation, time, uuid } from './operation.ts';
+import {
+  type Call,
+  countsOf,
+  definedFields,
+  type Handled,
+  handled,
+  operation,
+  type Operation,
+  time,
+  uuid,
+} from './operation.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -237,7 +247,7 @@ const RecoveryView = z
     state: z.enum(RECOVERY_STATES),
     events: count.meta({ description: 'What was to be sent when it began.' }),
     conversations: count,
-    sent: z.record(z.enum(OUTCOMES), count).meta({ description: 'Its redeliveries so far, by outcome.' }),
+    sent: countsOf(OUTCOMES).meta({ description: 'Its redeliveries so far, by outcome.' }),
     createdAt: time,
     createdBy: z.string(),
     endedAt: time.nullable(),
