@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections import deque
+from weakref import WeakValueDictionary
 
 from .async_client import AsyncParley
 from .core import ParleyError
@@ -26,7 +27,7 @@ class SendQueue:
         self._places = asyncio.Semaphore(sessions)
         self._pace = asyncio.Lock()
         self._paused_until = 0.0
-        self._last: dict[str, asyncio.Future[None]] = {}
+        self._sessions: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(
         self,
@@ -38,14 +39,12 @@ class SendQueue:
         include_sources: bool = False,
     ) -> ChatResponse:
         """Gives the reply, after those of all earlier messages of the session."""
-        before = self._last.get(session_id)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._last[session_id] = done
+        # Whoever waits for a lock gets it in turn, and it is forgotten once nobody does.
+        session = self._sessions.get(session_id) or asyncio.Lock()
+        self._sessions[session_id] = session
         # A repetition has the same key, so it is never a second message.
         key = idempotency_key or str(uuid.uuid4())
-        try:
-            if before is not None:
-                await asyncio.shield(before)
+        async with session:
             while True:
                 try:
                     async with self._places:
@@ -59,10 +58,6 @@ class SendQueue:
                         )
                 except ParleyError as error:
                     await self._wait_after(error)
-        finally:
-            done.set_result(None)
-            if self._last.get(session_id) is done:
-                del self._last[session_id]
 
     async def _begin(self) -> None:
         async with self._pace:
