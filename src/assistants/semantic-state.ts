@@ -138,7 +138,10 @@ const AFTER = { returnDocument: 'after', projection: { version: 1 } } as const;
  */
 export type SemanticState = {
   /** Assistants that need vectors and that no worker has leased. */
-  findOutdated: (models: RunningModels, options: { thorough: boolean; limit: number }) => Promise<string[]>;
+  findOutdated: (
+    models: RunningModels,
+    options: { thorough: boolean; limit: number; except: string[] },
+  ) => Promise<string[]>;
 
   /**
    * Acquires the lease. Returns the version to make vectors for, or null if there is nothing to do or another worker
@@ -170,8 +173,9 @@ export type SemanticState = {
 };
 
 export const createSemanticState = (assistants: mongo.Collection<StoredAssistant>): SemanticState => ({
-  findOutdated: async (models, { thorough, limit }) => {
-    const filter = { $and: [thorough ? isOutdated(models) : needsVectors(models), lease.free] };
+  findOutdated: async (models, { thorough, limit, except }) => {
+    const others = except.length > 0 ? { _id: { $nin: except } } : {};
+    const filter = { ...others, $and: [thorough ? isOutdated(models) : needsVectors(models), lease.free] };
     const rows = await assistants.find(filter, { projection: { _id: 1 }, limit }).toArray();
     return rows.map(({ _id }) => _id);
   },

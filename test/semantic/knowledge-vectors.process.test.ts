@@ -233,6 +233,23 @@ test('a change is embedded at once, without waiting for the next sweep', async (
   expect(Math.min(...times)).toBeLessThan(atPace(600));
 });
 
+test('assistants with a text that the embedder refuses do not keep the sweep from others', async () => {
+  embedder.refuse = (texts) => texts.includes('a text of doom');
+  const poisoned = [];
+  // More than are updated at the same time.
+  for (let nth = 0; nth < 20; nth += 1)
+    poisoned.push(await anAssistantWithVectors(stack, [anEntry({ question: 'a text of doom' })]));
+  const other = await anAssistantWithVectors(stack, someEntries(1, 'harmless'));
+  await other.waitForVectors();
+  for (const one of poisoned) await eventually(async () => expect((await one.status()).state).toBe('making'));
+
+  // No job names it, so that only a sweep can find it.
+  await stack.service.assistants.semantic.markStale(other.assistantId);
+
+  await other.waitForVectors(20_000);
+  embedder.refuse = () => false;
+});
+
 test('a text that the embedder refuses does not affect other entries', async () => {
   embedder.refuse = (texts) => texts.includes('a text of doom');
   const knower = await anAssistantWithVectors(stack, [

@@ -15,6 +15,7 @@ import { withDeadline } from '../../../src/process/deadline.ts';
 import { newToken } from '../../../src/process/ids.ts';
 import type { Lifecycle } from '../../../src/process/lifecycle.ts';
 import type { Logger } from '../../../src/process/logger.ts';
+import { createLru } from '../../../src/process/lru.ts';
 import { startSweeper } from '../../../src/process/sweeper.ts';
 import type { Service } from '../../../src/service.ts';
 import { openQueueWorkers } from '../../../src/worker-process.ts';
@@ -202,6 +203,14 @@ const MAX_FAILURES_IN_A_ROW = 3;
 /** The shortest time between two writes of the progress. */
 const PROGRESS_EVERY_MS = 250;
 
+/**
+ * A sweep leaves an assistant with a text that the model refuses alone for so many sweeps, after each further pass twice
+ * as long, up to a day. Otherwise such assistants would come before others in every sweep. A change is tried at once.
+ */
+const RESTED_SWEEPS = 5;
+const RESTED_MOST_MS = 24 * 3_600_000;
+const RESTING_MAX = 1_000;
+
 type Dependencies = {
   vectors: VectorStore;
   semantic: SemanticState;
@@ -213,9 +222,15 @@ type Dependencies = {
 };
 
 /**
- * How a pass ended: all vectors are stored, the assistant has changed, the lease was lost, or the work was postponed.
+ * How a pass ended: all vectors are stored, or all but those of refused texts, the assistant has changed, the lease was
+ * lost, or the work was postponed.
  */
-type PassOutcome = { kind: 'made' } | { kind: 'changed'; version: number } | { kind: 'lost' } | { kind: 'postponed' };
+type PassOutcome =
+  | { kind: 'made' }
+  | { kind: 'refused' }
+  | { kind: 'changed'; version: number }
+  | { kind: 'lost' }
+  | { kind: 'postponed' };
 
 /**
  * Brings the vectors of one assistant up to date, under a lease. Each pass creates the missing vectors of one version.
@@ -270,19 +285,20 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, lo
       if (searchable || performance.now() - savedAt >= PROGRESS_EVERY_MS) outcome = await saveProgress();
     }
     if (outcome) return outcome;
-    if (refused.size > 0) return { kind: 'postponed' };
+    if (refused.size > 0) return { kind: 'refused' };
     await vectors.remove(plan.orphans);
     if (await semantic.complete(lease, { ...figures, version })) return { kind: 'made' };
     return (await saveProgress()) ?? { kind: 'changed', version };
   };
 
-  return async (assistantId: string): Promise<void> => {
+  /** Returns how the last pass ended. Null if there was nothing to do. */
+  return async (assistantId: string): Promise<PassOutcome['kind'] | null> => {
     const model = embedder.model();
-    if (model === null) return;
+    if (model === null) return null;
     const lease = { assistantId, token: newToken() };
     const startedAt = performance.now();
     let version = await semantic.acquire(lease, { model, others: others() });
-    if (version === null) return;
+    if (version === null) return null;
     try {
       for (;;) {
         const outcome = await pass(lease, model, version);
@@ -291,11 +307,12 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, lo
           continue;
         }
         if (outcome.kind === 'lost') await semantic.markStale(assistantId);
-        if (outcome.kind === 'postponed') await semantic.release(lease);
+        const isLeft = outcome.kind === 'postponed' || outcome.kind === 'refused';
+        if (isLeft) await semantic.release(lease);
         const ms = Math.round(performance.now() - startedAt);
         const line = { assistantId, model, ended: outcome.kind, ms };
-        logger[outcome.kind === 'postponed' ? 'debug' : 'info'](line, 'knowledge vectors');
-        return;
+        logger[isLeft ? 'debug' : 'info'](line, 'knowledge vectors');
+        return outcome.kind;
       }
     } catch (cause) {
       // The sweep retries the update. If the store is unavailable, the lease expires by itself.
@@ -339,10 +356,22 @@ export const openVectorUpdater = async (embedder: Embedder, options: Options): P
     draining: lifecycle.draining,
     logger,
   });
+  const resting = createLru<{ until: number; times: number }>({ most: RESTING_MAX });
+  const listResting = (): string[] =>
+    [...resting].flatMap(([assistantId, { until }]) => (until > performance.now() ? [assistantId] : []));
+  const rest = (assistantId: string): void => {
+    const { times } = resting.get(assistantId) ?? { times: 0 };
+    const ms = Math.min(RESTED_SWEEPS * config.timing.sweepEveryMs * 2 ** times, RESTED_MOST_MS);
+    resting.set(assistantId, { until: performance.now() + ms, times: times + 1 });
+  };
   const running = new Map<string, Promise<void>>();
   const start = (assistantId: string): void => {
     if (running.has(assistantId) || running.size >= MAX_RUNNING || lifecycle.draining.aborted) return;
     const ended = updateVectors(assistantId)
+      .then((outcome) => {
+        if (outcome === 'refused') rest(assistantId);
+        if (outcome === 'made') resting.delete(assistantId);
+      })
       .catch((cause: unknown) => logger.warn({ err: cause, assistantId }, 'knowledge vectors were not made'))
       .finally(() => running.delete(assistantId));
     running.set(assistantId, ended);
@@ -371,7 +400,7 @@ export const openVectorUpdater = async (embedder: Embedder, options: Options): P
       const model = embedder.model();
       const limit = MAX_RUNNING - running.size;
       if (model === null || limit === 0 || performance.now() > until || lifecycle.draining.aborted) return;
-      const found = await semantic.findOutdated({ model, others }, { thorough, limit });
+      const found = await semantic.findOutdated({ model, others }, { thorough, limit, except: listResting() });
       for (const assistantId of found) start(assistantId);
       if (found.length < limit) return;
       const rest = Math.max(0, until - performance.now());
