@@ -2,7 +2,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { LongestFirst } from './test/support/longest-first.ts';
-import { plantFault } from './test/support/planted.ts';
+import { plantFault } from './test/kit/planted.ts';
 
 const NODE_NEEDED = 24;
 
@@ -12,10 +12,10 @@ if (Number(process.versions.node.split('.')[0]) < NODE_NEEDED) {
   );
 }
 
-const inLane = (lane: string): string => `{test,packages,fuzz}/**/*.${lane}.test.ts`;
+const inLane = (lane: string): string => `{test,packages,fuzz,chaos}/**/*.${lane}.test.ts`;
 /** Files that the long suite runs in their large form too. */
-const WITH_SIZES = globSync('{test,packages,fuzz}/**/*.test.ts', { exclude: ['**/node_modules/**'] }).filter((file) =>
-  readFileSync(file, 'utf8').includes("support/size.ts'"),
+const WITH_SIZES = globSync('{test,packages,fuzz,chaos}/**/*.test.ts', { exclude: ['**/node_modules/**'] }).filter(
+  (file) => readFileSync(file, 'utf8').includes("support/size.ts'"),
 );
 const SERVICES = ['test/support/global-setup.ts'];
 const ONE_AT_A_TIME = { maxWorkers: 1, sequence: { sequencer: LongestFirst, groupOrder: 1 } };
@@ -43,7 +43,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'service',
-          include: ['{test,packages,fuzz}/**/*.test.ts'],
+          include: ['{test,packages,fuzz,chaos}/**/*.test.ts'],
           exclude: [...['unit', 'timed', 'long'].map(inLane), '**/node_modules/**'],
           globalSetup: SERVICES,
         },

@@ -6,8 +6,8 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { createSender } from '../workers/delivery/send.ts';
-import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../test/support/certificates.ts';
-import { type Behaviour, HOSTILE, openHostile } from '../test/support/hostile-receiver.ts';
+import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../test/kit/certificates.ts';
+import { type Behaviour, HOSTILE, openHostile } from '../test/kit/hostile-receiver.ts';
 
 const N = Number(process.env.BENCH_N ?? 1000);
 const IN_FLIGHT = 150;

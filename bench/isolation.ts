@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { requireNode } from '../src/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
-import { createFeed } from '../test/support/feed.ts';
-import { openReceiver } from '../test/support/receiver.ts';
+import { createFeed } from '../test/kit/feed.ts';
+import { openReceiver } from '../test/kit/receiver.ts';
 import { withDeliveryWorkers } from './support/with-workers.ts';
 
 /**

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createRandom } from '../chaos/support/random.ts';
-import { openCountingReceiver } from '../chaos/delivery/receiver.ts';
+import { createRandom } from '../test/kit/random.ts';
+import { openCountingReceiver } from '../test/kit/counting-receiver.ts';
 import { requireNode } from '../src/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
-import { createFeed } from '../test/support/feed.ts';
+import { createFeed } from '../test/kit/feed.ts';
 import { withDeliveryWorkers } from './support/with-workers.ts';
 
 /**

@@ -8,7 +8,7 @@ import { cpus, totalmem } from 'node:os';
 import { isMet } from './limits.ts';
 import { type Figure, type Options, type Part, type PartResult, readOptions } from './support/figures.ts';
 import { script } from './parts/script.ts';
-import { closeAll } from './support/services.ts';
+import { closeAll } from '../test/kit/services.ts';
 import { tableOf } from './support/table.ts';
 
 /**

@@ -10,7 +10,7 @@ import { readConfig } from '../src/process/config.ts';
 import { createLogger } from '../src/process/logger.ts';
 import { decideLanguage } from '@parley/understanding/text';
 import { BASES, loadBase, loadQuestions, loadUnseen, UNSEEN_BASES } from '@parley/understanding/evaluation';
-import { modelProcessesOf } from '../test/support/semantic.ts';
+import { modelProcessesOf } from '../test/kit/semantic.ts';
 import { openChosenEmbedder } from '../src/embedder.ts';
 import type { AssistantProfile, EngineEntry } from '../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../workers/reply/engines/retrieval.ts';

@@ -1,13 +1,13 @@
 import { parseArgs } from 'node:util';
 import { requireNode } from '../src/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
-import { FAULTS } from '../test/support/planted.ts';
+import { FAULTS } from '../test/kit/planted.ts';
 import { judge, print, readEnds } from './delivery/judge.ts';
 import { killWorkers, wipeRedis } from './delivery/faults.ts';
 import { startLoad } from './delivery/load.ts';
-import { createRandom } from './support/random.ts';
-import { openCountingReceiver } from './delivery/receiver.ts';
-import { withOwnService } from './support/own-service.ts';
+import { createRandom } from '../test/kit/random.ts';
+import { openCountingReceiver } from '../test/kit/counting-receiver.ts';
+import { withOwnService } from '../test/kit/own-service.ts';
 import { killAll, startProcess } from './support/process.ts';
 
 /**

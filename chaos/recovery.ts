@@ -6,13 +6,13 @@ import { freePort } from '../scripts/services.ts';
 import { isFinal, type StoredDelivery } from '../src/deliveries/delivery.ts';
 import { requireNode } from '../src/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
-import { followEvents } from '../test/support/event-pages.ts';
-import { createFeed } from '../test/support/feed.ts';
+import { followEvents } from '../test/kit/event-pages.ts';
+import { createFeed } from '../test/kit/feed.ts';
 import { killWorkers } from './delivery/faults.ts';
 import { print, type Verdict } from './delivery/judge.ts';
-import { withOwnService } from './support/own-service.ts';
+import { withOwnService } from '../test/kit/own-service.ts';
 import { killAll, startProcess } from './support/process.ts';
-import { createRandom, type Random } from './support/random.ts';
+import { createRandom, type Random } from '../test/kit/random.ts';
 
 /**
  * Shows that a receiver gets back what it missed or lost, whatever happens to the delivery workers. It is down under load

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { requireNode } from '../src/process/lifecycle.ts';
 import { mastersOf } from '../src/redis/redis.ts';
-import { FAULTS } from '../test/support/planted.ts';
+import { FAULTS } from '../test/kit/planted.ts';
 import type { CastOptions } from './service/cast.ts';
 import { collect } from './service/evidence.ts';
 import { injectFaults } from './service/faults.ts';

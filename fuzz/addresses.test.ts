@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { type AddressInfo, createServer, isIP } from 'node:net';
 import { MockAgent } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createRandom, type Random } from '../chaos/support/random.ts';
+import { createRandom, type Random } from '../test/kit/random.ts';
 import { TIMING } from '../src/process/time-limits.ts';
 import { checkEndpoint, openGuardedAgent } from '../src/webhooks/address-guard.ts';
 import { anAssistant, aTurn } from '../test/support/builders.ts';
@@ -12,7 +12,7 @@ import { anOperator } from '../test/support/operator-client.ts';
 import { QUICK } from '../test/support/source-reading.ts';
 import { useStack } from '../test/support/stack.ts';
 import { createFetcher, createHosts } from '../workers/sources/fetch.ts';
-import { often, record, seed } from './part.ts';
+import { often, record, seed } from '../test/kit/fuzz-part.ts';
 
 // Every door that takes an address, every form that leads where it must not. test/webhooks/address-guard.test.ts sends
 // to the same forms.

@@ -6,12 +6,12 @@ import { PAGES } from '../test/support/dashboard-pages.ts';
 import { visit } from '../test/support/dashboard.ts';
 import { eventually } from '../test/support/eventually.ts';
 import { anOperator } from '../test/support/operator-client.ts';
-import { openReceiver, type Receiver } from '../test/support/receiver.ts';
+import { openReceiver, type Receiver } from '../test/kit/receiver.ts';
 import { type Scene, setScene } from '../test/support/scene.ts';
 import { addPages, addPassages, addProposals } from '../test/support/sources.ts';
 import { useStack } from '../test/support/stack.ts';
 import { aVisitor, SITE } from '../test/support/visitor.ts';
-import { often, record } from './part.ts';
+import { often, record } from '../test/kit/fuzz-part.ts';
 import { PAYLOADS as ALL, textsOf } from './payloads.ts';
 
 // Payloads are stored through every door that takes a text of their length, and every page is opened. Whoever opens a page

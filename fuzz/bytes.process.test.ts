@@ -6,17 +6,17 @@ import { join } from 'node:path';
 import { openReader, type ReadInput } from '@parley/reading';
 import { Agent } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
-import { createRandom, type Random } from '../chaos/support/random.ts';
+import { createRandom, type Random } from '../test/kit/random.ts';
 import { aDocx, aFile, aPage, aParagraph, aPdf } from '../packages/reading/test/files.ts';
 import { anAssistant, aTurn, request } from '../test/support/builders.ts';
 import { eventually } from '../test/support/eventually.ts';
 import { workedMs } from '../test/support/loop.ts';
-import { startRealProcess } from '../test/support/processes.ts';
+import { startRealProcess } from '../test/kit/processes.ts';
 import { useStack } from '../test/support/stack.ts';
 import { createSender } from '../workers/delivery/send.ts';
 import { completeInTime, ProviderError } from '../workers/reply/engines/openai/completion.ts';
 import { parseRobots, parseSitemap } from '../workers/sources/site-rules.ts';
-import { often, record, seed } from './part.ts';
+import { often, record, seed } from '../test/kit/fuzz-part.ts';
 
 // Bytes of strangers, from almost right to very wrong. Times are processor time, so that other programs do not count.
 

@@ -12,7 +12,7 @@ import { anAssistant, type HistoryBody } from '../test/support/builders.ts';
 import { aScriptedEngine } from '../test/support/scripted-engine.ts';
 import { useStack } from '../test/support/stack.ts';
 import { validatorOf } from '../test/support/validate-response.ts';
-import { often, record, seed } from './part.ts';
+import { often, record, seed } from '../test/kit/fuzz-part.ts';
 
 const CASES = often({ short: 100, whole: 50_000 });
 const CONVERSATIONS = often({ short: 2, whole: 200 });

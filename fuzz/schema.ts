@@ -7,11 +7,11 @@ import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { findPython } from '../scripts/services/installed.ts';
 import { join } from 'node:path';
-import { signIn } from '../bench/support/operator.ts';
-import { openParley } from '../bench/support/parley.ts';
+import { signIn } from '../test/kit/operator.ts';
+import { openParley } from '../test/kit/parley.ts';
 import * as z from 'zod';
-import { closeAll, openServices } from '../bench/support/services.ts';
-import { record, seed } from './part.ts';
+import { closeAll, openServices } from '../test/kit/services.ts';
+import { record, seed } from '../test/kit/fuzz-part.ts';
 
 const FOLDER = join(import.meta.dirname, '../.local/fuzz');
 /** The most that are drawn for each operation, beside those for each rule of the document. */

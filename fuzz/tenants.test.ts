@@ -1,19 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import * as z from 'zod';
-import { createRandom, type Random } from '../chaos/support/random.ts';
+import { createRandom, type Random } from '../test/kit/random.ts';
 import type { Declaration } from '../src/http/operation.ts';
 import { PUBLIC_OPERATIONS, WEB_OPERATIONS } from '../src/openapi/document.ts';
 import { OPERATIONS } from '../src/operator-api/operations.ts';
 import { request } from '../test/support/builders.ts';
 import { eventually } from '../test/support/eventually.ts';
 import { anInhabited, type Inhabited } from '../test/support/inhabited.ts';
-import { addressOf } from '../test/support/operations.ts';
+import { addressOf } from '../test/kit/operations.ts';
 import { anOperator } from '../test/support/operator-client.ts';
 import { collectionIn, profileStatements } from '../test/support/profile.ts';
 import { useStack } from '../test/support/stack.ts';
 import { aVisitor, SITE } from '../test/support/visitor.ts';
-import { often, record, seed } from './part.ts';
+import { often, record, seed } from '../test/kit/fuzz-part.ts';
 
 // test/operators/who-may.test.ts tries each operation with an object of another assistant. Here any id stands anywhere:
 // in paths, queries and bodies, of another kind, and beside ids of one's own.

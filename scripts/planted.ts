@@ -1,8 +1,8 @@
 import { spawnSync } from 'node:child_process';
-import { FAULTS } from '../test/support/planted.ts';
+import { FAULTS } from '../test/kit/planted.ts';
 
 /**
- * Plants each fault of `test/support/planted.ts` and runs the tests that must notice it. The first test that fails
+ * Plants each fault of `test/kit/planted.ts` and runs the tests that must notice it. The first test that fails
  * is enough. Exits with 0 only if each fault makes a test fail by an assertion.
  */
 let unnoticed = 0;

@@ -5,8 +5,8 @@ import { basename, join } from 'node:path';
 import { alternate, type Contender, costOf, loadFigures, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
 import { type Part, ratioOf } from '../support/figures.ts';
-import { openParley, QUESTIONS } from '../support/parley.ts';
-import { openServices, startChild } from '../support/services.ts';
+import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
+import { openServices, startChild } from '../../test/kit/services.ts';
 
 const FOLDER = join(import.meta.dirname, '../botbuilder');
 const IN_FLIGHT = 50;

@@ -2,10 +2,10 @@ import { medianReading } from '../support/contender.ts';
 import { openCounters, perItem, type Reading } from '../support/counters.ts';
 import { openEventFeed } from '../support/event-feed.ts';
 import { type Figure, figureOf, type Part, ratioOf } from '../support/figures.ts';
-import { openParley } from '../support/parley.ts';
+import { openParley } from '../../test/kit/parley.ts';
 import { openPosts } from '../support/posts.ts';
-import { openSink } from '../support/sink.ts';
-import { openServices } from '../support/services.ts';
+import { openSink } from '../../test/kit/sink.ts';
+import { openServices } from '../../test/kit/services.ts';
 
 const EVENTS = 10_000;
 const WARM_UP_EVENTS = 3_000;

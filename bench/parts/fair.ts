@@ -1,8 +1,8 @@
 import { openCounters, perItem } from '../support/counters.ts';
 import { figureOf, median, type Part } from '../support/figures.ts';
 import { type LoadResult, type LoadSettings, runLoad } from '../support/load-settings.ts';
-import { type BenchAssistant, openParley, QUESTIONS } from '../support/parley.ts';
-import { openServices } from '../support/services.ts';
+import { type BenchAssistant, openParley, QUESTIONS } from '../../test/kit/parley.ts';
+import { openServices } from '../../test/kit/services.ts';
 
 const NEIGHBOURS = 9;
 /** Each neighbour sends this share of what one assistant alone is carried. */

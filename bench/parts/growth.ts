@@ -4,9 +4,9 @@ import { collectionOf } from '../../src/mongo/mongo.ts';
 import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
 import { ascending, type Figure, figureOf, type Part, quantile, ratioOf } from '../support/figures.ts';
-import { conversationAfter, fill, sizesOf } from '../support/fill.ts';
-import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
-import { cpuMsOf, openServices, type Services } from '../support/services.ts';
+import { conversationAfter, fill, sizesOf } from '../../test/kit/fill.ts';
+import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
+import { cpuMsOf, openServices, type Services } from '../../test/kit/services.ts';
 
 const CONVERSATIONS = 100_000;
 const TURNS_EACH = 10;

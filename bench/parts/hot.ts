@@ -2,8 +2,8 @@ import { runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
 import { figureOf, type Part } from '../support/figures.ts';
 import { runLoad } from '../support/load-settings.ts';
-import { openParley, QUESTIONS } from '../support/parley.ts';
-import { openServices } from '../support/services.ts';
+import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
+import { openServices } from '../../test/kit/services.ts';
 
 const WAITING = 20;
 

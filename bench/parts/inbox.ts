@@ -1,10 +1,10 @@
 import { openOperators } from '../../src/operators/store.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { ascending, quantile, type Part } from '../support/figures.ts';
-import { fill } from '../support/fill.ts';
-import { signIn } from '../support/operator.ts';
-import { openParley } from '../support/parley.ts';
-import { openServices } from '../support/services.ts';
+import { fill } from '../../test/kit/fill.ts';
+import { signIn } from '../../test/kit/operator.ts';
+import { openParley } from '../../test/kit/parley.ts';
+import { openServices } from '../../test/kit/services.ts';
 
 const CONVERSATIONS = 100_000;
 /** The inbox merges the conversations of all assistants, also of those without any. */

@@ -1,10 +1,10 @@
 import { HOUR_MS, incrementId, type StoredFigures } from '../../src/insights/figures.ts';
 import { collectionOf } from '../../src/mongo/mongo.ts';
 import type { Part } from '../support/figures.ts';
-import { fill, RARE_ENDPOINT } from '../support/fill.ts';
-import { signIn } from '../support/operator.ts';
-import { openParley, type Parley } from '../support/parley.ts';
-import { openServices } from '../support/services.ts';
+import { fill, RARE_ENDPOINT } from '../../test/kit/fill.ts';
+import { signIn } from '../../test/kit/operator.ts';
+import { openParley, type Parley } from '../../test/kit/parley.ts';
+import { openServices } from '../../test/kit/services.ts';
 
 const DELIVERIES = 1_000_000;
 const LOOKS = 30;

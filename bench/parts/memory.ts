@@ -1,8 +1,8 @@
 import { ascending, type Part, quantile } from '../support/figures.ts';
 import { runLoad } from '../support/load-settings.ts';
-import { openParley, QUESTIONS } from '../support/parley.ts';
-import { openSink } from '../support/sink.ts';
-import { memoryMbOf, openServices } from '../support/services.ts';
+import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
+import { openSink } from '../../test/kit/sink.ts';
+import { memoryMbOf, openServices } from '../../test/kit/services.ts';
 
 /** A rate far below what two cores can handle together with deliveries, so that no backlog builds up. */
 const PER_SECOND = 300;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { collectionOf } from '../../src/mongo/mongo.ts';
 import { conversationModels, type StoredConversation } from '../../src/conversations/conversation.ts';
-import { modelProcessesOf } from '../../test/support/semantic.ts';
+import { modelProcessesOf } from '../../test/kit/semantic.ts';
 import { ascending, type Figure, figureOf, median, type Part, quantile } from '../support/figures.ts';
 import {
   addAssistants,
@@ -12,9 +12,9 @@ import {
   untilVectorsAreMade,
 } from '../support/mixed-load.ts';
 import { createMixedTurns, type MixedTurn } from '../support/mixed-turns.ts';
-import { openParley } from '../support/parley.ts';
-import { type Child, cpuMsOf, openServices } from '../support/services.ts';
-import { openSink } from '../support/sink.ts';
+import { openParley } from '../../test/kit/parley.ts';
+import { type Child, cpuMsOf, openServices } from '../../test/kit/services.ts';
+import { openSink } from '../../test/kit/sink.ts';
 
 type Run = {
   perSecond: number;

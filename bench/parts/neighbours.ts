@@ -8,11 +8,11 @@ import { searchModel, type ProjectedConversation } from '../../src/insights/conv
 import { openOperators } from '../../src/operators/store.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
 import { collectionOf } from '../../src/mongo/mongo.ts';
-import { conversationAfter, fill } from '../support/fill.ts';
+import { conversationAfter, fill } from '../../test/kit/fill.ts';
 import { ascending, type Figure, median, type Part, quantile } from '../support/figures.ts';
-import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
-import { openWire, requestText, type Wire } from '../support/raw-http.ts';
-import { type Child, memoryMbOf, openServices, type Services } from '../support/services.ts';
+import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
+import { openWire, requestText, type Wire } from '../../test/kit/raw-http.ts';
+import { type Child, memoryMbOf, openServices, type Services } from '../../test/kit/services.ts';
 
 /** The neighbour sends this many turns a second, each in a session of its own. */
 const TURNS_A_SECOND = 20;

@@ -1,15 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conversationModels, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { collectionOf } from '../../src/mongo/mongo.ts';
-import { modelProcessesOf } from '../../test/support/semantic.ts';
+import { modelProcessesOf } from '../../test/kit/semantic.ts';
 import { type Counters, openCounters, perItem, type Reading } from '../support/counters.ts';
 import { ascending, type Figure, figureOf, median, type Part, quantile, ratioOf } from '../support/figures.ts';
 import { runLoad } from '../support/load-settings.ts';
 import { addAssistants, type Assistants, drive, openCaller, untilVectorsAreMade } from '../support/mixed-load.ts';
 import { createMixedTurns } from '../support/mixed-turns.ts';
-import { openParley, type Parley, QUESTIONS } from '../support/parley.ts';
-import { type Child, memoryMbOf, openServices, type Services } from '../support/services.ts';
-import { openSink, type Sink } from '../support/sink.ts';
+import { openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
+import { type Child, memoryMbOf, openServices, type Services } from '../../test/kit/services.ts';
+import { openSink, type Sink } from '../../test/kit/sink.ts';
 
 const SHAPES = {
   four: ['API', 'reply worker', 'delivery worker', 'sources worker'],

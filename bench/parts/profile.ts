@@ -5,9 +5,9 @@ import { openCounters, perItem } from '../support/counters.ts';
 import { attribute, readProfile, type Window } from '../support/cpu-profile.ts';
 import { openEventFeed } from '../support/event-feed.ts';
 import type { Figure, Part } from '../support/figures.ts';
-import { openParley, QUESTIONS } from '../support/parley.ts';
-import { openSink } from '../support/sink.ts';
-import { openServices, wakeUpsOf } from '../support/services.ts';
+import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
+import { openSink } from '../../test/kit/sink.ts';
+import { openServices, wakeUpsOf } from '../../test/kit/services.ts';
 
 const FOLDER = join(import.meta.dirname, '../../.local/bench/profile');
 const IN_FLIGHT = [200, 50];

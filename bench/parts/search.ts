@@ -6,8 +6,8 @@ import {
 import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
 import { buildIndexes, collectionOf } from '../../src/mongo/mongo.ts';
 import { ascending, type Part, quantile } from '../support/figures.ts';
-import { openParley } from '../support/parley.ts';
-import { openServices } from '../support/services.ts';
+import { openParley } from '../../test/kit/parley.ts';
+import { openServices } from '../../test/kit/services.ts';
 
 const CONVERSATIONS = 100_000;
 const VOCABULARY = 50_000;

@@ -5,9 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ascending, type Figure, figureOf, type Part, quantile } from '../support/figures.ts';
 import { drive, openCaller } from '../support/mixed-load.ts';
 import type { MixedTurn } from '../support/mixed-turns.ts';
-import { openParley, QUESTIONS } from '../support/parley.ts';
-import { memoryMbOf, openServices } from '../support/services.ts';
-import { openSink } from '../support/sink.ts';
+import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
+import { memoryMbOf, openServices } from '../../test/kit/services.ts';
+import { openSink } from '../../test/kit/sink.ts';
 
 const WHOLE = { pages: 300, turnsPerSecond: 50 };
 const RUN_SECONDS = 5;

@@ -1,6 +1,6 @@
 import { figureOf, type Part } from '../support/figures.ts';
-import { openParley } from '../support/parley.ts';
-import { openServices } from '../support/services.ts';
+import { openParley } from '../../test/kit/parley.ts';
+import { openServices } from '../../test/kit/services.ts';
 
 /** Measures the time from the start of a process to its first "ready", while MongoDB and Redis are running. */
 export const start: Part = async ({ rounds }, say) => {

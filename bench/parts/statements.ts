@@ -8,8 +8,8 @@ import { dedupeKeyOf } from '../../src/conversations/accept.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
 import { updateMany, type UpdateStatement } from '../../src/mongo/mongo.ts';
 import { figureOf, type Part } from '../support/figures.ts';
-import { openParley, QUESTIONS } from '../support/parley.ts';
-import { cpuMsOf, openServices } from '../support/services.ts';
+import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
+import { cpuMsOf, openServices } from '../../test/kit/services.ts';
 
 const SESSIONS = 1_500;
 const BATCH = 150;

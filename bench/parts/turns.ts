@@ -4,9 +4,9 @@ import { conversationModels, OUTBOX_INDEXES, type StoredConversation } from '../
 import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
 import { type Figure, figureOf, median, type Part, ratioOf } from '../support/figures.ts';
-import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
-import { openSink } from '../support/sink.ts';
-import { type Child, openServices, startChild } from '../support/services.ts';
+import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
+import { openSink } from '../../test/kit/sink.ts';
+import { type Child, openServices, startChild } from '../../test/kit/services.ts';
 
 const IN_FLIGHT = [1, 50, 200];
 const WARM_UP = { seconds: 1.5, warmUpSeconds: 0.5 };

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import mongoose from 'mongoose';
-import { cpuMsOf, type Services } from './services.ts';
+import { cpuMsOf, type Services } from '../../test/kit/services.ts';
 
 /**
  * The totals so far: CPU by process in ms, and operation counts of MongoDB and Redis. In a reading that `perItem`

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createFeed } from '../../test/support/feed.ts';
+import { createFeed } from '../../test/kit/feed.ts';
 import { ascending, quantile } from './figures.ts';
-import type { Parley } from './parley.ts';
-import { nowMs, type Sink } from './sink.ts';
+import type { Parley } from '../../test/kit/parley.ts';
+import { nowMs, type Sink } from '../../test/kit/sink.ts';
 
 /** The content of an event. With its envelope, the body of the event has 600 bytes. */
 const CONTENT = 'x'.repeat(365);

@@ -1,6 +1,6 @@
 import { ascending, quantile } from './figures.ts';
 import type { LoadResult, LoadSettings } from './load-settings.ts';
-import { openWire, requestText, type Wire } from './raw-http.ts';
+import { openWire, requestText, type Wire } from '../../test/kit/raw-http.ts';
 
 /**
  * A light load generator in a separate process. It uses raw sockets with one request in flight on each. Without `rate`,

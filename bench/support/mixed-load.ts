@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { loadBase } from '@parley/understanding/evaluation';
 import { areVectorsMade } from '../../src/assistants/semantic-state.ts';
 import { MIXED_BASES, type MixedTurn } from './mixed-turns.ts';
-import { openParley, type Parley } from './parley.ts';
-import { openWire, requestText, type Wire } from './raw-http.ts';
-import { openServices } from './services.ts';
-import { openSink } from './sink.ts';
+import { openParley, type Parley } from '../../test/kit/parley.ts';
+import { openWire, requestText, type Wire } from '../../test/kit/raw-http.ts';
+import { openServices } from '../../test/kit/services.ts';
+import { openSink } from '../../test/kit/sink.ts';
 
 const VECTORS_WITHIN_MS = 60_000;
 const SOCKETS = 1_500;

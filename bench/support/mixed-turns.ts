@@ -8,7 +8,7 @@ import {
 } from '@parley/understanding/evaluation';
 import { decidesByWords, indexEntries } from '@parley/understanding';
 import { decideLanguage } from '@parley/understanding/text';
-import { createRandom } from '../../chaos/support/random.ts';
+import { createRandom } from '../../test/kit/random.ts';
 
 /** `sure`: words decide. `meant`: the model is needed, and there is an answer. `none`: there is no answer. */
 export type TurnKind = 'sure' | 'meant' | 'followUp' | 'smallTalk' | 'none';

@@ -1,4 +1,4 @@
-import { withOwnService } from '../../chaos/support/own-service.ts';
+import { withOwnService } from '../../test/kit/own-service.ts';
 import { startProcess } from '../../chaos/support/process.ts';
 import type { Service } from '../../src/service.ts';
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RedisClient } from '../../src/redis/redis.ts';
-import type { Random } from '../support/random.ts';
+import type { Random } from '../../test/kit/random.ts';
 import type { Process } from '../support/process.ts';
 
 /** A worker is killed at a random moment within this time after it is ready. */

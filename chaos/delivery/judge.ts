@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isFinal, type StoredDelivery } from '../../src/deliveries/delivery.ts';
 import type { Service } from '../../src/service.ts';
 import type { FaultReport } from './faults.ts';
-import type { CountingReceiver } from './receiver.ts';
+import type { CountingReceiver } from '../../test/kit/counting-receiver.ts';
 
 const SETTLED_WITHIN_MS = 60_000;
 const UNKNOWN_A_KILL = 100;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Service } from '../../src/service.ts';
-import { createFeed } from '../../test/support/feed.ts';
-import type { Random } from '../support/random.ts';
+import { createFeed } from '../../test/kit/feed.ts';
+import type { Random } from '../../test/kit/random.ts';
 
 const CONVERSATIONS = 1_500;
 /** The number of events kept pending, so that a killed worker always has work in flight. */

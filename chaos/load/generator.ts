@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { openWire, requestText, type Wire } from '../../bench/support/raw-http.ts';
+import { openWire, requestText, type Wire } from '../../test/kit/raw-http.ts';
 import { mapAtMost } from '../../src/process/slots.ts';
 import { createTally } from './tally.ts';
 import type { LoadSettings, Told, ToldSession } from './settings.ts';

@@ -1,4 +1,4 @@
-import { closeAll } from '../../bench/support/services.ts';
+import { closeAll } from '../../test/kit/services.ts';
 
 /** Time for the set-up, the measurements before and after, and the comparison. */
 const SPARE_MS = 600_000;

@@ -1,4 +1,4 @@
-import { memoryMbOf } from '../../bench/support/services.ts';
+import { memoryMbOf } from '../../test/kit/services.ts';
 import { readMetrics } from '../support/metrics.ts';
 import type { LoadedService } from './service.ts';
 

@@ -1,6 +1,6 @@
-import { openParley, QUESTIONS } from '../../bench/support/parley.ts';
-import { closeAll, openServices } from '../../bench/support/services.ts';
-import { openSink } from '../../bench/support/sink.ts';
+import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
+import { closeAll, openServices } from '../../test/kit/services.ts';
+import { openSink } from '../../test/kit/sink.ts';
 import type { LoadSettings } from './settings.ts';
 
 const UNLIMITED = 1_000_000;

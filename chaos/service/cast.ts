@@ -2,8 +2,8 @@ import { createOperatorStore } from '../../src/operators/store.ts';
 import { createTokenStore } from '../../src/operators/token.ts';
 import { EVENT_KINDS } from '../../src/webhooks/event.ts';
 import type { Service } from '../../src/service.ts';
-import { openProvider } from '../../test/support/provider.ts';
-import type { Random } from '../support/random.ts';
+import { openProvider } from '../../test/kit/provider.ts';
+import type { Random } from '../../test/kit/random.ts';
 import { openReceiver, type Receiver, type ReceiverKind } from './receivers.ts';
 import type { Endpoint } from './evidence.ts';
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Random } from '../support/random.ts';
+import type { Random } from '../../test/kit/random.ts';
 import type { Crew, Post } from './crew.ts';
 import { PAUSE_MS } from './limits.ts';
 import type { Store } from './store.ts';
@@ -40,7 +40,7 @@ const faultsOnProcess = (post: Post, { crew, random, report, storesDisturbedSinc
     await sleep(PAUSE_MS);
     child.kill('SIGCONT');
   };
-  /** The event loop of the process is busy for 500 ms, several times (test/support/stall.ts). */
+  /** The event loop of the process is busy for 500 ms, several times (test/kit/stall.ts). */
   const stall = async (): Promise<void> => {
     await crew.untilReady([post]); // before that, a process has no handler for the signal
     for (let count = 0; count < STALLS; count += 1) {

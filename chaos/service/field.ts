@@ -3,7 +3,7 @@ import { createLifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { openService } from '../../src/service.ts';
 import { killAll } from '../support/process.ts';
-import { createRandom } from '../support/random.ts';
+import { createRandom } from '../../test/kit/random.ts';
 import { type CastOptions, openCast } from './cast.ts';
 import { openCrew } from './crew.ts';
 import type { Evidence } from './evidence.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Random } from '../support/random.ts';
+import type { Random } from '../../test/kit/random.ts';
 import { describeBreak } from './client.ts';
 import type { Acted, Histories } from './history.ts';
 

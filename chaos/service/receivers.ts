@@ -3,7 +3,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
-import type { Random } from '../support/random.ts';
+import type { Random } from '../../test/kit/random.ts';
 import type { Seen } from './history.ts';
 
 const GOOD_LATENCY_MS = 30;

@@ -6,7 +6,7 @@ import {
   startReplicaSet,
   startSentinelSet,
 } from '../../scripts/services.ts';
-import { clusterNode, mongodMember, openPeerRelays, sentinelOrReplica } from '../../test/support/peer-relays.ts';
+import { clusterNode, mongodMember, openPeerRelays, sentinelOrReplica } from '../../test/kit/peer-relays.ts';
 import type { Store } from './store.ts';
 
 /** Longer than a Redis needs until another member is master, about 3 s. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose from 'mongoose';
 import { type Service, startMongod, startRedis } from '../../scripts/services.ts';
-import { openRelay, through } from '../../test/support/relay.ts';
+import { openRelay, through } from '../../test/kit/relay.ts';
 import { redisCluster, replicaSet, sentinelSet } from './replicated-stores.ts';
 import { REFUSAL_LASTS_MS, REFUSED_WRITES } from './rule-of-refusals.ts';
 import type { Refused, Store, StoreFault } from './store.ts';

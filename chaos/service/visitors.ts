@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Random } from '../support/random.ts';
+import type { Random } from '../../test/kit/random.ts';
 import type { Cast } from './cast.ts';
 import { attempt, type Door } from './client.ts';
 import { type Histories, type Sent, type Session, WAYS, type Way } from './history.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Crew } from '../service/crew.ts';
 import { isReady } from '../support/process.ts';
-import type { Random } from '../support/random.ts';
+import type { Random } from '../../test/kit/random.ts';
 
 const CHECK_EVERY_MS = 250;
 

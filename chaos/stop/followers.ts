@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Histories } from '../service/history.ts';
 import { describeBreak } from '../service/client.ts';
-import type { Random } from '../support/random.ts';
+import type { Random } from '../../test/kit/random.ts';
 
 const WAIT_S = 20;
 const PATIENCE_MS = 45_000;

@@ -29,7 +29,7 @@ export type Process = {
 type Options = {
   kind: Kind;
   env: Record<string, string>;
-  /** The name of a planted fault (test/support/planted.ts). */
+  /** The name of a planted fault (test/kit/planted.ts). */
   plant?: string | null;
   /** Shifts the clock of the process. */
   skewMs?: number;
@@ -46,9 +46,9 @@ export const killAll = (): void => {
 
 const preloads = ({ plant = null, skewMs = 0 }: Options): string[] => [
   '--import',
-  new URL('../../test/support/stall.ts', import.meta.url).href,
-  ...(plant === null ? [] : ['--import', new URL('plant.ts', import.meta.url).href]),
-  ...(skewMs === 0 ? [] : ['--import', new URL('../../test/support/skewed-clock.ts', import.meta.url).href]),
+  new URL('../../test/kit/stall.ts', import.meta.url).href,
+  ...(plant === null ? [] : ['--import', new URL('../../test/kit/plant.ts', import.meta.url).href]),
+  ...(skewMs === 0 ? [] : ['--import', new URL('../../test/kit/skewed-clock.ts', import.meta.url).href]),
 ];
 
 /**

@@ -4,7 +4,7 @@ import { describeTest } from '../../src/deliveries/view.ts';
 import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { aTurn, anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
+import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ timing: { sweepEveryMs: 250, endWrittenWithinMs: 1_000 } });

@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.ts';
 import { type Step, watchLoop, workedMs } from '../support/loop.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { watchNeighbour } from '../support/neighbour.ts';
-import { startRealProcess } from '../support/processes.ts';
+import { startRealProcess } from '../kit/processes.ts';
 import { longTest, sized } from '../support/size.ts';
 import { openStack, useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';

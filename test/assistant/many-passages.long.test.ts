@@ -8,8 +8,8 @@ import { anAssistant } from '../support/builders.ts';
 import { vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { atPace } from '../support/pace.ts';
-import { startRealProcess } from '../support/processes.ts';
-import { openEmbeddingsService } from '../support/provider.ts';
+import { startRealProcess } from '../kit/processes.ts';
+import { openEmbeddingsService } from '../kit/provider.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 /** `PASSAGES=50000` is the most that an assistant may have. It takes a minute and a half. */

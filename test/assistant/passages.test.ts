@@ -10,8 +10,8 @@ import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts
 import { openStream } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { openProvider, replyWith } from '../support/provider.ts';
-import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { openProvider, replyWith } from '../kit/provider.ts';
+import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { addPassages, setSource } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';

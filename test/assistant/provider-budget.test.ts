@@ -5,7 +5,7 @@ import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import type { StoredAllowance } from '../../src/turns/allowances.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { answering, type Behaviour, openProvider } from '../support/provider.ts';
+import { answering, type Behaviour, openProvider } from '../kit/provider.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

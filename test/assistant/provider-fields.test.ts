@@ -5,7 +5,7 @@ import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
-import { openProvider } from '../support/provider.ts';
+import { openProvider } from '../kit/provider.ts';
 import { openStack, useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });

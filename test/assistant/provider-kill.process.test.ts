@@ -6,8 +6,8 @@ import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
 import { anAssistant } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
-import { startRealProcess } from '../support/processes.ts';
-import { openProvider, replyWith } from '../support/provider.ts';
+import { startRealProcess } from '../kit/processes.ts';
+import { openProvider, replyWith } from '../kit/provider.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });

@@ -5,7 +5,7 @@ import type { EngineInput } from '../../src/assistants/settings.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
-import { type Behaviour, openProvider, replyWith } from '../support/provider.ts';
+import { type Behaviour, openProvider, replyWith } from '../kit/provider.ts';
 import { freePort } from '../../scripts/services.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';

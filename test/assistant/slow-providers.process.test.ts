@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, type TestContext } from 'vitest';
 import { anAssistant, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openProvider, replyWith } from '../support/provider.ts';
+import { openProvider, replyWith } from '../kit/provider.ts';
 import { sized } from '../support/size.ts';
 import { openStack, useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';

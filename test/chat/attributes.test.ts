@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { anAssistant, aTurn, type ErrorBody } from '../support/builders.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();

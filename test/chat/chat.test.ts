@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { anAssistant, aTurn, type ErrorBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 

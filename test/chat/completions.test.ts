@@ -6,7 +6,7 @@ import { completionOperations } from '../../src/chat-api/completions.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, type ErrorBody, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import type { AnswerOf } from '../support/operations.ts';
+import type { AnswerOf } from '../kit/operations.ts';
 import { useStack } from '../support/stack.ts';
 
 type Completion = AnswerOf<typeof completionOperations.complete>;

@@ -1,6 +1,6 @@
 import { sample } from 'fast-check';
 import { expect, test } from 'vitest';
-import { often, record, seed } from '../../fuzz/part.ts';
+import { often, record, seed } from '../kit/fuzz-part.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { hostile, type Hostile } from '../support/hostile-bodies.ts';

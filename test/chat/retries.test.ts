@@ -5,7 +5,7 @@ import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
 import { NO_SPAN } from '../../src/process/tracing.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { sized } from '../support/size.ts';

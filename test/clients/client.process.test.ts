@@ -11,7 +11,7 @@ import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
 import { answer, hangUp, openBrokenService, refuse, type Script, stream } from '../support/broken-service.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -6,7 +6,7 @@ import { createLogger } from '../../src/process/logger.ts';
 import { openQueues, type PartitionedQueue } from '../../src/redis/queue.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { contentOf, openReceiver } from '../support/receiver.ts';
+import { contentOf, openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 

@@ -3,7 +3,7 @@ import { aTurn, request } from '../support/builders.ts';
 import { anEmbedderOfTokens } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 import { placesOf, storedTexts } from '../support/stored-texts.ts';
 import { aVisitor, aWebAssistant, signUser } from '../support/visitor.ts';

@@ -5,7 +5,7 @@ import type { StoredConversation } from '../../src/conversations/conversation.ts
 import type { EventKind } from '../../src/webhooks/event.ts';
 import { anAssistant, type HistoryBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -5,7 +5,7 @@ import { momentNow } from '../../src/conversations/transitions.ts';
 import { anAssistant, type ErrorBody, type HistoryBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
-import { openReceiver, type Received } from '../support/receiver.ts';
+import { openReceiver, type Received } from '../kit/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';

@@ -8,8 +8,8 @@ import { TIMING } from '../../src/process/time-limits.ts';
 import { composeBody } from '../../src/webhooks/event.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
-import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
+import { createFeed } from '../kit/feed.ts';
+import { contentOf, openReceiver, type Receiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

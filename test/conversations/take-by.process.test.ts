@@ -4,10 +4,10 @@ import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
+import { createFeed } from '../kit/feed.ts';
 import { followInbox } from '../support/live-stream.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { startRealProcess } from '../support/processes.ts';
+import { startRealProcess } from '../kit/processes.ts';
 import { sized } from '../support/size.ts';
 import { openStack, useStack } from '../support/stack.ts';
 
@@ -369,7 +369,7 @@ test.each<[string, object]>([
 
 test('workers with wrong clocks end a time when it is over, and not before', async () => {
   const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
-  const preload = new URL('../support/skewed-clock.ts', import.meta.url).href;
+  const preload = new URL('../kit/skewed-clock.ts', import.meta.url).href;
   const start = (skewMs: number) =>
     startRealProcess('delivery', {
       ...own.env,

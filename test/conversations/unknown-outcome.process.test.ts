@@ -7,7 +7,7 @@ import { createLogger } from '../../src/process/logger.ts';
 import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { problemOf } from '../support/problem.ts';
-import { type Command, openRelay, type Relay, through } from '../support/relay.ts';
+import { type Command, openRelay, type Relay, through } from '../kit/relay.ts';
 import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -6,7 +6,7 @@ import { anAssistant, aTurn, type ChatBody, request } from '../support/builders.
 import { anAccount, go, open, settled, signIn, takeSecret } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

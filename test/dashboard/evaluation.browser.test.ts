@@ -7,7 +7,7 @@ import { go, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { barriersIn } from '../support/page.ts';
-import { openProvider, type Provider, replyWith } from '../support/provider.ts';
+import { openProvider, type Provider, replyWith } from '../kit/provider.ts';
 import { longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

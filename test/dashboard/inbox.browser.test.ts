@@ -6,7 +6,7 @@ import { go, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { overflowOf } from '../support/page.ts';
-import { openReceiver, type Received } from '../support/receiver.ts';
+import { openReceiver, type Received } from '../kit/receiver.ts';
 import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';

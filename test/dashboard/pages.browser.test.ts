@@ -5,7 +5,7 @@ import { PAGES } from '../support/dashboard-pages.ts';
 import { go, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { animated, barriersIn, cutButtonsOf, overflowOf } from '../support/page.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { type Scene, setScene } from '../support/scene.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';

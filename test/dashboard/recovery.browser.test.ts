@@ -5,7 +5,7 @@ import { go } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { barriersIn, overflowOf } from '../support/page.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ timing: { endWrittenWithinMs: 1_000 } });

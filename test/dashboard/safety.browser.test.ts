@@ -5,7 +5,7 @@ import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { go, settled, takeSecret, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { aWebAssistant } from '../support/visitor.ts';

@@ -6,8 +6,8 @@ import { ERROR_KINDS, isFinal, OUTCOMES, STEPS } from '../../src/deliveries/deli
 import { toDeliveryView } from '../../src/deliveries/view.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
-import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
+import { createFeed } from '../kit/feed.ts';
+import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ sending: { deadlineMs: 2_000 } });

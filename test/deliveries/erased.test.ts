@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
+import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ timing: { sweepEveryMs: 250, endWrittenWithinMs: 1_000 } });

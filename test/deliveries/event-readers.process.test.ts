@@ -3,11 +3,11 @@ import { mongo } from 'mongoose';
 import { expect, onTestFinished, test } from 'vitest';
 import type { StoredDelivery } from '../../src/deliveries/delivery.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
-import { type EventPage, followEvents } from '../support/event-pages.ts';
+import { type EventPage, followEvents } from '../kit/event-pages.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
-import { startRealProcess } from '../support/processes.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { createFeed } from '../kit/feed.ts';
+import { startRealProcess } from '../kit/processes.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

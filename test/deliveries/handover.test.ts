@@ -2,8 +2,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
-import { contentOf, openReceiver } from '../support/receiver.ts';
+import { createFeed } from '../kit/feed.ts';
+import { contentOf, openReceiver } from '../kit/receiver.ts';
 import { openRelayed } from '../support/relayed.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -6,8 +6,8 @@ import { watchLoop } from '../support/loop.ts';
 import { eventually } from '../support/eventually.ts';
 import { atPace } from '../support/pace.ts';
 import { profileStatements } from '../support/profile.ts';
-import { startRealProcess } from '../support/processes.ts';
-import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { startRealProcess } from '../kit/processes.ts';
+import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -3,10 +3,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';
 import { anAssistant } from '../support/builders.ts';
-import { followEvents } from '../support/event-pages.ts';
+import { followEvents } from '../kit/event-pages.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { createFeed } from '../kit/feed.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 let mongod: Service;

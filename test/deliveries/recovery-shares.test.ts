@@ -3,9 +3,9 @@ import { mongo } from 'mongoose';
 import { afterAll, expect, test } from 'vitest';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
+import { createFeed } from '../kit/feed.ts';
 import { collectionIn, examinedBy, profileStatements } from '../support/profile.ts';
-import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
+import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 /** Requests to an endpoint at once. */

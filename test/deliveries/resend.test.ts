@@ -5,13 +5,13 @@ import { describeTest, toDeliveryView } from '../../src/deliveries/view.ts';
 import { EVENT_KINDS, type EventKind } from '../../src/webhooks/event.ts';
 import { WIRE_EVENTS } from '../../src/webhooks/wire.ts';
 import { anAssistant } from '../support/builders.ts';
-import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
+import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
+import { createFeed } from '../kit/feed.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { examinedBy, profileStatements } from '../support/profile.ts';
-import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
+import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -7,8 +7,8 @@ import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import type { SendFailure } from '../../workers/delivery/exchange.ts';
 import { createSender, type SenderOptions, type SendResult } from '../../workers/delivery/send.ts';
-import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../support/certificates.ts';
-import { HOSTILE, type HostileName, openHostile } from '../support/hostile-receiver.ts';
+import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../kit/certificates.ts';
+import { HOSTILE, type HostileName, openHostile } from '../kit/hostile-receiver.ts';
 import { atPace } from '../support/pace.ts';
 import { longTest, sized } from '../support/size.ts';
 

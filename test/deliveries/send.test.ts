@@ -8,9 +8,9 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
 import { SEND_FAILURES } from '../../workers/delivery/exchange.ts';
 import { createSender, type SenderOptions, type SendRequest } from '../../workers/delivery/send.ts';
-import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
-import { type Behaviour, openHostile } from '../support/hostile-receiver.ts';
-import { openReceiver, type ReceiverOptions } from '../support/receiver.ts';
+import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
+import { type Behaviour, openHostile } from '../kit/hostile-receiver.ts';
+import { openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 
 const closing: (() => Promise<void>)[] = [];

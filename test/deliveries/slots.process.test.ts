@@ -5,8 +5,8 @@ import type { Timing } from '../../src/process/time-limits.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
-import { createFeed } from '../support/feed.ts';
-import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { createFeed } from '../kit/feed.ts';
+import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 

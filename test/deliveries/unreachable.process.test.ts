@@ -5,9 +5,9 @@ import { createLogger } from '../../src/process/logger.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
+import { createFeed } from '../kit/feed.ts';
 import { freePort } from '../../scripts/services.ts';
-import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
+import { contentOf, openReceiver, type Receiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 /** The pause of the dead endpoint. It is longer than the healthy endpoint needs, even on a busy machine. */

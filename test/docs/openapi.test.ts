@@ -16,7 +16,7 @@ import { ChatRequest } from '../../src/turns/turn.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 import { aVisitor, aWebAssistant } from '../support/visitor.ts';
 import { apiDocument, pointer, type Seen, validateResponse, validatorOf } from '../support/validate-response.ts';

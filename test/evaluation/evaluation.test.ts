@@ -6,7 +6,7 @@ import type { usageOperations } from '../../src/operator-api/usage.ts';
 import { aTurn, anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import type { AnswerOf } from '../support/operations.ts';
+import type { AnswerOf } from '../kit/operations.ts';
 import { projectAtOnce } from '../support/projection.ts';
 import { contentOf, openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';

@@ -10,7 +10,7 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { projectAtOnce } from '../support/projection.ts';
-import { openProvider, type Provider, replyWith } from '../support/provider.ts';
+import { openProvider, type Provider, replyWith } from '../kit/provider.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -5,7 +5,7 @@ import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
 import { anOperator, openOperatorClient } from '../support/operator-client.ts';
-import { startRealProcess } from '../support/processes.ts';
+import { startRealProcess } from '../kit/processes.ts';
 import { QUICK } from '../support/quick.ts';
 import { sized } from '../support/size.ts';
 import { addProposals } from '../support/sources.ts';

@@ -11,7 +11,7 @@ import { openHealthServer } from '../../src/http/health.ts';
 import { sendBytes } from '../../src/http/http.ts';
 import { closeWebServer, createWebServer, listen } from '../../src/http/web-server.ts';
 import { createLogger } from '../../src/process/logger.ts';
-import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
+import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
 import { eventually } from '../support/eventually.ts';
 
 const MAX = 40;

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isFinal } from '../../src/deliveries/delivery.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
+import { createFeed } from '../kit/feed.ts';
 import { OWNER } from '../support/scene.ts';
-import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
+import { contentOf, openReceiver, type Receiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

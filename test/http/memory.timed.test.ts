@@ -7,7 +7,7 @@ import { aLongConversation, anAssistant, aTurn, request, type TestAssistant } fr
 import { eventually } from '../support/eventually.ts';
 import { watchNeighbour } from '../support/neighbour.ts';
 import { problemOf } from '../support/problem.ts';
-import { type RealProcess, startRealProcess } from '../support/processes.ts';
+import { type RealProcess, startRealProcess } from '../kit/processes.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';

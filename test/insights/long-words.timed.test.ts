@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { createProject } from '../../src/insights/project.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { anAssistant } from '../support/builders.ts';
-import { createFeed } from '../support/feed.ts';
+import { createFeed } from '../kit/feed.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 import { sized } from '../support/size.ts';

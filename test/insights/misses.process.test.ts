@@ -8,7 +8,7 @@ import { anAssistant, anEntry } from '../support/builders.ts';
 import { anEmbedder, vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import type { AnswerOf } from '../support/operations.ts';
+import type { AnswerOf } from '../kit/operations.ts';
 import { projectAtOnce } from '../support/projection.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';

@@ -6,7 +6,7 @@ import { openApi } from '../../src/api.ts';
 import { inChunks } from '../../src/mongo/batches.ts';
 import { anAssistant, aTurn, type ChatBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
+import { createFeed } from '../kit/feed.ts';
 import { followInbox, type LiveStream } from '../support/live-stream.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openRelayed } from '../support/relayed.ts';

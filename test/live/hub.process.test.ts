@@ -13,7 +13,7 @@ import { createLogger } from '../../src/process/logger.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
-import { createFeed } from '../support/feed.ts';
+import { createFeed } from '../kit/feed.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

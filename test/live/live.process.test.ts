@@ -4,7 +4,7 @@ import { MISSED_MAX } from '../../src/live/change-feed.ts';
 import { inChunks } from '../../src/mongo/batches.ts';
 import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
+import { createFeed } from '../kit/feed.ts';
 import { followInbox, type LiveStream } from '../support/live-stream.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';

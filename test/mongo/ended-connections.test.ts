@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { expect, inject, test } from 'vitest';
 import { createLogger } from '../../src/process/logger.ts';
 import { openMongo } from '../../src/mongo/mongo.ts';
-import { openRelay, through } from '../support/relay.ts';
+import { openRelay, through } from '../kit/relay.ts';
 
 const COMMANDS = 3;
 

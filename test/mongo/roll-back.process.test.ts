@@ -4,8 +4,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ReplicaSet, type Service, startReplicaSet } from '../../scripts/services.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
-import { contentOf, openReceiver } from '../support/receiver.ts';
+import { createFeed } from '../kit/feed.ts';
+import { contentOf, openReceiver } from '../kit/receiver.ts';
 import { longTest } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 

@@ -10,13 +10,13 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator, PASSWORD } from '../support/operator-client.ts';
 import { collectionIn, examinedBy, OWN, type Profiled, profileStatements } from '../support/profile.ts';
 import { type Scene, setScene } from '../support/scene.ts';
-import { openProvider } from '../support/provider.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openProvider } from '../kit/provider.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
 import { isLong, longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { aVisitor, SITE } from '../support/visitor.ts';
-import { aPage, aSentence, openWebsite } from '../support/website.ts';
+import { aPage, aSentence, openWebsite } from '../kit/website.ts';
 
 /** How many documents a collection has. All others have 1,000. */
 const DOCUMENTS: Record<string, number> = {

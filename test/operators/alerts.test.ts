@@ -8,10 +8,10 @@ import type { alertOperations } from '../../src/operator-api/overview.ts';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
-import type { AnswerOf } from '../support/operations.ts';
+import type { AnswerOf } from '../kit/operations.ts';
 import { projectAtOnce } from '../support/projection.ts';
-import { openProvider } from '../support/provider.ts';
-import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { openProvider } from '../kit/provider.ts';
+import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 const SECRET = 'whsec_of_the_operations_team';

@@ -6,7 +6,7 @@ import { eventually } from '../support/eventually.ts';
 import { openStream, spokenOf } from '../support/event-stream.ts';
 import { anOperator, openOperatorClient, type OperatorClient } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 import { apiDocument } from '../support/validate-response.ts';
 import { atPace } from '../support/pace.ts';

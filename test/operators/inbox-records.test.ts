@@ -4,7 +4,7 @@ import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -9,7 +9,7 @@ import { newRecord } from '../../src/deliveries/claims.ts';
 import { anAssistant, type HistoryBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openOperatorClient, PASSWORD } from '../support/operator-client.ts';
-import { type Command, openRelay, type Relay, through } from '../support/relay.ts';
+import { type Command, openRelay, type Relay, through } from '../kit/relay.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';

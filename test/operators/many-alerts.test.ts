@@ -5,9 +5,9 @@ import type { alertOperations } from '../../src/operator-api/overview.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import type { AnswerOf } from '../support/operations.ts';
+import type { AnswerOf } from '../kit/operations.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { longTest, sized } from '../support/size.ts';
 import { openStack } from '../support/stack.ts';
 

@@ -9,8 +9,8 @@ import { bucketOf } from '../../src/insights/figures.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import type { AnswerOf } from '../support/operations.ts';
-import { openReceiver } from '../support/receiver.ts';
+import type { AnswerOf } from '../kit/operations.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { type Stack, useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0 });

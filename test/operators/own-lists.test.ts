@@ -4,7 +4,7 @@ import { assistantModels, type StoredAssistant } from '../../src/assistants/assi
 import { collectionOf } from '../../src/mongo/mongo.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { request } from '../support/builders.ts';
-import { addressOf } from '../support/operations.ts';
+import { addressOf } from '../kit/operations.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { collectionIn, examinedBy, profileStatements } from '../support/profile.ts';
 import { useStack } from '../support/stack.ts';

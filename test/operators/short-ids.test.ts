@@ -5,7 +5,7 @@ import { pageIdOf } from '../../src/conversations/history.ts';
 import { collectionOf } from '../../src/mongo/mongo.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { addressOf } from '../support/operations.ts';
+import { addressOf } from '../kit/operations.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { collectionIn, examinedBy, type Profiled, profileStatements } from '../support/profile.ts';
 import { sized } from '../support/size.ts';

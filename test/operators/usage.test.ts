@@ -4,9 +4,9 @@ import type { usageOperations } from '../../src/operator-api/usage.ts';
 import { aTurn, anAssistant, type ErrorBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import type { AnswerOf } from '../support/operations.ts';
+import type { AnswerOf } from '../kit/operations.ts';
 import { projectAtOnce } from '../support/projection.ts';
-import { openProvider } from '../support/provider.ts';
+import { openProvider } from '../kit/provider.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0 });

@@ -12,15 +12,15 @@ import { openCollector } from '../support/collector.ts';
 import { eventually } from '../support/eventually.ts';
 import { anInhabited, pathIn } from '../support/inhabited.ts';
 import { openOperatorClient } from '../support/operator-client.ts';
-import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
-import { openEmbeddingsService, openProvider, replyWith } from '../support/provider.ts';
-import { openReceiver, type Receiver } from '../support/receiver.ts';
-import { openRelay, type Relay, through } from '../support/relay.ts';
+import { type Kind, type RealProcess, startRealProcess } from '../kit/processes.ts';
+import { openEmbeddingsService, openProvider, replyWith } from '../kit/provider.ts';
+import { openReceiver, type Receiver } from '../kit/receiver.ts';
+import { openRelay, type Relay, through } from '../kit/relay.ts';
 import { isLong, sized } from '../support/size.ts';
 import { newEnvironment, openStack, type Stack } from '../support/stack.ts';
 import { placesOf, storedTexts } from '../support/stored-texts.ts';
 import { atSite, SITE, signUser } from '../support/visitor.ts';
-import { aPage, aSentence, openWebsite } from '../support/website.ts';
+import { aPage, aSentence, openWebsite } from '../kit/website.ts';
 
 // Every secret and every text has a word of its own. All processes run at LOG_LEVEL=trace, everything that talks to them
 // fails and repeats what it was told, and then each word is looked for wherever something is kept, shown or sent.

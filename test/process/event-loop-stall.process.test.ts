@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
 import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { type Kind, type RealProcess, startRealProcess } from '../kit/processes.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -21,7 +21,7 @@ test('a busy event loop of 500 ms in each process loses and doubles nothing, sta
   const { assistantId, apiKey, history } = await anAssistant(stack, { knowledge: [] });
   const receiver = await openReceiver();
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
-  const NODE_OPTIONS = `--import ${new URL('../support/stall.ts', import.meta.url).href}`;
+  const NODE_OPTIONS = `--import ${new URL('../kit/stall.ts', import.meta.url).href}`;
   const kinds: Kind[] = ['api', 'reply', 'delivery'];
   processes.push(
     ...(await Promise.all(

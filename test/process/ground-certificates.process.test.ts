@@ -7,9 +7,9 @@ import { createServer, type Server } from 'node:tls';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { spawnAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
-import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../support/certificates.ts';
+import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../kit/certificates.ts';
 import { eventually } from '../support/eventually.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { newEnvironment, useStack } from '../support/stack.ts';
 

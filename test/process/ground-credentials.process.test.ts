@@ -6,7 +6,7 @@ import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { failureOfStart } from '../support/failed-start.ts';
 import { problemOf } from '../support/problem.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { hintsIn, newEnvironment, openStack, type Stack } from '../support/stack.ts';
 
 const PASSWORD = 'a-password-of-this-test';

@@ -7,7 +7,7 @@ import { anAssistant, anEntry, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { openReceiver, contentOf } from '../support/receiver.ts';
+import { openReceiver, contentOf } from '../kit/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { hintsIn, openStack, type Stack } from '../support/stack.ts';
 import { problemOf } from '../support/problem.ts';

@@ -12,7 +12,7 @@ import { createLogger, describeFailure, toLoggable } from '../../src/process/log
 import { runAdmin } from '../support/admin.ts';
 import { failureOfStart } from '../support/failed-start.ts';
 import { freePort } from '../../scripts/services.ts';
-import { type Kind, MAINS } from '../support/processes.ts';
+import { type Kind, MAINS } from '../kit/processes.ts';
 import { longTest, sized } from '../support/size.ts';
 import { newEnvironment } from '../support/stack.ts';
 

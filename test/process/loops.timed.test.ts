@@ -3,13 +3,13 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { conversationAfter } from '../../bench/support/fill.ts';
+import { conversationAfter } from '../kit/fill.ts';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { MESSAGE } from '../support/hostile-texts.ts';
 import type { Step } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
-import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
+import { type Kind, type RealProcess, startRealProcess } from '../kit/processes.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

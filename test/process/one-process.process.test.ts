@@ -6,9 +6,9 @@ import { anAssistant, anEntry, aTurn, type ChatBody, request } from '../support/
 import { eventually } from '../support/eventually.ts';
 import { countOf, expectAllEventsEnded, expectEachOnce, startLoad } from '../support/load.ts';
 import { atPace } from '../support/pace.ts';
-import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
-import { openProvider, replyWith } from '../support/provider.ts';
-import { openReceiver, type ReceiverOptions } from '../support/receiver.ts';
+import { type Kind, type RealProcess, startRealProcess } from '../kit/processes.ts';
+import { openProvider, replyWith } from '../kit/provider.ts';
+import { openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { openRelayed } from '../support/relayed.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';

@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { afterAll, expect, inject, test } from 'vitest';
-import { MAINS, type Kind } from '../support/processes.ts';
+import { MAINS, type Kind } from '../kit/processes.ts';
 import { runAdmin } from '../support/admin.ts';
 import { failureOfStart } from '../support/failed-start.ts';
-import { openRelay, type Relay, through } from '../support/relay.ts';
+import { openRelay, type Relay, through } from '../kit/relay.ts';
 import { sized } from '../support/size.ts';
 import { newEnvironment } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';

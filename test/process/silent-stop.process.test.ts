@@ -1,7 +1,7 @@
 import { expect, inject, test } from 'vitest';
 import { eventually } from '../support/eventually.ts';
-import { type Kind, startRealProcess } from '../support/processes.ts';
-import { openRelay, through } from '../support/relay.ts';
+import { type Kind, startRealProcess } from '../kit/processes.ts';
+import { openRelay, through } from '../kit/relay.ts';
 import { sized } from '../support/size.ts';
 import { newEnvironment } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';

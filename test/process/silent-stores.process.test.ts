@@ -9,7 +9,7 @@ import type { Timing } from '../../src/process/time-limits.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { problemOf } from '../support/problem.ts';
-import { openRelay, type Relay, through } from '../support/relay.ts';
+import { openRelay, type Relay, through } from '../kit/relay.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';

@@ -9,8 +9,8 @@ import { openReplyWorker } from '../../workers/reply/worker.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
-import { openReceiver } from '../support/receiver.ts';
-import { openRelay, through } from '../support/relay.ts';
+import { openReceiver } from '../kit/receiver.ts';
+import { openRelay, through } from '../kit/relay.ts';
 import { sized } from '../support/size.ts';
 import { openStack } from '../support/stack.ts';
 

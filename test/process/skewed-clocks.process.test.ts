@@ -3,14 +3,14 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startRedis } from '../../scripts/services.ts';
 import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { type Kind, type RealProcess, startRealProcess } from '../kit/processes.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 const MINUTES_MS = 60_000;
 const SKEW_MS = 11 * MINUTES_MS;
-const preload = new URL('../support/skewed-clock.ts', import.meta.url).href;
+const preload = new URL('../kit/skewed-clock.ts', import.meta.url).href;
 
 let redis: Service;
 let stack: Stack;

@@ -6,7 +6,7 @@ import { connect, type TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ConfigError, readConfig } from '../../src/process/config.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
-import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
+import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
 import { openSilentConnection } from '../support/silent-connection.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';

@@ -5,8 +5,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { type Service, startReplicaSet, startSentinelSet } from '../../scripts/services.ts';
 import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { mongodMember, openPeerRelays, sentinelOrReplica } from '../support/peer-relays.ts';
-import { contentOf, openReceiver } from '../support/receiver.ts';
+import { mongodMember, openPeerRelays, sentinelOrReplica } from '../kit/peer-relays.ts';
+import { contentOf, openReceiver } from '../kit/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 

@@ -1,9 +1,9 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
-import { embedByLetters, type EmbeddingsService, openEmbeddingsService } from '../support/provider.ts';
+import { embedByLetters, type EmbeddingsService, openEmbeddingsService } from '../kit/provider.ts';
 import { eventually } from '../support/eventually.ts';
-import { anEmbedder, cosineOf } from '../support/semantic.ts';
+import { anEmbedder, cosineOf } from '../kit/semantic.ts';
 import { atPace } from '../support/pace.ts';
 import { watchLoop } from '../support/loop.ts';
 import { longTest } from '../support/size.ts';

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { runAdmin } from '../support/admin.ts';
 import { eventually } from '../support/eventually.ts';
-import { embedByLetters, openEmbeddingsService } from '../support/provider.ts';
-import { isLocalModelFor, modelFolder } from '../support/semantic.ts';
+import { embedByLetters, openEmbeddingsService } from '../kit/provider.ts';
+import { isLocalModelFor, modelFolder } from '../kit/semantic.ts';
 import { useStack } from '../support/stack.ts';
 
 /** The local model if this machine supports it, else a fake embeddings service. */

@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from 'vitest';
 import { anAssistant, anEntry, aTurn, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openEmbeddingsService } from '../support/provider.ts';
+import { openEmbeddingsService } from '../kit/provider.ts';
 import { useStack } from '../support/stack.ts';
 
 const service = await openEmbeddingsService();

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { aHotel, HOTEL } from '../support/hotel.ts';
-import { modelProcessesOf, isLocalModelFor, modelFolder } from '../support/semantic.ts';
+import { modelProcessesOf, isLocalModelFor, modelFolder } from '../kit/semantic.ts';
 import { longTest, sized } from '../support/size.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 

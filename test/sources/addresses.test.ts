@@ -2,7 +2,7 @@ import { onTestFinished, expect, test } from 'vitest';
 import { anOperator } from '../support/operator-client.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
 import { useStack } from '../support/stack.ts';
-import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../support/website.ts';
+import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../kit/website.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, sourcesWorkers: 1, timing: QUICK });
 

@@ -4,7 +4,7 @@ import { TIMING } from '../../src/process/time-limits.ts';
 import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
 import { createFetcher, createHosts, type FetchOptions } from '../../workers/sources/fetch.ts';
 import { useStack } from '../support/stack.ts';
-import { aPage, aSentence, openWebsite } from '../support/website.ts';
+import { aPage, aSentence, openWebsite } from '../kit/website.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });

@@ -4,12 +4,12 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { afterEach, expect, test, type TestContext } from 'vitest';
-import { EXPIRED, KEY } from '../support/certificates.ts';
+import { EXPIRED, KEY } from '../kit/certificates.ts';
 import { eventually } from '../support/eventually.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
-import { aPage, aSentence, openWebsite, type SitePage } from '../support/website.ts';
+import { aPage, aSentence, openWebsite, type SitePage } from '../kit/website.ts';
 
 const stack = useStack({
   replyWorkers: 0,

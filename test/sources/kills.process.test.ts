@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { anEmbedderOfTokens } from '../support/embedder.ts';
-import { type RealProcess, startRealProcess } from '../support/processes.ts';
+import { type RealProcess, startRealProcess } from '../kit/processes.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
-import { aPage, aSentence, openWebsite, type Website } from '../support/website.ts';
+import { aPage, aSentence, openWebsite, type Website } from '../kit/website.ts';
 
 const stack = useStack({
   replyWorkers: 0,

@@ -5,7 +5,7 @@ import { eventually } from '../support/eventually.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
 import { useStack } from '../support/stack.ts';
-import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../support/website.ts';
+import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../kit/website.ts';
 
 const embedder = anEmbedder();
 const stack = useStack({

@@ -9,7 +9,7 @@ import { atPace } from '../support/pace.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
 import { addPages } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
-import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../support/website.ts';
+import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../kit/website.ts';
 
 const stack = useStack({
   replyWorkers: 0,

@@ -5,7 +5,7 @@ import type { ErrorBody as WireError } from '../../src/process/errors.ts';
 import type { PublicOperation } from '../../src/assistants/access.ts';
 import { chatConversationOperations } from '../../src/chat-api/conversation-routes.ts';
 import { chatTurnOperations } from '../../src/chat-api/turn-routes.ts';
-import { addressOf, type AnswerOf } from './operations.ts';
+import { addressOf, type AnswerOf } from '../kit/operations.ts';
 import type { Stack } from './stack.ts';
 import { validateResponse } from './validate-response.ts';
 

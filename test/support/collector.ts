@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { openReceiver, type ReceiverOptions } from './receiver.ts';
+import { openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
 
 const Attribute = z.object({
   key: z.string(),

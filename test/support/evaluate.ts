@@ -2,7 +2,7 @@ import { expect } from 'vitest';
 import type { evaluationOperations } from '../../src/operator-api/evaluations.ts';
 import { eventually } from './eventually.ts';
 import type { anOperator } from './operator-client.ts';
-import type { AnswerOf } from './operations.ts';
+import type { AnswerOf } from '../kit/operations.ts';
 
 type Run = AnswerOf<typeof evaluationOperations.read>;
 export type Results = AnswerOf<typeof evaluationOperations.results>;

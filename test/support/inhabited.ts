@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Operation, Resource } from '../../src/operator-api/operation.ts';
 import { anAssistant, aTurn } from './builders.ts';
-import { addressOf } from './operations.ts';
+import { addressOf } from '../kit/operations.ts';
 import type { Stack } from './stack.ts';
 
 /** An assistant with one object of each kind, and the ids of these objects. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
 import { type ChatBody, type HistoryBody, request } from './builders.ts';
 import { eventually } from './eventually.ts';
-import type { Receiver } from './receiver.ts';
+import type { Receiver } from '../kit/receiver.ts';
 import type { Stack } from './stack.ts';
 
 /** A caller that follows the contract: it repeats a request until it has an answer. */

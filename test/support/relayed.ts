@@ -3,7 +3,7 @@ import { type Config, readConfig } from '../../src/process/config.ts';
 import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger, type Logger } from '../../src/process/logger.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
-import { openRelay, type Relay, type RelayOptions, through } from './relay.ts';
+import { openRelay, type Relay, type RelayOptions, through } from '../kit/relay.ts';
 import type { Stack } from './stack.ts';
 
 /** Options for a process whose connections to MongoDB go through a relay. Closed after its test. */

@@ -3,7 +3,7 @@ import { SHOP } from '../../scripts/quickstart/shop.ts';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import { isFinal } from '../../src/deliveries/delivery.ts';
 import { eventually } from './eventually.ts';
-import { openReceiver, type Receiver } from './receiver.ts';
+import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { addPages, addPassages, addProposals, setSource } from './sources.ts';
 import type { Stack } from './stack.ts';
 

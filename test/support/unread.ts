@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
-import { startRealProcess } from './processes.ts';
+import { startRealProcess } from '../kit/processes.ts';
 
 const READERS = 100;
 const WAIT_MS = 8_000;

@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import { type WebOperation, webOperations } from '../../src/web-channel/operations.ts';
 import type { WebSettings } from '../../src/assistants/settings.ts';
 import { anAssistant, request } from './builders.ts';
-import { addressOf, type AnswerOf } from './operations.ts';
+import { addressOf, type AnswerOf } from '../kit/operations.ts';
 import type { Stack } from './stack.ts';
 
 export const SITE = 'https://shop.example';

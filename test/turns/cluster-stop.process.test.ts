@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type RedisCluster, startRedisCluster } from '../../scripts/services.ts';
 import { eventually } from '../support/eventually.ts';
-import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
+import { type Kind, type RealProcess, startRealProcess } from '../kit/processes.ts';
 import { sized } from '../support/size.ts';
 import { newEnvironment } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';

@@ -6,7 +6,7 @@ import { conversationKeyOf } from '../../src/process/ids.ts';
 import { runAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { contentOf, openReceiver, type Received } from '../support/receiver.ts';
+import { contentOf, openReceiver, type Received } from '../kit/receiver.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 // With this prefix, each of three partitions is on another master.

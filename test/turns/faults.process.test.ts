@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startMongod, startRedis } from '../../scripts/services.ts';
 import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
+import { type Kind, type RealProcess, startRealProcess } from '../kit/processes.ts';
 import {
   countOf,
   expectAllEventsEnded,
@@ -12,7 +12,7 @@ import {
   type Load,
   startLoad,
 } from '../support/load.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { atPace } from '../support/pace.ts';
 import { QUICK } from '../support/quick.ts';
 import { longTest, sized } from '../support/size.ts';

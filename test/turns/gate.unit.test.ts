@@ -2,7 +2,7 @@ import { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import type { Request, Response } from 'express';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { createRandom } from '../../chaos/support/random.ts';
+import { createRandom } from '../kit/random.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { createGate, type Gate, type PassedTurn } from '../../src/turns/gate.ts';
 import { sized } from '../support/size.ts';

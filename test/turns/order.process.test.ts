@@ -5,7 +5,7 @@ import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { conversationKeyOf } from '../../src/process/ids.ts';
 import { anAssistant } from '../support/builders.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

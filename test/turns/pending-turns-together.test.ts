@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { PAGE_SIZE, type StoredConversation, type StoredPage } from '../../src/conversations/conversation.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';

@@ -3,7 +3,7 @@ import { DELIVERIES_QUEUE } from '../../src/deliveries/queue.ts';
 import { TURNS_QUEUE } from '../../src/turns/queue.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openReceiver } from '../support/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 /** More jobs than the limit of either queue. */

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
-import { often, record, seed } from '../../fuzz/part.ts';
+import { often, record, seed } from '../kit/fuzz-part.ts';
 import type { StoredAllowance } from '../../src/turns/allowances.ts';
 import { anAssistant, aTurn, type ErrorBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { problemOf } from '../support/problem.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
-import { startRealProcess } from '../support/processes.ts';
+import { startRealProcess } from '../kit/processes.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0, timing: { maintenanceEveryMs: 500 } });

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { type Kind, startRealProcess } from '../support/processes.ts';
-import { openRelay, through } from '../support/relay.ts';
+import { type Kind, startRealProcess } from '../kit/processes.ts';
+import { openRelay, through } from '../kit/relay.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -8,7 +8,7 @@ import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openOperatorClient, PASSWORD } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
-import { openRelay, type Relay, through } from '../support/relay.ts';
+import { openRelay, type Relay, through } from '../kit/relay.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 

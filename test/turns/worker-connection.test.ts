@@ -5,7 +5,7 @@ import { expect, inject, onTestFinished, test } from 'vitest';
 import { createLogger } from '../../src/process/logger.ts';
 import { closeRedis, openRedis } from '../../src/redis/redis.ts';
 import { eventually } from '../support/eventually.ts';
-import { openRelay } from '../support/relay.ts';
+import { openRelay } from '../kit/relay.ts';
 
 test('a worker whose connection is refused at first works once it is connected', async () => {
   const direct = new URL(inject('redisUrl'));

@@ -4,7 +4,7 @@ import { openReplyWorker } from '../../workers/reply/worker.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import type { RelayOptions } from '../support/relay.ts';
+import type { RelayOptions } from '../kit/relay.ts';
 import { openRelayed } from '../support/relayed.ts';
 import { useStack } from '../support/stack.ts';
 

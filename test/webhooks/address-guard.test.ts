@@ -13,8 +13,8 @@ import {
   URL_REFUSALS,
 } from '../../src/webhooks/address-guard.ts';
 import { createSender, type SenderOptions } from '../../workers/delivery/send.ts';
-import { AUTHORITY } from '../support/certificates.ts';
-import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { AUTHORITY } from '../kit/certificates.ts';
+import { openReceiver, type Receiver } from '../kit/receiver.ts';
 
 interface Case {
   name: string;

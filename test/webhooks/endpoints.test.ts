@@ -4,9 +4,9 @@ import { afterAll, expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { createFeed } from '../support/feed.ts';
+import { createFeed } from '../kit/feed.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../../../test/support/eventually.ts';
-import { cosineOf, modelProcessesOf, isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
+import { cosineOf, modelProcessesOf, isLocalModelFor, modelFolder } from '../../../test/kit/semantic.ts';
 import { atPace } from '../../../test/support/pace.ts';
 import { longTest, sized } from '../../../test/support/size.ts';
 import * as program from '../src/embedder/embedder.ts';

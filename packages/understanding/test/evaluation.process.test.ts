@@ -16,7 +16,7 @@ import {
 } from '../eval/measure.ts';
 import { measureDocuments } from '../eval/documents.ts';
 import { localModel, openEmbedder } from '../src/embedder/embedder.ts';
-import { isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
+import { isLocalModelFor, modelFolder } from '../../../test/kit/semantic.ts';
 import { longTest } from '../../../test/support/size.ts';
 
 /** Where `npm run eval` keeps vectors too. */

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../../../test/support/eventually.ts';
-import { cosineOf, isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
+import { cosineOf, isLocalModelFor, modelFolder } from '../../../test/kit/semantic.ts';
 import { longTest } from '../../../test/support/size.ts';
 import { countRight, findCandidates, loadPassageQuestions, loadPassages } from '../eval/passages.ts';
 import { type Embedder, localModel, openEmbedder } from '../src/embedder/embedder.ts';

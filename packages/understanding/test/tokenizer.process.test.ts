@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { isLocalModelFor, modelFolder } from '../../../test/support/semantic.ts';
+import { isLocalModelFor, modelFolder } from '../../../test/kit/semantic.ts';
 import { createTokenizer, filesIn, openWeights } from '../src/embedder/model-files.ts';
 
 /**

@@ -12,7 +12,7 @@ export const often = <Value>({ short, whole }: { short: Value; whole: Value }): 
 /** Keeps the figures of a whole part, which docs/security.md shows. */
 export const record = (part: string, figures: Record<string, number>): void => {
   if (!isWhole) return;
-  mkdirSync(new URL('results/', import.meta.url), { recursive: true });
+  mkdirSync(new URL('../../fuzz/results/', import.meta.url), { recursive: true });
   const result = { at: new Date(), seed, node: process.versions.node, figures };
-  writeFileSync(new URL(`results/${part}.json`, import.meta.url), `${JSON.stringify(result, null, 2)}\n`);
+  writeFileSync(new URL(`../../fuzz/results/${part}.json`, import.meta.url), `${JSON.stringify(result, null, 2)}\n`);
 };

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Random } from '../support/random.ts';
+import type { Random } from './random.ts';
 
 /**
  * A customer's server for the test. It counts each event, answers 200 after a random time, and knows which

@@ -1,5 +1,5 @@
 import { registerHooks } from 'node:module';
-import { FAULTS } from '../../test/support/planted.ts';
+import { FAULTS } from './planted.ts';
 
 /**
  * Plants a fault in a worker. `node --import` loads this file before the worker's modules. The file rewrites their

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { eventOperations } from '../../src/chat-api/events.ts';
-import { request } from './builders.ts';
+import { request } from '../support/builders.ts';
 import { addressOf, type AnswerOf } from './operations.ts';
 
 export type EventPage = AnswerOf<typeof eventOperations.list>;

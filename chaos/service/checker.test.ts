@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { newHistories, type Sent, type StoredMessage, type Way } from '../../chaos/service/history.ts';
-import { judgeTurns } from '../../chaos/service/rules-of-turns.ts';
-import { visit } from '../../chaos/service/visitors.ts';
-import { createRandom } from '../../chaos/support/random.ts';
+import { newHistories, type Sent, type StoredMessage, type Way } from './history.ts';
+import { judgeTurns } from './rules-of-turns.ts';
+import { visit } from './visitors.ts';
+import { createRandom } from '../../test/kit/random.ts';
 
 const SESSION = 'one';
 const LOST = 'lost-turn';
