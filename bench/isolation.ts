@@ -3,6 +3,7 @@ import { requireNode } from '../src/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
 import { createFeed } from '../test/kit/feed.ts';
 import { openReceiver } from '../test/kit/receiver.ts';
+import { ascending, median, quantile } from '../test/kit/quantiles.ts';
 import { withDeliveryWorkers } from './support/with-workers.ts';
 
 /**
@@ -22,9 +23,6 @@ const WARM_UP_SECONDS = 1;
 const ROUNDS = 5;
 const TICK_MS = 10;
 const LIMIT = 2;
-
-const percentile = (sorted: number[], share: number): number =>
-  sorted[Math.ceil(sorted.length * share) - 1] ?? Number.NaN;
 
 const openPlace = async (service: Service, hangs: boolean, received: (content: string) => void) => {
   const receiver = await openReceiver({
@@ -80,20 +78,14 @@ const measure = async (service: Service, hanging: number): Promise<number[]> => 
   return took;
 };
 
-const median = (values: number[]): number =>
-  percentile(
-    values.toSorted((a, b) => a - b),
-    0.5,
-  );
-
 const run = async (service: Service): Promise<boolean> => {
   const rounds = new Map(HANGING.map((hanging) => [hanging, { p50: [] as number[], p99: [] as number[], events: 0 }]));
   for (let round = 0; round < ROUNDS; round += 1) {
     for (const [hanging, measured] of rounds) {
-      const times = (await measure(service, hanging)).toSorted((a, b) => a - b);
+      const times = ascending(await measure(service, hanging));
       measured.events += times.length;
-      measured.p50.push(percentile(times, 0.5));
-      measured.p99.push(percentile(times, 0.99));
+      measured.p50.push(quantile(times, 0.5));
+      measured.p99.push(quantile(times, 0.99));
     }
   }
   console.log(`${ENDPOINTS} endpoints, ${EVENTS_A_SECOND} events/s, one worker; commit to receipt at healthy ones, ms`);

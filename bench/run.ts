@@ -93,7 +93,8 @@ const measure = async (names: string[], options: Options): Promise<Record<string
       say(`${name} failed: ${cause instanceof Error ? cause.message : String(cause)}`);
       results[name] = { figures: [], detail: { failed: String(cause) } };
       process.exitCode = 1;
-      await closeAll();
+    } finally {
+      await closeAll(); // what a part has opened
     }
     say(`${name} took ${((performance.now() - startedAt) / 1000).toFixed(0)} s`);
   }

@@ -3,12 +3,10 @@
  * process. Exits non-zero if `send` reaches less than 0.7 of undici's rate. BENCH_N and BENCH_IN_FLIGHT change the
  * load.
  */
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { Pool } from 'undici';
+import { stopAll } from '../test/kit/processes.ts';
+import { openSink } from '../test/kit/sink.ts';
 import { newWebhookSecret, signEvent } from '../src/webhooks/signature.ts';
 import { createSender } from '../workers/delivery/send.ts';
 
@@ -16,13 +14,6 @@ const N = Number(process.env.BENCH_N ?? 10_000);
 const IN_FLIGHT = Number(process.env.BENCH_IN_FLIGHT ?? 200);
 const ROUNDS = 5;
 const FLOOR = 0.7;
-
-const runSink = () => {
-  const server = createServer((request, response) => {
-    request.resume().on('end', () => response.writeHead(200, { 'content-type': 'text/plain' }).end('ok'));
-  });
-  server.listen(0, '127.0.0.1', () => process.send?.((server.address() as AddressInfo).port));
-};
 
 type Contender = { name: string; one: (nth: number) => Promise<unknown>; best: number; cpu: number };
 
@@ -40,8 +31,7 @@ const run = async (contender: Contender, count: number) => {
 };
 
 const main = async () => {
-  const sink = fork(import.meta.filename, ['sink']);
-  const [port] = (await once(sink, 'message')) as [number];
+  const { port } = await openSink();
   const origin = `http://127.0.0.1:${port}`;
   const body = Buffer.from(JSON.stringify({ event: 'message.received', payload: { content: 'x'.repeat(450) } }));
   const secret = newWebhookSecret();
@@ -86,7 +76,7 @@ const main = async () => {
   for (let round = 0; round < ROUNDS; round += 1) for (const contender of contenders) await run(contender, N);
   await pool.destroy();
   await sender.close();
-  sink.kill();
+  await stopAll();
 
   for (const { name, best, cpu } of contenders)
     console.log(`${name.padEnd(28)} ${Math.round(best)}/s, ${cpu.toFixed(1)} us of CPU a request`);
@@ -95,5 +85,4 @@ const main = async () => {
   if (ours / bare < FLOOR) process.exitCode = 1;
 };
 
-if (process.argv[2] === 'sink') runSink();
-else await main();
+await main();

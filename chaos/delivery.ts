@@ -1,14 +1,13 @@
-import { parseArgs } from 'node:util';
 import { requireNode } from '../src/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
-import { FAULTS } from '../test/kit/planted.ts';
 import { judge, print, readEnds } from './delivery/judge.ts';
 import { killWorkers, wipeRedis } from './delivery/faults.ts';
 import { startLoad } from './delivery/load.ts';
 import { createRandom } from '../test/kit/random.ts';
 import { openCountingReceiver } from '../test/kit/counting-receiver.ts';
+import { readArguments } from './support/arguments.ts';
 import { withOwnService } from '../test/kit/own-service.ts';
-import { killAll, startProcess } from './support/process.ts';
+import { killAll, startRealProcess } from '../test/kit/processes.ts';
 
 /**
  * Shows that no event is sent twice and none is lost, whatever happens to the delivery workers and to Redis.
@@ -24,36 +23,15 @@ const LATENCY_MS = 40;
 /** A worker sends at most 20 requests at once to an endpoint, so several endpoints are needed to load it fully. */
 const ENDPOINTS = 3;
 
-const wholeNumber = (value: string, name: string): number => {
-  if (!/^\d{1,6}$/.test(value)) throw new Error(`--${name} must be a whole number`);
-  return Number(value);
-};
+const options = readArguments(
+  { kills: [-1, -1, 999_999], wipes: [0, 0, 999_999], seed: [1, 0, 999_999], workers: [4, 1, 999_999] },
+  { texts: ['plant'] },
+);
+const { wipes, seed, workers, plant = null } = options;
+/** Without a number, workers are killed unless Redis is wiped. */
+const kills = options.kills >= 0 ? options.kills : wipes > 0 ? 0 : 200;
 
-const readArguments = () => {
-  const { values } = parseArgs({
-    options: {
-      kills: { type: 'string' },
-      wipes: { type: 'string' },
-      seed: { type: 'string', default: '1' },
-      workers: { type: 'string', default: '4' },
-      plant: { type: 'string' },
-    },
-  });
-  const { plant = null } = values;
-  if (plant !== null && !FAULTS[plant]) throw new Error(`--plant: there are ${Object.keys(FAULTS).join(', ')}`);
-  const wipes = values.wipes === undefined ? 0 : wholeNumber(values.wipes, 'wipes');
-  const kills = values.kills === undefined ? (wipes > 0 ? 0 : 200) : wholeNumber(values.kills, 'kills');
-  return {
-    kills,
-    wipes,
-    plant,
-    seed: wholeNumber(values.seed, 'seed'),
-    workers: wholeNumber(values.workers, 'workers'),
-  };
-};
-
-const run = async (service: Service, env: Record<string, string>, options: ReturnType<typeof readArguments>) => {
-  const { kills, wipes, plant, seed } = options;
+const run = async (service: Service, env: Record<string, string>) => {
   const random = createRandom(seed);
   const receiver = await openCountingReceiver(createRandom(seed + 1), LATENCY_MS);
   const assistants: string[] = [];
@@ -62,16 +40,16 @@ const run = async (service: Service, env: Record<string, string>, options: Retur
     await service.endpoints.addEndpoint(assistantId, { url: receiver.url });
     assistants.push(assistantId);
   }
-  const start = () => startProcess({ kind: 'delivery', env, plant });
+  const start = () => startRealProcess('delivery', env, { plant });
   // This reply worker is never killed, because its sweeps must run. Killed workers rarely run long enough to sweep.
-  await startProcess({ kind: 'reply', env });
+  await startRealProcess('reply', env);
   const tell = (done: number, seconds: number): void =>
     console.log(`  ${done} kills after ${seconds} s, ${receiver.received} requests received`);
   const load = await startLoad(service, { assistants, random: createRandom(seed + 2) });
   try {
     const harmed = await (wipes > 0
       ? wipeRedis({ wipes, random, start, workers: 2, redis: service.redis })
-      : killWorkers({ kills, random, start, workers: options.workers, onKills: tell }));
+      : killWorkers({ kills, random, start, workers, onKills: tell }));
     await load.stop();
     const ends = await readEnds(service, load.events);
     await harmed.stop();
@@ -84,11 +62,9 @@ const run = async (service: Service, env: Record<string, string>, options: Retur
 };
 
 const main = async (): Promise<boolean> => {
-  const options = readArguments();
-  const { kills, wipes, seed, workers, plant } = options;
   const what = wipes > 0 ? `${wipes} wipes of Redis, 2 workers` : `${kills} kills, ${workers} workers`;
   console.log(`${what}, seed ${seed}${plant === null ? '' : `, planted: ${plant}`}`);
-  return withOwnService((service, env) => run(service, env, options));
+  return withOwnService((service, env) => run(service, env));
 };
 
 process.exitCode = (await main()) ? 0 : 1;

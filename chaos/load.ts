@@ -1,7 +1,7 @@
-import { parseArgs } from 'node:util';
 import { requireNode } from '../src/process/lifecycle.ts';
 import { runCrowd } from './load/crowds.ts';
 import { judgedRun } from './load/judged-run.ts';
+import { readArguments } from './support/arguments.ts';
 import { overload } from './load/overload.ts';
 
 /**
@@ -16,20 +16,9 @@ import { overload } from './load/overload.ts';
  */
 requireNode();
 
-const readArguments = () => {
-  const { values } = parseArgs({
-    options: {
-      minutes: { type: 'string', default: '5' },
-      'rate-factor': { type: 'string', default: '3' },
-      crowd: { type: 'string' },
-    },
-  });
-  const minutes = Number(values.minutes);
-  const rateFactor = Number(values['rate-factor']);
-  if (!(minutes > 0 && minutes <= 60)) throw new Error('--minutes must be a number up to 60');
-  if (!(rateFactor >= 1 && rateFactor <= 20)) throw new Error('--rate-factor must be a number from 1 to 20');
-  return { minutes, rateFactor, crowd: values.crowd };
-};
-
-const { crowd, ...options } = readArguments();
-await judgedRun(options.minutes, () => (crowd === undefined ? overload(options) : runCrowd(crowd)));
+const {
+  crowd,
+  minutes,
+  'rate-factor': rateFactor,
+} = readArguments({ minutes: [5, 0.01, 60, 'fraction'], 'rate-factor': [3, 1, 20, 'fraction'] }, { texts: ['crowd'] });
+await judgedRun(minutes, () => (crowd === undefined ? overload({ minutes, rateFactor }) : runCrowd(crowd)));

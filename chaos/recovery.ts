@@ -1,7 +1,4 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
 import { freePort } from '../scripts/services.ts';
 import { isFinal, type StoredDelivery } from '../src/deliveries/delivery.ts';
 import { requireNode } from '../src/process/lifecycle.ts';
@@ -10,8 +7,10 @@ import { followEvents } from '../test/kit/event-pages.ts';
 import { createFeed } from '../test/kit/feed.ts';
 import { killWorkers } from './delivery/faults.ts';
 import { print, type Verdict } from './delivery/judge.ts';
+import { type Answer, openReceiver, type Received } from '../test/kit/receiver.ts';
+import { readArguments } from './support/arguments.ts';
 import { withOwnService } from '../test/kit/own-service.ts';
-import { killAll, startProcess } from './support/process.ts';
+import { killAll, startRealProcess } from '../test/kit/processes.ts';
 import { createRandom, type Random } from '../test/kit/random.ts';
 
 /**
@@ -31,22 +30,11 @@ const LATENCY_MS = 20;
 const SETTLED_WITHIN_MS = 300_000;
 const WAIT_S = '5';
 
-const readArguments = () => {
-  const { values } = parseArgs({
-    options: {
-      rebuild: { type: 'boolean', default: false },
-      minutes: { type: 'string', default: '3' },
-      kills: { type: 'string', default: '40' },
-      seed: { type: 'string', default: '1' },
-    },
-  });
-  const [minutes, kills, seed] = [Number(values.minutes), Number(values.kills), Number(values.seed)];
-  if (!(minutes > 0 && minutes <= 60)) throw new Error('--minutes must be a number up to 60');
-  if (!(Number.isInteger(kills) && kills >= 0 && kills <= 1_000)) throw new Error('--kills must be a whole number');
-  if (!Number.isInteger(seed)) throw new Error('--seed must be a whole number');
-  return { rebuild: values.rebuild, minutes, kills, seed };
-};
-type Options = ReturnType<typeof readArguments>;
+const options = readArguments(
+  { minutes: [3, 0.01, 60, 'fraction'], kills: [40, 0, 1_000], seed: [1, -1e9, 1e9] },
+  { flags: ['rebuild'] },
+);
+type Options = typeof options;
 
 type LedgerEvent = { eventId: string; conversationId: string; sequence: number };
 
@@ -83,26 +71,15 @@ const countGaps = ({ numbers }: Ledger, isLost: (conversationId: string, number:
   return gaps;
 };
 
-/** A receiver that answers each event with a status after a random time. */
-const openReceiver = async (port: number, random: Random, receive: (event: LedgerEvent) => number) => {
-  const server = createServer((request, response) => {
-    let body = '';
-    request.setEncoding('utf8').on('data', (chunk: string) => (body += chunk));
-    request.on('end', () => {
-      const { event_id, payload } = JSON.parse(body) as { event_id: string; payload: { conversation_id: string } };
-      const sequence = Number(request.headers['x-factory-sequence']);
-      const status = receive({ eventId: event_id, conversationId: payload.conversation_id, sequence });
-      setTimeout(() => response.writeHead(status).end(), random.next() * LATENCY_MS);
-    });
-    request.on('error', () => undefined);
-  });
-  server.listen(port, '127.0.0.1');
-  await once(server, 'listening');
-  return async (): Promise<void> => {
-    server.closeAllConnections();
-    server.close();
-    await once(server, 'close');
+/** A receiver that answers each event with a status after a random time. Returns what closes it. */
+const openEndpoint = async (port: number, random: Random, receive: (event: LedgerEvent) => number) => {
+  const respond = ({ json, headers }: Received): Answer => {
+    const { event_id: eventId, payload } = json as { event_id: string; payload: { conversation_id: string } };
+    const sequence = Number(headers['x-factory-sequence']);
+    const status = receive({ eventId, conversationId: payload.conversation_id, sequence });
+    return { status, delayMs: random.next() * LATENCY_MS };
   };
+  return (await openReceiver({ port, respond })).close;
 };
 
 /** Says something in random conversations until it is stopped. */
@@ -141,8 +118,8 @@ const openField = async (service: Service, env: Record<string, string>, { seed }
   const keys = await feed.openConversations(assistantId, CONVERSATIONS);
   const random = createRandom(seed);
   const say = (nth: number) => feed.say(assistantId, keys[nth] ?? '', ['hello']);
-  const start = () => startProcess({ kind: 'delivery', env });
-  await startProcess({ kind: 'reply', env }); // its sweeps run, whatever happens to the others
+  const start = () => startRealProcess('delivery', env);
+  await startRealProcess('reply', env); // its sweeps run, whatever happens to the others
   const readRows = async (): Promise<Row[]> =>
     (await service.mongo.collection('deliveries').find({ assistantId }).toArray()) as unknown as Row[];
   const isEmpty = async (): Promise<boolean> =>
@@ -215,7 +192,7 @@ const runRecovery = async (field: Field, { minutes, kills, seed }: Options): Pro
   const recovery = await service.recoveries.start(range, 'chaos');
   const ledger = createLedger();
   let repeats = 0;
-  const close = await openReceiver(port, createRandom(seed + 2), (event) => {
+  const close = await openEndpoint(port, createRandom(seed + 2), (event) => {
     if (ledger.take(event)) return 200;
     repeats += 1;
     return 409;
@@ -270,10 +247,10 @@ const judgeRebuilt = (rows: Row[], rebuilt: Rebuilt, arrived: Set<string>, all: 
 const runRebuild = async (field: Field, { minutes, kills, seed }: Options): Promise<Verdict> => {
   const { service, env, port, assistantId, endpointId, talk, kill, readEnds } = field;
   const made = await service.assistants.createApiKey({ assistantId, name: 'receiver', limitPerMinute: 100_000 });
-  const { url } = await startProcess({ kind: 'api', env });
+  const { url } = await startRealProcess('api', env);
   const arrived = new Set<string>();
   let hasDatabase = true;
-  const close = await openReceiver(port, createRandom(seed + 2), ({ eventId }) => {
+  const close = await openEndpoint(port, createRandom(seed + 2), ({ eventId }) => {
     arrived.add(eventId);
     return hasDatabase ? 200 : 503;
   });
@@ -316,7 +293,6 @@ const runRebuild = async (field: Field, { minutes, kills, seed }: Options): Prom
 };
 
 const main = async (): Promise<boolean> => {
-  const options = readArguments();
   const { rebuild, minutes, kills, seed } = options;
   const what = rebuild ? `the database lost after ${minutes / 2} minutes` : `down for ${minutes} minutes`;
   console.log(`${what}, ${kills} kills, seed ${seed}`);

@@ -1,13 +1,12 @@
-import { parseArgs } from 'node:util';
 import { requireNode } from '../src/process/lifecycle.ts';
 import { mastersOf } from '../src/redis/redis.ts';
-import { FAULTS } from '../test/kit/planted.ts';
 import type { CastOptions } from './service/cast.ts';
 import { collect } from './service/evidence.ts';
 import { injectFaults } from './service/faults.ts';
 import { openField } from './service/field.ts';
 import { finishErasures, operate, type OperatorsOptions } from './service/operators.ts';
 import { report } from './service/report.ts';
+import { readArguments } from './support/arguments.ts';
 import { TOPOLOGIES } from './service/stores.ts';
 import { refreshSources, SOURCE_RULE } from './service/sources.ts';
 import { runVisitors, visitTogether } from './service/visitors.ts';
@@ -28,42 +27,16 @@ requireNode();
 const FAULT_EVERY_MS = 3_000;
 const PROVIDER_MS = 1_200;
 
-const readArguments = () => {
-  const { values } = parseArgs({
-    options: {
-      minutes: { type: 'string', default: '12' },
-      seed: { type: 'string', default: '1' },
-      topology: { type: 'string', default: 'one' },
-      plant: { type: 'string' },
-      visitors: { type: 'string', default: '30' },
-      answers: { type: 'string', default: '0' },
-      'one-process': { type: 'boolean', default: false },
-    },
-  });
-  const minutes = Number(values.minutes);
-  const seed = Number(values.seed);
-  const visitors = Number(values.visitors);
-  const answers = Number(values.answers);
-  if (!(minutes > 0 && minutes <= 60)) throw new Error('--minutes must be a number up to 60');
-  if (!Number.isInteger(seed)) throw new Error('--seed must be a whole number');
-  if (!(visitors >= 1 && visitors <= 1000)) throw new Error('--visitors must be a number from 1 to 1000');
-  if (!(answers >= 0)) throw new Error('--answers must be a number');
-  const { plant = null } = values;
-  const topology = TOPOLOGIES.find((one) => one === values.topology);
-  if (!topology) throw new Error(`--topology: there are ${TOPOLOGIES.join(', ')}`);
-  if (plant !== null && !FAULTS[plant]) throw new Error(`--plant: there are ${Object.keys(FAULTS).join(', ')}`);
-  return { minutes, seed, plant, topology, visitors, answers, each: values['one-process'] ? ('all' as const) : 2 };
-};
+const options = readArguments(
+  { minutes: [12, 0.01, 60, 'fraction'], seed: [1, -1e9, 1e9], visitors: [30, 1, 1_000], answers: [0, 0, 1e9] },
+  { flags: ['one-process'], texts: ['topology', 'plant'] },
+);
+const { minutes, seed, visitors, answers, plant = null } = options;
+const each = options['one-process'] ? 'all' : 2;
+const topology = TOPOLOGIES.find((one) => one === (options.topology ?? 'one'));
+if (!topology) throw new Error(`--topology: there are ${TOPOLOGIES.join(', ')}`);
 
-const run = async ({
-  minutes,
-  seed,
-  plant,
-  topology,
-  visitors,
-  answers,
-  each,
-}: ReturnType<typeof readArguments>): Promise<boolean> => {
+const run = async (): Promise<boolean> => {
   const cast: CastOptions = { providerMs: PROVIDER_MS, second: 'hostile' };
   const field = await openField({ topology, plant, seed, cast, each });
   const { service, crew, random, histories, api } = field;
@@ -104,4 +77,4 @@ const run = async ({
   }
 };
 
-process.exitCode = (await run(readArguments())) ? 0 : 1;
+process.exitCode = (await run()) ? 0 : 1;

@@ -1,6 +1,6 @@
-import { parseArgs } from 'node:util';
 import { requireNode } from '../src/process/lifecycle.ts';
 import { judgedRun } from './load/judged-run.ts';
+import { readArguments } from './support/arguments.ts';
 import { soak } from './load/soak.ts';
 
 /**
@@ -11,19 +11,5 @@ import { soak } from './load/soak.ts';
  */
 requireNode();
 
-const readArguments = () => {
-  const { values } = parseArgs({
-    options: {
-      minutes: { type: 'string', default: '20' },
-      share: { type: 'string', default: '0.4' },
-    },
-  });
-  const minutes = Number(values.minutes);
-  const share = Number(values.share);
-  if (!(minutes > 0 && minutes <= 120)) throw new Error('--minutes must be a number up to 120');
-  if (!(share > 0 && share <= 0.9)) throw new Error('--share must be a share of the capacity, up to 0.9');
-  return { minutes, share };
-};
-
-const options = readArguments();
+const options = readArguments({ minutes: [20, 0.01, 120, 'fraction'], share: [0.4, 0.01, 0.9, 'fraction'] });
 await judgedRun(options.minutes, () => soak(options));

@@ -1,10 +1,10 @@
-import { parseArgs } from 'node:util';
 import { requireNode } from '../src/process/lifecycle.ts';
 import type { CastOptions } from './service/cast.ts';
 import { collect } from './service/evidence.ts';
 import { openField } from './service/field.ts';
 import { finishErasures, operate, type OperatorsOptions } from './service/operators.ts';
 import { runVisitors } from './service/visitors.ts';
+import { readArguments } from './support/arguments.ts';
 import { openBalancer } from './stop/balancer.ts';
 import { follow } from './stop/followers.ts';
 import { judgeStops, reportStops } from './stop/report.ts';
@@ -25,30 +25,14 @@ const PROVIDER_MS = 2_000;
 /** The events of a conversation are sent one after the other, some for seconds. Faster visitors would outpace them. */
 const THINKS_MS = 4_000;
 
-const readArguments = () => {
-  const { values } = parseArgs({
-    options: {
-      rounds: { type: 'string', default: '10' },
-      seed: { type: 'string', default: '1' },
-      visitors: { type: 'string', default: '30' },
-      each: { type: 'string', default: '2' },
-    },
-  });
-  const {
-    rounds = 0,
-    seed = 0,
-    visitors = 0,
-    each = 0,
-  } = Object.fromEntries(Object.entries(values).map(([name, value]) => [name, Number(value)]));
-  if (!(Number.isInteger(rounds) && rounds >= 1 && rounds <= 100))
-    throw new Error('--rounds must be a whole number from 1 to 100');
-  if (!Number.isInteger(seed)) throw new Error('--seed must be a whole number');
-  if (!(visitors >= 1 && visitors <= 1000)) throw new Error('--visitors must be a number from 1 to 1000');
-  if (!(Number.isInteger(each) && each >= 1 && each <= 4)) throw new Error('--each must be a whole number from 1 to 4');
-  return { rounds, seed, visitors, each };
-};
+const options = readArguments({
+  rounds: [10, 1, 100],
+  seed: [1, -1e9, 1e9],
+  visitors: [30, 1, 1_000],
+  each: [2, 1, 4],
+});
 
-const run = async ({ rounds, seed, visitors, each }: ReturnType<typeof readArguments>): Promise<boolean> => {
+const run = async ({ rounds, seed, visitors, each }: typeof options): Promise<boolean> => {
   const cast: CastOptions = { providerMs: PROVIDER_MS, second: 'slow' };
   const field = await openField({ topology: 'one', plant: null, seed, cast, each });
   const { service, crew, random, histories } = field;
@@ -77,4 +61,4 @@ const run = async ({ rounds, seed, visitors, each }: ReturnType<typeof readArgum
   }
 };
 
-process.exitCode = (await run(readArguments())) ? 0 : 1;
+process.exitCode = (await run(options)) ? 0 : 1;

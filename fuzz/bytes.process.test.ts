@@ -12,6 +12,7 @@ import { anAssistant, aTurn, request } from '../test/support/builders.ts';
 import { eventually } from '../test/support/eventually.ts';
 import { workedMs } from '../test/support/loop.ts';
 import { startRealProcess } from '../test/kit/processes.ts';
+import { memoryMbOf } from '../test/kit/services.ts';
 import { useStack } from '../test/support/stack.ts';
 import { createSender } from '../workers/delivery/send.ts';
 import { completeInTime, ProviderError } from '../workers/reply/engines/openai/completion.ts';
@@ -288,11 +289,14 @@ test('a request whose end is not certain is refused, and what follows it is not 
 test('an API process answers any bytes in time, with documented statuses, and stays', async () => {
   const loopFile = join(tmpdir(), `parley-loop-${process.pid}.json`);
   const { apiKey } = await anAssistant(stack, { knowledge: [] });
-  const api = await startRealProcess('api', { ...stack.env, WATCH_LOOP: loopFile }, undefined, [
-    '--max-old-space-size=128', // what is not collected yet would look like a leak
-    '--import',
-    './test/support/watch-loop.ts',
-  ]);
+  const api = await startRealProcess(
+    'api',
+    { ...stack.env, WATCH_LOOP: loopFile },
+    {
+      // What is not collected yet would look like a leak.
+      nodeArgs: ['--max-old-space-size=128', '--import', './test/support/watch-loop.ts'],
+    },
+  );
   onTestFinished(() => api.kill());
   const json = JSON.stringify(aTurn());
   const head = `POST /api/v1/chat HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\n`;
@@ -303,8 +307,7 @@ test('an API process answers any bytes in time, with documented statuses, and st
     `OPTIONS /api/v1/web/x/settings HTTP/1.1\r\nHost: x\r\nOrigin: https://a.example\r\n\r\n`,
   ].map((text) => Buffer.from(text));
   await Promise.all(Array.from({ length: often({ short: 40, whole: 200 }) }, () => request(`${api.url}/healthz`))); // its code is compiled
-  const rssMb = (): number =>
-    Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${api.child.pid}/status`, 'utf8'))?.[1]) / 1024;
+  const rssMb = (): number => memoryMbOf(api.pid);
   const random = createRandom(seed);
   const count = often({ short: 240, whole: 30_000 });
   const statuses: Record<number, number> = {};

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { signIn } from '../test/kit/operator.ts';
 import { openParley } from '../test/kit/parley.ts';
 import * as z from 'zod';
-import { closeAll, openServices } from '../test/kit/services.ts';
+import { closeAll } from '../test/kit/services.ts';
 import { record, seed } from '../test/kit/fuzz-part.ts';
 
 const FOLDER = join(import.meta.dirname, '../.local/fuzz');
@@ -85,8 +85,7 @@ const draw = async (url: string, { name, paths, headers, params }: Door): Promis
 
 const main = async (): Promise<void> => {
   mkdirSync(FOLDER, { recursive: true });
-  const services = await openServices('schema');
-  const parley = await openParley(services);
+  const parley = await openParley('schema');
   const { assistantId, apiKey } = await parley.addAssistant();
   const { assistants } = parley.service;
   await assistants.setWeb(assistantId, { enabled: true, origins: ['https://shop.example'] });
@@ -115,7 +114,6 @@ const main = async (): Promise<void> => {
   ];
   const all: Drawn[] = [];
   for (const door of doors) all.push(await draw(url, door));
-  await parley.close();
   const requests = all.reduce((sum, one) => sum + one.requests, 0);
   const wrong = all.reduce((sum, one) => sum + one.wrong, 0);
   console.log(`${requests} requests, ${wrong} wrong`);

@@ -1,12 +1,10 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { alternate, type Contender, costOf, loadFigures, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
 import { type Part, ratioOf } from '../support/figures.ts';
-import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
-import { openServices, startChild } from '../../test/kit/services.ts';
+import { MEASURED, openParley, QUESTIONS } from '../../test/kit/parley.ts';
+import { launch, startRealProcess } from '../../test/kit/processes.ts';
 
 const FOLDER = join(import.meta.dirname, '../botbuilder');
 const IN_FLIGHT = 50;
@@ -21,12 +19,8 @@ const install = async (): Promise<void> => {
   const npm = basename(started) === 'npm-cli.js' ? [process.execPath, started] : ['npm'];
   const [program = 'npm', ...own] = npm;
   const args = [...own, 'install', '--no-save', '--no-audit', '--no-fund', '--ignore-scripts'];
-  const child = spawn(program, args, {
-    cwd: FOLDER,
-    stdio: ['ignore', 'ignore', 'inherit'],
-    timeout: INSTALL_WITHIN_MS,
-  });
-  const [status] = (await once(child, 'exit')) as [number | null];
+  const { ended } = launch(program, args, { cwd: FOLDER, timeout: INSTALL_WITHIN_MS });
+  const { status } = await ended;
   if (status !== 0) throw new Error(`botbuilder could not be installed: npm ended with ${status}`);
   writeFileSync(stamp, lock);
 };
@@ -36,11 +30,11 @@ export const botbuilder: Part = async (options, say) => {
   say('botbuilder: installing it if needed');
   await install();
   say(`botbuilder: ${IN_FLIGHT} in flight`);
-  const services = await openServices('botbuilder');
-  const parley = await openParley(services);
+  const parley = await openParley('botbuilder');
+  const { services } = parley;
   const counters = await openCounters(services);
   const env = { NODE_ENV: 'production' };
-  const bot = await startChild({ name: 'botbuilder', file: 'bench/botbuilder/bot.js', env });
+  const bot = await startRealProcess('api', env, { ...MEASURED, file: 'bench/botbuilder/bot.js' });
   const [api, worker] = [await parley.start('API'), await parley.start('reply worker')];
   const contenders: Contender[] = [
     {
@@ -57,10 +51,6 @@ export const botbuilder: Part = async (options, say) => {
   const run = { messages: QUESTIONS, counters, inFlight: IN_FLIGHT };
   for (const contender of contenders) await runRound({ ...run, contender }, { seconds: 1.5, warmUpSeconds: 0.5 });
   const results = await alternate(contenders, (contender) => runRound({ ...run, contender }, options), options.rounds);
-  await counters.close();
-  for (const child of [bot, api, worker]) await child.stop();
-  await parley.close();
-  await services.close();
 
   const [theirs = [], ours = []] = [results.get('botbuilder'), results.get('whole')];
   const rates = (rounds: typeof ours): number[] => rounds.map(({ perSecond }) => perSecond);

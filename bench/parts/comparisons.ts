@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ascending, type Figure, figureOf, type Part, quantile } from '../support/figures.ts';
+import { p99Of } from '../../test/kit/quantiles.ts';
+import { type Figure, figureOf, type Part } from '../support/figures.ts';
 import { drive, openMixed, untilVectorsAreMade } from '../support/mixed-load.ts';
 import { createMixedTurns, MIXED_BASES, type MixedTurn } from '../support/mixed-turns.ts';
 
@@ -14,7 +15,7 @@ const WITHIN_MS = 200_000;
 /** How long the comparison of a draft takes, for questions like those of visitors, and what the visitors notice of it. */
 export const comparisons: Part = async ({ rounds }, say) => {
   const nextTurns = createMixedTurns();
-  const { parley, assistants, caller, close } = await openMixed('comparisons');
+  const { parley, assistants, caller } = await openMixed('comparisons');
   const base = MIXED_BASES[0] ?? '';
   const assistantId = assistants.get(base)?.assistantId ?? '';
   const { drafts, addKnowledge } = parley.service.assistants;
@@ -64,7 +65,6 @@ export const comparisons: Part = async ({ rounds }, say) => {
   const timesOf = async (turns: MixedTurn[], seconds: number): Promise<number[]> =>
     (await drive(caller, turns, load, seconds)).map(({ ms }) => ms);
   const turnsFor = (seconds: number): MixedTurn[] => nextTurns(TURNS_PER_SECOND * seconds + 20);
-  const p99 = (times: number[]): number => quantile(ascending(times), 0.99);
 
   await timesOf(turnsFor(RUN_SECONDS), RUN_SECONDS);
   const found: Record<'quiet' | 'seconds' | 'alone' | 'beside' | 'ratio', number[]> = {
@@ -76,7 +76,7 @@ export const comparisons: Part = async ({ rounds }, say) => {
   };
   for (let round = 0; round < repeats; round += 1) {
     found.quiet.push(await compare(2 * round));
-    const alone = p99(await timesOf(turnsFor(ALONE_SECONDS), ALONE_SECONDS));
+    const alone = p99Of(await timesOf(turnsFor(ALONE_SECONDS), ALONE_SECONDS));
     let tookS: number | null = null;
     const comparing = (async (): Promise<void> => {
       tookS = await compare(2 * round + 1);
@@ -87,14 +87,13 @@ export const comparisons: Part = async ({ rounds }, say) => {
     await comparing;
     found.seconds.push(tookS ?? Number.NaN);
     found.alone.push(alone);
-    found.beside.push(p99(times));
-    found.ratio.push(p99(times) / alone);
+    found.beside.push(p99Of(times));
+    found.ratio.push(p99Of(times) / alone);
     say(
-      `comparisons: ${found.quiet.at(-1)?.toFixed(1)} s in quiet, ${found.seconds.at(-1)?.toFixed(1)} s beside turns, whose p99 is ${alone.toFixed(0)} → ${p99(times).toFixed(0)} ms`,
+      `comparisons: ${found.quiet.at(-1)?.toFixed(1)} s in quiet, ${found.seconds.at(-1)?.toFixed(1)} s beside turns, whose p99 is ${alone.toFixed(0)} → ${p99Of(times).toFixed(0)} ms`,
     );
   }
 
-  await close();
   const figures: Figure[] = [
     figureOf('comparisons.quiet', `${QUESTIONS} questions answered by live and draft`, 's', found.quiet),
     figureOf(

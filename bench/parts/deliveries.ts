@@ -5,7 +5,6 @@ import { type Figure, figureOf, type Part, ratioOf } from '../support/figures.ts
 import { openParley } from '../../test/kit/parley.ts';
 import { openPosts } from '../support/posts.ts';
 import { openSink } from '../../test/kit/sink.ts';
-import { openServices } from '../../test/kit/services.ts';
 
 const EVENTS = 10_000;
 const WARM_UP_EVENTS = 3_000;
@@ -20,8 +19,8 @@ const TALKS = 2_000;
  * events that arrive at a fixed rate.
  */
 export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
-  const services = await openServices('deliveries');
-  const parley = await openParley(services);
+  const parley = await openParley('deliveries');
+  const { services } = parley;
   const [sink, posts, counters] = [await openSink(), openPosts(), await openCounters(services)];
   const feed = await openEventFeed(parley, sink);
   const count = Math.round((EVENTS * scale) / 100) * 100;
@@ -59,7 +58,7 @@ export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
     );
   }
 
-  const worker = await startWorker(200);
+  await startWorker(200);
   const conversations = await feed.openTalks(TALKS);
   await feed.stream(conversations, 500, 1); // warms up the worker
   for (const rate of RATES) {
@@ -90,11 +89,5 @@ export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
     }
   }
 
-  await worker.stop();
-  await counters.close();
-  posts.close();
-  sink.close();
-  await parley.close();
-  await services.close();
   return { figures, detail: { costs } };
 };

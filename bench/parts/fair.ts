@@ -1,8 +1,8 @@
+import { median } from '../../test/kit/quantiles.ts';
 import { openCounters, perItem } from '../support/counters.ts';
-import { figureOf, median, type Part } from '../support/figures.ts';
+import { figureOf, type Part } from '../support/figures.ts';
 import { type LoadResult, type LoadSettings, runLoad } from '../support/load-settings.ts';
 import { type BenchAssistant, openParley, QUESTIONS } from '../../test/kit/parley.ts';
-import { openServices } from '../../test/kit/services.ts';
 
 const NEIGHBOURS = 9;
 /** Each neighbour sends this share of what one assistant alone is carried. */
@@ -19,13 +19,37 @@ type Round = { one: LoadResult; alone: LoadResult; beside: LoadResult; greedy: L
   cpu: Record<Phase, Record<string, number>>;
 };
 
+const turnIn =
+  (phase: Phase) =>
+  ({ cpu }: Round): number =>
+    Object.values(cpu[phase]).reduce((sum, us) => sum + us, 0);
+
+const FIGURES: [id: string, what: string, unit: string, value: (round: Round) => number][] = [
+  ['turn-one', 'CPU of a turn of one assistant alone, with its load generator', 'µs', turnIn('one')],
+  ['turn-fair', '… of twenty assistants, as many as beside the greedy one', 'µs', turnIn('fair')],
+  ['turn-beside', '… beside the greedy one, with its refusals', 'µs', turnIn('beside')],
+  ['alone', 'p99 of nine assistants, alone', 'ms', ({ alone }) => alone.p99],
+  ['fair', '… beside as many turns of others like them', 'ms', (round) => round.fair.p99],
+  ['beside', '… beside one that sends ten times what is carried', 'ms', ({ beside }) => beside.p99],
+  ['ratio', 'beside it, beside fair ones', '×', (round) => round.beside.p99 / round.fair.p99],
+  ['above-alone', 'beside it, above alone', 'ms', ({ beside, alone }) => beside.p99 - alone.p99],
+  ['refused', 'turns of the nine refused or lost', '', ({ beside }) => beside.failed],
+  ['greedy', 'the greedy one gets', 'turns/s', (round) => round.greedy.perSecond],
+  [
+    'total',
+    'all together, beside one assistant alone',
+    '×',
+    ({ one, beside, greedy }) => (beside.perSecond + greedy.perSecond) / one.perSecond,
+  ],
+];
+
 /**
  * Measures what nine assistants with little to say notice of one that sends ten times what the service carries: their
  * p99 alone, beside it, and beside as many turns of assistants like themselves. One process of each kind.
  */
 export const fair: Part = async ({ rounds }, say) => {
-  const services = await openServices('fair');
-  const parley = await openParley(services, 'fair');
+  const parley = await openParley('fair');
+  const { services } = parley;
   const api = await parley.start('API');
   const children = [api, await parley.start('reply worker'), await parley.start('delivery worker')];
   const add = (count: number): Promise<BenchAssistant[]> =>
@@ -89,64 +113,6 @@ export const fair: Part = async ({ rounds }, say) => {
     say(`fair: p99 ${[alone, beside, fairly].map(({ p99 }) => p99.toFixed(0)).join(' / ')} ms`);
   }
 
-  await counters.close();
-  for (const child of children) await child.stop();
-  await parley.close();
-  await services.close();
-  const of = (value: (round: Round) => number): number[] => results.map(value);
-  const turnOf = (name: Phase) => of(({ cpu }) => Object.values(cpu[name]).reduce((sum, us) => sum + us, 0));
-  const figures = [
-    figureOf('fair.turn-one', 'CPU of a turn of one assistant alone, with its load generator', 'µs', turnOf('one')),
-    figureOf('fair.turn-fair', '… of twenty assistants, as many as beside the greedy one', 'µs', turnOf('fair')),
-    figureOf('fair.turn-beside', '… beside the greedy one, with its refusals', 'µs', turnOf('beside')),
-    figureOf(
-      'fair.alone',
-      'p99 of nine assistants, alone',
-      'ms',
-      of(({ alone }) => alone.p99),
-    ),
-    figureOf(
-      'fair.fair',
-      '… beside as many turns of others like them',
-      'ms',
-      of((round) => round.fair.p99),
-    ),
-    figureOf(
-      'fair.beside',
-      '… beside one that sends ten times what is carried',
-      'ms',
-      of(({ beside }) => beside.p99),
-    ),
-    figureOf(
-      'fair.ratio',
-      'beside it, beside fair ones',
-      '×',
-      of((round) => round.beside.p99 / round.fair.p99),
-    ),
-    figureOf(
-      'fair.above-alone',
-      'beside it, above alone',
-      'ms',
-      of(({ beside, alone }) => beside.p99 - alone.p99),
-    ),
-    figureOf(
-      'fair.refused',
-      'turns of the nine refused or lost',
-      '',
-      of(({ beside }) => beside.failed),
-    ),
-    figureOf(
-      'fair.greedy',
-      'the greedy one gets',
-      'turns/s',
-      of((round) => round.greedy.perSecond),
-    ),
-    figureOf(
-      'fair.total',
-      'all together, beside one assistant alone',
-      '×',
-      of((round) => (round.beside.perSecond + round.greedy.perSecond) / round.one.perSecond),
-    ),
-  ];
-  return { figures, detail: { rounds: results, neighbours: median(of(({ beside }) => beside.perSecond)) } };
+  const figures = FIGURES.map(([id, what, unit, value]) => figureOf(`fair.${id}`, what, unit, results.map(value)));
+  return { figures, detail: { rounds: results, neighbours: median(results.map(({ beside }) => beside.perSecond)) } };
 };

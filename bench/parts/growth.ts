@@ -3,10 +3,12 @@ import { conversationModels, type StoredConversation, type StoredPage } from '..
 import { collectionOf } from '../../src/mongo/mongo.ts';
 import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
-import { ascending, type Figure, figureOf, type Part, quantile, ratioOf } from '../support/figures.ts';
+import { ascending, quantile } from '../../test/kit/quantiles.ts';
+import { type Figure, figureOf, type Part, ratioOf } from '../support/figures.ts';
 import { conversationAfter, fill, sizesOf } from '../../test/kit/fill.ts';
 import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
-import { cpuMsOf, openServices, type Services } from '../../test/kit/services.ts';
+import { stopAll } from '../../test/kit/processes.ts';
+import { cpuMsOf, type Services } from '../../test/kit/services.ts';
 
 const CONVERSATIONS = 100_000;
 const TURNS_EACH = 10;
@@ -49,16 +51,12 @@ const addLongConversation = async ({ service }: Parley, owner: BenchAssistant): 
 const measureIdle = async (parley: Parley, { pids }: Services): Promise<number> => {
   const projection = parley.service.mongo.collection<{ _id: string }>('projection');
   await projection.updateOne({ _id: 'projection' }, { $set: { live: new Date(), back: null } }, { upsert: true });
-  const children = [
-    await parley.start('API'),
-    await parley.start('reply worker'),
-    await parley.start('delivery worker'),
-  ];
+  for (const name of ['API', 'reply worker', 'delivery worker'] as const) await parley.start(name);
   await sleep(SETTLE_MS);
   const before = cpuMsOf(pids.mongod);
   await sleep(IDLE_MS);
   const spent = cpuMsOf(pids.mongod) - before;
-  for (const child of children) await child.stop();
+  await stopAll();
   return (spent / IDLE_MS) * 100;
 };
 
@@ -68,9 +66,10 @@ const measureIdle = async (parley: Parley, { pids }: Services): Promise<number> 
  */
 export const growth: Part = async (options, say) => {
   const { scale } = options;
-  const services = await openServices('growth');
+  const small = await openParley('small');
+  const { services } = small;
+  const large = await openParley('large', services);
   const counters = await openCounters(services);
-  const [small, large] = [await openParley(services, 'small'), await openParley(services, 'large')];
   const [smallOwner, largeOwner] = [await small.addAssistant(), await large.addAssistant()];
   const conversations = Math.round(CONVERSATIONS * scale);
   say(`growth: storing ${conversations * TURNS_EACH} turns and ${DELIVERIES * scale} deliveries`);
@@ -112,11 +111,6 @@ export const growth: Part = async (options, say) => {
   const history = await timeEach(readHistory);
   const page = await timeEach(() => listDeliveries({ assistantId }));
   const failures = await timeEach(() => listDeliveries({ assistantId, outcome: 'unknown' }));
-
-  for (const child of children) await child.stop();
-  await counters.close();
-  await Promise.all([small.close(), large.close()]);
-  await services.close();
 
   const of = (name: string): Round[] => results.get(name) ?? [];
   const rates = (name: string): number[] => of(name).map(({ perSecond }) => perSecond);

@@ -3,7 +3,6 @@ import { openCounters } from '../support/counters.ts';
 import { figureOf, type Part } from '../support/figures.ts';
 import { runLoad } from '../support/load-settings.ts';
 import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
-import { openServices } from '../../test/kit/services.ts';
 
 const WAITING = 20;
 
@@ -13,8 +12,8 @@ const WAITING = 20;
  */
 export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
   say('hot: one session with 20 pending turns');
-  const services = await openServices('hot');
-  const parley = await openParley(services);
+  const parley = await openParley('hot');
+  const { services } = parley;
   const counters = await openCounters(services);
   const [api, worker] = [await parley.start('API'), await parley.start('reply worker')];
   const assistant = await parley.addAssistant();
@@ -30,10 +29,6 @@ export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
     const load = { ...target, ...session, messages: QUESTIONS, inFlight: WAITING, seconds, warmUpSeconds };
     perSecond.push((await runLoad(load)).perSecond);
   }
-  await counters.close();
-  for (const child of [api, worker]) await child.stop();
-  await parley.close();
-  await services.close();
   return {
     figures: [
       figureOf('hot.turns', 'one session, always with 20 pending turns', 'turns/s', perSecond),

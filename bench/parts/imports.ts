@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadBase } from '@parley/understanding/evaluation';
-import { ascending, type Figure, figureOf, type Part, quantile } from '../support/figures.ts';
+import { p99Of } from '../../test/kit/quantiles.ts';
+import { type Figure, figureOf, type Part } from '../support/figures.ts';
 import { drive, openMixed, untilVectorsAreMade } from '../support/mixed-load.ts';
 import { createMixedTurns, MIXED_BASES, type MixedTurn } from '../support/mixed-turns.ts';
 
@@ -26,19 +27,18 @@ const entriesOf = (count: number) => {
 /** How long imported entries wait until they are found by meaning, and what other assistants notice of it. */
 export const imports: Part = async ({ scale }, say) => {
   const nextTurns = createMixedTurns();
-  const { parley, assistants, caller, close } = await openMixed('imports');
+  const { parley, assistants, caller } = await openMixed('imports');
   await untilVectorsAreMade(parley, assistants);
 
   const load = { perSecond: TURNS_PER_SECOND };
   const timesOf = async (turns: MixedTurn[], seconds: number): Promise<number[]> =>
     (await drive(caller, turns, load, seconds)).map(({ ms }) => ms);
-  const p99 = (times: number[]): number => quantile(ascending(times), 0.99);
   const turnsFor = (seconds: number): MixedTurn[] => nextTurns(TURNS_PER_SECOND * seconds + 20);
 
   await timesOf(turnsFor(RUN_SECONDS), RUN_SECONDS);
   const figures: Figure[] = [];
   for (const asked of IMPORTS) {
-    const alone = p99(await timesOf(turnsFor(ALONE_SECONDS), ALONE_SECONDS));
+    const alone = p99Of(await timesOf(turnsFor(ALONE_SECONDS), ALONE_SECONDS));
     const count = Math.ceil(asked * scale);
     const { assistantId } = await parley.service.assistants.createAssistant({ name: 'imports', languages: ['en'] });
     const startedAt = performance.now();
@@ -58,17 +58,16 @@ export const imports: Part = async ({ scale }, say) => {
     while (tookMs === null);
     await importing;
     const seconds = (tookMs ?? Number.NaN) / 1000;
-    const ratio = p99(times) / alone;
-    say(`imports, ${count}: ${seconds.toFixed(1)} s, p99 of turns ${alone.toFixed(0)} → ${p99(times).toFixed(0)} ms`);
+    const ratio = p99Of(times) / alone;
+    say(`imports, ${count}: ${seconds.toFixed(1)} s, p99 of turns ${alone.toFixed(0)} → ${p99Of(times).toFixed(0)} ms`);
     const name = `${asked.toLocaleString('en')} imported entries`;
     figures.push(
       figureOf(`imports.${asked}.seconds`, `${name}: found by meaning after`, 's', [seconds]),
       figureOf(`imports.${asked}.alone`, `${TURNS_PER_SECOND} mixed turns a second before: p99`, 'ms', [alone]),
-      figureOf(`imports.${asked}.p99`, `${TURNS_PER_SECOND} mixed turns a second meanwhile: p99`, 'ms', [p99(times)]),
+      figureOf(`imports.${asked}.p99`, `${TURNS_PER_SECOND} mixed turns a second meanwhile: p99`, 'ms', [p99Of(times)]),
       figureOf(`imports.${asked}.ratio`, `${name}: p99 of turns meanwhile ÷ before`, '', [ratio]),
     );
   }
 
-  await close();
   return { figures, detail: {} };
 };

@@ -1,10 +1,10 @@
 import { openOperators } from '../../src/operators/store.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
-import { ascending, quantile, type Part } from '../support/figures.ts';
+import { ascending, quantile } from '../../test/kit/quantiles.ts';
+import type { Part } from '../support/figures.ts';
 import { fill } from '../../test/kit/fill.ts';
 import { signIn } from '../../test/kit/operator.ts';
 import { openParley } from '../../test/kit/parley.ts';
-import { openServices } from '../../test/kit/services.ts';
 
 const CONVERSATIONS = 100_000;
 /** The inbox merges the conversations of all assistants, also of those without any. */
@@ -75,8 +75,7 @@ const filters = ({ other, assistantId }: { other: string; assistantId: string })
 
 /** Measures the first page of the inbox over HTTP, with 100,000 conversations of one assistant. */
 export const inbox: Part = async ({ scale }, say) => {
-  const services = await openServices('inbox');
-  const parley = await openParley(services, 'inbox');
+  const parley = await openParley('inbox');
   const owner = await parley.addAssistant();
   const api = await parley.start('API');
   for (let more = 1; more < ASSISTANTS; more += 1) await parley.service.assistants.createAssistant({ name: 'Other' });
@@ -103,9 +102,6 @@ export const inbox: Part = async ({ scale }, say) => {
     p50[name] = quantile(sorted, 0.5);
     say(`inbox: ${name}: ${found} found, p50 ${p50[name].toFixed(1)} ms, slowest ${slowest[name].toFixed(1)} ms`);
   }
-  await api.stop();
-  await parley.close();
-  await services.close();
   const what = `the first page of ${conversations.toLocaleString('en-US')} conversations over HTTP, whatever the filter`;
   const figures = [
     { id: 'inbox.slowest', what: `${what}: the slowest`, unit: 'ms', value: Math.max(...Object.values(slowest)) },

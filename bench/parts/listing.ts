@@ -4,7 +4,6 @@ import type { Part } from '../support/figures.ts';
 import { fill, RARE_ENDPOINT } from '../../test/kit/fill.ts';
 import { signIn } from '../../test/kit/operator.ts';
 import { openParley, type Parley } from '../../test/kit/parley.ts';
-import { openServices } from '../../test/kit/services.ts';
 
 const DELIVERIES = 1_000_000;
 const LOOKS = 30;
@@ -56,8 +55,7 @@ const timeOverview = async ({ service }: Parley, assistantId: string, look: () =
 
 /** Measures the operators' list of deliveries over HTTP, with one million deliveries of one assistant. */
 export const listing: Part = async ({ scale }, say) => {
-  const services = await openServices('listing');
-  const parley = await openParley(services, 'listing');
+  const parley = await openParley('listing');
   const owner = await parley.addAssistant();
   const deliveries = Math.round(DELIVERIES * scale);
   say(`listing: storing ${deliveries} deliveries`);
@@ -87,9 +85,6 @@ export const listing: Part = async ({ scale }, say) => {
     await get(`/assistants/${owner.assistantId}/overview?days=30`);
   });
   say(`listing: the overview of 30 days, the slowest of ${LOOKS} ${overviewMs.toFixed(1)} ms`);
-  await api.stop();
-  await parley.close();
-  await services.close();
   const { 'all counted by outcome': counting = Number.NaN, ...pages } = slowest;
   const value = Math.max(...Object.values(pages));
   const what = `a page of ${deliveries.toLocaleString('en-US')} deliveries over HTTP, whatever the filter: the slowest`;

@@ -1,8 +1,9 @@
-import { ascending, type Part, quantile } from '../support/figures.ts';
+import { ascending, quantile } from '../../test/kit/quantiles.ts';
+import type { Part } from '../support/figures.ts';
 import { runLoad } from '../support/load-settings.ts';
 import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
 import { openSink } from '../../test/kit/sink.ts';
-import { memoryMbOf, openServices } from '../../test/kit/services.ts';
+import { memoryMbOf } from '../../test/kit/services.ts';
 
 /** A rate far below what two cores can handle together with deliveries, so that no backlog builds up. */
 const PER_SECOND = 300;
@@ -13,8 +14,7 @@ const SAMPLE_EVERY_MS = 5_000;
 export const memory: Part = async ({ scale }, say) => {
   const seconds = SECONDS * scale;
   say(`memory: ${PER_SECOND} turns a second for ${seconds} s`);
-  const services = await openServices('memory');
-  const parley = await openParley(services);
+  const parley = await openParley('memory');
   const sink = await openSink();
   const assistant = await parley.addAssistant([sink.url]);
   const children = [
@@ -33,10 +33,6 @@ export const memory: Part = async ({ scale }, say) => {
   const target = { kind: 'chat', port: children[0]?.port ?? 0, ...assistant, sessions: 2000 } as const;
   const load = { ...target, messages: QUESTIONS, inFlight: 0, rate: PER_SECOND, seconds, warmUpSeconds: 0 };
   await runLoad(load).finally(() => clearInterval(sampling));
-  for (const child of children) await child.stop();
-  sink.close();
-  await parley.close();
-  await services.close();
 
   const middleOf = (numbers: number[]): number => quantile(ascending(numbers), 0.5);
   const grown = [...samples].map(([name, all]) => {

@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { collectionOf } from '../../src/mongo/mongo.ts';
 import { conversationModels, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { modelProcessesOf } from '../../test/kit/semantic.ts';
-import { ascending, type Figure, figureOf, median, type Part, quantile } from '../support/figures.ts';
+import { ascending, median, quantile } from '../../test/kit/quantiles.ts';
+import { type Figure, figureOf, type Part } from '../support/figures.ts';
 import {
   addAssistants,
   type Answered,
@@ -12,8 +13,8 @@ import {
   untilVectorsAreMade,
 } from '../support/mixed-load.ts';
 import { createMixedTurns, type MixedTurn } from '../support/mixed-turns.ts';
-import { openParley } from '../../test/kit/parley.ts';
-import { type Child, cpuMsOf, openServices } from '../../test/kit/services.ts';
+import { type Child, openParley } from '../../test/kit/parley.ts';
+import { cpuMsOf } from '../../test/kit/services.ts';
 import { openSink } from '../../test/kit/sink.ts';
 
 type Run = {
@@ -50,8 +51,8 @@ const idOf = (load: Load): string => ('inFlight' in load ? `${load.inFlight}` : 
 export const mixed: Part = async ({ rounds, seconds: asked }, say) => {
   const seconds = asked === 1.3 ? SECONDS : asked;
   const nextTurns = createMixedTurns();
-  const services = await openServices('mixed');
-  const parley = await openParley(services);
+  const parley = await openParley('mixed');
+  const { services } = parley;
   const sink = await openSink();
   const assistants = await addAssistants(parley, sink.url);
   const [api, deliveryWorker] = [await parley.start('API'), await parley.start('delivery worker')];
@@ -166,10 +167,6 @@ export const mixed: Part = async ({ rounds, seconds: asked }, say) => {
   }
 
   caller.close();
-  sink.close();
-  for (const child of [api, worker, deliveryWorker]) await child.stop();
-  await parley.close();
-  await services.close();
 
   const label = (name: string): string =>
     ({

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { brotliCompressSync } from 'node:zlib';
 import { conversationModels, type StoredConversation, type StoredPage } from '../../src/conversations/conversation.ts';
@@ -9,10 +8,12 @@ import { openOperators } from '../../src/operators/store.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
 import { collectionOf } from '../../src/mongo/mongo.ts';
 import { conversationAfter, fill } from '../../test/kit/fill.ts';
-import { ascending, type Figure, median, type Part, quantile } from '../support/figures.ts';
-import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
-import { openWire, requestText, type Wire } from '../../test/kit/raw-http.ts';
-import { type Child, memoryMbOf, openServices, type Services } from '../../test/kit/services.ts';
+import { ascending, median, quantile } from '../../test/kit/quantiles.ts';
+import type { Figure, Part } from '../support/figures.ts';
+import { type Child, type BenchAssistant, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
+import { openWebsite } from '../../test/kit/website.ts';
+import { openAsker, requestText } from '../../test/kit/raw-http.ts';
+import { memoryMbOf } from '../../test/kit/services.ts';
 
 /** The neighbour sends this many turns a second, each in a session of its own. */
 const TURNS_A_SECOND = 20;
@@ -30,7 +31,6 @@ const LANES = 64;
 const SAMPLE_EVERY_MS = 100;
 
 type Scene = {
-  services: Services;
   parley: Parley;
   api: Child;
   neighbour: BenchAssistant;
@@ -73,54 +73,25 @@ const askFor = async (
   const times: number[] = [];
   let refused = 0;
   let sent = 0;
-  const free: Lane[] = [];
-  type Lane = { wire: Wire; dueAt: number };
-  const lanes: Lane[] = [];
   const run = randomUUID().slice(0, 8);
-  await Promise.all(
-    Array.from({ length: LANES }, () => {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      const end = (lane: Lane, ok: boolean): void => {
-        times.push(performance.now() - lane.dueAt);
-        if (!ok) refused += 1;
-      };
-      const lane: Lane = {
-        dueAt: 0,
-        wire: openWire(api.port, {
-          onOpen: () => {
-            free.push(lane);
-            resolve();
-          },
-          onAnswer: (ok) => {
-            end(lane, ok);
-            free.push(lane);
-          },
-          onLost: () => {
-            if (!free.includes(lane)) end(lane, false);
-            resolve();
-          },
-        }),
-      };
-      lanes.push(lane);
-      return promise;
-    }),
-  );
+  const asker = openAsker(api.port);
+  await asker.warmUp(LANES);
+  const send = async (nth: number, dueAt: number): Promise<void> => {
+    const body = JSON.stringify({ session_id: `${run}-${nth}`, message: ask(nth), language: 'en' });
+    const request = requestText({ method: 'POST', path: '/api/v1/chat', apiKey: neighbour.apiKey, body });
+    const { ok } = await asker.ask(request).catch(() => ({ ok: false }));
+    times.push(performance.now() - dueAt);
+    if (!ok) refused += 1;
+  };
   const begun = performance.now();
   while (performance.now() - begun < seconds * 1000) {
     const dueAt = begun + (sent * 1000) / turnsASecond;
-    const lane = performance.now() >= dueAt ? free.shift() : undefined;
-    if (!lane) {
-      await sleep(1);
-      continue;
-    }
-    lane.dueAt = dueAt;
-    const body = JSON.stringify({ session_id: `${run}-${sent}`, message: ask(sent), language: 'en' });
-    sent += 1;
-    lane.wire.send(requestText({ method: 'POST', path: '/api/v1/chat', apiKey: neighbour.apiKey, body }));
+    if (performance.now() < dueAt || sent - times.length >= LANES) await sleep(1);
+    else void send(sent++, dueAt);
   }
   const until = performance.now() + 35_000;
   while (times.length < sent && performance.now() < until) await sleep(10);
-  for (const { wire } of lanes) wire.close();
+  asker.close();
   // Turns without any answer took at least as long as was waited for them.
   while (times.length < sent) times.push(Number.POSITIVE_INFINITY);
   const sorted = ascending(times);
@@ -192,21 +163,17 @@ const storePage = async ({ parley }: Scene, assistantId: string): Promise<void> 
     { length: 40 },
     (_, nth) => `<h2>第${nth}节</h2><p>${CHINESE}。${'房间里有水和茶。'.repeat(20)}</p>`,
   );
-  const site = createServer((_, res) => {
-    res.writeHead(200, { 'content-type': 'text/html; charset=utf-8' });
-    res.end(`<html lang="zh"><title>酒店</title><h1>酒店</h1>${parts.join('')}</html>`);
-  });
-  await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
+  const html = `<html lang="zh"><title>酒店</title><h1>酒店</h1>${parts.join('')}</html>`;
+  const site = await openWebsite({ '/': html });
   const worker = await parley.start('sources worker');
-  const url = `http://127.0.0.1:${(site.address() as AddressInfo).port}/`;
-  const { sourceId } = await parley.service.sources.add(assistantId, { kind: 'site', url });
+  const { sourceId } = await parley.service.sources.add(assistantId, { kind: 'site', url: `${site.url}/` });
   for (const until = performance.now() + 120_000; ; await sleep(250)) {
     const { state, counts } = await parley.service.sources.get(assistantId, sourceId);
     if (state === 'ready' && counts.embedded === counts.passages) break;
     if (performance.now() > until) throw new Error(`the page was not read in time: ${JSON.stringify(counts)}`);
   }
   await worker.stop();
-  site.close();
+  await site.close();
 };
 
 const ATTACKS: Attack[] = [
@@ -366,8 +333,7 @@ const recover = async (scene: Scene): Promise<void> => {
  * once stopped the service, or ended one of its processes. `NEIGHBOURS=1,3` runs only these attacks.
  */
 export const neighbours: Part = async ({ scale }, say) => {
-  const services = await openServices('neighbours');
-  const parley = await openParley(services, 'neighbours');
+  const parley = await openParley('neighbours');
   const api = await parley.start('API');
   const children = [api, await parley.start('reply worker'), await parley.start('delivery worker')];
   const neighbour = await parley.addAssistant();
@@ -378,7 +344,6 @@ export const neighbours: Part = async ({ scale }, say) => {
     role: 'owner',
   });
   const scene: Scene = {
-    services,
     parley,
     api,
     neighbour,
@@ -436,9 +401,6 @@ export const neighbours: Part = async ({ scale }, say) => {
       `neighbours: ${index + 1}. ${name}: p99 ${alone.p99.toFixed(0)} → ${attacked.p99.toFixed(0)} ms (${ratio.toFixed(1)} ×), p50 ${alone.p50.toFixed(0)} → ${attacked.p50.toFixed(0)}, ${attacked.refused} of ${attacked.sent} refused, MB ${JSON.stringify(mb)}`,
     );
   }
-  for (const child of children) await child.stop();
-  await parley.close();
-  await services.close();
   figures.push(
     {
       id: 'neighbours.ratio',

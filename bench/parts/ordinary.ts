@@ -2,13 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { conversationModels, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { collectionOf } from '../../src/mongo/mongo.ts';
 import { modelProcessesOf } from '../../test/kit/semantic.ts';
+import { medians } from '../support/contender.ts';
 import { type Counters, openCounters, perItem, type Reading } from '../support/counters.ts';
-import { ascending, type Figure, figureOf, median, type Part, quantile, ratioOf } from '../support/figures.ts';
+import { ascending, median, quantile } from '../../test/kit/quantiles.ts';
+import { type Figure, figureOf, type Part, ratioOf } from '../support/figures.ts';
 import { runLoad } from '../support/load-settings.ts';
 import { addAssistants, type Assistants, drive, openCaller, untilVectorsAreMade } from '../support/mixed-load.ts';
 import { createMixedTurns } from '../support/mixed-turns.ts';
-import { openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
-import { type Child, memoryMbOf, openServices, type Services } from '../../test/kit/services.ts';
+import { type Child, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
+import { memoryMbOf, openServices, type Services } from '../../test/kit/services.ts';
 import { openSink, type Sink } from '../../test/kit/sink.ts';
 
 const SHAPES = {
@@ -55,7 +57,7 @@ type Bench = { services: Services; counters: Counters; sink: Sink; say: (line: s
 
 /** One shape on its own database, with everything that its load needs. Its processes run only while it is measured. */
 const openShape = async (shape: Shape, { services, counters, sink, say }: Bench) => {
-  const parley: Parley = await openParley(services, `ordinary-${shape}`);
+  const parley: Parley = await openParley(`ordinary-${shape}`, services);
   const assistants: Assistants = await addAssistants(parley, sink.url);
   const sure = await parley.addAssistant([sink.url]);
   const conversations = collectionOf<StoredConversation>(conversationModels(parley.service.mongo).conversations);
@@ -92,8 +94,6 @@ const openShape = async (shape: Shape, { services, counters, sink, say }: Bench)
   };
 
   return {
-    close: parley.close,
-
     /** Starts the processes, and gives their cost at rest, for each load, and their memory after all of it. */
     measure: async (seconds: number) => {
       const children: Child[] = [];
@@ -138,11 +138,6 @@ const openShape = async (shape: Shape, { services, counters, sink, say }: Bench)
 
 type Measured = Awaited<ReturnType<Awaited<ReturnType<typeof openShape>>['measure']>>;
 
-const medians = (all: Record<string, number>[]): Record<string, number> =>
-  Object.fromEntries(
-    Object.keys(all[0] ?? {}).map((name) => [name, median(all.map((one) => one[name] ?? Number.NaN))]),
-  );
-
 const medianCost = (all: Cost[]): Cost => ({
   ours: medians(all.map(({ ours }) => ours)),
   stores: medians(all.map(({ stores }) => stores)),
@@ -168,10 +163,6 @@ export const ordinary: Part = async ({ rounds, seconds: asked }, say) => {
   for (let round = 0; round < Math.min(rounds, ROUNDS); round += 1) {
     for (const shape of ['four', 'one'] as const) measured[shape].push(await shapes[shape].measure(seconds));
   }
-  await counters.close();
-  sink.close();
-  for (const { close } of Object.values(shapes)) await close();
-  await services.close();
 
   const of = (shape: Shape, read: (one: Measured) => number): number[] => measured[shape].map(read);
   const pair = (id: string, what: string, unit: string, read: (one: Measured) => number): Figure[] => [

@@ -7,7 +7,8 @@ import { openEventFeed } from '../support/event-feed.ts';
 import type { Figure, Part } from '../support/figures.ts';
 import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
 import { openSink } from '../../test/kit/sink.ts';
-import { openServices, wakeUpsOf } from '../../test/kit/services.ts';
+import { stopAll } from '../../test/kit/processes.ts';
+import { wakeUpsOf } from '../../test/kit/services.ts';
 
 const FOLDER = join(import.meta.dirname, '../../.local/bench/profile');
 const IN_FLIGHT = [200, 50];
@@ -29,8 +30,8 @@ const nowUs = (): number => Number(process.hrtime.bigint() / 1000n);
  */
 export const profile: Part = async ({ scale }, say) => {
   rmSync(FOLDER, { recursive: true, force: true });
-  const services = await openServices('profile');
-  const parley = await openParley(services);
+  const parley = await openParley('profile');
+  const { services } = parley;
   const [sink, counters] = [await openSink(), await openCounters(services)];
   const assistant = await parley.addAssistant();
   const feed = await openEventFeed(parley, sink);
@@ -40,16 +41,11 @@ export const profile: Part = async ({ scale }, say) => {
     const nodeArgs = ['--cpu-prof', '--cpu-prof-interval=500', `--cpu-prof-dir=${folderOf(name)}`];
     return parley.start(name, {}, nodeArgs);
   };
-  const [api, replyWorker, deliveryWorker] = [
-    await startProfiled('API'),
-    await startProfiled('reply worker'),
-    await startProfiled('delivery worker'),
-  ];
-  const children = { API: api, 'reply worker': replyWorker, 'delivery worker': deliveryWorker };
+  const api = await startProfiled('API');
   const pids = {
     API: api.pid,
-    'reply worker': replyWorker.pid,
-    'delivery worker': deliveryWorker.pid,
+    'reply worker': (await startProfiled('reply worker')).pid,
+    'delivery worker': (await startProfiled('delivery worker')).pid,
     ...services.pids,
   };
 
@@ -91,7 +87,8 @@ export const profile: Part = async ({ scale }, say) => {
     await feed.drain(EVENTS * scale);
     return EVENTS * scale;
   });
-  for (const child of Object.values(children)) await child.stop();
+
+  await stopAll(); // a process writes its profile at its end
 
   for (const name of PROCESSES) {
     const read = readProfile(folderOf(name));
@@ -113,9 +110,5 @@ export const profile: Part = async ({ scale }, say) => {
       }
     }
   }
-  await counters.close();
-  sink.close();
-  await parley.close();
-  await services.close();
   return { figures, detail: { loads } };
 };

@@ -1,6 +1,5 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { join } from 'node:path';
+import { launch } from '../../test/kit/processes.ts';
 import type { Part } from '../support/figures.ts';
 
 type Script = { name: string; file: string; nodeArgs?: string[]; withinS: number };
@@ -13,12 +12,8 @@ export const script =
   async (_options, say) => {
     say(name);
     const program = join(import.meta.dirname, '..', file);
-    const child = spawn(process.execPath, [...nodeArgs, program], { stdio: 'pipe', timeout: withinS * 1000 });
-    let output = '';
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
-    }
-    const [status] = (await once(child, 'close')) as [number | null];
+    const { ended, output } = launch(process.execPath, [...nodeArgs, program], { timeout: withinS * 1000 });
+    const { status } = await ended;
     const figure = { id: `${name}.missed`, what: `bench -- ${name}: its own limits`, unit: 'missed' };
-    return { figures: [{ ...figure, value: status === 0 ? 0 : 1 }], detail: { output: output.split('\n') } };
+    return { figures: [{ ...figure, value: status === 0 ? 0 : 1 }], detail: { output: output.said.split('\n') } };
   };

@@ -5,9 +5,9 @@ import {
 } from '../../src/insights/conversation-search.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
 import { buildIndexes, collectionOf } from '../../src/mongo/mongo.ts';
-import { ascending, type Part, quantile } from '../support/figures.ts';
+import { ascending, quantile } from '../../test/kit/quantiles.ts';
+import type { Part } from '../support/figures.ts';
 import { openParley } from '../../test/kit/parley.ts';
-import { openServices } from '../../test/kit/services.ts';
 
 const CONVERSATIONS = 100_000;
 const VOCABULARY = 50_000;
@@ -47,8 +47,7 @@ const termsOf = (nth: number, total: number, random: () => number): string[] => 
 
 /** Measures the search over the messages of 100,000 conversations. */
 export const search: Part = async ({ scale }, say) => {
-  const services = await openServices('search');
-  const parley = await openParley(services, 'search');
+  const parley = await openParley('search');
   const { assistantId, sessionKey } = await parley.addAssistant();
   const rows = collectionOf<ProjectedConversation>(searchModel(parley.service.mongo));
   await rows.dropIndexes();
@@ -97,8 +96,6 @@ export const search: Part = async ({ scale }, say) => {
     medians[name] = quantile(sorted, 0.5);
     say(`search: ${name}: ${found} found, p50 ${medians[name].toFixed(1)} ms, slowest ${slowest[name].toFixed(1)} ms`);
   }
-  await parley.close();
-  await services.close();
   const of = `a page of ${total.toLocaleString('en-US')} conversations by words`;
   return {
     figures: [

@@ -1,12 +1,12 @@
 import { globSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ascending, type Figure, figureOf, type Part, quantile } from '../support/figures.ts';
+import { p99Of } from '../../test/kit/quantiles.ts';
+import { type Figure, figureOf, type Part } from '../support/figures.ts';
 import { drive, openCaller } from '../support/mixed-load.ts';
 import type { MixedTurn } from '../support/mixed-turns.ts';
 import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
-import { memoryMbOf, openServices } from '../../test/kit/services.ts';
+import { memoryMbOf } from '../../test/kit/services.ts';
+import { type Answer, openReceiver, type Received } from '../../test/kit/receiver.ts';
 import { openSink } from '../../test/kit/sink.ts';
 
 const WHOLE = { pages: 300, turnsPerSecond: 50 };
@@ -27,24 +27,23 @@ const openSite = async (pages: number) => {
     );
   const links = Array.from({ length: pages - 1 }, (_, nth) => `<li><a href="/pages/${nth}">Page ${nth}</a></li>`);
   const first = `<html lang="en"><title>Town</title><h1>News</h1><p>${FACT.sentence} Everybody is welcome.</p><ul>${links.join('')}</ul></html>`;
-  const server = createServer(({ url = '' }, res) => {
-    const [, nth] = /^\/pages\/(\d+)$/.exec(url) ?? [];
-    if (url !== '/' && nth === undefined) return void res.writeHead(404).end();
-    res.writeHead(200, { 'content-type': 'text/html; charset=utf-8' });
-    res.end(nth === undefined ? first : pageOf(Number(nth)));
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, close: () => server.close() };
+  const respond = ({ path }: Received): Answer => {
+    const [, nth] = /^\/pages\/(\d+)$/.exec(path) ?? [];
+    if (path !== '/' && nth === undefined) return { status: 404 };
+    const body = nth === undefined ? first : pageOf(Number(nth));
+    return { headers: { 'content-type': 'text/html; charset=utf-8' }, body };
+  };
+  const { url } = await openReceiver({ respond });
+  return `${url}/`;
 };
 
 /** How soon a site answers, how long reading it takes, and what other assistants notice of it. */
 export const sources: Part = async ({ scale }, say) => {
   const pages = Math.ceil(WHOLE.pages * scale);
   const turnsPerSecond = Math.ceil(WHOLE.turnsPerSecond * scale);
-  const services = await openServices('sources');
-  const parley = await openParley(services);
+  const parley = await openParley('sources');
   const sink = await openSink();
-  const site = await openSite(pages);
+  const url = await openSite(pages);
   const neighbour = await parley.addAssistant([sink.url]);
   const { assistantId } = await parley.service.assistants.createAssistant({ name: 'Town', languages: ['en'] });
   const { apiKey } = await parley.service.assistants.createApiKey({
@@ -72,13 +71,12 @@ export const sources: Part = async ({ scale }, say) => {
     );
     return (await drive(caller, turns, { perSecond: turnsPerSecond }, seconds)).map(({ ms }) => ms);
   };
-  const p99 = (times: number[]): number => quantile(ascending(times), 0.99);
 
   await timesOf(RUN_SECONDS);
-  const alone = p99(await timesOf(ALONE_SECONDS));
+  const alone = p99Of(await timesOf(ALONE_SECONDS));
 
   const startedAt = performance.now();
-  const { sourceId } = await parley.service.sources.add(assistantId, { kind: 'site', url: site.url });
+  const { sourceId } = await parley.service.sources.add(assistantId, { kind: 'site', url });
   let firstMs: number | null = null;
   let wholeMs: number | null = null;
   let mostMb = 0;
@@ -110,11 +108,6 @@ export const sources: Part = async ({ scale }, say) => {
   );
 
   caller.close();
-  sink.close();
-  site.close();
-  for (const child of children) await child.stop();
-  await parley.close();
-  await services.close();
   const figures: Figure[] = [
     figureOf('sources.first', `a site of ${pages} pages: its first page answers after`, 's', [
       (firstMs ?? Number.NaN) / 1000,
@@ -123,8 +116,8 @@ export const sources: Part = async ({ scale }, say) => {
       (wholeMs ?? Number.NaN) / 1000,
     ]),
     figureOf('sources.alone', `${turnsPerSecond} turns a second of a neighbour before: p99`, 'ms', [alone]),
-    figureOf('sources.p99', `${turnsPerSecond} turns a second of a neighbour meanwhile: p99`, 'ms', [p99(times)]),
-    figureOf('sources.ratio', 'p99 of a neighbour meanwhile ÷ before', '', [p99(times) / alone]),
+    figureOf('sources.p99', `${turnsPerSecond} turns a second of a neighbour meanwhile: p99`, 'ms', [p99Of(times)]),
+    figureOf('sources.ratio', 'p99 of a neighbour meanwhile ÷ before', '', [p99Of(times) / alone]),
   ];
   return { figures, detail: { counts } };
 };

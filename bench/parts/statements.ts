@@ -9,7 +9,7 @@ import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
 import { updateMany, type UpdateStatement } from '../../src/mongo/mongo.ts';
 import { figureOf, type Part } from '../support/figures.ts';
 import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
-import { cpuMsOf, openServices } from '../../test/kit/services.ts';
+import { cpuMsOf } from '../../test/kit/services.ts';
 
 const SESSIONS = 1_500;
 const BATCH = 150;
@@ -29,8 +29,8 @@ const VARIANTS: Variant[] = [
 
 export const statements: Part = async ({ rounds, scale }, say) => {
   say(`statements: ${SESSIONS} accepts and commits, in batches of ${BATCH}`);
-  const services = await openServices('statements');
-  const parley = await openParley(services);
+  const parley = await openParley('statements');
+  const { services } = parley;
   const connection = parley.service.mongo;
   const conversations = conversationModels(connection).conversations.collection;
   const sessions = Array.from({ length: Math.ceil(SESSIONS * scale) }, () => {
@@ -78,8 +78,6 @@ export const statements: Part = async ({ rounds, scale }, say) => {
     spent.get(variant.name)?.commit.push(commit);
   }
   await conversations.drop();
-  await parley.close();
-  await services.close();
   const figures = [...spent].flatMap(([name, { accept, commit }]) => [
     figureOf(`statements.accept.${name}`, `mongod: the accept of a turn, ${name}`, 'µs', accept),
     figureOf(`statements.commit.${name}`, `mongod: the commit of a turn, ${name}`, 'µs', commit),

@@ -3,10 +3,11 @@ import { collectionOf } from '../../src/mongo/mongo.ts';
 import { conversationModels, OUTBOX_INDEXES, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
-import { type Figure, figureOf, median, type Part, ratioOf } from '../support/figures.ts';
-import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
+import { median } from '../../test/kit/quantiles.ts';
+import { type Figure, figureOf, type Part, ratioOf } from '../support/figures.ts';
+import { type BenchAssistant, MEASURED, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
+import { startRealProcess } from '../../test/kit/processes.ts';
 import { openSink } from '../../test/kit/sink.ts';
-import { type Child, openServices, startChild } from '../../test/kit/services.ts';
 
 const IN_FLIGHT = [1, 50, 200];
 const WARM_UP = { seconds: 1.5, warmUpSeconds: 0.5 };
@@ -76,26 +77,18 @@ const figuresOf = (inFlight: number, results: Map<string, Round[]>): Figure[] =>
  * no start is counted.
  */
 export const turns: Part = async (options, say) => {
-  const services = await openServices('turns');
-  const parley = await openParley(services);
+  const parley = await openParley('turns');
+  const { services } = parley;
   const sink = await openSink();
   const counters = await openCounters(services);
-  const startBare = async (
-    name: string,
-    more: Record<string, string>,
-  ): Promise<{ contender: Contender; children: Child[] }> => {
+  const startBare = async (name: string, more: Record<string, string>): Promise<Contender> => {
     const env = { REDIS_URL: services.redisUrl, NODE_ENV: 'production', REDIS_PREFIX: name, ...more };
-    const ofApi = await startChild({ name: `${name} API`, file: 'bench/bare/api.ts', env });
-    const ofWorker = await startChild({
-      name: `${name} worker`,
-      file: 'bench/bare/worker.ts',
-      env,
-      portIn: 'WORKER_HEALTH_PORT',
-    });
+    const ofApi = await startRealProcess('api', env, { ...MEASURED, file: 'bench/bare/api.ts' });
+    const ofWorker = await startRealProcess('reply', env, { ...MEASURED, file: 'bench/bare/worker.ts' });
     const { mongod, ...stores } = services.pids;
     const pids = { API: ofApi.pid, 'reply worker': ofWorker.pid, ...stores, ...(more.MONGODB_URL && { mongod }) };
     const target = { kind: 'chat', port: ofApi.port, apiKey: 'none', sessionPrefix: name } as const;
-    return { contender: { name, target, pids }, children: [ofApi, ofWorker] };
+    return { name, target, pids };
   };
   const bare = await startBare('bare', {});
   const durable = await startBare('durable', { MONGODB_URL: services.mongodbUrlOf('bare') });
@@ -112,7 +105,7 @@ export const turns: Part = async (options, say) => {
   });
   const quiet = whole('whole', await parley.addAssistant());
   const announced = { ...whole('endpoint', await parley.addAssistant([sink.url])), drain: drainDeliveries(parley) };
-  const contenders = [bare.contender, durable.contender, quiet, announced];
+  const contenders = [bare, durable, quiet, announced];
   const run = { messages: QUESTIONS, counters };
 
   for (const contender of contenders) await runRound({ ...run, contender, inFlight: 50 }, WARM_UP);
@@ -147,10 +140,5 @@ export const turns: Part = async (options, say) => {
     );
   }
 
-  await counters.close();
-  sink.close();
-  for (const child of [...bare.children, ...durable.children, api, worker, deliveryWorker]) await child.stop();
-  await parley.close();
-  await services.close();
   return { figures, detail: { costs, half: { rate, perSecond: median(half.map(({ perSecond }) => perSecond)) } } };
 };

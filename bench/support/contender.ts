@@ -1,5 +1,6 @@
 import { type Counters, perItem, type Reading } from './counters.ts';
-import { figureOf, type Figure, median, type Options } from './figures.ts';
+import { median } from '../../test/kit/quantiles.ts';
+import { figureOf, type Figure, type Options } from './figures.ts';
 import { type LoadResult, type LoadSettings, runLoad } from './load-settings.ts';
 
 /** A system under measurement. All contenders get the same load. */
@@ -48,28 +49,23 @@ export const alternate = async (
   return results;
 };
 
-export const loadFigures = (id: string, what: string, rounds: Round[]): Figure[] => [
-  figureOf(
-    id,
-    what,
-    'turns/s',
-    rounds.map(({ perSecond }) => perSecond),
-  ),
-  figureOf(
-    `${id}-p50`,
-    `${what}: p50`,
-    'ms',
-    rounds.map(({ p50 }) => p50),
-  ),
-  figureOf(
-    `${id}-p99`,
-    `${what}: p99`,
-    'ms',
-    rounds.map(({ p99 }) => p99),
-  ),
-];
+export const loadFigures = (id: string, what: string, rounds: Round[]): Figure[] =>
+  (
+    [
+      ['', '', 'turns/s', 'perSecond'],
+      ['-p50', ': p50', 'ms', 'p50'],
+      ['-p99', ': p99', 'ms', 'p99'],
+    ] as const
+  ).map(([end, of, unit, name]) =>
+    figureOf(
+      id + end,
+      what + of,
+      unit,
+      rounds.map((round) => round[name]),
+    ),
+  );
 
-const medians = (all: Record<string, number>[]): Record<string, number> =>
+export const medians = (all: Record<string, number>[]): Record<string, number> =>
   Object.fromEntries(Object.keys(all[0] ?? {}).map((name) => [name, median(all.map((one) => one[name] ?? 0))]));
 
 export const medianReading = (readings: Reading[]): Reading => ({

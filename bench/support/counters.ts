@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import mongoose from 'mongoose';
-import { cpuMsOf, type Services } from '../../test/kit/services.ts';
+import { atClose, cpuMsOf, type Services } from '../../test/kit/services.ts';
 
 /**
  * The totals so far: CPU by process in ms, and operation counts of MongoDB and Redis. In a reading that `perItem`
@@ -28,6 +28,8 @@ export const openCounters = async (services: Services) => {
   const client = await mongoose.mongo.MongoClient.connect(services.mongodbUrlOf('admin'));
   const redis = new Redis(services.redisUrl);
   redis.on('error', () => undefined); // a failed connection also fails its commands, which is reported
+  atClose(() => redis.disconnect());
+  atClose(() => client.close());
 
   return {
     read: async (pids: Record<string, number>): Promise<Reading> => {
@@ -44,10 +46,6 @@ export const openCounters = async (services: Services) => {
           'Redis kB': (numberIn(stats, 'total_net_input_bytes') + numberIn(stats, 'total_net_output_bytes')) / 1000,
         },
       };
-    },
-    close: async (): Promise<void> => {
-      redis.disconnect();
-      await client.close();
     },
   };
 };

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createFeed } from '../../test/kit/feed.ts';
-import { ascending, quantile } from './figures.ts';
+import { ascending, quantile } from '../../test/kit/quantiles.ts';
 import type { Parley } from '../../test/kit/parley.ts';
 import { nowMs, type Sink } from '../../test/kit/sink.ts';
 

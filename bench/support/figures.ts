@@ -1,3 +1,5 @@
+import { median } from '../../test/kit/quantiles.ts';
+
 /** One measured value: the median of the rounds, with their `min` and `max`. */
 export type Figure = { id: string; what: string; unit: string; value: number; min?: number; max?: number };
 
@@ -31,18 +33,6 @@ export const readOptions = (env: NodeJS.ProcessEnv): Options => {
     warmUpSeconds: number('BENCH_WARM_UP', 0.3),
     scale: number('BENCH_SCALE', 1),
   };
-};
-
-export const ascending = (numbers: number[]): number[] => numbers.toSorted((a, b) => a - b);
-
-/** The quantile: the value below which this share of the numbers lies. `sorted` must be in ascending order. */
-export const quantile = (sorted: number[], share: number): number =>
-  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
-
-export const median = (numbers: number[]): number => {
-  const sorted = ascending(numbers);
-  const middle = (sorted.length - 1) / 2;
-  return ((sorted[Math.floor(middle)] ?? Number.NaN) + (sorted[Math.ceil(middle)] ?? Number.NaN)) / 2;
 };
 
 export const figureOf = (id: string, what: string, unit: string, rounds: number[]): Figure => ({

@@ -1,5 +1,4 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { launch } from '../../test/kit/processes.ts';
 
 export type LoadSettings = {
   kind: 'chat' | 'bot';
@@ -42,12 +41,9 @@ export const runLoad = async (settings: Omit<LoadSettings, 'firstNumber'>): Prom
   numbered += 1_000_000; // more than one run can send
   const argument = JSON.stringify({ ...settings, firstNumber: numbered } satisfies LoadSettings);
   const timeout = (settings.seconds + settings.warmUpSeconds) * 1000 + SPARE_MS;
-  const child = spawn(process.execPath, [GENERATOR, argument], { stdio: ['ignore', 'pipe', 'inherit'], timeout });
-  let output = '';
-  child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
-  const [status] = (await once(child, 'close')) as [number | null];
-  if (status !== 0) throw new Error(`the load generator ended with ${status}`);
-  const result = JSON.parse(output) as LoadResult;
+  const { status, stdout, stderr } = await launch(process.execPath, [GENERATOR, argument], { timeout }).ended;
+  if (status !== 0) throw new Error(`the load generator ended with ${status}: ${stderr}`);
+  const result = JSON.parse(stdout) as LoadResult;
   if (result.failed > 0 && !settings.mayFail) throw new Error(`${result.failed} of ${result.total} requests failed`);
   return result;
 };

@@ -1,6 +1,6 @@
-import { ascending, quantile } from './figures.ts';
+import { ascending, quantile } from '../../test/kit/quantiles.ts';
 import type { LoadResult, LoadSettings } from './load-settings.ts';
-import { openWire, requestText, type Wire } from '../../test/kit/raw-http.ts';
+import { openAsker, requestText } from '../../test/kit/raw-http.ts';
 
 /**
  * A light load generator in a separate process. It uses raw sockets with one request in flight on each. Without `rate`,
@@ -58,75 +58,50 @@ const note = (ok: boolean, from: number): void => {
   }
 };
 
-const driveClosed = (): Promise<void> =>
-  new Promise((resolve) => {
-    let sentAt = 0;
-    const next = (): void => {
-      sentAt = performance.now();
-      if (sentAt < until) return wire.send(nextRequest());
-      wire.close();
-      resolve();
-    };
-    const wire = openWire(port, {
-      onOpen: next,
-      onAnswer: (ok) => {
-        note(ok, sentAt);
-        next();
-      },
-      onLost: () => {
-        failed += 1;
-        resolve();
-      },
-    });
-  });
+const asker = openAsker(port);
+
+/** Sends the next request, whose time counts from `from`. False if its connection was lost. */
+const send = async (from: number): Promise<boolean> => {
+  const answered = await asker.ask(nextRequest()).catch(() => null);
+  if (answered) note(answered.ok, from);
+  else failed += 1;
+  return answered !== null;
+};
+
+const driveClosed = async (): Promise<void> => {
+  for (let from = performance.now(); from < until; from = performance.now()) if (!(await send(from))) return;
+};
 
 const driveOpen = (perSecond: number): Promise<void> =>
   new Promise((resolve) => {
-    type Lane = { wire: Wire; dueAt: number };
-    const free: Lane[] = [];
-    const lanes = new Set<Lane>();
-    const startedAt = performance.now() + 200;
+    const startedAt = performance.now();
     let issued = 0;
+    let inFlight = 0;
     const dueAtOf = (nth: number): number => startedAt + (nth * 1000) / perSecond;
-    const send = (): void => {
-      const now = performance.now();
-      while (free.length > 0 && dueAtOf(issued) <= now && now < until) {
-        // The longest idle socket is used first, so that the server never closes one for being idle.
-        const lane = free.shift() as Lane;
-        lane.dueAt = dueAtOf(issued);
+    const sendDue = (): void => {
+      for (const now = performance.now(); asker.countFree() > 0 && dueAtOf(issued) <= now && now < until; ) {
+        const sent = send(dueAtOf(issued));
         issued += 1;
-        lane.wire.send(nextRequest());
+        inFlight += 1;
+        void sent.then(() => {
+          inFlight -= 1;
+          sendDue();
+        });
       }
     };
-    for (let opened = 0; opened < connections; opened += 1) {
-      const wire = openWire(port, {
-        onOpen: () => free.push(lane),
-        onAnswer: (ok) => {
-          note(ok, lane.dueAt);
-          free.push(lane);
-          send();
-        },
-        onLost: () => {
-          failed += 1;
-          lanes.delete(lane);
-          if (free.includes(lane)) free.splice(free.indexOf(lane), 1);
-        },
-      });
-      const lane: Lane = { wire, dueAt: 0 };
-      lanes.add(lane);
-    }
     const clock = setInterval(() => {
-      send();
-      if (performance.now() < until || free.length < lanes.size) return;
+      sendDue();
+      if (performance.now() < until || inFlight > 0) return;
       clearInterval(clock);
-      for (const { wire } of lanes) wire.close();
       resolve();
     }, 1);
   });
 
+await asker.warmUp(rate === undefined ? settings.inFlight : connections);
 countFrom = performance.now() + warmUpSeconds * 1000;
 until = countFrom + seconds * 1000;
 await (rate === undefined ? Promise.all(Array.from({ length: settings.inFlight }, driveClosed)) : driveOpen(rate));
+asker.close();
 const sorted = ascending(latencies);
 const { user, system } = process.cpuUsage();
 const result: LoadResult = {

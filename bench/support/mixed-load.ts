@@ -3,8 +3,7 @@ import { loadBase } from '@parley/understanding/evaluation';
 import { areVectorsMade } from '../../src/assistants/semantic-state.ts';
 import { MIXED_BASES, type MixedTurn } from './mixed-turns.ts';
 import { openParley, type Parley } from '../../test/kit/parley.ts';
-import { openWire, requestText, type Wire } from '../../test/kit/raw-http.ts';
-import { openServices } from '../../test/kit/services.ts';
+import { openAsker, requestText } from '../../test/kit/raw-http.ts';
 import { openSink } from '../../test/kit/sink.ts';
 
 const VECTORS_WITHIN_MS = 60_000;
@@ -47,54 +46,21 @@ export const untilVectorsAreMade = async ({ service }: Parley, assistants: Assis
   }
 };
 
-/** Sends turns over sockets that stay open, each with one request in flight. */
 export const openCaller = (port: number, assistants: Assistants) => {
-  type Waiting = { resolve: (answer: string) => void; reject: (cause: Error) => void };
-  type Line = { wire: Wire; waiting: Waiting | null };
-  const free: Line[] = [];
-  const all: Line[] = [];
-
-  const openLine = (): Promise<Line> =>
-    new Promise((resolve, reject) => {
-      const wire = openWire(port, {
-        onOpen: () => resolve(line),
-        onAnswer: (ok, answer) => {
-          const { waiting } = line;
-          line.waiting = null;
-          free.push(line);
-          if (ok) waiting?.resolve(answer);
-          else waiting?.reject(new Error(`a turn was refused: ${answer.slice(0, 200)}`));
-        },
-        onLost: () => {
-          // The API ends a connection that was not used for some time.
-          const at = free.indexOf(line);
-          if (at !== -1) free.splice(at, 1);
-          line.waiting?.reject(new Error('a connection was lost'));
-          reject(new Error('no connection'));
-        },
-      });
-      const line: Line = { wire, waiting: null };
-      all.push(line);
-    });
-
+  const { ask, close } = openAsker(port);
   return {
     /** `from` is the time from which the answer is waited for. `prefix` makes the turn's session another one. */
     ask: async (turn: MixedTurn, prefix: string, from = performance.now()): Promise<Answered> => {
-      const line = free.pop() ?? (await openLine());
       const apiKey = assistants.get(turn.base)?.apiKey ?? '';
       const body = JSON.stringify({ session_id: `${prefix}-${turn.session}`, message: turn.message });
-      const answer = await new Promise<string>((resolve, reject) => {
-        line.waiting = { resolve, reject };
-        line.wire.send(requestText({ method: 'POST', path: '/api/v1/chat', apiKey, body }));
-      });
+      const { ok, answer } = await ask(requestText({ method: 'POST', path: '/api/v1/chat', apiKey, body }));
+      if (!ok) throw new Error(`a turn was refused: ${answer.slice(0, 200)}`);
       const endedAt = performance.now();
       const text = Buffer.from(answer.slice(answer.indexOf('\r\n\r\n') + 4), 'latin1').toString();
       const { reply } = JSON.parse(text) as { reply: string };
       return { turn, reply, ms: endedAt - from, endedAt };
     },
-    close: () => {
-      for (const { wire } of all) wire.close();
-    },
+    close,
   };
 };
 
@@ -102,24 +68,13 @@ export type Caller = ReturnType<typeof openCaller>;
 
 /** Opens a service with one process of each kind, the assistants of the mixed load, and a caller for their turns. */
 export const openMixed = async (name: string) => {
-  const services = await openServices(name);
-  const parley = await openParley(services);
+  const parley = await openParley(name);
   const sink = await openSink();
   const assistants = await addAssistants(parley, sink.url);
-  const children = [
-    await parley.start('API'),
-    await parley.start('delivery worker'),
-    await parley.start('reply worker'),
-  ];
-  const caller = openCaller(children[0]?.port ?? 0, assistants);
-  const close = async (): Promise<void> => {
-    caller.close();
-    sink.close();
-    for (const child of children) await child.stop();
-    await parley.close();
-    await services.close();
-  };
-  return { parley, assistants, caller, close };
+  const { port } = await parley.start('API');
+  for (const worker of ['delivery worker', 'reply worker'] as const) await parley.start(worker);
+  const caller = openCaller(port, assistants);
+  return { parley, assistants, caller };
 };
 
 /** Keeps up the load for so many seconds, and resolves when all turns are answered. */

@@ -1,5 +1,5 @@
-import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { launchPeer } from '../../test/kit/processes.ts';
 
 export type PostsOrder = { port: number; count: number; inFlight: number; body: string };
 
@@ -8,15 +8,14 @@ export type PostsOrder = { port: number; count: number; inFlight: number; body: 
  * can have.
  */
 export const openPosts = () => {
-  const child = fork(new URL('posts-process.ts', import.meta.url), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  const { child, pid } = launchPeer(new URL('posts-process.ts', import.meta.url));
   return {
-    pid: child.pid as number,
+    pid,
     /** Sends the POSTs and returns the rate in requests per second. */
     run: async (order: PostsOrder): Promise<number> => {
       const answer = once(child, 'message') as Promise<[number]>;
       child.send(order);
       return (await answer)[0];
     },
-    close: (): void => void child.kill(),
   };
 };

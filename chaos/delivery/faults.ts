@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RedisClient } from '../../src/redis/redis.ts';
 import type { Random } from '../../test/kit/random.ts';
-import type { Process } from '../support/process.ts';
+import type { RealProcess } from '../../test/kit/processes.ts';
 
 /** A worker is killed at a random moment within this time after it is ready. */
 const LIFE_MS = 2_000;
 const BETWEEN_WIPES_MS = 1_500;
 const TOLD_EVERY = 25;
 
-type Field = { random: Random; start: () => Promise<Process>; workers: number };
+type Field = { random: Random; start: () => Promise<RealProcess>; workers: number };
 
 export type FaultReport = {
   kills: number;
@@ -17,7 +17,7 @@ export type FaultReport = {
   stop: () => Promise<void>;
 };
 
-const startAll = (start: () => Promise<Process>, count: number): Promise<Process[]> =>
+const startAll = (start: () => Promise<RealProcess>, count: number): Promise<RealProcess[]> =>
   Promise.all(Array.from({ length: count }, start));
 
 /**
@@ -34,7 +34,7 @@ export const killWorkers = async ({
   const startedAt = performance.now();
   let done = 0;
   let begun = 0;
-  const replaceUntilDone = async (first: Process): Promise<Process> => {
+  const replaceUntilDone = async (first: RealProcess): Promise<RealProcess> => {
     let victim = first;
     while (begun < kills) {
       begun += 1;

@@ -1,8 +1,7 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readFileSync, rmSync } from 'node:fs';
 import { constants, setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { launch } from '../../test/kit/processes.ts';
 import type { LoadResult, LoadSettings, Told } from './settings.ts';
 
 const GENERATOR = join(import.meta.dirname, 'generator.ts');
@@ -12,9 +11,9 @@ const SPARE_MS = 120_000;
  * Lets the generator run before the service where the user may do this, because the times that it measures contain its
  * own waiting for a processor.
  */
-const favour = (pid: number | undefined): void => {
+const favour = (pid: number): void => {
   try {
-    if (pid !== undefined) setPriority(pid, constants.priority.PRIORITY_HIGH);
+    setPriority(pid, constants.priority.PRIORITY_HIGH);
   } catch {
     // only root may
   }
@@ -23,18 +22,13 @@ const favour = (pid: number | undefined): void => {
 /** Runs the generator once. A time limit ends it if it does not end as planned. */
 export const drive = async (settings: Omit<LoadSettings, 'toldFile'>): Promise<{ result: LoadResult; told: Told }> => {
   const toldFile = join(tmpdir(), `parley-load-${process.pid}-${settings.sessionPrefix}.json`);
-  const child = spawn(process.execPath, [GENERATOR, JSON.stringify({ ...settings, toldFile })], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    timeout: settings.seconds * 1000 + SPARE_MS,
-    killSignal: 'SIGKILL',
-  });
-  favour(child.pid);
-  let output = '';
-  child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
-  const [status] = (await once(child, 'close')) as [number | null];
+  const limit = { timeout: settings.seconds * 1000 + SPARE_MS, killSignal: 'SIGKILL' } as const;
+  const { pid, ended } = launch(process.execPath, [GENERATOR, JSON.stringify({ ...settings, toldFile })], limit);
+  favour(pid);
+  const { status, stdout, stderr } = await ended;
   try {
-    if (status !== 0) throw new Error(`the load generator ended with ${status}`);
-    return { result: JSON.parse(output) as LoadResult, told: JSON.parse(readFileSync(toldFile, 'utf8')) as Told };
+    if (status !== 0) throw new Error(`the load generator ended with ${status}: ${stderr}`);
+    return { result: JSON.parse(stdout) as LoadResult, told: JSON.parse(readFileSync(toldFile, 'utf8')) as Told };
   } finally {
     rmSync(toldFile, { force: true });
   }

@@ -1,7 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { openWire, requestText, type Wire } from '../../test/kit/raw-http.ts';
-import { mapAtMost } from '../../src/process/slots.ts';
+import { openAsker, requestText } from '../../test/kit/raw-http.ts';
 import { createTally } from './tally.ts';
 import type { LoadSettings, Told, ToldSession } from './settings.ts';
 
@@ -11,7 +10,6 @@ import type { LoadSettings, Told, ToldSession } from './settings.ts';
  */
 /** The connections of an open loop: one for each turn of a second. More turns than this are never in flight. */
 const CONNECTIONS = { least: 100, most: 10_000 };
-const OPENED_AT_ONCE = 50;
 const LAST_ANSWER_WITHIN_MS = 60_000;
 /** Large, so that the number is not taken for a number of the assistant's knowledge. */
 const FIRST_NUMBER = 1_000_000;
@@ -21,7 +19,6 @@ const { port, apiKey, assistantId, channelToken, pace, seconds, sessionPrefix, q
 
 type Session = { name: string };
 type Order = { session: Session; message: string; request: string };
-type Lane = { wire: Wire; order: Order | null; sentAt: number };
 
 const tally = createTally();
 const told: Told = {};
@@ -30,10 +27,9 @@ const idleSessions: Session[] = Array.from({ length: settings.sessions }, (_, nu
   told[name] = { conversationId: null, turns: [] };
   return { name };
 });
-const free: Lane[] = [];
-const lanes = new Set<Lane>();
+const asker = openAsker(port);
+const inFlight = new Set<Order>();
 let serial = 0;
-let inFlight = 0;
 let until = Number.POSITIVE_INFINITY;
 
 const headers = (name: string): string => {
@@ -60,13 +56,6 @@ const nextOrder = (session: Session): Order => {
 };
 
 const rest = (session: Session): void => void idleSessions.push(session);
-
-const start = (lane: Lane, order: Order): void => {
-  lane.order = order;
-  inFlight += 1;
-  lane.sentAt = performance.now();
-  lane.wire.send(order.request);
-};
 
 const keep = ({ session, message }: Order, end: ToldSession['turns'][number][1], conversationId?: string): void => {
   const known = told[session.name] as ToldSession;
@@ -101,55 +90,36 @@ const takeOrder = (): Order | null => {
   return session ? nextOrder(session) : null;
 };
 
-let onFree: (lane: Lane) => void = (lane) => void free.push(lane);
+/** Called when a connection has its answer. */
+let onFree = (): void => undefined;
 
-/** Opens a connection and waits for the answer to a first request, because the server accepts connections slowly. */
-const openLane = (): Promise<Lane> =>
-  new Promise((resolve, reject) => {
-    const wire = openWire(port, {
-      onOpen: () => wire.send(requestText({ method: 'GET', path: '/healthz', apiKey })),
-      onAnswer: (_ok, answer) => {
-        const { order, sentAt } = lane;
-        if (!order) return resolve(lane);
-        lane.order = null;
-        inFlight -= 1;
-        const status = Number(answer.slice(9, 12));
-        tally.note(status, sentAt);
-        record(order, status, answer);
-        onFree(lane);
-      },
-      onLost: () => {
-        lanes.delete(lane);
-        reject(new Error('a connection was closed'));
-        const at = free.indexOf(lane);
-        if (at >= 0) free.splice(at, 1);
-        if (!lane.order) return;
-        inFlight -= 1;
-        tally.noteLost();
-        keep(lane.order, 'unknown');
-        rest(lane.order.session);
-      },
-    });
-    const lane: Lane = { wire, order: null, sentAt: 0 };
-    lanes.add(lane);
-  });
-
-const openLanes = (count: number): Promise<Lane[]> =>
-  mapAtMost(OPENED_AT_ONCE, Array.from({ length: count }), openLane);
+const start = async (order: Order): Promise<void> => {
+  inFlight.add(order);
+  const sentAt = performance.now();
+  const answered = await asker.ask(order.request).catch(() => null);
+  inFlight.delete(order);
+  if (answered === null) {
+    tally.noteLost();
+    keep(order, 'unknown');
+    return rest(order.session);
+  }
+  const status = Number(answered.answer.slice(9, 12));
+  tally.note(status, sentAt);
+  record(order, status, answered.answer);
+  onFree();
+};
 
 const dispatch = (): void => {
-  const lane = free.shift();
-  const order = lane && takeOrder();
-  if (order) return start(lane, order);
-  if (lane) free.push(lane);
-  tally.noteSkipped();
+  const order = asker.countFree() > 0 ? takeOrder() : null;
+  if (order) void start(order);
+  else tally.noteSkipped();
 };
 
 const untilQuiet = (): Promise<void> =>
   new Promise((resolve) => {
     const limit = performance.now() + LAST_ANSWER_WITHIN_MS;
     const timer = setInterval(() => {
-      if (inFlight > 0 && performance.now() < limit) return;
+      if (inFlight.size > 0 && performance.now() < limit) return;
       clearInterval(timer);
       resolve();
     }, 20);
@@ -168,25 +138,22 @@ const atFixedRate = (rate: number): Promise<void> =>
     }, 1);
   });
 
-const withAlways = (opened: Lane[]): Promise<void> =>
+const withAlways = (count: number): Promise<void> =>
   new Promise((resolve) => {
-    onFree = (lane) => {
+    onFree = () => {
       const order = performance.now() < until ? takeOrder() : null;
-      if (order) start(lane, order);
-      else free.push(lane);
+      if (order) void start(order);
       if (performance.now() >= until) resolve();
     };
-    opened.forEach(onFree);
+    for (let nth = 0; nth < count; nth += 1) onFree();
   });
 
 /** One turn of each session. A refused turn is sent again when its `Retry-After` is over. */
-const allAtOnce = (opened: Lane[]): Promise<void> =>
+const allAtOnce = (count: number): Promise<void> =>
   new Promise((resolve) => {
-    const count = opened.length;
-    const orders = opened.map((lane) => [lane, takeOrder()] as const);
-    for (const [lane, order] of orders) if (order) start(lane, order);
+    for (let nth = 0; nth < count; nth += 1) dispatch();
     const clock = setInterval(() => {
-      while (waiting.length > 0 && free.length > 0) start(free.pop() as Lane, waiting.shift() as Order);
+      while (waiting.length > 0 && asker.countFree() > 0) void start(waiting.shift() as Order);
       if (idleSessions.length < count && performance.now() < until) return;
       clearInterval(clock);
       resolve();
@@ -198,19 +165,17 @@ const lanesFor = (): number => {
   return 'inFlight' in pace ? pace.inFlight : pace.atOnce;
 };
 
-const opened = await openLanes(lanesFor());
+const count = lanesFor();
+await asker.warmUp(count, requestText({ method: 'GET', path: '/healthz', apiKey }));
+if (asker.countFree() < count) throw new Error('a connection was closed');
 const delay = monitorEventLoopDelay({ resolution: 5 });
 delay.enable();
 const startedAt = performance.now();
 until = startedAt + seconds * 1000;
-if ('rate' in pace) {
-  free.push(...opened);
-  await atFixedRate(pace.rate);
-} else await ('inFlight' in pace ? withAlways(opened) : allAtOnce(opened));
+await ('rate' in pace ? atFixedRate(pace.rate) : 'inFlight' in pace ? withAlways(count) : allAtOnce(count));
 const endedAt = performance.now();
 await untilQuiet();
-for (const { order } of lanes) {
-  if (!order) continue;
+for (const order of inFlight) {
   tally.noteLost();
   keep(order, 'unknown');
 }

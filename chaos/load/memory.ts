@@ -1,4 +1,4 @@
-import { median } from '../../bench/support/figures.ts';
+import { median } from '../../test/kit/quantiles.ts';
 
 /** What a process may grow from the second to the last quarter of a run. A heap grows in steps, so a little is allowed. */
 const GROWTH_MAX = { share: 0.1, mb: 20 };

@@ -1,5 +1,5 @@
 import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
-import { closeAll, openServices } from '../../test/kit/services.ts';
+import { closeAll } from '../../test/kit/services.ts';
 import { openSink } from '../../test/kit/sink.ts';
 import type { LoadSettings } from './settings.ts';
 
@@ -13,8 +13,7 @@ const CHANNEL_TOKEN = 'channel-token-of-the-load-run';
  * MongoDB on disk, and one assistant with 200 entries, all ways in and an endpoint.
  */
 export const openLoadedService = async (part: string) => {
-  const services = await openServices(part);
-  const parley = await openParley(services);
+  const parley = await openParley(part);
   const sink = await openSink();
   const { assistantId, apiKey } = await parley.addAssistant([sink.url]);
   await parley.service.assistants.setChannel(assistantId, {
@@ -40,13 +39,8 @@ export const openLoadedService = async (part: string) => {
     api,
     replyWorker,
     deliveryWorker,
-    mongodPid: services.pids.mongod,
-    close: async (): Promise<void> => {
-      for (const child of [api, replyWorker, deliveryWorker]) await child.stop();
-      sink.close();
-      await parley.close();
-      await closeAll();
-    },
+    mongodPid: parley.services.pids.mongod,
+    close: closeAll,
   };
 };
 

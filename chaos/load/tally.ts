@@ -1,4 +1,4 @@
-import { ascending, quantile } from '../../bench/support/figures.ts';
+import { ascending, quantile } from '../../test/kit/quantiles.ts';
 import { type LoadResult, type Quantiles, REFUSED_WITHIN_MS } from './settings.ts';
 
 /** Loads with more turns than this are described by their quantiles only. */

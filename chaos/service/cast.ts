@@ -4,7 +4,7 @@ import { EVENT_KINDS } from '../../src/webhooks/event.ts';
 import type { Service } from '../../src/service.ts';
 import { openProvider } from '../../test/kit/provider.ts';
 import type { Random } from '../../test/kit/random.ts';
-import { openReceiver, type Receiver, type ReceiverKind } from './receivers.ts';
+import { type Customer, openCustomer, type ReceiverKind } from './receivers.ts';
 import type { Endpoint } from './evidence.ts';
 
 const UNLIMITED = 1_000_000;
@@ -50,7 +50,7 @@ const openSlowProvider = async (random: Random, withinMs: number) => {
  */
 export const openCast = async (service: Service, random: Random, { providerMs, second }: CastOptions) => {
   const provider = await openSlowProvider(random, providerMs);
-  const endpoints: (Endpoint & { receiver: Receiver })[] = [];
+  const endpoints: (Endpoint & { receiver: Customer })[] = [];
 
   const addAssistant = async (name: string, kinds: ReceiverKind[]): Promise<Assistant> => {
     const { assistantId } = await service.assistants.createAssistant({ name, sessionLimitPerMinute: UNLIMITED });
@@ -61,7 +61,7 @@ export const openCast = async (service: Service, random: Random, { providerMs, s
       limitPerMinute: UNLIMITED,
     });
     for (const kind of kinds) {
-      const receiver = await openReceiver(kind, random);
+      const receiver = await openCustomer(kind, random);
       const { endpoint, secret } = await service.endpoints.addEndpoint(assistantId, {
         url: receiver.url,
         events: EVENTS,

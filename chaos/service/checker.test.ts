@@ -1,11 +1,10 @@
-import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { newHistories, type Sent, type StoredMessage, type Way } from './history.ts';
 import { judgeTurns } from './rules-of-turns.ts';
 import { visit } from './visitors.ts';
 import { createRandom } from '../../test/kit/random.ts';
+
+import { type Answer, openReceiver, type Received } from '../../test/kit/receiver.ts';
 
 const SESSION = 'one';
 const LOST = 'lost-turn';
@@ -23,27 +22,29 @@ const aMessage = (message: Partial<StoredMessage>): StoredMessage => ({
 const theReply = (reply: Partial<StoredMessage> = {}): StoredMessage =>
   aMessage({ messageId: 'reply', role: 'assistant', content: 'hello', ...reply });
 
-const json = (response: ServerResponse, status: number, body: object, headers = {}): void =>
-  void response.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(JSON.stringify(body));
+const json = (status: number, body: object, headers = {}): Answer => ({
+  status,
+  headers: { 'Content-Type': 'application/json', ...headers },
+  body: JSON.stringify(body),
+});
 
 /** A service that accepts a visitor's first turn and loses it. It answers the repeated message. */
 const visitAForgetfulService = async (way: Way): Promise<Sent> => {
   let over = false;
   const histories = newHistories();
-  const service = createServer((request, response) => {
-    request.resume();
-    if (request.method === 'GET') return json(response, 404, {});
-    if (over) return json(response, 200, REPLY);
+  const respond = ({ method }: Received): Answer => {
+    if (method === 'GET') return json(404, {});
+    if (over) return json(200, REPLY);
     over = true;
-    if (way === 'async') return json(response, 202, { turnId: LOST }, { Location: `/api/v1/turns/${LOST}` });
-    response.writeHead(200, { 'Content-Type': 'text/event-stream' });
-    response.write(`event: accepted\ndata: ${JSON.stringify({ turnId: LOST })}\n\n`, () => response.destroy());
-  }).listen(0, '127.0.0.1');
-  onTestFinished(() => void service.close());
-  await once(service, 'listening');
-  const { port } = service.address() as AddressInfo;
+    if (way === 'async') return json(202, { turnId: LOST }, { Location: `/api/v1/turns/${LOST}` });
+    const accepted = `event: accepted\ndata: ${JSON.stringify({ turnId: LOST })}\n\n`;
+    return (response) =>
+      response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write(accepted, () => response.destroy());
+  };
+  const service = await openReceiver({ respond });
+  onTestFinished(service.close);
   const assistant = { assistantId: 'assistant', apiKey: 'key', channelToken: 'token' };
-  const api = (): string => `http://127.0.0.1:${port}`;
+  const api = (): string => service.url;
   const options = { name: SESSION, way, assistant, hurry: 1, api, random: createRandom(1), histories };
   await visit({ ...options, isOver: () => over });
   return histories.sent[0]!;

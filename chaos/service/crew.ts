@@ -1,16 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../../scripts/services.ts';
-import { isReady, type Kind, type Process, spawnProcess } from '../support/process.ts';
+import { isReady, type Kind, type RealProcess, spawnProcess } from '../../test/kit/processes.ts';
 
 export const KINDS: readonly Kind[] = ['api', 'reply', 'delivery', 'sources'];
 const READY_WITHIN_MS = 60_000;
 const LOOK_EVERY_MS = 100;
+const STALLS = ['--import', './test/kit/stall.ts'];
 
 /** A place in the crew. Its port stays the same when its process is replaced. */
 export type Post = {
   kind: Kind;
   port: number;
-  process: Process;
+  process: RealProcess;
   /** True once the process has been ready. */
   ready: boolean;
 };
@@ -27,23 +28,23 @@ export const openCrew = async (
   const crashes: string[] = [];
   let closing = false;
 
-  const launch = async (kind: Kind, port: number, skewMs = 0): Promise<Process> => {
+  const launch = async (kind: Kind, port: number, skewMs = 0): Promise<RealProcess> => {
     // With its name in the address, MongoDB can refuse writes of one kind of process.
     const named = `${mongodb}${mongodb.includes('?') ? '&' : '?'}appName=${kind}`;
-    const process = await spawnProcess({ kind, env: { ...env, MONGODB_URL: named }, plant, port, skewMs });
+    const process = await spawnProcess(kind, { ...env, MONGODB_URL: named }, { plant, port, skewMs, nodeArgs: STALLS });
     process.child.once('exit', (code, signal) => void onExit(process, code ?? signal));
     void watchReady(process);
     return process;
   };
 
-  const postOf = (process: Process): Post | undefined => posts.find((post) => post.process === process);
+  const postOf = (process: RealProcess): Post | undefined => posts.find((post) => post.process === process);
 
   const put = async (post: Post, skewMs = 0): Promise<void> => {
     post.ready = false;
     post.process = await launch(post.kind, post.port, skewMs);
   };
 
-  const watchReady = async (process: Process): Promise<void> => {
+  const watchReady = async (process: RealProcess): Promise<void> => {
     while (!closing && process.child.exitCode === null && process.child.signalCode === null) {
       const post = postOf(process);
       if (await isReady(process)) {
@@ -54,9 +55,9 @@ export const openCrew = async (
     }
   };
 
-  const onExit = async (process: Process, how: number | string | null): Promise<void> => {
+  const onExit = async (process: RealProcess, how: number | string | null): Promise<void> => {
     const post = postOf(process);
-    if (closing || !post || process.ended) return;
+    if (closing || !post || process.isTold) return;
     if (post.ready) crashes.push(`${post.kind} ended by itself with ${how}`);
     await put(post);
   };
@@ -80,9 +81,10 @@ export const openCrew = async (
     crashes,
     /** Ends a process and starts its replacement. Returns the exit code. */
     replace: async (post: Post, signal: 'SIGKILL' | 'SIGTERM', skewMs = 0): Promise<number | null> => {
-      const code = await post.process.end(signal);
+      const { child } = post.process;
+      await post.process.kill(signal);
       await put(post, skewMs);
-      return code;
+      return child.exitCode;
     },
     apis: (): string[] =>
       posts.filter(({ kind }) => kind === 'api' || kind === 'all').map(({ process }) => process.url),

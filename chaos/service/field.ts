@@ -2,7 +2,7 @@ import { readConfig } from '../../src/process/config.ts';
 import { createLifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { openService } from '../../src/service.ts';
-import { killAll } from '../support/process.ts';
+import { killAll } from '../../test/kit/processes.ts';
 import { createRandom } from '../../test/kit/random.ts';
 import { type CastOptions, openCast } from './cast.ts';
 import { openCrew } from './crew.ts';

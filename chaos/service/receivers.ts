@@ -1,8 +1,5 @@
-import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { text } from 'node:stream/consumers';
-import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
+import type { ServerResponse } from 'node:http';
+import { openReceiver } from '../../test/kit/receiver.ts';
 import type { Random } from '../../test/kit/random.ts';
 import type { Seen } from './history.ts';
 
@@ -13,15 +10,6 @@ const SLOW_MS = 2_500;
 
 /** `slow` takes seconds for one request in ten. */
 export type ReceiverKind = 'good' | 'slow' | 'hostile';
-
-export type Receiver = {
-  url: string;
-  seen: Seen[];
-  /** Requests without a valid signature. */
-  forged: () => number;
-  setSecret: (secret: string) => void;
-  close: () => Promise<void>;
-};
 
 type EventBody = {
   event: string;
@@ -57,39 +45,19 @@ const hostile: Manner = (response, random) => {
 const MANNERS: Record<ReceiverKind, Manner> = { good: ok, slow, hostile };
 
 /** A customer's server that records every event in order of arrival. */
-export const openReceiver = async (kind: ReceiverKind, random: Random): Promise<Receiver> => {
+export const openCustomer = async (kind: ReceiverKind, random: Random) => {
   const seen: Seen[] = [];
   let forged = 0;
-  let secret = '';
-  const server = createServer((request, response) => {
-    const record = (body: string): void => {
-      if (!verifyWebhook(body, request.headers['x-factory-signature'], secret).ok) forged += 1;
-      const { event, event_id: eventId, payload } = JSON.parse(body) as EventBody;
-      seen.push({
-        eventId,
-        event,
-        conversationId: payload.conversation_id,
-        content: payload.content ?? null,
-        messageId: payload.message_id ?? null,
-      });
-      MANNERS[kind](response, random);
-    };
-    // A request without its end comes from a sender that was killed.
-    text(request).then(record, () => undefined);
+  const receiver = await openReceiver({
+    secret: '',
+    respond: ({ json, verdict }) => {
+      if (!verdict?.ok) forged += 1;
+      const { event, event_id: eventId, payload } = json as EventBody;
+      const { conversation_id: conversationId, content = null, message_id: messageId = null } = payload;
+      seen.push({ eventId, event, conversationId, content, messageId });
+      return (response) => MANNERS[kind](response, random);
+    },
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
-    seen,
-    forged: () => forged,
-    setSecret: (given) => {
-      secret = given;
-    },
-    close: async () => {
-      server.closeAllConnections();
-      server.close();
-      await once(server, 'close');
-    },
-  };
+  return { ...receiver, seen, forged: (): number => forged };
 };
+export type Customer = Awaited<ReturnType<typeof openCustomer>>;

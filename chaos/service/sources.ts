@@ -1,7 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createServer } from 'node:http';
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
+import { openReceiver } from '../../test/kit/receiver.ts';
 import type { Service } from '../../src/service.ts';
 import type { StoredIndexPiece, StoredPassage, StoredSource } from '../../src/sources/source.ts';
 
@@ -20,24 +18,13 @@ const pageOf = (path: string, version: number): string => {
 /** A website whose version rises between two runs. */
 const openSite = async () => {
   let version = 1;
-  const server = createServer((request, response) => {
-    const { url = '/' } = request;
-    if (!/^\/\d?$/.test(url)) return void response.writeHead(404).end();
-    response.writeHead(200, { 'Content-Type': 'text/html' }).end(pageOf(url, version));
+  const { url, close } = await openReceiver({
+    respond: ({ path }) =>
+      /^\/\d?$/.test(path)
+        ? { headers: { 'Content-Type': 'text/html' }, body: pageOf(path, version) }
+        : { status: 404 },
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
-    version: (): number => version,
-    next: (): void => {
-      version += 1;
-    },
-    close: (): void => {
-      server.closeAllConnections();
-      server.close();
-    },
-  };
+  return { url: `${url}/`, close, version: (): number => version, next: (): void => void (version += 1) };
 };
 
 const versionIn = (text: string): string => /version (\d+)/.exec(text)?.[1] ?? 'none';
@@ -123,6 +110,6 @@ export const refreshSources = async (
     wrong.push(
       `passages of versions ${left.map(({ text }) => versionIn(text)).join(', ')} instead of ${site.version()}`,
     );
-  site.close();
+  await site.close();
   return { wrong, runs: last?.run ?? 0 };
 };

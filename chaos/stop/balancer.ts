@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Crew } from '../service/crew.ts';
-import { isReady } from '../support/process.ts';
+import { isReady } from '../../test/kit/processes.ts';
 import type { Random } from '../../test/kit/random.ts';
 
 const CHECK_EVERY_MS = 250;

@@ -3,7 +3,7 @@ import type { Evidence } from '../service/evidence.ts';
 import type { Histories, Violation } from '../service/history.ts';
 import { printVerdicts } from '../service/report.ts';
 import { row } from '../support/table.ts';
-import { ascending, quantile } from '../../bench/support/figures.ts';
+import { ascending, quantile } from '../../test/kit/quantiles.ts';
 import type { Requests } from './requests.ts';
 import type { Stop } from './stops.ts';
 

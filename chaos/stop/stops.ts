@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Crew } from '../service/crew.ts';
-import type { Kind } from '../support/process.ts';
+import type { Kind } from '../../test/kit/processes.ts';
 
 /** Load between two stops. */
 const PAUSE_MS = 500;

@@ -1,7 +1,6 @@
-import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { launch } from '../kit/processes.ts';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import { type Service, startMongod } from '../../scripts/services.ts';
 import { runAdmin } from '../support/admin.ts';
@@ -196,10 +195,12 @@ test.for(sized({ everyday: KILLS.slice(1), long: [...KILLS] }))(
       async () => {
         const { PATH = '' } = process.env;
         const env = { PATH, ...both.env, MONGODB_URL: own.href };
-        const child = spawn(process.execPath, ['scripts/admin.ts', 'rotate-encryption-key'], { env, stdio: 'ignore' });
+        const { kill } = launch(process.execPath, ['scripts/admin.ts', 'rotate-encryption-key'], {
+          env,
+          stdio: 'ignore',
+        });
         const { opid, lsid } = await eventually(heldAt(both, command, collection, 'killed'));
-        child.kill('SIGKILL');
-        await once(child, 'exit');
+        await kill();
         await admin.command(collection ? { killOp: 1, op: opid } : { killAllSessionsByPattern: [{ lsid }] });
         await eventually(() => expect(heldAt(both, command, collection, 'killed')()).rejects.toThrow('is not reached'));
       },

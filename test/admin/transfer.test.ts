@@ -1,9 +1,8 @@
 import { mkdtempSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
+import { type Answer, openReceiver, type Received } from '../kit/receiver.ts';
 import { runAdmin, useAdmin } from '../support/admin.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { useStack } from '../support/stack.ts';
@@ -25,22 +24,16 @@ const knowledgeOf = async (assistantId: string) =>
 
 /** The service, of which each of the first answers breaks off after some bytes. */
 const openBroken = async (breaks: number, bytes: number): Promise<string> => {
-  let asked = 0;
-  const pass = async (req: IncomingMessage, res: ServerResponse, breaksOff: boolean): Promise<void> => {
-    const headers = { Authorization: req.headers.authorization ?? '' };
-    const answer = await fetch(`${stack.url}${req.url}`, { headers });
-    res.writeHead(answer.status, { 'Content-Type': answer.headers.get('content-type') ?? '' });
-    const body = Buffer.from(await answer.arrayBuffer());
-    if (breaksOff) res.write(body.subarray(0, bytes), () => res.destroy());
-    else res.end(body);
+  const respond = async ({ path, headers: { authorization = '' } }: Received, nth: number): Promise<Answer> => {
+    const answer = await fetch(`${stack.url}${path}`, { headers: { Authorization: authorization } });
+    const [{ status }, body] = [answer, Buffer.from(await answer.arrayBuffer())];
+    const headers = { 'Content-Type': answer.headers.get('content-type') ?? '' };
+    if (nth > breaks) return { status, headers, body };
+    return (res) => res.writeHead(status, headers).write(body.subarray(0, bytes), () => res.destroy());
   };
-  const server = createServer((req, res) => {
-    asked += 1;
-    void pass(req, res, asked <= breaks);
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => void server.close());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { url, close } = await openReceiver({ respond });
+  onTestFinished(close);
+  return url;
 };
 
 const textOf = (file: string): string => readFileSync(file, 'utf8').replaceAll(/"(cursor|exportedAt)":"[^"]*"/g, '');

@@ -9,6 +9,7 @@ import { vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { atPace } from '../support/pace.ts';
 import { startRealProcess } from '../kit/processes.ts';
+import { memoryMbOf } from '../kit/services.ts';
 import { openEmbeddingsService } from '../kit/provider.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
@@ -102,18 +103,13 @@ test('a worker soon has many passages, within its memory, and searches them abou
   const languageOf = async () => 'en';
   await createStoreIndexes({ vectors, passages, embedder: { model: () => model }, languageOf, draining })();
   const embeddings = { EMBEDDINGS_URL: service.baseUrl, EMBEDDINGS_MODEL: 'm', SEMANTIC: 'auto' };
-  const worker = await startRealProcess('reply', { ...stack.env, ...embeddings }, undefined, SMALL_HEAP);
+  const worker = await startRealProcess('reply', { ...stack.env, ...embeddings }, { nodeArgs: SMALL_HEAP });
   onTestFinished(() => worker.kill());
-  const megabytes = (): number => {
-    const status = readFileSync(`/proc/${worker.child.pid}/status`, 'utf8');
-    return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024;
-  };
+  const megabytes = (): number => memoryMbOf(worker.pid);
   /** Processor time of the worker, because other load makes every turn slower. */
   const worked = (): number => {
-    const threads = readdirSync(`/proc/${worker.child.pid}/task`);
-    const ns = threads.map(
-      (id) => readFileSync(`/proc/${worker.child.pid}/task/${id}/schedstat`, 'utf8').split(' ')[0],
-    );
+    const threads = readdirSync(`/proc/${worker.pid}/task`);
+    const ns = threads.map((id) => readFileSync(`/proc/${worker.pid}/task/${id}/schedstat`, 'utf8').split(' ')[0]);
     return ns.reduce((sum, one) => sum + Number(one), 0) / 1e6;
   };
   const before = megabytes();

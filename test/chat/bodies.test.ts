@@ -3,7 +3,7 @@ import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { beforeAll, expect, test } from 'vitest';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { problemOf } from '../support/problem.ts';
-import { sendRaw } from '../support/raw-http.ts';
+import { sendRaw } from '../kit/raw-http.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { expect, test } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { problemOf } from '../support/problem.ts';
-import { sendRaw } from '../support/raw-http.ts';
+import { sendRaw } from '../kit/raw-http.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();

@@ -1,11 +1,11 @@
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { launch } from '../kit/processes.ts';
 import { freePort } from '../../scripts/services.ts';
 import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
 import { answer, hangUp, openBrokenService, refuse, type Script, stream } from '../support/broken-service.ts';
@@ -313,15 +313,8 @@ describe('against the running service', () => {
     const examples = await readExamples();
     const server = examples.findIndex((code) => code.includes('createServer'));
     await Promise.all(examples.map((code, at) => write(`run-${at}.mts`, code)));
-    const receiver = spawn(process.execPath, [`run-${server}.mts`], {
-      cwd: project,
-      env,
-      stdio: ['ignore', 'ignore', 'inherit'],
-    });
-    onTestFinished(async () => {
-      const ended = once(receiver, 'exit');
-      if (receiver.kill('SIGKILL')) await ended;
-    });
+    const receiver = launch(process.execPath, [`run-${server}.mts`], { cwd: project, env });
+    onTestFinished(() => receiver.kill());
     const post = (signature: string) =>
       fetch(`http://127.0.0.1:${port}`, { method: 'POST', body, headers: { 'X-Factory-Signature': signature } });
 
@@ -359,18 +352,13 @@ describe('the receivers to copy', () => {
       await symlink(join(ROOT, 'node_modules', name), join(project, 'node_modules', name));
       await write(`${name}.mjs`, await read(`${name}.mjs`));
       const env = { ...process.env, WEBHOOK_SECRET: secret, PORT: String(port) };
-      const server = spawn(process.execPath, [`${name}.mjs`], { cwd: project, env });
-      onTestFinished(async () => {
-        const ended = once(server, 'exit');
-        if (server.kill('SIGKILL')) await ended;
-      });
-      let said = '';
-      server.stdout.on('data', (chunk) => (said += String(chunk)));
+      const { output, kill } = launch(process.execPath, [`${name}.mjs`], { cwd: project, env });
+      onTestFinished(() => kill());
       const url = `http://127.0.0.1:${port}/parley`;
 
       expect((await eventually(() => post(url, header))).status).toBe(204);
       expect((await post(url, refused)).status).toBe(401);
-      await eventually(() => expect(said).toContain('ü is'));
+      await eventually(() => expect(output.stdout).toContain('ü is'));
     },
   );
 

@@ -1,10 +1,10 @@
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { launch } from '../kit/processes.ts';
 import { findPython, ROOT } from '../../scripts/services/installed.ts';
 import { freePort } from '../../scripts/services.ts';
 import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
@@ -203,13 +203,8 @@ import runpy, sys
 for at, example in enumerate(sys.argv[1:]):
     print("\\x1e" if at else "", end="")
     runpy.run_path(example, run_name="__main__")`;
-    const receiver = spawn(python, [`example-${server}.py`], { cwd: folder, env: { ...env, ...more } });
-    onTestFinished(async () => {
-      const ended = once(receiver, 'exit');
-      if (receiver.kill('SIGKILL')) await ended;
-    });
-    let received = '';
-    receiver.stdout.on('data', (chunk) => (received += String(chunk)));
+    const receiver = launch(python, [`example-${server}.py`], { cwd: folder, env: { ...env, ...more } });
+    onTestFinished(() => receiver.kill());
     const post = (signature: string) =>
       fetch(`http://127.0.0.1:${port}`, { method: 'POST', body, headers: { 'X-Factory-Signature': signature } });
 
@@ -223,7 +218,7 @@ for at, example in enumerate(sys.argv[1:]):
     expect(says.at(-1)).toMatch(/^validation_failed 422 message /);
     expect((await eventually(() => post(header))).status).toBe(204);
     expect((await post(refused)).status).toBe(401);
-    await eventually(() => expect(received).toContain('ü'));
+    await eventually(() => expect(receiver.output.stdout).toContain('ü'));
   });
 
   longTest('the receiver for FastAPI accepts our events and refuses others', async () => {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
@@ -9,7 +9,7 @@ import { followInbox } from '../support/live-stream.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { startRealProcess } from '../kit/processes.ts';
 import { sized } from '../support/size.ts';
-import { openStack, useStack } from '../support/stack.ts';
+import { openStack, useOpened, useStack } from '../support/stack.ts';
 
 // Three workers sweep at the same time.
 const stack = useStack({ replyWorkers: 2, timing: { sweepEveryMs: 250 } });
@@ -18,10 +18,7 @@ const HUMAN = 'I want to speak to a human please';
 
 type Input = { ifNotTaken?: Assistant['ifNotTaken']; takeWithinMinutes?: number | null; openingHours?: object | null };
 
-let owner: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 const anEscalation = async ({ ifNotTaken = 'remind', takeWithinMinutes = 10, openingHours = null }: Input = {}) => {
   const assistant = await anAssistant(stack);
@@ -369,13 +366,7 @@ test.each<[string, object]>([
 
 test('workers with wrong clocks end a time when it is over, and not before', async () => {
   const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
-  const preload = new URL('../kit/skewed-clock.ts', import.meta.url).href;
-  const start = (skewMs: number) =>
-    startRealProcess('delivery', {
-      ...own.env,
-      NODE_OPTIONS: `--import=${preload}`,
-      CLOCK_SKEW_MS: String(skewMs),
-    });
+  const start = (skewMs: number) => startRealProcess('delivery', own.env, { skewMs });
   const { assistantId } = await own.service.assistants.createAssistant({
     name: 'Clocks',
     takeWithinMinutes: 5,

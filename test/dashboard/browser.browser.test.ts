@@ -1,9 +1,8 @@
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Locator } from 'playwright-core';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { eventually } from '../support/eventually.ts';
+import { openWebsite } from '../kit/website.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { barriersIn, overflowOf } from '../support/page.ts';
 import { sized } from '../support/size.ts';
@@ -13,17 +12,10 @@ const stack = useStack();
 const browser = useBrowser();
 
 const aSite = async (html: string): Promise<string> => {
-  const server = createServer((_req, res) => {
-    res.setHeader('Content-Type', 'text/html');
-    res.setHeader(
-      'Content-Security-Policy',
-      "default-src 'self' http://outside.example; script-src 'nonce-ours'; style-src 'unsafe-inline'",
-    );
-    res.end(html);
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => void server.close());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const policy = "default-src 'self' http://outside.example; script-src 'nonce-ours'; style-src 'unsafe-inline'";
+  const site = await openWebsite({ '*': { headers: { 'Content-Security-Policy': policy }, body: html } });
+  onTestFinished(site.close);
+  return site.url;
 };
 
 test('the test browser notices every error of a page', async () => {

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { runAdmin, useAdmin } from '../support/admin.ts';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
@@ -7,16 +7,15 @@ import { go, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { barriersIn } from '../support/page.ts';
-import { openProvider, type Provider, replyWith } from '../kit/provider.ts';
+import { openProvider, replyWith } from '../kit/provider.ts';
 import { longTest } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
-let provider: Provider;
-beforeAll(async () => {
-  provider = await openProvider();
-});
-afterAll(() => provider.close());
+const provider = useOpened(
+  () => openProvider(),
+  (one) => one.close(),
+);
 const browser = useBrowser();
 const env = useAdmin(stack);
 

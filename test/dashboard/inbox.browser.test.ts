@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant, aTurn, type HistoryBody } from '../support/builders.ts';
 import { go, visit } from '../support/dashboard.ts';
@@ -8,16 +8,13 @@ import { anOperator } from '../support/operator-client.ts';
 import { overflowOf } from '../support/page.ts';
 import { openReceiver, type Received } from '../kit/receiver.ts';
 import { longTest, sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const stack = useStack();
 const browser = useBrowser();
 
-let agent: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  agent = await anOperator(stack, 'agent');
-});
+const agent = useOpened(() => anOperator(stack, 'agent'));
 
 /** The agent's page, which most tests share, because it loads faster when it has been loaded before. */
 const anAgentsPage = () => browser.openOnce(stack.url, { cookie: agent.cookie() });

@@ -1,22 +1,21 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { PAGES } from '../support/dashboard-pages.ts';
 import { go, visit } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { animated, barriersIn, cutButtonsOf, overflowOf } from '../support/page.ts';
 import { openReceiver } from '../kit/receiver.ts';
-import { type Scene, setScene } from '../support/scene.ts';
+import { setScene } from '../support/scene.ts';
 import { sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack();
 const browser = useBrowser();
-let scene: Scene;
-beforeAll(async () => {
-  scene = await setScene(stack);
-});
-afterAll(() => scene.close());
+const scene = useOpened(
+  () => setScene(stack),
+  (one) => one.close(),
+);
 
 const WIDE = { width: 1280, height: 720 };
 const NARROW = { width: 360, height: 740 };

@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { go, settled, takeSecret, visit } from '../support/dashboard.ts';
@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver } from '../kit/receiver.ts';
 import { longTest } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 import { aWebAssistant } from '../support/visitor.ts';
 
 const stack = useStack();
@@ -31,10 +31,7 @@ const nothingRan = async (page: Page): Promise<void> => {
   expect(await page.locator('img[src="x"], svg[onload], a[href^="javascript"]').count()).toBe(0);
 };
 
-let owner: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 /** The owner's page is the same in most tests, because it loads faster when it has been loaded before. */
 const anOwnersPage = () => browser.openOnce(stack.url, { cookie: owner.cookie() });

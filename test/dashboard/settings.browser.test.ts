@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { go, takeSecret, visit } from '../support/dashboard.ts';
@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { longTest } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const QUOTE = 'A refund takes 14 working days.';
 const FROM_PAGE = {
@@ -28,10 +28,7 @@ const { engine, hold } = aScriptedEngine(({ message, onDelta }) => {
 const stack = useStack({ engine });
 const browser = useBrowser();
 
-let owner: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 /** The owner's page is the same in all tests, because it loads faster when it has been loaded before. */
 const anOwnerAt = async (path: (assistantId: string) => string) => {

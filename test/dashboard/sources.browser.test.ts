@@ -1,4 +1,4 @@
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant } from '../support/builders.ts';
 import { go } from '../support/dashboard.ts';
@@ -6,15 +6,12 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { addPages, addPassages, addProposals, setSource } from '../support/sources.ts';
 import { longTest } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0, replyWorkers: 0 });
 const browser = useBrowser();
 
-let owner: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 /** The owner's page is the same in all tests, because it loads faster when it has been loaded before. */
 const anOwnerAtSources = async () => {

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { mongo } from 'mongoose';
 import { expect, onTestFinished, test } from 'vitest';
 import type { StoredDelivery } from '../../src/deliveries/delivery.ts';
-import { anAssistant, aTurn } from '../support/builders.ts';
+import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { type EventPage, followEvents } from '../kit/event-pages.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
@@ -48,7 +48,7 @@ test('readers by long poll, by page and of one outcome get each end once and in 
   const follow = async (query: Record<string, string>): Promise<EventPage['events']> => {
     const found: EventPage['events'] = [];
     const ids = new Set<string>();
-    for await (const { events, readUpTo } of followEvents({ url: stack.url, bearer }, query)) {
+    for await (const { events, readUpTo } of followEvents({ url: stack.url, bearer, ask: request<EventPage> }, query)) {
       found.push(...events);
       for (const { deliveryId } of events) ids.add(deliveryId);
       expect(ids.size).toBe(found.length); // a reader that gets something twice would never come to the end

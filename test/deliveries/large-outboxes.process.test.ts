@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { watchLoop } from '../support/loop.ts';
@@ -7,6 +6,7 @@ import { eventually } from '../support/eventually.ts';
 import { atPace } from '../support/pace.ts';
 import { profileStatements } from '../support/profile.ts';
 import { startRealProcess } from '../kit/processes.ts';
+import { memoryMbOf } from '../kit/services.ts';
 import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
@@ -144,6 +144,6 @@ longTest('streams that wait for hanging receivers do not keep their events in me
     stack.service.deliveryQueue.wake(String(key));
   await hanging.waitFor((received) => received.length >= before + 10);
 
-  const peak = Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${worker.child.pid}/status`, 'utf8'))?.[1]) / 1024;
+  const peak = memoryMbOf(worker.pid, 'VmHWM');
   expect(peak).toBeLessThan(700);
 });

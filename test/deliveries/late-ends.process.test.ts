@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';
-import { anAssistant } from '../support/builders.ts';
-import { followEvents } from '../kit/event-pages.ts';
+import { anAssistant, request } from '../support/builders.ts';
+import { type EventPage, followEvents } from '../kit/event-pages.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
 import { openReceiver } from '../kit/receiver.ts';
@@ -38,7 +38,7 @@ test('an end that MongoDB still writes when a later one is visible already is no
       mode,
       ...(mode !== 'off' && { data: { nss: `${service.mongo.name}.deliveries` } }),
     });
-  const pages = followEvents({ url: stack.url, bearer });
+  const pages = followEvents({ url: stack.url, bearer, ask: request<EventPage> });
   const read = async () => (await pages.next()).value.events.map(({ eventId }) => eventId);
 
   await hold('alwaysOn');

@@ -1,5 +1,5 @@
 import { mongo } from 'mongoose';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { freePort } from '../../scripts/services.ts';
 import { eventOperations } from '../../src/chat-api/events.ts';
 import { recoveryOperations } from '../../src/operator-api/endpoints.ts';
@@ -9,7 +9,7 @@ import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({
   replyWorkers: 0,
@@ -17,10 +17,7 @@ const stack = useStack({
   timing: { endWrittenWithinMs: 1_000, sweepEveryMs: 250 },
 });
 const opened: Receiver[] = [];
-let owner: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 type Recovery = AnswerOf<typeof recoveryOperations.read>;

@@ -1,6 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
-import { type AddressInfo, connect, type Socket, type TcpNetConnectOpts } from 'node:net';
+import { connect, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, errors } from 'undici';
@@ -10,7 +9,7 @@ import { SEND_FAILURES } from '../../workers/delivery/exchange.ts';
 import { createSender, type SenderOptions, type SendRequest } from '../../workers/delivery/send.ts';
 import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
 import { type Behaviour, openHostile } from '../kit/hostile-receiver.ts';
-import { openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
+import { type Answer, openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 
 const closing: (() => Promise<void>)[] = [];
@@ -89,15 +88,14 @@ describe('the request', () => {
 
   it.each(['{}', ''])('has its headers recorded exactly, body "%s"', async (body) => {
     let raw: string[] = [];
-    const server = createServer((request, response) => {
+    const respond = (): Answer => (response, request) => {
       raw = request.rawHeaders;
       response.end();
-    }).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    closing.push(async () => void server.close());
+    };
+    const { url } = await aReceiver({ respond });
 
     const { requestHeaders } = await aSender().send({
-      ...aRequest({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, body: Buffer.from(body) }),
+      ...aRequest({ url, body: Buffer.from(body) }),
       headers: { 'Content-Type': 'application/json', 'X-Factory-Event': 'a', 'x-lower': '' },
     });
 

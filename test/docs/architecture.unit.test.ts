@@ -153,6 +153,29 @@ test('imports follow the order of folders, no main.ts is imported, and the worke
   expect(imports.filter(breaksOrder).map(describe)).toEqual([]);
 });
 
+/** What a folder outside `src` may import of the others. A test imports what it tests. */
+const KIT = 'test/kit';
+const MAY_IMPORT: Record<string, string[]> = {
+  [KIT]: [KIT, 'scripts/services'],
+  bench: ['bench', KIT, 'scripts/services'],
+  chaos: ['chaos', KIT, 'scripts/services'],
+  scripts: ['scripts', KIT],
+  test: ['test', 'scripts', 'examples', 'dashboard'],
+};
+const PRODUCT = ['src/', 'workers/', 'packages/', 'dashboard/src/'];
+
+test.for(Object.entries(MAY_IMPORT))('%s imports the product, the kit and itself', ([folder, allowed]) => {
+  const own = everywhere.filter((file) => file.startsWith(`${folder}/`) && (folder === KIT || !file.startsWith(KIT)));
+  const wrong = own.flatMap((from) =>
+    targetsOf(from)
+      .filter((to) => ![...PRODUCT, ...allowed].some((start) => to.startsWith(start)))
+      .map((to) => describe({ from, to })),
+  );
+
+  expect(own.length).toBeGreaterThan(15);
+  expect(wrong).toEqual([]);
+});
+
 test('only src/conversations opens the collections of a conversation; live updates watch their changes', () => {
   const owned = ['conversations', 'tombstones', 'conversationModels', 'CONVERSATIONS', 'TOMBSTONES'];
   const named = [...files, ...globSync('scripts/**/*.ts')]

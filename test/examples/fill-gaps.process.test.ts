@@ -1,7 +1,6 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { launch } from '../kit/processes.ts';
 import { findPython, ROOT } from '../../scripts/services/installed.ts';
 import { freePort } from '../../scripts/services.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
@@ -37,7 +36,7 @@ test.each(PROGRAMS)(
     const { conversationId } = (await say('One')).body;
     await ended(1); // nobody listens yet
 
-    const receiver = spawn(program(), [join(ROOT, 'examples/receivers', file)], {
+    const { output, kill } = launch(program(), [join(ROOT, 'examples/receivers', file)], {
       env: {
         ...process.env,
         PYTHONPATH: join(ROOT, 'examples/verify-signature'),
@@ -49,20 +48,14 @@ test.each(PROGRAMS)(
         PORT: String(port),
       },
     });
-    onTestFinished(async () => {
-      const exit = once(receiver, 'exit');
-      if (receiver.kill('SIGKILL')) await exit;
-    });
-    let said = '';
-    receiver.stdout.on('data', (chunk) => (said += String(chunk)));
-    receiver.stderr.on('data', (chunk) => (said += String(chunk)));
+    onTestFinished(() => kill());
     await eventually(async () =>
       expect((await fetch(`http://127.0.0.1:${port}/`, { method: 'POST', body: '{}' })).status).toBe(401),
     );
     await say('Two');
     await say('Three');
     const all = await ended(3);
-    const lines = () => said.split('\n').filter((line) => line.startsWith(conversationId));
+    const lines = () => output.said.split('\n').filter((line) => line.startsWith(conversationId));
     await eventually(() => expect(lines().length).toBeGreaterThanOrEqual(3));
 
     expect(all.map(({ outcome }) => outcome)).toEqual(['not_sent', 'delivered', 'delivered']);

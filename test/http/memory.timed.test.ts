@@ -1,5 +1,4 @@
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { brotliCompressSync, constants } from 'node:zlib';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
@@ -8,6 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { watchNeighbour } from '../support/neighbour.ts';
 import { problemOf } from '../support/problem.ts';
 import { type RealProcess, startRealProcess } from '../kit/processes.ts';
+import { memoryMbOf } from '../kit/services.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
@@ -26,8 +26,7 @@ beforeAll(async () => {
 afterAll(async () => api?.kill());
 
 /** The most memory that the process has ever held, in MB. */
-const peakOf = ({ child: { pid } }: RealProcess): number =>
-  Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
+const peakOf = ({ pid }: RealProcess): number => memoryMbOf(pid, 'VmHWM');
 
 const chat = () => request(`${api.url}/api/v1/chat`, { body: aTurn(), bearer: neighbour.apiKey });
 

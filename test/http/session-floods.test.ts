@@ -1,8 +1,8 @@
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { anOperator } from '../support/operator-client.ts';
 import { watchPool } from '../support/pool.ts';
 import { sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 /** More than the connections to MongoDB, and many times what a session may use of them. */
@@ -10,10 +10,7 @@ const FLOOD = sized({ everyday: 40, long: 80 });
 /** Enough to use more connections than a session may, if a form made it several. */
 const FLOOD_OF_A_FORM = sized({ everyday: 20, long: FLOOD });
 
-let owner: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 test.each(['/operator/v1/inbox?limit=10', '/operator/queues/api/queues?activeQueue=turns'])(
   'of a session that sends many requests at once a few are worked on, and all are answered: %s',

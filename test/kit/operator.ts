@@ -1,6 +1,5 @@
 import { openOperators } from '../../src/operators/store.ts';
-import type { Parley } from './parley.ts';
-import type { Child } from './services.ts';
+import type { Child, Parley } from './parley.ts';
 
 const OPERATOR = { email: 'bench@example.com', password: 'correct horse battery', role: 'owner' } as const;
 

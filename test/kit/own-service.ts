@@ -3,7 +3,7 @@ import { readConfig } from '../../src/process/config.ts';
 import { createLifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { openService, type Service } from '../../src/service.ts';
-import { killAll } from '../../chaos/support/process.ts';
+import { killAll } from './processes.ts';
 
 /**
  * Opens the service on a Redis and a MongoDB of its own for the time of `run`, and returns its result. URLs in the

@@ -3,7 +3,8 @@ import { readConfig } from '../../src/process/config.ts';
 import { createLifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { openService } from '../../src/service.ts';
-import { type Child, type Services, startChild } from './services.ts';
+import { type Kind, type ProcessOptions, type RealProcess, startRealProcess } from './processes.ts';
+import { atClose, openServices, type Services } from './services.ts';
 
 const FEATURES = 'alpha beta gamma delta epsilon zeta eta theta iota kappa'.split(' ');
 const UNLIMITED_PER_MINUTE = 1_000_000;
@@ -24,15 +25,22 @@ const KNOWLEDGE = QUESTIONS.map((question, number) => ({
 }));
 
 const PROCESSES = {
-  API: { file: 'src/main.ts', portIn: 'PORT' },
-  'reply worker': { file: 'workers/reply/main.ts', portIn: 'WORKER_HEALTH_PORT' },
-  'delivery worker': { file: 'workers/delivery/main.ts', portIn: 'WORKER_HEALTH_PORT' },
-  'sources worker': { file: 'workers/sources/main.ts', portIn: 'WORKER_HEALTH_PORT' },
-  everything: { file: 'workers/all/main.ts', portIn: 'PORT' },
-} as const;
+  API: 'api',
+  'reply worker': 'reply',
+  'delivery worker': 'delivery',
+  'sources worker': 'sources',
+  everything: 'all',
+} as const satisfies Record<string, Kind>;
 
-/** Opens Parley with its own database: the stores for the set-up, and the processes as operators start them. */
-export const openParley = async (services: Services, database = 'parley') => {
+export type ProcessName = keyof typeof PROCESSES;
+export type Child = RealProcess & { name: ProcessName };
+
+/** The environment decides on logs and on the model, as for operators. Only errors are shown. */
+export const MEASURED = { defaults: {}, stdio: ['ignore', 'ignore', 'inherit'] } as const satisfies ProcessOptions;
+
+/** Opens Parley with its own database: the stores for the set-up, and the processes as operators start them. `closeAll` ends it. */
+export const openParley = async (database: string, given?: Services) => {
+  const services = given ?? (await openServices(database));
   const env = {
     REDIS_URL: services.redisUrl,
     REDIS_PREFIX: database,
@@ -44,7 +52,9 @@ export const openParley = async (services: Services, database = 'parley') => {
   const config = readConfig(env);
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
 
+  atClose(() => lifecycle.close());
   return {
+    services,
     service,
     env,
 
@@ -61,10 +71,10 @@ export const openParley = async (services: Services, database = 'parley') => {
       return { assistantId, sessionKey, apiKey, sessionPrefix: randomUUID().slice(0, 8) };
     },
 
-    start: (name: keyof typeof PROCESSES, own: Record<string, string> = {}, nodeArgs: string[] = []): Promise<Child> =>
-      startChild({ name, ...PROCESSES[name], env: { ...env, ...own }, nodeArgs }),
-
-    close: () => lifecycle.close(),
+    start: async (name: ProcessName, own: Record<string, string> = {}, nodeArgs: string[] = []): Promise<Child> => ({
+      ...(await startRealProcess(PROCESSES[name], { ...env, ...own }, { ...MEASURED, nodeArgs })),
+      name,
+    }),
   };
 };
 

@@ -5,7 +5,7 @@ import { FAULTS } from './planted.ts';
  * Plants a fault in a worker. `node --import` loads this file before the worker's modules. The file rewrites their
  * source while they load, like the planted faults of the tests, so the product itself needs no switch for faults.
  */
-const name = process.env['CHAOS_PLANT'] ?? '';
+const name = decodeURIComponent(new URL(import.meta.url).search.slice(1));
 const faults = FAULTS[name];
 if (!faults) throw new Error(`there is no fault "${name}"; there are: ${Object.keys(FAULTS).join(', ')}`);
 

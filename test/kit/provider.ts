@@ -1,6 +1,5 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { json } from 'node:stream/consumers';
+import type { ServerResponse } from 'node:http';
+import { openReceiver } from './receiver.ts';
 
 type Completion = { model: string; stream: boolean; messages: { role: string; content: string }[] };
 type Embeddings = { model: string; input: string[]; encoding_format: string };
@@ -89,27 +88,20 @@ export const embedByLetters: Behaviour<Embeddings> = ({ response }, { body }) =>
 const open = async <Body>(first: Behaviour<Body>): Promise<Provider<Body>> => {
   let behaviour = first;
   const asked: ProviderRequest<Body>[] = [];
-  const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const body = (await json(request)) as ProviderRequest<Body>['body'];
-    const one = { path: request.url ?? '', authorization: request.headers.authorization, body };
-    asked.push(one);
-    await behaviour(wireOf(response), one);
-  };
-  const server = createServer((request, response) => {
-    handle(request, response).catch(() => response.destroy());
+  const { url, close } = await openReceiver({
+    respond: ({ path, headers, json }) => {
+      const one = { path, authorization: headers.authorization, body: json as ProviderRequest<Body>['body'] };
+      asked.push(one);
+      return (response) => behaviour(wireOf(response), one);
+    },
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
-    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    baseUrl: `${url}/v1`,
     asked,
     behave: (next) => {
       behaviour = next;
     },
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
+    close,
   };
 };
 

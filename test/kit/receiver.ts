@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { verifyWebhook, type WebhookVerdict } from '../../packages/client/src/verify-webhook.ts';
 import { KEY, VALID } from './certificates.ts';
@@ -16,12 +17,10 @@ export interface Received {
   /** The result of `verifyWebhook`. Null if the receiver has no secret. */
   verdict: WebhookVerdict | null;
 }
-export interface Answer {
-  status?: number;
-  headers?: Record<string, string>;
-  body?: string | Buffer;
-  delayMs?: number;
-}
+/** What is answered, or what is done instead: a test may break the protocol. */
+export type Answer =
+  | { status?: number; headers?: Record<string, string | string[]>; body?: string | Buffer; delayMs?: number }
+  | ((response: ServerResponse, request: IncomingMessage) => unknown);
 export interface ReceiverOptions {
   secret?: string | string[];
   /** Answers a request. A test can return a promise to hold the delivery in flight. */
@@ -34,6 +33,8 @@ export interface Receiver {
   url: string;
   port: number;
   received: Received[];
+  /** For a secret that is made after the receiver. */
+  setSecret: (secret: string) => void;
   /** Waits until the predicate holds for the received requests. */
   waitFor: (predicate: (received: Received[]) => boolean, timeoutMs?: number) => Promise<Received[]>;
   close: () => Promise<void>;
@@ -51,30 +52,26 @@ const parseJson = (body: Buffer): unknown => {
   }
 };
 
-const read = async (request: IncomingMessage): Promise<Buffer> => {
-  const chunks: Buffer[] = [];
-  for await (const chunk of request) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks);
-};
-
-/** A customer's server on a free port of 127.0.0.1. It records all requests. */
+/** A server of others on a free port of 127.0.0.1: a customer's, a provider, a website. It records all requests. */
 export const openReceiver = async ({
-  secret,
+  secret: first,
   respond = () => ({}),
   tls,
   port: wanted = 0,
 }: ReceiverOptions = {}): Promise<Receiver> => {
   const received: Received[] = [];
   const waiters = new Set<() => void>();
+  let secret = first;
 
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const body = await read(request);
+    const body = await buffer(request);
     const verdict = secret && verifyWebhook(body, request.headers['x-factory-signature'], secret);
     const { method = '', url: path = '', headers } = request;
     const entry = { method, path, headers, body, json: parseJson(body), at: Date.now(), verdict: verdict || null };
     received.push(entry);
     for (const check of waiters) check();
     const answer = await respond(entry, received.length);
+    if (typeof answer === 'function') return void (await answer(response, request));
     if (answer.delayMs) await sleep(answer.delayMs);
     response.writeHead(answer.status ?? 200, answer.headers).end(answer.body ?? 'ok');
   };
@@ -110,5 +107,6 @@ export const openReceiver = async ({
       server.closeAllConnections();
     });
 
-  return { url: `${identity ? 'https' : 'http'}://127.0.0.1:${port}`, port, received, waitFor, close };
+  const setSecret = (given: string): void => void (secret = given);
+  return { url: `${identity ? 'https' : 'http'}://127.0.0.1:${port}`, port, received, setSecret, waitFor, close };
 };

@@ -1,5 +1,5 @@
-import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { launchPeer } from './processes.ts';
 
 /** A monotonic clock that all processes of a machine share. */
 export const nowMs = (): number => Number(process.hrtime.bigint() / 1000n) / 1000;
@@ -8,7 +8,7 @@ export type Arrivals = [eventId: string, atMs: number][];
 
 /** The customers' server, in a separate process. It accepts every event and records the time of arrival. */
 export const openSink = async () => {
-  const child = fork(new URL('sink-process.ts', import.meta.url), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  const { child, pid } = launchPeer(new URL('sink-process.ts', import.meta.url));
   const [port] = (await once(child, 'message')) as [number];
   const ask = async <Answer>(question: string): Promise<Answer> => {
     const answer = once(child, 'message') as Promise<[Answer]>;
@@ -18,11 +18,10 @@ export const openSink = async () => {
   return {
     url: `http://127.0.0.1:${port}/hook`,
     port,
-    pid: child.pid as number,
+    pid,
     count: () => ask<number>('count'),
     /** Returns the arrivals since the last call, and deletes them. */
     take: () => ask<Arrivals>('take'),
-    close: (): void => void child.kill(),
   };
 };
 

@@ -1,7 +1,5 @@
-import { createServer as createPlain, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { createServer as createSecure } from 'node:https';
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type Answer, openReceiver, type Received } from './receiver.ts';
 
 /** What a page of the site answers. A text is HTML; a function may do anything. */
 export type SitePage =
@@ -35,32 +33,23 @@ export const openWebsite = async (
   pages: Record<string, SitePage> = {},
   { tls }: { tls?: { key: string; cert: string } } = {},
 ): Promise<Website> => {
-  const site: Pick<Website, 'pages' | 'asked' | 'askedAt'> = {
-    pages: new Map(Object.entries(pages)),
-    asked: [],
-    askedAt: [],
+  const all = new Map(Object.entries(pages));
+  const respond = ({ path }: Received): Answer => {
+    const page = all.get(path) ?? all.get('*') ?? { status: 404, body: 'not here' };
+    if (typeof page === 'function') return (response, request) => page(request, response);
+    const { headers = {}, ...rest } = typeof page === 'string' ? { body: page } : page;
+    return { body: '', ...rest, headers: { 'Content-Type': 'text/html; charset=utf-8', ...headers } };
   };
-  const answer = (request: IncomingMessage, response: ServerResponse): void => {
-    const path = request.url ?? '';
-    site.asked.push(path);
-    site.askedAt.push(performance.now());
-    const page = site.pages.get(path) ?? site.pages.get('*');
-    if (typeof page === 'function') return void page(request, response);
-    if (page === undefined) return void response.writeHead(404).end('not here');
-    const { status = 200, headers = {}, body = '' } = typeof page === 'string' ? { body: page } : page;
-    response.writeHead(status, { 'Content-Type': 'text/html; charset=utf-8', ...headers }).end(body);
-  };
-  const server: Server = tls ? createSecure(tls, answer) : createPlain(answer);
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+  const { url, received, close } = await openReceiver({ respond, ...(tls && { tls }) });
   return {
-    url: `${tls ? 'https' : 'http'}://127.0.0.1:${port}`,
-    ...site,
-    close: async () => {
-      server.closeAllConnections();
-      server.close();
-      await once(server, 'close');
+    url,
+    pages: all,
+    get asked() {
+      return received.map(({ path }) => path);
     },
+    get askedAt() {
+      return received.map(({ at }) => at);
+    },
+    close,
   };
 };

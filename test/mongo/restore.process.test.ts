@@ -1,6 +1,4 @@
-import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { cp, readFile, rm } from 'node:fs/promises';
 import mongoose, { type mongo } from 'mongoose';
 import { expect, onTestFinished, test } from 'vitest';
@@ -11,7 +9,7 @@ import { runAdmin } from '../support/admin.ts';
 import { anAssistant, type ChatBody, type HistoryBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { MAINS, startRealProcess } from '../kit/processes.ts';
+import { launch, MAINS, startRealProcess } from '../kit/processes.ts';
 import { contentOf, openReceiver, type Received, type Receiver } from '../kit/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { longTest, sized } from '../support/size.ts';
@@ -306,11 +304,10 @@ longTest('processes that start together make missing indexes, also if one is kil
 
   await hang('alwaysOn');
   const { PATH = '' } = process.env;
-  const killed = spawn(process.execPath, [MAINS.api], { env: { PATH, SEMANTIC: 'off', ...env }, stdio: 'ignore' });
-  onTestFinished(() => void killed.kill('SIGKILL'));
+  const killed = launch(process.execPath, [MAINS.api], { env: { PATH, SEMANTIC: 'off', ...env }, stdio: 'ignore' });
+  onTestFinished(() => killed.kill());
   await eventually(() => waiting(1));
-  killed.kill('SIGKILL');
-  await once(killed, 'exit');
+  await killed.kill();
   const starting = [startRealProcess('api', env), startRealProcess('reply', env)];
   onTestFinished(async () => {
     for (const one of await Promise.allSettled(starting)) if (one.status === 'fulfilled') await one.value.kill();

@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { FILE_MAX_BYTES, SOURCES_MAX } from '../../src/sources/source.ts';
 import { type SourceJob, SOURCES_QUEUE } from '../../src/sources/queue.ts';
 import { openQueues } from '../../src/redis/queue.ts';
@@ -10,13 +10,10 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { addPages, addPassages, addProposals, setSource } from '../support/sources.ts';
-import { openStack, useStack } from '../support/stack.ts';
+import { openStack, useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
-let owner: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 type Source = { sourceId: string; name: string; state: string; url: string | null; nextAt: string | null };
 type Sources = { sources: Source[]; proposed: number };

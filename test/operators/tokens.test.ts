@@ -1,19 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { anAssistant, aTurn, type ErrorBody, request } from '../support/builders.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0, env: { TRUST_PROXY: '1' } });
 
 type Made = { secret: string; token: { tokenId: string; lastFour: string } };
 type Given = { name?: string; scope?: string; assistantIds?: string[] | null };
 
-let owner: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 const aToken = async (given: Given = {}) => {
   const made = await owner.post<Made>('/tokens', { name: 'a program', scope: 'manage', ...given });

@@ -1,21 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
-import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { newRecord } from '../../src/deliveries/claims.ts';
 import { aLongConversation, anAssistant, anEntry, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { longTest, sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
 
-let owner: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 type Line = Record<string, unknown> & { kind: string; cursor: string };
 type Imported = { settings: string[]; entries: number; changed: boolean; skipped: number };

@@ -117,7 +117,7 @@ const CRASH = `process.once('SIGUSR2', () => {
   throw Object.assign(new Error('cannot go on with ' + settings.map(([, value]) => value).join(' '), { cause }), { settings });
 })`;
 const start = (kind: Kind, env: Record<string, string>): Promise<RealProcess> =>
-  startRealProcess(kind, env, undefined, ['--import', `data:text/javascript,${encodeURIComponent(CRASH)}`]);
+  startRealProcess(kind, env, { nodeArgs: ['--import', `data:text/javascript,${encodeURIComponent(CRASH)}`] });
 
 const withUser = (address: string, username: string, password: string): URL =>
   Object.assign(new URL(address), { username, password });

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +11,7 @@ import { createLogger, describeFailure, toLoggable } from '../../src/process/log
 import { runAdmin } from '../support/admin.ts';
 import { failureOfStart } from '../support/failed-start.ts';
 import { freePort } from '../../scripts/services.ts';
-import { type Kind, MAINS } from '../kit/processes.ts';
+import { type Kind, launch, MAINS } from '../kit/processes.ts';
 import { longTest, sized } from '../support/size.ts';
 import { newEnvironment } from '../support/stack.ts';
 
@@ -31,14 +30,9 @@ afterAll(async () => guarded.dispose());
 
 const run = async (args: string[], env: Record<string, string>): Promise<{ status: number | null; said: string }> => {
   const { PATH = '', HOME = '', NODE_COMPILE_CACHE = '' } = process.env;
-  const child = spawn(process.execPath, args, {
-    env: { PATH, HOME, NODE_COMPILE_CACHE, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let said = '';
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => (said += data.toString()));
-  const status = await new Promise<number | null>((resolve) => child.on('close', resolve));
-  return { status, said };
+  const { output, ended } = launch(process.execPath, args, { env: { PATH, HOME, NODE_COMPILE_CACHE, ...env } });
+  const { status } = await ended;
+  return { status, said: output.said };
 };
 
 const mongoWith = (env: Record<string, string>, userinfo: string): string =>

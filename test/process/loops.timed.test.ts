@@ -30,8 +30,8 @@ let bearer: string;
 
 const start = async (kind: Kind): Promise<Watched> => {
   const file = join(folder, kind);
-  const watch = ['--import', './test/support/watch-loop.ts'];
-  return { ...(await startRealProcess(kind, { ...stack.env, WATCH_LOOP: file }, undefined, watch)), file };
+  const nodeArgs = ['--import', './test/support/watch-loop.ts'];
+  return { ...(await startRealProcess(kind, { ...stack.env, WATCH_LOOP: file }, { nodeArgs })), file };
 };
 
 beforeAll(async () => {

@@ -21,7 +21,7 @@ const EVENTS = 3;
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
 const start = async (kind: Kind, env: Record<string, string> = {}, port?: number): Promise<RealProcess> => {
-  const started = await startRealProcess(kind, { ...stack.env, ...env }, port);
+  const started = await startRealProcess(kind, { ...stack.env, ...env }, { port });
   onTestFinished(() => started.kill());
   return started;
 };

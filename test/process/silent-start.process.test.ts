@@ -1,7 +1,5 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { afterAll, expect, inject, test } from 'vitest';
-import { MAINS, type Kind } from '../kit/processes.ts';
+import { type Kind, launch, MAINS } from '../kit/processes.ts';
 import { runAdmin } from '../support/admin.ts';
 import { failureOfStart } from '../support/failed-start.ts';
 import { openRelay, type Relay, through } from '../kit/relay.ts';
@@ -44,13 +42,10 @@ test.concurrent.each(starts)('%s does not start with a silent %s: it logs this a
   const env = await withSilent(store);
   const since = performance.now();
 
-  const child = spawn(process.execPath, [MAINS[kind]], { env: { ...process.env, ...env }, stdio: 'pipe' });
-  let said = '';
-  child.stderr.on('data', (data: Buffer) => (said += data.toString()));
-  const [status] = await once(child, 'close');
+  const { status, stderr } = await launch(process.execPath, [MAINS[kind]], { env: { ...process.env, ...env } }).ended;
 
   expect(status).toBe(1);
-  expect(said).toContain(store === 'Redis' ? 'Redis did not answer' : 'Mongo');
+  expect(stderr).toContain(store === 'Redis' ? 'Redis did not answer' : 'Mongo');
   expect(performance.now() - since).toBeLessThan(atPace(STARTED_OR_NOT_WITHIN_MS));
 });
 

@@ -10,7 +10,6 @@ import { openStack, type Stack } from '../support/stack.ts';
 
 const MINUTES_MS = 60_000;
 const SKEW_MS = 11 * MINUTES_MS;
-const preload = new URL('../kit/skewed-clock.ts', import.meta.url).href;
 
 let redis: Service;
 let stack: Stack;
@@ -23,12 +22,7 @@ afterAll(async () => {
   await redis.dispose();
 });
 
-const start = (kind: Kind, skewMs: number): Promise<RealProcess> =>
-  startRealProcess(kind, {
-    ...stack.env,
-    NODE_OPTIONS: `--import=${preload}`,
-    CLOCK_SKEW_MS: String(skewMs),
-  });
+const start = (kind: Kind, skewMs: number): Promise<RealProcess> => startRealProcess(kind, stack.env, { skewMs });
 
 const ahead = { name: 'the API is 11 minutes ahead, the workers 11 behind', api: SKEW_MS, workers: -SKEW_MS };
 const behind = { name: 'the API is 11 minutes behind, the workers 11 ahead', api: -SKEW_MS, workers: SKEW_MS };

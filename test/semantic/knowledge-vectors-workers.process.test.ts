@@ -1,6 +1,5 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
+import { startRealProcess } from '../kit/processes.ts';
 import { anEntry } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
@@ -52,16 +51,10 @@ test('two workers embed each text once, and both know all vectors', () =>
 
 test('after a worker is killed, the next one continues its work', () =>
   withStack(async (stack) => {
-    const killed = spawn(process.execPath, ['test/support/semantic-worker.ts'], {
-      env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...stack.env },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    await once(killed.stdout, 'data');
+    const killed = await startRealProcess('quickSemantic', stack.env);
     const knower = await anAssistantWithVectors(stack, someEntries(100));
     await eventually(async () => expect((await knower.status()).done).toBeGreaterThan(10));
-    const ended = once(killed, 'exit');
-    killed.kill('SIGKILL');
-    await ended;
+    await killed.kill();
     const stored = (await knower.readRows()).length;
     await endLease(stack, knower.assistantId);
 

@@ -1,8 +1,8 @@
-import { spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
+import { launch } from '../kit/processes.ts';
 import { eventually } from '../support/eventually.ts';
 import { atPace } from '../support/pace.ts';
 
@@ -20,15 +20,11 @@ const dir = mkdtempSync(join(tmpdir(), 'parley-dev-'));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 const dev = () => {
-  const child = spawn(process.execPath, ['scripts/quickstart.ts', '--watch'], {
-    cwd: ROOT,
+  const { child, output, ended, kill } = launch(process.execPath, ['scripts/quickstart.ts', '--watch'], {
     env: { ...process.env, REDIS_URL: '', MONGODB_URL: '', PORT: '0', LOCAL_DIR: dir, FORCE_COLOR: '1' },
   });
-  onTestFinished(() => void child.kill('SIGKILL')); // its guards then end what it started
-  const run = { said: '' };
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => (run.said += data));
-  const ended = new Promise<number | null>((resolve) => child.on('close', resolve));
-  return { child, run, ended };
+  onTestFinished(() => kill()); // its guards then end what it started
+  return { child, run: output, ended };
 };
 
 type State = { baseUrl: string; apiKey: string; pids: { api: [number] } };

@@ -31,8 +31,8 @@ let image: Image;
 let containers: Record<string, Container> = {};
 let admin: Record<string, string> = {};
 
-const configOf = ({ log }: Container): Record<string, unknown> => {
-  const line = log.find((one) => one.includes('"msg":"starting"'));
+const configOf = ({ output }: Container): Record<string, unknown> => {
+  const line = output.said.split('\n').find((one) => one.includes('"msg":"starting"'));
   return (JSON.parse(line ?? '{}') as { config?: Record<string, unknown> }).config ?? {};
 };
 
@@ -100,15 +100,19 @@ describe('its processes, started as the compose file says', () => {
   test(
     'become healthy by the compose file’s own checks',
     async () => {
-      const isHealthy = async ({ child, env, health, log }: Container): Promise<boolean> => {
+      const isHealthy = async ({ child, env, health, output }: Container): Promise<boolean> => {
         if (child.exitCode !== null) return false;
-        if ((await image.run(health, env)).status !== 0) throw new Error(`not healthy:\n${log.join('\n')}`);
+        if ((await image.run(health, env)).status !== 0) throw new Error(`not healthy:\n${output.said}`);
         return true;
       };
 
       for (const [name, container] of Object.entries(containers)) {
         const healthy = await eventually(() => isHealthy(container), STARTED_MS);
-        expect({ name, healthy, log: healthy ? [] : container.log }).toEqual({ name, healthy: true, log: [] });
+        expect({ name, healthy, said: healthy ? '' : container.output.said }).toEqual({
+          name,
+          healthy: true,
+          said: '',
+        });
       }
     },
     4 * STARTED_MS,
@@ -224,11 +228,14 @@ describe('the script that tries the image with Docker', () => {
 });
 
 test('a stopped container ends in order', async () => {
-  for (const { child, log } of Object.values(containers)) {
+  for (const { child, output } of Object.values(containers)) {
     expect(child.exitCode).toBeNull();
     const ended = once(child, 'exit');
     child.kill('SIGTERM');
-    expect({ ended: await ended, errors: log.filter((line) => !line.startsWith('{')) }).toEqual({
+    expect({
+      ended: await ended,
+      errors: output.said.split('\n').filter((line) => line !== '' && !line.startsWith('{')),
+    }).toEqual({
       ended: [0, null],
       errors: [],
     });

@@ -1,10 +1,11 @@
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
+import { launch } from '../kit/processes.ts';
 import { eventually } from '../support/eventually.ts';
 import { longTest } from '../support/size.ts';
 
@@ -14,26 +15,20 @@ const dir = mkdtempSync(join(tmpdir(), 'parley-quickstart-'));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 const quickstart = (args: string[] = [], settings: Record<string, string> = {}) => {
-  const child = spawn(process.execPath, ['scripts/quickstart.ts', ...args], {
-    cwd: ROOT,
+  const program = launch(process.execPath, ['scripts/quickstart.ts', ...args], {
     // The test uses separate services and a separate folder, so that a developer's running quickstart is not disturbed.
     env: { ...process.env, REDIS_URL: '', MONGODB_URL: '', PORT: '0', LOCAL_DIR: dir, ...settings },
   });
-  onTestFinished(() => void child.kill('SIGKILL')); // its guards then end what it started
-  const run = { stdout: '', stderr: '' };
-  child.stdout.on('data', (data) => (run.stdout += data));
-  child.stderr.on('data', (data) => (run.stderr += data));
-  const ended = new Promise<{ status: number | null; stdout: string; stderr: string }>((resolve) =>
-    child.on('close', (status) => resolve({ ...run, status })),
-  );
+  onTestFinished(() => program.kill()); // its guards then end what it started
+  const { child, output: run, ended } = program;
   /** Waits until it prints this, however long that takes on a busy machine, or until it ends without it. */
   const said = (text: string) =>
     new Promise<void>((resolve, reject) => {
       const check = (): void => {
-        if ((run.stdout + run.stderr).includes(text)) resolve();
+        if (run.said.includes(text)) resolve();
       };
-      for (const stream of [child.stdout, child.stderr]) stream.on('data', check);
-      child.on('close', () => reject(new Error(`it ended and did not print "${text}":\n${run.stdout}${run.stderr}`)));
+      for (const stream of [child.stdout, child.stderr]) stream?.on('data', check);
+      child.on('close', () => reject(new Error(`it ended and did not print "${text}":\n${run.said}`)));
       check();
     });
   return { child, run, ended, said };

@@ -1,16 +1,14 @@
-import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { launch as launchProgram } from '../kit/processes.ts';
 import { freePort } from '../../scripts/services.ts';
 import { atPace } from '../support/pace.ts';
 import { longTest, sized } from '../support/size.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-
-type Run = { status: number | null; stdout: string; stderr: string };
 
 /** A clone with only the launcher. Programs of the test come first on PATH. */
 const aClone = async (programs: Record<string, string> = {}) => {
@@ -29,13 +27,11 @@ const aClone = async (programs: Record<string, string> = {}) => {
 
 const launch = (root: string, args: string[], settings: Record<string, string> = {}) => {
   const PATH = [join(root, 'fakes'), dirname(process.execPath), '/usr/bin', '/bin'].join(':');
-  const child = spawn(process.execPath, [join(root, 'scripts/run.js'), ...args], { env: { PATH, ...settings } });
-  onTestFinished(() => void child.kill('SIGKILL'));
-  const run: Run = { status: null, stdout: '', stderr: '' };
-  child.stdout.on('data', (data) => (run.stdout += data));
-  child.stderr.on('data', (data) => (run.stderr += data));
-  const ended = new Promise<Run>((resolve) => child.on('close', (status) => resolve({ ...run, status })));
-  return { child, run, ended };
+  const started = launchProgram(process.execPath, [join(root, 'scripts/run.js'), ...args], {
+    env: { PATH, ...settings },
+  });
+  onTestFinished(() => started.kill());
+  return { child: started.child, run: started.output, ended: started.ended };
 };
 
 const FAKE_NPM = `echo called >> "$PWD/npm-calls"; sleep 0.5; mkdir -p node_modules/.bin
@@ -261,7 +257,7 @@ describe('the command itself', () => {
     const { child, ended } = launch(await aClone({ npm: FAKE_NPM, checker: 'echo ready; exec sleep 60' }), [
       'typecheck',
     ]);
-    child.stdout.once('data', () => child.kill('SIGTERM'));
+    child.stdout?.once('data', () => child.kill('SIGTERM'));
 
     const { status } = await ended; // not before the child has closed its standard output
 

@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { launch } from '../kit/processes.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const read = (name: string): string => readFileSync(join(ROOT, name), 'utf8');
@@ -84,15 +83,11 @@ const audit = async (said: object, accepted: object[] = []) => {
   writeFileSync(join(folder, 'said.json'), JSON.stringify(said));
   writeFileSync(join(folder, 'accepted.json'), JSON.stringify(accepted));
   writeFileSync(join(folder, 'npm'), `#!/bin/sh\ncat '${folder}/said.json'; exit 1\n`, { mode: 0o755 });
-  const child = spawn(process.execPath, ['scripts/audit.ts', join(folder, 'accepted.json')], {
-    cwd: ROOT,
-    env: { ...process.env, PATH: `${folder}${delimiter}${process.env['PATH']}` },
-    stdio: ['ignore', 'pipe', 'ignore'],
-  });
-  let told = '';
-  child.stdout.on('data', (data: Buffer) => (told += data.toString()));
-  const [status] = (await once(child, 'close')) as [number];
-  return { status, told };
+  const env = { ...process.env, PATH: `${folder}${delimiter}${process.env['PATH']}` };
+  const { status, stdout } = await launch(process.execPath, ['scripts/audit.ts', join(folder, 'accepted.json')], {
+    env,
+  }).ended;
+  return { status, told: stdout };
 };
 
 test('the audit fails for a known hole, unless it is accepted until a day that has not passed', async () => {

@@ -1,5 +1,5 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { ServerResponse } from 'node:http';
+import { openReceiver, type Received } from '../kit/receiver.ts';
 
 export type Sent = { method: string; path: string; key: string | undefined };
 /** Answers one request, or breaks its connection. */
@@ -27,17 +27,9 @@ export const stream =
 /** A service that answers the requests of a client as the scripts say, one after the other. */
 export const openBrokenService = async (scripts: Script[]) => {
   const sent: Sent[] = [];
-  const server = createServer((request: IncomingMessage, response) => {
-    const { method = '', url: path = '', headers } = request;
+  const respond = ({ method, path, headers }: Received, nth: number): Script => {
     sent.push({ method, path, key: headers['idempotency-key'] as string | undefined });
-    request.resume().on('end', () => (scripts[sent.length - 1] ?? hangUp)(response));
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  const close = (): Promise<void> =>
-    new Promise((resolve) => {
-      server.close(() => resolve());
-      server.closeAllConnections();
-    });
-  return { url: `http://127.0.0.1:${port}`, sent, close };
+    return scripts[nth - 1] ?? hangUp;
+  };
+  return { ...(await openReceiver({ respond })), sent };
 };

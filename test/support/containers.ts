@@ -1,19 +1,17 @@
 import { randomBytes } from 'node:crypto';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { createConnection } from 'mongoose';
 import { environmentOf, ownServices, readCompose } from './compose.ts';
-import { collect, type Ended, openImage } from './image.ts';
+import { type Ended, launch, type Program } from '../kit/processes.ts';
+import { openImage } from './image.ts';
 import { freePort } from '../../scripts/services.ts';
 import { newEnvironment } from './stack.ts';
 
 const EXAMPLE = readFileSync(join(import.meta.dirname, '../../.env.example'), 'utf8');
 
-export type Container = { child: ChildProcess; log: string[]; env: Record<string, string>; health: string[] };
+export type Container = Program & { env: Record<string, string>; health: string[] };
 
 const dropDatabase = async (url: string): Promise<void> => {
   const database = await createConnection(url).asPromise();
@@ -39,12 +37,7 @@ export const startContainers = async (settings: Record<string, string>) => {
     // The image is only a folder in this test, so a path in the image is looked up below that folder.
     const SEMANTIC_DIR = join(image.stage.root, settled['SEMANTIC_DIR'] ?? '');
     const env = { ...settled, ...addresses, SEMANTIC_DIR };
-    const child = image.start(service.command, env);
-    const log: string[] = [];
-    for (const stream of [child.stdout, child.stderr]) {
-      if (stream) createInterface({ input: stream }).on('line', (line) => log.push(line));
-    }
-    containers[name] = { child, log, env, health: service.healthcheck.test.slice(1) };
+    containers[name] = { ...image.start(service.command, env), env, health: service.healthcheck.test.slice(1) };
   }
 
   const work = join(image.folder, 'work');
@@ -63,15 +56,10 @@ export const startContainers = async (settings: Record<string, string>) => {
 
   const sh = (line: string, env: Record<string, string> = {}): Promise<Ended> => {
     const all = { PATH: `${image.env['PATH']}:/usr/bin:/bin`, FAKE_DOCKER: join(work, 'docker.json'), ...env };
-    return collect(spawn('sh', ['-c', line], { cwd: work, env: all, stdio: ['ignore', 'pipe', 'pipe'] }));
+    return launch('sh', ['-c', line], { cwd: work, env: all }).ended;
   };
   const close = async (): Promise<void> => {
-    for (const { child } of Object.values(containers)) {
-      if (child.exitCode !== null || child.signalCode !== null) continue;
-      const ended = once(child, 'exit');
-      child.kill('SIGKILL');
-      await ended;
-    }
+    for (const { kill } of Object.values(containers)) await kill();
     await dropDatabase(MONGODB_URL);
     await image.close();
   };

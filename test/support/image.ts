@@ -1,15 +1,12 @@
-import { type ChildProcess, spawn, type SpawnOptions } from 'node:child_process';
-import { once } from 'node:events';
 import { chmod, copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { type Ended, launch, type Program } from '../kit/processes.ts';
 import { buildImage, makeReachable, seal, type Stage, unseal } from './dockerfile.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 /** The id of the image's user. Without root, a test runs as its own user, in a read-only folder. */
 const NODE_UID = 1000;
-
-export type Ended = { status: number | null; stdout: string; stderr: string };
 
 export type Image = {
   stage: Stage;
@@ -18,18 +15,10 @@ export type Image = {
   as: { uid?: number; gid?: number };
   /** Runs a command in a container with this environment and waits for its end. */
   run: (command: string[], env?: Record<string, string>) => Promise<Ended>;
-  start: (command: string[], env: Record<string, string>) => ChildProcess;
+  start: (command: string[], env: Record<string, string>) => Program;
   /** The folder of the image. Its PATH has the fake `docker`. */
   folder: string;
   close: () => Promise<void>;
-};
-
-export const collect = async (child: ChildProcess): Promise<Ended> => {
-  const ended: Ended = { status: null, stdout: '', stderr: '' };
-  child.stdout?.on('data', (data: Buffer) => (ended.stdout += data.toString()));
-  child.stderr?.on('data', (data: Buffer) => (ended.stderr += data.toString()));
-  const [status] = (await once(child, 'close')) as [number | null];
-  return { ...ended, status };
 };
 
 /** Builds our image as a folder. Its processes start as in Docker: as another user, with no inherited environment. */
@@ -52,10 +41,8 @@ export const openImage = async (): Promise<Image> => {
   const own = Object.entries(stage.env).map(([name, value]) => [name, value.replace(/^\/tmp\//, `${tmp}/`)]);
   // The image has Node, and no other program.
   const env = { HOME: tmp, ...(Object.fromEntries(own) as Record<string, string>), PATH: bin };
-  const start = ([command = '', ...args]: string[], more: Record<string, string> = {}): ChildProcess => {
-    const options: SpawnOptions = { cwd: stage.workdir, env: { ...env, ...more }, ...as };
-    return spawn(command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] });
-  };
+  const start = ([command = '', ...args]: string[], more: Record<string, string> = {}): Program =>
+    launch(command, args, { cwd: stage.workdir, env: { ...env, ...more }, ...as });
 
   await writeFile(
     join(bin, 'docker'),
@@ -67,7 +54,7 @@ export const openImage = async (): Promise<Image> => {
     env,
     as,
     start,
-    run: (command, more) => collect(start(command, more)),
+    run: (command, more) => start(command, more).ended,
     folder,
     close: async () => {
       if (!isRoot) await unseal(stage.workdir);

@@ -1,3 +1,5 @@
+import { ascending, quantile } from '../kit/quantiles.ts';
+
 export type Watched = { p50: number; p99: number; longest: number; statuses: number[] };
 
 /**
@@ -24,7 +26,7 @@ export const watchNeighbour = async (
   } finally {
     await working;
   }
-  times.sort((a, b) => a - b);
-  const at = (share: number): number => times[Math.min(times.length - 1, Math.floor(share * times.length))] ?? 0;
-  return { p50: at(0.5), p99: at(0.99), longest: times.at(-1) ?? 0, statuses: [...statuses] };
+  const sorted = ascending(times);
+  const [p50, p99, longest = 0] = [quantile(sorted, 0.5), quantile(sorted, 0.99), sorted.at(-1)];
+  return { p50, p99, longest, statuses: [...statuses] };
 };

@@ -195,17 +195,27 @@ export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
   };
 };
 
-/** One stack for a file, opened before its tests and closed after them. */
-export const useStack = (options: StackOptions = {}): Stack => {
-  let opened: Stack | undefined;
+/** What a file opens before its tests and closes after them. Its properties are there from then on. */
+export const useOpened = <Opened extends object>(
+  open: () => Promise<Opened>,
+  close: (opened: Opened) => unknown = () => undefined,
+): Opened => {
+  let opened: Opened | undefined;
   beforeAll(async () => {
-    opened = await openStack(options);
+    opened = await open();
   });
-  afterAll(async () => opened?.close());
-  return new Proxy({} as Stack, {
+  afterAll(async () => opened && close(opened));
+  return new Proxy({} as Opened, {
     get: (_target, name) => {
-      if (!opened) throw new Error('the stack is not open yet');
+      if (!opened) throw new Error('it is not open yet');
       return Reflect.get(opened, name);
     },
   });
 };
+
+/** One stack for a file, opened before its tests and closed after them. */
+export const useStack = (options: StackOptions = {}): Stack =>
+  useOpened(
+    () => openStack(options),
+    (stack) => stack.close(),
+  );

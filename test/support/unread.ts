@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { onTestFinished } from 'vitest';
 import { startRealProcess } from '../kit/processes.ts';
+import { memoryMbOf } from '../kit/services.ts';
 
 const READERS = 100;
 const WAIT_MS = 8_000;
@@ -11,8 +11,7 @@ const WAIT_MS = 8_000;
 export const memoryOfUnread = async (env: Record<string, string>, path: string, bearer: string): Promise<number> => {
   const api = await startRealProcess('api', env);
   onTestFinished(() => api.kill());
-  const peak = (): number =>
-    Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${api.child.pid}/status`, 'utf8'))?.[1]) / 1024;
+  const peak = (): number => memoryMbOf(api.pid, 'VmHWM');
   const before = peak();
   for (let nth = 0; nth < READERS; nth += 1) {
     const socket = connect(Number(new URL(api.url).port), '127.0.0.1')

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Agent, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
-import { afterAll, beforeAll, test, type TestContext } from 'vitest';
+import { test, type TestContext } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { openSilentConnection } from '../support/silent-connection.ts';
 import { sized } from '../support/size.ts';
-import { openStack, type Stack } from '../support/stack.ts';
+import { openStack, useOpened } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const GRACE_MS = sized({ everyday: 1_500, long: 3_000 });
@@ -15,11 +15,10 @@ const timing = sized({ everyday: { replyStopAfterMs: 3_500, connectionsCutAfterM
 const STOPPED_WITHIN_MS = 10_000;
 
 const { engine, hold, asked } = aScriptedEngine();
-let stack: Stack;
-beforeAll(async () => {
-  stack = await openStack({ engine, timing, env: { SHUTDOWN_GRACE_MS: String(GRACE_MS) }, deliveryWorkers: 0 });
-});
-afterAll(() => stack.close());
+const stack = useOpened(
+  () => openStack({ engine, timing, env: { SHUTDOWN_GRACE_MS: String(GRACE_MS) }, deliveryWorkers: 0 }),
+  (one) => one.close(),
+);
 
 type Answer = { status: number; headers: IncomingHttpHeaders; body: Record<string, unknown> };
 

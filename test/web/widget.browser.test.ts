@@ -1,12 +1,12 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { eventually } from '../support/eventually.ts';
 import { openHostPage } from '../support/host-page.ts';
 import { barriersIn, overflowOf } from '../support/page.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { longTest, sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 import { aWebAssistant, signUser } from '../support/visitor.ts';
 
 const LINKS = 'See https://shop.example/lamps.\n<img src=x onerror=alert(1)> javascript:alert(1)';
@@ -22,11 +22,10 @@ const { engine, hold } = aScriptedEngine(({ message, onDelta }) => {
 });
 const stack = useStack({ engine, deliveryWorkers: 0 });
 const browser = useBrowser();
-let site: Awaited<ReturnType<typeof openHostPage>>;
-beforeAll(async () => {
-  site = await openHostPage(stack.url);
-});
-afterAll(() => site.close());
+const site = useOpened(
+  () => openHostPage(stack.url),
+  (one) => one.close(),
+);
 
 const anOpenWidget = async (options: Parameters<typeof browser.open>[1] = {}) => {
   const assistant = await aWebAssistant(stack, { origins: [site.origin], starters: ['When are you open?'] });
