@@ -4,7 +4,7 @@ import type { Service } from '../src/service.ts';
 import { createFeed } from '../test/kit/feed.ts';
 import { openReceiver } from '../test/kit/receiver.ts';
 import { ascending, median, quantile } from '../test/kit/quantiles.ts';
-import { withDeliveryWorkers } from './support/with-workers.ts';
+import { withDeliveryWorkers } from '../test/kit/own-service.ts';
 
 /**
  * Measures how much hanging endpoints slow down the others. One delivery worker serves ten endpoints under a steady

@@ -4,7 +4,7 @@ import { openCountingReceiver } from '../test/kit/counting-receiver.ts';
 import { requireNode } from '../src/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
 import { createFeed } from '../test/kit/feed.ts';
-import { withDeliveryWorkers } from './support/with-workers.ts';
+import { withDeliveryWorkers } from '../test/kit/own-service.ts';
 
 /**
  * Sends 1,000 conversations of 20 events each to one endpoint with random latency, using two workers. The events of a

@@ -1,19 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { describeTest } from '../../src/deliveries/view.ts';
 import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { aTurn, anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
+import { openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ timing: { sweepEveryMs: 250, endWrittenWithinMs: 1_000 } });
 const env = useAdmin(stack);
-const receivers: Receiver[] = [];
-
-afterAll(async () => {
-  await Promise.all(receivers.map((receiver) => receiver.close()));
-});
 
 type Delivery = { deliveryId: string; eventId: string; outcome: string; checklist: unknown[] };
 type Doctor = { ok: boolean; problems: string[]; stuck: { pausedEndpoints: { endpointId: string }[] } };
@@ -24,7 +19,6 @@ const admin = <Value = Record<string, unknown>>(...args: string[]): Promise<Valu
 const aReceiver = async (assistantId: string, events: string, options: ReceiverOptions = {}) => {
   const secrets: string[] = [];
   const receiver = await openReceiver({ secret: secrets, ...options });
-  receivers.push(receiver);
   const added = ['endpoint', 'add', '--assistant', assistantId, '--url', `${receiver.url}/hook`, '--events', events];
   const made = await admin<{ endpointId: string; secret: string }>(...added);
   secrets.push(made.secret);

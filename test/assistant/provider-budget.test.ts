@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import type { StoredAllowance } from '../../src/turns/allowances.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -40,7 +40,6 @@ const whyOf = (conversationId: string): Promise<Record<string, unknown>> =>
 
 test('a call is reserved by its prompt and the most it may answer, and settled by what it cost', async () => {
   const { provider, ask, used } = await setUp({ tokensPerDay: 10_000 });
-  onTestFinished(provider.close);
   const during: number[] = [];
   const observe = (next: Behaviour): void =>
     provider.behave(async (wire, asked) => {
@@ -67,7 +66,6 @@ test('a call is reserved by its prompt and the most it may answer, and settled b
 
 test('when the tokens of a day are used up, retrieval answers or a person does, as the assistant is set', async () => {
   const { provider, ask, used, assistantId } = await setUp({ tokensPerDay: 1_000 });
-  onTestFinished(provider.close);
   provider.behave(answering(990));
   await ask();
   await eventually(async () => expect(await used()).toBe(990));

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import type { EngineInput } from '../../src/assistants/settings.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
@@ -21,7 +21,6 @@ const setUp = async (
   input: Partial<AssistantInput> = {},
 ) => {
   const provider = await openProvider();
-  onTestFinished(provider.close);
   const assistant = await anAssistant(stack, {
     input: { name: 'Shop', instructions: 'Be cheerful.', ...input },
     knowledge: [OPENING],

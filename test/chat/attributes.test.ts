@@ -141,7 +141,6 @@ test('attributes are no event, and they are erased with the conversation', async
   const events = receiver.received.map(({ json }) => (json as { event: string }).event);
   expect(events.slice(0, 3)).toEqual(['message.sent', 'conversation.escalated', 'message.sent']);
   expect((await assistant.history(again.conversationId)).body.attributes).toEqual({});
-  await receiver.close();
 });
 
 test('the inbox finds conversations by an attribute', async () => {

@@ -85,7 +85,6 @@ test('ten turns over chat API and channel are one conversation, announced by ele
     Array.from({ length: 10 }, (_, index) => `question ${index + 1}`),
   );
   expect(record.channel).toBe('api');
-  await receiver.close();
 });
 
 test('every delivery is recorded with its outcome', async () => {
@@ -109,7 +108,6 @@ test('every delivery is recorded with its outcome', async () => {
   const rejected = await stack.service.deliveries.getDelivery(id);
   expect(rejected).toMatchObject({ status: 500, responseBody: 'oh no' });
   expect(receiver.received).toHaveLength(2);
-  await receiver.close();
 });
 
 test('a channel without a token is open, one with a token requires it, an unknown one is not found', async () => {
@@ -205,7 +203,6 @@ test('text that looks like database operators is stored and announced exactly', 
   const received = await receiver.waitFor((all) => all.length >= texts.length + 1);
   const contents = received.slice(1).map(({ json }) => (json as { payload: { content: string } }).payload.content);
   expect(contents).toEqual(texts.map((text) => [...text].slice(0, 500).join('')));
-  await receiver.close();
 });
 
 test('no key, token or visitor text is in any log line', async () => {

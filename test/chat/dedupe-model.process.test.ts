@@ -140,7 +140,6 @@ test('random conversations obey the rules of de-duplication', async () => {
     expect(messages).toHaveLength(announced);
   });
   record('retries', { conversations: RUNS, turns: announced });
-  await receiver.close();
 });
 
 test('a request that repeats one in flight joins it, whichever API process it reaches', async () => {

@@ -54,7 +54,6 @@ test(`${CROWD} identical requests at once over two API processes are one turn, a
   expect(
     received.filter(({ json }) => (json as { payload: { content?: string } }).payload.content === message),
   ).toHaveLength(1);
-  await receiver.close();
 });
 
 test('a repeated message gets the stored answer while its turn is the latest, and is a new turn afterwards', async () => {

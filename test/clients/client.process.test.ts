@@ -285,7 +285,6 @@ describe('against the running service', () => {
   test('events of the service are verified and typed', async () => {
     const { assistantId, apiKey } = await anAssistant(stack);
     const receiver = await openReceiver();
-    onTestFinished(receiver.close);
     const { endpoint, secret: known } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
     expect(endpoint.url).toBe(receiver.url);
     await new client.Parley({ url: stack.url, apiKey }).chat({ session_id: 'visitor-4', message: 'Hello' });

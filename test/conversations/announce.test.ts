@@ -135,5 +135,4 @@ test('a long outbox does not hold the texts of its later events, and each is sen
   const received = await receiver.waitFor((all) => all.length >= 71);
   expect(received.slice(1).map(contentOf)).toEqual(messages);
   await worker.close();
-  await receiver.close();
 });

@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { aTurn, request } from '../support/builders.ts';
 import { anEmbedderOfTokens } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
@@ -50,7 +50,6 @@ const purge = (): Promise<void> =>
 test('an erasure leaves no text in any collection or key, whatever door it came through', async () => {
   const respond = ({ body }: { body: Buffer }) => ({ status: 500, body: `zqreceived ${body.toString()}` });
   const receiver = await openReceiver({ respond });
-  onTestFinished(receiver.close);
   const assistant = await aWebAssistant(stack);
   const { assistantId } = assistant;
   const events = ['conversation.created', 'message.received', 'message.sent', 'conversation.escalated', 'tag.added'];

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { chatConversationOperations } from '../../src/chat-api/conversation-routes.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import type { EventKind } from '../../src/webhooks/event.ts';
@@ -20,10 +20,6 @@ const { engine, hold } = aScriptedEngine(({ message }) => ({
 }));
 
 const stack = useStack({ engine });
-const opened: Receiver[] = [];
-afterAll(async () => {
-  for (const one of opened) await one.close();
-});
 
 type Event = { event: string; event_id: string; payload: Record<string, unknown> & { seq: number; content: string } };
 const eventsOf = ({ received }: Receiver): Event[] => received.map(({ json }) => json as Event);
@@ -41,7 +37,6 @@ const carriedBy = (receiver: Receiver) =>
 const aConversation = async (events: EventKind[] = ['message.received', 'conversation.escalated', 'message.sent']) => {
   const assistant = await anAssistant(stack);
   const receiver = await openReceiver();
-  opened.push(receiver);
   const { endpoints } = stack.service;
   const { endpoint } = await endpoints.addEndpoint(assistant.assistantId, { url: receiver.url, events });
   const session_id = randomUUID();

@@ -93,18 +93,16 @@ test('a manual escalation is announced once, keeps its first reason and silences
   expect(received[2]?.json).toMatchObject({
     payload: { conversation_id: conversationId, reason: 'angry', lead_score: 40, language: 'en' },
   });
-  await receiver.close();
 });
 
 test('an escalation without a body has the reason manual', async () => {
-  const { escalate, receiver } = await aConversation();
+  const { escalate } = await aConversation();
 
   expect((await escalate()).body.reason).toBe('manual');
-  await receiver.close();
 });
 
 test('a handoff while a reply is being made discards it and sends the holding text', async () => {
-  const { say, escalate, record, receiver } = await aConversation();
+  const { say, escalate, record } = await aConversation();
   const message = `hold ${randomUUID()}`;
   const release = hold(message);
   const pending = say(message);
@@ -119,11 +117,10 @@ test('a handoff while a reply is being made discards it and sends the holding te
   expect(status).toBe('escalated');
   expect(messages.some(({ content }) => content === `echo: ${message}`)).toBe(false);
   expect(messages.at(-1)).toMatchObject({ role: 'assistant', messageId: body.messageId, seq: 3 });
-  await receiver.close();
 });
 
 test('resolving a conversation while a reply is being made keeps the reply and the state', async () => {
-  const { say, where, record, receiver } = await aConversation();
+  const { say, where, record } = await aConversation();
   const message = `hold ${randomUUID()}`;
   const release = hold(message);
   const pending = say(message);
@@ -134,11 +131,10 @@ test('resolving a conversation while a reply is being made keeps the reply and t
 
   expect((await pending).body.reply).toBe(`echo: ${message}`);
   expect((await record()).status).toBe('resolved');
-  await receiver.close();
 });
 
 test('resolving a conversation while the assistant hands off keeps the reply and the state', async () => {
-  const { say, where, record, receiver } = await aConversation();
+  const { say, where, record } = await aConversation();
   const release = hold('human');
   const pending = say('human');
   await eventually(async () => expect((await record()).messages.at(-1)?.content).toBe('human'));
@@ -149,11 +145,10 @@ test('resolving a conversation while the assistant hands off keeps the reply and
 
   expect(body.reply).toBe('echo: human');
   expect(await record()).toMatchObject({ status: 'resolved', escalatedAt: null, escalationReason: null });
-  await receiver.close();
 });
 
 test('a lead score set while a turn is being committed is kept', async () => {
-  const { conversationId, escalate, record, receiver } = await aConversation();
+  const { conversationId, escalate, record } = await aConversation();
   await escalate();
   const { conversations } = stack.service;
   const key = (await conversations.findById(conversationId))?._id ?? '';
@@ -169,7 +164,6 @@ test('a lead score set while a turn is being committed is kept', async () => {
 
   expect(committed).toBeNull();
   expect((await record()).leadScore).toBe(77);
-  await receiver.close();
 });
 
 test('a playground conversation announces nothing through any operation', async () => {
@@ -185,7 +179,6 @@ test('a playground conversation announces nothing through any operation', async 
   const stored = await mongo.collection('conversations').findOne({ conversationId });
   expect(kinds(receiver.received)).not.toContain('conversation.escalated');
   expect(JSON.stringify(stored?.outbox ?? [])).not.toMatch(/escalated|resolved|tag/);
-  await receiver.close();
 });
 
 test('resolving announces who did it, and the next message opens the conversation again', async () => {
@@ -216,11 +209,10 @@ test('resolving announces who did it, and the next message opens the conversatio
     'message.received',
   ]);
   expect(received[3]?.json).toMatchObject({ payload: { conversation_id: conversationId, resolved_by: OPERATOR } });
-  await receiver.close();
 });
 
 test('handing back leaves a system message and lets the assistant answer again', async () => {
-  const { say, escalate, where, record, receiver } = await aConversation();
+  const { say, escalate, where, record } = await aConversation();
   await escalate();
 
   await stack.service.conversations.transitions.handBack(where);
@@ -235,7 +227,6 @@ test('handing back leaves a system message and lets the assistant answer again',
     [4, 'user'],
     [4, 'assistant'],
   ]);
-  await receiver.close();
 });
 
 test('a new tag is announced once, with its colour or null', async () => {
@@ -254,7 +245,6 @@ test('a new tag is announced once, with its colour or null', async () => {
     { conversation_id: conversationId, tag: 'vip', color: '#ff0000' },
     { conversation_id: conversationId, tag: 'plain', color: null },
   ]);
-  await receiver.close();
 });
 
 test('the assistant hands off when asked for a human, after two replies of low confidence, and after two engine errors', async () => {
@@ -308,11 +298,10 @@ test('contact details are answered and hand the conversation to a person, if the
   expect(received.map(({ json }) => json)).toContainEqual(
     expect.objectContaining({ payload: expect.objectContaining({ reason: 'contact_details' }) as object }),
   );
-  await receiver.close();
 });
 
 test('a poll right after an escalation returns the system message, and the two messages of a turn share a number', async () => {
-  const { conversationId, escalate, history, say, receiver } = await aConversation();
+  const { conversationId, escalate, history, say } = await aConversation();
   await escalate();
 
   const poll = await history(conversationId, '?after_seq=1&wait=25');
@@ -324,11 +313,10 @@ test('a poll right after an escalation returns the system message, and the two m
     { seq: 3, role: 'user' },
     { seq: 3, role: 'assistant' },
   ]);
-  await receiver.close();
 });
 
 test('a long poll returns an operator reply as soon as it is written, and no earlier message', async () => {
-  const { conversationId, history, where, receiver } = await aConversation();
+  const { conversationId, history, where } = await aConversation();
 
   const poll = history(conversationId, '?after_seq=1&wait=10');
   const startedAt = performance.now();
@@ -339,11 +327,10 @@ test('a long poll returns an operator reply as soon as it is written, and no ear
   expect(body.messages).toMatchObject([{ seq: 2, role: 'operator', content: 'I am a person' }]);
   const nothing = await history(conversationId, '?after_seq=2&wait=1');
   expect(nothing.body.messages).toEqual([]);
-  await receiver.close();
 });
 
 test('history comes in pages of at most the limit, each message once, pending ones last', async () => {
-  const { conversationId, history, say, receiver } = await aConversation();
+  const { conversationId, history, say } = await aConversation();
   for (let count = 0; count < 4; count += 1) await say(`turn ${count}`);
   const message = `hold ${randomUUID()}`;
   const release = hold(message);
@@ -365,7 +352,6 @@ test('history comes in pages of at most the limit, each message once, pending on
   }
   release();
   await pending;
-  await receiver.close();
 });
 
 test('conversations are listed oldest change first, by session, and by what changed after a time', async () => {
@@ -392,7 +378,7 @@ test('conversations are listed oldest change first, by session, and by what chan
 });
 
 test('an erased conversation leaves no trace, its waiting caller gets 404, and the session can start again', async () => {
-  const { assistantId, conversationId, call, say, history, receiver } = await aConversation();
+  const { assistantId, conversationId, call, say, history } = await aConversation();
   const message = `hold ${randomUUID()}`;
   const release = hold(message);
   const pending = say(message);
@@ -420,7 +406,6 @@ test('an erased conversation leaves no trace, its waiting caller gets 404, and t
     const left = await stack.service.mongo.collection('messages').countDocuments({ conversationId });
     expect(left).toBe(0);
   });
-  await receiver.close();
 });
 
 test('erasures of one conversation that arrive together do not all list and delete its messages', async () => {
@@ -445,7 +430,7 @@ test('erasures of one conversation that arrive together do not all list and dele
 });
 
 test('erasing a long conversation removes its pages of messages too', async () => {
-  const { conversationId, call, say, receiver } = await aConversation();
+  const { conversationId, call, say } = await aConversation();
   const pages = stack.service.mongo.collection('messages');
   for (let nth = 0; nth < 12; nth += 1) expect((await say(`message ${nth}`)).status).toBe(200);
   expect(await pages.countDocuments({ conversationId })).toBeGreaterThan(0);
@@ -454,11 +439,10 @@ test('erasing a long conversation removes its pages of messages too', async () =
 
   expect(erased.status).toBe(204);
   await eventually(async () => expect(await pages.countDocuments({ conversationId })).toBe(0), 5_000);
-  await receiver.close();
 });
 
 test("another assistant's conversation, an unknown one and a malformed id look the same", async () => {
-  const { conversationId, receiver } = await aConversation();
+  const { conversationId } = await aConversation();
   const stranger = await anAssistant(stack);
 
   for (const id of [conversationId, randomUUID(), 'not-an-id', '%00']) {
@@ -471,11 +455,10 @@ test("another assistant's conversation, an unknown one and a malformed id look t
       expect([answer.status, answer.body.error.code]).toEqual([404, 'not_found']);
     }
   }
-  await receiver.close();
 });
 
 test('a long poll returns the state at its end, also without a new message', async () => {
-  const { conversationId, history, where, receiver } = await aConversation();
+  const { conversationId, history, where } = await aConversation();
 
   const poll = history(conversationId, '?after_seq=1&wait=1');
   await stack.service.conversations.transitions.addTag(where, { tag: 'seen', color: null });
@@ -483,5 +466,4 @@ test('a long poll returns the state at its end, also without a new message', asy
 
   expect(body.messages).toEqual([]);
   expect(body.tags).toEqual([{ tag: 'seen', color: null }]);
-  await receiver.close();
 });

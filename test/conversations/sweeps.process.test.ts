@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { mongo } from 'mongoose';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { claimOf } from '../../src/deliveries/claims.ts';
 import { createBackoff, createDeliverySweeps } from '../../src/deliveries/sweep.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';
@@ -9,7 +9,7 @@ import { composeBody } from '../../src/webhooks/event.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
-import { contentOf, openReceiver, type Receiver } from '../kit/receiver.ts';
+import { contentOf, openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -17,13 +17,10 @@ const SWEEP_EVERY_MS = 250;
 const stack = useStack({
   timing: { sweepEveryMs: SWEEP_EVERY_MS, eventStaleMs: 500, maintenanceEveryMs: 500 },
 });
-const opened: Receiver[] = [];
-afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const aStream = async (conversations = 1) => {
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver();
-  opened.push(receiver);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
   const feed = createFeed(stack.service);
   const keys = await feed.openConversations(assistantId, conversations);
@@ -150,7 +147,6 @@ test.concurrent('a conversation that has not changed for the days of its assista
   const { assistantId, chat } = await anAssistant(stack);
   const neighbour = await anAssistant(stack);
   const receiver = await openReceiver();
-  opened.push(receiver);
   await stack.service.endpoints.addEndpoint(assistantId, {
     url: receiver.url,
     events: ['message.received', 'conversation.erased'],
@@ -299,7 +295,6 @@ test('a due purge is made once if several processes look for it', async () => {
 test('many erasures of some assistants do not delay the announcement and the purge of another’s', async () => {
   const { apiKey, assistantId, chat } = await anAssistant(stack);
   const receiver = await openReceiver();
-  opened.push(receiver);
   const events = ['message.received', 'conversation.erased'];
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url, events });
   const { conversationId } = (await chat({ session_id: 's', message: 'private' })).body;
@@ -364,7 +359,6 @@ test('a visitor who comes back while an old conversation is erased loses no mess
 test('after a crash the old conversation is erased, and one that is used again stays and is not announced', async () => {
   const { assistantId, chat } = await anAssistant(stack);
   const receiver = await openReceiver();
-  opened.push(receiver);
   const { endpointId } = (
     await stack.service.endpoints.addEndpoint(assistantId, {
       url: receiver.url,

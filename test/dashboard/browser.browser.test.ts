@@ -1,5 +1,5 @@
 import type { Locator } from 'playwright-core';
-import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { eventually } from '../support/eventually.ts';
 import { openWebsite } from '../kit/website.ts';
@@ -14,7 +14,6 @@ const browser = useBrowser();
 const aSite = async (html: string): Promise<string> => {
   const policy = "default-src 'self' http://outside.example; script-src 'nonce-ours'; style-src 'unsafe-inline'";
   const site = await openWebsite({ '*': { headers: { 'Content-Security-Policy': policy }, body: html } });
-  onTestFinished(site.close);
   return site.url;
 };
 

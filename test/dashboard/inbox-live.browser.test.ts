@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Page } from 'playwright-core';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant, aTurn, type HistoryBody } from '../support/builders.ts';
@@ -64,7 +64,6 @@ test('the menu counts the conversations that need a person, live', async () => {
 longTest('an agent takes over a conversation, from the first message until it is reopened', async () => {
   const { agent, assistant, page, say } = await aDesk();
   const receiver = await openReceiver();
-  onTestFinished(receiver.close);
   const { secret } = await stack.service.endpoints.addEndpoint(assistant.assistantId, { url: receiver.url });
   await go(page, '/inbox?view=all');
   expect(await page.evaluate('window.asked')).toBe(0);

@@ -106,7 +106,6 @@ test('a visitor writes, asks for a person, is answered, tagged and resolved, and
     'conversation.resolved',
   ]);
   expect(events.map(({ verdict }) => verdict?.ok)).not.toContain(false);
-  await receiver.close();
 });
 
 test('two operators are told of each other, and of an answer that came first', async () => {

@@ -153,7 +153,6 @@ test('a receiver’s body, headers and errors are shown as text', async () => {
   const sent = (await page.getByLabel('request body').last().textContent()) ?? '';
   expect(JSON.parse(sent)).toMatchObject({ payload: { content: ALL } });
   await shows(page, `/assistants/${assistantId}/webhooks`, receiver.url);
-  await receiver.close();
 });
 
 test('no script makes markup, or the address of a script, of a text', async () => {

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
-import { contentOf, openReceiver, type Receiver } from '../kit/receiver.ts';
+import { contentOf, openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
@@ -22,8 +22,6 @@ const stack = useStack({
     claimEndedWithinMs: DEADLINE_MS + 5_000,
   },
 });
-const opened: Receiver[] = [];
-afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index));
 
@@ -36,7 +34,6 @@ const aHangingReceiver = async () => {
       return {};
     },
   });
-  opened.push(receiver);
   return { receiver, release: resolve };
 };
 
@@ -54,7 +51,6 @@ const readOutbox = async (assistantId: string) => {
 test('the bound holds without a delivery worker, and the remaining events are sent once one starts', async () => {
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver();
-  opened.push(receiver);
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
   const feed = createFeed(stack.service);
   const [key = ''] = await feed.openConversations(assistantId, 1);

@@ -1,20 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
+import { openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ timing: { sweepEveryMs: 250, endWrittenWithinMs: 1_000 } });
-const opened: Receiver[] = [];
-afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const KIND = 'conversation.erased';
 
 const anEndpoint = async (assistantId: string, events: string[], options: ReceiverOptions = {}) => {
   const receiver = await openReceiver(options);
-  opened.push(receiver);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url, events });
   const seen = () =>
     receiver.received.map(({ json, headers }) => {

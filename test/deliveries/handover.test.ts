@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -23,7 +23,6 @@ const aHeldStream = async () => {
       return {};
     },
   });
-  onTestFinished(receiver.close);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
   const feed = createFeed(stack.service);
   const [key = ''] = await feed.openConversations(assistantId, 1);

@@ -1,5 +1,5 @@
 import { mongo } from 'mongoose';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { freePort } from '../../scripts/services.ts';
 import { eventOperations } from '../../src/chat-api/events.ts';
 import { recoveryOperations } from '../../src/operator-api/endpoints.ts';
@@ -16,9 +16,7 @@ const stack = useStack({
   deliveryWorkers: 2,
   timing: { endWrittenWithinMs: 1_000, sweepEveryMs: 250 },
 });
-const opened: Receiver[] = [];
 const owner = useOpened(() => anOperator(stack));
-afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 type Recovery = AnswerOf<typeof recoveryOperations.read>;
 type Started = AnswerOf<typeof recoveryOperations.start>;
@@ -48,7 +46,6 @@ const aSilentEndpoint = async (conversations = 1) => {
       }),
     open: async (options: ReceiverOptions = {}) => {
       const receiver = await openReceiver({ ...options, port });
-      opened.push(receiver);
       return receiver;
     },
     start: (body: object = {}) => owner.post<Started>(`/endpoints/${endpointId}/recoveries`, { from, ...body }),

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { isFinal } from '../../src/deliveries/delivery.ts';
 import { createFeed } from '../kit/feed.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -9,13 +9,9 @@ import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
-const opened: Receiver[] = [];
-afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const aReceiver = async (options: ReceiverOptions = {}) => {
-  const receiver = await openReceiver(options);
-  opened.push(receiver);
-  return receiver;
+  return openReceiver(options);
 };
 
 const numbersOf = ({ received }: Receiver, conversationId: string): (number | null)[] =>

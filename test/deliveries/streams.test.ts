@@ -1,23 +1,20 @@
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { isFinal } from '../../src/deliveries/delivery.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
-import { contentOf, openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
+import { contentOf, openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 2 });
-const opened: Receiver[] = [];
-afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index));
 
 const aStream = async (options: ReceiverOptions & { ratePerSecond?: number } = {}, conversations = 1) => {
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver(options);
-  opened.push(receiver);
   const { endpoints, deliveries } = stack.service;
   const { endpoint } = await endpoints.addEndpoint(assistantId, {
     url: receiver.url,
@@ -180,7 +177,6 @@ test('old events of a paused endpoint end expired, and the stream continues', as
 test('two endpoints of one conversation each get every event once, in order, at their own pace', async () => {
   const { assistantId, receiver, say, outbox } = await aStream();
   const slow = await openReceiver({ respond: () => ({ delayMs: 20 }) });
-  opened.push(slow);
   await stack.service.endpoints.addEndpoint(assistantId, { url: slow.url });
 
   const COUNT = sized({ everyday: 20, long: 40 });
@@ -200,7 +196,6 @@ test('events that wait for one endpoint do not block those for another', async (
       return {};
     },
   });
-  opened.push(held);
   await stack.service.endpoints.addEndpoint(assistantId, { url: held.url });
 
   const saidAt = performance.now();

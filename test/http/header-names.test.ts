@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { isFinal } from '../../src/deliveries/delivery.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -10,19 +10,15 @@ import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
-const opened: Receiver[] = [];
 let cookie = '';
 beforeAll(async () => {
   await stack.service.operators.createOperator({ ...OWNER, role: 'owner' });
   const signedIn = await request(`${stack.url}/operator/v1/session`, { body: OWNER, headers: { Origin: stack.url } });
   cookie = signedIn.headers.get('set-cookie')?.split(';')[0] ?? '';
 });
-afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const aReceiver = async (headers: Record<string, string>): Promise<Receiver> => {
-  const receiver = await openReceiver({ respond: () => ({ headers }) });
-  opened.push(receiver);
-  return receiver;
+  return openReceiver({ respond: () => ({ headers }) });
 };
 
 /** Legal header names that are also MongoDB keys or operators, or names of JavaScript built-ins. */

@@ -3,7 +3,7 @@ import { readConfig } from '../../src/process/config.ts';
 import { createLifecycle } from '../../src/process/lifecycle.ts';
 import { createLogger } from '../../src/process/logger.ts';
 import { openService, type Service } from '../../src/service.ts';
-import { killAll } from './processes.ts';
+import { killAll, startRealProcess } from './processes.ts';
 
 /**
  * Opens the service on a Redis and a MongoDB of its own for the time of `run`, and returns its result. URLs in the
@@ -30,3 +30,10 @@ export const withOwnService = async (
     await services.stop();
   }
 };
+
+/** The same with so many delivery workers. */
+export const withDeliveryWorkers = (count: number, run: (service: Service) => Promise<boolean>): Promise<boolean> =>
+  withOwnService(async (service, env) => {
+    await Promise.all(Array.from({ length: count }, () => startRealProcess('delivery', env)));
+    return run(service);
+  });

@@ -187,7 +187,7 @@ export const startRealProcess = async (
       await started.kill();
       throw new Error(describe());
     }
-    await sleep(10);
+    await sleep(20);
   }
   return started;
 };

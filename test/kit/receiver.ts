@@ -52,6 +52,13 @@ const parseJson = (body: Buffer): unknown => {
   }
 };
 
+const open = new Set<() => Promise<void>>();
+
+/** Closes every receiver that is still open. Tests do this after each file. */
+export const closeReceivers = async (): Promise<void> => {
+  await Promise.all([...open].map((close) => close()));
+};
+
 /** A server of others on a free port of 127.0.0.1: a customer's, a provider, a website. It records all requests. */
 export const openReceiver = async ({
   secret: first,
@@ -103,9 +110,11 @@ export const openReceiver = async ({
 
   const close = (): Promise<void> =>
     new Promise((resolve) => {
+      open.delete(close);
       server.close(() => resolve());
       server.closeAllConnections();
     });
+  open.add(close);
 
   const setSecret = (given: string): void => void (secret = given);
   return { url: `${identity ? 'https' : 'http'}://127.0.0.1:${port}`, port, received, setSecret, waitFor, close };

@@ -230,7 +230,6 @@ test('an endpoint is tested and rotated, and a resend shows its risk', async () 
   const gone = await owner.call('DELETE', one);
   expect([off.body, resumed.status, gone.status]).toMatchObject([{ enabled: false, events: [] }, 200, 204]);
   expect(problemOf(await owner.get(one))).toBe('404 not_found');
-  await receiver.close();
 });
 
 test('agents may use inbox and playground only', async () => {

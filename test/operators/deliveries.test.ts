@@ -55,7 +55,6 @@ test('a queued delivery is shown without a request, and after sending with it', 
     expect(after.every(({ body }) => body.url === receiver.url)).toBe(true);
     expect(await figures()).toMatchObject({ queued: 0, sending: 0, delivered: 2 });
   });
-  await receiver.close();
 });
 
 /** Stores ended deliveries, one per second, for more endpoints than one index query covers. */

@@ -105,7 +105,6 @@ test('a note is seen by operators, and never by callers or in events', async () 
   expect(JSON.stringify(seen)).not.toContain('Ask Bo');
   expect(JSON.stringify([trail.body, stack.logs])).not.toContain('Ask Bo');
   expect(trail.body).toMatchObject({ lines: [{ action: 'conversation.note', details: { noteId: made.body.noteId } }] });
-  await receiver.close();
 });
 
 test('a note is deleted by its author or an owner only', async () => {
@@ -305,7 +304,6 @@ test('events are listed newest first, with their message and the state of each d
       .toSorted()
       .toReversed(),
   );
-  await receiver.close();
 });
 
 test('managed tags are replaced as a whole, and give their colour to a conversation', async () => {

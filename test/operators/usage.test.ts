@@ -68,10 +68,9 @@ test.concurrent('turns, their ends, escalations and deliveries are counted by da
   expect(lines).toContain(`${today()},${key.keyId},"'=Website, ""old""",2,1,0,0,1,0,0,0,0,0`);
 });
 
-test.concurrent('the tokens that a provider reports are counted for the key', async ({ expect, onTestFinished }) => {
+test.concurrent('the tokens that a provider reports are counted for the key', async ({ expect }) => {
   const { assistant, read } = await aUsage();
   const provider = await openProvider();
-  onTestFinished(provider.close);
   const settings = { kind: 'openai' as const, baseUrl: provider.baseUrl, model: 'test-model', apiKey: 'sk-secret' };
   await stack.service.assistants.setEngine(assistant.assistantId, settings);
 

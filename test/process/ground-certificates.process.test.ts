@@ -114,5 +114,4 @@ test.concurrent.each([
     ]);
   });
   expect(receiver.received).toEqual([]);
-  await receiver.close();
 });

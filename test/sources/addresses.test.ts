@@ -1,4 +1,4 @@
-import { onTestFinished, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { anOperator } from '../support/operator-client.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
 import { useStack } from '../support/stack.ts';
@@ -8,7 +8,6 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, sourcesWorkers: 1,
 
 const openSite = async (pages: Record<string, SitePage>): Promise<Website> => {
   const site = await openWebsite(pages);
-  onTestFinished(site.close);
   return site;
 };
 /** The pages of a site that is read from this address, with their states. */

@@ -2,6 +2,7 @@ import { Writable } from 'node:stream';
 import mongoose from 'mongoose';
 import { afterAll, beforeAll, inject } from 'vitest';
 import { openApi } from '../../src/api.ts';
+import { closeReceivers } from '../kit/receiver.ts';
 import { readConfig } from '../../src/process/config.ts';
 import { newToken } from '../../src/process/ids.ts';
 import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
@@ -204,7 +205,10 @@ export const useOpened = <Opened extends object>(
   beforeAll(async () => {
     opened = await open();
   });
-  afterAll(async () => opened && close(opened));
+  afterAll(async () => {
+    await closeReceivers(); // what a receiver still holds would delay the end of the workers
+    if (opened) await close(opened);
+  });
   return new Proxy({} as Opened, {
     get: (_target, name) => {
       if (!opened) throw new Error('it is not open yet');

@@ -124,5 +124,4 @@ test('the events of a conversation are started in order, each after the one befo
     ]);
   }
   expect(new Set(received.map(({ headers }) => headers['x-factory-event-id'])).size).toBe(events);
-  await receiver.close();
 });

@@ -97,7 +97,6 @@ test('pending turns of a session are each answered after the one before, and sto
   );
   expect(escalations).toHaveLength(1);
   await worker.close();
-  await receiver.close();
 });
 
 test('a head whose first try was interrupted is answered alone', async () => {

@@ -68,5 +68,4 @@ test('without workers the queues grow to a bound, and the sweeps find the remain
     await eventually(async () => expect((await history(conversationId)).body.messages).toHaveLength(2));
   }
   await receiver.waitFor((all) => all.length >= 2 * conversations.length);
-  await receiver.close();
 });

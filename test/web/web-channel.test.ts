@@ -66,7 +66,6 @@ test('a visitor asks, gets a streamed reply, and sees an operator’s reply at o
   expect(listed.conversations).toMatchObject([
     { channel: 'web', conversationId: last.conversationId, escalationReason: 'wants a person' },
   ]);
-  await receiver.close();
 });
 
 test('a read ends when the status changes, and tells when people answer next', async () => {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Webhook } from 'standardwebhooks';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -10,13 +10,9 @@ import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
-const opened: Receiver[] = [];
-afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const aReceiver = async () => {
-  const receiver = await openReceiver();
-  opened.push(receiver);
-  return receiver;
+  return openReceiver();
 };
 
 const URL = 'http://127.0.0.1:9/';
@@ -75,7 +71,6 @@ test('what is noted of an address is forgotten with it, and a send in flight not
   const owner = await anOperator(stack);
   let held = Promise.withResolvers<void>();
   const failing = await openReceiver({ respond: () => held.promise.then(() => ({ status: 500 })) });
-  opened.push(failing);
   const other = await aReceiver();
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, {
     url: failing.url,
