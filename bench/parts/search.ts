@@ -66,7 +66,7 @@ export const search: Part = async ({ scale }, say) => {
     });
     await rows.insertMany(some, { ordered: false, writeConcern: { w: 1, j: false } });
   }
-  await buildIndexes([searchModel(parley.service.mongo)]);
+  await buildIndexes(parley.service.mongo, [searchModel(parley.service.mongo)]);
 
   const { findByWords } = createConversationSearch(parley.service.mongo);
   const texts: Record<string, string> = {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { seed } from '../../fuzz/part.ts';
+import { seed } from '../kit/fuzz-part.ts';
 import type { NewTurn } from '../../src/conversations/accept.ts';
 import type { Message, StoredConversation, StoredPage } from '../../src/conversations/conversation.ts';
 import { act, type TurnEnd } from '../../src/conversations/state.ts';

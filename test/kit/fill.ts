@@ -191,7 +191,7 @@ export const fill = async (
       numbers.map((nth) => deliveryOf(owner.assistantId, nth, deliveryCount)),
     ),
   );
-  await buildIndexes([...service.conversations.models, ...service.deliveries.models]);
+  await buildIndexes(service.mongo, [...service.conversations.models, ...service.deliveries.models]);
 };
 
 /** Bytes on disk, with indexes, per turn (conversations and messages together) and per delivery. */
