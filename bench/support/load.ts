@@ -78,15 +78,16 @@ const driveOpen = (perSecond: number): Promise<void> =>
     let issued = 0;
     let inFlight = 0;
     const dueAtOf = (nth: number): number => startedAt + (nth * 1000) / perSecond;
+    const sendOne = async (dueAt: number): Promise<void> => {
+      inFlight += 1;
+      await send(dueAt);
+      inFlight -= 1;
+      sendDue();
+    };
     const sendDue = (): void => {
       for (const now = performance.now(); asker.countFree() > 0 && dueAtOf(issued) <= now && now < until; ) {
-        const sent = send(dueAtOf(issued));
+        void sendOne(dueAtOf(issued));
         issued += 1;
-        inFlight += 1;
-        void sent.then(() => {
-          inFlight -= 1;
-          sendDue();
-        });
       }
     };
     const clock = setInterval(() => {

@@ -20,7 +20,7 @@ export const readArguments = <Name extends string, Flag extends string = never, 
     return [name, value];
   });
   const { plant } = values;
-  if (plant !== undefined && !FAULTS[String(plant)])
+  if (typeof plant === 'string' && !FAULTS[plant])
     throw new Error(`--plant: there are ${Object.keys(FAULTS).join(', ')}`);
   return { ...values, ...Object.fromEntries(read) } as Record<Name, number> &
     Partial<Record<Flag, boolean> & Record<Text, string>>;

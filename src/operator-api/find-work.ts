@@ -83,7 +83,7 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
     return withDeadline(reading, ASKED_WITHIN_MS);
   };
 
-  const jobIn = async <Data>(queue: Queue<Data>, isIt: (data: Data) => boolean): Promise<FoundJob | null> => {
+  const jobIn = async <Data>(queue: Queue<Data>, isIt: (data: Partial<Data>) => boolean): Promise<FoundJob | null> => {
     // A job is undefined if it was removed after the ids were listed.
     const isOurs = (job: Job<Data> | undefined): boolean => job !== undefined && isIt(job.data);
     const job = (await jobsOf(queue as Queue).catch(() => [])).find(isOurs);

@@ -230,7 +230,7 @@ test('ended work says how it ended, and nobody but owners may look', async () =>
   await request(`${stack.url}/api/v1/chat`, { bearer: apiKey, body: aTurn(), headers });
   await receiver.waitFor((all) => all.length >= 2);
   const [first] = receiver.received;
-  const { event_id: eventId, payload } = first?.json as { event_id: string; payload: { conversation_id: string } };
+  const { event_id: eventId, payload } = first!.json as { event_id: string; payload: { conversation_id: string } };
   const id = payload.conversation_id;
 
   await eventually(async () => {

@@ -155,7 +155,7 @@ test('whatever people, visitors and the assistant do at once, what is stored is 
       const run: Run = { key, assistantId, sessionId, conversationId: newPrefixedId(key), accepted: 0 };
       await accept(run);
       for (const together of all) {
-        await Promise.all(together.map((name) => ACTIONS[name]?.(run)));
+        await Promise.all(together.map(async (name) => ACTIONS[name]?.(run)));
         await check(run);
       }
       const { stored } = await storedOf(run);

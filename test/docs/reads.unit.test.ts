@@ -50,6 +50,7 @@ const BOUND_BY: Record<string, string[]> = {
   'src/insights/misses.ts': ['misses: MAX_GROUPS of a conversation, without vectors'],
   'src/insights/project.ts': ['rows: conversations of a step, 50'],
   'src/insights/usage.ts': ['usage: one for each day or key'],
+  'src/mongo/mongo.ts': ['listCollections: the names of our collections'],
   'src/sources/passage-vectors.ts': [
     'passages: the limit is in `options`',
     'passages: rows of a batch, their assistant',

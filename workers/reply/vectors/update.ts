@@ -207,9 +207,9 @@ const PROGRESS_EVERY_MS = 250;
  * A sweep leaves an assistant with a text that the model refuses alone for so many sweeps, after each further pass twice
  * as long, up to a day. Otherwise such assistants would come before others in every sweep. A change is tried at once.
  */
-const RESTED_SWEEPS = 5;
-const RESTED_MOST_MS = 24 * 3_600_000;
-const RESTING_MAX = 1_000;
+const SUSPENDED_SWEEPS = 5;
+const SUSPENDED_MOST_MS = 24 * 3_600_000;
+const SUSPENDED_MAX = 1_000;
 
 type Dependencies = {
   vectors: VectorStore;
@@ -356,21 +356,21 @@ export const openVectorUpdater = async (embedder: Embedder, options: Options): P
     draining: lifecycle.draining,
     logger,
   });
-  const resting = createLru<{ until: number; times: number }>({ most: RESTING_MAX });
-  const listResting = (): string[] =>
-    [...resting].flatMap(([assistantId, { until }]) => (until > performance.now() ? [assistantId] : []));
-  const rest = (assistantId: string): void => {
-    const { times } = resting.get(assistantId) ?? { times: 0 };
-    const ms = Math.min(RESTED_SWEEPS * config.timing.sweepEveryMs * 2 ** times, RESTED_MOST_MS);
-    resting.set(assistantId, { until: performance.now() + ms, times: times + 1 });
+  const suspended = createLru<{ until: number; times: number }>({ most: SUSPENDED_MAX });
+  const listSuspended = (): string[] =>
+    [...suspended].flatMap(([assistantId, { until }]) => (until > performance.now() ? [assistantId] : []));
+  const suspend = (assistantId: string): void => {
+    const { times } = suspended.get(assistantId) ?? { times: 0 };
+    const ms = Math.min(SUSPENDED_SWEEPS * config.timing.sweepEveryMs * 2 ** times, SUSPENDED_MOST_MS);
+    suspended.set(assistantId, { until: performance.now() + ms, times: times + 1 });
   };
-  const running = new Map<string, Promise<void>>();
+  const running = new Map<string, Promise<unknown>>();
   const start = (assistantId: string): void => {
     if (running.has(assistantId) || running.size >= MAX_RUNNING || lifecycle.draining.aborted) return;
     const ended = updateVectors(assistantId)
       .then((outcome) => {
-        if (outcome === 'refused') rest(assistantId);
-        if (outcome === 'made') resting.delete(assistantId);
+        if (outcome === 'refused') suspend(assistantId);
+        return outcome === 'made' && suspended.delete(assistantId);
       })
       .catch((cause: unknown) => logger.warn({ err: cause, assistantId }, 'knowledge vectors were not made'))
       .finally(() => running.delete(assistantId));
@@ -400,7 +400,7 @@ export const openVectorUpdater = async (embedder: Embedder, options: Options): P
       const model = embedder.model();
       const limit = MAX_RUNNING - running.size;
       if (model === null || limit === 0 || performance.now() > until || lifecycle.draining.aborted) return;
-      const found = await semantic.findOutdated({ model, others }, { thorough, limit, except: listResting() });
+      const found = await semantic.findOutdated({ model, others }, { thorough, limit, except: listSuspended() });
       for (const assistantId of found) start(assistantId);
       if (found.length < limit) return;
       const rest = Math.max(0, until - performance.now());
