@@ -59,7 +59,7 @@ export const WORDS: Record<AlertKind, { title: string; remedy: string }> = {
   worker_silent: {
     title: 'A worker is silent',
     remedy:
-      'Restart it if it hangs, start another if none is left. One that was killed and replaced ends this in 15 minutes.',
+      'Restart it if it hangs, start another if none is left. One that is gone, and was not replaced at its host, ends this in 15 minutes.',
   },
   sweeps_stopped: { title: 'No worker runs', remedy: 'Start the workers.' },
   redis_unavailable: { title: 'Redis does not answer', remedy: 'Look at Redis, and at the network to it.' },

@@ -38,11 +38,13 @@ export type QueueState = {
   minutes: { at: Date; ended: number; p95: number | null }[];
 };
 
-/** The workers of a queue that have not stopped in order. */
+/** The workers of a queue that have neither stopped in order nor been replaced: by one that started at the same host later. */
 export const workersOf = (queue: QueueName, signs: Heard[]): WorkerState[] => {
   const now = serverNow();
-  return signs
-    .filter((one) => one.queue === queue && !one.stoppedAt && now - one.at.getTime() < FORGOTTEN_MS)
+  const own = signs.filter((one) => one.queue === queue);
+  return own
+    .filter((one) => !one.stoppedAt && now - one.at.getTime() < FORGOTTEN_MS)
+    .filter(({ host, at }) => !own.some((other) => other.host === host && other.startedAt > at))
     .map(({ worker, host, pid, startedAt, at }) => {
       return { worker, host, pid, startedAt, heardAt: at, silent: now - at.getTime() > TIMING.workerSilentMs };
     })
@@ -133,8 +135,7 @@ const silenceOf = ({ name, workers }: QueueState): QueueProblem[] => {
   }
   if (silent.length === 0) return [];
   const problem = `${silent.length} of ${workers.length} workers of the queue ${name} are silent, last heard: ${names}.`;
-  const remedy =
-    'Look at these processes: restart one that hangs. One that was killed and replaced is forgotten in 15 minutes.';
+  const remedy = 'Look at these processes: restart one that hangs. One that is gone is forgotten in 15 minutes.';
   return [{ queue: name, problem, remedy }];
 };
 

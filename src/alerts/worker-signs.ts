@@ -100,7 +100,8 @@ export const createWorkerSigns = (connection: Connection): WorkerSigns => {
         $currentDate: { at: true, ...(stops && { stoppedAt: true as const }) },
         $push: { minutes: { $each: minutes, $slice: -MINUTES_KEPT } },
       },
-      { upsert: true },
+      // The next sign makes a lost one good, and a process starts although MongoDB has no majority.
+      { upsert: true, writeConcern: { w: 1 } },
     );
   };
 

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
 import { expect, onTestFinished, test } from 'vitest';
 import { runAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
@@ -42,7 +43,7 @@ type Work = {
 };
 
 /** As if this worker had been stopped, or killed, so long ago. */
-const silence = async (queue: string, forMs: number): Promise<void> => {
+const silence = async (queue: string, forMs: number, host = 'elsewhere'): Promise<void> => {
   const workers = stack.service.mongo.collection('workers');
   await workers.updateOne(
     { _id: `frozen:${queue}` as never },
@@ -50,7 +51,7 @@ const silence = async (queue: string, forMs: number): Promise<void> => {
       $set: {
         worker: 'frozen',
         queue,
-        host: 'elsewhere',
+        host,
         pid: 7,
         startedAt: new Date(Date.now() - forMs),
         at: new Date(Date.now() - forMs),
@@ -101,9 +102,18 @@ test('a frozen worker is silent on the page, in the doctor, in metrics and in an
     const { body } = await owner.get<Page>('/queues');
     expect(body.alerts.map(({ kind }) => kind)).not.toContain('worker_silent');
   });
+  // It was killed, and a worker that started at its host later has replaced it.
+  await silence('turns', 75_000, hostname());
+  await eventually(async () => {
+    const { body } = await owner.get<Page>('/queues');
+    expect(body.queues.find(({ name }) => name === 'turns')?.workers.map(({ pid }) => pid)).toEqual([process.pid]);
+  });
+
   await worker.close();
-  const { body: after } = await owner.get<Page>('/queues');
-  expect(after.queues.find(({ name }) => name === 'turns')?.workers).toEqual([]);
+  await eventually(async () => {
+    const { body } = await owner.get<Page>('/queues');
+    expect(body.queues.find(({ name }) => name === 'turns')?.workers).toEqual([]);
+  });
 });
 
 longTest(

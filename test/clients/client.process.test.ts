@@ -232,7 +232,7 @@ describe('against the running service', () => {
         if (response.status !== 429) return response;
         // The window of the key ends, and the service says so.
         const { redis } = stack.service;
-        await redis.del(...(await redis.keys(`${stack.env['REDIS_PREFIX']}:limit*`)));
+        for (const limit of await redis.keys(`${stack.env['REDIS_PREFIX']}:limit*`)) await redis.del(limit);
         return new Response(response.body, { status: 429, headers: { 'Retry-After': '1' } });
       },
     });

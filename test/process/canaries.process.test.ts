@@ -500,8 +500,10 @@ const everything = async ({ owner, asked, inhabited, operatorId }: Confided): Pr
   for (const { json } of alertHook.received) held.push(['alerts', JSON.stringify(json)]);
   for (const one of Object.values(processes)) held.push(['metrics', await (await fetch(`${one.url}/metrics`)).text()]);
   for (const path of BOARD) held.push(await read(path, 'board'));
+  const wordsOf = ({ id }: { id: string }): string =>
+    id === 'findWork' ? `?search=${inhabited.ids.conversation}` : '';
   for (const one of OPERATIONS.filter(({ method, lasts }) => method === 'get' && !lasts))
-    held.push(await read(`/operator/v1${pathIn(one, inhabited, operatorId)}`, 'operators'));
+    held.push(await read(`/operator/v1${pathIn(one, inhabited, operatorId)}${wordsOf(one)}`, 'operators'));
   held.push(await read(`/operator/v1/assistants/${asked.assistantId}/endpoints`, 'operators'));
   held.push(await read(`/operator/v1/assistants/${asked.assistantId}/export`, 'exports'));
   held.push(['logs', logs()]);
