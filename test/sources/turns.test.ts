@@ -193,7 +193,7 @@ test('slow globs against the long addresses of a site do not hold up the worker'
   await addPages(
     stack,
     ids,
-    Array.from({ length: 200 }, (_, nth) => long(nth)),
+    Array.from({ length: 40 }, (_, nth) => long(nth)),
   );
   const stop = watchLoop();
 
