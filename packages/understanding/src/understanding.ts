@@ -483,6 +483,22 @@ const read = <Known extends IndexedEntry, Page extends Passage>(
 const isSure = ({ hits, context: { inquiry, threshold } }: LexicalReading<IndexedEntry, Passage>): boolean =>
   (hits[0]?.confidence ?? 0) >= (inquiry.semanticSearch ? Math.max(threshold, SURE_BY_WORDS) : threshold);
 
+/** What says nothing beside a question. A *yes* or *no* may answer one. */
+const COURTESIES: ReadonlySet<SmallTalk> = new Set(['greeting', 'thanks', 'goodbye']);
+
+/** What messages that are answered together ask. A request for a person counts alone, and a greeting only alone. */
+export const joinMessages = (messages: string[], language: string): string => {
+  const request = messages.findLast(asksForHuman);
+  if (request !== undefined) return request;
+  const whole = messages.join('\n');
+  if (readSmallTalk(whole, language) !== null) return whole;
+  const asked = messages.filter((message) => {
+    const smallTalk = readSmallTalk(message, language);
+    return smallTalk === null || !COURTESIES.has(smallTalk);
+  });
+  return asked.length > 0 ? asked.join('\n') : whole;
+};
+
 const decideSmallTalk = async <Known extends IndexedEntry, Page extends Passage>(
   context: Context<Known, Page>,
   smallTalk: SmallTalk,
