@@ -8,13 +8,14 @@ import type { QueueWatch } from './redis/queue.ts';
 import type { Service } from './service.ts';
 import type { Repetition } from './turns/start-turn.ts';
 
-/** How an accepted turn ended: answered by an engine, handed off, answered with a holding text, or failed. */
-export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'failed', seconds: number) => void;
+/** How an accepted turn ended: answered by an engine, handed off, held, merged into a later turn, or failed. */
+export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'merged' | 'failed', seconds: number) => void;
 
 /** Counts the turns that a reply worker ends. */
 export const countTurns = (metrics: Metrics): CountTurn => {
   const labels = {
-    outcome: '`answered` by an engine, `handoff` to a person, `held` (a person has the conversation), `failed`',
+    outcome:
+      '`answered` by an engine, `handoff` to a person, `held` (a person has the conversation), `merged` (the reply is that of a later message), `failed`',
   };
   const ended = metrics.counter({ name: 'parley_turns_total', help: 'Ended turns.', labels });
   const took = metrics.histogram({

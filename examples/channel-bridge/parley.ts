@@ -17,24 +17,38 @@ export const createParley = ({ url, assistantId, verifyToken, apiKey }: Settings
     return (await response.json()) as Body;
   };
 
+  /**
+   * Sends a visitor's message, and returns once it is accepted: the next one may follow, and perhaps both get one reply.
+   * The key makes a repeated send safe. The reply is not used, because it also comes as `message.sent`.
+   */
+  const say = async (update: Update): Promise<void> => {
+    const { updateId, chatId, text } = update;
+    const response = await fetch(`${url}/api/v1/channels/webhook/${assistantId}`, {
+      method: 'POST',
+      headers: {
+        Authorization: `Bearer ${verifyToken}`,
+        'Content-Type': 'application/json',
+        Accept: 'text/event-stream',
+        'Idempotency-Key': updateId,
+      },
+      body: JSON.stringify({ session_id: chatId, message: text }),
+    });
+    if (response.status === 422) return; // a message that Parley refuses as invalid is refused each time
+    if (!response.ok || !response.body) throw new TryAgain(`the channel gave ${response.status}`);
+    const events = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const accepted = await events.read();
+    if (accepted.done) throw new TryAgain('the stream ended early');
+    void resumeIfFailed(events, update).catch(() => undefined);
+  };
+
+  /** A turn fails only through a fault of Parley. The same message resumes it. */
+  const resumeIfFailed = async (events: ReadableStreamDefaultReader<string>, update: Update): Promise<void> => {
+    for (let one = await events.read(); !one.done; one = await events.read())
+      if (one.value.includes('event: error')) return say(update);
+  };
+
   return {
-    /**
-     * Sends a visitor's message. The key makes a repeated send safe. The reply in the answer is not used, because it
-     * also comes as `message.sent`.
-     */
-    say: async ({ updateId, chatId, text }: Update): Promise<void> => {
-      const response = await fetch(`${url}/api/v1/channels/webhook/${assistantId}`, {
-        method: 'POST',
-        headers: {
-          Authorization: `Bearer ${verifyToken}`,
-          'Content-Type': 'application/json',
-          'Idempotency-Key': updateId,
-        },
-        body: JSON.stringify({ session_id: chatId, message: text }),
-      });
-      // A message that Parley refuses as invalid is refused each time.
-      if (!response.ok && response.status !== 422) throw new TryAgain(`the channel gave ${response.status}`);
-    },
+    say,
 
     /** The session of a conversation. Null if the conversation was erased or is not one of the channel. */
     findChat: async (conversationId: string): Promise<string | null> => {

@@ -99,6 +99,9 @@ export const AssistantInput = z.object({
   contactsEscalate: z.boolean().default(false).meta({
     description: 'A message with contact details is answered, and then its conversation is handed to a person.',
   }),
+  quickMessageSeconds: z.number().min(0.5).max(10).nullable().default(null).meta({
+    description: 'Messages of a session that come within so many seconds are answered together. Null: never.',
+  }),
   sessionLimitPerMinute: z
     .int()
     .min(1)
@@ -189,6 +192,7 @@ const LATER_DEFAULTS = {
   takeWithinMinutes: null,
   ifNotTaken: 'stay' as const,
   contactsEscalate: false,
+  quickMessageSeconds: null,
   sessionLimitPerMinute: DEFAULT_LIMIT_PER_MINUTE,
   turnsPerMonth: null,
   tokensPerDay: null,
@@ -272,6 +276,7 @@ const assistantSchema = new Schema<StoredAssistant>(
     takeWithinMinutes: { type: Number },
     ifNotTaken: { type: String },
     contactsEscalate: { type: Boolean },
+    quickMessageSeconds: { type: Number },
     sessionLimitPerMinute: { type: Number },
     turnsPerMonth: { type: Number },
     tokensPerDay: { type: Number },

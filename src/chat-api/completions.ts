@@ -9,7 +9,7 @@ import type { Submit, TurnRequest } from '../turns/start-turn.ts';
 import type { StreamTurn, StreamWriter } from '../turns/stream.ts';
 import { ChatResponse, MessageText, SESSION_ID_MAX, SessionId } from '../turns/turn.ts';
 import { errorBodyOf } from '../http/http.ts';
-import { type GatedTurn, setReplayed } from './turn-routes.ts';
+import { type GatedTurn, MERGED, setMerged, setReplayed } from './turn-routes.ts';
 
 /**
  * The chat completions of OpenAI's protocol (docs/contract.md, OpenAI's protocol): a client of it talks to an assistant
@@ -119,6 +119,7 @@ export const completionOperations = {
     bodyLimitBytes: BODY_LIMIT_BYTES,
     bodyIsMessage: true,
     answer: Completion,
+    answerHeaders: MERGED,
     answerExample: {
       ...EXAMPLE.head,
       object: 'chat.completion',
@@ -289,6 +290,7 @@ export const completionRoutes = ({ access, gatedTurn, submit, streamTurn }: Depe
     if (isStream) return streamTurn(turn, req, res, createChunkWriter(res, { model, message, includeUsage }));
     const { response, turnId, replayed, delivered } = await submit(turn);
     setReplayed(res, replayed);
+    setMerged(res, response);
     res.on('finish', delivered);
     answerWith(completionOperations.complete, res, {
       id: `chatcmpl-${turnId}`,

@@ -46,6 +46,13 @@ const ASYNC_HEADERS = HEADERS.extend({
   }),
 });
 
+export const MERGED = {
+  'Merged-Into': z.uuid().optional().meta({
+    description:
+      'As `mergedInto`: this message was answered together with a later one, whose caller gets the same reply.',
+  }),
+};
+
 const REPLAYED = {
   'Idempotent-Replayed': z
     .literal('true')
@@ -105,7 +112,7 @@ const send = {
   bodyExample: { session_id: 'visitor-42', message: 'What are your opening hours?' },
   answer: ChatResponse,
   answerExample: EXAMPLE,
-  answerHeaders: REPLAYED,
+  answerHeaders: { ...REPLAYED, ...MERGED },
   stream: STREAM,
   // 404: the conversation was erased while the caller waited.
   errors: ['idempotency_key_reused', 'session_busy', 'quota_exceeded', 'reply_timeout', 'not_found'],
@@ -223,6 +230,10 @@ export const setReplayed = (res: Response, replayed: boolean): void => {
   if (replayed) res.set('Idempotent-Replayed', 'true');
 };
 
+export const setMerged = (res: Response, { mergedInto }: ChatResponse): void => {
+  if (mergedInto !== undefined) res.set('Merged-Into', mergedInto);
+};
+
 type Dependencies = {
   access: Access;
   gatedTurn: GatedTurn;
@@ -246,6 +257,7 @@ export const chatTurnRoutes = (dependencies: Dependencies): Router => {
   const answer: RequestHandler = async (req, res) => {
     const { response, replayed, delivered } = await submit(turnOf(req, res));
     setReplayed(res, replayed);
+    setMerged(res, response);
     noteCall(res, { conversationId: response.conversationId });
     // The delivery is recorded only after the response has been written. Until then, a retry gets the stored reply.
     res.on('finish', delivered);

@@ -78,10 +78,10 @@ const lastSeqOf = ({ seq, replySeq }: RecentTurn): number => Math.max(seq, reply
 
 /**
  * True if the turn is the last entry of the conversation: no other turn, pending or finished, and no operator or system
- * message came later.
+ * message came later. Turns that were answered together are the last entry together.
  */
 const isLatest = (turn: RecentTurn, { seq, waiting, recent }: KnownTurns): boolean =>
-  waiting.length === 0 && recent.at(-1)?.turnId === turn.turnId && seq === lastSeqOf(turn);
+  waiting.length === 0 && recent.at(-1)?.messageId === (turn.mergedInto ?? turn.messageId) && seq === lastSeqOf(turn);
 
 const resumeOrBusy = (turn: RecentTurn, conversation: KnownTurns): Decision =>
   conversation.waiting.length >= MAX_PENDING ? { kind: 'busy' } : { kind: 'resume', turn };
@@ -178,6 +178,7 @@ export type NewTurn = {
   /** The Redis channel of the process that waits for the reply. */
   replyTo: string;
   acceptedAt: Date;
+  quick?: PendingTurn['quick'];
   trace?: string;
 };
 
@@ -193,6 +194,7 @@ const toPending = (turn: NewTurn): PendingTurn => ({
   replyTo: [turn.replyTo],
   acceptedAt: turn.acceptedAt,
   ...(turn.async && { async: true }),
+  ...(turn.quick && { quick: turn.quick }),
   ...(turn.trace !== undefined && { trace: turn.trace }),
 });
 
@@ -347,7 +349,9 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
    * announced.
    */
   const pushResumed = (conversation: KnownConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
-    const pending = { ...toPending(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
+    // It is answered alone and at once, because its visitor has waited already.
+    const { quick: _quick, ...again } = toPending(turn);
+    const pending = { ...again, turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
     return compareAndSet(
       {
         ...asRead(conversation),

@@ -38,6 +38,8 @@ export type Message = {
   why?: Record<string, unknown>;
   /** The holding text that answered this visitor message. Set only if the message has no reply of its own. */
   heldBy?: { messageId: string; seq: number };
+  /** The later visitor message that was answered together with this one, and their reply. */
+  mergedInto?: { messageId: string; replyMessageId: string; replySeq: number };
   createdAt: Date;
 };
 
@@ -73,6 +75,11 @@ export type PendingTurn = {
   seq?: number;
   /** True if the turn was accepted with 202. Such a turn counts as delivered when it is answered. */
   async?: boolean;
+  /**
+   * Set if its assistant answers quick messages together. Another message that comes `until` then is answered with this
+   * one; as the head, the turn waits for others until `atLatest`.
+   */
+  quick?: { until: Date; atLatest: Date };
   /** The trace of the turn, as a `traceparent`. Missing if it is not recorded. */
   trace?: string;
 };
@@ -86,13 +93,15 @@ export type RecentTurn = {
   /** The number of the visitor message. */
   seq: number;
   /**
-   * The number of the reply. It equals `seq`, with two exceptions: the reply of a resumed turn has a later number, and
-   * a turn answered by a holding text has the number of that text.
+   * The number of the reply. It equals `seq`, with three exceptions: the reply of a resumed turn has a later number,
+   * a turn answered by a holding text has the number of that text, and a merged one that of its group's last turn.
    */
   replySeq?: number;
   replyMessageId?: string;
   finishedAt: Date;
   async?: boolean;
+  /** The visitor message of the turn that this one was answered with. */
+  mergedInto?: string;
 };
 
 /**

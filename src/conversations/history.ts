@@ -287,8 +287,9 @@ export const createHistory = (connection: Connection): History => {
       const visitor = own.find(({ message }) => message.role === 'user');
       const reply = own.find(({ message }) => message.role === 'assistant');
       if (!visitor) return null;
-      const replySeq = reply?.seq ?? visitor.message.heldBy?.seq;
-      const replyMessageId = reply?.message.messageId ?? visitor.message.heldBy?.messageId;
+      const { heldBy, mergedInto } = visitor.message;
+      const replySeq = reply?.seq ?? heldBy?.seq ?? mergedInto?.replySeq;
+      const replyMessageId = reply?.message.messageId ?? heldBy?.messageId ?? mergedInto?.replyMessageId;
       return {
         turnId,
         messageId: visitor.message.messageId,
@@ -296,6 +297,7 @@ export const createHistory = (connection: Connection): History => {
         seq: visitor.seq,
         ...(replySeq !== undefined && { replySeq, replyMessageId: replyMessageId as string }),
         finishedAt: (reply ?? visitor).message.createdAt,
+        ...(mergedInto && { mergedInto: mergedInto.messageId }),
       };
     },
 

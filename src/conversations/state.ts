@@ -6,6 +6,7 @@ import {
   type AttributeChange,
   type Entry,
   type Holding,
+  MAX_PENDING,
   mergeAttributes,
   type Message,
   type PendingTurn,
@@ -162,6 +163,14 @@ export const readSystemMessage = (
   return content.startsWith(HAND_BACK) ? { kind: 'handBack' } : null;
 };
 
+/** What the reply to a visitor's message answers: its text, after the texts that were answered together with it. */
+export const askedIn = (entries: Entry[], visitor: Message): string =>
+  entries
+    .flatMap(({ messages }) => messages.filter(({ mergedInto }) => mergedInto?.messageId === visitor.messageId))
+    .concat(visitor)
+    .map(({ content }) => content)
+    .join('\n');
+
 const escalated = (reason: string, leadScore: number, language: string): ConversationEvent => ({
   event: 'conversation.escalated',
   payload: { reason, lead_score: leadScore, language },
@@ -183,6 +192,42 @@ const ENDS: Record<Status, TurnEnd['kind'][]> = {
   open: ['answered', 'handoff', 'failed'],
   escalated: ['held', 'failed'],
   resolved: ['answered', 'failed'],
+};
+
+/** Turns that are answered together have as much text as one message may have, because an engine reads it as one. */
+const TOGETHER_CHARS_MAX = 8_000;
+
+/**
+ * The first pending turns, which are answered together: each came while its assistant still waited for it. While a
+ * person handles the conversation, no turn waits for another.
+ */
+export const togetherIn = ({ status, waiting }: Part<'status' | 'waiting'>): PendingTurn[] => {
+  const [head] = waiting;
+  const atLatest = status === 'escalated' ? undefined : head?.quick?.atLatest;
+  let chars = 0;
+  const next = waiting.findIndex(({ acceptedAt, message, quick }, nth) => {
+    chars += message.length;
+    const until = waiting[nth - 1]?.quick?.until;
+    const isTogether = atLatest && quick && until && acceptedAt <= until && acceptedAt <= atLatest;
+    return nth > 0 && !(isTogether && chars <= TOGETHER_CHARS_MAX);
+  });
+  return next === -1 ? waiting : waiting.slice(0, next);
+};
+
+/** Until when the first pending turns wait for another one. Null: they are answered at once. */
+export const waitsUntil = (before: Part<'status' | 'waiting'>): Date | null => {
+  const { status, waiting } = before;
+  const together = togetherIn(before);
+  const atLatest = together[0]?.quick?.atLatest;
+  const until = together.at(-1)?.quick?.until;
+  const isFull = together.length < waiting.length || waiting.length >= MAX_PENDING;
+  if (status === 'escalated' || !atLatest || !until || isFull) return null;
+  return until < atLatest ? until : atLatest;
+};
+
+const heardOf = ({ messageId, turnId, message: content, language, keyId, acceptedAt }: PendingTurn): Message => {
+  const key = keyId !== undefined && { keyId };
+  return { messageId, turnId, role: 'user', content, language, ...key, createdAt: acceptedAt };
 };
 
 type Reply = Pick<Message, 'content' | 'language' | 'suggestedActions' | 'sources' | 'why'>;
@@ -220,6 +265,7 @@ const stateAfter = (end: TurnEnd, { at, waitingSince }: { at: Date; waitingSince
 
 type Whole = Pick<StoredConversation, 'status' | 'seq' | 'language'>;
 type Part<Field extends keyof StoredConversation> = Pick<StoredConversation, Field>;
+type Ending = Part<'status' | 'seq' | 'holding' | 'waitingSince' | 'waiting'>;
 
 /**
  * One pure function for each action. `before` is what was read. Null means that the conversation is already as the
@@ -243,11 +289,7 @@ export const act = {
   }),
 
   /** The head ends: its messages get the next number, and the system message of a handoff the one after. */
-  endTurn: (
-    before: Part<'status' | 'seq' | 'holding' | 'waitingSince' | 'waiting'>,
-    end: TurnEnd,
-    { at, ids: [messageId, handoffId] }: Moment,
-  ): Ended => {
+  endTurn: (before: Ending, end: TurnEnd, { at, ids: [messageId, handoffId] }: Moment): Ended => {
     const { status, holding } = before;
     const [turn] = before.waiting;
     if (!turn) throw new Error('only a head can end');
@@ -258,11 +300,7 @@ export const act = {
     const key = turn.keyId !== undefined && { keyId: turn.keyId };
     const spoken: Message[] = [];
     // The visitor's message of a resumed turn is in another entry.
-    if (turn.seq === undefined) {
-      const { messageId: id, message: content, acceptedAt: createdAt } = turn;
-      const held = heldBy && { heldBy };
-      spoken.push({ messageId: id, turnId, role: 'user', content, language, ...key, ...held, createdAt });
-    }
+    if (turn.seq === undefined) spoken.push({ ...heardOf(turn), ...(heldBy && { heldBy }) });
     if (reply) {
       const own = { messageId, turnId, role: 'assistant' as const, createdAt: at };
       spoken.push({ ...own, ...(turn.seq !== undefined && key), ...reply });
@@ -400,6 +438,44 @@ export const act = {
 
   /** The notes have changed. This depends on nothing that was read. */
   note: (notedAt: Date): Effect => change({ notedAt }),
+};
+
+/**
+ * The first `count` turns end together: the reply is that of the last one. Each message gets its own number. A turn
+ * that fails does so alone.
+ */
+export const endTogether = (
+  before: Ending,
+  { end, count }: { end: TurnEnd; count: number },
+  moment: Moment,
+): Ended[] => {
+  if (end.kind === 'failed' || count === 1) return [act.endTurn(before, end, moment)];
+  const { seq, waiting } = before;
+  const merged = waiting.slice(0, count - 1);
+  const last = act.endTurn({ ...before, seq: seq + merged.length, waiting: waiting.slice(merged.length) }, end, moment);
+  const { messageId, replySeq, replyMessageId } = last.finished;
+  if (replySeq === undefined || replyMessageId === undefined) throw new Error('an ended turn needs a reply');
+  const ended = merged.map((turn, nth): Ended => {
+    const own = seq + 1 + nth;
+    const message = { ...heardOf(turn), mergedInto: { messageId, replyMessageId, replySeq } };
+    const { dedupeKey, async } = turn;
+    return {
+      ...change({ seq: own }, { entries: [{ seq: own, messages: [message] }] }),
+      finished: {
+        turnId: turn.turnId,
+        messageId: turn.messageId,
+        ...(dedupeKey !== undefined && { dedupeKey }),
+        outcome: 'answered',
+        seq: own,
+        replySeq,
+        replyMessageId,
+        finishedAt: moment.at,
+        ...(async && { async }),
+        mergedInto: messageId,
+      },
+    };
+  });
+  return [...ended, last];
 };
 
 /** The conversation after an action, as far as it was read. */

@@ -180,6 +180,15 @@ export type ConversationStore = Erasure & {
 
 const WAITING_WITHIN_MS = 2_000;
 
+/** From when the head can be answered, in MongoDB: as `waitsUntil`, or later. */
+const ANSWERABLE_AT = {
+  $let: {
+    vars: { head: { $first: '$waiting' }, last: { $last: '$waiting' } },
+    in: { $cond: ['$$head.quick', { $min: ['$$head.quick.atLatest', '$$last.quick.until'] }, '$$head.acceptedAt'] },
+  },
+};
+type HeadRow = Pick<StoredConversation, '_id' | 'headSince' | 'waiting'> & { answerableAt: Date };
+
 export const createConversationStore = (dependencies: Dependencies): ConversationStore => {
   const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, announceErased } = dependencies;
   const { takeBy, orUnavailable, draining, tracing } = dependencies;
@@ -247,22 +256,20 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     findStaleHeads: async ({ olderThanMs, from, limit }) => {
       const older = (path: string | object) => ({ $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] });
       const rows = await conversations
-        .find(
+        .find<HeadRow>(
           {
             'waiting.0': { $exists: true },
             // The range makes MongoDB use the index. The exact comparison is the one with `$$NOW`.
             headSince: { $gte: from, $lt: new Date(serverNow() - olderThanMs) },
-            $expr: { $and: [older('$headSince'), older({ $arrayElemAt: ['$waiting.acceptedAt', 0] })] },
+            $expr: { $and: [older('$headSince'), older(ANSWERABLE_AT)] },
           },
-          { projection: { conversationId: 1, headSince: 1, 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
+          { projection: { headSince: 1, 'waiting.turnId': 1, answerableAt: ANSWERABLE_AT } },
         )
         .hint('waiting_heads')
         .limit(limit)
         .toArray();
-      return rows.flatMap(({ _id: key, headSince, waiting: [head] }) =>
-        head
-          ? [{ key, turnId: head.turnId, headSince, queuedAt: new Date(Math.max(+headSince, +head.acceptedAt)) }]
-          : [],
+      return rows.flatMap(({ _id: key, headSince, answerableAt, waiting: [head] }) =>
+        head ? [{ key, turnId: head.turnId, headSince, queuedAt: new Date(Math.max(+headSince, +answerableAt)) }] : [],
       );
     },
 
@@ -281,7 +288,11 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     findHeadsAcceptedBefore: async (at, limit) => {
       const rows = await conversations
         .find(
-          { 'waiting.0': { $exists: true }, 'waiting.0.acceptedAt': { $lt: at } },
+          {
+            'waiting.0': { $exists: true },
+            'waiting.0.acceptedAt': { $lt: at },
+            'waiting.0.quick.atLatest': { $not: { $gte: at } },
+          },
           { projection: { 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
         )
         .hint('waiting_heads')

@@ -62,6 +62,9 @@ export const MessageView = z
       .array(ReplySource)
       .optional()
       .meta({ description: 'What a reply of the assistant is taken from; only with `include=sources`.' }),
+    mergedInto: uuid
+      .optional()
+      .meta({ description: 'The later message of the visitor that was answered together with this one.' }),
     createdAt: time,
   })
   .meta({ id: 'Message' });
@@ -119,6 +122,7 @@ export const toMessageView = (message: NumberedMessage, withSources: boolean): z
   ...(message.suggestedActions &&
     message.suggestedActions.length > 0 && { suggestedActions: message.suggestedActions }),
   ...(withSources && message.role === 'assistant' && { sources: message.sources ?? [] }),
+  ...(message.mergedInto && { mergedInto: message.mergedInto.messageId }),
   createdAt: message.createdAt,
 });
 

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { LanguageTag } from '../assistants/knowledge-entry.ts';
 import type { ChangedConversations, ChangePosition } from '../conversations/changed-since.ts';
 import type { Entry } from '../conversations/conversation.ts';
-import { readSystemMessage } from '../conversations/state.ts';
+import { askedIn, readSystemMessage } from '../conversations/state.ts';
 import { readReply } from '../insights/figures.ts';
 import { inBatches, inChunks, insertAtMost } from '../mongo/batches.ts';
 import { collectionOf, type Indexed, inTransaction } from '../mongo/mongo.ts';
@@ -295,7 +295,8 @@ const questionsIn = (entries: Entry[], conversationId: string): (Found & { isEsc
   entries.flatMap(({ messages, seq }, nth) =>
     messages.flatMap((message) => {
       const reply = messages.find(({ role, turnId }) => role === 'assistant' && turnId === message.turnId);
-      const { content: question, language, createdAt: at } = message;
+      const { language, createdAt: at } = message;
+      const question = askedIn(entries, message);
       if (message.role !== 'user' || !reply || question.length > QUESTION_MAX || question.trim() === '') return [];
       const { outcome: kind } = readReply(reply);
       if (kind === 'held') return [];

@@ -57,6 +57,7 @@ export const countersOf = (message: Message, entry: Entry): string[] => {
   switch (message.role) {
     case 'user': {
       if (message.heldBy) return ['turns', 'held'];
+      if (message.mergedInto) return ['turns']; // the last message of its group counts the reply
       const isAnswered = entry.messages.some(({ role, turnId }) => role === 'assistant' && turnId === message.turnId);
       return isAnswered ? ['turns'] : ['turns', 'notAnswered'];
     }

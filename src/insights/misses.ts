@@ -5,6 +5,7 @@ import { serverDate } from '../process/clock.ts';
 import { notFound } from '../process/errors.ts';
 import { collectionOf } from '../mongo/mongo.ts';
 import { readReply } from './figures.ts';
+import { askedIn } from '../conversations/state.ts';
 import { searchWordsOf } from './conversation-search.ts';
 
 /**
@@ -246,17 +247,19 @@ const hedgeOf = (why: Why | undefined, question: Question): Hedge | null =>
 export const readLessons = (entries: Entry[], earlier: Entry[] = []): Lesson[] => {
   const lessons: Lesson[] = [];
   let hedge: Hedge | null = null;
-  for (const { seq, messages } of [...earlier.slice(-1), ...entries]) {
+  const all = [...earlier, ...entries];
+  for (const { seq, messages } of all.slice(Math.max(0, earlier.length - 1))) {
     const isNew = seq >= (entries[0]?.seq ?? 0);
     for (const message of messages) {
       const { role, turnId, createdAt: at } = message;
       if (role === 'operator' && isNew) lessons.push({ kind: 'answer', content: cut(message.content, ANSWER_MAX), at });
       const visitor = messages.find((one) => one.role === 'user' && one.turnId === turnId);
       if (role !== 'assistant' || turnId === null || !visitor) continue;
+      const asked = { content: askedIn(all, visitor), language: visitor.language };
       const why = Why.safeParse(message.why).data;
-      let missed: Question | null = isMiss(message, why) && !why?.rejected ? visitor : null;
+      let missed: Question | null = isMiss(message, why) && !why?.rejected ? asked : null;
       if (hedge && why && isRejected(hedge, why)) missed = hedge.question;
-      hedge = hedgeOf(why, visitor);
+      hedge = hedgeOf(why, asked);
       if (!isNew || !missed || !/\p{L}/u.test(missed.content)) continue;
       const { content, language } = missed;
       lessons.push({ kind: 'miss', question: cut(content, QUESTION_MAX), language, at: visitor.createdAt });

@@ -120,6 +120,11 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
       return { ...it, state: 'is being answered', why, next, holder: await holderOf(lease.worker, lease.until), job };
     }
     const isQueued = job !== null && ['waiting', 'active'].includes(job.state);
+    if (!isQueued && turn.quick && turn.quick.atLatest.getTime() > serverNow()) {
+      const why = 'Messages that come quickly are answered together, so it waits for another one.';
+      const next = `All are answered by ${turn.quick.atLatest.toISOString()}, or sooner if nothing comes.`;
+      return { ...it, state: 'waits', why, next, holder: null, job };
+    }
     const why = isQueued
       ? 'No worker has taken it yet: its job waits in the queue.'
       : 'No worker has it, and it has no job.';
@@ -135,7 +140,7 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
       return pendingWork(conversation, found.turn, Math.max(at, found.head ? 0 : 1));
     }
     const { assistantId, conversationId } = conversation;
-    const { turnId: id, outcome, finishedAt } = found.turn;
+    const { turnId: id, outcome, finishedAt, mergedInto } = found.turn;
     const failed = outcome === 'failed';
     return {
       kind: 'turn',
@@ -144,7 +149,11 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
       conversationId,
       state: outcome,
       since: finishedAt ?? null,
-      why: failed ? 'It failed three times through a fault of the service.' : 'Its reply is stored.',
+      why: failed
+        ? 'It failed three times through a fault of the service.'
+        : mergedInto === undefined
+          ? 'Its reply is stored.'
+          : 'The reply to a later message answers it too.',
       next: failed ? 'A retry of its caller resumes it.' : 'Nothing.',
       holder: null,
       job: await jobOfTurn(conversation._id, id),

@@ -202,6 +202,8 @@ const readTurnTrace = async (dependencies: TurnTraceDependencies, turnId: string
     sessionId,
     channel,
     status: statusOf(found, leased.has(turnId)),
+    waitsUntil: (found.state === 'pending' && found.turn.quick?.until) || null,
+    mergedInto: (found.state === 'finished' && found.turn.mergedInto) || null,
     acceptedAt: message?.acceptedAt ?? null,
     ms: message && reply ? reply.createdAt.getTime() - message.acceptedAt.getTime() : null,
     callerGotReply: delivered.has(turnId),
@@ -220,6 +222,10 @@ const TurnTraceView = z
     sessionId: z.string(),
     channel: z.enum(CHANNELS),
     status: z.string(),
+    waitsUntil: time
+      .nullable()
+      .meta({ description: 'Pending: until then it waits for another message, to be answered together with it.' }),
+    mergedInto: uuid.nullable().meta({ description: 'The later message whose reply answers this one too.' }),
     acceptedAt: time.nullable(),
     ms: z.number().nullable().meta({ description: 'From acceptance to the reply’s commit.' }),
     callerGotReply: z.boolean().meta({ description: 'True: the reply was written to a caller. Known for 11 minutes.' }),

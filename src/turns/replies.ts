@@ -92,6 +92,7 @@ const Reply = z.discriminatedUnion('outcome', [
     suggestedActions: z.array(SuggestedAction).optional(),
     sources: z.array(ReplySource).optional(),
     messageId: z.string(),
+    mergedInto: z.string().optional(),
   }),
   z.object({ outcome: z.literal('failed') }),
   z.object({ outcome: z.literal('erased') }),

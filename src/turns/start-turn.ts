@@ -52,10 +52,25 @@ type PrepareTurnDependencies = {
   conversations: Pick<ConversationStore, 'findLanguage'>;
   idempotencyKeys: Pick<IdempotencyKeys, 'reserve'>;
   replies: Pick<Replies, 'channel' | 'streamChannel'>;
+  replyTimeoutMs: number;
 };
 
+/** A group of quick messages is answered at most so many quiet times after its first message. */
+const QUIET_TIMES = 3;
+
 /** Makes a turn from a request: decides its language, gives it ids and reserves its `Idempotency-Key`. */
-const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: PrepareTurnDependencies) => {
+const createPrepareTurn = ({ conversations, idempotencyKeys, replies, replyTimeoutMs }: PrepareTurnDependencies) => {
+  /**
+   * How long the turn waits for another message. A caller waits for the whole group, so half of its time is left for the
+   * answer. An operator who tries the assistant sends one message at a time.
+   */
+  const quickOf = ({ assistant, channel }: TurnRequest, acceptedAt: Date): NewTurn['quick'] => {
+    if (assistant.quickMessageSeconds === null || channel === 'playground') return undefined;
+    const quietMs = assistant.quickMessageSeconds * 1000;
+    const after = (ms: number): Date => new Date(acceptedAt.getTime() + Math.min(ms, replyTimeoutMs / 2));
+    return { until: after(quietMs), atLatest: after(QUIET_TIMES * quietMs) };
+  };
+
   /** The channel of the reply. A turn with 202 has one too, because it is in flight until its reply comes. */
   const channelOf = ({ onProgress }: TurnRequest): string => (onProgress ? replies.streamChannel : replies.channel);
 
@@ -95,6 +110,8 @@ const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: PrepareT
       languageOf(request, key),
       reserve(request, key, newPrefixedId(key)),
     ]);
+    const acceptedAt = serverDate();
+    const quick = quickOf(request, acceptedAt);
     return {
       key,
       conversationId: newPrefixedId(key),
@@ -110,7 +127,8 @@ const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: PrepareT
       dedupeKey: idempotencyKey === null ? dedupeKeyOf(message) : null,
       async: request.async === true,
       replyTo: channelOf(request),
-      acceptedAt: serverDate(),
+      acceptedAt,
+      ...(quick && { quick }),
       ...(span.context !== null && { trace: span.context }),
     };
   };
@@ -206,10 +224,14 @@ const isNewTurn = (accepted: Accepted, { messageId }: NewTurn): boolean => {
 };
 
 /**
- * True for a new turn that reply workers answer in the order of all turns. A provider's turns have slots of their own.
+ * True for a new turn that reply workers answer in the order of all turns. Turns of a provider, and those that wait for
+ * another message, have slots of their own.
  */
-const isInFlight = ({ assistant }: TurnRequest, accepted: Accepted): accepted is Accepted & { kind: 'accepted' } =>
-  assistant.engine.kind === 'retrieval' && accepted.kind === 'accepted' && !accepted.resumed;
+const isInFlight = (
+  { assistant: { engine, quickMessageSeconds } }: TurnRequest,
+  accepted: Accepted,
+): accepted is Accepted & { kind: 'accepted' } =>
+  engine.kind === 'retrieval' && quickMessageSeconds === null && accepted.kind === 'accepted' && !accepted.resumed;
 
 /**
  * True if the conversation's id is needed before the answer. A caller who waits for the whole answer gets the id with
@@ -235,7 +257,7 @@ export const createStartTurn = (dependencies: Dependencies): StartTurn => {
   const { mustEnd, onRepeated, onBusy, onQuotaExceeded, orUnavailable, quotas, tracing } = dependencies;
   const inFlight = createSessionsInFlight();
   const storedReply = storedReplyOf(conversations);
-  const prepareTurn = createPrepareTurn({ conversations, idempotencyKeys, replies });
+  const prepareTurn = createPrepareTurn({ conversations, idempotencyKeys, replies, replyTimeoutMs });
 
   /**
    * Reserves the turn in its quotas. Returns the error that the caller gets if the turn is new, or null if there is no

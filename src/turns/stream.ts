@@ -38,7 +38,8 @@ const createChatWriter = (res: Response): StreamWriter => {
     accepted: (turn) => send('accepted', turn),
     progress: sendProgress,
     message: (response) => {
-      sendProgress(complete(sent, response.reply));
+      // The caller of the last message of its group shows the text.
+      if (response.mergedInto === undefined) sendProgress(complete(sent, response.reply));
       send('message', response);
     },
     error: (error) => send('error', error.toBody(requestIdOf(res))),

@@ -87,6 +87,10 @@ export const ChatResponse = z
       .meta({ description: 'What the reply is taken from; only with `include=sources`.' }),
     conversationId: z.uuid().meta({ description: 'The same for the whole session.' }),
     messageId: z.uuid().meta({ description: "The assistant's message." }),
+    mergedInto: z.uuid().optional().meta({
+      description:
+        'The later message of the visitor that was answered together with this one: its caller gets the same reply, so show it once.',
+    }),
   })
   .meta({ id: 'ChatResponse' });
 export type ChatResponse = z.infer<typeof ChatResponse>;
@@ -95,7 +99,7 @@ export type ChatResponse = z.infer<typeof ChatResponse>;
 export const storedReplyOf =
   (conversations: ConversationStore) =>
   async (conversation: TurnConversation, turn: RecentTurn): Promise<Reply> => {
-    const { replySeq: seq, replyMessageId: messageId } = turn;
+    const { replySeq: seq, replyMessageId: messageId, mergedInto } = turn;
     if (turn.outcome === 'failed' || seq === undefined || messageId === undefined) return { outcome: 'failed' };
     const message = await conversations.history.findMessage(conversation, { seq, messageId });
     if (!message) return { outcome: 'erased' };
@@ -106,25 +110,29 @@ export const storedReplyOf =
       messageId,
       ...(suggestedActions && { suggestedActions }),
       ...(sources && { sources }),
+      ...(mergedInto !== undefined && { mergedInto }),
     };
   };
 
 type AnsweredReply = Extract<Reply, { outcome: 'answered' }>;
 
 /** `sources` only for a caller who asked for them (docs/contract.md, Sources of replies). */
-const partsOf = ({ reply, suggestedActions, sources = [] }: AnsweredReply, withSources: boolean) => ({
+const viewOf = (
+  { reply, suggestedActions, sources = [], messageId, mergedInto }: AnsweredReply,
+  { conversationId, withSources }: { conversationId: string; withSources: boolean },
+): ChatResponse => ({
   reply,
   ...(suggestedActions && { suggestedActions }),
   ...(withSources && { sources }),
+  conversationId,
+  messageId,
+  ...(mergedInto !== undefined && { mergedInto }),
 });
 
-export const toResponse = (
-  reply: Reply,
-  { conversationId, withSources }: { conversationId: string; withSources: boolean },
-): ChatResponse => {
+export const toResponse = (reply: Reply, shown: { conversationId: string; withSources: boolean }): ChatResponse => {
   if (reply.outcome === 'erased') throw notFound();
   if (reply.outcome === 'failed') throw new ApiError('internal_error');
-  return { ...partsOf(reply, withSources), conversationId, messageId: reply.messageId };
+  return viewOf(reply, shown);
 };
 
 const KEPT_FOR_MS = 86_400_000;
@@ -182,6 +190,5 @@ export const createReadTurn =
     const reply = await storedReply(found.conversation, found.turn);
     if (reply.outcome === 'erased') throw notFound();
     if (reply.outcome === 'failed') return { turnId: id, conversationId, status: 'failed' };
-    const parts = partsOf(reply, withSources);
-    return { turnId: id, conversationId, status: 'answered', ...parts, messageId: reply.messageId };
+    return { turnId: id, status: 'answered', ...viewOf(reply, { conversationId, withSources }) };
   };

@@ -52,6 +52,7 @@ test('each setting of an assistant can be changed, and the others stay', async (
     takeWithinMinutes: [30, '--take-within', '30'],
     ifNotTaken: ['remind', '--if-not-taken', 'remind'],
     contactsEscalate: [true, '--contacts-escalate', 'on'],
+    quickMessageSeconds: [2.5, '--quick-messages', '2.5'],
     sessionLimitPerMinute: [7, '--session-limit', '7'],
     turnsPerMonth: [8, '--turns-per-month', '8'],
     tokensPerDay: [9, '--tokens-per-day', '9'],

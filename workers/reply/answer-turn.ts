@@ -1,6 +1,13 @@
 import type { AnswerableConversation } from '../../src/conversations/commit.ts';
 import type { Holding, PendingTurn, TurnRef } from '../../src/conversations/conversation.ts';
-import { act, applied, type Ended, type TurnEnd } from '../../src/conversations/state.ts';
+import {
+  applied,
+  type Ended,
+  endTogether,
+  togetherIn,
+  type TurnEnd,
+  waitsUntil,
+} from '../../src/conversations/state.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import { momentNow } from '../../src/conversations/transitions.ts';
 import { isMongoUnavailable } from '../../src/mongo/failures.ts';
@@ -16,9 +23,11 @@ import type { TurnQueue } from '../../src/turns/queue.ts';
 import type { Publish, Reply } from '../../src/turns/replies.ts';
 import type { AskEngine } from './ask-engine.ts';
 
-type ProviderTurn = {
+type ApartTurn = {
   assistantId: string;
   turnId: string;
+  /** How long the turn waits for another message of its session. */
+  pauseMs: number;
   /** Resolves with the id of the next turn to enqueue, or null. */
   answer: () => Promise<string | null>;
   /** Enqueues a turn. A session's next turn needs a new slot, so that no session keeps a slot for ever. */
@@ -26,17 +35,17 @@ type ProviderTurn = {
 };
 
 /**
- * Turns that wait for a provider, or for a slot to call it. A job only starts these turns, so that jobs stay free for
- * turns without a provider. An assistant gets another slot only while it has fewer slots than are free, so that the
- * next assistant always finds a free slot: one assistant gets at most half of the slots, and two get a third each.
- * Assistants whose turns take long share half of the slots in this way. A turn that waits for a slot has no lease, so
- * another worker may answer it.
+ * Turns that wait for a provider, for a slot, or for another message of their session. A job only starts these turns, so
+ * that jobs stay free for others. An assistant gets another slot only while it has fewer slots than are free, so that
+ * the next assistant always finds a free slot: one assistant gets at most half of the slots, and two get a third each.
+ * Assistants whose turns take long share half of the slots in this way. A turn that waits has no lease, so another
+ * worker may answer it.
  */
 type InFlight = {
-  /** True if the turn already waits for a slot. A second job for it is then ignored. */
+  /** True if the turn already waits for a message or a slot. A second job for it is then ignored. */
   isWaiting: (turnId: string) => boolean;
 
-  start: (turn: ProviderTurn) => void;
+  start: (turn: ApartTurn) => void;
 
   /** Enqueues waiting turns again, and waits for running turns. */
   close: () => Promise<void>;
@@ -44,15 +53,30 @@ type InFlight = {
 
 /** A turn that keeps its slot for longer makes its assistant slow, or hanging. */
 const ANSWERING = { slowMs: 2_000, hangsMs: 8_000 };
+/** With more of them, a turn does not wait here for another message: a sweep finds it. */
+const PAUSES_MAX = 20_000;
 
 export const createInFlight = ({ total, logger }: { total: number; logger: Logger }): InFlight => {
   const slots = createPacedSlots({ total, shareOf: whatRemains, ...ANSWERING });
   const waiting = new Set<string>();
   const running = new Set<Promise<void>>();
+  const pauses = new Set<() => void>();
   let closed = false;
 
-  const run = async ({ assistantId, turnId, answer }: ProviderTurn): Promise<string | null> => {
+  const pause = (ms: number): Promise<void> =>
+    new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        pauses.delete(end);
+        resolve();
+      };
+      const timer = setTimeout(end, ms);
+      pauses.add(end);
+    });
+
+  const run = async ({ assistantId, turnId, pauseMs, answer }: ApartTurn): Promise<string | null> => {
     waiting.add(turnId);
+    if (pauseMs > 0 && !closed) await pause(pauseMs);
     const slot = await slots.acquire(assistantId);
     waiting.delete(turnId);
     // No slot was given, because the process is stopping or the list of waiting turns is full. In the second case the
@@ -72,7 +96,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
     isWaiting: (turnId) => waiting.has(turnId),
 
     start: (turn) => {
-      if (waiting.has(turn.turnId)) return;
+      if (waiting.has(turn.turnId) || (turn.pauseMs > 0 && pauses.size >= PAUSES_MAX)) return;
       const follow = async (): Promise<void> => {
         const next = await run(turn);
         if (next !== null) turn.enqueue(next);
@@ -84,6 +108,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
     close: async () => {
       closed = true;
       slots.close();
+      for (const end of pauses) end();
       await Promise.all(running);
     },
   };
@@ -111,10 +136,17 @@ type Dependencies = {
 };
 
 /** A session's first pending turn with its lease, the conversation as it was read, and the number of this try. */
-type LeasedTurn = { key: string; turnId: string; read: AnswerableConversation; tries: number };
+type LeasedTurn = {
+  key: string;
+  turnId: string;
+  read: AnswerableConversation;
+  tries: number;
+  /** How many turns, from this one on, are answered together. Messages that come later are not among them. */
+  together: number;
+};
 
-/** The result of one step: the next head, how many turns ended, and whether the next head needs a provider. */
-type Progress = { nextTurnId: string | null; ended: number; failed: boolean; needsProvider?: true };
+/** The result of one step: the next head, how many turns ended, and whether the next head is answered apart from jobs. */
+type Progress = { nextTurnId: string | null; ended: number; failed: boolean; isApart?: true };
 
 /** A head that has ended, but whose end is not stored yet. `reply`: what its callers get. */
 type EndedTurn = Ended & { end: TurnEnd; reply: Reply };
@@ -131,6 +163,20 @@ const replyOf = ({ entries, finished }: Ended, holding: Holding | null): Reply =
   return { outcome, reply: holding.text, messageId: holding.messageId };
 };
 
+/** Turns that are answered together, as the engine reads them: the last one, with the text of all. */
+const asOne = (group: PendingTurn[]): PendingTurn => {
+  const last = group.at(-1);
+  if (!last) throw new Error('a group has a turn');
+  return group.length === 1 ? last : { ...last, message: group.map(({ message }) => message).join('\n') };
+};
+
+/** True if the first pending turn waits for others, or has waited for them. */
+const isQuick = ({ status, waiting }: Pick<AnswerableConversation, 'status' | 'waiting'>): boolean =>
+  status !== 'escalated' && waiting[0]?.quick !== undefined;
+
+const msUntilAnswered = (read: AnswerableConversation): number =>
+  Math.max(0, (waitsUntil(read)?.getTime() ?? 0) - serverNow());
+
 /** The pending turn, or null if this turn is not the head of the conversation. */
 const headOf = (conversation: AnswerableConversation | null, turnId: string): PendingTurn | null => {
   const head = conversation?.waiting[0];
@@ -144,6 +190,14 @@ const headOf = (conversation: AnswerableConversation | null, turnId: string): Pe
  */
 const isUnchanged = (one: AnswerableConversation, other: AnswerableConversation): boolean =>
   one.seq === other.seq && one.status === other.status && one.leadScore === other.leadScore;
+
+/** What the log says of an end. */
+const whatEnded = (end: TurnEnd) => ({
+  end: end.kind,
+  ...(end.kind === 'handoff' && { reason: end.reason }),
+  ...(end.kind === 'answered' && { why: end.answer.why }),
+  ...(end.kind === 'handoff' && { why: end.why }),
+});
 
 /**
  * Answers a session's turns from this turn on. For a turn that needs a provider, the job starts the answer and does
@@ -169,7 +223,8 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     const { turnId, replyTo, language, acceptedAt } = turn;
     const ms = serverNow() - acceptedAt.getTime();
     publish(replyTo, { turnId, conversationId, reply });
-    countTurn(end.kind, ms / 1000);
+    const { mergedInto } = finished;
+    countTurn(mergedInto === undefined ? end.kind : 'merged', ms / 1000);
     logger.info(
       {
         turnId,
@@ -178,10 +233,7 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
         channel,
         language,
         seq: finished.seq,
-        end: end.kind,
-        ...(end.kind === 'handoff' && { reason: end.reason }),
-        ...(end.kind === 'answered' && { why: end.answer.why }),
-        ...(end.kind === 'handoff' && { why: end.why }),
+        ...(mergedInto === undefined ? whatEnded(end) : { end: 'merged', mergedInto }),
         ms,
         ...span.ids,
       },
@@ -189,22 +241,32 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     );
   };
 
-  /** Ends the head. A handoff has a take-by time, if nobody has the conversation yet. */
-  const endHead = async (conversation: AnswerableConversation, end: TurnEnd): Promise<EndedTurn> => {
+  /**
+   * Ends the first `count` turns together, with the reply of the last one. A handoff has a take-by time, if nobody has
+   * the conversation yet.
+   */
+  const endHeads = async (conversation: AnswerableConversation, end: TurnEnd, count: number): Promise<EndedTurn[]> => {
     const moment = momentNow();
-    const ended = act.endTurn(conversation, end, moment);
-    const takeBy = ended.mustBeTaken ? await conversations.findTakeBy(conversation, moment.at) : null;
-    const changes = { ...ended.changes, ...(takeBy && { takeBy }) };
-    return { ...ended, changes, end, reply: replyOf(ended, conversation.holding) };
+    const all = endTogether(conversation, { end, count }, moment);
+    const last = all.at(-1);
+    if (!last) throw new Error('only a head can end');
+    const takeBy = last.mustBeTaken ? await conversations.findTakeBy(conversation, moment.at) : null;
+    const reply = replyOf(last, conversation.holding);
+    return all.map((ended) => {
+      const { mergedInto } = ended.finished;
+      if (mergedInto !== undefined) return { ...ended, end, reply: { ...reply, mergedInto } };
+      return { ...ended, changes: { ...ended.changes, ...(takeBy && { takeBy }) }, end, reply };
+    });
   };
 
   /**
    * Answers the first pending turn and the turns after it that the engine answers immediately, so that one commit
    * stores all of them. The last pending turn is left for the next commit, because more turns may have arrived after
-   * it. A retried turn is answered alone, because another turn may have caused the failure.
+   * it. A retried turn is answered alone, because another turn may have caused the failure; turns that are answered
+   * together stay together for their first three tries. No turn is answered while it waits for another message.
    */
   const answerPending = async (
-    { read, tries }: LeasedTurn,
+    { read, tries, together }: LeasedTurn,
     {
       ends,
       attempt,
@@ -212,25 +274,32 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     }: { ends: Map<string, TurnEnd>; attempt: number; spanOf: (turn: PendingTurn) => TraceSpan },
   ): Promise<EndedTurn[]> => {
     const ended: EndedTurn[] = [];
-    const atMost = tries > 1 ? 1 : Math.max(1, read.waiting.length - 1);
+    const atMost = tries > 1 || isQuick(read) ? 1 : Math.max(1, read.waiting.length - 1);
+    const isFailed = tries > MAX_TRIES * (together > 1 ? 2 : 1);
+    const first = isQuick(read) && tries <= MAX_TRIES ? together : 1;
     let conversation = read;
-    for (const turn of read.waiting.slice(0, atMost)) {
+    for (let step = 0; step < atMost; step += 1) {
+      if (step > 0 && isQuick(conversation)) break;
+      const group = conversation.waiting.slice(0, step === 0 ? first : 1);
+      const turn = asOne(group);
       const made = ended.flatMap(({ entries }) => entries);
       const history = async (entries: number) => {
         const stored = await conversations.history.findLatest(read, entries - made.length);
         return [...stored, ...made.slice(-entries).flatMap(({ messages }) => messages)];
       };
-      const question = { conversation, turn, attempt, history };
+      const messages = group.length > 1 && { messages: group.map(({ message }) => message) };
+      const question = { conversation, turn, ...messages, attempt, history };
       // A turn that takes longer is left for the next commit, so that the answered turns are committed now.
       if (ended.length > 0 && !ends.has(turn.turnId) && !(await askEngine.answersImmediately(question))) break;
-      const { context } = spanOf(turn);
+      const { context } = group.map(spanOf).at(-1) ?? NO_SPAN;
       const answer = (): Promise<TurnEnd> => workFor(read.assistantId, () => askEngine.endOf(question));
       const ask = (): Promise<TurnEnd> => within(tracing.step('engine', context), answer());
-      const end: TurnEnd = ends.get(turn.turnId) ?? (tries > MAX_TRIES ? { kind: 'failed' } : await ask());
+      const end: TurnEnd = ends.get(turn.turnId) ?? (isFailed ? { kind: 'failed' } : await ask());
       ends.set(turn.turnId, end);
-      const one = await endHead(conversation, end);
-      ended.push(one);
-      conversation = applied(conversation, one);
+      for (const one of await endHeads(conversation, end, group.length)) {
+        ended.push(one);
+        conversation = applied(conversation, one);
+      }
       if (end.kind === 'failed' || draining.aborted) break;
     }
     return ended;
@@ -334,9 +403,10 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     throw read.reason;
   };
 
-  const endsWithoutProvider = async (read: AnswerableConversation): Promise<boolean> => {
+  /** True if the head waits for nothing: neither for a provider nor for another message of its session. */
+  const endsInJob = async (read: AnswerableConversation): Promise<boolean> => {
     const [head] = read.waiting;
-    return head !== undefined && askEngine.endsWithoutProvider(read, head);
+    return head !== undefined && !isQuick(read) && askEngine.endsWithoutProvider(read, head);
   };
 
   const NO_PROGRESS: Progress = { nextTurnId: null, ended: 0, failed: false };
@@ -350,11 +420,16 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
       return NO_PROGRESS;
     }
     try {
-      if (!seen && !(await endsWithoutProvider(read))) {
+      if (!seen && !(await endsInJob(read))) {
         leases.release(ref, lease.token, true);
-        return { ...NO_PROGRESS, nextTurnId: ref.turnId, needsProvider: true };
+        return { ...NO_PROGRESS, nextTurnId: ref.turnId, isApart: true };
       }
-      const progress = await answerAndCommit({ ...ref, read, tries: lease.tries });
+      const progress = await answerAndCommit({
+        ...ref,
+        read,
+        tries: lease.tries,
+        together: togetherIn(read).length,
+      });
       // The lease is released, because the turn may be answered later: a failed turn after a resume, another turn when
       // it becomes the first pending turn. The release also resets the number of tries.
       if (!progress || progress.failed) leases.release(ref, lease.token, true);
@@ -372,12 +447,13 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
   };
 
   /**
-   * Answers a turn with a provider once a slot is free. The turn is read again, because another worker may have
-   * answered it during the wait.
+   * Answers a turn once a slot is free. The turn is read again, because another worker may have answered it during the
+   * wait. If further messages have come, it goes on waiting.
    */
-  const answerWithProvider = async (ref: TurnRef): Promise<string | null> => {
+  const answerApart = async (ref: TurnRef): Promise<string | null> => {
     if (draining.aborted) return ref.turnId;
     const read = await readHead(ref);
+    if (read && msUntilAnswered(read) > 0) return ref.turnId;
     return read && (await answerUnderLease(ref, read)).nextTurnId;
   };
 
@@ -386,16 +462,17 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next });
     let seen = await readHead({ key, turnId });
     if (!seen) return;
-    if (!(await endsWithoutProvider(seen))) {
+    if (!(await endsInJob(seen))) {
       const { assistantId } = seen;
-      inFlight.start({ assistantId, turnId, answer: () => answerWithProvider({ key, turnId }), enqueue });
+      const pauseMs = msUntilAnswered(seen);
+      inFlight.start({ assistantId, turnId, pauseMs, answer: () => answerApart({ key, turnId }), enqueue });
       return;
     }
     let next: string | null = turnId;
     for (let count = 0; next !== null && count < TURNS_IN_A_ROW && !draining.aborted; ) {
       const progress: Progress = await answerUnderLease({ key, turnId: next }, seen);
       next = progress.nextTurnId;
-      if (progress.needsProvider) break;
+      if (progress.isApart) break;
       count += Math.max(1, progress.ended);
       seen = null;
     }

@@ -285,7 +285,10 @@ type Dependencies = {
 type Question = {
   /** The conversation as it was read, or as it is after the previous turn of the same commit. */
   conversation: AnswerableConversation;
+  /** The turn. Of turns that are answered together the last one, with the text of all. */
   turn: PendingTurn;
+  /** The texts of turns that are answered together. */
+  messages?: string[];
   /**
    * The number of this answer. Callers who receive the reply as a stream use it to tell a new answer from an earlier
    * one.
@@ -373,7 +376,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
   };
 
   const endWithEngine = async (
-    { conversation, turn, attempt, history }: Question,
+    { conversation, turn, messages, attempt, history }: Question,
     assistant: Assistant,
   ): Promise<TurnEnd> => {
     await restIfBusy();
@@ -420,6 +423,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       const ask: TurnContext = {
         assistant: profile,
         message: turn.message,
+        ...(messages && { messages }),
         language: turn.language,
         history: readHistory,
         signal: stopping,
@@ -433,6 +437,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
         ...reply.why,
         ...versionOf(profile),
         ...(turn.languageBy && { languageBy: turn.languageBy }),
+        ...(messages && { messages: messages.length }),
         ...(found && { guard: { found, action: isRefused ? 'refused' : 'flagged' } }),
         stages: {
           wait: waitMs,

@@ -25,6 +25,8 @@ export type ChatResponse = {
   conversationId: string;
   /** The assistant's message. */
   messageId: string;
+  /** The later message of the visitor that was answered together with this one: its caller gets the same reply, so show it once. */
+  mergedInto?: string;
 };
 
 /** A button that a client may show. */
@@ -72,6 +74,8 @@ export type Turn = {
   conversationId: string;
   /** The assistant's message. */
   messageId?: string;
+  /** The later message of the visitor that was answered together with this one: its caller gets the same reply, so show it once. */
+  mergedInto?: string;
 };
 
 export type SendChannelMessageQuery = {
@@ -181,6 +185,8 @@ export type Message = {
   suggestedActions?: SuggestedAction[];
   /** What a reply of the assistant is taken from; only with `include=sources`. */
   sources?: ReplySource[];
+  /** The later message of the visitor that was answered together with this one. */
+  mergedInto?: string;
   /** ISO 8601, UTC. */
   createdAt: string;
 };

@@ -27,7 +27,7 @@ export type Page = {
   hasEarlier: boolean;
 };
 export type User = { id: string; expires: number; signature: string };
-export type Reply = { reply: string; suggestedActions?: Action[]; messageId: string };
+export type Reply = { reply: string; suggestedActions?: Action[]; messageId: string; mergedInto?: string };
 export type TurnEvent =
   | { event: 'accepted'; data: { turnId: string } }
   | { event: 'delta'; data: { text: string; attempt: number } }

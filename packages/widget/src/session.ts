@@ -321,10 +321,14 @@ export class Session {
           this.#sort();
           this.#changed([]);
         } else if (event === 'message') {
-          const { messageId, reply: content, suggestedActions = [] } = data;
+          const { messageId, reply: content, suggestedActions = [], mergedInto } = data;
           const dom = writing?.dom;
           drop();
           item.state = 'done';
+          if (mergedInto !== undefined) {
+            this.#changed([]); // the stream of the later message has this reply too
+            continue;
+          }
           const given = {
             messageId,
             turnId: item.turnId,

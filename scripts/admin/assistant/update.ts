@@ -23,7 +23,12 @@ type Engine = {
   temperature?: number;
 };
 /** Options with shorter names than their settings. */
-type Short = { dedupeWindow?: number; takeWithin?: number | null; sessionLimit?: number };
+type Short = {
+  dedupeWindow?: number;
+  quickMessages?: number | null;
+  takeWithin?: number | null;
+  sessionLimit?: number;
+};
 /** All other options are called like their settings. */
 type UpdateOptions = Engine & Short & Partial<AssistantInput>;
 
@@ -93,6 +98,11 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
     )
     .addOption(new Option('--if-not-taken <what>', 'what happens to it after that time').choices(IF_NOT_TAKEN))
     .option('--contacts-escalate <on|off>', 'on: a visitor who leaves contact details is handed to a person', onOrOff)
+    .option(
+      '--quick-messages <seconds>',
+      'answer messages that come within so many seconds together (0.5–10); none: each one',
+      orNone(decimal(0.5, 10)),
+    )
     .option('--drafts <on|off>', 'on: changes of knowledge, instructions and engine make a draft', onOrOff)
     .option(
       '--worse-allowed <number>',
@@ -123,10 +133,11 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
     .action((assistantId: string, options: UpdateOptions) => {
       const { engine: kind, baseUrl, model, keyEnv, timeout, temperature, ...others } = options;
       const engine = engineOf({ engine: kind, baseUrl, model, keyEnv, timeout, temperature });
-      const { dedupeWindow, takeWithin, sessionLimit, ...settings } = others;
+      const { dedupeWindow, quickMessages, takeWithin, sessionLimit, ...settings } = others;
       const input = definedFields({
         ...settings,
         dedupeWindowSeconds: dedupeWindow,
+        quickMessageSeconds: quickMessages,
         takeWithinMinutes: takeWithin,
         sessionLimitPerMinute: sessionLimit,
       });

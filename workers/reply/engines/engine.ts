@@ -48,6 +48,8 @@ export type TurnContext = {
   assistant: AssistantProfile;
   /** The visitor's text, exactly as sent. */
   message: string;
+  /** The texts that came quickly and are answered together. `message` has all of them. */
+  messages?: string[];
   /** Canonical BCP 47 tag, decided when the turn was accepted. */
   language: string;
   /** Reads the latest messages before this turn, oldest first. Most turns need no history. */

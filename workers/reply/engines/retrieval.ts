@@ -9,6 +9,7 @@ import {
   type KnowledgeIndex,
   PassageIndex,
   findContactDetails,
+  joinMessages,
 } from '@parley/understanding';
 import {
   isSafeLink,
@@ -305,19 +306,22 @@ const wordingFor = ({ message }: TurnContext, decision: Decision, language: stri
 type Searched = { index: KnowledgeIndex<EngineEntry> | null; passages: TurnPassages | null };
 
 const toInquiry = (
-  { assistant, message, language, history, semanticSearch }: TurnContext,
+  { assistant, message, messages, language, history, semanticSearch }: TurnContext,
   { index, passages }: Searched,
-): Inquiry<EngineEntry, ReadPassage> => ({
-  message,
-  language,
-  index,
-  answering: assistant.answering ?? 'balanced',
-  threshold: assistant.threshold,
-  history,
-  isRejection: isRejection(message),
-  semanticSearch,
-  ...(passages && { passages: passages.search }),
-});
+): Inquiry<EngineEntry, ReadPassage> => {
+  const asked = messages ? joinMessages(messages, language) : message;
+  return {
+    message: asked,
+    language,
+    index,
+    answering: assistant.answering ?? 'balanced',
+    threshold: assistant.threshold,
+    history,
+    isRejection: isRejection(asked),
+    semanticSearch,
+    ...(passages && { passages: passages.search }),
+  };
+};
 
 /** Stands for passages whose index is not there yet. */
 const UNKNOWN: TurnPassages = {

@@ -34,6 +34,7 @@ const fieldsOf = ({ name, instructions, languages, holdingText, answering, thres
   holdingText: holdingText ?? '',
   answering: answering as string,
   threshold: threshold === null ? '' : String(threshold),
+  quickMessageSeconds: rest.quickMessageSeconds === null ? '' : String(rest.quickMessageSeconds),
   dedupeWindowSeconds: String(rest.dedupeWindowSeconds),
   guard: guard as string,
   allowedLinks: rest.allowedLinks,
@@ -48,6 +49,7 @@ const toBody = (fields: Fields) => ({
   ...fields,
   holdingText: fields.holdingText.trim() === '' ? null : fields.holdingText,
   threshold: fields.threshold.trim() === '' ? null : numberOf(fields.threshold),
+  quickMessageSeconds: fields.quickMessageSeconds.trim() === '' ? null : numberOf(fields.quickMessageSeconds),
   dedupeWindowSeconds: numberOf(fields.dedupeWindowSeconds),
 });
 
@@ -113,6 +115,12 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
           description="A language model’s reply with a number, a name or a source that your knowledge and documents do not have is not sent. The visitor gets the answer without the model."
           checked={form.values.strict}
           onChange={(event) => form.set('strict', event.currentTarget.checked)}
+        />
+        <TextInput
+          label="Quick messages, seconds"
+          description="0.5 to 10. Messages of a visitor that come within this time get one reply, which then comes this much later. Leave empty to answer each one."
+          inputMode="decimal"
+          {...form.text('quickMessageSeconds')}
         />
         <details className="numbers" open={save.error !== null}>
           <summary>Advanced</summary>

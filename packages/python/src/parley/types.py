@@ -261,6 +261,8 @@ class Message:
     suggested_actions: list[SuggestedAction] | None = None
     sources: list[ReplySource] | None = None
     """What a reply of the assistant is taken from; only with `include=sources`."""
+    merged_into: str | None = None
+    """The later message of the visitor that was answered together with this one."""
     created_at: str
     """ISO 8601, UTC."""
 
@@ -347,6 +349,8 @@ class Turn:
     """The same for the whole session."""
     message_id: str | None = None
     """The assistant's message."""
+    merged_into: str | None = None
+    """The later message of the visitor that was answered together with this one: its caller gets the same reply, so show it once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,6 +395,8 @@ class ChatResponse:
     """The same for the whole session."""
     message_id: str
     """The assistant's message."""
+    merged_into: str | None = None
+    """The later message of the visitor that was answered together with this one: its caller gets the same reply, so show it once."""
 
 
 ParleyEvent = Union[
