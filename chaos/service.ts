@@ -21,15 +21,17 @@ import { runVisitors, visitTogether } from './service/visitors.ts';
  *   npm run chaos -- --topology sentinel       a Redis with a replica and sentinels, the master is killed or cut off from them
  *   npm run chaos -- --topology cluster        a Redis Cluster, a master is killed or cut off from its peers
  *   npm run chaos -- --one-process             one process that does everything, which is killed again and again
+ *   npm run chaos -- --quick-messages          messages of a session that come quickly are answered together
  *   npm run chaos -- --plant 'claim off' --minutes 2      must fail
  */
 requireNode();
 const FAULT_EVERY_MS = 3_000;
 const PROVIDER_MS = 1_200;
+const QUICK_MESSAGE_SECONDS = 0.5;
 
 const options = readArguments(
   { minutes: [12, 0.01, 60, 'fraction'], seed: [1, -1e9, 1e9], visitors: [30, 1, 1_000], answers: [0, 0, 1e9] },
-  { flags: ['one-process'], texts: ['topology', 'plant'] },
+  { flags: ['one-process', 'quick-messages'], texts: ['topology', 'plant'] },
 );
 const { minutes, seed, visitors, answers, plant = null } = options;
 const each = options['one-process'] ? 'all' : 2;
@@ -37,7 +39,8 @@ const topology = TOPOLOGIES.find((one) => one === (options.topology ?? 'one'));
 if (!topology) throw new Error(`--topology: there are ${TOPOLOGIES.join(', ')}`);
 
 const run = async (): Promise<boolean> => {
-  const cast: CastOptions = { providerMs: PROVIDER_MS, second: 'hostile' };
+  const quickMessageSeconds = options['quick-messages'] ? QUICK_MESSAGE_SECONDS : null;
+  const cast: CastOptions = { providerMs: PROVIDER_MS, second: 'hostile', quickMessageSeconds };
   const field = await openField({ topology, plant, seed, cast, each });
   const { service, crew, random, histories, api } = field;
   const { token, keyOf, removeHostile } = field.cast;

@@ -27,6 +27,7 @@ export type CastOptions = {
   providerMs: number;
   /** The second endpoint of the quick assistant. */
   second: ReceiverKind;
+  quickMessageSeconds?: number | null;
 };
 
 /** A provider that takes some time to answer, and fails one request in twenty. */
@@ -48,12 +49,17 @@ const openSlowProvider = async (random: Random, withinMs: number) => {
  * The assistants of a run, their endpoints and their provider: one that answers at once, with two endpoints, and one
  * that asks a slow provider.
  */
-export const openCast = async (service: Service, random: Random, { providerMs, second }: CastOptions) => {
+export const openCast = async (service: Service, random: Random, options: CastOptions) => {
+  const { providerMs, second, quickMessageSeconds = null } = options;
   const provider = await openSlowProvider(random, providerMs);
   const endpoints: (Endpoint & { receiver: Customer })[] = [];
 
   const addAssistant = async (name: string, kinds: ReceiverKind[]): Promise<Assistant> => {
-    const { assistantId } = await service.assistants.createAssistant({ name, sessionLimitPerMinute: UNLIMITED });
+    const { assistantId } = await service.assistants.createAssistant({
+      name,
+      sessionLimitPerMinute: UNLIMITED,
+      quickMessageSeconds,
+    });
     await service.assistants.addKnowledge(assistantId, KNOWLEDGE);
     await service.assistants.setChannel(assistantId, {
       connected: true,
