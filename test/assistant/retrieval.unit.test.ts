@@ -220,6 +220,7 @@ test.each([
   'My email is eva@example.org. Is there parking?',
   'Is there parking? You reach me at (030) 555 01 20, thanks',
   'I am eva@example.org, is there parking?',
+  'eva@example.org - is there parking',
 ])('contact details are noted, and the question beside them is answered: %s', async (message) => {
   const reply = await ask(message);
 
@@ -233,6 +234,13 @@ test('a question beside contact details that has no answer is unsure, and a tag 
   expect(unknown).toMatchObject({ low: true, why: { kind: 'unsure' } });
   expect(unknown.text).toContain(text('en', 'contactNoted'));
   expect(tag.text).toBe(text('en', 'contactNoted'));
+});
+
+test('an address in a question about the shop is not noted', async () => {
+  const reply = await ask('Is hello@shop.example your address?');
+
+  expect(reply.text).not.toContain(text('en', 'contactNoted'));
+  expect(reply.why.kind).not.toBe('contact');
 });
 
 test('the explanation of a reply is compact and has no text of the visitor', async () => {

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import {
   asksForHuman,
   asksWhoThisIs,
+  askedBesideContactDetails,
   findContactDetails,
   withoutContactDetails,
 } from '../src/retrieval/human-request.ts';
@@ -221,4 +222,62 @@ test.each([
 ])('%s has a phone number', (message, rest) => {
   expect(findContactDetails(message)).toEqual({ email: false, phone: true });
   expect(withoutContactDetails(message)).toBe(rest);
+});
+
+test.each([
+  ['eva@example.org - how much is shipping', 'how much is shipping'],
+  ['eva@example.org do you ship to France', 'do you ship to France'],
+  ['what are your opening hours eva@example.org', 'what are your opening hours'],
+  ['My email is eva@example.org, and when do you open', 'and when do you open'],
+  ['eva@example.org what is your address?', 'what is your address?'],
+  ['I am eva@example.org, is your parking free?', 'is your parking free?'],
+  ['meine Mail ist eva@example.org - was kostet der Versand', 'was kostet der Versand'],
+  ['mon mail eva@example.org combien coûte la livraison', 'combien coûte la livraison'],
+  ['eva@example.org cuánto cuesta el envío', 'cuánto cuesta el envío'],
+  ['mój mail eva@example.org, ile kosztuje wysyłka', 'ile kosztuje wysyłka'],
+  ['eva@example.org сколько стоит доставка', 'сколько стоит доставка'],
+  ['eva@example.org kargo ne kadar', 'kargo ne kadar'],
+  ['eva@example.org 运费多少钱', '运费多少钱'],
+  ['eva@example.org 배송비가 얼마인가요', '배송비가 얼마인가요'],
+  ['eva@example.org كم سعر الشحن', 'كم سعر الشحن'],
+])('%s asks something beside contact details', (message, asked) => {
+  expect(findContactDetails(message)).toEqual({ email: true, phone: false });
+  expect(askedBesideContactDetails(message)).toBe(asked);
+});
+
+test.each([
+  'Could you write to eva@example.org, please?',
+  'Can you send your offer to eva@example.org?',
+  'When will you call me back, 0170 1234567',
+  'call me when you can, 0170 1234567',
+  'Könnt ihr mich unter 0170 1234567 anrufen?',
+  'Je peux être joint à eva@example.org ?',
+  'Mi correo es eva@example.org, gracias',
+  'Eva Muster, eva@example.org, Wien',
+  '我的电话 13800138000 请给我打电话好吗',
+])('%s asks nothing beside contact details', (message) => {
+  expect(findContactDetails(message)).not.toBeNull();
+  expect(askedBesideContactDetails(message)).toBeNull();
+});
+
+test.each([
+  'Is hello@shop.example your address?',
+  'Is your number still 030 5550120?',
+  'Can I reach you at hello@shop.example?',
+  'Ist das Ihre Nummer: 0800 1234567?',
+  'Kann ich euch unter hello@shop.example erreichen?',
+  'Est-ce que hello@shop.example est votre adresse ?',
+  '¿Es hola@shop.example vuestra dirección?',
+  'hello@shop.example sizin adresiniz mi?',
+  'hello@shop.example是你们的邮箱吗？',
+  'hello@shop.example はそちらのアドレスですか？',
+])('%s asks about an address of the shop', (message) => {
+  expect(findContactDetails(message)).toBeNull();
+});
+
+test('contact details beside a question about the address of the shop are the visitor’s', () => {
+  const message = 'Is hello@shop.example your address? Mine is eva@example.org';
+
+  expect(findContactDetails(message)).toEqual({ email: true, phone: false });
+  expect(askedBesideContactDetails(message)).toBe('Is hello@shop.example your address?');
 });

@@ -1,4 +1,5 @@
 import { fold, foldBeginning, LEXICON, withoutPiledMarks, words } from '../fold.ts';
+import { asksAboutShop, asksByWords } from './question-words.ts';
 import humanWords from './human-words.json' with { type: 'json' };
 
 /**
@@ -270,7 +271,8 @@ export const asksWhoThisIs = (message: string): boolean => {
  * An e-mail address from the last character before the `@` on. A pattern for the whole address would take more than
  * linear time.
  */
-const EMAIL = /[\p{L}\p{N}._%+-]@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}(?!\p{L})(?!:[\p{L}/])/u;
+const EMAIL =
+  /[\p{L}\p{N}._%+-]@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.(?:[A-Za-z]{2,24}(?![A-Za-z])|\p{L}{2,24}(?!\p{L}))(?!:[\p{L}/])/u;
 const LONGEST_MAILBOX = 64;
 const MAILBOX = /[\p{L}\p{N}._%+-]/u;
 /** Seven to fifteen digits with separators. Whether it is a phone number depends on its form and on the words around it. */
@@ -365,39 +367,67 @@ const asAscii = (digit: string): string => {
 const beginningOf = (message: string): string =>
   withoutPiledMarks(message.slice(0, MAX_LENGTH)).normalize('NFKC').slice(0, MAX_LENGTH).replace(DIGIT, asAscii);
 
-/** The contact details in a message: an e-mail address or a phone number. Null if there are none. */
-export const findContactDetails = (message: string): ContactDetails | null => {
-  const text = beginningOf(message);
+const detailsIn = (text: string): ContactDetails | null => {
   const details = { email: text.includes('@') && EMAIL.test(text), phone: findPhone(text) !== null };
   return details.email || details.phone ? details : null;
 };
 
-const withoutEmail = (text: string): string => {
-  const found = EMAIL.exec(text);
-  if (!found) return text;
+/** The text around an e-mail address. Null if there is none. */
+const aroundEmail = (text: string): [before: string, after: string] | null => {
+  const found = text.includes('@') ? EMAIL.exec(text) : null;
+  if (!found) return null;
   const at = text.indexOf('@', found.index);
   let begins = at;
   while (begins > at - LONGEST_MAILBOX && MAILBOX.test(text.charAt(begins - 1))) begins -= 1;
-  return `${text.slice(0, begins)} ${text.slice(found.index + found[0].length)}`;
+  return [text.slice(0, begins), text.slice(found.index + found[0].length)];
+};
+
+/** The text before, between and after an e-mail address and a phone number. */
+const aroundContactDetails = (text: string): string[] =>
+  (aroundEmail(text) ?? [text]).flatMap((part) => {
+    const phone = findPhone(part);
+    return phone ? [part.slice(0, phone.from), part.slice(phone.to)] : [part];
+  });
+
+const CLAUSE_OR_SENTENCE_END = /(?<=[.!?…,;])\s+|(?<=[。！？；，؟])|\s[-–—]\s|\n+/u;
+const QUESTION_END = /[?？؟]$/u;
+/** Fewer words, or letters of scripts without spaces, are a tag such as "please?". */
+const LEAST_ASKED =
+  /(?:[\p{L}\p{N}]+\P{L}+){2}[\p{L}\p{N}]|[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Hangul}]{4}/u;
+
+const isAboutShop = (part: string): boolean => {
+  if (!QUESTION_END.test(part.trimEnd()) || detailsIn(part) === null) return false;
+  const [before = '', ...after] = aroundContactDetails(part);
+  return asksAboutShop(before, after.join(' '));
+};
+
+/**
+ * The contact details in a message: an e-mail address or a phone number. Null if there are none. Those of the shop, as in
+ * "Is hello@shop.example your address?", are not meant.
+ */
+export const findContactDetails = (message: string): ContactDetails | null => {
+  const text = beginningOf(message);
+  const details = detailsIn(text);
+  if (!details || !/[?？؟]/u.test(text)) return details;
+  const parts = text.split(CLAUSE_OR_SENTENCE_END);
+  const own = parts.filter((part) => !isAboutShop(part));
+  return own.length === parts.length ? details : detailsIn(own.join(' '));
 };
 
 /** The message without its e-mail address and phone number. */
-export const withoutContactDetails = (message: string): string => {
-  const text = withoutEmail(beginningOf(message));
-  const phone = findPhone(text);
-  return phone ? `${text.slice(0, phone.from)} ${text.slice(phone.to)}` : text;
-};
-
-const SENTENCE_END = /(?<=[.!?…,;])\s+|(?<=[。！？؟])\s*|\n+/u;
-/** Fewer words, or letters of scripts without spaces, are a tag such as "please?". */
-const LEAST_ASKED =
-  /(?:[\p{L}\p{N}]+\P{L}+){2}[\p{L}\p{N}]|[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]{4}/u;
+export const withoutContactDetails = (message: string): string => aroundContactDetails(beginningOf(message)).join(' ');
 
 /** What a message asks beside the contact details that it leaves. Null if it asks nothing else. */
 export const askedBesideContactDetails = (message: string): string | null => {
   const asked = beginningOf(message)
-    .split(SENTENCE_END)
-    .filter((part) => /[?？؟]$/.test(part.trimEnd()) && LEAST_ASKED.test(part))
-    .filter((part) => findContactDetails(part) === null);
+    .split(CLAUSE_OR_SENTENCE_END)
+    .flatMap((part) => {
+      if (isAboutShop(part)) return [part];
+      const around = aroundContactDetails(part);
+      if (around.length === 1 && QUESTION_END.test(part.trimEnd())) return [part];
+      // "Could you write to eva@example.org" opens like a question, and asks for nothing else.
+      return around.filter((one, at) => asksByWords(one, isOfCalling, around.length === 1 || at > 0));
+    })
+    .filter((part) => LEAST_ASKED.test(part));
   return asked.length > 0 ? asked.join(' ').trim() : null;
 };
