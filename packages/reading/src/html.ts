@@ -1,5 +1,6 @@
 import { Parser } from 'htmlparser2';
-import { type Attributes, looksUnseen, namesOf, type Region, roleOf } from './region.ts';
+import { BLOCKS, folds, headingLevelOf, ICON_TEXT, isDecorative, isIcon, isUnseen, SKIPPED } from './elements.ts';
+import { type Attributes, type Region, roleOf } from './region.ts';
 import { Table } from './table.ts';
 import { asksSomething, toLine, toLines, Unreadable, withoutInvisible, withoutTemplates } from './text.ts';
 
@@ -66,24 +67,9 @@ const MAX_REGIONS = 100_000;
 const MAX_TERMS = 5;
 const MAX_HEADING_CHARS = 500;
 
-const BLOCKS = namesOf(
-  'address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer form frameset ' +
-    'h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol p pre search section summary table tbody td tfoot th thead tr ul',
-);
-/** What a visitor does not read as text. */
-const SKIPPED = namesOf(
-  'annotation applet audio canvas datalist embed iframe noframes noscript object optgroup option rp rt script select style svg template ' +
-    'textarea video',
-);
 /** A script that leads to another page: `location.replace("/en/")`. */
 const LEADS = /(?:^|[^\w$])location(?:\.href\s?=|\s?=|\.(?:replace|assign)\()\s?(?:(["'])([^"'\n]{1,500})\1)/;
 const MAX_LEADING_SCRIPT = 2000;
-/** Links to a footnote, and from it back to the text. */
-const NOTE = /^#(?:user-content-)?(?:fn(?:ref)?[-:_]?\d|footnote-|endnote-|cite[_-](?:note|ref))/;
-const headingLevelOf = (name: string, { role, 'aria-level': level }: Attributes): number => {
-  if (/^h[1-6]$/.test(name)) return Number(name.slice(1));
-  return role === 'heading' ? Math.min(6, Math.max(1, Number(level) || 2)) : 0;
-};
 
 /** The text of a heading, without the signs of links to the heading itself. */
 const headingText = (written: string): string =>
@@ -102,49 +88,6 @@ const codeText = (written: string): string => {
 
 /** An element that is open. */
 type Frame = { name: string; region: Region; isSkipped: boolean; onClose: (() => void) | null };
-
-/** A paragraph for the eye only. Boxes with this mark are folded, and so are paragraphs that something refers to. */
-const isDecorative = (name: string, { 'aria-hidden': hidden, id }: Attributes): boolean =>
-  name === 'p' && hidden === 'true' && id === undefined;
-
-const FOLDS =
-  /(?:^|[\s_-])(?:accordion|collaps(?:e|ed|ible)|disclosure|expand(?:able|er)?|faq|fold|toggler?)(?:$|[\s_-])/i;
-
-/** What names the text that a button shows, in the ways of browsers and of libraries. */
-const SHOWS = [
-  'aria-expanded',
-  'aria-controls',
-  'popovertarget',
-  'commandfor',
-  'data-collapse-toggle',
-  'data-accordion-target',
-  'uk-toggle',
-];
-/** What a button's script does if it shows and hides: `toggle(this)`, `open = !open`. */
-const TOGGLES = /toggle|expand|collaps|accordion|=\s?!/i;
-
-/** Whether an element shows and hides the text that follows it. */
-const folds = (attributes: Attributes): boolean => {
-  const {
-    class: classes = '',
-    'aria-haspopup': popup,
-    'data-toggle': old = '',
-    'data-bs-toggle': toggle = old,
-  } = attributes;
-  if (popup !== undefined || toggle === 'dropdown' || toggle === 'modal') return false;
-  return (
-    SHOWS.some((name) => attributes[name] !== undefined) ||
-    toggle === 'collapse' ||
-    ['onclick', '@click', 'x-on:click'].some((name) => TOGGLES.test((attributes[name] ?? '').slice(0, 200))) ||
-    FOLDS.test(classes.slice(0, 300))
-  );
-};
-
-/** An element that draws a picture for a word or a sign, as icon fonts do: `<mat-icon>local_shipping</mat-icon>`. */
-const isIcon = (name: string, { class: classes = '' }: Attributes): boolean =>
-  name.endsWith('-icon') || (/^(?:i|em|span)$/.test(name) && ICONS.test(classes.slice(0, 300)));
-const ICONS = /(?:^|[\s_-])(?:icons?|glyphicon|fa[bdlrs]?|caret|chevron|arrow)(?:$|[\s_-])/i;
-const ICON_TEXT = /^\s*(?:[a-z][a-z0-9_]{0,40}|[^\p{L}\p{N}]{1,3})\s*$/u;
 
 /** Titles in a row without text between them. */
 type TitleRun = { kind: 'links' | 'labels'; headings: Block[] };
@@ -276,7 +219,7 @@ class BlockWriter {
     const isBlock = BLOCKS.has(name);
     if (name === 'a' || name === 'area') this.noteLink(attributes);
     if (isBlock) this.breakBlock();
-    if (isBlock ? isDecorative(name, attributes) : this.isUnseen(name, attributes)) {
+    if (isBlock ? isDecorative(name, attributes) : isUnseen(name, attributes)) {
       frame.isSkipped = true;
       return;
     }
@@ -298,14 +241,6 @@ class BlockWriter {
     else if (!isBlock && isIcon(name, attributes)) this.openIcon(frame);
     else if (name === 'code') this.count(frame, 'codes');
     else if (isBlock) this.openBlock(frame, attributes);
-  }
-
-  private isUnseen(name: string, attributes: Attributes): boolean {
-    if (attributes['aria-hidden'] === 'true' || looksUnseen(attributes)) return true;
-    const { class: classes = '', href = '' } = attributes;
-    if (name === 'a' && NOTE.test(href)) return true;
-    if (name === 'sup' || name === 'a') return /(?:^|\s)(?:reference|footnote-ref)(?:\s|$)/.test(classes);
-    return name === 'span' && classes.includes('mw-editsection');
   }
 
   /** Reads what a page says about itself. True for its title, whose text is no text of the page. */
