@@ -40,6 +40,8 @@ const DROPPED = new Set([
   'm:rPr',
   'm:ctrlPr',
 ]);
+/** Signs that mammoth does not know, and what they are like. */
+const ALIKE: Record<string, string> = { 'w:cr': 'w:br', 'w:ptab': 'w:tab' };
 /** Formulas are written in one line, as "1/2" and "x^2". */
 const FORMULA_SIGNS: Record<string, string> = { 'm:den': '/', 'm:sup': '^' };
 const NUMBERING = new Set(['w:numPr', 'w:ilvl', 'w:numId']);
@@ -85,7 +87,8 @@ class Rewriter {
     return this.written.join('');
   }
 
-  onopentag(name: string, attributes: XmlAttributes): void {
+  onopentag(given: string, attributes: XmlAttributes): void {
+    const name = ALIKE[given] ?? given;
     const [parent, outer] = [this.open.at(-1)?.name, this.open.at(-2)?.name];
     if (this.dropped > 0 || DROPPED.has(name)) {
       if (this.dropped === 0 && name === 'w:altChunk')
@@ -255,7 +258,13 @@ export const docxToHtml = async (
       {
         convertImage: picture,
         externalFileAccess: false,
-        styleMap: ["p[style-name='Title'] => h1.title:fresh", "p[style-name='Subtitle'] => p:fresh"],
+        styleMap: [
+          "p[style-name='Title'] => h1.title:fresh",
+          "p[style-name='Subtitle'] => p:fresh",
+          // A table of contents repeats the headings.
+          "p[style-name^='toc '] => !",
+          "p[style-name='table of figures'] => !",
+        ],
       },
     )
     .catch((cause: unknown) => {

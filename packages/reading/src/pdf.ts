@@ -81,13 +81,24 @@ const inReadingOrder = (pieces: Piece[]): Piece[] => {
   return reverseRuns(isRtl ? byPlace.reverse() : byPlace, !isRtl);
 };
 
+/** Text drawn twice looks bold. It is read once. */
+const DRAWN_TWICE = 0.1;
+const withoutDoubles = (pieces: readonly Piece[]): Piece[] => {
+  const places = new Map<string, number>();
+  return pieces.filter(({ text, x, size }) => {
+    const isDouble = text.trim() !== '' && Math.abs(x - (places.get(text) ?? Infinity)) < size * DRAWN_TWICE;
+    places.set(text, x);
+    return !isDouble;
+  });
+};
+
 /** Joins the pieces of a line. The library fills a gap with a space as wide as the gap. */
 const joinPieces = (pieces: Piece[]): string => {
   let text = '';
   let hasSpace = false;
   let before: Piece | null = null;
   const isMixed = pieces.some(({ isRtl }) => isRtl);
-  for (const piece of isMixed ? inReadingOrder(pieces) : pieces) {
+  for (const piece of isMixed ? inReadingOrder(pieces) : withoutDoubles(pieces)) {
     if (piece.text.trim() === '') {
       hasSpace = true;
       continue;
@@ -105,6 +116,16 @@ const joinPieces = (pieces: Piece[]): string => {
   return text;
 };
 
+/** How far a line may be turned from upright or sideways. What is drawn across the page is a stamp, such as "Draft". */
+const MOST_TURNED = 0.2;
+
+/** The place of a piece on a page that is turned so that the piece is upright. Null for what is drawn across the page. */
+const uprightPlace = ([a = 0, b = 0, , , x = 0, y = 0]: number[]): { x: number; y: number } | null => {
+  if (Math.min(Math.abs(a), Math.abs(b)) > Math.hypot(a, b) * MOST_TURNED) return null;
+  if (Math.abs(a) >= Math.abs(b)) return a < 0 ? { x: -x, y: -y } : { x, y };
+  return b > 0 ? { x: y, y: -x } : { x: -y, y: x };
+};
+
 /** Puts the pieces of one page together to lines. */
 const toLines = (items: readonly Item[], page: number): Line[] => {
   const lines: Line[] = [];
@@ -118,8 +139,10 @@ const toLines = (items: readonly Item[], page: number): Line[] => {
     line = null;
   };
   for (const { str, transform, width, height, hasEOL } of items) {
-    const [a = 0, b = 0, , , x = 0, y = 0] = transform;
-    const size = height || Math.hypot(a, b);
+    const place = uprightPlace(transform);
+    if (!place) continue;
+    const { x, y } = place;
+    const size = height || Math.hypot(transform[0] ?? 0, transform[1] ?? 0);
     const piece = { text: str, x, width, size, isRtl: RTL.test(str) };
     if (line && str !== '' && Math.abs(y - line.y) > Math.max(1, size * SAME_LINE)) end();
     if (line && str !== '') {
@@ -151,25 +174,43 @@ const readLines = async (pdf: Pdf): Promise<Line[][]> => {
   return pages;
 };
 
-/** The same pattern for lines that differ only in numbers, such as those of headers and footers. */
-const patternOf = ({ text, y }: Line): string => `${Math.round(y / 4)} ${text.replace(/\d+/g, '#').toLowerCase()}`;
+/**
+ * The same pattern for lines that differ only in numbers, such as those of headers and footers. Of two pages, such lines
+ * may be headings.
+ */
+const patternOf = ({ text, y }: Line, pages: number): string =>
+  `${Math.round(y / 4)} ${(pages > 2 ? text.replace(/\d+/g, '#') : text).toLowerCase()}`;
+
+const edgesOf = (lines: readonly Line[]): Set<Line> => {
+  const sorted = [...lines].sort((one, other) => one.y - other.y);
+  return new Set([...sorted.slice(0, 2), ...sorted.slice(-2)]);
+};
+
+/** The lines of each page without those at its edges that most pages have. */
+const withoutRepeatedEdges = (pages: readonly Line[][]): Line[][] => {
+  const counts = new Map<string, number>();
+  const patternIn = (line: Line): string => patternOf(line, pages.length);
+  for (const lines of pages)
+    for (const line of edgesOf(lines)) counts.set(patternIn(line), (counts.get(patternIn(line)) ?? 0) + 1);
+  const least = Math.max(2, Math.min(LEAST_REPEATED, pages.length));
+  const most = Math.max(least, pages.length * REPEATED_SHARE);
+  return pages.map((lines) => {
+    const atEdge = edgesOf(lines);
+    return lines.filter((line) => !atEdge.has(line) || (counts.get(patternIn(line)) ?? 0) < most);
+  });
+};
+
+/** A footer with an address and a bank account has several lines. Two of them are removed at a time. */
+const MOST_ROUNDS = 3;
 
 /** The lines of each page without headers, footers and page numbers. */
 const withoutRepeated = (pages: readonly Line[][]): Line[][] => {
-  const edges = (lines: readonly Line[]): Line[] => {
-    const sorted = [...lines].sort((one, other) => one.y - other.y);
-    return [...new Set([...sorted.slice(0, 2), ...sorted.slice(-2)])];
-  };
-  const counts = new Map<string, number>();
-  for (const lines of pages)
-    for (const line of edges(lines)) counts.set(patternOf(line), (counts.get(patternOf(line)) ?? 0) + 1);
-  const most = Math.max(LEAST_REPEATED, pages.length * REPEATED_SHARE);
-  return pages.map((lines) => {
-    const atEdge = new Set(edges(lines));
-    return lines.filter(
-      (line) => !atEdge.has(line) || ((counts.get(patternOf(line)) ?? 0) < most && !isPageNumber(line)),
-    );
+  let left = pages.map((lines) => {
+    const atEdge = edgesOf(lines);
+    return lines.filter((line) => !atEdge.has(line) || !isPageNumber(line));
   });
+  for (let round = 0; round < MOST_ROUNDS; round += 1) left = withoutRepeatedEdges(left);
+  return left;
 };
 
 const isPageNumber = ({ text }: Line): boolean =>

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { unzipSync, zipSync } from 'fflate';
 import { afterAll, expect, test } from 'vitest';
 import { openReader } from '@parley/reading';
-import { aDocx, aFile, aParagraph } from './files.ts';
+import { aDocx, aFile, aParagraph, aPdf, aStream, type PdfLine, writePdf } from './files.ts';
 
 const reader = openReader();
 afterAll(() => reader.close());
@@ -16,6 +16,7 @@ const read = async (bytes: Uint8Array, name = 'a.docx'): Promise<string> => {
 const textOf = async (body: string, more: Record<string, string> = {}): Promise<string> =>
   (await read(aDocx(body, more))).replace(/^a\n/, '');
 
+const W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"';
 const run = (text: string, properties = ''): string =>
   `<w:r>${properties && `<w:rPr>${properties}</w:rPr>`}<w:t xml:space="preserve">${text}</w:t></w:r>`;
 const paragraph = (runs: string, properties = ''): string => `<w:p><w:pPr>${properties}</w:pPr>${runs}</w:p>`;
@@ -31,6 +32,30 @@ test.each([
   ['a control', `<w:sdt><w:sdtContent>${run('It costs 735 euros.')}</w:sdtContent></w:sdt>`],
 ])('%s is read', async (_, body) => {
   expect(await textOf(`<w:p>${body}</w:p>`)).toBe('It costs 735 euros.');
+});
+
+test('signs of lines and tabs that are seldom used part words', async () => {
+  expect(
+    await textOf(`<w:p>${run('Monday')}<w:r><w:cr/></w:r>${run('Ten')}<w:r><w:ptab/></w:r>${run('Six')}</w:p>`),
+  ).toBe('Monday\nTen Six');
+});
+
+test('a table of contents is no text', async () => {
+  const style = (id: string, name: string) =>
+    `<w:style w:type="paragraph" w:styleId="${id}"><w:name w:val="${name}"/></w:style>`;
+  const styles = `<w:styles ${W}>${style('Inhalt', 'TOC Heading')}${style('Verzeichnis1', 'toc 1')}${style('Heading1', 'heading 1')}</w:styles>`;
+  const field = (type: string) => `<w:r><w:fldChar w:fldCharType="${type}"/></w:r>`;
+  const listed = paragraph(
+    `${field('begin')}<w:r><w:instrText>TOC</w:instrText></w:r>${field('separate')}${run('How do I pay?')}<w:r><w:tab/></w:r>${run('3')}`,
+    '<w:pStyle w:val="Verzeichnis1"/>',
+  );
+
+  expect(
+    await textOf(
+      `${aParagraph('Contents', 'Inhalt')}${listed}<w:p>${field('end')}</w:p>${aParagraph('How do I pay?', 'Heading1')}${aParagraph('By card.')}`,
+      { 'word/styles.xml': styles },
+    ),
+  ).toBe('How do I pay?\nBy card.');
 });
 
 test('the base of a ruby is read, and not how it is spoken', async () => {
@@ -159,4 +184,69 @@ test.each([
   const bytes = readFileSync(join(import.meta.dirname, 'pdf', `${name}.pdf`));
 
   expect(await read(bytes, 'a.pdf')).toContain(text);
+});
+
+const TEXTS = ['one', 'two', 'three', 'four'].map((number) => `This is page ${number}.`);
+const atFoot = (texts: string[]): PdfLine[] => texts.map((text, at) => ({ text, size: 7, y: 70 - at * 10 }));
+
+test.each([
+  ['two pages', 2, (number: number) => [{ text: 'Acme handbook', y: 810 }, ...atFoot([`Page ${number}`])]],
+  [
+    'an address of four lines',
+    4,
+    (number: number) => [
+      ...['Acme handbook', 'Rules of 2026', 'Version 3'].map((text, at) => ({ text, size: 8, y: 820 - at * 10 })),
+      ...atFoot(['Acme, Main Street 1', 'Phone 030 123456', 'Court of Berlin HRB 1234', 'Bank DE12 3456', `${number}`]),
+    ],
+  ],
+])('running titles of %s are no text of a PDF', async (_, count, edges) => {
+  const pages = TEXTS.slice(0, count).map((text, at) => [...edges(at + 1), { text, y: 700 }]);
+
+  expect(await read(aPdf(pages), 'a.pdf')).toBe(`a\n${TEXTS.slice(0, count).join('\n')}`);
+});
+
+test('headings with numbers on two pages are no running titles', async () => {
+  const pages = [1, 2].map((number) => [
+    { text: `Part ${number}`, size: 16, y: 780 },
+    { text: `${TEXTS[number]}`, y: 700 },
+  ]);
+
+  expect(await read(aPdf(pages), 'a.pdf')).toContain('Part 1');
+});
+
+/** A page of a PDF. Each text is drawn with this matrix. */
+const drawn = (texts: [matrix: string, text: string, size?: number][], entries = ''): Uint8Array =>
+  writePdf([
+    '<< /Type /Catalog /Pages 2 0 R >>',
+    '<< /Type /Pages /Count 1 /Kids [4 0 R] >>',
+    '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>',
+    `<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] ${entries} /Resources << /Font << /F1 3 0 R >> >> /Contents 5 0 R >>`,
+    aStream(texts.map(([matrix, text, size = 11]) => `BT /F1 ${size} Tf ${matrix} Tm (${text}) Tj ET`).join('\n')),
+  ]);
+
+test.each([
+  ['on its side', '0 1 -1 0 100 72', '0 1 -1 0 114 72', '0 1 -1 0 114 300', '/Rotate 90'],
+  ['on its other side', '0 -1 1 0 100 700', '0 -1 1 0 86 700', '0 -1 1 0 86 450', '/Rotate 270'],
+  ['upside down', '-1 0 0 -1 500 100', '-1 0 0 -1 500 114', '-1 0 0 -1 250 114', '/Rotate 180'],
+])('a page of a PDF that lies %s is read in lines', async (_, first, second, third, entries) => {
+  const bytes = drawn(
+    [
+      [first, 'Rooms cost more in May.'],
+      [second, 'Garden'],
+      [third, '40 euros'],
+    ],
+    entries,
+  );
+
+  expect(await read(bytes, 'a.pdf')).toBe('a\nRooms cost more in May.\nGarden | 40 euros');
+});
+
+test('a stamp across a page is no heading, and text that is drawn twice is read once', async () => {
+  const bytes = drawn([
+    ['.7 .7 -.7 .7 100 300', 'DRAFT', 60],
+    ['1 0 0 1 72 700', 'Opening hours'],
+    ['1 0 0 1 72.3 700', 'Opening hours'],
+  ]);
+
+  expect(await read(bytes, 'a.pdf')).toBe('a\nOpening hours');
 });
