@@ -40,7 +40,9 @@ const RETRY_AFTER_MAX_S = 1_000_000_000;
 export const secondsOfRetryAfter = (value: string | null | undefined): number | null => {
   const given = value?.trim() ?? '';
   if (/^\d{1,30}$/.test(given)) return Math.min(Number(given), RETRY_AFTER_MAX_S);
-  const until = /^[A-Z][a-z]{2,8}[, ]/.test(given) ? Date.parse(given) : Number.NaN;
+  // A date without a zone, as C writes it, is one of GMT.
+  const date = /(?:[A-Z]|[+-]\d{4})$/.test(given) ? given : `${given} GMT`;
+  const until = /^[A-Z][a-z]{2,8}[, ]/.test(given) ? Date.parse(date) : Number.NaN;
   return Number.isNaN(until) ? null : Math.max(0, Math.ceil((until - serverNow()) / 1000));
 };
 

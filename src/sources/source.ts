@@ -141,7 +141,7 @@ export type SiteOfRun = {
   /** Where the URL led. */
   origin: string;
   path: string;
-  /** Where the URL itself is, if it leads to another origin: links to there lead to the site too. */
+  /** Where the URL itself is, if it leads elsewhere: links to there lead to the site too. */
   typed?: { origin: string; path: string } | null;
   /** Whether links are followed. False if sitemaps list the pages, and were read to their end. */
   follow: boolean;

@@ -181,6 +181,8 @@ describe('the response', () => {
     ['9999999999', 1_000_000_000],
     [{ inSeconds: 60 }, expect.closeTo(60, -1)],
     [{ inSeconds: -60 }, 0],
+    ['Sun Nov  6 08:49:37 1994', 0],
+    ['Sunday, 06-Nov-94 08:49:37 GMT', 0],
     ['-5', null],
     ['soon', null],
     ['1.5', null],

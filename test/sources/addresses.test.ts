@@ -82,6 +82,24 @@ test('links to the address that was typed lead to the site, and links to others 
   expect(other.asked).toEqual([]);
 });
 
+test('links below a typed path that leads to another path of the same site are followed', async () => {
+  const to =
+    (path: string): SitePage =>
+    (_request, response) =>
+      response.writeHead(302, { Location: path }).end();
+  const site = await openSite({
+    '/docs': to('/en/docs'),
+    '/en/docs': aPage('Start', aSentence('the start'), ['/docs/a', '/blog']),
+    '/docs/a': to('/en/docs/a'),
+    '/en/docs/a': aPage('A', aSentence('a')),
+    '/blog': aPage('Blog', aSentence('the blog')),
+  });
+
+  const { pages } = await read(`${site.url}/docs`);
+
+  expect(pages).toEqual({ '/en/docs': 'read', '/docs/a': 'skipped: redirected', '/en/docs/a': 'read' });
+});
+
 test('a path with a dot is a folder, and its siblings are others', async () => {
   const site = await openSite({
     '/docs/v2.0': aPage('Two', aSentence('two'), ['/docs/v2.0/a', '/docs/v1.0', '/docs/v2.0.1']),

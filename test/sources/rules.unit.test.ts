@@ -7,6 +7,7 @@ import {
   parseRobots,
   parseSitemap,
   readSitemaps,
+  securedUrl,
 } from '../../workers/sources/site-rules.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
@@ -133,6 +134,16 @@ test.each([
   [`https://a.example/${'x'.repeat(2_000)}`, null],
 ])('%s is stored as %s', (given, stored) => {
   expect(normalisedUrl(given)).toBe(stored);
+});
+
+test.each([
+  ['http://a.example/x', 'https://a.example', 'https://a.example/x'],
+  ['https://a.example/x', 'https://a.example', 'https://a.example/x'],
+  ['http://b.example/x', 'https://a.example', 'http://b.example/x'],
+  ['http://a.example/x', 'http://a.example', 'http://a.example/x'],
+  ['http://a.example:8080/x', 'https://a.example', 'http://a.example:8080/x'],
+])('%s, on a page of %s, is %s', (given, origin, url) => {
+  expect(securedUrl(given, origin)).toBe(url);
 });
 
 test('a site has the pages below its path, or those that are included, without those that are excluded', () => {

@@ -29,6 +29,7 @@ import {
   readSitemaps,
   type Robots,
   ROBOTS_MAX_BYTES,
+  securedUrl,
   type SiteScope,
 } from './site-rules.ts';
 
@@ -184,6 +185,12 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
     let announcedAt = Number.NEGATIVE_INFINITY;
     let writing: Promise<unknown> = Promise.resolve();
 
+    /** The address of a page in the form in which it is stored. */
+    const addressOf = (text: string, base?: string): string | null => {
+      const url = normalisedUrl(text, base);
+      return url !== null && site ? securedUrl(url, site.origin) : url;
+    };
+
     const everyMs = (robots: Robots | null): number =>
       Math.max(timing.sourceRequestEveryMs, Math.min(robots?.crawlDelayMs ?? 0, timing.sourceRequestEveryMaxMs));
 
@@ -287,12 +294,13 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       const isBelow = `${end.pathname}/`.startsWith(folder) || end.pathname.startsWith(folder);
       const path = isSitemap ? '/' : isBelow ? folder : folderOf(end.pathname);
       const { origin } = new URL(start);
-      const typed = origin === end.origin ? null : { origin, path: folder };
+      const isSame = origin === end.origin && (isSitemap || isBelow);
+      const typed = isSame ? null : { origin, path: folder };
       const found: SiteOfRun = { run, origin: end.origin, path, follow: true, typed };
       site = found;
       scope = createScope(source, found);
       const accept = (url: string, from: string): string | null => {
-        const page = normalisedUrl(url, from);
+        const page = addressOf(url, from);
         return page !== null && scope?.includes(page) ? page : null;
       };
       const robots = await robotsOf(end.origin);
@@ -374,7 +382,7 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       const followed = new Set<string>();
       for (const link of links) {
         if (slices.isOver()) await slices.next();
-        const url = normalisedUrl(link);
+        const url = addressOf(link);
         if (url !== null && !followed.has(url) && scope.follows(url, depth)) followed.add(url);
       }
       return [...followed].map((url) => ({ url, depth }));
@@ -384,7 +392,7 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
      * Ends the page as skipped if it names another page as the canonical one. Null if the page itself is to be read.
      */
     const canonicalOf = async (page: StoredSourcePage, { canonical }: ReadPage): Promise<PageEnd | null> => {
-      const url = canonical === null || kind !== 'site' ? null : normalisedUrl(canonical);
+      const url = canonical === null || kind !== 'site' ? null : addressOf(canonical);
       if (url === null || url === page.url) return null;
       const words = `The page names another one as the right one: ${url.slice(0, 300)}`;
       if (!scope?.includes(url)) return { state: 'skipped', error: { code: 'canonical', message: words } };
@@ -420,7 +428,7 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       const result = await read(assistantId, { bytes, contentType: given, name, url }, signal);
       if ('failed' in result)
         return { state: NOT_TEXT.has(result.failed) ? 'skipped' : 'failed', error: failureOf(result) };
-      const refresh = kind === 'site' && result.refresh !== null ? normalisedUrl(result.refresh) : null;
+      const refresh = kind === 'site' && result.refresh !== null ? addressOf(result.refresh) : null;
       if (refresh !== null && refresh !== page.url) return redirected(page, refresh);
       const links = mayFollow && result.mayFollow ? await linksOf(page, result) : [];
       if (!result.mayIndex && kind !== 'file') return { state: 'skipped', error: NO_INDEX, links };

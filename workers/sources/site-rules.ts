@@ -148,6 +148,12 @@ export const normalisedUrl = (text: string, base?: string): string | null => {
   return href.length > URL_MAX ? null : href.replace(/\?$/, '');
 };
 
+/** The address as a page of a site. Sites that moved to `https:` often still link to themselves, and list pages, as `http:`. */
+export const securedUrl = (url: string, origin: string): string => {
+  const secured = url.replace(/^http:/, 'https:');
+  return URL.parse(secured)?.origin === origin ? secured : url;
+};
+
 const SLASH = 47;
 
 /**
