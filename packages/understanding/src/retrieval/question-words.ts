@@ -75,7 +75,9 @@ export const asksByWords = (text: string, isOfCalling: (word: string) => boolean
   const isMine = isOfVisitor(spaced, languages);
   if (isMine && words(spaced).some((word) => isOfCalling(word) || SENDING.test(word))) return false;
   if (ASKS_ANYWHERE.test(text) || ASKS_LATE.test(spaced)) return true;
-  return languages.some((language) => begins(spaced, language, mayOpen && !isMine));
+  // "Mi" is "my" in Spanish and "what" in Hungarian.
+  const asking = languages.filter((language) => begins(spaced, language, mayOpen && !isMine));
+  return asking.length * 2 > languages.length;
 };
 
 /** Whether a question is about an address of the shop, as "Is this your number?" is. */
