@@ -71,6 +71,29 @@ test('an owner sets opening hours and a take-by time, and finds them again', asy
   await page.getByText('Must be a time from 00:00 to 24:00').waitFor();
 });
 
+test('an owner who looks for one setting finds its section in the menu, and by its address', async () => {
+  const { page, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
+  const retention = page.getByRole('heading', { name: 'Retention' });
+  const isSeen = (): Promise<boolean> =>
+    retention.evaluate((heading) => {
+      const { top } = heading.getBoundingClientRect();
+      return top >= 0 && top < 450;
+    });
+
+  const links = page.getByRole('navigation', { name: 'On this page' }).getByRole('link');
+  const titles = await links.allTextContents();
+  await links.getByText('Retention').focus();
+  await page.keyboard.press('Enter');
+
+  await eventually(async () => expect(await isSeen()).toBe(true));
+  await page.keyboard.press('Tab');
+  expect(await page.getByLabel('Days without a change').evaluate((field) => field.matches(':focus'))).toBe(true);
+  expect(titles).toEqual(await page.locator('main').getByRole('heading', { level: 2 }).allTextContents());
+  await go(page, `/assistants/${assistantId}/keys`);
+  await go(page, `/assistants/${assistantId}/settings#retention`);
+  await eventually(async () => expect(await isSeen()).toBe(true));
+});
+
 longTest('an owner chooses how sure the assistant must be, and a number for experts', async () => {
   const { page, stored, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
 

@@ -1,6 +1,6 @@
-import { Box, Group, Stack, Text, Title } from '@mantine/core';
+import { Anchor, Box, Group, Stack, Text, Title } from '@mantine/core';
 import { useDocumentTitle } from '@mantine/hooks';
-import type { ReactNode } from 'react';
+import { type ReactNode, useEffect } from 'react';
 
 type PageProps = {
   title: string;
@@ -40,6 +40,28 @@ export const Page = ({ title, description, actions, above, children }: PageProps
   );
 };
 
+/** Where a section is on its page: `#opening-hours`. */
+const idOf = (title: string): string => title.toLowerCase().replaceAll(' ', '-');
+
+/** A long page of sections, with a menu of them. An address with `#opening-hours` opens the page there. */
+export const Sections = ({ titles, children }: { titles: readonly string[]; children: ReactNode }) => {
+  useEffect(() => {
+    document.getElementById(window.location.hash.slice(1))?.scrollIntoView();
+  }, []);
+  return (
+    <div className="sections">
+      <nav className="sections-menu" aria-label="On this page">
+        {titles.map((title) => (
+          <Anchor key={title} href={`#${idOf(title)}`} size="sm" c="dimmed">
+            {title}
+          </Anchor>
+        ))}
+      </nav>
+      <Stack gap="lg">{children}</Stack>
+    </div>
+  );
+};
+
 type SectionProps = {
   title?: string;
   description?: ReactNode;
@@ -50,7 +72,7 @@ type SectionProps = {
 
 /** A card of a page. With `flush`, the content has no padding; lists use this. */
 export const Section = ({ title, description, actions, children, flush = false }: SectionProps) => (
-  <section className="card" aria-label={title}>
+  <section className="card" aria-label={title} id={title && idOf(title)}>
     {(title !== undefined || actions !== undefined) && (
       <Group className="card-head" justify="space-between" gap="sm">
         <Box className={description === undefined ? 'grow' : 'grow card-says'}>

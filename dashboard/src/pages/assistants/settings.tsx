@@ -1,7 +1,7 @@
 import { Button, Group, NativeSelect, Stack, Switch, TagsInput, Textarea, TextInput } from '@mantine/core';
 import { at, call, withQuery } from '../../api.ts';
 import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
-import { Facts, Page, Section } from '../../parts/page.tsx';
+import { Facts, Page, Section, Sections } from '../../parts/page.tsx';
 import { Value } from '../../parts/code.tsx';
 import { Shown } from '../../parts/states.tsx';
 import { When } from '../../parts/when.tsx';
@@ -160,6 +160,17 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
   );
 };
 
+const TITLES = [
+  'General',
+  'Engine',
+  'Opening hours',
+  'Limits',
+  'Retention',
+  'Tags',
+  'Canned replies',
+  'About',
+] as const;
+
 const Settings = ({ id }: { id: string }) => {
   const read = useRead<Assistant>(withQuery(at`/assistants/${id}`, { draft: 'true' }));
   return (
@@ -167,7 +178,7 @@ const Settings = ({ id }: { id: string }) => {
       <DraftBar id={id} />
       <Shown read={read}>
         {(assistant) => (
-          <>
+          <Sections titles={TITLES}>
             <Section title="General">
               <GeneralForm assistant={assistant} />
             </Section>
@@ -211,7 +222,7 @@ const Settings = ({ id }: { id: string }) => {
                 }}
               />
             </Section>
-          </>
+          </Sections>
         )}
       </Shown>
     </Page>
