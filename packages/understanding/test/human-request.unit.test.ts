@@ -200,6 +200,8 @@ test.each([
   'offen am 24.12. 25.12. 26.12.?',
   '9783161484100',
   'Zählerstand 0012345678',
+  'The number is 4500123456, when does it come?',
+  'Kundenkontakt, Auftragsnummer 0151 23456789',
   'git@github.com:foo/bar.git',
 ])('%s has no phone number', (message) => {
   expect(findContactDetails(message)).toBeNull();
@@ -219,6 +221,15 @@ test.each([
   ['手机号：13800138000', '手机号: '],
   ['0170 – 1234567', ' '],
   ['Meine Nummer: 170 1234567', 'Meine Nummer:  '],
+  ['Handynummer: 176 12345678', 'Handynummer:  '],
+  ['Rückrufnummer 151 23456789', 'Rückrufnummer  '],
+  ['telefoonnummer 612345678', 'telefoonnummer  '],
+  ['My contact number is 151 23456789', 'My contact number is  '],
+  ['Here is the number: 0151 23456789', 'Here is the number:  '],
+  ['Nr: 0151 23456789', 'Nr:  '],
+  ['cellphone number 555 123 4567', 'cellphone number  '],
+  ['мой номер 912 345 67 89', 'мой номер  '],
+  ['番号 090-1234-5678', '番号  '],
 ])('%s has a phone number', (message, rest) => {
   expect(findContactDetails(message)).toEqual({ email: false, phone: true });
   expect(withoutContactDetails(message)).toBe(rest);

@@ -286,7 +286,7 @@ const DATE = /^(?:\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})
 const IP_ADDRESS = /^\d{1,3}(?:\.\d{1,3}){3}$/;
 /** Words that stand beside a phone number, folded. `*` is any ending. */
 const CALLING =
-  'phone* telephone* tel mobile cell call calling reach whatsapp sms ring handy telefon* ruf* anruf* erreich* mobil* rueckruf* appel* portable joindre llam* movil celular telefono ligar telemovel telefone cellulare chiam* bel bellen telefoon gsm ring* dzwon* komork* zadzwon* volat volejte mobiltelefon ara* cep τηλ* κινητο телефон* звон* перезвон* تلفون هاتف جوال موبايل טלפון נייד फोन मोबाइल โทร 연락처';
+  'phone* telephone* tel mobile cell cellphone* call calling reach whatsapp sms ring handy* telefo* ruf* anruf* erreich* mobil* rueckruf* ruckruf* festnetz* durchwahl* kontaktnummer privatnummer dienstnummer appel* portable joindre llam* movil celular ligar telemovel cellulare chiam* bel bellen gsm ring* dzwon* komork* zadzwon* volat volejte mobiltelefon ara* cep τηλ* κινητο телефон* звон* перезвон* تلفون هاتف جوال موبايل טלפון נייד फोन मोबाइल โทร 연락처';
 const [CALLING_WORDS, CALLING_BEGINNINGS] = [
   new Set(CALLING.split(' ').filter((word) => !word.endsWith('*'))),
   CALLING.split(' ').flatMap((word) => (word.endsWith('*') ? word.slice(0, -1) : [])),
@@ -296,11 +296,15 @@ const isOfCalling = (word: string): boolean =>
   /电话|電話|手机|手機|携帯|전화/u.test(word) ||
   CALLING_BEGINNINGS.some((beginning) => word.startsWith(beginning));
 /** "Number" says what a number is: one's own, or that of the word before it, as in "order number". */
-const NUMBER_WORD =
-  /(?:^(?:number|no|num|numero|n|nr|nummer|numer|numara\p{L}*|номер|رقم)|.(?:nummer|numer|nr)|code|番号|号|번호)$/u;
-const OWN = /^(?:my|our|mine|meine?|unsere?|mijn|min|mitt?|mon|notre|mi|nuestro|meu|mio|moj|мой)$/u;
-/** So many words around a number say what it is. */
+const NUMBER_WORD = /(?:.(?:nummer|numer|nr)|code|番号|号|번호)$/u;
+const PLAIN_NUMBER_WORD = /^(?:number|no|num|numero|n|nr|nummer|numer|numara\p{L}*|номер|رقم|cislo|番号|号|번호)$/u;
+const OWN =
+  /^(?:my|our|mine|meine?|unsere?|mijn|min|mitt?|mon|notre|mi|nuestro|meu|mio|moj|мои|contact|new|home|work|office|private|neue|nouveau)$/u;
+/** "The number is" says nothing: the form of the number does. */
+const NO_KIND = /^(?:the|this|that|is|under|die|der|diese|unter|ist|de|het|le|la|ce|el|este|il|o|a)$/u;
+/** So many words around a number say what it is, and stand in so many characters. */
 const REACH = 4;
+const REACH_LENGTH = 150;
 /** How long a number is without country code, and with it. */
 const MOST_NATIONAL = 12;
 const LEAST_INTERNATIONAL = 9;
@@ -317,14 +321,17 @@ type ContactDetails = { email: boolean; phone: boolean };
  * gives no phone number.
  */
 const readLabel = (before: string, after: string): 'phone' | 'other' | 'none' => {
-  const left = words(fold(before.split(CLAUSE_END).at(-1) ?? '')).slice(-REACH);
-  const right = words(fold(after.split(CLAUSE_END, 1)[0] ?? '')).slice(0, REACH);
+  const left = words(fold(before.slice(-REACH_LENGTH).split(CLAUSE_END).at(-1) ?? '')).slice(-REACH);
+  const right = words(fold(after.slice(0, REACH_LENGTH).split(CLAUSE_END, 1)[0] ?? '')).slice(0, REACH);
   if ([...left, ...right].some(isOfCalling)) return 'phone';
-  const named = left.findLastIndex((word) => NUMBER_WORD.test(word));
-  if (named === -1) return 'none';
-  const isOwn =
-    /^(?:number|nummer|numero|numer|numara\p{L}*|номер|رقم)$/u.test(left[named] ?? '') && named === left.length - 1;
-  return OWN.test(left[named - 1] ?? '') || (isOwn && named === 0) ? 'phone' : 'other';
+  const named = left.findLastIndex((word) => NUMBER_WORD.test(word) || PLAIN_NUMBER_WORD.test(word));
+  const word = left[named];
+  if (word === undefined) return 'none';
+  if (!PLAIN_NUMBER_WORD.test(word)) return 'other';
+  const kind = left[named - 1];
+  if (kind === undefined) return named === left.length - 1 && word.length > 2 ? 'phone' : 'none';
+  if (OWN.test(kind)) return 'phone';
+  return NO_KIND.test(kind) ? 'none' : 'other';
 };
 
 /**
@@ -340,12 +347,13 @@ const findPhone = (text: string): { from: number; to: number } | null => {
     if (digits.length < 7 || digits.length > most || DATE.test(number) || IP_ADDRESS.test(number)) continue;
     if (number.startsWith('00') && (digits[2] === '0' || digits.length - 2 < LEAST_INTERNATIONAL)) continue;
     const place = { from: index, to: index + found.length };
-    const rest = `${text.slice(0, index)} ${text.slice(place.to)}`;
-    const label = readLabel(text.slice(0, index), text.slice(place.to));
+    const [before, after] = [text.slice(0, index), text.slice(place.to)];
+    const label = readLabel(before, after);
     if (label === 'phone') return place;
     if (label === 'other' || SERIES.test(number)) continue;
     if ([PREFIXED, NORTH_AMERICAN, CHINESE_MOBILE].some((form) => form.test(number))) return place;
-    if (words(rest).length === 0 && (/\D/.test(number) || digits.length >= 9)) return place;
+    if (![before, after].some((rest) => /[\p{L}\p{M}\p{N}]/u.test(rest)) && (/\D/.test(number) || digits.length >= 9))
+      return place;
   }
   return null;
 };
