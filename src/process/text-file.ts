@@ -1,14 +1,17 @@
 /** Letters beyond ASCII are at most this share of a text that is written in Latin letters. */
 const MOST_ACCENTED = 0.4;
-/** What letters of other encodings become: signs and capitals inside words, as in "ci¹gu" and "fŸr". */
-const UNREADABLE = /\p{L}(?![’‘´·–—…«»®™])[^\p{ASCII}\p{L}]\p{L}|\p{Ll}(?!\p{ASCII})\p{Lu}\p{Ll}/u;
+/**
+ * What letters of other encodings become: signs and capitals inside words, as in "ci¹gu" and "fŸr". Between letters may
+ * also be a space or a hyphen that word processors write: one that does not break, or shows only at the end of a line.
+ */
+const UNREADABLE = /\p{L}(?![’‘´·–—…«»®™×\u00a0\u00ad])[^\p{ASCII}\p{L}]\p{L}|\p{Ll}(?!\p{ASCII})\p{Lu}\p{Ll}/u;
 /** Excel's CSV in Central Europe and in Turkey, read as that of Western Europe. */
 const POLISH = /\p{L}[¹³¿¾]\p{Ll}/u;
 const isCentral = (western: string): boolean =>
   POLISH.test(western) || (/[šž]/u.test(western) && /[ìøùèòïæð]/u.test(western));
-const TURKISH = /^[^áéíóúæ]*[ýþð][^áéíóúæ]*$/iu;
+const isTurkish = (western: string): boolean => /[ýþð]/iu.test(western) && !/[áéíóúæ]/iu.test(western);
 const encodingOf = (western: string): string =>
-  isCentral(western) ? 'windows-1250' : TURKISH.test(western) ? 'windows-1254' : 'windows-1252';
+  isCentral(western) ? 'windows-1250' : isTurkish(western) ? 'windows-1254' : 'windows-1252';
 
 const MARKS: [mark: number[], encoding: string][] = [
   [[0xff, 0xfe], 'utf-16le'],

@@ -243,6 +243,7 @@ test.each([
   ['Kde je můj balíček, prosím, že tě žádám', 'Kde je m\u00f9j balí\u00e8ek, prosím, \u009ee t\u00ec \u009eádám'],
   ['Sipariş ücreti ne kadar, ığdır', 'Sipari\u00fe ücreti ne kadar, \u00fd\u00f0d\u00fdr'],
   ['¿cómo pago 3 m³? L´été, «oui»', '¿cómo pago 3 m³? L´été, «oui»'],
+  ['Herr\u00a0Müller öffnet, Wörter\u00adbuch, B×H×T', 'Herr\u00a0Müller öffnet, Wörter\u00adbuch, B×H×T'],
 ])('Excel’s file with %j has its letters', (text, latin) => {
   expect(decodeText(Buffer.from(latin, 'latin1'))).toBe(text);
 });
