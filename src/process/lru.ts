@@ -13,6 +13,8 @@ export const createLru = <Value extends {}>({ most, ...rest }: Limits): LRUCache
 const SHARED_MAX_BYTES = 256_000_000;
 /** What was used within this time is in use. Others make room first. */
 const IDLE_MS = 60_000;
+/** Only an assistant that holds more than this part of what the largest holds gives what it can do without. */
+const SPARES_FROM = 0.25;
 /** Estimated memory of an empty value. */
 const PART_BYTES = 500;
 
@@ -48,7 +50,7 @@ export type SharedMemory = {
 /**
  * One bound for several caches. What is idle leaves first, the longest unused before others, whichever cache it is in.
  * If all is in use, the assistant that holds the most makes room, so that a few large ones do not push out the small
- * ones of others. First those that hold more than an equal share give what they can do without.
+ * ones of others. First the larger ones of those that hold more than an equal share give what they can do without.
  */
 export const createSharedMemory = ({
   maxBytes = SHARED_MAX_BYTES,
@@ -75,7 +77,10 @@ export const createSharedMemory = ({
 
   /** What leaves next if all is in use. */
   const leastOfLargest = (): Part | undefined => {
-    const share = maxBytes / bytesOfHolders.size;
+    // Not those that hold far less than the largest: a few large ones would then take from all others for good.
+    let largest = 0;
+    for (const own of bytesOfHolders.values()) largest = Math.max(largest, own);
+    const share = Math.max(maxBytes / bytesOfHolders.size, SPARES_FROM * largest);
     let least: { part: Part; own: number; isSpare: boolean } | undefined;
     for (const part of parts) {
       const own = bytesOfHolders.get(part.holder) ?? 0;

@@ -57,3 +57,15 @@ test('nothing that is needed leaves while an assistant with more than its share 
 
   expect(pushedOut).toEqual(['extras of other', 'needs of most']);
 });
+
+test('a few large ones that need more than there is take nothing from those that hold far less', () => {
+  const { pushedOut, extras, needs } = aMemory();
+  const medium = ['a', 'b', 'c'];
+  for (const one of medium) extras.hold(one, 60);
+  for (let nth = 4; nth < 40; nth += 1) needs.hold(`small ${nth}`, 1);
+
+  for (let round = 0; round < 3; round += 1) for (const large of ['x', 'y', 'z']) needs.hold(large, 300);
+
+  expect(medium.map((one) => extras.has(one))).toEqual([true, true, true]);
+  expect(new Set(pushedOut)).toEqual(new Set(['needs of x', 'needs of y', 'needs of z']));
+});
