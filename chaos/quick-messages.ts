@@ -37,7 +37,7 @@ type Session = { name: string; conversationId: string; sent: string[]; groups: G
 
 const openCaller = (apis: () => RealProcess[], apiKey: string, random: Random) => {
   /** Calls any API process until one answers. */
-  const call = async <Body>(path: string, body?: object, key = ''): Promise<Body> => {
+  const call = async (path: string, body?: object, key = ''): Promise<unknown> => {
     for (;;) {
       const all = apis();
       const { url } = all[random.below(all.length)] as RealProcess;
@@ -46,8 +46,8 @@ const openCaller = (apis: () => RealProcess[], apiKey: string, random: Random) =
         ...(body && { 'Content-Type': 'application/json', Prefer: 'respond-async', 'Idempotency-Key': key }),
       };
       const sent = fetch(`${url}${path}`, body ? { method: 'POST', headers, body: JSON.stringify(body) } : { headers });
-      const answer = await sent.then(async (one) => (one.ok ? ((await one.json()) as Body) : null)).catch(() => null);
-      if (answer) return answer;
+      const answer = await sent.then((one) => (one.ok ? one.json() : null)).catch(() => null);
+      if (answer !== null) return answer;
       await sleep(AGAIN_AFTER_MS);
     }
   };
@@ -60,7 +60,7 @@ const visit = async (
   { random, isOver }: { random: Random; isOver: () => boolean },
 ): Promise<void> => {
   const { name, sent, groups } = session;
-  const turn = (turnId: string): Promise<Turn> => call<Turn>(`/api/v1/turns/${turnId}`);
+  const turn = async (turnId: string): Promise<Turn> => (await call(`/api/v1/turns/${turnId}`)) as Turn;
   await sleep(random.next() * THINKS_MS);
   do {
     const startedAt = performance.now();
@@ -69,7 +69,8 @@ const visit = async (
       const message = `${sent.push('')} ${name} ${text}`;
       sent[sent.length - 1] = message;
       const said = { session_id: name, message };
-      const body = await call<Turn & { conversationId: string }>('/api/v1/chat', said, message.replaceAll(' ', '-'));
+      const answer = await call('/api/v1/chat', said, message.replaceAll(' ', '-'));
+      const body = answer as Turn & { conversationId: string };
       session.conversationId = body.conversationId;
       group.turnIds.push(body.turnId);
       group.inTime &&= performance.now() - startedAt < QUIET_S * 1000;
@@ -142,7 +143,8 @@ const run = async (service: Service, base: Record<string, string>): Promise<bool
       await sleep(LOOKS_EVERY_MS);
     const faults: string[] = [];
     for (const one of all) {
-      const { messages } = await call<{ messages: Message[] }>(`/api/v1/conversations/${one.conversationId}`);
+      const history = await call(`/api/v1/conversations/${one.conversationId}`);
+      const { messages } = history as { messages: Message[] };
       faults.push(...faultsOf(one, messages));
     }
     const groups = all.flatMap((one) => one.groups);

@@ -8,7 +8,7 @@ const MINUTES_KEPT = 60;
 const KEPT_S = 3_600;
 const LISTED_MAX = 1_000;
 /** A sign waits for no majority, so its readers do not either. */
-const LISTED = { limit: LISTED_MAX, readConcern: 'local' } as const;
+const AT_ONCE = { readConcern: 'local' } as const;
 
 /** The upper bounds in seconds of what is counted in a minute. What takes longer is in one more count. */
 export const PACE_BOUNDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
@@ -111,7 +111,8 @@ export const createWorkerSigns = (connection: Connection): WorkerSigns => {
     models: [model],
     beat: (worker, queue, minutes) => beat(worker, queue, { minutes }),
     leave: (worker, queue, minutes) => beat(worker, queue, { minutes, stops: true }),
-    list: () => signs.find(ofLastHour(), { ...LISTED, projection: { _id: 0 } }).toArray(),
-    listHeard: () => signs.find(ofLastHour(), { ...LISTED, projection: { _id: 0, minutes: 0 } }).toArray(),
+    list: () => signs.find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, projection: { _id: 0 } }).toArray(),
+    listHeard: () =>
+      signs.find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, projection: { _id: 0, minutes: 0 } }).toArray(),
   };
 };
