@@ -77,7 +77,7 @@ export type WorkerSigns = {
   beat: (worker: string, queue: string, minutes: Minute[]) => Promise<void>;
   /** The worker stops in order. */
   leave: (worker: string, queue: string, minutes: Minute[]) => Promise<void>;
-  /** The workers of the last hour. */
+  /** The workers of the last hour, the last heard first, so that those that live are listed however many have died. */
   list: () => Promise<WorkerSign[]>;
   /** The same without what they have ended. */
   listHeard: () => Promise<Omit<WorkerSign, 'minutes'>[]>;
@@ -87,6 +87,7 @@ export const createWorkerSigns = (connection: Connection): WorkerSigns => {
   const model = connection.model<StoredSign>('WorkerSign', signSchema);
   const signs = collectionOf<StoredSign>(model);
   const host = hostname();
+  const latest = { at: -1 } as const;
   const ofLastHour = () => ({ at: { $gt: new Date(serverNow() - KEPT_S * 1000) } });
 
   const beat = async (
@@ -111,8 +112,8 @@ export const createWorkerSigns = (connection: Connection): WorkerSigns => {
     models: [model],
     beat: (worker, queue, minutes) => beat(worker, queue, { minutes }),
     leave: (worker, queue, minutes) => beat(worker, queue, { minutes, stops: true }),
-    list: () => signs.find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, projection: { _id: 0 } }).toArray(),
+    list: () => signs.find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, sort: latest, projection: { _id: 0 } }).toArray(),
     listHeard: () =>
-      signs.find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, projection: { _id: 0, minutes: 0 } }).toArray(),
+      signs.find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, sort: latest, projection: { _id: 0, minutes: 0 } }).toArray(),
   };
 };

@@ -116,6 +116,34 @@ test('a frozen worker is silent on the page, in the doctor, in metrics and in an
   });
 });
 
+test('a worker that lives is listed although more than a thousand have died within the hour', async () => {
+  const owner = await anOperator(stack);
+  const worker = await stack.startReplyWorker();
+  const at = new Date(Date.now() - 30 * 60_000);
+  const dead = Array.from({ length: 1_000 }, (_, nth) => {
+    return {
+      _id: `dead-${nth}:sources` as never,
+      worker: `dead-${nth}`,
+      queue: 'sources',
+      host: 'loop',
+      pid: nth,
+      startedAt: at,
+      at,
+      minutes: [],
+    };
+  });
+  const workers = stack.service.mongo.collection('workers');
+  onTestFinished(async () => {
+    await workers.deleteMany({ host: 'loop' });
+    await worker.close();
+  });
+  await workers.insertMany(dead);
+
+  const { body } = await owner.get<Page>('/queues');
+
+  expect(body.queues.find(({ name }) => name === 'turns')?.workers.map(({ pid }) => pid)).toEqual([process.pid]);
+});
+
 longTest(
   'a worker that is frozen by SIGSTOP is silent within 75 seconds, and is heard again when it goes on',
   async () => {
