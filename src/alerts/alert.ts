@@ -160,6 +160,8 @@ export const createAlertStore = (connection: Connection): AlertStore => {
   const lease = leaseIn('lease', LEADER_MS);
   const leader = { _id: 'leader' };
 
+  /** A later release, beside which this process runs, may know more kinds. It tells of them. */
+  const ofKnownKind = { kind: { $in: [...ALERT_KINDS] } };
   const visible = (assistantIds: string[] | null): mongo.Filter<StoredAlert> =>
     assistantIds === null ? {} : { assistantId: { $in: assistantIds } };
 
@@ -296,7 +298,7 @@ export const createAlertStore = (connection: Connection): AlertStore => {
 
     listUntold: (channel, limit) =>
       alerts
-        .find({ untold: channel }, { limit, sort: { beganAt: 1 } })
+        .find({ untold: channel, ...ofKnownKind }, { limit, sort: { beganAt: 1 } })
         .hint('untold')
         .toArray(),
 
@@ -317,6 +319,7 @@ export const createAlertStore = (connection: Connection): AlertStore => {
 
     list: async ({ assistantIds, open, after, limit }) => {
       const found = alerts.find({
+        ...ofKnownKind,
         ...visible(assistantIds),
         ...(open === true && { open: true }),
         ...(open === false && { endedAt: { $ne: null } }),

@@ -143,6 +143,29 @@ test('an endpoint that is paused raises one alert, told once by webhook and by e
   await Promise.all([worker.close(), other.close(), receiver.close()]);
 });
 
+test('an alert of a kind that only a later release knows hides and delays no others', async () => {
+  const collection = stack.service.mongo.collection('alerts');
+  const [beganAt, seenAt] = [new Date(), new Date(Date.now() + 60_000)];
+  const alertAt = (kind: string, began: Date) => {
+    const own = { _id: randomUUID() as never, kind, key: `${kind}:x`, target: 'x', assistantId: null, details: {} };
+    return { ...own, beganAt: began, seenAt, endedAt: null, open: true, acknowledged: null, untold: ['webhook'] };
+  };
+  onTestFinished(async () => void (await collection.deleteMany({ target: 'x' })));
+
+  await collection.insertMany([alertAt('of_later', new Date(0)), alertAt('redis_full', beganAt)]);
+
+  const { status, body } = await owner.get<Alerts>('/alerts?state=open&limit=200');
+  expect([status, body.alerts.filter(({ target }) => target === 'x').map(({ kind }) => kind)]).toEqual([
+    200,
+    ['redis_full'],
+  ]);
+  await eventually(() =>
+    expect(told().flatMap(({ alerts }) => alerts.map(({ kind, target }) => `${kind} ${target}`))).toContain(
+      'redis_full x',
+    ),
+  );
+});
+
 test('an endpoint that fails, and events that wait, raise alerts that end', async () => {
   let status = 500;
   const { assistant, receiver, endpointId } = await anEndpoint(() => ({ status }));
