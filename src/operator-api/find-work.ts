@@ -9,6 +9,7 @@ import { pendingRowsOf } from '../deliveries/list.ts';
 import { type DeliveryListRow, type ListedDelivery, toDeliveryRow } from '../deliveries/view.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { conversationKeyOf, isUuid } from '../process/ids.ts';
+import { mapAtMost } from '../process/slots.ts';
 import type { SourceStore } from '../sources/store.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import { type EndpointStore, isPaused } from '../webhooks/endpoint-store.ts';
@@ -23,8 +24,9 @@ const JOB_STATES: JobType[] = ['active', 'waiting', 'failed', 'completed'];
 const ASKED_WITHIN_MS = 1_000;
 /** At most so many events of a conversation, and sessions of this name, are told. */
 const TOLD_MAX = 20;
-/** A session is looked for in so many assistants. */
+/** A session is looked for in so many assistants, in some at once: the keys of all take a process tens of milliseconds. */
 const ASSISTANTS_MAX = 10_000;
+const SESSIONS_AT_ONCE = 100;
 
 type Holder = { worker: string; host: string | null; pid: number | null; heardAt: Date | null; until: Date | null };
 type FoundJob = { queue: string; jobId: string; state: string; addedAt: Date; page: string };
@@ -268,8 +270,10 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
 
   const workOfSession = async (sessionId: string, operatorId: string): Promise<Work[]> => {
     const sessionKeys = await assistants.listSessionKeys(ASSISTANTS_MAX);
-    const keys = sessionKeys.map((sessionKey) => conversationKeyOf({ sessionKey, sessionId, playground: false }));
-    const heads = (await Promise.all(keys.map(conversations.findOfSession))).filter((head) => head !== null);
+    const found = await mapAtMost(SESSIONS_AT_ONCE, sessionKeys, async (sessionKey) =>
+      conversations.findOfSession(conversationKeyOf({ sessionKey, sessionId, playground: false })),
+    );
+    const heads = found.filter((head) => head !== null);
     return (
       await Promise.all(heads.slice(0, TOLD_MAX).map((head) => workOfConversation(head.conversationId, operatorId)))
     ).flat();
