@@ -205,10 +205,11 @@ const PROGRESS_EVERY_MS = 250;
 
 /**
  * A sweep leaves an assistant with a text that the model refuses alone for so many sweeps, after each further pass twice
- * as long, up to a day. Otherwise such assistants would come before others in every sweep. A change is tried at once.
+ * as long, up to an hour. Otherwise such assistants would come before others in every sweep. A change is tried at once, or
+ * within this time if its job was lost.
  */
 const SUSPENDED_SWEEPS = 5;
-const SUSPENDED_MOST_MS = 24 * 3_600_000;
+const SUSPENDED_MOST_MS = 3_600_000;
 const SUSPENDED_MAX = 1_000;
 
 type Dependencies = {
