@@ -256,7 +256,7 @@ describe('against the running service', () => {
   });
 
   test('a queue begins no more messages in a minute than the key may', async () => {
-    vi.useFakeTimers({ toFake: ['Date', 'setTimeout', 'clearTimeout'] });
+    vi.useFakeTimers({ toFake: ['Date', 'performance', 'setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
     const begun: number[] = [];
     const parley = new client.Parley({
@@ -280,6 +280,37 @@ describe('against the running service', () => {
       ...Array<number>(10).fill(1),
       ...Array<number>(5).fill(2),
     ]);
+  });
+
+  test('a message that is aborted leaves a queue at once, and the clock may be set meanwhile', async () => {
+    vi.useFakeTimers({ toFake: ['Date', 'performance', 'setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const sent: string[] = [];
+    const parley = new client.Parley({
+      url: 'http://127.0.0.1:9',
+      apiKey: 'sk_none',
+      fetch: async (_url, init) => {
+        sent.push((JSON.parse(String(init?.body)) as { message: string }).message);
+        return Response.json({ reply: 'Yes.' });
+      },
+    });
+    const queue = new client.SendQueue(parley, { perMinute: 1 });
+    const stop = new AbortController();
+    const { signal } = stop;
+    const send = (message: string, options = {}) => queue.send({ session_id: 'visitor-1', message }, options);
+    const [first, second, third] = [send('one'), send('two', { signal }), send('three')];
+    await first;
+
+    stop.abort(null);
+
+    await expect(second).rejects.toBeNull();
+    expect(queue.size).toBe(1);
+    vi.setSystemTime(Date.now() - 3_600_000);
+    await vi.advanceTimersByTimeAsync(63_000);
+    await third;
+    await queue.idle();
+    expect(sent).toEqual(['one', 'three']);
+    await expect(send('four', { signal })).rejects.toBeNull();
   });
 
   test('events of the service are verified and typed', async () => {

@@ -22,6 +22,8 @@ type Waiting = {
   options: ChatOptions;
   resolve: (reply: ChatResponse) => void;
   reject: (cause: unknown) => void;
+  /** Called when the caller aborts. */
+  leave: () => void;
 };
 
 /** There is no room in the queue for a further message. */
@@ -42,6 +44,7 @@ export class SendQueue {
   /** The sessions that wait, in turn, each with its messages. */
   readonly #waiting = new Map<string, Waiting[]>();
   readonly #busy = new Set<string>();
+  /** These times are of a clock that nobody sets. */
   readonly #pausedUntil = new Map<string, number>();
   #started: number[] = [];
   #size = 0;
@@ -64,12 +67,21 @@ export class SendQueue {
   /** Resolves with the reply, after those of all earlier messages of the session. */
   send(message: ChatRequest, options: ChatOptions = {}): Promise<ChatResponse> {
     if (this.#size >= this.#most) return Promise.reject(new QueueFullError(`${this.#most} messages wait already`));
+    if (options.signal?.aborted) return Promise.reject(options.signal.reason as Error); // what the caller gave to `abort`
     return new Promise((resolve, reject) => {
       // A repetition has the same key, so it is never a second message.
       const keyed = { ...options, idempotencyKey: options.idempotencyKey ?? crypto.randomUUID() };
       const own = this.#waiting.get(message.session_id) ?? [];
       this.#waiting.set(message.session_id, own);
-      own.push({ message, options: keyed, resolve, reject });
+      const one: Waiting = {
+        message,
+        options: keyed,
+        resolve,
+        reject,
+        leave: () => this.#leave(message.session_id, one),
+      };
+      options.signal?.addEventListener('abort', one.leave, { once: true });
+      own.push(one);
       this.#size += 1;
       this.#next();
     });
@@ -81,8 +93,9 @@ export class SendQueue {
   }
 
   #next(): void {
+    if (this.#size === 0) for (const resolve of this.#idle.splice(0)) resolve();
     clearTimeout(this.#timer);
-    const now = Date.now();
+    const now = performance.now();
     this.#started = this.#started.filter((at) => now - at < WINDOW_MS);
     let wakeAt = Number.POSITIVE_INFINITY;
     for (const [session, own] of this.#waiting) {
@@ -107,36 +120,53 @@ export class SendQueue {
 
   async #send(session: string, own: Waiting[], one: Waiting): Promise<void> {
     this.#busy.add(session);
-    this.#started.push(Date.now());
+    this.#started.push(performance.now());
     try {
       const reply = await this.#parley.chat(one.message, one.options);
-      this.#end(session, own);
+      this.#end(session, own, one);
       one.resolve(reply);
     } catch (cause) {
-      if (!this.#mustWait(session, cause)) {
-        this.#end(session, own);
+      if (one.options.signal?.aborted || !this.#mustWait(session, cause)) {
+        this.#end(session, own, one);
         one.reject(cause);
       }
     }
     this.#busy.delete(session);
-    if (this.#size === 0) for (const resolve of this.#idle.splice(0)) resolve();
     this.#next();
   }
 
   /** The message has its reply, or failed. Its session goes behind the others. */
-  #end(session: string, own: Waiting[]): void {
-    own.shift();
-    this.#size -= 1;
+  #end(session: string, own: Waiting[], one: Waiting): void {
+    this.#remove(own, one);
     this.#pausedUntil.delete(session);
     this.#waiting.delete(session);
     if (own.length > 0) this.#waiting.set(session, own);
   }
 
+  /** A message that is on its way ends by itself when its caller aborts. Another one need not wait for its turn. */
+  #leave(session: string, one: Waiting): void {
+    const own = this.#waiting.get(session) ?? [];
+    if (own[0] === one && this.#busy.has(session)) return;
+    this.#remove(own, one);
+    if (own.length === 0) {
+      this.#waiting.delete(session);
+      this.#pausedUntil.delete(session);
+    }
+    one.reject(one.options.signal?.reason);
+    this.#next();
+  }
+
+  #remove(own: Waiting[], one: Waiting): void {
+    own.splice(own.indexOf(one), 1);
+    one.options.signal?.removeEventListener('abort', one.leave);
+    this.#size -= 1;
+  }
+
   /** True if the message is sent again once the limit of the key, or of its session, allows it. */
   #mustWait(session: string, cause: unknown): boolean {
-    const { code, retryAfter } = cause as { code?: string; retryAfter?: number | null }; // a `ParleyError`, or any other
+    const { code, retryAfter } = (cause ?? {}) as { code?: string; retryAfter?: number | null }; // a `ParleyError`, or any other
     if (retryAfter == null) return false;
-    const until = Date.now() + retryAfter * 1000;
+    const until = performance.now() + retryAfter * 1000;
     if (code === 'rate_limited') this.#allPausedUntil = Math.max(this.#allPausedUntil, until);
     else if (code === 'session_busy') this.#pausedUntil.set(session, until);
     else return false;
