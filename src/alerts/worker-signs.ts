@@ -112,8 +112,11 @@ export const createWorkerSigns = (connection: Connection): WorkerSigns => {
     models: [model],
     beat: (worker, queue, minutes) => beat(worker, queue, { minutes }),
     leave: (worker, queue, minutes) => beat(worker, queue, { minutes, stops: true }),
-    list: () => signs.find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, sort: latest, projection: { _id: 0 } }).toArray(),
+    list: () =>
+      signs.find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, sort: latest, projection: { _id: 0 } }).toArray(),
     listHeard: () =>
-      signs.find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, sort: latest, projection: { _id: 0, minutes: 0 } }).toArray(),
+      signs
+        .find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, sort: latest, projection: { _id: 0, minutes: 0 } })
+        .toArray(),
   };
 };

@@ -290,7 +290,7 @@ describe('against the running service', () => {
       url: 'http://127.0.0.1:9',
       apiKey: 'sk_none',
       fetch: async (_url, init) => {
-        sent.push((JSON.parse(String(init?.body)) as { message: string }).message);
+        sent.push((JSON.parse(init?.body as string) as { message: string }).message);
         return Response.json({ reply: 'Yes.' });
       },
     });

@@ -83,7 +83,8 @@ const SCRIPTS: Script[] = [
   refuse(404, 'not_found'),
 ];
 
-const READ_REPLY = { reply: 'Hello', conversation_id: 'c', message_id: 'm', suggested_actions: null, sources: null };
+const NOTHING_MORE = { suggested_actions: null, sources: null, merged_into: null };
+const READ_REPLY = { reply: 'Hello', conversation_id: 'c', message_id: 'm', ...NOTHING_MORE };
 
 describe('parley for Python', () => {
   test('both clients make the same calls, and try again what may help', async () => {
