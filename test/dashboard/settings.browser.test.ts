@@ -92,6 +92,12 @@ test('an owner who looks for one setting finds its section in the menu, and by i
   await go(page, `/assistants/${assistantId}/keys`);
   await go(page, `/assistants/${assistantId}/settings#retention`);
   await eventually(async () => expect(await isSeen()).toBe(true));
+  await page.setViewportSize({ width: 390, height: 844 });
+  const right = await page
+    .locator('main section')
+    .evaluateAll((all) => all.map((one) => one.getBoundingClientRect().right));
+  await page.setViewportSize({ width: 1280, height: 800 });
+  expect(Math.max(...right)).toBeLessThanOrEqual(390);
 });
 
 longTest('an owner chooses how sure the assistant must be, and a number for experts', async () => {
