@@ -1,5 +1,5 @@
 import type { CountEmbedding } from '@parley/understanding';
-import { QUEUES, watchedQueuesOf, workersOf } from './alerts/queue-state.ts';
+import { countHeard, QUEUES, watchedQueuesOf, workersOf } from './alerts/queue-state.ts';
 import type { Assistant } from './assistants/assistant.ts';
 import type { LimitKind } from './assistants/rate-limit.ts';
 import { serverNow } from './process/clock.ts';
@@ -174,15 +174,13 @@ export const sampleQueues = (metrics: Metrics, service: Service): void => {
       },
     },
     async () => {
-      const heard = await service.aside.workerSigns.listHeard();
-      return QUEUES.flatMap((queue) => {
-        const silent = workersOf(queue, heard).filter((one) => one.silent).length;
-        const all = workersOf(queue, heard).length;
-        return [
-          { labels: { queue, state: 'heard' }, value: all - silent },
-          { labels: { queue, state: 'silent' }, value: silent },
-        ];
-      });
+      const signs = await service.aside.workerSigns.listHeard();
+      return QUEUES.flatMap((queue) =>
+        Object.entries(countHeard(workersOf(queue, signs))).map(([state, value]) => ({
+          labels: { queue, state },
+          value,
+        })),
+      );
     },
   );
 };

@@ -73,16 +73,19 @@ const openSigns = async (
  * Redis connection.
  */
 export const openQueueWorkers = async (
-  { queue, concurrency, maxStalledCount = 1, pace, process }: QueueWork,
+  { queue, concurrency, maxStalledCount = 1, pace: own, process }: QueueWork,
   { service, config, logger, lifecycle, takesLocally = false }: Omit<Module, 'metrics'>,
 ): Promise<void> => {
   const { jobLockMs: lockDuration, jobStalledEveryMs: stalledInterval } = config.timing;
   const connection = service.redis;
-  const waits = createPace();
+  const pace = own ?? createPace();
+  const noteWait = (seconds: number): void => {
+    if (!own) pace.note(seconds);
+  };
   const opened = service.partitions.tags.map((prefix): Opened => {
     const running = new Set<Promise<void>>();
     const run = async ({ data, timestamp }: { data: unknown; timestamp: number }): Promise<void> => {
-      waits.note(Math.max(0, serverNow() - timestamp) / 1000);
+      noteWait(Math.max(0, serverNow() - timestamp) / 1000);
       const one = process(data).finally(() => running.delete(one));
       running.add(one);
       await one;
@@ -107,7 +110,7 @@ export const openQueueWorkers = async (
   const local = new Set<Promise<void>>();
   const take = (data: unknown): boolean => {
     if (lifecycle.draining.aborted || local.size >= concurrency) return false;
-    waits.note(0);
+    noteWait(0);
     const one = process(data)
       .catch((cause: unknown) => logger.error({ err: cause, queue }, 'work without a job failed'))
       .finally(() => local.delete(one));
@@ -115,7 +118,7 @@ export const openQueueWorkers = async (
     return true;
   };
   if (takesLocally) service.localWorkers.serve(queue, take);
-  await openSigns(queue, pace ?? waits, { service, config, logger, lifecycle });
+  await openSigns(queue, pace, { service, config, logger, lifecycle });
 
   // All workers close as soon as the process begins to stop, because one after the other could take too long.
   const closing = Promise.withResolvers<unknown>();

@@ -1,6 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { problemsOf, type QueueState, readQueueStates, watchedQueuesOf } from '../../src/alerts/queue-state.ts';
+import {
+  countHeard,
+  problemsOf,
+  type QueueState,
+  readQueueStates,
+  watchedQueuesOf,
+} from '../../src/alerts/queue-state.ts';
 import { hintOf } from '../../src/process/hints.ts';
 import { VERSION } from '../../src/process/lifecycle.ts';
 import { type Reached, reachApi, reachMongo, reachRedis } from './doctor/reach.ts';
@@ -83,8 +89,8 @@ const describe = ({ reachable, version, ms }: Reached): string =>
 const seconds = (time: Date | null): string | null => (time === null ? null : msOf(Date.now() - time.getTime()));
 
 const heardOf = ({ workers }: QueueState): string => {
-  const alive = workers.filter(({ silent }) => !silent).length;
-  return alive === workers.length ? String(alive) : `${alive}, ${workers.length - alive} silent`;
+  const { heard, silent } = countHeard(workers);
+  return silent === 0 ? String(heard) : `${heard}, ${silent} silent`;
 };
 
 const queueTable = (queues: QueueState[]): string =>

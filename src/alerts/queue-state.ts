@@ -51,6 +51,12 @@ export const workersOf = (queue: QueueName, signs: Heard[]): WorkerState[] => {
     .toSorted((one, other) => one.startedAt.getTime() - other.startedAt.getTime());
 };
 
+/** How many of these workers are heard, and how many are silent. */
+export const countHeard = (workers: WorkerState[]): { heard: number; silent: number } => {
+  const silent = workers.filter((one) => one.silent).length;
+  return { heard: workers.length - silent, silent };
+};
+
 const sumOf = (all: number[][]): number[] =>
   Array.from({ length: PACE_BOUNDS.length + 1 }, (_, nth) => all.reduce((sum, counts) => sum + (counts[nth] ?? 0), 0));
 const total = (counts: number[]): number => counts.reduce((sum, one) => sum + one, 0);

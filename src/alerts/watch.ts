@@ -29,7 +29,7 @@ import {
   type StoredAlert,
 } from './alert.ts';
 import { createNotify } from './notify.ts';
-import { QUEUES, workersOf, watchedQueuesOf } from './queue-state.ts';
+import { countHeard, QUEUES, workersOf, watchedQueuesOf } from './queue-state.ts';
 import type { WorkerSigns } from './worker-signs.ts';
 
 /** How many conditions without an open alert one round finds at most, by kind. The next round finds others. */
@@ -94,10 +94,6 @@ type Known = { open: StoredAlert[]; full: string[]; endpointsOfFull: string[] };
  * not find is over. Of conditions without an alert, it finds a bounded number.
  */
 type Finder = { kinds: AlertKind[]; find: (known: Known) => Promise<Condition[]> };
-
-/** How many workers of a queue are heard. */
-const aliveOf = (...of: Parameters<typeof workersOf>): number =>
-  workersOf(...of).filter(({ silent }) => !silent).length;
 
 const targetsOf = (alerts: StoredAlert[]): string[] => [...new Set(alerts.map(({ target }) => target))];
 
@@ -239,7 +235,6 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
   const findQueues = async (): Promise<Condition[]> => {
     const { alertQueueStuckMs, alertSourcesStuckMs } = timing;
     const queues = watchedQueuesOf(dependencies);
-    const heard = await dependencies.workerSigns.listHeard();
     const stuck: Condition[] = [];
     for (const name of QUEUES) {
       const queue = queues[name];
@@ -248,20 +243,20 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
       if (Number.isNaN(at)) return [...stuck, ofService('redis_unavailable', 'redis', {})];
       if (at === null || serverNow() - at <= longest) continue;
       const waiting = (await withDeadline(queue.countJobs(), ASKED_WITHIN_MS).catch(() => null))?.['waiting'] ?? null;
-      stuck.push(
-        ofService('queue_stuck', name, { waiting, waitingSince: new Date(at), workers: aliveOf(name, heard) }),
-      );
+      const { heard: workers } = countHeard(workersOf(name, await dependencies.workerSigns.listHeard()));
+      stuck.push(ofService('queue_stuck', name, { waiting, waitingSince: new Date(at), workers }));
     }
     return stuck;
   };
 
   const findSilent = async (): Promise<Condition[]> => {
-    const heard = await dependencies.workerSigns.listHeard();
+    const signs = await dependencies.workerSigns.listHeard();
     return QUEUES.flatMap((name) => {
-      const silent = workersOf(name, heard).filter((one) => one.silent);
-      const lastHeard = silent.map(({ heardAt }) => heardAt).toSorted((a, b) => b.getTime() - a.getTime())[0];
-      if (!lastHeard) return [];
-      return [ofService('worker_silent', name, { silent: silent.length, workers: aliveOf(name, heard), lastHeard })];
+      const all = workersOf(name, signs);
+      const { heard: workers, silent } = countHeard(all);
+      if (silent === 0) return [];
+      const lastHeard = new Date(Math.max(...all.filter((one) => one.silent).map(({ heardAt }) => heardAt.getTime())));
+      return [ofService('worker_silent', name, { silent, workers, lastHeard })];
     });
   };
 

@@ -308,10 +308,10 @@ export const unchangedFilter = (read: Partial<StoredConversation>, fields: (keyo
 
 /** The operators that set these fields, and remove those that are undefined. */
 export const updateOf = (changes: Partial<StoredConversation>) => {
-  const [removed = [], set = []] = [true, false].map((isRemoved) =>
-    Object.entries(changes).filter(([, value]) => (value === undefined) === isRemoved),
-  );
-  return { $set: Object.fromEntries(set), $unset: Object.fromEntries(removed.map(([field]) => [field, 1 as const])) };
+  const all = Object.entries(changes);
+  const set = all.filter(([, value]) => value !== undefined);
+  const removed = all.flatMap(([field, value]) => (value === undefined ? [[field, 1] as const] : []));
+  return { $set: Object.fromEntries(set), $unset: Object.fromEntries(removed) };
 };
 
 const MAX_ATTRIBUTES = 50;

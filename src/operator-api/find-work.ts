@@ -72,12 +72,13 @@ const OUTCOMES: Record<string, string> = {
 export const findWork = async (dependencies: FindingWork, text: string, operatorId: string): Promise<Work[]> => {
   const { assistants, conversations, deliveries, endpoints, sources, workerSigns, leases, queues } = dependencies;
 
+  /** The signs of life, and the jobs of a queue, are read at most once for each search. */
+  let heard: ReturnType<typeof workerSigns.listHeard> | undefined;
   const holderOf = async (worker: string, until: Date | null): Promise<Holder> => {
-    const sign = (await workerSigns.listHeard()).find((one) => one.worker === worker);
+    const sign = (await (heard ??= workerSigns.listHeard())).find((one) => one.worker === worker);
     return { worker, host: sign?.host ?? null, pid: sign?.pid ?? null, heardAt: sign?.at ?? null, until };
   };
 
-  /** The jobs of a queue are read once for each search. */
   const known = new Map<Queue, Promise<Job[]>>();
   const jobsOf = (queue: Queue): Promise<Job[]> => {
     const reading = known.get(queue) ?? queue.getJobs(JOB_STATES, 0, JOBS_LOOKED_AT - 1);
@@ -236,22 +237,25 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
     );
   };
 
-  const stateOf = ({ status, waiting, outbox }: StoredConversation & { outbox: number }): [string, string] => {
-    const turns = `Turns that wait: ${waiting.length}. Events to be sent: ${outbox}.`;
+  const stateOf = (
+    { status, waiting }: Pick<StoredConversation, 'status' | 'waiting'>,
+    events: number,
+  ): [why: string, next: string] => {
+    const turns = `Turns that wait: ${waiting.length}. Events to be sent: ${events}.`;
     if (status === 'escalated')
       return [`A person has it, or is asked for. ${turns}`, 'A person answers and hands it back.'];
     return [
       turns,
-      waiting.length + outbox > 0 ? 'They are answered and sent, in order.' : 'Nothing, until somebody writes.',
+      waiting.length + events > 0 ? 'They are answered and sent, in order.' : 'Nothing, until somebody writes.',
     ];
   };
 
-  const workOfConversation = async (conversationId: string, operatorId: string): Promise<Work[]> => {
+  const workOfConversation = async (conversationId: string): Promise<Work[]> => {
     const found = await conversations.findById(conversationId);
     if (!found || isOthersPlayground(operatorId, found)) return [];
     const outbox = await conversations.outbox.read(found._id);
     const rows = outbox ? pendingRowsOf(outbox) : [];
-    const [why, next] = stateOf({ ...found, outbox: rows.length } as StoredConversation & { outbox: number }); // counted
+    const [why, next] = stateOf(found, rows.length);
     const own: Work = {
       kind: 'conversation',
       id: conversationId,
@@ -268,15 +272,13 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
     return [own, ...turns, ...(outbox ? await workOfOutbox(outbox, () => true) : [])];
   };
 
-  const workOfSession = async (sessionId: string, operatorId: string): Promise<Work[]> => {
+  const workOfSession = async (sessionId: string): Promise<Work[]> => {
     const sessionKeys = await assistants.listSessionKeys(ASSISTANTS_MAX);
     const found = await mapAtMost(SESSIONS_AT_ONCE, sessionKeys, async (sessionKey) =>
       conversations.findOfSession(conversationKeyOf({ sessionKey, sessionId, playground: false })),
     );
     const heads = found.filter((head) => head !== null);
-    return (
-      await Promise.all(heads.slice(0, TOLD_MAX).map((head) => workOfConversation(head.conversationId, operatorId)))
-    ).flat();
+    return (await Promise.all(heads.slice(0, TOLD_MAX).map((head) => workOfConversation(head.conversationId)))).flat();
   };
 
   const workOfSource = async (sourceId: string): Promise<Work[]> => {
@@ -324,10 +326,10 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
   const lower = id.toLowerCase();
   const [turn, conversation, event, source, session] = await Promise.all([
     conversations.findTurn(lower),
-    workOfConversation(lower, operatorId),
+    workOfConversation(lower),
     workOfEvent(lower),
     isUuid(lower) ? workOfSource(lower) : [],
-    workOfSession(id, operatorId),
+    workOfSession(id),
   ]);
   const ofTurn = turn && !isOthersPlayground(operatorId, turn.conversation) ? [await workOfTurn(turn)] : [];
   return [...ofTurn, ...conversation, ...event, ...source, ...session];

@@ -365,14 +365,15 @@ export const openVectorUpdater = async (embedder: Embedder, options: Options): P
     const ms = Math.min(SUSPENDED_SWEEPS * config.timing.sweepEveryMs * 2 ** times, SUSPENDED_MOST_MS);
     suspended.set(assistantId, { until: performance.now() + ms, times: times + 1 });
   };
-  const running = new Map<string, Promise<unknown>>();
+  const update = async (assistantId: string): Promise<void> => {
+    const outcome = await updateVectors(assistantId);
+    if (outcome === 'refused') suspend(assistantId);
+    if (outcome === 'made') suspended.delete(assistantId);
+  };
+  const running = new Map<string, Promise<void>>();
   const start = (assistantId: string): void => {
     if (running.has(assistantId) || running.size >= MAX_RUNNING || lifecycle.draining.aborted) return;
-    const ended = updateVectors(assistantId)
-      .then((outcome) => {
-        if (outcome === 'refused') suspend(assistantId);
-        return outcome === 'made' && suspended.delete(assistantId);
-      })
+    const ended = update(assistantId)
       .catch((cause: unknown) => logger.warn({ err: cause, assistantId }, 'knowledge vectors were not made'))
       .finally(() => running.delete(assistantId));
     running.set(assistantId, ended);
