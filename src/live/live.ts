@@ -15,8 +15,11 @@ import { createPresence, type Presence, type PresenceBoard } from './presence.ts
 import { createSubscriber, type EventSink, type LiveRow, type Subscriber } from './subscriber.ts';
 
 const CHECK_EVERY_MS = 500;
-/** Without an answer of MongoDB for this time, nobody knows who is still signed in, so all connections end. */
-const UNCHECKED_MAX_MS = 5_000;
+/**
+ * Without an answer of MongoDB for this many checks (five seconds), nobody knows who is still signed in, so all connections
+ * end. Checks are counted, not seconds, because a process that stood still has not heard an answer that is there.
+ */
+const UNANSWERED_MAX = 10;
 const COMMENT_EVERY_MS = 15_000;
 const CONNECTIONS_MAX = 10;
 
@@ -72,7 +75,7 @@ export const createLiveUpdates = ({
 }: Dependencies): LiveUpdates => {
   const connected = new Set<Connected>();
   let timers: NodeJS.Timeout[] = [];
-  let checkedAt = 0;
+  let unanswered = 0;
 
   const presence = createPresence((changed) => {
     for (const { subscriber, operator } of connected)
@@ -83,7 +86,7 @@ export const createLiveUpdates = ({
   const check = async (): Promise<void> => {
     const all = [...connected];
     const found = await findSignedIn(all.map(({ session }) => session));
-    checkedAt = performance.now();
+    unanswered = 0;
     for (const [at, { subscriber, operator }] of all.entries()) {
       const now = found[at] ?? null;
       if (now && sameAccess(now, operator)) continue;
@@ -99,7 +102,8 @@ export const createLiveUpdates = ({
     checking = false;
   };
   const tick = (): void => {
-    if (performance.now() - checkedAt > UNCHECKED_MAX_MS) endAll();
+    unanswered += 1;
+    if (unanswered > UNANSWERED_MAX) endAll();
     // The check is repeated even then. Until it succeeds, new connections are ended too.
     void checkOnce();
   };
@@ -110,7 +114,7 @@ export const createLiveUpdates = ({
   draining.addEventListener('abort', endAll, { once: true });
 
   const startTimers = (): void => {
-    checkedAt = performance.now();
+    unanswered = 0;
     timers = [setInterval(tick, CHECK_EVERY_MS).unref(), setInterval(hub.keepAlive, COMMENT_EVERY_MS).unref()];
     presence.listen().catch((cause: unknown) => logger.warn({ err: cause }, 'presence is not known'));
   };

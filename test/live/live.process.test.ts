@@ -50,7 +50,10 @@ const rowOf = (stream: LiveStream, conversationId: string) =>
 const aRowOf = (assistant: TestAssistant, stream: LiveStream) =>
   eventually(async () => {
     const conversationId = await say(assistant);
-    await eventually(() => expect(stream.rows().has(conversationId)).toBe(true), 2_000);
+    await eventually(() => {
+      const came = { ended: stream.hasEnded(), events: stream.events.slice(-5) };
+      expect(stream.rows().has(conversationId), JSON.stringify(came)).toBe(true);
+    }, 2_000);
   });
 
 describe('a browser that follows the inbox', () => {

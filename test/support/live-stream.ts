@@ -10,6 +10,7 @@ export type LiveStream = {
   position: () => string | null;
   /** Resolves when the server has ended the stream, or the connection broke. */
   ended: Promise<void>;
+  hasEnded: () => boolean;
   leave: () => void;
   /** The last event of each conversation. */
   rows: () => Map<string, Record<string, unknown>>;
@@ -50,7 +51,12 @@ export const followInbox = async (
       blocks.forEach(readBlock);
     }
   };
-  const ended = read().catch(() => undefined);
+  let hasEnded = false;
+  const ended = read()
+    .catch(() => undefined)
+    .finally(() => {
+      hasEnded = true;
+    });
   if (response.status === 200)
     await eventually(() => {
       if (position === null) throw new Error('the stream has no position yet');
@@ -61,6 +67,7 @@ export const followInbox = async (
     events,
     position: () => position,
     ended,
+    hasEnded: () => hasEnded,
     leave: () => browser.abort(),
     rows: () =>
       new Map(
