@@ -108,14 +108,24 @@ test.concurrent('an assistant’s turns leave room for another assistant’s tur
   const second = await aSlowAssistant('second');
   const third = await aSlowAssistant('third');
 
-  const ofFirst = await flood(first, sized({ everyday: 13, long: 100 }));
-  const alone = await timed(second, 'hello');
-  const ofSecond = await flood(second, sized({ everyday: 7, long: 60 }));
-  const late = await timed(third, 'hello');
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  provider.behave(async ({ open, say, done }) => {
+    await released;
+    open();
+    say('A slow answer.');
+    done();
+  });
 
-  expect([alone.reply, late.reply]).toEqual(['A slow answer.', 'A slow answer.']);
-  expect(alone.took).toBeLessThan(ANSWERS_AFTER_MS + atPace(1_000));
-  expect(late.took).toBeLessThan(ANSWERS_AFTER_MS + atPace(1_000));
+  const ofFirst = await flood(first, sized({ everyday: 13, long: 100 }));
+  await eventually(() => expect(askedFor('first')).toBe(IN_FLIGHT / 2));
+  const alone = second.chat({ session_id: randomUUID(), message: 'hello' });
+  await eventually(() => expect(askedFor('second')).toBe(1));
+  const ofSecond = await flood(second, sized({ everyday: 7, long: 60 }));
+  const late = third.chat({ session_id: randomUUID(), message: 'hello' });
+  await eventually(() => expect(askedFor('third')).toBe(1));
+  release(); // Both were asked although none of the others had an answer yet.
+
+  expect([(await alone).body.reply, (await late).body.reply]).toEqual(['A slow answer.', 'A slow answer.']);
   provider.behave(replyWith('A quick answer.'));
   await expectAnsweredOnce(first, ofFirst);
   await expectAnsweredOnce(second, ofSecond);
@@ -186,7 +196,7 @@ test.concurrent('the turns of one session are sent one after the other', async (
 test.concurrent('a worker that stops hands over its turns in flight and its pending turns', async (context) => {
   const { expect } = context;
   const { provider, aSlowAssistant, askedFor } = await aSlowProvider(context);
-  const timing = { providerStopAfterMs: 3_000, sweepEveryMs: 500, turnStaleMs: 1_000 };
+  const timing = { sweepEveryMs: 500, turnStaleMs: 1_000 };
   const own = await openStack({ deliveryWorkers: 0, replyWorkers: 0, env: { REPLY_CONCURRENCY: '2' }, timing });
   const stopping = await own.startReplyWorker();
   const assistant = await aSlowAssistant('handed over', own);

@@ -77,7 +77,8 @@ test('a draft that breaks three answers is caught on the page, by the command an
   await go(page, `${own}/evaluate`);
   await page.getByRole('button', { name: 'Compare draft by “Release”' }).click();
   await page.getByText('Done').waitFor();
-  expect(await page.getByRole('list', { name: 'Results' }).getByText('Worse', { exact: true }).count()).toBe(3);
+  const worse = page.getByRole('list', { name: 'Results' }).getByText('Worse', { exact: true });
+  await eventually(async () => expect(await worse.count()).toBe(3));
   expect(await barriersIn(page)).toEqual([]);
   // Live is what is expected already.
   expect(await page.getByRole('button', { name: 'Live is right' }).count()).toBe(0);
