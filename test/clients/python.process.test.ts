@@ -170,6 +170,39 @@ asyncio.run(main())`;
     expect([broken.sent.length, paced]).toEqual([2, [true, true, true]]);
   });
 
+  test('a queue has room for so many messages, and sends none during a pause that began while it waited', async () => {
+    const program = `
+import asyncio, json
+from parley import ParleyError, QueueFullError, SendQueue, send_queue
+send_queue.WINDOW_S = 0.1
+async def main():
+    begun, loop = [], asyncio.get_running_loop()
+    class Busy:
+        async def chat(self, _session, message, *_, **__):
+            begun.append((message, loop.time()))
+            if len(begun) == 1:
+                for _ in range(20):
+                    await asyncio.sleep(0)  # the others get their turns: the last one waits for the window
+                begun.append(("refused", loop.time()))
+                raise ParleyError("", code="rate_limited", status=429, retry_after=1)
+            return message
+    queue = SendQueue(Busy(), per_minute=2, most=3)
+    sends = [queue.send(f"py-{nth}", str(nth)) for nth in range(5)]
+    ends = await asyncio.gather(*sends, return_exceptions=True)
+    full = [isinstance(one, QueueFullError) for one in ends]
+    later = await queue.send("py-5", "room again")
+    times = dict(reversed(begun))
+    paused = [times[one] - times["refused"] >= 0.99 for one in ("2", "room again")]
+    print(json.dumps([[one for one, _ in begun[:3]], full, later, paused]))
+asyncio.run(main())`;
+
+    const [first, full, later, paused] = JSON.parse(await runPython(['-c', program])) as unknown[];
+
+    expect(first).toEqual(['0', '1', 'refused']);
+    expect(full, '“1” has its reply already').toEqual([false, false, false, false, true]);
+    expect([later, paused]).toEqual(['room again', [true, true]]);
+  });
+
   test('signatures are judged as the vectors say, and what is given is typed', async () => {
     const program = `
 import base64, importlib.resources, json, sys

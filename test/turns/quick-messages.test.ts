@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { beforeAll, test } from 'vitest';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { type Answer, anAssistant, anEntry, aTurn, type ChatBody, type TestAssistant } from '../support/builders.ts';
@@ -40,6 +41,13 @@ const pending = (content: string, { history }: TestAssistant, conversationId: st
     const { messages } = (await history(conversationId)).body;
     if (!messages.some((one) => one.content === content)) throw new Error('it is not accepted yet');
   });
+/** The client of the official SDK. */
+const mcpClientOf = async ({ apiKey }: TestAssistant): Promise<Client> => {
+  const client = new Client({ name: 'test', version: '1' });
+  const requestInit = { headers: { Authorization: `Bearer ${apiKey}` } };
+  await client.connect(new StreamableHTTPClientTransport(new URL(`${stack.url}/mcp`), { requestInit }));
+  return client;
+};
 const mergedIn = ({ headers }: Answer<unknown>) => headers.get('merged-into');
 
 test.concurrent('messages that come quickly are each stored and announced, and one reply answers all of them and all who wait', async ({
@@ -60,6 +68,9 @@ test.concurrent('messages that come quickly are each stored and announced, and o
     body: { user: session_id, messages: [{ role: 'user', content: 'good morning' }] },
   });
   await pending('good morning', assistant, conversationId);
+  const client = await mcpClientOf(assistant);
+  const tool = client.callTool({ name: 'ask', arguments: { session_id, message: 'are you there' } });
+  await pending('are you there', assistant, conversationId);
   const stream = await openStream(`${stack.url}/api/v1/chat`, {
     body: { session_id, message: 'when are you open' },
     bearer: apiKey,
@@ -67,23 +78,26 @@ test.concurrent('messages that come quickly are each stored and announced, and o
   const last = await chat({ session_id, message: 'on sundays?' });
 
   const { messages } = (await history(conversationId)).body;
-  const into = messages[4]?.messageId as string;
+  const into = messages[5]?.messageId as string;
   expect(messages.map(({ seq, role, content }) => [seq, role, content])).toEqual([
     [1, 'user', 'hi'],
     [2, 'user', 'hello there'],
     [3, 'user', 'good morning'],
-    [4, 'user', 'when are you open'],
-    [5, 'user', 'on sundays?'],
-    [5, 'assistant', 'On Sundays we are closed.'],
+    [4, 'user', 'are you there'],
+    [5, 'user', 'when are you open'],
+    [6, 'user', 'on sundays?'],
+    [6, 'assistant', 'On Sundays we are closed.'],
   ]);
-  expect(messages.map(({ mergedInto }) => mergedInto)).toEqual([into, into, into, into, undefined, undefined]);
-  expect(last.body).toEqual({ reply: messages[5]?.content, conversationId, messageId: messages[5]?.messageId });
+  expect(messages.map(({ mergedInto }) => mergedInto)).toEqual([into, into, into, into, into, undefined, undefined]);
+  expect(last.body).toEqual({ reply: messages[6]?.content, conversationId, messageId: messages[6]?.messageId });
   expect(mergedIn(last)).toBeNull();
   const same = { ...last.body, mergedInto: into };
   const early = await waiting;
   expect([early.body, mergedIn(early)]).toEqual([same, into]);
   const { body } = await completion;
   expect([body.choices[0]?.message.content, body.parley.mergedInto]).toEqual([last.body.reply, into]);
+  expect((await tool).structuredContent).toEqual({ ...same, sources: [] });
+  await client.close();
   const events = await stream.ended;
   expect(events.map(({ event }) => event)).toEqual(['accepted', 'message']);
   expect(events.at(-1)?.data).toEqual(same);
@@ -99,12 +113,13 @@ test.concurrent('messages that come quickly are each stored and announced, and o
     expect([again.body, mergedIn(again)]).toEqual([answer.body, mergedIn(answer)]);
     expect(again.headers.get('idempotent-replayed')).toBe('true');
   }
-  const announced = await receiver.waitFor((all) => all.length >= 7);
+  const announced = await receiver.waitFor((all) => all.length >= 8);
   expect(announced.map(contentOf)).toEqual([
     undefined,
     'hi',
     'hello there',
     'good morning',
+    'are you there',
     'when are you open',
     'on sundays?',
     'On Sundays we are closed.',

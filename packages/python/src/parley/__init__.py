@@ -4,7 +4,7 @@ from . import types as _types
 from .async_client import AsyncParley
 from .client import Parley
 from .core import Accepted, Delta, ParleyError
-from .send_queue import SendQueue
+from .send_queue import QueueFullError, SendQueue
 from .types import *  # noqa: F403
 from .webhooks import UnknownEvent, WebhookVerdict, parse_event, verify_webhook
 
@@ -14,6 +14,7 @@ __all__ = [
     "Delta",
     "Parley",
     "ParleyError",
+    "QueueFullError",
     "SendQueue",
     "UnknownEvent",
     "WebhookVerdict",
