@@ -219,16 +219,22 @@ export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueu
   }),
 
   handled(endpointOperations.rotate, async ({ params: { id = '' }, body: { overlapHours }, note }) => {
-    note({ target: id, details: { overlapHours } });
-    return endpoints.rotateSecret(id, overlapHours);
+    const rotated = await endpoints.rotateSecret(id, overlapHours);
+    note({ target: id, details: { host: hostOf(rotated.endpoint.url), overlapHours } });
+    return rotated;
   }),
 
-  handled(endpointOperations.resume, ({ params: { id = '' } }) => endpoints.resumeEndpoint(id)),
+  handled(endpointOperations.resume, async ({ params: { id = '' }, note }) => {
+    const resumed = await endpoints.resumeEndpoint(id);
+    note({ target: id, details: { host: hostOf(resumed.url) } });
+    return resumed;
+  }),
 
   handled(endpointOperations.test, async ({ params: { id = '' }, body: { event }, note }) => {
-    const deliveryId = await deliveries.queueTest(await endpoints.getEndpoint(id), event);
+    const endpoint = await endpoints.getEndpoint(id);
+    const deliveryId = await deliveries.queueTest(endpoint, event);
     deliveryQueue.wakeDelivery(deliveryId);
-    note({ target: id, details: { deliveryId, event } });
+    note({ target: id, details: { host: hostOf(endpoint.url), assistantId: endpoint.assistantId, deliveryId, event } });
     return { deliveryId };
   }),
 ];

@@ -124,9 +124,14 @@ export const keyRoutes = ({ assistants }: { assistants: AssistantStore }): Handl
 
   handled(keyOperations.rotate, async ({ params: { id = '' }, body: { overlapHours }, note }) => {
     const rotated = await assistants.rotateApiKey(id, overlapHours);
-    note({ target: id, details: { lastFour: rotated.key.lastFour, overlapHours } });
+    const { name, lastFour } = rotated.key;
+    note({ target: id, details: { name, lastFour, overlapHours } });
     return rotated;
   }),
 
-  handled(keyOperations.revoke, ({ params: { id = '' } }) => assistants.revokeApiKey(id)),
+  handled(keyOperations.revoke, async ({ params: { id = '' }, note }) => {
+    const revoked = await assistants.revokeApiKey(id);
+    note({ target: id, details: { name: revoked.name, lastFour: revoked.lastFour } });
+    return revoked;
+  }),
 ];

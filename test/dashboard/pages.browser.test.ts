@@ -133,6 +133,26 @@ test('after a handover the page says why the assistant is silent, and starts ove
   expect(await note.count()).toBe(0);
 });
 
+test('the audit trail names what was changed, and leads to it', async () => {
+  const page = await openKept();
+
+  await visit(page, '/audit?action=key.revoke');
+  const lines = page.getByRole('list', { name: 'Audit trail' });
+  const revoked = await lines.innerText();
+  await visit(page, '/audit?action=question.add');
+  const asked = await lines.innerText();
+  await visit(page, '/audit?action=endpoint.test');
+  const tested = await lines.innerText();
+  await lines.getByRole('link', { name: 'delivery' }).click();
+  await page.getByRole('heading', { level: 1, name: 'webhook.test' }).waitFor();
+
+  expect([revoked, tested]).toEqual([
+    expect.stringMatching(/Revoked an API key\s+\p{L}/u),
+    expect.stringMatching(/Sent a test event\s+127\.0\.0\.1/),
+  ]);
+  expect([revoked, asked, tested].join()).not.toMatch(/[0-9a-f]{8}…/);
+});
+
 test('a receiver that is too slow is shown as a timeout', async () => {
   const silent = await openReceiver({ respond: () => new Promise(() => undefined) });
   const { endpoint } = await stack.service.endpoints.addEndpoint(scene.assistantId, { url: silent.url });

@@ -1,4 +1,6 @@
 import { Button, NativeSelect, TextInput } from '@mantine/core';
+import { Fragment } from 'react';
+import { Link } from 'wouter';
 import { withQuery } from '../../api.ts';
 import { useAddress } from '../../parts/address.ts';
 import { wordsOf } from '../../parts/field-words.ts';
@@ -23,41 +25,90 @@ const valueOf = (value: unknown, names: Names): string =>
     .map((one) => names.get(one) ?? (ID.test(one) ? shortened(one) : one))
     .join(', ');
 
-const detailsOf = ({ details }: AuditLine, names: Names): string =>
-  Object.entries(details)
-    .filter(([, value]) => value !== null && value !== '' && value !== false)
-    .map(([name, value]) => {
-      const words = wordsOf(name).replace(/ id$/, '');
-      return value === true ? words : `${words}: ${valueOf(value, names)}`;
-    })
-    .join(' · ');
+/** The details that say what a target other than an assistant or a person is. */
+const NAMED_BY = ['name', 'title', 'host', 'kind', 'lastFour'];
+
+const nameOfTarget = ({ action, target, details }: AuditLine, names: Names): { name: string; by?: string } | null => {
+  const known = target === null ? undefined : names.get(target);
+  if (known !== undefined) return { name: known };
+  const by = NAMED_BY.find((one) => typeof details[one] === 'string' && details[one] !== '');
+  if (by === undefined || !/^(?:key|token|endpoint|canned_reply|alert)\./.test(action)) return null;
+  return { name: by === 'lastFour' ? `…${details[by]}` : String(details[by]), by };
+};
+
+/** The pages of what details name by its id. */
+const PAGES: Readonly<Record<string, string>> = {
+  entryId: 'knowledge?entry=',
+  sourceId: 'sources/',
+  evaluationId: 'evaluate/',
+  setId: 'evaluate/sets/',
+  deliveryId: 'deliveries/',
+};
+
+/** What is removed has no page, and is known by its id alone. */
+const isRemoval = ({ action }: AuditLine): boolean => action.endsWith('.remove');
+
+/** An id that leads nowhere and stands for no name says nothing. */
+const isSaid = (line: AuditLine, name: string, names: Names): boolean => {
+  const value = String(line.details[name]);
+  return !ID.test(value) || value.includes(',') || names.has(value) || name in PAGES || isRemoval(line);
+};
+
+const Detail = ({ line, name, names }: { line: AuditLine; name: string; names: Names }) => {
+  const value = line.details[name];
+  const words = wordsOf(name).replace(/ id$/, '');
+  if (value === true) return words;
+  const page = PAGES[name];
+  const assistantId = String(line.details['assistantId'] ?? line.target);
+  if (page !== undefined && names.has(assistantId) && !isRemoval(line))
+    return (
+      <Link className="link" to={`/assistants/${assistantId}/${page}${encodeURIComponent(String(value))}`}>
+        {words}
+      </Link>
+    );
+  return `${words}: ${valueOf(value, names)}`;
+};
 
 type RowProps = { line: AuditLine; names: Names; onTarget: (target: string) => void };
 
-const Row = ({ line, names, onTarget }: RowProps) => (
-  <li className="row audit">
-    <span className="dim nowrap audit-at">
-      <When at={line.at} />
-    </span>
-    <span className="audit-who clip" title={line.email}>
-      {line.actor === 'token' && <Icon name="key" size={14} />} {line.email}
-    </span>
-    <span className="audit-what">
-      <span>{actionWords(line.action)}</span>
-      {line.target !== null && (
-        <button
-          type="button"
-          className={names.has(line.target) ? 'as-link' : 'as-link mono small'}
-          title={`Show all changes to ${line.target}`}
-          onClick={() => onTarget(line.target ?? '')}
-        >
-          {names.get(line.target) ?? shortened(line.target)}
-        </button>
-      )}
-      <span className="dim break">{detailsOf(line, names)}</span>
-    </span>
-  </li>
-);
+const Row = ({ line, names, onTarget }: RowProps) => {
+  const named = nameOfTarget(line, names);
+  const details = Object.entries(line.details).filter(
+    ([name, value]) =>
+      value !== null && value !== '' && value !== false && name !== named?.by && isSaid(line, name, names),
+  );
+  return (
+    <li className="row audit">
+      <span className="dim nowrap audit-at">
+        <When at={line.at} />
+      </span>
+      <span className="audit-who clip" title={line.email}>
+        {line.actor === 'token' && <Icon name="key" size={14} />} {line.email}
+      </span>
+      <span className="audit-what">
+        <span>{actionWords(line.action)}</span>
+        {line.target !== null && (
+          <button
+            type="button"
+            className={named ? 'as-link' : 'as-link mono small'}
+            title={`Show all changes to ${line.target}`}
+            onClick={() => onTarget(line.target ?? '')}
+          >
+            {named?.name ?? shortened(line.target)}
+          </button>
+        )}
+        <span className="dim break">
+          {details.map(([name], at) => (
+            <Fragment key={name}>
+              {at > 0 && ' · '}
+              <Detail line={line} name={name} names={names} />
+            </Fragment>
+          ))}
+        </span>
+      </span>
+    </li>
+  );
+};
 
 const FILTERS = ['operator', 'action', 'target'] as const;
 
