@@ -127,6 +127,18 @@ test.each([
   'talk to human no more bots',
   'Could you kindly put me through to one of your colleagues?',
   'kann mich jemand anrufen',
+  'I want to talk to an agent refund missing',
+  'my colleagues tried it, now I want to speak to your staff',
+  'I need an agent',
+  'let me talk to staff about my discount',
+  'Is there anybody there I can chat with?',
+  'Ich will keinen Bot, sondern einen Menschen',
+  'Ich brauche Hilfe von einem Mitarbeiter',
+  'Kann ich mit einer Mitarbeiterin sprechen?',
+  "Est-ce que quelqu'un peut me rappeler ?",
+  "J'ai besoin de l'aide d'un humain",
+  '¿Puede llamarme alguien?',
+  'Necesito ayuda de una persona real',
 ])('%s ends in a request for a person', (message) => {
   expect(asksForHuman(message)).toBe(true);
 });
@@ -154,6 +166,20 @@ test('a mention of a person is not a request for one', () => {
     'Does a human check the orders?',
     '人工草坪价格',
     'I spoke to an agent yesterday, when does my refund come?',
+    'my colleagues need help from staff discount?',
+    'Do I get help from agent commission rules?',
+    'I need manager approval before I pay',
+    'We need staff lockers, do you sell them?',
+    'I need a travel agent',
+    'I want to become an agent for your brand',
+    'My colleagues want to speak English at work, do you have a course?',
+    'Ich möchte Mitarbeiterrabatt',
+    'Sprechen Ihre Mitarbeiter Englisch?',
+    'Ich möchte Kundenberater werden',
+    'Je voudrais devenir conseiller chez vous',
+    'Necesito un agente de aduanas, ¿lo incluye el envío?',
+    'Quiero ser agente de su marca',
+    'ik wil medewerkerskorting',
   ];
 
   const mistaken = messages.filter(asksForHuman);

@@ -6,7 +6,7 @@ import humanWords from './human-words.json' with { type: 'json' };
  * Words of requests for a person, by language. Words are folded; `*` is any ending, `_` a space. A message is a request
  * if a `talk` word is near a `person` or `agent` word, if a `want` word is near an `agent` word, or if an `alone` word
  * is the whole message or its last sentence. What follows a `refuse` word in its clause is no request, nor is a person or
- * a `talk` word beside a `not` word.
+ * a `talk` word beside a `not` word, or in a phrase of `other`, which means somebody or something else.
  */
 type HumanWords = {
   talk: string;
@@ -16,6 +16,7 @@ type HumanWords = {
   alone: string;
   refuse: string;
   not: string;
+  other?: string;
 };
 
 const HUMAN_WORDS: Readonly<Record<string, HumanWords>> = humanWords;
@@ -71,6 +72,7 @@ const spaced = (entry: string): string => words(fold(entry.replaceAll('_', ' '))
 const exact = new Map<string, { language: string; role: Role }[]>();
 const beginnings = new Map<string, { language: string; role: Role }[]>();
 const alone = new Set<string>();
+const others = new Set<string>();
 for (const [language, table] of Object.entries(HUMAN_WORDS)) {
   for (const role of ROLES) {
     for (const entry of table[role].split(' ')) {
@@ -80,6 +82,7 @@ for (const [language, table] of Object.entries(HUMAN_WORDS)) {
     }
   }
   for (const entry of table.alone.split(' ')) alone.add(spaced(entry));
+  for (const entry of table.other?.split(' ') ?? []) others.add(spaced(entry));
 }
 const machines = new Set(MACHINES.split(' '));
 const LONGEST_PHRASE = 3;
@@ -94,19 +97,39 @@ const commonWords = new Map(
     new Set(words(fold(common.replaceAll('|', ' ')))),
   ]),
 );
-/** Words after "human" that leave it a person. Others make a compound, such as human resources. */
-const AFTER_HUMAN = new Set(
-  'agent being beings now representative operator support instead here right today person advisor on because asap assistant staff employee service no more thanks pls plz so a an'.split(
+/** Words after a person that leave it a person. Others make a compound, such as human resources or staff discount. */
+const AFTER_PERSON = new Set(
+  'agent being beings now representative operator support instead here right today person advisor on because asap assistant staff employee service no more thanks pls plz so a an help assistance member members call callback chat live regarding concerning re urgently immediately quickly soon available tomorrow sir madam'.split(
     ' ',
   ),
 );
-const isCompound = (token: string, next: string | undefined): boolean =>
-  token === 'human' &&
-  next !== undefined &&
-  next !== token &&
-  !AFTER_HUMAN.has(next) &&
-  !commonWords.get('en')?.has(next) &&
-  !machines.has(next);
+const MODIFIERS = new Set(
+  'human staff employee agent operator representative rep advisor adviser supervisor manager'.split(' '),
+);
+const ADDRESSED = new Set(['to', 'with']);
+const ARTICLES = new Set(['a', 'an', 'the', 'your', 'one', 'of', 'some', 'any', 'another', 'real', 'live', 'actual']);
+
+/** Whether a person is talked to here, so that what follows is not part of its name: "talk to an agent refund missing". */
+const isAddressed = (tokens: string[], at: number): boolean => {
+  let before = at - 1;
+  while (ARTICLES.has(tokens[before] ?? '')) before -= 1;
+  return ADDRESSED.has(tokens[before] ?? '');
+};
+
+const isEnglishCompound = (tokens: string[], at: number): boolean => {
+  const [token = '', next] = [tokens[at], tokens[at + 1]];
+  return (
+    MODIFIERS.has(token) &&
+    next !== undefined &&
+    next !== token &&
+    /^\p{L}+$/u.test(next) &&
+    !AFTER_PERSON.has(next) &&
+    !commonWords.get('en')?.has(next) &&
+    !machines.has(next) &&
+    !exact.get(next)?.some(({ language }) => language === 'en') &&
+    (token === 'human' || !isAddressed(tokens, at))
+  );
+};
 
 const PLEASE =
   "please|pls|plz|bitte|por favor|per favore|s'il (?:vous|te) plait|svp|stp|alstublieft|aub|prosze|prosim|lutfen|tack|kerem|пожалуйста|παρακαλω|من فضلك|בבקשה";
@@ -119,6 +142,7 @@ const IS_POLITE = new RegExp(`(?:^| )(?:${PLEASE})(?: |$)`, 'u');
 
 const mentionsIn = (tokens: string[]): Mention[] => {
   const mentions: Mention[] = [];
+  const meantOtherwise = new Set<number>();
   for (const [at, token] of tokens.entries()) {
     const note = (found: readonly { language: string; role: Role }[] | undefined): void => {
       for (const { language, role } of found ?? []) mentions.push({ language, role, at });
@@ -126,8 +150,10 @@ const mentionsIn = (tokens: string[]): Mention[] => {
     for (let length = Math.min(LONGEST_PHRASE, tokens.length - at); length > 1; length -= 1) {
       const phrase = tokens.slice(at, at + length).join(' ');
       note(exact.get(phrase));
+      if (others.has(phrase)) for (let nth = at; nth < at + length; nth += 1) meantOtherwise.add(nth);
     }
-    if (!isCompound(token, tokens[at + 1])) note(exact.get(token));
+    const found = exact.get(token);
+    note(isEnglishCompound(tokens, at) ? found?.filter(({ language }) => language !== 'en') : found);
     for (let length = Math.min(token.length, LONGEST_BEGINNING); length >= SHORTEST_BEGINNING; length -= 1)
       note(beginnings.get(token.slice(0, length)));
     for (const phrase of phraseBeginnings)
@@ -140,7 +166,7 @@ const mentionsIn = (tokens: string[]): Mention[] => {
       )
         note(beginnings.get(phrase));
   }
-  return mentions;
+  return meantOtherwise.size === 0 ? mentions : mentions.filter(({ at }) => !meantOtherwise.has(at));
 };
 
 const TALK_REACH = 8;
