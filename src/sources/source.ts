@@ -221,7 +221,7 @@ export type StoredSourcePage = {
   depth: number;
   etag: string | null;
   lastModified: string | null;
-  /** A hash of the content. */
+  /** The reader's version and a hash of the content. */
   hash: string | null;
   title: string | null;
   error: SourceError | null;

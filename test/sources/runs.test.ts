@@ -1,3 +1,4 @@
+import { readerVersion } from '@parley/reading';
 import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { buildPassageIndex } from '../../src/sources/passages.ts';
 import { FILE_CHUNK_BYTES, type StoredSource } from '../../src/sources/source.ts';
@@ -119,15 +120,38 @@ test('a passage whose text the model refuses is tried a few times, and delays ne
   expect(tried).toBe(3);
 });
 
+const tagged =
+  (body: string): SitePage =>
+  (request, response) => {
+    const etag = `"${body.length}"`;
+    if (request.headers['if-none-match'] === etag) return response.writeHead(304, { ETag: etag }).end();
+    return response.writeHead(200, { ETag: etag, 'Content-Type': 'text/html' }).end(body);
+  };
+
+test('pages that another version of the reader has read are read again, and keep what is the same', async () => {
+  const site = await aSite(THREE);
+  for (const [path, body] of Object.entries(THREE)) site.pages.set(path, tagged(body));
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+  const read = await reader.ended(sourceId);
+  const before = await reader.passagesOf(sourceId);
+  const pages = stack.service.mongo.collection('sourcePages');
+  const older = { $replaceOne: { input: '$hash', find: readerVersion(), replacement: 'older' } };
+
+  const { modifiedCount } = await pages.updateMany({ sourceId }, [{ $set: { hash: older } }]);
+  await reader.refresh(sourceId);
+  const again = await reader.ended(sourceId, 2);
+  await reader.refresh(sourceId);
+  const same = await reader.ended(sourceId, 3);
+
+  expect(modifiedCount).toBe(read.counts.read);
+  expect(again.counts).toMatchObject({ read: modifiedCount, unchanged: 0 });
+  expect(same.counts).toMatchObject({ read: 0, unchanged: modifiedCount });
+  expect((await reader.passagesOf(sourceId)).map(({ _id }) => _id)).toEqual(before.map(({ _id }) => _id));
+});
+
 test('a refresh asks whether pages have changed, and shows what has', async () => {
   const site = await aSite(THREE);
-  const tagged =
-    (body: string): SitePage =>
-    (request, response) => {
-      const etag = `"${body.length}"`;
-      if (request.headers['if-none-match'] === etag) return response.writeHead(304, { ETag: etag }).end();
-      return response.writeHead(200, { ETag: etag, 'Content-Type': 'text/html' }).end(body);
-    };
   for (const [path, body] of Object.entries(THREE)) site.pages.set(path, tagged(body));
   const reader = await aReader(stack);
   const { sourceId } = await reader.addSite(`${site.url}/help/`);

@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
-import type { Reader, ReadFailure, ReadPage } from '@parley/reading';
+import { type Reader, type ReadFailure, type ReadPage, readerVersion } from '@parley/reading';
 import type { Logger } from '../../src/process/logger.ts';
 import { createSlices } from '../../src/process/slices.ts';
 import type { Timing } from '../../src/process/time-limits.ts';
@@ -45,8 +45,6 @@ const REOPENED_MAX = 3;
 const LEADS_MAX = 3;
 const LEADS_WITHIN = 20_000;
 const MAY_LEAD = /http-equiv\s{0,9}=\s{0,9}["']?refresh/i;
-/** Raised when pages must be read again, because the reader finds more in them. */
-const READER_VERSION = 1;
 
 const HTML = 'text/html,application/xhtml+xml';
 const DOCX = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document';
@@ -91,15 +89,18 @@ class RunInterrupted extends Error {
 }
 
 const HASHED_AT_ONCE = 1_000_000;
-/** A hash of the content, made in steps, because other work should not wait for the hash of a large content. */
-const contentHash = async (contentType: string | null, bytes: Buffer): Promise<string> => {
+/**
+ * The reader's version and a hash of the content, made in steps, because other work should not wait for the hash of a large
+ * content.
+ */
+const contentHash = async (version: string, contentType: string | null, bytes: Buffer): Promise<string> => {
   const slices = createSlices();
-  const hash = createHash('sha256').update(`${READER_VERSION} ${typeOf(contentType)}\n`);
+  const hash = createHash('sha256').update(`${typeOf(contentType)}\n`);
   for (let from = 0; from < bytes.length; from += HASHED_AT_ONCE) {
     hash.update(bytes.subarray(from, from + HASHED_AT_ONCE));
     if (slices.isOver()) await slices.next();
   }
-  return hash.digest('base64url');
+  return `${version}.${hash.digest('base64url')}`;
 };
 
 const unzip = promisify(gunzip);
@@ -173,6 +174,8 @@ const NOT_TEXT = new Set<ReadFailure['failed']>(['unsupported', 'no_text']);
 
 /** Reads a source anew: fetches its pages, and stores what they say. */
 export const createReadSource = ({ runs, fetcher, read, follow, timing, countPage, logger }: Dependencies) => {
+  const version = readerVersion();
+
   const openRun = ({ source, lease, signal, shouldYield, othersWait }: Run) => {
     const { _id: sourceId, assistantId, kind, run } = source;
     const ask = (url: string, options: Omit<FetchOptions, 'assistantId' | 'othersWait' | 'signal'>) =>
@@ -228,7 +231,8 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
      */
     const fetchPage = async (page: Pick<StoredSourcePage, 'url'> & Partial<StoredSourcePage>, isStart = false) => {
       let robots: Robots | null = null;
-      const isKnown = typeof page.hash === 'string' && page.hash !== 'again';
+      // A page that another version of the reader has read is read again, also if its site would say that it is the same.
+      const isKnown = page.hash?.startsWith(`${version}.`) === true;
       return ask(page.url, {
         accept: ACCEPT,
         maxBytes: FETCHED_MAX_BYTES,
@@ -419,7 +423,7 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
 
     const readPage = async (page: StoredSourcePage, document: Document, mayFollow: boolean): Promise<PageEnd> => {
       const { bytes, contentType, etag, lastModified } = document;
-      const hash = await contentHash(contentType, bytes);
+      const hash = await contentHash(version, contentType, bytes);
       const keeps = (url: string): boolean => site?.follow === true && scope?.includes(url) === true;
       if (hash === page.hash) return { state: 'unchanged', etag, lastModified, keeps };
       const url = kind === 'file' ? null : page.url;

@@ -1,4 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export type ReadInput = {
@@ -227,3 +230,16 @@ class ProcessReader implements Reader {
 
 /** Opens a reader. Its process starts with the first document. After a failure, the next document starts another. */
 export const openReader = (options: ReaderOptions = {}): Reader => new ProcessReader(options);
+
+/**
+ * Another one if documents may be read differently: a hash of the code that reads and of the versions of its libraries. So
+ * nobody has to remember to raise it.
+ */
+export const readerVersion = (folder = join(import.meta.dirname, '..')): string => {
+  const code = readdirSync(join(folder, 'src'))
+    .sort()
+    .map((name) => join('src', name));
+  const hash = createHash('sha256');
+  for (const name of ['package.json', ...code]) hash.update(`${name}\n`).update(readFileSync(join(folder, name)));
+  return hash.digest('base64url').slice(0, 8);
+};
