@@ -76,6 +76,7 @@ test('a draft that breaks three answers is caught on the page, by the command an
 
   await go(page, `${own}/evaluate`);
   await page.getByRole('button', { name: 'Compare draft by “Release”' }).click();
+  await page.waitForURL(/\/evaluate\/[0-9a-f-]+$/); // the list says “Done” of it too
   await page.getByText('Done').waitFor();
   const worse = page.getByRole('list', { name: 'Results' }).getByText('Worse', { exact: true });
   await eventually(async () => expect(await worse.count()).toBe(3));
@@ -163,6 +164,13 @@ test('who compares a draft that asks a provider is shown first what it may use',
   await go(page, `${own}/evaluate`);
   await page.getByRole('button', { name: 'Compare draft by “Release”' }).click();
 
+  expect(await page.getByLabel('Compare the draft with what is live').isChecked()).toBe(true);
+  await page.getByLabel('Ask the provider').check();
+  await page.getByText('At most 2 replies').waitFor();
+
+  // So does the button of the set's own page.
+  await go(page, `${own}/evaluate/sets/${setId}`);
+  await page.getByRole('button', { name: 'Evaluate', exact: true }).click();
   expect(await page.getByLabel('Compare the draft with what is live').isChecked()).toBe(true);
   await page.getByLabel('Ask the provider').check();
   await page.getByText('At most 2 replies').waitFor();

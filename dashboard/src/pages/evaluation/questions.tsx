@@ -11,7 +11,8 @@ import { Page, Section } from '../../parts/page.tsx';
 import { RowMenu } from '../../parts/row-menu.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useChange, useRead } from '../../query.ts';
-import type { Evaluation, QuestionCase, QuestionImport, QuestionSet } from '../../types.ts';
+import type { QuestionCase, QuestionImport, QuestionSet } from '../../types.ts';
+import { useEvaluation } from './begin.tsx';
 import { QuestionDialog } from './question-dialog.tsx';
 import { expectedWords } from './verdicts.tsx';
 
@@ -78,11 +79,9 @@ const Questions = ({ id, setId }: { id: string; setId: string }) => {
     invalidates: [sets],
     after: () => navigate(`/assistants/${id}/evaluate`),
   });
-  const evaluate = useChange({
-    run: () => call<Evaluation>('POST', at`/assistants/${id}/evaluations`, { body: { setId } }),
-    invalidates: [at`/assistants/${id}/evaluations`],
-    after: ({ evaluationId }) => navigate(`/assistants/${id}/evaluate/${evaluationId}`),
-  });
+  const { isKnown, hasDraft, cost, isPending, ask: askFirst, begin, dialog: evaluation } = useEvaluation(id);
+  const evaluate = ({ name, cases }: QuestionSet): void =>
+    hasDraft || cost ? askFirst({ setId, name, questions: cases.length }, hasDraft) : begin({ setId, against: 'live' });
   const askRemoveSet = () =>
     ask({
       title: 'Remove this question set?',
@@ -112,7 +111,7 @@ const Questions = ({ id, setId }: { id: string; setId: string }) => {
           <Button variant="default" onClick={() => setChanging(NEW)}>
             Add question
           </Button>
-          <Button disabled={isEmpty} loading={evaluate.isPending} onClick={() => evaluate.mutate()}>
+          <Button disabled={isEmpty || !isKnown} loading={isPending} onClick={() => read.data && evaluate(read.data)}>
             Evaluate
           </Button>
         </>
@@ -173,6 +172,7 @@ const Questions = ({ id, setId }: { id: string; setId: string }) => {
         />
       )}
       {dialog}
+      {evaluation}
     </Page>
   );
 };
