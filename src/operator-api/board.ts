@@ -88,12 +88,12 @@ export type BoardQueues = {
  */
 const idPrefixOf = (key: unknown): string => `${String(key).slice(0, 8)}-${String(key).slice(8, 12)}-…`;
 
-const INBOX = '/operator/inbox?view=all';
-const conversationOf = (id: string): Page => ({ displayText: 'Conversation', href: `${INBOX}&search=${id}` });
-/** An id that the inbox finds this conversation by. */
-const idOf = (key: string): string => `${key.slice(0, 8)}-${key.slice(8, 12)}-4000-8000-000000000000`;
-
 type Page = { displayText: string; href: string };
+/** On call says of an id where it is, since when and why, and leads on to the conversation. */
+const onCall = (id: unknown): Page => ({
+  displayText: 'Find work',
+  href: `/operator/on-call?find=${encodeURIComponent(String(id))}`,
+});
 type Kind<Data> = { show: (data: Partial<Data>) => object; pageOf: (data: Partial<Data>) => Page | undefined };
 
 /**
@@ -102,14 +102,17 @@ type Kind<Data> = { show: (data: Partial<Data>) => object; pageOf: (data: Partia
  */
 const TURNS: Kind<TurnsJob> = {
   show: ({ turns = [] }) => ({ turnIds: turns.map(({ turnId }) => turnId) }),
-  pageOf: ({ turns: [first] = [] }) => first && conversationOf(first.turnId),
+  pageOf: ({ turns: [first] = [] }) => first && onCall(first.turnId),
 };
 const DELIVERIES: Kind<WakeUpJob> = {
   show: ({ conversations = [], deliveries = [] }) => ({
     conversationIds: conversations.map(idPrefixOf),
     deliveryIds: deliveries.map(String),
   }),
-  pageOf: ({ conversations: [first] = [] }) => (first === undefined ? undefined : conversationOf(idOf(first))),
+  pageOf: ({ conversations: [key] = [], deliveries: [delivery] = [] }) => {
+    if (key !== undefined) return onCall(idPrefixOf(key));
+    return delivery === undefined ? undefined : onCall(delivery);
+  },
 };
 const KNOWLEDGE: Kind<KnowledgeJob> = {
   show: ({ assistantId = '' }) => ({ assistantId }),
@@ -120,10 +123,7 @@ const KNOWLEDGE: Kind<KnowledgeJob> = {
 };
 const SOURCES: Kind<SourceJob> = {
   show: ({ sourceId = '' }) => ({ sourceId }),
-  pageOf: ({ sourceId }) => ({
-    displayText: 'Source',
-    href: `/operator/on-call?find=${encodeURIComponent(String(sourceId))}`,
-  }),
+  pageOf: ({ sourceId }) => onCall(sourceId),
 };
 
 const formatterOf =
@@ -138,7 +138,7 @@ const formatterOf =
 
 /** The data of a job may be anything, and a mismatch throws. */
 const pageOfJob = <Data>(pageOf: Kind<Data>['pageOf'], data: unknown): Page => {
-  const all = { displayText: 'Inbox', href: INBOX };
+  const all = { displayText: 'On call', href: '/operator/on-call' };
   try {
     return pageOf(data as Partial<Data>) ?? all;
   } catch {

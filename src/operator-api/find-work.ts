@@ -47,7 +47,7 @@ export type Work = {
 
 export type FindingWork = {
   assistants: Pick<AssistantStore, 'listSessionKeys'>;
-  conversations: Pick<ConversationStore, 'findById' | 'findOfSession' | 'findTurn' | 'outbox'>;
+  conversations: Pick<ConversationStore, 'findById' | 'findOfSession' | 'findTurn' | 'listOfPrefix' | 'outbox'>;
   deliveries: Pick<DeliveryStore, 'findDelivery' | 'findOfEvent' | 'readByIds'>;
   endpoints: Pick<EndpointStore, 'readForSending'>;
   sources: Pick<SourceStore, 'findAny'>;
@@ -56,6 +56,8 @@ export type FindingWork = {
   queues: BoardQueues;
 };
 
+/** What the board shows of a conversation: the beginning of its id. */
+const SHORT_ID = /^([0-9a-f]{8}-[0-9a-f]{4})(?:-…?)?$/;
 const DELIVERY_ID = /^[0-9a-f-]{36}:[0-9a-f-]{36}(?::\d{1,3})?$/;
 
 const OUTCOMES: Record<string, string> = {
@@ -324,6 +326,12 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
   const id = text.trim();
   if (DELIVERY_ID.test(id)) return workOfDeliveryId(id);
   const lower = id.toLowerCase();
+  const short = SHORT_ID.exec(lower)?.[1];
+  if (short !== undefined) {
+    const ids = await conversations.listOfPrefix(`${short}-4000-8000-000000000000`);
+    const all = await Promise.all(ids.map(workOfConversation));
+    return [...all.flat(), ...(await workOfSession(id))];
+  }
   const [turn, conversation, event, source, session] = await Promise.all([
     conversations.findTurn(lower),
     workOfConversation(lower),

@@ -219,6 +219,8 @@ test('work is found by each of its ids: where it is, why, who has it and what ha
     ['turn', second],
   ]);
   expect(await find(conversationId)).toEqual(bySession);
+  for (const short of [conversationId.slice(0, 13), `${conversationId.slice(0, 13)}-…`])
+    expect(await find(short)).toEqual(bySession);
   const head = await eventually(async () => {
     const [found] = await find(turnId);
     expect(found?.job).toMatchObject({ queue: 'turns' });

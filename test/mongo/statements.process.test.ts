@@ -380,7 +380,7 @@ const walk = async (): Promise<void> => {
   for (const page of [...`${pages} ${more}`.split(' '), ...deliveries]) await get(`${own}/${page}`);
   await get(`/inbox?search=umbrellas`);
   await get('/inbox/waiting');
-  const ids = [escalated, delivered, delivered.split(':')[0], queued, sourceId, 'long'];
+  const ids = [escalated, escalated.slice(0, 13), delivered, delivered.split(':')[0], queued, sourceId, 'long'];
   for (const id of ids) await get(`/work?search=${id}`);
   await get('/queues');
   const trails = `/audit /audit?operatorId=${operatorId} /audit?target=${assistantId}`;
