@@ -108,6 +108,36 @@ test('a visitor writes, asks for a person, is answered, tagged and resolved, and
   expect(events.map(({ verdict }) => verdict?.ok)).not.toContain(false);
 });
 
+test('messages that come quickly wait together in the inbox, and have one reply', async () => {
+  const page = await anAgentsPage();
+  await page.goto('about:blank');
+  const { assistantId, call, chat } = await anAssistant(stack, { input: { quickMessageSeconds: 5 } });
+  await stack.service.operators.updateOperator(agent.operatorId, { assistantIds: [assistantId] });
+  const session_id = String(aTurn().session_id);
+  const headers = { Prefer: 'respond-async' };
+  const accepted = await call<{ conversationId: string }>('/api/v1/chat', {
+    body: { session_id, message: 'hi' },
+    headers,
+  });
+
+  const later = chat({ session_id, message: 'What are your opening hours?' });
+  await go(page, `/inbox/${accepted.body.conversationId}?view=all`);
+  const thread = messagesOf(page);
+  const reply = thread.getByText('We are open from 9 to 5.');
+  await reply.waitFor();
+
+  const { mergedInto } = (await call<HistoryBody>(`/api/v1/conversations/${accepted.body.conversationId}`)).body
+    .messages[0] as { mergedInto?: string };
+  expect(mergedInto).toEqual(expect.any(String));
+  expect((await later).body.reply).toBe('We are open from 9 to 5.');
+  expect(await thread.locator('[data-kind="user"] p').allTextContents()).toEqual([
+    'hi',
+    'What are your opening hours?',
+  ]);
+  expect(await reply.count()).toBe(1);
+  await eventually(async () => expect(await thread.getByText('Waiting for the assistant').count()).toBe(0));
+});
+
 test('two operators are told of each other, and of an answer that came first', async () => {
   const { assistant, conversationId } = await aConversation();
   const other = await anOperator(stack, 'agent');
