@@ -130,7 +130,7 @@ test('an owner sets limits, and sees on three pages what is used of them', async
   await page.getByLabel('Tokens of the language model per day').fill('50000');
   await page.getByRole('button', { name: 'Save limits' }).click();
   await page.getByText('Saved.').waitFor();
-  await page.getByText(/ of 1,000 messages, until \w+ 1$/).waitFor();
+  await page.getByText(/ of 1,000 messages, until 1 \w+$/).waitFor();
   await page.getByLabel('Days without a change').fill('90');
   await page.getByRole('button', { name: 'Save retention' }).click();
   await page.getByRole('dialog').getByText('nothing has changed for 90 days').waitFor();
@@ -138,7 +138,7 @@ test('an owner sets limits, and sees on three pages what is used of them', async
   await eventually(async () => expect(await stored()).toMatchObject({ keepDays: 90 }));
   await stack.service.assistants.updateApiKey(keyId, { turnsPerMonth: 1 });
   await go(page, `/assistants/${assistantId}/keys`);
-  await page.getByText(/ of 1 messages, until \w+ 1$/).waitFor();
+  await page.getByText(/ of 1 messages, until 1 \w+$/).waitFor();
   await visit(page, `/assistants/${assistantId}/usage`);
   await page.getByRole('list', { name: 'Limits' }).getByText('This month, key test').waitFor();
 

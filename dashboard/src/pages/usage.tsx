@@ -11,6 +11,7 @@ import type { Limits, Usage as Used } from '../types.ts';
 import { Chart } from './overview/chart.tsx';
 import type { Series } from './overview/numbers.tsx';
 import { Tile } from './overview/figures.tsx';
+import { dayAndMonth } from '../parts/when.tsx';
 
 const DAY_MS = 86_400_000;
 const PERIODS = [
@@ -80,7 +81,7 @@ const Shape = ({ used }: { used: Used }) => {
   const rows = useMemo(
     () =>
       used.days.map(({ day, ...one }) => ({
-        at: day.slice(5),
+        at: dayAndMonth(day),
         answered: one.answered,
         hedged: one.hedged,
         offered: one.offered,

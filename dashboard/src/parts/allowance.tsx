@@ -1,5 +1,6 @@
 import type { Limits } from '../types.ts';
 import { Status, type Tone } from './status.tsx';
+import { dayAndMonth } from './when.tsx';
 
 type Allowance = NonNullable<Limits['turns']>;
 
@@ -10,14 +11,11 @@ const toneOf = ({ used, limit }: Allowance): Tone => {
   return used >= NEAR * limit ? 'warn' : 'good';
 };
 
-const dayOf = (time: string): string =>
-  new Date(time).toLocaleDateString('en', { day: 'numeric', month: 'long', timeZone: 'UTC' });
-
 /** How much of a quota or a budget is used so far, and when it begins again. */
 export const Allowed = ({ one, of }: { one: Allowance; of: 'messages' | 'tokens' }) => (
   <Status tone={toneOf(one)}>
     <span className="num">
-      {one.used.toLocaleString('en')} of {one.limit.toLocaleString('en')} {of}, until {dayOf(one.until)}
+      {one.used.toLocaleString('en')} of {one.limit.toLocaleString('en')} {of}, until {dayAndMonth(one.until)}
     </span>
   </Status>
 );

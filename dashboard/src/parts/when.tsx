@@ -10,6 +10,7 @@ const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
 const absolute = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+const days = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 
 const subscribe = (tick: () => void) => {
@@ -43,3 +44,5 @@ export const When = ({ at, exact = false }: { at: string; exact?: boolean }) => 
 
 export const timeOfDay = (at: string): string => clock.format(new Date(at));
 export const dateAndTime = (at: string): string => absolute.format(new Date(at));
+/** A day that begins and ends by UTC, such as 28 Nov. */
+export const dayAndMonth = (at: string): string => days.format(new Date(at));

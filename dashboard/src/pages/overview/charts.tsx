@@ -1,4 +1,5 @@
 import type { ReactNode } from 'react';
+import { dayAndMonth } from '../../parts/when.tsx';
 import type { Overview } from '../../types.ts';
 import { Chart } from './chart.tsx';
 import type { Series } from './numbers.tsx';
@@ -30,7 +31,7 @@ const TIMES: Series[] = [
 const HOURS: Series[] = [{ name: 'turns', label: 'Messages', color: 'var(--mantine-color-anchor)' }];
 
 const rowOf = ({ at, ...slot }: Figures['slots'][number]) => ({
-  at: at.length === 10 ? at.slice(5) : at,
+  at: at.length === 10 ? dayAndMonth(at) : at,
   answered: slot.answered,
   hedged: slot.hedged,
   offered: slot.offered,
