@@ -13,7 +13,7 @@ afterEach(async () => {
   await Promise.all(opened.splice(0).map((one) => one.close()));
 });
 
-const timing = { ...TIMING, ...QUICK };
+const timing = { ...TIMING, ...QUICK, sourceSilentMs: 400, sourceFetchMs: 1_000 };
 const OPTIONS: FetchOptions = {
   assistantId: 'one',
   maxBytes: 1_000,
