@@ -2,8 +2,8 @@
  * `npm run bench -- engine` measures the retrieval engine with 2,000 entries: the time of a turn, and the memory of the
  * index.
  */
-import { createRetrievalEngine } from '../workers/reply/engines/retrieval.ts';
-import type { AssistantProfile, EngineEntry } from '../workers/reply/engines/engine.ts';
+import { createRetrievalEngine } from '../src/replies/engines/retrieval.ts';
+import type { AssistantProfile, EngineEntry } from '../src/replies/engines/engine.ts';
 import { decideLanguage } from '@parley/understanding/text';
 import { BASES, loadBase, loadChatMessages, loadQuestions } from '@parley/understanding/evaluation';
 

@@ -5,7 +5,7 @@
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { createSender } from '../workers/delivery/send.ts';
+import { createSender } from '../src/events/sending/send.ts';
 import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../test/kit/certificates.ts';
 import { type Behaviour, HOSTILE, openHostile } from '../test/kit/hostile-receiver.ts';
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { requireNode } from '../src/process/lifecycle.ts';
+import { requireNode } from '../src/platform/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
 import { createFeed } from '../test/kit/feed.ts';
 import { openReceiver } from '../test/kit/receiver.ts';

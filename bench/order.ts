@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createRandom } from '../test/kit/random.ts';
 import { openCountingReceiver } from '../test/kit/counting-receiver.ts';
-import { requireNode } from '../src/process/lifecycle.ts';
+import { requireNode } from '../src/platform/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
 import { createFeed } from '../test/kit/feed.ts';
 import { withDeliveryWorkers } from '../test/kit/own-service.ts';

@@ -7,8 +7,8 @@ import { performance } from 'node:perf_hooks';
 import { Pool } from 'undici';
 import { stopAll } from '../test/kit/processes.ts';
 import { openSink } from '../test/kit/sink.ts';
-import { newWebhookSecret, signEvent } from '../src/webhooks/signature.ts';
-import { createSender } from '../workers/delivery/send.ts';
+import { newWebhookSecret, signEvent } from '../src/events/signature.ts';
+import { createSender } from '../src/events/sending/send.ts';
 
 const N = Number(process.env.BENCH_N ?? 10_000);
 const IN_FLIGHT = Number(process.env.BENCH_IN_FLIGHT ?? 200);

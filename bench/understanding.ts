@@ -6,14 +6,14 @@
 import { readFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { readConfig } from '../src/process/config.ts';
-import { createLogger } from '../src/process/logger.ts';
+import { readConfig } from '../src/platform/process/config.ts';
+import { createLogger } from '../src/platform/process/logger.ts';
 import { decideLanguage } from '@parley/understanding/text';
 import { BASES, loadBase, loadQuestions, loadUnseen, UNSEEN_BASES } from '@parley/understanding/evaluation';
 import { modelProcessesOf } from '../test/kit/semantic.ts';
 import { openChosenEmbedder } from '../src/embedder.ts';
-import type { AssistantProfile, EngineEntry } from '../workers/reply/engines/engine.ts';
-import { createRetrievalEngine } from '../workers/reply/engines/retrieval.ts';
+import type { AssistantProfile, EngineEntry } from '../src/replies/engines/engine.ts';
+import { createRetrievalEngine } from '../src/replies/engines/retrieval.ts';
 
 import { measureSimilarity, type SemanticSearch, type VectorEntry } from '@parley/understanding';
 

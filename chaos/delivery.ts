@@ -1,4 +1,4 @@
-import { requireNode } from '../src/process/lifecycle.ts';
+import { requireNode } from '../src/platform/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
 import { judge, print, readEnds } from './delivery/judge.ts';
 import { killWorkers, wipeRedis } from './delivery/faults.ts';

@@ -1,4 +1,4 @@
-import { requireNode } from '../src/process/lifecycle.ts';
+import { requireNode } from '../src/platform/process/lifecycle.ts';
 import { runCrowd } from './load/crowds.ts';
 import { judgedRun } from './load/judged-run.ts';
 import { readArguments } from './support/arguments.ts';

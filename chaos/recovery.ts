@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../scripts/services.ts';
-import { isFinal, type StoredDelivery } from '../src/deliveries/delivery.ts';
-import { requireNode } from '../src/process/lifecycle.ts';
+import { isFinal, type StoredDelivery } from '../src/events/delivery.ts';
+import { requireNode } from '../src/platform/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
 import { followEvents } from '../test/kit/event-pages.ts';
 import { createFeed } from '../test/kit/feed.ts';

@@ -1,5 +1,5 @@
-import { requireNode } from '../src/process/lifecycle.ts';
-import { mastersOf } from '../src/redis/redis.ts';
+import { requireNode } from '../src/platform/process/lifecycle.ts';
+import { mastersOf } from '../src/platform/redis/redis.ts';
 import type { CastOptions } from './service/cast.ts';
 import { collect } from './service/evidence.ts';
 import { injectFaults } from './service/faults.ts';

@@ -1,4 +1,4 @@
-import { requireNode } from '../src/process/lifecycle.ts';
+import { requireNode } from '../src/platform/process/lifecycle.ts';
 import type { CastOptions } from './service/cast.ts';
 import { collect } from './service/evidence.ts';
 import { openField } from './service/field.ts';

@@ -8,7 +8,7 @@ export default defineConfig(({ command }) => ({
   root: import.meta.dirname,
   base: '/operator/',
   plugins: [react(), firstLoadBudget(), compressed()],
-  // The server puts another nonce into every answer; see src/operator-api/routes.ts.
+  // The server puts another nonce into every answer; see src/api/operator-routes.ts.
   ...(command === 'build' && { html: { cspNonce: '__CSP_NONCE__' } }),
   build: {
     target: 'es2022',

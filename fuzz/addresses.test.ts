@@ -4,17 +4,17 @@ import { type AddressInfo, createServer, isIP } from 'node:net';
 import { MockAgent } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createRandom, type Random } from '../test/kit/random.ts';
-import { TIMING } from '../src/process/time-limits.ts';
-import { checkEndpoint, openGuardedAgent } from '../src/webhooks/address-guard.ts';
+import { TIMING } from '../src/platform/process/time-limits.ts';
+import { checkEndpoint, openGuardedAgent } from '../src/platform/http/address-guard.ts';
 import { anAssistant, aTurn } from '../test/support/builders.ts';
 import { eventually } from '../test/support/eventually.ts';
 import { anOperator } from '../test/support/operator-client.ts';
 import { QUICK } from '../test/support/source-reading.ts';
 import { useStack } from '../test/support/stack.ts';
-import { createFetcher, createHosts } from '../workers/sources/fetch.ts';
+import { createFetcher, createHosts } from '../src/sources/fetch.ts';
 import { often, record, seed } from '../test/kit/fuzz-part.ts';
 
-// Every door that takes an address, every form that leads where it must not. test/webhooks/address-guard.test.ts sends
+// Every door that takes an address, every form that leads where it must not. test/events/address-guard.test.ts sends
 // to the same forms.
 
 type Form = { name: string; url: string; answers?: string[]; later?: string[]; reach: boolean; reason?: string };

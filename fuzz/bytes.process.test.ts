@@ -14,9 +14,9 @@ import { workedMs } from '../test/support/loop.ts';
 import { startRealProcess } from '../test/kit/processes.ts';
 import { memoryMbOf } from '../test/kit/services.ts';
 import { useStack } from '../test/support/stack.ts';
-import { createSender } from '../workers/delivery/send.ts';
-import { completeInTime, ProviderError } from '../workers/reply/engines/openai/completion.ts';
-import { parseRobots, parseSitemap } from '../workers/sources/site-rules.ts';
+import { createSender } from '../src/events/sending/send.ts';
+import { completeInTime, ProviderError } from '../src/replies/engines/openai/completion.ts';
+import { parseRobots, parseSitemap } from '../src/sources/site-rules.ts';
 import { often, record, seed } from '../test/kit/fuzz-part.ts';
 
 // Bytes of strangers, from almost right to very wrong. Times are processor time, so that other programs do not count.

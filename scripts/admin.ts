@@ -1,4 +1,4 @@
-import { requireNode } from '../src/process/lifecycle.ts';
+import { requireNode } from '../src/platform/process/lifecycle.ts';
 
 requireNode();
 

@@ -2,8 +2,8 @@
 import { evaluate } from '@parley/understanding/evaluation';
 import { openReader } from '@parley/reading';
 import { join } from 'node:path';
-import { readConfig } from '../src/process/config.ts';
-import { createLogger } from '../src/process/logger.ts';
+import { readConfig } from '../src/platform/process/config.ts';
+import { createLogger } from '../src/platform/process/logger.ts';
 import { openChosenEmbedder } from '../src/embedder.ts';
 
 const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = process.env;

@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { apiDocumentText } from '../src/openapi/document.ts';
-import { eventsDocumentText } from '../src/openapi/events-document.ts';
+import { apiDocumentText } from '../src/api/document.ts';
+import { eventsDocumentText } from '../src/api/events-document.ts';
 import { ROOT } from './services/installed.ts';
 
 // Fetched when it is first used: with its packages it is as large as all the others together.

@@ -1,7 +1,7 @@
 import { constants } from 'node:os';
 import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
-import { explainFailure, requireNode } from '../src/process/lifecycle.ts';
+import { explainFailure, requireNode } from '../src/platform/process/lifecycle.ts';
 import type { Capacity } from './quickstart/capacity.ts';
 import { openQuickstart } from './quickstart/open.ts';
 import { filesIn, readSettings, StartError } from './quickstart/settings.ts';

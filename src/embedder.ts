@@ -15,13 +15,13 @@ import {
 } from '@parley/understanding';
 import { type Dispatcher, request } from 'undici';
 import * as z from 'zod';
-import type { Config } from './process/config.ts';
-import { withDeadline } from './process/deadline.ts';
-import type { RedisClient } from './redis/redis.ts';
-import type { Lifecycle } from './process/lifecycle.ts';
-import type { Logger } from './process/logger.ts';
-import { forEachJsonMark, JSON_MARKS, withoutSlashes } from './process/validation.ts';
-import { checkEndpointUrl, openGuardedAgent } from './webhooks/address-guard.ts';
+import type { Config } from './platform/process/config.ts';
+import { withDeadline } from './platform/process/deadline.ts';
+import type { RedisClient } from './platform/redis/redis.ts';
+import type { Lifecycle } from './platform/process/lifecycle.ts';
+import type { Logger } from './platform/process/logger.ts';
+import { forEachJsonMark, JSON_MARKS, withoutSlashes } from './platform/process/validation.ts';
+import { checkEndpointUrl, openGuardedAgent } from './platform/http/address-guard.ts';
 
 const ANSWER_MS = 5_000;
 const MAX_BYTES = 2_000_000;

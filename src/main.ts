@@ -1,4 +1,4 @@
-import { runProcess } from './process/lifecycle.ts';
+import { runProcess } from './platform/process/lifecycle.ts';
 
 await runProcess('parley-api', async (opening) => {
   const [{ openApi }, { loadLanguages }] = await Promise.all([

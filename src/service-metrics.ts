@@ -2,9 +2,9 @@ import type { CountEmbedding } from '@parley/understanding';
 import { countHeard, QUEUES, watchedQueuesOf, workersOf } from './alerts/queue-state.ts';
 import type { Assistant } from './assistants/assistant.ts';
 import type { LimitKind } from './assistants/rate-limit.ts';
-import { serverNow } from './process/clock.ts';
-import type { Metrics } from './process/metrics.ts';
-import type { QueueWatch } from './redis/queue.ts';
+import { serverNow } from './platform/process/clock.ts';
+import type { Metrics } from './platform/process/metrics.ts';
+import type { QueueWatch } from './platform/redis/queue.ts';
 import type { Service } from './service.ts';
 import type { Repetition } from './turns/start-turn.ts';
 

@@ -6,42 +6,48 @@ import {
   KNOWLEDGE_QUEUE,
   type KnowledgeJob,
   type KnowledgeQueue,
-} from './assistants/semantic-state.ts';
+} from './assistants/knowledge/semantic-state.ts';
 import { type AssistantStore, createAssistantStore } from './assistants/store.ts';
 import { createEvaluations, type Evaluations } from './evaluation/evaluations.ts';
 import { createQuestionSets, type QuestionSets } from './evaluation/question-sets.ts';
 import { createOutboxStore } from './conversations/outbox.ts';
 import { type ConversationStore, createConversationStore } from './conversations/store.ts';
-import { createEndpointStore, type EndpointStore } from './webhooks/endpoint-store.ts';
+import { createEndpointStore, type EndpointStore } from './events/endpoints.ts';
 import { createInsights, type Insights } from './insights/store.ts';
-import { createDeliveryQueue, DELIVERIES_QUEUE, type DeliveryQueue, type WakeUpJob } from './deliveries/queue.ts';
-import { createRecoveries, type Recoveries } from './deliveries/recoveries.ts';
-import { createDeliveryStore, type DeliveryStore } from './deliveries/store.ts';
-import { createWakeStreams } from './deliveries/sweep.ts';
+import { createDeliveryQueue, DELIVERIES_QUEUE, type DeliveryQueue, type WakeUpJob } from './events/queue.ts';
+import { createRecoveries, type Recoveries } from './events/recoveries.ts';
+import { createDeliveryStore, type DeliveryStore } from './events/store.ts';
+import { createWakeStreams } from './events/sweep.ts';
 import { createPassageStore, type PassageStore } from './sources/passages.ts';
 import { createReadAssignees, createTakeBy } from './inbox/assignees.ts';
 import { createInboxRecords, type InboxRecords } from './inbox/records.ts';
 import { createAudit } from './operators/audit.ts';
 import { createOperatorStore, type OperatorStore } from './operators/store.ts';
-import type { Config } from './process/config.ts';
-import { newToken } from './process/ids.ts';
-import type { Lifecycle } from './process/lifecycle.ts';
-import type { Logger } from './process/logger.ts';
-import { createSharedMemory, type SharedMemory } from './process/lru.ts';
-import { buildIndexes, type Indexed, openMongo } from './mongo/mongo.ts';
-import { type MongoWatch, watchMongo } from './mongo/silence.ts';
-import { createLocalWorkers, createPartitions, type LocalWorkers, openQueues, type Partitions } from './redis/queue.ts';
-import { closeRedis, openRedis, type RedisClient } from './redis/redis.ts';
-import type { RedisRole } from './redis/address.ts';
+import type { Config } from './platform/process/config.ts';
+import { newToken } from './platform/process/ids.ts';
+import type { Lifecycle } from './platform/process/lifecycle.ts';
+import type { Logger } from './platform/process/logger.ts';
+import { createSharedMemory, type SharedMemory } from './platform/process/lru.ts';
+import { buildIndexes, type Indexed, openMongo } from './platform/mongo/mongo.ts';
+import { type MongoWatch, watchMongo } from './platform/mongo/silence.ts';
+import {
+  createLocalWorkers,
+  createPartitions,
+  type LocalWorkers,
+  openQueues,
+  type Partitions,
+} from './platform/redis/queue.ts';
+import { closeRedis, openRedis, type RedisClient } from './platform/redis/redis.ts';
+import type { RedisRole } from './platform/redis/address.ts';
 import { createSourceQueue, SOURCES_QUEUE, type SourceJob, type SourceQueue } from './sources/queue.ts';
 import { createPassageVectors, type PassageVectors } from './sources/passage-vectors.ts';
 import { createSourceRuns, type SourceRuns } from './sources/runs.ts';
 import { createSourceStore, type SourceStore } from './sources/store.ts';
-import type { Metrics } from './process/metrics.ts';
-import { NO_TRACING, openTracing, type Tracing } from './process/tracing.ts';
-import { createVault, type Vault } from './process/vault.ts';
+import type { Metrics } from './platform/process/metrics.ts';
+import { NO_TRACING, openTracing, type Tracing } from './platform/process/tracing.ts';
+import { createVault, type Vault } from './platform/process/vault.ts';
 import { type AllowanceStore, createAllowances } from './turns/allowances.ts';
-import { createDeliveredReplies, createPublisher, type DeliveredReplies, type Publisher } from './turns/replies.ts';
+import { createDeliveredReplies, createPublisher, type DeliveredReplies, type Publisher } from './turns/waiters.ts';
 import { createIdempotencyKeys, type IdempotencyKeys } from './turns/idempotency-keys.ts';
 import { createTurnLeases, type TurnLeases } from './turns/leases.ts';
 import { createTurnQueue, type TurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
@@ -68,7 +74,7 @@ type Options = {
   memory?: SharedMemory;
 };
 
-/** The second pool of an API process. A search uses at most two of its connections (`src/http/shares.ts`). */
+/** The second pool of an API process. A search uses at most two of its connections (`src/platform/http/shares.ts`). */
 export const OPERATORS_POOL_SIZE = 16;
 /** The second pool of a worker: for sweeps, projection, vectors and purges. */
 export const BACKGROUND_POOL_SIZE = 8;

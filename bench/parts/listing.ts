@@ -1,5 +1,5 @@
 import { HOUR_MS, incrementId, type StoredFigures } from '../../src/insights/figures.ts';
-import { collectionOf } from '../../src/mongo/mongo.ts';
+import { collectionOf } from '../../src/platform/mongo/mongo.ts';
 import type { Part } from '../support/figures.ts';
 import { fill, RARE_ENDPOINT } from '../../test/kit/fill.ts';
 import { signIn } from '../../test/kit/operator.ts';

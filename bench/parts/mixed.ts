@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { collectionOf } from '../../src/mongo/mongo.ts';
+import { collectionOf } from '../../src/platform/mongo/mongo.ts';
 import { conversationModels, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { modelProcessesOf } from '../../test/kit/semantic.ts';
 import { ascending, median, quantile } from '../../test/kit/quantiles.ts';

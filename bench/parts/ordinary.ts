@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conversationModels, type StoredConversation } from '../../src/conversations/conversation.ts';
-import { collectionOf } from '../../src/mongo/mongo.ts';
+import { collectionOf } from '../../src/platform/mongo/mongo.ts';
 import { modelProcessesOf } from '../../test/kit/semantic.ts';
 import { medians } from '../support/contender.ts';
 import { type Counters, openCounters, perItem, type Reading } from '../support/counters.ts';

@@ -3,8 +3,8 @@ import {
   type ProjectedConversation,
   searchModel,
 } from '../../src/insights/conversation-search.ts';
-import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
-import { buildIndexes, collectionOf } from '../../src/mongo/mongo.ts';
+import { conversationKeyOf, newPrefixedId } from '../../src/platform/process/ids.ts';
+import { buildIndexes, collectionOf } from '../../src/platform/mongo/mongo.ts';
 import { ascending, quantile } from '../../test/kit/quantiles.ts';
 import type { Part } from '../support/figures.ts';
 import { openParley } from '../../test/kit/parley.ts';

@@ -5,8 +5,8 @@ import { type AnswerableConversation, commitStatement } from '../../src/conversa
 import { act } from '../../src/conversations/state.ts';
 import { momentNow } from '../../src/conversations/transitions.ts';
 import { dedupeKeyOf } from '../../src/conversations/accept.ts';
-import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
-import { updateMany, type UpdateStatement } from '../../src/mongo/mongo.ts';
+import { conversationKeyOf, newPrefixedId } from '../../src/platform/process/ids.ts';
+import { updateMany, type UpdateStatement } from '../../src/platform/mongo/mongo.ts';
 import { figureOf, type Part } from '../support/figures.ts';
 import { openParley, QUESTIONS } from '../../test/kit/parley.ts';
 import { cpuMsOf } from '../../test/kit/services.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { collectionOf } from '../../src/mongo/mongo.ts';
+import { collectionOf } from '../../src/platform/mongo/mongo.ts';
 import { conversationModels, OUTBOX_INDEXES, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';

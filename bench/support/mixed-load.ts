@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadBase } from '@parley/understanding/evaluation';
-import { areVectorsMade } from '../../src/assistants/semantic-state.ts';
+import { areVectorsMade } from '../../src/assistants/knowledge/semantic-state.ts';
 import { MIXED_BASES, type MixedTurn } from './mixed-turns.ts';
 import { openParley, type Parley } from '../../test/kit/parley.ts';
 import { openAsker, requestText } from '../../test/kit/raw-http.ts';

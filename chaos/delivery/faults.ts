@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RedisClient } from '../../src/redis/redis.ts';
+import type { RedisClient } from '../../src/platform/redis/redis.ts';
 import type { Random } from '../../test/kit/random.ts';
 import type { RealProcess } from '../../test/kit/processes.ts';
 

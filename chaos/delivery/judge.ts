@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isFinal, type StoredDelivery } from '../../src/deliveries/delivery.ts';
+import { isFinal, type StoredDelivery } from '../../src/events/delivery.ts';
 import type { Service } from '../../src/service.ts';
 import type { FaultReport } from './faults.ts';
 import type { CountingReceiver } from '../../test/kit/counting-receiver.ts';

@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openWire, requestText, type Wire } from '../../test/kit/raw-http.ts';
 import { memoryMbOf } from '../../test/kit/services.ts';
-import { mapAtMost } from '../../src/process/slots.ts';
+import { mapAtMost } from '../../src/platform/process/slots.ts';
 import { printVerdicts, row, type Verdict } from '../support/table.ts';
 import { drive } from './drive.ts';
 import { judgeEvents, untilDone } from './events.ts';

@@ -26,7 +26,7 @@ const MAY_GROW: [what: RegExp, margin: { share: number; mb: number } | null][] =
   [/event loop/, { share: 1, mb: 20 }],
 ];
 const NOT_JUDGED = /^MongoDB: memory|^Redis: (memory|keys that expire)/;
-/** The record of a delivered reply and the count of a turn's tries (src/process/time-limits.ts). */
+/** The record of a delivered reply and the count of a turn's tries (src/platform/process/time-limits.ts). */
 const KEPT_FOR_S = 660 + 120;
 /** One turn in twenty has an idempotency key, which is kept for a day. */
 const KEYED_SHARE = 0.05;

@@ -1,4 +1,4 @@
-import { mapAtMost } from '../../src/process/slots.ts';
+import { mapAtMost } from '../../src/platform/process/slots.ts';
 import type { StoredMessage } from '../service/history.ts';
 import { readHistory } from '../service/evidence.ts';
 import type { LoadedService } from './service.ts';

@@ -1,6 +1,6 @@
 import { createOperatorStore } from '../../src/operators/store.ts';
 import { createTokenStore } from '../../src/operators/token.ts';
-import { EVENT_KINDS } from '../../src/webhooks/event.ts';
+import { EVENT_KINDS } from '../../src/conversations/event.ts';
 import type { Service } from '../../src/service.ts';
 import { openProvider } from '../../test/kit/provider.ts';
 import type { Random } from '../../test/kit/random.ts';

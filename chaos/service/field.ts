@@ -1,6 +1,6 @@
-import { readConfig } from '../../src/process/config.ts';
-import { createLifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { openService } from '../../src/service.ts';
 import { killAll } from '../../test/kit/processes.ts';
 import { createRandom } from '../../test/kit/random.ts';

@@ -1,4 +1,4 @@
-import type { Outcome } from '../../src/deliveries/delivery.ts';
+import type { Outcome } from '../../src/events/delivery.ts';
 
 /** The ways in which a visitor's message is sent. `key` sends an idempotency key; `channel` is the inbound webhook. */
 export const WAYS = ['json', 'stream', 'async', 'channel', 'key'] as const;

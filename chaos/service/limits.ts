@@ -1,4 +1,4 @@
-import { TIMING } from '../../src/process/time-limits.ts';
+import { TIMING } from '../../src/platform/process/time-limits.ts';
 
 /** How long a fault pauses a process: longer than every lease and than the time after which a claim counts as lost. */
 export const PAUSE_MS = Math.max(TIMING.claimLostMs, TIMING.turnLeaseMs) + 3_000;

@@ -1,4 +1,4 @@
-import { isFinal } from '../../src/deliveries/delivery.ts';
+import { isFinal } from '../../src/events/delivery.ts';
 import type { EventsEvidence, Rule } from './evidence.ts';
 import type { Violation } from './history.ts';
 import { ANNOUNCEMENTS } from './rules-of-announcements.ts';

@@ -1,23 +1,23 @@
-import type { alertOperations, overviewOperations } from '../../src/operator-api/overview.ts';
-import type { assistantOperations } from '../../src/operator-api/assistants.ts';
-import type { auditOperations, operatorOperations, tokenOperations } from '../../src/operator-api/operators.ts';
-import type { cannedReplyOperations, managedTagOperations } from '../../src/operator-api/inbox-settings.ts';
-import type { channelOperations, webChannelOperations } from '../../src/operator-api/channel.ts';
-import type { conversationDataOperations, conversationOperations } from '../../src/operator-api/conversations.ts';
-import type { deliveryOperations } from '../../src/operator-api/deliveries.ts';
-import type { draftOperations } from '../../src/operator-api/drafts.ts';
-import type { endpointOperations, recoveryOperations } from '../../src/operator-api/endpoints.ts';
-import type { evaluationOperations } from '../../src/operator-api/evaluations.ts';
-import type { questionSetOperations } from '../../src/operator-api/question-sets.ts';
-import type { inboxOperations } from '../../src/operator-api/inbox.ts';
-import type { keyOperations } from '../../src/operator-api/keys.ts';
-import type { knowledgeOperations, missOperations } from '../../src/operator-api/knowledge.ts';
-import type { AnswerOf, Operation } from '../../src/operator-api/operation.ts';
-import type { playgroundOperations } from '../../src/operator-api/turns.ts';
-import type { sessionOperations } from '../../src/operator-api/session.ts';
-import type { queueOperations } from '../../src/operator-api/queues.ts';
-import type { sourceOperations } from '../../src/operator-api/sources.ts';
-import type { usageOperations } from '../../src/operator-api/usage.ts';
+import type { alertOperations, overviewOperations } from '../../src/insights/http/overview.ts';
+import type { assistantOperations } from '../../src/assistants/http/assistants.ts';
+import type { auditOperations, operatorOperations, tokenOperations } from '../../src/operators/http/operators.ts';
+import type { cannedReplyOperations, managedTagOperations } from '../../src/inbox/http/settings.ts';
+import type { channelOperations, webChannelOperations } from '../../src/assistants/http/channel.ts';
+import type { conversationDataOperations, conversationOperations } from '../../src/inbox/http/conversations.ts';
+import type { deliveryOperations } from '../../src/events/http/deliveries.ts';
+import type { draftOperations } from '../../src/assistants/drafts/http.ts';
+import type { endpointOperations, recoveryOperations } from '../../src/events/http/endpoints.ts';
+import type { evaluationOperations } from '../../src/evaluation/http/evaluations.ts';
+import type { questionSetOperations } from '../../src/evaluation/http/question-sets.ts';
+import type { inboxOperations } from '../../src/inbox/http/inbox.ts';
+import type { keyOperations } from '../../src/assistants/http/keys.ts';
+import type { knowledgeOperations, missOperations } from '../../src/assistants/knowledge/http.ts';
+import type { AnswerOf, Operation } from '../../src/operators/operation.ts';
+import type { playgroundOperations } from '../../src/turns/http/operator-turns.ts';
+import type { sessionOperations } from '../../src/operators/http/session.ts';
+import type { queueOperations } from '../../src/alerts/http/queues.ts';
+import type { sourceOperations } from '../../src/sources/http.ts';
+import type { usageOperations } from '../../src/insights/http/usage.ts';
 
 /** The type of a value after JSON serialisation and parsing: times become strings. */
 type Json<Value> = Value extends Date

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { alertOperations } from '../../src/operator-api/overview.ts';
+import { alertOperations } from '../../src/insights/http/overview.ts';
 import { example } from './arguments.ts';
 import type { Run } from './session.ts';
 import { table } from './text.ts';

@@ -1,7 +1,7 @@
 import type * as z from 'zod';
-import type { AnswerOf, Operation } from '../../src/operator-api/operation.ts';
-import { ErrorBody } from '../../src/process/errors.ts';
-import { plainMessage } from '../../src/process/logger.ts';
+import type { AnswerOf, Operation } from '../../src/operators/operation.ts';
+import { ErrorBody } from '../../src/platform/process/errors.ts';
+import { plainMessage } from '../../src/platform/process/logger.ts';
 import { Failure, failureOf, notFoundFailure } from './failure.ts';
 import type { Settings } from './settings.ts';
 

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { MAX_OVERLAP_HOURS } from '../../src/assistants/api-keys.ts';
-import { parseWholeNumber } from '../../src/process/validation.ts';
-import { isUuid } from '../../src/process/ids.ts';
+import { parseWholeNumber } from '../../src/platform/process/validation.ts';
+import { isUuid } from '../../src/platform/process/ids.ts';
 import { usage } from './failure.ts';
 
 /** Parsers of arguments. Each throws an error that Commander reports as wrong usage. */

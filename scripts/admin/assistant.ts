@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { assistantOperations } from '../../src/operator-api/assistants.ts';
-import { overviewOperations } from '../../src/operator-api/overview.ts';
-import { usageOperations } from '../../src/operator-api/usage.ts';
+import { assistantOperations } from '../../src/assistants/http/assistants.ts';
+import { overviewOperations } from '../../src/insights/http/overview.ts';
+import { usageOperations } from '../../src/insights/http/usage.ts';
 import type { Answered, Api } from './api.ts';
 import { commaList, example, shortText, wholeNumber } from './arguments.ts';
 import { addAssistantUpdate } from './assistant/update.ts';

@@ -1,5 +1,5 @@
 import { type Audit, boundedLine } from '../../src/operators/audit.ts';
-import { newId } from '../../src/process/ids.ts';
+import { newId } from '../../src/platform/process/ids.ts';
 
 type LocalChange = { action: string; target: string | null; details: Record<string, string> };
 

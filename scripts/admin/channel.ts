@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { ChannelChange } from '../../src/assistants/channel.ts';
-import { channelOperations } from '../../src/operator-api/channel.ts';
+import { channelOperations } from '../../src/assistants/http/channel.ts';
 import { ASSISTANT_OPTION, bearerToken, example, wholeNumber } from './arguments.ts';
 import { usage } from './failure.ts';
 import type { Run } from './session.ts';

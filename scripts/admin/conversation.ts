@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { type Status, STATUSES } from '../../src/conversations/conversation.ts';
 import { HISTORY_MAX } from '../../src/conversations/history.ts';
 import { HistoryView } from '../../src/conversations/view.ts';
-import { conversationOperations, ReadView } from '../../src/operator-api/conversations.ts';
+import { conversationOperations, ReadView } from '../../src/inbox/http/conversations.ts';
 import type { Answered, Api } from './api.ts';
 import { ASSISTANT_OPTION, example, wholeNumber } from './arguments.ts';
 import { readPages } from './pages.ts';

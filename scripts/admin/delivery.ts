@@ -1,8 +1,8 @@
 import { type Command, Option } from 'commander';
-import { OUTCOMES } from '../../src/deliveries/delivery.ts';
-import { EVENT_KINDS } from '../../src/webhooks/event.ts';
-import { LIST_MAX } from '../../src/deliveries/list.ts';
-import { deliveryOperations } from '../../src/operator-api/deliveries.ts';
+import { OUTCOMES } from '../../src/events/delivery.ts';
+import { EVENT_KINDS } from '../../src/conversations/event.ts';
+import { LIST_MAX } from '../../src/events/list.ts';
+import { deliveryOperations } from '../../src/events/http/deliveries.ts';
 import type { Answered } from './api.ts';
 import { ASSISTANT_OPTION, example, pointInTime, wholeNumber } from './arguments.ts';
 import { awaitOutcome, toWhole } from './delivery/outcome.ts';

@@ -7,8 +7,8 @@ import {
   readQueueStates,
   watchedQueuesOf,
 } from '../../src/alerts/queue-state.ts';
-import { hintOf } from '../../src/process/hints.ts';
-import { VERSION } from '../../src/process/lifecycle.ts';
+import { hintOf } from '../../src/platform/process/hints.ts';
+import { VERSION } from '../../src/platform/process/lifecycle.ts';
 import { type Reached, reachApi, reachMongo, reachRedis } from './doctor/reach.ts';
 import { trySemantic } from './doctor/semantic.ts';
 import { type Found, findStuck, type Stuck } from './doctor/stuck.ts';

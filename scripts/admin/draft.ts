@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { draftOperations } from '../../src/operator-api/drafts.ts';
+import { draftOperations } from '../../src/assistants/drafts/http.ts';
 import type { Answered } from './api.ts';
 import { ASSISTANT_OPTION, example, shortText } from './arguments.ts';
 import type { Run } from './session.ts';

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
-import { isPaused, MAX_RATE_PER_SECOND } from '../../src/webhooks/endpoint-store.ts';
-import { type EventKind, EVENT_KINDS } from '../../src/webhooks/event.ts';
-import { endpointOperations } from '../../src/operator-api/endpoints.ts';
+import { isPaused, MAX_RATE_PER_SECOND } from '../../src/events/endpoints.ts';
+import { type EventKind, EVENT_KINDS } from '../../src/conversations/event.ts';
+import { endpointOperations } from '../../src/events/http/endpoints.ts';
 import type { Answered, Api } from './api.ts';
 import { ASSISTANT_OPTION, commaList, example, fromVariable, overlapOption, wholeNumberOrNone } from './arguments.ts';
 import { usage } from './failure.ts';

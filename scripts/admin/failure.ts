@@ -1,9 +1,9 @@
 import { CommanderError } from 'commander';
 import * as z from 'zod';
-import { ApiError } from '../../src/process/errors.ts';
-import { ConfigError } from '../../src/process/config.ts';
-import { plainMessage } from '../../src/process/logger.ts';
-import { VaultError } from '../../src/process/vault.ts';
+import { ApiError } from '../../src/platform/process/errors.ts';
+import { ConfigError } from '../../src/platform/process/config.ts';
+import { plainMessage } from '../../src/platform/process/logger.ts';
+import { VaultError } from '../../src/platform/process/vault.ts';
 
 const USAGE_STATUS = 2;
 

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { conversationDataOperations } from '../../src/operator-api/conversations.ts';
-import { inboxOperations, noteOperations } from '../../src/operator-api/inbox.ts';
+import { conversationDataOperations } from '../../src/inbox/http/conversations.ts';
+import { inboxOperations, noteOperations } from '../../src/inbox/http/inbox.ts';
 import { example, pointInTime, uuid } from './arguments.ts';
 import { ID } from './conversation.ts';
 import { usage } from './failure.ts';

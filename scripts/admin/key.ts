@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { keyOperations } from '../../src/operator-api/keys.ts';
+import { keyOperations } from '../../src/assistants/http/keys.ts';
 import { ASSISTANT_OPTION, example, overlapOption, shortText, wholeNumber, wholeNumberOrNone } from './arguments.ts';
 import { usage } from './failure.ts';
 import type { Run } from './session.ts';

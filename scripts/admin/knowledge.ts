@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
-import { KNOWLEDGE_FORMATS, type KnowledgeFormat, knowledgeFormatOf } from '../../src/assistants/knowledge-import.ts';
-import { knowledgeOperations } from '../../src/operator-api/knowledge.ts';
+import { KNOWLEDGE_FORMATS, type KnowledgeFormat, knowledgeFormatOf } from '../../src/assistants/knowledge/import.ts';
+import { knowledgeOperations } from '../../src/assistants/knowledge/http.ts';
 import { ASSISTANT_OPTION, example } from './arguments.ts';
 import { usage } from './failure.ts';
 import { followStatus, readStatus, statusText } from './knowledge/semantic-status.ts';

@@ -1,6 +1,6 @@
 import { text as readAll } from 'node:stream/consumers';
 import { type Command, Option } from 'commander';
-import { operatorOperations } from '../../src/operator-api/operators.ts';
+import { operatorOperations } from '../../src/operators/http/operators.ts';
 import { Email, Password, type Role, ROLES } from '../../src/operators/operator.ts';
 import { newPassword } from '../../src/operators/store.ts';
 import type { Answered, Api } from './api.ts';

@@ -1,5 +1,5 @@
 import { Command, CommanderError } from 'commander';
-import { VERSION } from '../../src/process/lifecycle.ts';
+import { VERSION } from '../../src/platform/process/lifecycle.ts';
 import { setNulls } from './arguments.ts';
 import { addCommands } from './commands.ts';
 import { toFailure } from './failure.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, Option } from 'commander';
-import { evaluationOperations } from '../../src/operator-api/evaluations.ts';
-import { questionSetOperations } from '../../src/operator-api/question-sets.ts';
+import { evaluationOperations } from '../../src/evaluation/http/evaluations.ts';
+import { questionSetOperations } from '../../src/evaluation/http/question-sets.ts';
 import { writeQuestions } from '../../src/evaluation/question-files.ts';
 import type { Answered, Api } from './api.ts';
 import { ASSISTANT_OPTION, example, pointInTime, shortText, wholeNumber } from './arguments.ts';

@@ -1,7 +1,7 @@
-import { readConfig } from '../../src/process/config.ts';
-import { secretsIn } from '../../src/process/credentials.ts';
-import { createLifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { secretsIn } from '../../src/platform/process/credentials.ts';
+import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { type Api, openApi } from './api.ts';
 import type { Settings } from './settings.ts';
 import type { CommandContext } from './stores.ts';

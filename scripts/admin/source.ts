@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { type Command, Option } from 'commander';
-import { sourceOperations } from '../../src/operator-api/sources.ts';
+import { sourceOperations } from '../../src/sources/http.ts';
 import { PAGE_STATES, type PageState, SCHEDULES, type Schedule } from '../../src/sources/source.ts';
 import type { Answered, Api } from './api.ts';
 import { ASSISTANT_OPTION, commaList, example, shortText } from './arguments.ts';

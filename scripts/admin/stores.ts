@@ -1,10 +1,10 @@
 import type { Connection } from 'mongoose';
 import { openOperators, type OperatorStores } from '../../src/operators/store.ts';
-import type { Config } from '../../src/process/config.ts';
-import { secretsIn } from '../../src/process/credentials.ts';
-import type { Lifecycle } from '../../src/process/lifecycle.ts';
-import { type Logger, plainMessage } from '../../src/process/logger.ts';
-import { openMongo } from '../../src/mongo/mongo.ts';
+import type { Config } from '../../src/platform/process/config.ts';
+import { secretsIn } from '../../src/platform/process/credentials.ts';
+import type { Lifecycle } from '../../src/platform/process/lifecycle.ts';
+import { type Logger, plainMessage } from '../../src/platform/process/logger.ts';
+import { openMongo } from '../../src/platform/mongo/mongo.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { Failure } from './failure.ts';
 import type { Settings } from './settings.ts';

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { decodeText } from '../../src/process/text-file.ts';
+import { decodeText } from '../../src/platform/process/text-file.ts';
 import { Failure } from './failure.ts';
 
 /** The text of a file. Fails if it cannot be read. */

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { noteOfToken } from '../../src/operator-api/operators.ts';
+import { noteOfToken } from '../../src/operators/http/operators.ts';
 import { type Scope, SCOPES } from '../../src/operators/token.ts';
 import { example, shortText } from './arguments.ts';
 import { type AssistantList, assistantList, idsIn } from './assistant-list.ts';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { conversationOperations } from '../../src/operator-api/conversations.ts';
+import { conversationOperations } from '../../src/inbox/http/conversations.ts';
 import type { Answered } from './api.ts';
 import { color, example, shortText, uuid, wholeNumber } from './arguments.ts';
 import { ID } from './conversation.ts';

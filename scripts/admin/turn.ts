@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { turnOperations } from '../../src/operator-api/turns.ts';
+import { turnOperations } from '../../src/turns/http/operator-turns.ts';
 import type { Answered } from './api.ts';
 import { example } from './arguments.ts';
 import type { Run } from './session.ts';

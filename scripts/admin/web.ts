@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { WebSettings } from '../../src/assistants/settings.ts';
-import { webChannelOperations } from '../../src/operator-api/channel.ts';
+import { webChannelOperations } from '../../src/assistants/http/channel.ts';
 import type { Answered } from './api.ts';
 import { ASSISTANT_OPTION, color, commaList, example } from './arguments.ts';
 import { usage } from './failure.ts';

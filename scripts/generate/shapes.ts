@@ -1,4 +1,4 @@
-import { createApiDocument, PUBLIC_OPERATIONS } from '../../src/openapi/document.ts';
+import { createApiDocument, PUBLIC_OPERATIONS } from '../../src/api/document.ts';
 
 /** The part of JSON Schema that the API document uses. */
 export type Schema = {

@@ -1,10 +1,10 @@
 import * as z from 'zod';
 import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { readConfig } from '../../src/process/config.ts';
-import { secretsIn } from '../../src/process/credentials.ts';
-import { createLifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { secretsIn } from '../../src/platform/process/credentials.ts';
+import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { newPassword, openOperators, type OperatorStores } from '../../src/operators/store.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { writeJsonPrivately } from './private-file.ts';

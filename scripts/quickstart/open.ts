@@ -1,5 +1,5 @@
 import { rmSync } from 'node:fs';
-import { withoutCredentials } from '../../src/process/credentials.ts';
+import { withoutCredentials } from '../../src/platform/process/credentials.ts';
 import { type Capacity, measureCapacity } from './capacity.ts';
 import { seedDemo } from './demo.ts';
 import { type FirstTurn, tryFirstTurn } from './first-turn.ts';

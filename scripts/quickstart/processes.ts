@@ -1,4 +1,4 @@
-import { readConfig } from '../../src/process/config.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
 import { type Counts, choosePort, freePorts, reachableHost } from './settings.ts';
 import type { ChildSpec } from './supervisor.ts';
 import { dashboardSpec, WATCH_ARGS } from './watch.ts';

@@ -1,5 +1,5 @@
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
-import type { KnowledgeInput } from '../../src/assistants/knowledge-entry.ts';
+import type { KnowledgeInput } from '../../src/assistants/knowledge/entry.ts';
 
 type Entry = Pick<KnowledgeInput, 'question' | 'answer'> & Partial<KnowledgeInput>;
 

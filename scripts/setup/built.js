@@ -13,7 +13,7 @@ const DASHBOARD = {
     'dashboard/vite.config.ts',
     'dashboard/tsconfig.json',
     // The only file of the service from which the pages import values, not only types.
-    'src/process/time-limits.ts',
+    'src/platform/process/time-limits.ts',
     'package-lock.json',
   ],
 };

@@ -1,10 +1,10 @@
 import { type Connection, type Model, type mongo, Schema } from 'mongoose';
-import { leaseIn } from '../mongo/batches.ts';
-import { isDuplicateKey } from '../mongo/failures.ts';
-import { collectionOf, type Indexed } from '../mongo/mongo.ts';
-import { serverDate } from '../process/clock.ts';
-import { notFound } from '../process/errors.ts';
-import { newId } from '../process/ids.ts';
+import { leaseIn } from '../platform/mongo/batches.ts';
+import { isDuplicateKey } from '../platform/mongo/failures.ts';
+import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
+import { serverDate } from '../platform/process/clock.ts';
+import { notFound } from '../platform/process/errors.ts';
+import { newId } from '../platform/process/ids.ts';
 
 /** What needs somebody's attention. docs/operating.md says for each what to look at and do. */
 export const ALERT_KINDS = [

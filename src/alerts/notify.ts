@@ -1,10 +1,10 @@
 import { createTransport } from 'nodemailer';
 import { type Dispatcher, request } from 'undici';
-import { serverNow } from '../process/clock.ts';
-import type { Config } from '../process/config.ts';
-import { newId } from '../process/ids.ts';
-import type { Logger } from '../process/logger.ts';
-import { signEvent } from '../webhooks/signature.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import type { Config } from '../platform/process/config.ts';
+import { newId } from '../platform/process/ids.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import { signEvent } from '../events/signature.ts';
 import type { AlertChannel, AlertKind, AlertStore, StoredAlert } from './alert.ts';
 
 /** The maximum number of alerts in one message. If the message is refused, the next one has half as many. */

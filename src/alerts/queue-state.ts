@@ -1,7 +1,7 @@
-import { serverNow } from '../process/clock.ts';
-import { withDeadline } from '../process/deadline.ts';
-import { TIMING } from '../process/time-limits.ts';
-import type { QueueWatch } from '../redis/queue.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { TIMING } from '../platform/process/time-limits.ts';
+import type { QueueWatch } from '../platform/redis/queue.ts';
 import { PACE_BOUNDS, type WorkerSign, type WorkerSigns } from './worker-signs.ts';
 
 export const QUEUES = ['turns', 'deliveries', 'knowledge', 'sources'] as const;

@@ -3,22 +3,22 @@ import type { AssistantStore } from '../assistants/store.ts';
 import type { OutboxStore } from '../conversations/outbox.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { Figures } from '../insights/figures.ts';
-import { serverNow } from '../process/clock.ts';
-import type { Config } from '../process/config.ts';
-import { withoutTokens } from '../process/credentials.ts';
-import { withDeadline } from '../process/deadline.ts';
-import { ApiError } from '../process/errors.ts';
-import { newToken } from '../process/ids.ts';
-import type { Lifecycle } from '../process/lifecycle.ts';
-import type { Logger } from '../process/logger.ts';
-import { mapAtMost } from '../process/slots.ts';
-import { startSweeper } from '../process/sweeper.ts';
-import type { Timing } from '../process/time-limits.ts';
-import type { QueueWatch } from '../redis/queue.ts';
-import { isCluster, type RedisClient } from '../redis/redis.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import type { Config } from '../platform/process/config.ts';
+import { withoutTokens } from '../platform/process/credentials.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { ApiError } from '../platform/process/errors.ts';
+import { newToken } from '../platform/process/ids.ts';
+import type { Lifecycle } from '../platform/process/lifecycle.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import { mapAtMost } from '../platform/process/slots.ts';
+import { startSweeper } from '../platform/process/sweeper.ts';
+import type { Timing } from '../platform/process/time-limits.ts';
+import type { QueueWatch } from '../platform/redis/queue.ts';
+import { isCluster, type RedisClient } from '../platform/redis/redis.ts';
 import { type AllowanceStore, NEAR, placeOf, type StoredAllowance } from '../turns/allowances.ts';
-import { type EndpointStore, isPaused } from '../webhooks/endpoint-store.ts';
-import { openGuardedAgent } from '../webhooks/address-guard.ts';
+import { type EndpointStore, isPaused } from '../events/endpoints.ts';
+import { openGuardedAgent } from '../platform/http/address-guard.ts';
 import {
   type AlertChannel,
   type AlertKind,

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { type Connection, Schema } from 'mongoose';
-import { collectionOf, type Indexed } from '../mongo/mongo.ts';
-import { serverNow } from '../process/clock.ts';
+import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
+import { serverNow } from '../platform/process/clock.ts';
 
 const MINUTE_MS = 60_000;
 const MINUTES_KEPT = 60;

@@ -1,9 +1,9 @@
 import type { TextKind } from '@parley/understanding/text';
 import * as z from 'zod';
 import { type Connection, Schema } from 'mongoose';
-import { TIMING } from '../process/time-limits.ts';
+import { TIMING } from '../platform/process/time-limits.ts';
 import { type EngineSettings, NO_WEB_CHANNEL, RETRIEVAL, type WebChannel } from './settings.ts';
-import { type KnowledgeInput, LanguageTag } from './knowledge-entry.ts';
+import { type KnowledgeInput, LanguageTag } from './knowledge/entry.ts';
 import { afterOpenMinutes, OpeningHours } from './opening-hours.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { serverDate } from '../process/clock.ts';
-import type { RedisClient } from '../redis/redis.ts';
+import { serverDate } from '../platform/process/clock.ts';
+import type { RedisClient } from '../platform/redis/redis.ts';
 import { hashSecret } from './api-keys.ts';
 import type { Channel } from './assistant.ts';
 

@@ -1,10 +1,10 @@
 import * as z from 'zod';
-import { ApiError, invalid } from '../process/errors.ts';
-import { createSlices } from '../process/slices.ts';
-import { check, detailOf, findUnstorable, forEachJsonMark } from '../process/validation.ts';
+import { ApiError, invalid } from '../platform/process/errors.ts';
+import { createSlices } from '../platform/process/slices.ts';
+import { check, detailOf, findUnstorable, forEachJsonMark } from '../platform/process/validation.ts';
 import { AssistantInput } from './assistant.ts';
 import { EngineInput, WebSettings } from './settings.ts';
-import { MAX_KNOWLEDGE } from './knowledge-entry.ts';
+import { MAX_KNOWLEDGE } from './knowledge/entry.ts';
 
 /** The version of the file format. It rises when older readers would misunderstand a line. */
 export const EXPORT_FORMAT = 1;

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
-import { createBatcher, ItemFailure } from '../process/batch.ts';
-import { ApiError, unavailable } from '../process/errors.ts';
-import type { RedisClient } from '../redis/redis.ts';
+import { createBatcher, ItemFailure } from '../platform/process/batch.ts';
+import { ApiError, unavailable } from '../platform/process/errors.ts';
+import type { RedisClient } from '../platform/redis/redis.ts';
 
 const WINDOW_S = 60;
 /** How many requests of a window are refused without delay. Each further refusal in the window is delayed. */

@@ -1,10 +1,10 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import * as z from 'zod';
-import { serverNow } from '../process/clock.ts';
-import { newToken } from '../process/ids.ts';
-import { TIMING } from '../process/time-limits.ts';
-import { validate, withoutSlashes } from '../process/validation.ts';
-import type { SecretPlace, Vault } from '../process/vault.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { newToken } from '../platform/process/ids.ts';
+import { TIMING } from '../platform/process/time-limits.ts';
+import { validate, withoutSlashes } from '../platform/process/validation.ts';
+import type { SecretPlace, Vault } from '../platform/process/vault.ts';
 
 const DEFAULT_PROVIDER_TIMEOUT_MS = TIMING.providerTimeoutMs;
 

@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { Connection, mongo } from 'mongoose';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { newId } from '../process/ids.ts';
-import { createSharedMemory, type SharedMemory } from '../process/lru.ts';
-import { conflict, invalid, notFound } from '../process/errors.ts';
-import { inPages, insertAtMost } from '../mongo/batches.ts';
-import { collectionOf, type Indexed, inTurn } from '../mongo/mongo.ts';
-import type { SecretsFound, Vault } from '../process/vault.ts';
-import { validate } from '../process/validation.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { newId } from '../platform/process/ids.ts';
+import { createSharedMemory, type SharedMemory } from '../platform/process/lru.ts';
+import { conflict, invalid, notFound } from '../platform/process/errors.ts';
+import { inPages, insertAtMost } from '../platform/mongo/batches.ts';
+import { collectionOf, type Indexed, inTurn } from '../platform/mongo/mongo.ts';
+import type { SecretsFound, Vault } from '../platform/process/vault.ts';
+import { validate } from '../platform/process/validation.ts';
 import {
   type ApiKey,
   apiKeyModel,
@@ -29,8 +29,13 @@ import {
   toAssistant,
 } from './assistant.ts';
 import { type ChannelChange, channelWrite } from './channel.ts';
-import { createDrafts, type Drafts, type EditOptions } from './drafts.ts';
-import { createEmbedders, createSemanticState, type Embedders, type SemanticState } from './semantic-state.ts';
+import { createDrafts, type Drafts, type EditOptions } from './drafts/drafts.ts';
+import {
+  createEmbedders,
+  createSemanticState,
+  type Embedders,
+  type SemanticState,
+} from './knowledge/semantic-state.ts';
 import {
   type EngineInput,
   newIdentitySecret,
@@ -39,11 +44,11 @@ import {
   type WebChannel,
   WebSettings,
 } from './settings.ts';
-import { TIMING } from '../process/time-limits.ts';
-import type { KnowledgeEntry, KnowledgeInput } from './knowledge-entry.ts';
-import { type AddOptions, createKnowledgeStore, type KnowledgeStore, LIST_BATCH } from './knowledge-store.ts';
-import { createVectorStore, type VectorStore } from './knowledge-vectors.ts';
-import { createVersions, type VersionStore } from './versions.ts';
+import { TIMING } from '../platform/process/time-limits.ts';
+import type { KnowledgeEntry, KnowledgeInput } from './knowledge/entry.ts';
+import { type AddOptions, createKnowledgeStore, type KnowledgeStore, LIST_BATCH } from './knowledge/store.ts';
+import { createVectorStore, type VectorStore } from './knowledge/vectors.ts';
+import { createVersions, type VersionStore } from './drafts/versions.ts';
 
 /** The maximum memory of each cache, counted in characters of JSON. */
 const CACHED_CHARS = 20_000_000;

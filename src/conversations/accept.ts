@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
-import type { ItemFailure } from '../process/batch.ts';
-import { serverNow } from '../process/clock.ts';
-import { ApiError, unavailable } from '../process/errors.ts';
-import { type TraceSpan, type Tracing, within } from '../process/tracing.ts';
+import type { ItemFailure } from '../platform/process/batch.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { ApiError, unavailable } from '../platform/process/errors.ts';
+import { type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
 import {
   DUPLICATE_KEY,
   isMongoUnavailable,
@@ -13,9 +13,15 @@ import {
   wasNeverSent,
   wasNotPrimary,
   wasRefused,
-} from '../mongo/failures.ts';
-import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../mongo/mongo.ts';
-import type { ConversationEvent } from '../webhooks/event.ts';
+} from '../platform/mongo/failures.ts';
+import {
+  collectionOf,
+  createReader,
+  createStoreBatcher,
+  updateMany,
+  type UpdateStatement,
+} from '../platform/mongo/mongo.ts';
+import type { ConversationEvent } from './event.ts';
 import { type Announce, countAnnounced, countByEndpoint, type ReceiversOf, toOutbox } from './outbox.ts';
 import {
   type ChannelName,

@@ -1,7 +1,7 @@
 import type { Connection, mongo } from 'mongoose';
-import { inChunks } from '../mongo/batches.ts';
-import { collectionOf, timeLimit } from '../mongo/mongo.ts';
-import { mapAtMost } from '../process/slots.ts';
+import { inChunks } from '../platform/mongo/batches.ts';
+import { collectionOf, timeLimit } from '../platform/mongo/mongo.ts';
+import { mapAtMost } from '../platform/process/slots.ts';
 import {
   conversationModels,
   type Entry,

@@ -1,8 +1,14 @@
 import type { Connection } from 'mongoose';
-import { serverNow } from '../process/clock.ts';
-import { type TraceSpan, type Tracing, within } from '../process/tracing.ts';
-import { toItemFailure } from '../mongo/failures.ts';
-import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../mongo/mongo.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
+import { toItemFailure } from '../platform/mongo/failures.ts';
+import {
+  collectionOf,
+  createReader,
+  createStoreBatcher,
+  updateMany,
+  type UpdateStatement,
+} from '../platform/mongo/mongo.ts';
 import { type Announce, countAnnounced, type ReceiversOf, toOutbox } from './outbox.ts';
 import {
   conversationModels,

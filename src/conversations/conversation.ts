@@ -1,10 +1,10 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
 import type { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
-import { invalid } from '../process/errors.ts';
-import { TIMING } from '../process/time-limits.ts';
-import { isStorableText } from '../process/validation.ts';
-import type { ConversationEvent } from '../webhooks/event.ts';
+import { invalid } from '../platform/process/errors.ts';
+import { TIMING } from '../platform/process/time-limits.ts';
+import { isStorableText } from '../platform/process/validation.ts';
+import type { ConversationEvent } from './event.ts';
 
 export const CHANNELS = ['api', 'webhook', 'web', 'playground'] as const;
 export type ChannelName = (typeof CHANNELS)[number];

@@ -1,10 +1,10 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { isUuid, newId, prefixRange } from '../process/ids.ts';
-import { createSlots, mapAtMost } from '../process/slots.ts';
-import { TIMING } from '../process/time-limits.ts';
-import { withDeadline } from '../process/deadline.ts';
-import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { isUuid, newId, prefixRange } from '../platform/process/ids.ts';
+import { createSlots, mapAtMost } from '../platform/process/slots.ts';
+import { TIMING } from '../platform/process/time-limits.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './history.ts';
 import { countByEndpoint } from './outbox.ts';

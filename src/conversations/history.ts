@@ -1,10 +1,16 @@
 import type { Connection } from 'mongoose';
 import * as z from 'zod';
-import { createCursor } from '../http/operation.ts';
-import { inBatches } from '../mongo/batches.ts';
-import { DUPLICATE_KEY, toItemFailure } from '../mongo/failures.ts';
-import { collectionOf, createPartReader, createReader, createStoreBatcher, insertMany } from '../mongo/mongo.ts';
-import { createSlices } from '../process/slices.ts';
+import { createCursor } from '../platform/http/operation.ts';
+import { inBatches } from '../platform/mongo/batches.ts';
+import { DUPLICATE_KEY, toItemFailure } from '../platform/mongo/failures.ts';
+import {
+  collectionOf,
+  createPartReader,
+  createReader,
+  createStoreBatcher,
+  insertMany,
+} from '../platform/mongo/mongo.ts';
+import { createSlices } from '../platform/process/slices.ts';
 import {
   BY_TURN,
   conversationModels,

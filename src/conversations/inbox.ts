@@ -1,9 +1,9 @@
 import type { Connection, mongo } from 'mongoose';
-import { serverDate } from '../process/clock.ts';
-import { isUuid, prefixRange, type Uuid } from '../process/ids.ts';
-import { mapAtMost } from '../process/slots.ts';
-import { inChunks } from '../mongo/batches.ts';
-import { collectionOf, DURABLE, timeLimit } from '../mongo/mongo.ts';
+import { serverDate } from '../platform/process/clock.ts';
+import { isUuid, prefixRange, type Uuid } from '../platform/process/ids.ts';
+import { mapAtMost } from '../platform/process/slots.ts';
+import { inChunks } from '../platform/mongo/batches.ts';
+import { collectionOf, DURABLE, timeLimit } from '../platform/mongo/mongo.ts';
 import {
   type ChannelName,
   conversationModels,

@@ -1,6 +1,6 @@
 import type { Connection } from 'mongoose';
-import { serverNow } from '../process/clock.ts';
-import { isUuid, newPrefixedId, prefixRange } from '../process/ids.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { isUuid, newPrefixedId, prefixRange } from '../platform/process/ids.ts';
 import {
   collectionOf,
   createReader,
@@ -9,8 +9,8 @@ import {
   updateAndRead,
   updateMany,
   type UpdateStatement,
-} from '../mongo/mongo.ts';
-import type { ConversationEvent, ConversationEventKind } from '../webhooks/event.ts';
+} from '../platform/mongo/mongo.ts';
+import type { ConversationEvent, ConversationEventKind } from './event.ts';
 import {
   BACKLOG_MAX,
   conversationModels,

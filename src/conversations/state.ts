@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
-import { invalid } from '../process/errors.ts';
-import { type ConversationEvent, truncateContent } from '../webhooks/event.ts';
+import { invalid } from '../platform/process/errors.ts';
+import { type ConversationEvent, truncateContent } from './event.ts';
 import {
   type AttributeChange,
   type Entry,

@@ -1,10 +1,10 @@
 import type { Connection, mongo } from 'mongoose';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { isUuid, prefixRange, type Uuid } from '../process/ids.ts';
-import type { Tracing } from '../process/tracing.ts';
-import { collectionOf, createReader, timeLimit, updateMany } from '../mongo/mongo.ts';
-import { inChunks } from '../mongo/batches.ts';
-import type { OrUnavailable } from '../mongo/silence.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { isUuid, prefixRange, type Uuid } from '../platform/process/ids.ts';
+import type { Tracing } from '../platform/process/tracing.ts';
+import { collectionOf, createReader, timeLimit, updateMany } from '../platform/mongo/mongo.ts';
+import { inChunks } from '../platform/mongo/batches.ts';
+import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { type Accept, createAccept, createResolveDuplicate } from './accept.ts';
 import { type AnswerableConversation, type Commit, createCommit, createCompact } from './commit.ts';
 import {

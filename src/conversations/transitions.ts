@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
-import { inSlot } from '../http/shares.ts';
-import { collectionOf, DURABLE } from '../mongo/mongo.ts';
-import { serverDate } from '../process/clock.ts';
-import { ApiError, notFound } from '../process/errors.ts';
-import { newId } from '../process/ids.ts';
-import { createSlots } from '../process/slots.ts';
+import { inSlot } from '../platform/http/shares.ts';
+import { collectionOf, DURABLE } from '../platform/mongo/mongo.ts';
+import { serverDate } from '../platform/process/clock.ts';
+import { ApiError, notFound } from '../platform/process/errors.ts';
+import { newId } from '../platform/process/ids.ts';
+import { createSlots } from '../platform/process/slots.ts';
 import { type Announce, countAnnounced, type ReceiversOf, toOutbox } from './outbox.ts';
 import { type Compact, pushFinished, trimmedFields } from './commit.ts';
 import {

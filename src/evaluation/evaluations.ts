@@ -1,11 +1,11 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
 import type { ReplySource } from '../assistants/suggested-action.ts';
 import type { ReplyOutcome } from '../insights/figures.ts';
-import { inBatches, inChunks, type Lease, leaseIn } from '../mongo/batches.ts';
-import { collectionOf, inTransaction, type Indexed } from '../mongo/mongo.ts';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { invalid, notFound } from '../process/errors.ts';
-import { newId } from '../process/ids.ts';
+import { inBatches, inChunks, type Lease, leaseIn } from '../platform/mongo/batches.ts';
+import { collectionOf, inTransaction, type Indexed } from '../platform/mongo/mongo.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { invalid, notFound } from '../platform/process/errors.ts';
+import { newId } from '../platform/process/ids.ts';
 import { type Difference, doubtOf, type Expected, type Verdict } from './question.ts';
 
 /** How many evaluations of an assistant may wait or run, and how many are kept. */

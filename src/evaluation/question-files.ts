@@ -1,10 +1,10 @@
 import { Readable } from 'node:stream';
 import { parse } from 'csv-parse';
-import { delimiterOf, withoutDelimiterLine } from '../assistants/knowledge-import.ts';
-import { csvLine } from '../http/json-body.ts';
-import { invalid } from '../process/errors.ts';
-import { createSlices } from '../process/slices.ts';
-import { check, detailOf, findUnstorable } from '../process/validation.ts';
+import { delimiterOf, withoutDelimiterLine } from '../assistants/knowledge/import.ts';
+import { csvLine } from '../platform/http/json-body.ts';
+import { invalid } from '../platform/process/errors.ts';
+import { createSlices } from '../platform/process/slices.ts';
+import { check, detailOf, findUnstorable } from '../platform/process/validation.ts';
 import { CaseInput } from './question.ts';
 import { CASES_MAX } from './question-sets.ts';
 

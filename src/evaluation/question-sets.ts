@@ -1,16 +1,16 @@
 import { baseLanguage } from '@parley/understanding/text';
 import { type ClientSession, type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
-import { LanguageTag } from '../assistants/knowledge-entry.ts';
+import { LanguageTag } from '../assistants/knowledge/entry.ts';
 import type { ChangedConversations, ChangePosition } from '../conversations/changed-since.ts';
 import type { Entry } from '../conversations/conversation.ts';
 import { askedIn, readSystemMessage } from '../conversations/state.ts';
 import { readReply } from '../insights/figures.ts';
-import { inBatches, inChunks, insertAtMost } from '../mongo/batches.ts';
-import { collectionOf, type Indexed, inTransaction } from '../mongo/mongo.ts';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { invalid, notFound } from '../process/errors.ts';
-import { newId } from '../process/ids.ts';
+import { inBatches, inChunks, insertAtMost } from '../platform/mongo/batches.ts';
+import { collectionOf, type Indexed, inTransaction } from '../platform/mongo/mongo.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { invalid, notFound } from '../platform/process/errors.ts';
+import { newId } from '../platform/process/ids.ts';
 import type { Asked } from './evaluations.ts';
 import { type CaseInput, QUESTION_MAX } from './question.ts';
 

@@ -1,8 +1,8 @@
 import * as z from 'zod';
-import { LanguageTag } from '../assistants/knowledge-entry.ts';
+import { LanguageTag } from '../assistants/knowledge/entry.ts';
 import type { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import type { ReplyOutcome } from '../insights/figures.ts';
-import { createSlices } from '../process/slices.ts';
+import { createSlices } from '../platform/process/slices.ts';
 
 /** The longest question of a set or a run (characters). Longer messages are not tried. */
 export const QUESTION_MAX = 2_000;

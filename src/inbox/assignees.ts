@@ -3,7 +3,7 @@ import type { ConversationStore } from '../conversations/store.ts';
 import type { TakeBy } from '../conversations/transitions.ts';
 import { hasAssistant, type Operator } from '../operators/operator.ts';
 import type { OperatorStore } from '../operators/store.ts';
-import { serverNow } from '../process/clock.ts';
+import { serverNow } from '../platform/process/clock.ts';
 
 /**
  * The one rule of who has a conversation: its assignee, if `find` finds the operator. Nobody has it if the assignee was

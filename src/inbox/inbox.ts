@@ -9,11 +9,11 @@ import {
 } from '../conversations/inbox.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { FindByWords, FoundConversation } from '../insights/conversation-search.ts';
-import { exceededTimeLimit } from '../mongo/failures.ts';
+import { exceededTimeLimit } from '../platform/mongo/failures.ts';
 import type { OperatorStore } from '../operators/store.ts';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { invalid, notFound } from '../process/errors.ts';
-import { isUuid } from '../process/ids.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { invalid, notFound } from '../platform/process/errors.ts';
+import { isUuid } from '../platform/process/ids.ts';
 import { type Assignees, createReadAssignees, type ReadAssignees } from './assignees.ts';
 import type { InboxRecords } from './records.ts';
 

@@ -1,9 +1,9 @@
 import { type Connection, Schema } from 'mongoose';
-import { serverDate } from '../process/clock.ts';
-import { invalid } from '../process/errors.ts';
-import { newId } from '../process/ids.ts';
-import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
-import { inBatches, insertAtMost } from '../mongo/batches.ts';
+import { serverDate } from '../platform/process/clock.ts';
+import { invalid } from '../platform/process/errors.ts';
+import { newId } from '../platform/process/ids.ts';
+import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
+import { inBatches, insertAtMost } from '../platform/mongo/batches.ts';
 
 /** The ids of a conversation's parts begin with the conversation's id. `;` is the character after `:`. */
 export const partsOf = (conversationId: string) => ({ _id: { $gt: `${conversationId}:`, $lt: `${conversationId};` } });

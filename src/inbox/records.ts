@@ -2,15 +2,15 @@ import { type Connection, Schema } from 'mongoose';
 import type { StoredConversation, Tag } from '../conversations/conversation.ts';
 import type { HistoryPosition, NumberedMessage } from '../conversations/history.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import { LIST_MAX, pendingRowsOf } from '../deliveries/list.ts';
-import type { DeliveryStore } from '../deliveries/store.ts';
-import { type ListedDelivery, toDeliveryRow } from '../deliveries/view.ts';
-import { inBatches, insertAtMost } from '../mongo/batches.ts';
-import { collectionOf, type Indexed } from '../mongo/mongo.ts';
-import { serverDate } from '../process/clock.ts';
-import { invalid, notFound } from '../process/errors.ts';
-import { newId } from '../process/ids.ts';
-import type { EventKind } from '../webhooks/event.ts';
+import { LIST_MAX, pendingRowsOf } from '../events/list.ts';
+import type { DeliveryStore } from '../events/store.ts';
+import { type ListedDelivery, toDeliveryRow } from '../events/view.ts';
+import { inBatches, insertAtMost } from '../platform/mongo/batches.ts';
+import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
+import { serverDate } from '../platform/process/clock.ts';
+import { invalid, notFound } from '../platform/process/errors.ts';
+import { newId } from '../platform/process/ids.ts';
+import type { EventKind } from '../conversations/event.ts';
 import { createNotes, type Notes, partsOf } from './notes.ts';
 
 /** The tags that an assistant's operators choose from, with their colours. They may use other tags too. */

@@ -1,9 +1,9 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
 import { fold, foldBeginning, segmentWords, UNSPACED } from '@parley/understanding/text';
-import { isUuid } from '../process/ids.ts';
-import { mapAtMost } from '../process/slots.ts';
-import { inChunks } from '../mongo/batches.ts';
-import { collectionOf, timeLimit } from '../mongo/mongo.ts';
+import { isUuid } from '../platform/process/ids.ts';
+import { mapAtMost } from '../platform/process/slots.ts';
+import { inChunks } from '../platform/mongo/batches.ts';
+import { collectionOf, timeLimit } from '../platform/mongo/mongo.ts';
 
 /** Longer texts are cut before they are read. */
 const MAX_LENGTH = 10_000;

@@ -3,11 +3,11 @@ import { type Connection, type Model, type mongo, Schema } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
 import { readSystemMessage } from '../conversations/state.ts';
-import { exceededTimeLimit } from '../mongo/failures.ts';
-import { collectionOf } from '../mongo/mongo.ts';
-import { serverNow } from '../process/clock.ts';
-import type { Logger } from '../process/logger.ts';
-import { createSlices } from '../process/slices.ts';
+import { exceededTimeLimit } from '../platform/mongo/failures.ts';
+import { collectionOf } from '../platform/mongo/mongo.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import { createSlices } from '../platform/process/slices.ts';
 
 /** The part of a reply's `why` that the figures need. Engines may store more. */
 const Why = z.object({

@@ -1,12 +1,12 @@
 import { setImmediate } from 'node:timers/promises';
 import { type ClientSession, type Connection, type Model, type mongo, Schema } from 'mongoose';
-import { isMongoUnavailable } from '../mongo/failures.ts';
-import { collectionOf, inTransaction } from '../mongo/mongo.ts';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { withDeadline } from '../process/deadline.ts';
-import { newId } from '../process/ids.ts';
-import type { Logger } from '../process/logger.ts';
-import { mapAtMost } from '../process/slots.ts';
+import { isMongoUnavailable } from '../platform/mongo/failures.ts';
+import { collectionOf, inTransaction } from '../platform/mongo/mongo.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { newId } from '../platform/process/ids.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import { mapAtMost } from '../platform/process/slots.ts';
 import { type ProjectedConversation, searchModel, searchWordsOf } from './conversation-search.ts';
 import {
   type Lesson,

@@ -1,9 +1,9 @@
 import { type Connection, Schema, type Model } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
-import { serverDate } from '../process/clock.ts';
-import { notFound } from '../process/errors.ts';
-import { collectionOf } from '../mongo/mongo.ts';
+import { serverDate } from '../platform/process/clock.ts';
+import { notFound } from '../platform/process/errors.ts';
+import { collectionOf } from '../platform/mongo/mongo.ts';
 import { readReply } from './figures.ts';
 import { askedIn } from '../conversations/state.ts';
 import { searchWordsOf } from './conversation-search.ts';

@@ -1,10 +1,10 @@
 import type { Connection, mongo } from 'mongoose';
 import type { ChangedConversations, ReadConversation, ReadEntries } from '../conversations/changed-since.ts';
 import type { Entry } from '../conversations/conversation.ts';
-import type { Logger } from '../process/logger.ts';
-import { isMongoUnavailable } from '../mongo/failures.ts';
-import { collectionOf, inTransaction } from '../mongo/mongo.ts';
-import { createSlices } from '../process/slices.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import { isMongoUnavailable } from '../platform/mongo/failures.ts';
+import { collectionOf, inTransaction } from '../platform/mongo/mongo.ts';
+import { createSlices } from '../platform/process/slices.ts';
 import { foldSession, type ProjectedConversation, searchModel, searchWordsOf } from './conversation-search.ts';
 import { countMessages, type Figures, hourOf, type Increment, incrementsOf } from './figures.ts';
 import { countUsage, type Usage, type UsageIncrement, usageUpdatesOf } from './usage.ts';

@@ -3,10 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { type Connection, Schema, type Model } from 'mongoose';
 import type { ChangedConversation, ChangedConversations, ChangePosition } from '../conversations/changed-since.ts';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { isDuplicateKey } from '../mongo/failures.ts';
-import { type Lease, leaseIn } from '../mongo/batches.ts';
-import { collectionOf } from '../mongo/mongo.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { isDuplicateKey } from '../platform/mongo/failures.ts';
+import { type Lease, leaseIn } from '../platform/mongo/batches.ts';
+import { collectionOf } from '../platform/mongo/mongo.ts';
 import type { Project } from './project.ts';
 
 /** How long a leader stays the leader without a round. After this time another worker continues. */

@@ -1,7 +1,7 @@
 import type { Connection } from 'mongoose';
 import type { ChangedConversations } from '../conversations/changed-since.ts';
-import type { Logger } from '../process/logger.ts';
-import { collectionOf, type Indexed } from '../mongo/mongo.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
 import { createProject } from './project.ts';
 import {
   createConversationSearch,
@@ -10,7 +10,7 @@ import {
   searchModel,
 } from './conversation-search.ts';
 import { createDeliveryFigures, createFigures, type DeliveryFigures, type Figures, hourOf } from './figures.ts';
-import { serverDate } from '../process/clock.ts';
+import { serverDate } from '../platform/process/clock.ts';
 import { createGroupMisses, createPendingMisses, type Embedding, type PendingMisses } from './group-misses.ts';
 import { createMissStore, type MissStore } from './misses.ts';
 import { createUsage, type Usage } from './usage.ts';

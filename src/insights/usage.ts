@@ -1,8 +1,8 @@
 import { type Connection, type Model, type mongo, Schema } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
-import { inPages } from '../mongo/batches.ts';
-import { collectionOf } from '../mongo/mongo.ts';
+import { inPages } from '../platform/mongo/batches.ts';
+import { collectionOf } from '../platform/mongo/mongo.ts';
 import { countersOf, DAY_MS } from './figures.ts';
 
 /** What is counted for each assistant, key and day. All but the tokens are counted like the figures. */

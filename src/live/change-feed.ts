@@ -1,9 +1,9 @@
 import { type Connection, mongo } from 'mongoose';
 import { CONVERSATIONS, type StoredConversation } from '../conversations/conversation.ts';
 import { TOMBSTONES } from '../conversations/erasure.ts';
-import { withDeadline } from '../process/deadline.ts';
-import { serverNow } from '../process/clock.ts';
-import { isMongoUnavailable } from '../mongo/failures.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { isMongoUnavailable } from '../platform/mongo/failures.ts';
 
 /** The maximum number of changes that one read returns. */
 const BATCH = 1_000;

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, mongo } from 'mongoose';
-import { withDeadline } from '../process/deadline.ts';
-import type { Logger } from '../process/logger.ts';
-import { isMongoUnavailable } from '../mongo/failures.ts';
-import { createSlots } from '../process/slots.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import { isMongoUnavailable } from '../platform/mongo/failures.ts';
+import { createSlots } from '../platform/process/slots.ts';
 import {
   type ChangeFeed,
   type Changes,

@@ -1,6 +1,6 @@
 import * as z from 'zod';
-import { serverNow } from '../process/clock.ts';
-import type { RedisClient } from '../redis/redis.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import type { RedisClient } from '../platform/redis/redis.ts';
 
 export const PRESENT_STATES = ['reading', 'writing'] as const;
 /** A browser repeats its state before this time is over. */

@@ -1,5 +1,5 @@
 import { hasAssistant, type Operator } from '../operators/operator.ts';
-import { withDeadline } from '../process/deadline.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
 import type { Erased } from './change-feed.ts';
 
 export type LiveAccess = Pick<Operator, 'operatorId' | 'role' | 'assistantIds'>;

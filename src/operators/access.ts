@@ -1,11 +1,11 @@
 import type { Request, RequestHandler, Response } from 'express';
 import type { Connection } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import { networkOf } from '../http/http.ts';
-import { ApiError } from '../process/errors.ts';
-import type { OrUnavailable } from '../mongo/silence.ts';
-import { holdFor, takeTurnsFor } from '../http/shares.ts';
-import { workFor } from '../process/slices.ts';
+import { networkOf } from '../platform/http/http.ts';
+import { ApiError } from '../platform/process/errors.ts';
+import type { OrUnavailable } from '../platform/mongo/silence.ts';
+import { holdFor, takeTurnsFor } from '../platform/http/shares.ts';
+import { workFor } from '../platform/process/slices.ts';
 import { type Audience, mayUse, type Operator, operatorModel, toOperator } from './operator.ts';
 import { endSession, isCurrent, readSession, sessionModel, storedIdOf, type StoredSession } from './session.ts';
 import type { OperatorStore } from './store.ts';

@@ -1,7 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
-import { serverDate } from '../process/clock.ts';
-import { newId } from '../process/ids.ts';
-import { collectionOf, type Indexed } from '../mongo/mongo.ts';
+import { serverDate } from '../platform/process/clock.ts';
+import { newId } from '../platform/process/ids.ts';
+import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
 
 export const AUDIT_DAYS = 365;
 const DAY_S = 86_400;

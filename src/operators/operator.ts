@@ -1,7 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
 import { assistantModels } from '../assistants/assistant.ts';
-import { invalid } from '../process/errors.ts';
+import { invalid } from '../platform/process/errors.ts';
 
 export const ROLES = ['owner', 'agent'] as const;
 export type Role = (typeof ROLES)[number];

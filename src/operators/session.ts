@@ -4,10 +4,10 @@ import type { Request, RequestHandler, Response } from 'express';
 import session, { type SessionData } from 'express-session';
 import { type Connection, Schema } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import { networkOf } from '../http/http.ts';
-import type { OrUnavailable } from '../mongo/silence.ts';
-import { serverNow } from '../process/clock.ts';
-import type { Config } from '../process/config.ts';
+import { networkOf } from '../platform/http/http.ts';
+import type { OrUnavailable } from '../platform/mongo/silence.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import type { Config } from '../platform/process/config.ts';
 import type { Operator, StoredOperator } from './operator.ts';
 
 /** The limit of wrong passwords per minute for one device or session, and for one account from one address. */

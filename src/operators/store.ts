@@ -2,13 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { hash, verify } from '@node-rs/argon2';
 import type { ClientSession, Connection } from 'mongoose';
 import { hashSecret } from '../assistants/api-keys.ts';
-import { acquireInTime } from '../http/shares.ts';
-import { isDuplicateKey } from '../mongo/failures.ts';
-import { buildIndexes, type Indexed } from '../mongo/mongo.ts';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { invalid, notFound } from '../process/errors.ts';
-import { newId } from '../process/ids.ts';
-import { createSlots } from '../process/slots.ts';
+import { acquireInTime } from '../platform/http/shares.ts';
+import { isDuplicateKey } from '../platform/mongo/failures.ts';
+import { buildIndexes, type Indexed } from '../platform/mongo/mongo.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { invalid, notFound } from '../platform/process/errors.ts';
+import { newId } from '../platform/process/ids.ts';
+import { createSlots } from '../platform/process/slots.ts';
 import { type Audit, createAudit } from './audit.ts';
 import {
   createAssistantIdsCheck,

@@ -1,12 +1,12 @@
 import { type Connection, Schema } from 'mongoose';
 import { hashSecret, newSecret, SECRET_BODY } from '../assistants/api-keys.ts';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { bearerIn } from '../process/credentials.ts';
-import { invalid, notFound } from '../process/errors.ts';
-import { insertAtMost } from '../mongo/batches.ts';
-import { newId } from '../process/ids.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { bearerIn } from '../platform/process/credentials.ts';
+import { invalid, notFound } from '../platform/process/errors.ts';
+import { insertAtMost } from '../platform/mongo/batches.ts';
+import { newId } from '../platform/process/ids.ts';
 import { createAssistantIdsCheck, type Operator, operatorModel } from './operator.ts';
-import { collectionOf, type Indexed } from '../mongo/mongo.ts';
+import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
 
 /** What a token may do: only read, or also change things. */
 export const SCOPES = ['read', 'manage'] as const;

@@ -1,8 +1,8 @@
 import type { Connection, mongo } from 'mongoose';
-import { leaseIn } from '../mongo/batches.ts';
-import { collectionOf } from '../mongo/mongo.ts';
-import { serverNow } from '../process/clock.ts';
-import type { Timing } from '../process/time-limits.ts';
+import { leaseIn } from '../platform/mongo/batches.ts';
+import { collectionOf } from '../platform/mongo/mongo.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import type { Timing } from '../platform/process/time-limits.ts';
 import { createLeaseSessions, RunLost } from './lease-sessions.ts';
 import { sourceModels, type StoredIndexPiece, type StoredPassage, type StoredSource } from './source.ts';
 

@@ -1,7 +1,7 @@
 import { passageEngine, type PassageIndex, PassageIndexUpdate } from '@parley/understanding';
 import type { Connection } from 'mongoose';
-import { collectionOf, createReader, type Indexed } from '../mongo/mongo.ts';
-import { createSlices } from '../process/slices.ts';
+import { collectionOf, createReader, type Indexed } from '../platform/mongo/mongo.ts';
+import { createSlices } from '../platform/process/slices.ts';
 import {
   sourceModels,
   type StoredIndexPiece,

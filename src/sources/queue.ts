@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { type PartitionedQueue, type QueueWatch, watchOf } from '../redis/queue.ts';
+import { type PartitionedQueue, type QueueWatch, watchOf } from '../platform/redis/queue.ts';
 
 export const SOURCES_QUEUE = 'sources';
 

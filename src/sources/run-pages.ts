@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { ClientSession, Connection, mongo } from 'mongoose';
-import { inChunks } from '../mongo/batches.ts';
-import { collectionOf } from '../mongo/mongo.ts';
-import { createSlices } from '../process/slices.ts';
+import { inChunks } from '../platform/mongo/batches.ts';
+import { collectionOf } from '../platform/mongo/mongo.ts';
+import { createSlices } from '../platform/process/slices.ts';
 import {
   type PageState,
   PAGES_OF_SITE_MAX,

@@ -1,8 +1,8 @@
 import type { ClientSession, Connection, mongo } from 'mongoose';
-import { leaseIn } from '../mongo/batches.ts';
-import { collectionOf } from '../mongo/mongo.ts';
-import { serverDate, serverNow } from '../process/clock.ts';
-import type { Timing } from '../process/time-limits.ts';
+import { leaseIn } from '../platform/mongo/batches.ts';
+import { collectionOf } from '../platform/mongo/mongo.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import type { Timing } from '../platform/process/time-limits.ts';
 import { createLeaseSessions, type RunLease, RunLost } from './lease-sessions.ts';
 import { createPagesOfRun, type FoundPage, type PageEnd, type PageReads, type SourceUpdate } from './run-pages.ts';
 import {

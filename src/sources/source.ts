@@ -1,7 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
-import { KnowledgeInput } from '../assistants/knowledge-entry.ts';
-import type { Lease } from '../mongo/batches.ts';
+import { KnowledgeInput } from '../assistants/knowledge/entry.ts';
+import type { Lease } from '../platform/mongo/batches.ts';
 
 // The limits of docs/limits.md. Each bounds what an assistant stores, or what a run reads.
 export const SOURCES_MAX = 100;

@@ -1,15 +1,15 @@
 import type { ClientSession, Connection } from 'mongoose';
-import type { EditAuthor } from '../assistants/versions.ts';
-import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge-entry.ts';
+import type { EditAuthor } from '../assistants/drafts/versions.ts';
+import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge/entry.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { isSafeLink } from '../assistants/suggested-action.ts';
-import { insertAtMost } from '../mongo/batches.ts';
-import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
-import { serverDate, serverNow } from '../process/clock.ts';
-import { conflict, invalid, notFound } from '../process/errors.ts';
-import { newId } from '../process/ids.ts';
-import { validate } from '../process/validation.ts';
-import { checkEndpointUrl, type GuardOptions, requirePublicUrl } from '../webhooks/address-guard.ts';
+import { insertAtMost } from '../platform/mongo/batches.ts';
+import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { conflict, invalid, notFound } from '../platform/process/errors.ts';
+import { newId } from '../platform/process/ids.ts';
+import { validate } from '../platform/process/validation.ts';
+import { checkEndpointUrl, type GuardOptions, requirePublicUrl } from '../platform/http/address-guard.ts';
 import {
   dueAfter,
   FILE_CHUNK_BYTES,

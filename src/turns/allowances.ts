@@ -1,15 +1,15 @@
 import { type Connection, type Model, type mongo, Schema } from 'mongoose';
 import { type DayRange, dayOf, type Usage } from '../insights/usage.ts';
 import type { Assistant } from '../assistants/assistant.ts';
-import { isDuplicateKey } from '../mongo/failures.ts';
-import { collectionOf, createStoreBatcher, type Indexed } from '../mongo/mongo.ts';
-import { ItemFailure } from '../process/batch.ts';
-import { serverNow } from '../process/clock.ts';
-import { ApiError } from '../process/errors.ts';
-import { newToken } from '../process/ids.ts';
-import type { Logger } from '../process/logger.ts';
-import { startSweeper } from '../process/sweeper.ts';
-import { createLru } from '../process/lru.ts';
+import { isDuplicateKey } from '../platform/mongo/failures.ts';
+import { collectionOf, createStoreBatcher, type Indexed } from '../platform/mongo/mongo.ts';
+import { ItemFailure } from '../platform/process/batch.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { ApiError } from '../platform/process/errors.ts';
+import { newToken } from '../platform/process/ids.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import { startSweeper } from '../platform/process/sweeper.ts';
+import { createLru } from '../platform/process/lru.ts';
 
 /** An allowance of which this share is used is nearly used up. */
 export const NEAR = 0.8;

@@ -1,12 +1,12 @@
 import { hash } from 'node:crypto';
 import type { Request, RequestHandler, Response } from 'express';
-import { errorBodyOf } from '../http/http.ts';
-import { createByteShares } from '../http/shares.ts';
-import { bearerIn } from '../process/credentials.ts';
-import { unavailable } from '../process/errors.ts';
-import type { Logger } from '../process/logger.ts';
-import type { Waiter } from './replies.ts';
-import { createLru } from '../process/lru.ts';
+import { errorBodyOf } from '../platform/http/http.ts';
+import { createByteShares } from '../platform/http/shares.ts';
+import { bearerIn } from '../platform/process/credentials.ts';
+import { unavailable } from '../platform/process/errors.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import type { Waiter } from './waiters.ts';
+import { createLru } from '../platform/process/lru.ts';
 
 /** Turns may take this much longer than without a queue. This bounds how long a turn waits behind turns of others. */
 const QUEUED_MS = 80;

@@ -1,9 +1,9 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
-import { serverDate } from '../process/clock.ts';
-import { isUuid, prefixRange } from '../process/ids.ts';
-import { collectionOf, DURABLE, type Indexed } from '../mongo/mongo.ts';
-import { isDuplicateKey } from '../mongo/failures.ts';
-import { inBatches } from '../mongo/batches.ts';
+import { serverDate } from '../platform/process/clock.ts';
+import { isUuid, prefixRange } from '../platform/process/ids.ts';
+import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
+import { isDuplicateKey } from '../platform/mongo/failures.ts';
+import { inBatches } from '../platform/mongo/batches.ts';
 import { dedupeKeyOf } from '../conversations/accept.ts';
 
 const KEPT_S = 86_400;

@@ -1,9 +1,9 @@
 import type { TurnRef } from '../conversations/conversation.ts';
-import { serverNow } from '../process/clock.ts';
-import { newToken } from '../process/ids.ts';
-import type { RedisClient } from '../redis/redis.ts';
-import type { Partitions } from '../redis/queue.ts';
-import type { Timing } from '../process/time-limits.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { newToken } from '../platform/process/ids.ts';
+import type { RedisClient } from '../platform/redis/redis.ts';
+import type { Partitions } from '../platform/redis/queue.ts';
+import type { Timing } from '../platform/process/time-limits.ts';
 
 // Acquires the lease and counts the try. Returns 0 if another worker has the lease. If the connection breaks before the
 // answer, the command is sent again, finds its own token and succeeds.

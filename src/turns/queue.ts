@@ -1,10 +1,16 @@
 import type { Queue } from 'bullmq';
 import * as z from 'zod';
 import type { TurnRef } from '../conversations/conversation.ts';
-import { createBatcher } from '../process/batch.ts';
-import { serverNow } from '../process/clock.ts';
-import { NO_SPAN, type TraceSpan, type Tracing, within } from '../process/tracing.ts';
-import { createFullCheck, groupByPartition, type PartitionedQueue, type QueueWatch, watchOf } from '../redis/queue.ts';
+import { createBatcher } from '../platform/process/batch.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { NO_SPAN, type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
+import {
+  createFullCheck,
+  groupByPartition,
+  type PartitionedQueue,
+  type QueueWatch,
+  watchOf,
+} from '../platform/redis/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
 

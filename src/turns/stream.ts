@@ -1,9 +1,9 @@
 import type { Request, Response } from 'express';
 import { noteCall } from '../assistants/access.ts';
-import type { ApiError } from '../process/errors.ts';
-import { EVENT_STREAM_HEADERS, requestIdOf } from '../http/http.ts';
+import type { ApiError } from '../platform/process/errors.ts';
+import { EVENT_STREAM_HEADERS, requestIdOf } from '../platform/http/http.ts';
 import { knownConversationOf, type StartTurn, type TurnRequest } from './start-turn.ts';
-import { complete, NOTHING_YET, type Progress } from './replies.ts';
+import { complete, NOTHING_YET, type Progress } from './waiters.ts';
 import type { ChatResponse } from './turn.ts';
 
 const COMMENT_EVERY_MS = 15_000;

@@ -1,12 +1,12 @@
-import { serverNow } from '../process/clock.ts';
+import { serverNow } from '../platform/process/clock.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import { notTakenText } from '../assistants/opening-hours.ts';
 import type { ConversationStore, NotTaken } from '../conversations/store.ts';
 import type { TakeByEnd } from '../conversations/state.ts';
-import type { Logger } from '../process/logger.ts';
+import type { Logger } from '../platform/process/logger.ts';
 import type { TurnLeases } from './leases.ts';
 import type { TurnQueue } from './queue.ts';
-import type { Timing } from '../process/time-limits.ts';
+import type { Timing } from '../platform/process/time-limits.ts';
 
 const ENDED_PER_SWEEP = 200;
 /** How many of one assistant a sweep ends before it is the turn of the next one. */

@@ -1,12 +1,12 @@
 import * as z from 'zod';
-import { LanguageTag } from '../assistants/knowledge-entry.ts';
+import { LanguageTag } from '../assistants/knowledge/entry.ts';
 import { MAX_SUGGESTED_ACTIONS, ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import type { RecentTurn } from '../conversations/conversation.ts';
 import type { ConversationStore, TurnConversation } from '../conversations/store.ts';
-import { serverNow } from '../process/clock.ts';
-import { ApiError, notFound } from '../process/errors.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { ApiError, notFound } from '../platform/process/errors.ts';
 import type { TurnLeases } from './leases.ts';
-import type { Reply } from './replies.ts';
+import type { Reply } from './waiters.ts';
 
 export const SESSION_ID_MAX = 256;
 export const MESSAGE_MAX = 8_000;

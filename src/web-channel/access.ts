@@ -5,13 +5,13 @@ import * as z from 'zod';
 import type { Assistant } from '../assistants/assistant.ts';
 import { type RateLimiter, rateLimitHeaders } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
-import { networkOf } from '../http/http.ts';
-import { createByteShares, holdFor } from '../http/shares.ts';
-import type { OrUnavailable } from '../mongo/silence.ts';
-import { serverNow } from '../process/clock.ts';
-import { bearerIn } from '../process/credentials.ts';
-import { ApiError, notFound } from '../process/errors.ts';
-import { conversationKeyOf, isUuid } from '../process/ids.ts';
+import { networkOf } from '../platform/http/http.ts';
+import { createByteShares, holdFor } from '../platform/http/shares.ts';
+import type { OrUnavailable } from '../platform/mongo/silence.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import { bearerIn } from '../platform/process/credentials.ts';
+import { ApiError, notFound } from '../platform/process/errors.ts';
+import { conversationKeyOf, isUuid } from '../platform/process/ids.ts';
 import type { VisitorLimit, WebOperation } from './operations.ts';
 
 /** How long a browser may come back to its conversation. */

@@ -1,12 +1,12 @@
 import * as z from 'zod';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
-import { LanguageTag } from '../assistants/knowledge-entry.ts';
+import { LanguageTag } from '../assistants/knowledge/entry.ts';
 import { SignedUser, WebSettings } from '../assistants/settings.ts';
-import { EscalateRequest } from '../chat-api/conversation-routes.ts';
-import { STREAM } from '../chat-api/turn-routes.ts';
+import { EscalateRequest } from '../conversations/http.ts';
+import { STREAM } from '../turns/http/turn-routes.ts';
 import { STATUSES } from '../conversations/conversation.ts';
-import type { Declaration } from '../http/operation.ts';
-import { wholeNumber } from '../process/validation.ts';
+import type { Declaration } from '../platform/http/operation.ts';
+import { wholeNumber } from '../platform/process/validation.ts';
 import { ChatResponse, IdempotencyKey, MessageText } from '../turns/turn.ts';
 
 /** The longest wait of a read. It is shorter than 30 s, after which some proxies end idle requests. */

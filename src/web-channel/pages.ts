@@ -3,11 +3,11 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { AssistantStore } from '../assistants/store.ts';
-import { builtFiles, networkOf, OWN_ORIGIN, pageHeaders } from '../http/http.ts';
+import { builtFiles, networkOf, OWN_ORIGIN, pageHeaders } from '../platform/http/http.ts';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import type { OrUnavailable } from '../mongo/silence.ts';
-import { isUuid } from '../process/ids.ts';
-import type { Logger } from '../process/logger.ts';
+import type { OrUnavailable } from '../platform/mongo/silence.ts';
+import { isUuid } from '../platform/process/ids.ts';
+import type { Logger } from '../platform/process/logger.ts';
 
 const BUILT = join(import.meta.dirname, '../../packages/widget/dist');
 

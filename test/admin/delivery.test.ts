@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test, vi } from 'vitest';
-import { describeTest } from '../../src/deliveries/view.ts';
+import { describeTest } from '../../src/events/view.ts';
 import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { aTurn, anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { knowledgeFormatOf, parseKnowledge } from '../../src/assistants/knowledge-import.ts';
-import { decodeText } from '../../src/process/text-file.ts';
+import { knowledgeFormatOf, parseKnowledge } from '../../src/assistants/knowledge/import.ts';
+import { decodeText } from '../../src/platform/process/text-file.ts';
 
 const questionsOf = (text: string, format: 'json' | 'csv' | 'markdown') =>
   parseKnowledge(format, text).entries.map(({ question, answer }) => [question, answer]);

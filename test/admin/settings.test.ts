@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { findSettings } from '../../scripts/admin/settings.ts';
-import { readConfig } from '../../src/process/config.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
 import { runAdmin } from '../support/admin.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'parley-settings-'));

@@ -5,13 +5,13 @@ import type { SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import type { missOperations } from '../../src/operator-api/knowledge.ts';
+import type { missOperations } from '../../src/assistants/knowledge/http.ts';
 import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import type { AnswerOf } from '../kit/operations.ts';
 import { projectAtOnce } from '../support/projection.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
-import { text } from '../../workers/reply/engines/engine.ts';
+import { text } from '../../src/replies/engines/engine.ts';
 
 /** Words alone decide: there is no model. */
 const stack = useStack({ replyWorkers: 0 });

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { findSemanticStatus } from '../../src/assistants/semantic-state.ts';
+import { findSemanticStatus } from '../../src/assistants/knowledge/semantic-state.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Step, watchLoop, workedMs } from '../support/loop.ts';

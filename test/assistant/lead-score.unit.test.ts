@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { LEAD_RULES, scoreLead } from '../../workers/reply/lead-score.ts';
+import { LEAD_RULES, scoreLead } from '../../src/replies/lead-score.ts';
 
 const aTurn = (message: string, overrides: Partial<Parameters<typeof scoreLead>[0]> = {}) =>
   scoreLead({ previous: 0, explanation: [], message, turnNumber: 1, ...overrides });

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { quantised } from '@parley/understanding';
 import { expect, onTestFinished, test } from 'vitest';
 import { NO_COUNTS, type StoredPassage } from '../../src/sources/source.ts';
-import { createStoreIndexes } from '../../workers/sources/vectors.ts';
+import { createStoreIndexes } from '../../src/sources/make-vectors.ts';
 import { anAssistant } from '../support/builders.ts';
 import { vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';

@@ -7,7 +7,7 @@ import {
   notTakenText,
   OpeningHours,
 } from '../../src/assistants/opening-hours.ts';
-import { TEXT_LANGUAGES } from '../../workers/reply/engines/engine.ts';
+import { TEXT_LANGUAGES } from '../../src/replies/engines/engine.ts';
 
 const DAYS = [1, 2, 3, 4, 5];
 const office = (timeZone: string): OpeningHours => ({

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
-import { chatTurnOperations } from '../../src/chat-api/turn-routes.ts';
+import { chatTurnOperations } from '../../src/turns/http/turn-routes.ts';
 import type { Assistant } from '../../src/assistants/assistant.ts';
-import { createSharedMemory } from '../../src/process/lru.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { createSharedMemory } from '../../src/platform/process/lru.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { NO_CHANGES, NO_COUNTS, type StoredPassage, type StoredSource } from '../../src/sources/source.ts';
-import { createPassages } from '../../workers/reply/passages.ts';
+import { createPassages } from '../../src/sources/passage-index.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { openStream } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
-import { boundedWhy } from '../../workers/reply/ask-engine.ts';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import { boundedWhy } from '../../src/replies/ask-engine.ts';
+import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';

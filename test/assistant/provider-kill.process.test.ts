@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
-import { createVault } from '../../src/process/vault.ts';
+import { createVault } from '../../src/platform/process/vault.ts';
 import { createEngines } from '../../workers/reply/worker.ts';
-import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
+import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
 import { anAssistant } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';

@@ -10,8 +10,8 @@ import {
   text,
   TEXT_LANGUAGES,
   type TurnContext,
-} from '../../workers/reply/engines/engine.ts';
-import { createRetrievalEngine } from '../../workers/reply/engines/retrieval.ts';
+} from '../../src/replies/engines/engine.ts';
+import { createRetrievalEngine } from '../../src/replies/engines/retrieval.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 import { sized } from '../support/size.ts';

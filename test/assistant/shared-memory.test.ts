@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { findSemanticStatus } from '../../src/assistants/semantic-state.ts';
-import { chatTurnOperations } from '../../src/chat-api/turn-routes.ts';
-import { createSharedMemory } from '../../src/process/lru.ts';
+import { findSemanticStatus } from '../../src/assistants/knowledge/semantic-state.ts';
+import { chatTurnOperations } from '../../src/turns/http/turn-routes.ts';
+import { createSharedMemory } from '../../src/platform/process/lru.ts';
 import { someEntries } from '../support/assistant-with-vectors.ts';
 import { anAssistant } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { createApiDocument } from '../../src/openapi/document.ts';
+import { createApiDocument } from '../../src/api/document.ts';
 import { anAssistant, aTurn, type ErrorBody, type TestAssistant } from '../support/builders.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';

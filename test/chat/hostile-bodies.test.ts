@@ -1,7 +1,7 @@
 import { sample } from 'fast-check';
 import { expect, test } from 'vitest';
 import { often, record, seed } from '../kit/fuzz-part.ts';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { hostile, type Hostile } from '../support/hostile-bodies.ts';
 import { useStack } from '../support/stack.ts';

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
-import { readConfig } from '../../src/process/config.ts';
-import { createLifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { createRateLimiter } from '../../src/assistants/rate-limit.ts';
-import { closeRedis, openRedis } from '../../src/redis/redis.ts';
+import { closeRedis, openRedis } from '../../src/platform/redis/redis.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { anOperator, openOperatorClient } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';

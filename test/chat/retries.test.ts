@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { NewTurn } from '../../src/conversations/accept.ts';
-import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
-import { NO_SPAN } from '../../src/process/tracing.ts';
+import { conversationKeyOf, newPrefixedId } from '../../src/platform/process/ids.ts';
+import { NO_SPAN } from '../../src/platform/process/tracing.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../kit/receiver.ts';
@@ -239,9 +239,9 @@ test('a reply that takes too long is 500 reply_timeout, and a retry joins it', a
   const message = `slow ${randomUUID()}`;
   const release = hold(message);
   const config = { ...stack.env, REPLY_TIMEOUT_MS: '300' };
-  const { readConfig } = await import('../../src/process/config.ts');
-  const { createLifecycle } = await import('../../src/process/lifecycle.ts');
-  const { createLogger } = await import('../../src/process/logger.ts');
+  const { readConfig } = await import('../../src/platform/process/config.ts');
+  const { createLifecycle } = await import('../../src/platform/process/lifecycle.ts');
+  const { createLogger } = await import('../../src/platform/process/logger.ts');
   const { openApi } = await import('../../src/api.ts');
   const logger = createLogger({ name: 'test', level: 'silent' });
   const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });

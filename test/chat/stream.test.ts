@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
 import { anAssistant, type ErrorBody, type TestAssistant } from '../support/builders.ts';
 import { deltasOf, type OpenStream, openStream, spokenOf, type StreamEvent } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';

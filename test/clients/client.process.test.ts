@@ -7,7 +7,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { launch } from '../kit/processes.ts';
 import { freePort } from '../../scripts/services.ts';
-import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
+import { newWebhookSecret, signEvent } from '../../src/events/signature.ts';
 import { answer, hangUp, openBrokenService, refuse, type Script, stream } from '../support/broken-service.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { launch } from '../kit/processes.ts';
 import { findPython, ROOT } from '../../scripts/services/installed.ts';
 import { freePort } from '../../scripts/services.ts';
-import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
+import { newWebhookSecret, signEvent } from '../../src/events/signature.ts';
 import { answer, hangUp, openBrokenService, refuse, type Script, stream } from '../support/broken-service.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

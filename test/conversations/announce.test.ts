@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
-import { DELIVERIES_QUEUE, type WakeUpJob } from '../../src/deliveries/queue.ts';
-import { createLogger } from '../../src/process/logger.ts';
-import { openQueues, type PartitionedQueue } from '../../src/redis/queue.ts';
+import { DELIVERIES_QUEUE, type WakeUpJob } from '../../src/events/queue.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
+import { openQueues, type PartitionedQueue } from '../../src/platform/redis/queue.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { contentOf, openReceiver } from '../kit/receiver.ts';

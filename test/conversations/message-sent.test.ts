@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { chatConversationOperations } from '../../src/chat-api/conversation-routes.ts';
+import { chatConversationOperations } from '../../src/conversations/http.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
-import type { EventKind } from '../../src/webhooks/event.ts';
+import type { EventKind } from '../../src/conversations/event.ts';
 import { anAssistant, type HistoryBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Receiver } from '../kit/receiver.ts';

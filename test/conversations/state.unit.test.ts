@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { seed } from '../kit/fuzz-part.ts';
 import type { Message, PendingTurn, Status, StoredConversation } from '../../src/conversations/conversation.ts';
 import { act, applied, type Effect, initialState, type Moment, type TurnEnd } from '../../src/conversations/state.ts';
-import type { ConversationEvent } from '../../src/webhooks/event.ts';
+import type { ConversationEvent } from '../../src/conversations/event.ts';
 import { sized } from '../support/size.ts';
 
 /**

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { mongo } from 'mongoose';
 import { expect, test } from 'vitest';
-import { claimOf } from '../../src/deliveries/claims.ts';
-import { createBackoff, createDeliverySweeps } from '../../src/deliveries/sweep.ts';
-import { neverSent } from '../../src/deliveries/delivery.ts';
-import { TIMING } from '../../src/process/time-limits.ts';
-import { composeBody } from '../../src/webhooks/event.ts';
+import { claimOf } from '../../src/events/claims.ts';
+import { createBackoff, createDeliverySweeps } from '../../src/events/sweep.ts';
+import { neverSent } from '../../src/events/delivery.ts';
+import { TIMING } from '../../src/platform/process/time-limits.ts';
+import { composeBody } from '../../src/conversations/event.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';

@@ -29,7 +29,7 @@ const { dashboardStep } = (await import(file)) as { dashboardStep: Step };
 const aClone = (builder = 'appendFileSync("builds", "x")'): string => {
   const root = mkdtempSync(join(tmpdir(), 'parley-dashboard-build-'));
   onTestFinished(() => rmSync(root, { recursive: true }));
-  for (const path of ['dashboard', 'src/process/time-limits.ts', 'package-lock.json']) {
+  for (const path of ['dashboard', 'src/platform/process/time-limits.ts', 'package-lock.json']) {
     cpSync(join(ROOT, path), join(root, path), { recursive: true, filter: (from) => !from.includes('dashboard/dist') });
   }
   mkdirSync(join(root, 'node_modules/vite/bin'), { recursive: true });
@@ -82,7 +82,13 @@ const { built, files } = sized({
 const buildElsewhere = (): Record<string, string> => {
   const root = mkdtempSync(join(tmpdir(), 'parley-build-'));
   onTestFinished(() => rmSync(root, { recursive: true }));
-  for (const path of ['dashboard', 'packages/widget', 'src/process/time-limits.ts', 'tsconfig.json', 'package.json'])
+  for (const path of [
+    'dashboard',
+    'packages/widget',
+    'src/platform/process/time-limits.ts',
+    'tsconfig.json',
+    'package.json',
+  ])
     cpSync(join(ROOT, path), join(root, path), {
       recursive: true,
       filter: (from) => !/\/(?:dist|node_modules)$/.test(from),

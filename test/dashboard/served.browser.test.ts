@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { brotliCompressSync, brotliDecompressSync } from 'node:zlib';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { dashboardRoutes } from '../../src/operator-api/routes.ts';
-import type { Logger } from '../../src/process/logger.ts';
+import { dashboardRoutes } from '../../src/api/operator-routes.ts';
+import type { Logger } from '../../src/platform/process/logger.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { useStack } from '../support/stack.ts';
 

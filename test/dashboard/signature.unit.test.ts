@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { verify } from '../../dashboard/src/pages/webhooks/signature.ts';
-import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
+import { newWebhookSecret, signEvent } from '../../src/events/signature.ts';
 
 const NOW = 1_719_410_000;
 const BODY = '{"event":"message.received","text":"ü"}';

@@ -5,16 +5,16 @@ import { expect, test } from 'vitest';
 
 /** A folder imports only from folders of earlier lines. Folders of the same line do not import each other. */
 const ORDER = [
-  ['src/process'],
-  ['src/mongo', 'src/redis'],
-  ['src/http'],
+  ['src/platform/process'],
+  ['src/platform/mongo', 'src/platform/redis'],
+  ['src/platform/http'],
   ['src/assistants'],
   ['src/webhooks'],
   ['src/sources'],
   ['src/conversations'],
   ['src/insights'],
   ['src/evaluation'],
-  ['src/deliveries'],
+  ['src/events'],
   ['src/turns'],
   ['src/alerts'],
   ['src/chat-api'],
@@ -24,7 +24,7 @@ const ORDER = [
   ['src/live'],
   ['src/operator-api'],
   ['src/monitoring'],
-  ['src/openapi'],
+  ['src/api'],
 ];
 const LAST_FOR_WORKERS = 'src/alerts';
 /** The files directly in `src` that workers may import. They compose the processes and may import from all folders. */
@@ -192,8 +192,8 @@ test('OpenTelemetry is loaded only when traces are on: nothing but types are imp
   const named = [...files, ...packageFiles, ...readingFiles].filter((file) =>
     readFileSync(file, 'utf8').includes('@opentelemetry/'),
   );
-  expect(named).toEqual(['src/process/tracing.ts']);
-  const source = readFileSync('src/process/tracing.ts', 'utf8');
+  expect(named).toEqual(['src/platform/process/tracing.ts']);
+  const source = readFileSync('src/platform/process/tracing.ts', 'utf8');
   const atStart = [...source.matchAll(/^import (?!type ).*'@opentelemetry/gm)];
   expect(atStart).toEqual([]);
 });

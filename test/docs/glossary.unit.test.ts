@@ -12,7 +12,7 @@ const PRIVATE_WORDS = [
   /\b(is|are) away\b|\bspeaks? to\b|\bnobody['’]s\b|\/\*\* (So long|Of a|None that)\b/i,
 ];
 /** The file with the language model's prompt. The test skips it, because the wording of a prompt must not change. */
-const PROMPT = 'workers/reply/engines/openai/engine.ts';
+const PROMPT = 'src/replies/engines/openai/engine.ts';
 
 test('no replaced private word is left in the services', () => {
   const found = globSync('{src,workers}/**/*.ts', { cwd: ROOT })

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { parser } from '@prometheus-io/lezer-promql';
 import { expect, test } from 'vitest';
 import { parse as parseYaml } from 'yaml';
-import type { Metrics } from '../../src/process/metrics.ts';
+import type { Metrics } from '../../src/platform/process/metrics.ts';
 import * as serviceMetrics from '../../src/service-metrics.ts';
 import { generatedPartOf, tableOf } from '../support/generated-page.ts';
 

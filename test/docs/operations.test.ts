@@ -1,12 +1,12 @@
 import type { Server } from 'node:http';
 import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
-import { OPERATIONS } from '../../src/operator-api/operations.ts';
-import { OPERATOR_PREFIX } from '../../src/operator-api/routes.ts';
-import { PUBLIC_OPERATIONS, WEB_OPERATIONS } from '../../src/openapi/document.ts';
-import { readConfig } from '../../src/process/config.ts';
-import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { OPERATIONS } from '../../src/api/operator-operations.ts';
+import { OPERATOR_PREFIX } from '../../src/api/operator-routes.ts';
+import { PUBLIC_OPERATIONS, WEB_OPERATIONS } from '../../src/api/document.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLifecycle, type Lifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { useStack } from '../support/stack.ts';
 import { apiDocument } from '../support/validate-response.ts';
 

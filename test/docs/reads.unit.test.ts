@@ -5,8 +5,8 @@ import { expect, test } from 'vitest';
 
 const BOUND_BY: Record<string, string[]> = {
   'src/alerts/alert.ts': ['(open === true: the limit is in `sorted`'],
-  'src/assistants/semantic-state.ts': ['rows: running workers, 300 bytes each'],
-  'src/assistants/knowledge-vectors.ts': [
+  'src/assistants/knowledge/semantic-state.ts': ['rows: running workers, 300 bytes each'],
+  'src/assistants/knowledge/vectors.ts': [
     'stored: VECTORS_BATCH entries, 4 MB',
     'stored: INFO_BATCH entries, keys of 51 texts each, 2 MB',
   ],
@@ -22,23 +22,23 @@ const BOUND_BY: Record<string, string[]> = {
   ],
   'src/conversations/inbox.ts': ['conversations: the limit is in `optionsOf`', 'conversations: one for each status'],
   'src/conversations/outbox.ts': ['conversations: one count'],
-  'src/deliveries/claims.ts': ['deliveries: records of a batch'],
-  'src/deliveries/list.ts': [
+  'src/events/claims.ts': ['deliveries: records of a batch'],
+  'src/events/list.ts': [
     'deliveries: one for each failure',
     'deliveries: one for each hour of a day',
     'deliveries: one for each hour of a day',
     'deliveries: one for each hour of a day and failure',
   ],
-  'src/deliveries/recoveries.ts': [
+  'src/events/recoveries.ts': [
     'deliveries: one for each outcome of 50 recoveries',
     'deliveries: one event’s resends, 100 bytes each',
   ],
-  'src/deliveries/store.ts': [
+  'src/events/store.ts': [
     'deliveries: READ_AT_ONCE bodies, 3 MB',
     'deliveries: outcomes of given ids',
     'deliveries: ids of a batch of jobs',
   ],
-  'src/deliveries/tests-and-resends.ts': ['deliveries: one event’s resends', 'deliveries: one for each endpoint'],
+  'src/events/tests-and-resends.ts': ['deliveries: one event’s resends', 'deliveries: one for each endpoint'],
   'src/evaluation/question-sets.ts': ['cases: one count'],
   'src/inbox/records.ts': [
     'positions: conversations of a list, 100 bytes each',
@@ -50,7 +50,7 @@ const BOUND_BY: Record<string, string[]> = {
   'src/insights/misses.ts': ['misses: MAX_GROUPS of a conversation, without vectors'],
   'src/insights/project.ts': ['rows: conversations of a step, 50'],
   'src/insights/usage.ts': ['usage: one for each day or key'],
-  'src/mongo/mongo.ts': ['listCollections: the names of our collections'],
+  'src/platform/mongo/mongo.ts': ['listCollections: the names of our collections'],
   'src/sources/passage-vectors.ts': [
     'passages: the limit is in `options`',
     'passages: rows of a batch, their assistant',

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import { expect, test } from 'vitest';
 import * as z from 'zod';
-import { Environment, readConfig } from '../../src/process/config.ts';
+import { Environment, readConfig } from '../../src/platform/process/config.ts';
 import { generatedPartOf, tableOf } from '../support/generated-page.ts';
 
 const Described = z.object({

@@ -2,7 +2,7 @@ import { setImmediate as tick } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { judgeReply } from '../../src/evaluation/question.ts';
 import { readQuestions } from '../../src/evaluation/question-files.ts';
-import { toJson } from '../../src/http/json-body.ts';
+import { toJson } from '../../src/platform/http/json-body.ts';
 
 /** How often other work of the process got its turn meanwhile. */
 const turnsWhile = async (work: Promise<unknown>): Promise<number> => {

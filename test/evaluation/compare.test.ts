@@ -2,7 +2,7 @@ import { writeFileSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
-import { findSemanticStatus } from '../../src/assistants/semantic-state.ts';
+import { findSemanticStatus } from '../../src/assistants/knowledge/semantic-state.ts';
 import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import type { evaluationOperations } from '../../src/operator-api/evaluations.ts';
-import type { questionSetOperations } from '../../src/operator-api/question-sets.ts';
-import type { usageOperations } from '../../src/operator-api/usage.ts';
+import type { evaluationOperations } from '../../src/evaluation/http/evaluations.ts';
+import type { questionSetOperations } from '../../src/evaluation/http/question-sets.ts';
+import type { usageOperations } from '../../src/insights/http/usage.ts';
 import { aTurn, anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';

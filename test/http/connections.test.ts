@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
-import { openHealthServer } from '../../src/http/health.ts';
-import { sendBytes } from '../../src/http/http.ts';
-import { closeWebServer, createWebServer, listen } from '../../src/http/web-server.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { openHealthServer } from '../../src/platform/http/health.ts';
+import { sendBytes } from '../../src/platform/http/http.ts';
+import { closeWebServer, createWebServer, listen } from '../../src/platform/http/web-server.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
 import { eventually } from '../support/eventually.ts';
 

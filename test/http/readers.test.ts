@@ -1,24 +1,24 @@
 import { MIMEType } from 'node:util';
 import { expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
-import { LanguageTag } from '../../src/assistants/knowledge-entry.ts';
-import { searchKnowledge } from '../../src/assistants/knowledge-search.ts';
+import { LanguageTag } from '../../src/assistants/knowledge/entry.ts';
+import { searchKnowledge } from '../../src/assistants/knowledge/search.ts';
 import { isSafeLink, SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import { EngineInput } from '../../src/assistants/settings.ts';
-import { checkEndpointUrl } from '../../src/webhooks/address-guard.ts';
+import { checkEndpointUrl } from '../../src/platform/http/address-guard.ts';
 import { Email } from '../../src/operators/operator.ts';
 import { ChatRequest } from '../../src/turns/turn.ts';
-import type { TurnContext } from '../../workers/reply/engines/engine.ts';
-import { countTokensOf } from '../../workers/reply/engines/openai/engine.ts';
+import type { TurnContext } from '../../src/replies/engines/engine.ts';
+import { countTokensOf } from '../../src/replies/engines/openai/engine.ts';
 import {
   allowedLinksOf,
   checkReply,
   createReplyFilter,
   removeDisallowedLinks,
-} from '../../workers/reply/engines/openai/reply-filter.ts';
-import { createRetrievalEngine } from '../../workers/reply/engines/retrieval.ts';
-import { inspectMessage } from '../../workers/reply/guard.ts';
-import { scoreLead } from '../../workers/reply/lead-score.ts';
+} from '../../src/replies/engines/openai/reply-filter.ts';
+import { createRetrievalEngine } from '../../src/replies/engines/retrieval.ts';
+import { inspectMessage } from '../../src/replies/guard.ts';
+import { scoreLead } from '../../src/replies/lead-score.ts';
 import { anEntry } from '../support/builders.ts';
 import { hostileTexts, LARGEST, MESSAGE, shortest, slowOf } from '../support/hostile-texts.ts';
 import { sized } from '../support/size.ts';

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { expect, test, type TestContext } from 'vitest';
-import { closeWebServer, createWebServer, listen, type ReadLimits } from '../../src/http/web-server.ts';
+import { closeWebServer, createWebServer, listen, type ReadLimits } from '../../src/platform/http/web-server.ts';
 import { eventually } from '../support/eventually.ts';
 
 /** More than the buffers of the operating system hold. */

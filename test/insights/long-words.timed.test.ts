@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createProject } from '../../src/insights/project.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { anAssistant } from '../support/builders.ts';
 import { createFeed } from '../kit/feed.ts';
 import { watchLoop } from '../support/loop.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { eventOperations } from '../../src/chat-api/events.ts';
+import { eventOperations } from '../../src/events/http/events.ts';
 import { addressOf, type AnswerOf } from './operations.ts';
 
 export type EventPage = AnswerOf<typeof eventOperations.list>;

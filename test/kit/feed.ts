@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { conversationModels, type OutboxEvent, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { initialState } from '../../src/conversations/state.ts';
 import { countAnnounced, newOutboxEvent } from '../../src/conversations/outbox.ts';
-import { serverDate } from '../../src/process/clock.ts';
-import { createBatcher } from '../../src/process/batch.ts';
-import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
-import { collectionOf, DURABLE, updateMany } from '../../src/mongo/mongo.ts';
+import { serverDate } from '../../src/platform/process/clock.ts';
+import { createBatcher } from '../../src/platform/process/batch.ts';
+import { conversationKeyOf, newPrefixedId } from '../../src/platform/process/ids.ts';
+import { collectionOf, DURABLE, updateMany } from '../../src/platform/mongo/mongo.ts';
 import type { Service } from '../../src/service.ts';
 
 export type Fed = { eventId: string; key: string; content: string; committedAt: number };

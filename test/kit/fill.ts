@@ -8,10 +8,10 @@ import {
   type StoredPage,
 } from '../../src/conversations/conversation.ts';
 import { initialState } from '../../src/conversations/state.ts';
-import { newRecord } from '../../src/deliveries/claims.ts';
-import { deliveryModel, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
-import { conversationKeyOf, newPrefixedId, newId } from '../../src/process/ids.ts';
-import { buildIndexes, collectionOf } from '../../src/mongo/mongo.ts';
+import { newRecord } from '../../src/events/claims.ts';
+import { deliveryModel, neverSent, type StoredDelivery } from '../../src/events/delivery.ts';
+import { conversationKeyOf, newPrefixedId, newId } from '../../src/platform/process/ids.ts';
+import { buildIndexes, collectionOf } from '../../src/platform/mongo/mongo.ts';
 import { type BenchAssistant, type Parley, QUESTIONS } from './parley.ts';
 
 const DAY_MS = 86_400_000;

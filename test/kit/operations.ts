@@ -1,5 +1,5 @@
 import type * as z from 'zod';
-import type { Declaration } from '../../src/http/operation.ts';
+import type { Declaration } from '../../src/platform/http/operation.ts';
 
 /** A value as JSON, where times are strings. */
 type Wire<Value> = Value extends Date

@@ -1,7 +1,7 @@
 import { startServices } from '../../scripts/services.ts';
-import { readConfig } from '../../src/process/config.ts';
-import { createLifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { killAll, startRealProcess } from './processes.ts';
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { readConfig } from '../../src/process/config.ts';
-import { createLifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { openService } from '../../src/service.ts';
 import { type Kind, type ProcessOptions, type RealProcess, startRealProcess } from './processes.ts';
 import { atClose, openServices, type Services } from './services.ts';

@@ -37,7 +37,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'told before stored': [
     {
-      file: 'workers/reply/answer-turn.ts',
+      file: 'src/replies/answer-turn.ts',
       from: 'const committed = await conversations.commit(read, ended, steps);',
       to: 'for (const one of ended) announceEnd(read, one); const committed = await conversations.commit(read, ended, steps);',
       noticedBy: 'test/conversations/states.test.ts',
@@ -45,7 +45,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'claim off': [
     {
-      file: 'src/deliveries/claims.ts',
+      file: 'src/events/claims.ts',
       from: 'const inserted = reply !== null && error === undefined;',
       to: 'const inserted = reply !== null;',
       noticedBy: 'test/turns/queue-rules.test.ts',
@@ -53,7 +53,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'batch not tried apart': [
     {
-      file: 'src/process/batch.ts',
+      file: 'src/platform/process/batch.ts',
       from: 'if (batch.length === 1 || isShared(cause)) {',
       to: 'if (batch.length > 0 || isShared(cause)) {',
       noticedBy: 'test/process/batch.unit.test.ts',
@@ -107,7 +107,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'a body has no limit': [
     {
-      file: 'src/http/json-body.ts',
+      file: 'src/platform/http/json-body.ts',
       from: 'if (size + chunk.length > limitBytes) return refuse(tooLarge(limitBytes));',
       to: '',
       noticedBy: 'test/chat/bodies.test.ts',
@@ -131,7 +131,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'a limited token reaches other assistants': [
     {
-      file: 'src/operator-api/routes.ts',
+      file: 'src/api/operator-routes.ts',
       from: 'if (assistantId === null || !hasAssistant(operator, assistantId)) throw notFound();',
       to: 'if (assistantId === null) throw notFound();',
       noticedBy: 'test/operators/token-reach.test.ts',
@@ -139,34 +139,34 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'private addresses are public': [
     {
-      file: 'src/webhooks/address-guard.ts',
+      file: 'src/platform/http/address-guard.ts',
       from: 'if (allowPrivate) return { ok: true, url };',
       to: 'return { ok: true, url };',
-      noticedBy: 'test/webhooks/address-guard.test.ts',
+      noticedBy: 'test/events/address-guard.test.ts',
     },
   ],
   'the time is not signed': [
     {
-      file: 'src/webhooks/signature.ts',
+      file: 'src/events/signature.ts',
       from: '.update(`${timestamp}.`)',
       to: '',
-      noticedBy: 'test/webhooks/signature.unit.test.ts',
+      noticedBy: 'test/events/signature.unit.test.ts',
     },
   ],
   'a pause is ignored': [
     {
-      file: 'workers/delivery/deliver.ts',
+      file: 'src/events/sending/deliver.ts',
       from: 'if (!endpoint?.enabled || isPaused(endpoint, serverNow()) || breaker',
       to: 'if (!endpoint?.enabled || breaker',
-      noticedBy: 'test/deliveries/streams.test.ts',
+      noticedBy: 'test/events/streams.test.ts',
     },
   ],
   '410 does not pause': [
     {
-      file: 'workers/delivery/dispatch.ts',
+      file: 'src/events/sending/dispatch.ts',
       from: 'if (status === 410) return',
       to: 'if (status === 599) return',
-      noticedBy: 'test/deliveries/streams.test.ts',
+      noticedBy: 'test/events/streams.test.ts',
     },
   ],
   'an unsure answer is given': [
@@ -179,7 +179,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'a session floods': [
     {
-      file: 'src/http/shares.ts',
+      file: 'src/platform/http/shares.ts',
       from: 'own < OF_ONE_SESSION',
       to: 'own < 200',
       noticedBy: 'test/http/session-floods.test.ts',
@@ -187,10 +187,10 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'the list of events shows every end at once': [
     {
-      file: 'src/deliveries/store.ts',
+      file: 'src/events/store.ts',
       from: '(ts.getHighBits() >>> 0) - Math.ceil(writtenWithinMs / 1000)',
       to: '(ts.getHighBits() >>> 0) + 1',
-      noticedBy: 'test/deliveries/late-ends.process.test.ts',
+      noticedBy: 'test/events/late-ends.process.test.ts',
     },
   ],
   'a budget refuses nothing': [

@@ -1,5 +1,5 @@
 import { connect } from 'node:net';
-import { mapAtMost } from '../../src/process/slots.ts';
+import { mapAtMost } from '../../src/platform/process/slots.ts';
 
 const OPENED_AT_ONCE = 50;
 

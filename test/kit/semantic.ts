@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
-import { readConfig } from '../../src/process/config.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { openChosenEmbedder } from '../../src/embedder.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

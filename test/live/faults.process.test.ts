@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { startReplicaSet } from '../../scripts/services.ts';
 import { openApi } from '../../src/api.ts';
-import { inChunks } from '../../src/mongo/batches.ts';
+import { inChunks } from '../../src/platform/mongo/batches.ts';
 import { anAssistant, aTurn, type ChatBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';

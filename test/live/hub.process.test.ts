@@ -9,7 +9,7 @@ import { FEED_SILENT_AFTER_MS } from '../../src/live/change-feed.ts';
 import { createHub } from '../../src/live/hub.ts';
 import { createReadRows } from '../../src/live/live.ts';
 import { type LiveAccess, createSubscriber } from '../../src/live/subscriber.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { MISSED_MAX } from '../../src/live/change-feed.ts';
-import { inChunks } from '../../src/mongo/batches.ts';
+import { inChunks } from '../../src/platform/mongo/batches.ts';
 import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';

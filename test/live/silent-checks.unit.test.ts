@@ -4,7 +4,7 @@ import { createLiveUpdates } from '../../src/live/live.ts';
 import type { PresenceBoard } from '../../src/live/presence.ts';
 import type { EventSink } from '../../src/live/subscriber.ts';
 import type { Operator } from '../../src/operators/operator.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 
 const operator: Operator = {
   operatorId: 'operator',

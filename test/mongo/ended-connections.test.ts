@@ -1,8 +1,8 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { expect, inject, test } from 'vitest';
-import { createLogger } from '../../src/process/logger.ts';
-import { openMongo } from '../../src/mongo/mongo.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
+import { openMongo } from '../../src/platform/mongo/mongo.ts';
 import { openRelay, through } from '../kit/relay.ts';
 
 const COMMANDS = 3;

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';

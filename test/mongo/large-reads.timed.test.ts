@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { createReader } from '../../src/mongo/mongo.ts';
+import { createReader } from '../../src/platform/mongo/mongo.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 import { useStack } from '../support/stack.ts';

@@ -82,14 +82,14 @@ const TO_EVERY_SHARD: [statement: RegExp, reason: string][] = [
 
 /** Calls in the source that this test does not make, with the reason. */
 const NOT_MADE: Record<string, string> = {
-  'src/deliveries/store.ts: deliveries.find': 'by `_id`, if deliveries ended some seconds before',
-  'src/deliveries/claims.ts: deliveries.updateOne': 'by `_id`, if a worker stops while it has a claim',
+  'src/events/store.ts: deliveries.find': 'by `_id`, if deliveries ended some seconds before',
+  'src/events/claims.ts: deliveries.updateOne': 'by `_id`, if a worker stops while it has a claim',
   'src/conversations/erasure.ts: tombstones.updateOne': 'by `_id`, if a process stops during a purge',
-  'src/assistants/knowledge-store.ts: knowledge.deleteMany': 'takes back a change that failed half-way',
+  'src/assistants/knowledge/store.ts: knowledge.deleteMany': 'takes back a change that failed half-way',
   'src/conversations/inbox.ts: conversations.find': 'by ids that the search found',
   'src/insights/conversation-search.ts: rows.find': 'by `_id`',
   'src/insights/misses.ts: misses.updateOne': 'by `_id`',
-  'src/deliveries/store.ts: deliveries.updateMany': 'by `_id`, in batches',
+  'src/events/store.ts: deliveries.updateMany': 'by `_id`, in batches',
   'src/evaluation/question-sets.ts: cases.deleteMany': 'by `_id`, in batches',
   'src/evaluation/evaluations.ts: results.deleteMany': 'by `_id`, in batches',
   'src/sources/passages.ts: tokens.find': 'by `_id`',
@@ -100,9 +100,9 @@ const NOT_MADE: Record<string, string> = {
   'src/sources/run-pages.ts: pages.updateMany': 'by `_id`, or the pages of a run that failed',
   'src/alerts/alert.ts: alerts.bulkWrite': 'by `_id`',
   // These need secrets under an older key.
-  'src/webhooks/endpoint-store.ts: stored.updateOne': 'by `_id`',
-  'src/assistants/drafts.ts: drafts.updateOne': 'by `_id`',
-  'src/assistants/versions.ts: versions.updateOne': 'by `_id`',
+  'src/events/endpoints.ts: stored.updateOne': 'by `_id`',
+  'src/assistants/drafts/drafts.ts: drafts.updateOne': 'by `_id`',
+  'src/assistants/drafts/versions.ts: versions.updateOne': 'by `_id`',
   // V8 does not count these, in the callback of a transaction. They are among the statements all the same.
   'src/insights/project.ts: rows.bulkWrite': 'by `_id`',
   'src/insights/project.ts: hours.bulkWrite': 'by `_id`',

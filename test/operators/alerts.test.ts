@@ -4,7 +4,7 @@ import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import type { AlertKind } from '../../src/alerts/alert.ts';
-import type { alertOperations } from '../../src/operator-api/overview.ts';
+import type { alertOperations } from '../../src/insights/http/overview.ts';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';

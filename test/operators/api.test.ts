@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { serverNow } from '../../src/process/clock.ts';
+import { serverNow } from '../../src/platform/process/clock.ts';
 import { anEntry, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openStream, spokenOf } from '../support/event-stream.ts';

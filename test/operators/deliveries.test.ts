@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { newRecord } from '../../src/deliveries/claims.ts';
+import { newRecord } from '../../src/events/claims.ts';
 import { expect, test } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseKnowledge } from '../../src/assistants/knowledge-import.ts';
+import { parseKnowledge } from '../../src/assistants/knowledge/import.ts';
 import { indexEntries } from '@parley/understanding';
 import { anEntry } from '../support/builders.ts';
 import { hostileTexts, shortest } from '../support/hostile-texts.ts';

@@ -93,8 +93,7 @@ test.each(sized({ everyday: LARGE_FILES.slice(0, 1), long: LARGE_FILES }))(
 const runningReaders = (): number =>
   readFileSync(`/proc/${process.pid}/task/${process.pid}/children`, 'utf8')
     .split(' ')
-    .filter((pid) => pid !== '' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('knowledge-import/reader.ts'))
-    .length;
+    .filter((pid) => pid !== '' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('knowledge/reader.ts')).length;
 
 test('a file whose caller has left is read no further', async () => {
   const [{ assistantId }, other] = [await newAssistant(), await newAssistant()];

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Assistant } from '../../src/assistants/assistant.ts';
-import type { KnowledgeEntry } from '../../src/assistants/knowledge-entry.ts';
-import { createFindConflicts } from '../../src/assistants/knowledge-search.ts';
+import type { KnowledgeEntry } from '../../src/assistants/knowledge/entry.ts';
+import { createFindConflicts } from '../../src/assistants/knowledge/search.ts';
 import { anEntry } from '../support/builders.ts';
 import { workedMs } from '../support/loop.ts';
 import { sized } from '../support/size.ts';

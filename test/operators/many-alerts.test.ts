@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
 import type { AlertKind } from '../../src/alerts/alert.ts';
-import type { alertOperations } from '../../src/operator-api/overview.ts';
-import type { Timing } from '../../src/process/time-limits.ts';
+import type { alertOperations } from '../../src/insights/http/overview.ts';
+import type { Timing } from '../../src/platform/process/time-limits.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import type { AnswerOf } from '../kit/operations.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import { assistantModels, type StoredAssistant } from '../../src/assistants/assistant.ts';
-import { collectionOf } from '../../src/mongo/mongo.ts';
+import { collectionOf } from '../../src/platform/mongo/mongo.ts';
 import { eventually } from '../support/eventually.ts';
 import { watchLoop } from '../support/loop.ts';
 import { anOperator, openOperatorClient, PASSWORD } from '../support/operator-client.ts';

@@ -260,9 +260,9 @@ test('every change has an audit line, and no secret is in the audit log, lists o
 test('with TLS the cookie is Secure and __Host-, whatever headers the proxy sends', async () => {
   const { email } = await anOperator(stack);
   const { openApi } = await import('../../src/api.ts');
-  const { readConfig } = await import('../../src/process/config.ts');
-  const { createLifecycle } = await import('../../src/process/lifecycle.ts');
-  const { createLogger } = await import('../../src/process/logger.ts');
+  const { readConfig } = await import('../../src/platform/process/config.ts');
+  const { createLifecycle } = await import('../../src/platform/process/lifecycle.ts');
+  const { createLogger } = await import('../../src/platform/process/logger.ts');
   const logger = createLogger({ name: 'test', level: 'silent' });
   const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
   const config = readConfig({ ...stack.env, TLS_TERMINATED_UPSTREAM: 'true', PUBLIC_URL: 'https://chat.example' });

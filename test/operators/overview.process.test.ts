@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { newRecord } from '../../src/deliveries/claims.ts';
-import { type Exchange, neverSent, type Outcome } from '../../src/deliveries/delivery.ts';
+import { newRecord } from '../../src/events/claims.ts';
+import { type Exchange, neverSent, type Outcome } from '../../src/events/delivery.ts';
 import { sumOf } from '../../src/insights/summary.ts';
-import { createReadHours, overviewOperations } from '../../src/operator-api/overview.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { createReadHours, overviewOperations } from '../../src/insights/http/overview.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { bucketOf } from '../../src/insights/figures.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,8 +1,8 @@
 import { beforeAll, expect, test } from 'vitest';
 import * as z from 'zod';
-import { OPERATIONS } from '../../src/operator-api/operations.ts';
-import { ConfigError, readConfig } from '../../src/process/config.ts';
-import { check } from '../../src/process/validation.ts';
+import { OPERATIONS } from '../../src/api/operator-operations.ts';
+import { ConfigError, readConfig } from '../../src/platform/process/config.ts';
+import { check } from '../../src/platform/process/validation.ts';
 import { anAssistant, aTurn, type ErrorBody, type TestAssistant } from '../support/builders.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
 import { sized } from '../support/size.ts';

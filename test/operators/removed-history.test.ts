@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
-import { networkOf } from '../../src/http/http.ts';
-import { SENT_AGAIN_MAX } from '../../src/deliveries/delivery.ts';
+import { networkOf } from '../../src/platform/http/http.ts';
+import { SENT_AGAIN_MAX } from '../../src/events/delivery.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { limiterOf } from '../support/limits.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';

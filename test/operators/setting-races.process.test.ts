@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { createVault } from '../../src/process/vault.ts';
-import { readConfig } from '../../src/process/config.ts';
-import { inChunks } from '../../src/mongo/batches.ts';
+import { createVault } from '../../src/platform/process/vault.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { inChunks } from '../../src/platform/mongo/batches.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { anOperator, openOperatorClient, type OperatorClient } from '../support/operator-client.ts';
 import { sized } from '../support/size.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createBatcher, ItemFailure } from '../../src/process/batch.ts';
+import { createBatcher, ItemFailure } from '../../src/platform/process/batch.ts';
 
 const settle = (items: number[], batcher: (item: number) => Promise<number>) =>
   Promise.allSettled(items.map(batcher)).then((all) => all.map(({ status }) => status));

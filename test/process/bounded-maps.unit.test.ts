@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import { nextOpening } from '../../src/assistants/opening-hours.ts';
-import { createBreaker } from '../../src/process/breaker.ts';
-import { otherLanguageText, TEXT_LANGUAGES } from '../../workers/reply/engines/engine.ts';
+import { createBreaker } from '../../src/platform/process/breaker.ts';
+import { otherLanguageText, TEXT_LANGUAGES } from '../../src/replies/engines/engine.ts';
 
 afterEach(() => void vi.restoreAllMocks());
 

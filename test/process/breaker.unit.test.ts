@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createDeliveryBreaker } from '../../workers/delivery/dispatch.ts';
+import { createDeliveryBreaker } from '../../src/events/sending/dispatch.ts';
 
 const PAUSE = 30_000;
 const REFUSED = { outcome: 'not_sent', errorKind: 'connect' };

@@ -1,6 +1,6 @@
 import mongoose from 'mongoose';
 import { expect, inject, onTestFinished, test } from 'vitest';
-import { followServerClock, serverNow } from '../../src/process/clock.ts';
+import { followServerClock, serverNow } from '../../src/platform/process/clock.ts';
 import { openRelay, through } from '../kit/relay.ts';
 
 const HELD_MS = 2_000;

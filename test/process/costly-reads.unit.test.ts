@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createCostlyReads } from '../../src/http/shares.ts';
+import { createCostlyReads } from '../../src/platform/http/shares.ts';
 
 test('many people of one assistant have its share of the costly reads', async () => {
   const costly = createCostlyReads();

@@ -4,7 +4,7 @@ import { openSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
 const PROGRAM = `
-  import { createLogger } from './src/process/logger.ts';
+  import { createLogger } from './src/platform/process/logger.ts';
   const logger = createLogger({ name: 'test', level: 'info' });
   for (let nth = 0; nth < 3; nth += 1) {
     logger.error({ nth }, 'a line');

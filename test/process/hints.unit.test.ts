@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { hintOf } from '../../src/process/hints.ts';
+import { hintOf } from '../../src/platform/process/hints.ts';
 
 test.each([
   "OOM command not allowed when used memory > 'maxmemory'. script: 5ee2d1, on @user_script:4.",

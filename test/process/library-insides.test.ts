@@ -5,8 +5,8 @@ import { type AddressInfo, connect, createServer } from 'node:net';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { expect, inject, onTestFinished, test } from 'vitest';
-import { createLogger } from '../../src/process/logger.ts';
-import { closeRedis, openRedis } from '../../src/redis/redis.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
+import { closeRedis, openRedis } from '../../src/platform/redis/redis.ts';
 
 const logger = createLogger({ name: 'test', level: 'silent' });
 const CHECKED = /Checked with ([\w@/-]+) (\d+(?:\.\d+\.\d+)?)/g;
@@ -32,7 +32,7 @@ test('each library has one file that reaches into it', () => {
   expect(insides.map(({ library }) => library).toSorted()).toEqual(['Node', 'ioredis', 'mongodb', 'undici']);
 });
 
-// What undici does is held by test/deliveries/send.test.ts and send-hostile.test.ts, and what the driver of MongoDB does
+// What undici does is held by test/events/send.test.ts and send-hostile.test.ts, and what the driver of MongoDB does
 // by mongo-ended-connections.test.ts.
 
 test('ioredis sends each command through `sendCommand`, and counts it in `commandQueue` until it is answered', async () => {

@@ -6,8 +6,8 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import * as z from 'zod';
 import { type Service, startRedis } from '../../scripts/services.ts';
-import { secretsIn } from '../../src/process/credentials.ts';
-import { createLogger, describeFailure, toLoggable } from '../../src/process/logger.ts';
+import { secretsIn } from '../../src/platform/process/credentials.ts';
+import { createLogger, describeFailure, toLoggable } from '../../src/platform/process/logger.ts';
 import { runAdmin } from '../support/admin.ts';
 import { failureOfStart } from '../support/failed-start.ts';
 import { freePort } from '../../scripts/services.ts';
@@ -126,8 +126,8 @@ longTest('a wrong Redis password: the quickstart reports the problem without the
 
 test('an uncaught error is logged without its payload', async () => {
   const script = (thrown: string) => `
-    import { createLifecycle } from './src/process/lifecycle.ts';
-    import { createLogger } from './src/process/logger.ts';
+    import { createLifecycle } from './src/platform/process/lifecycle.ts';
+    import { createLogger } from './src/platform/process/logger.ts';
     createLifecycle(createLogger({ name: 'x', level: 'info' }), { deadlineMs: 1000 }).listenToProcess();
     ${thrown}`;
   const payloads = [

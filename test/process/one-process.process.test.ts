@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
-import type { KnowledgeInput } from '../../src/assistants/knowledge-entry.ts';
+import type { KnowledgeInput } from '../../src/assistants/knowledge/entry.ts';
 import { openAll } from '../../workers/all/all.ts';
 import { anAssistant, anEntry, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

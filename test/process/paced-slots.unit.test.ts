@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { createPaces, type Paces } from '../../src/process/paced-slots.ts';
+import { createPaces, type Paces } from '../../src/platform/process/paced-slots.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => {

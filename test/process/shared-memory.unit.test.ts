@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createSharedMemory } from '../../src/process/lru.ts';
+import { createSharedMemory } from '../../src/platform/process/lru.ts';
 
 /** Caches of what can be spared and of what is needed, within 1 MB, with a clock of their own. */
 const aMemory = () => {

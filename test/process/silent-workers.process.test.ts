@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, inject, test } from 'vitest';
-import { readConfig } from '../../src/process/config.ts';
-import { createLifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
 import { anAssistant, request } from '../support/builders.ts';

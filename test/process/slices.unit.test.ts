@@ -1,7 +1,7 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { PassageIndex, rankByTokens, shareLoop } from '@parley/understanding';
 import { expect, onTestFinished, test } from 'vitest';
-import { createSlices, inSlices, workFor } from '../../src/process/slices.ts';
+import { createSlices, inSlices, workFor } from '../../src/platform/process/slices.ts';
 import { workedMs } from '../support/loop.ts';
 
 /** A computation of so many slices. Notes its holder whenever it has one. */

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { ConfigError, readConfig } from '../../src/process/config.ts';
-import { explainFailure } from '../../src/process/lifecycle.ts';
-import { DELIVERY_DEADLINE_MS, TIMING, type Timing, timingProblems } from '../../src/process/time-limits.ts';
+import { ConfigError, readConfig } from '../../src/platform/process/config.ts';
+import { explainFailure } from '../../src/platform/process/lifecycle.ts';
+import { DELIVERY_DEADLINE_MS, TIMING, type Timing, timingProblems } from '../../src/platform/process/time-limits.ts';
 
 const defaults = readConfig({});
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect, type TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ConfigError, readConfig } from '../../src/process/config.ts';
+import { ConfigError, readConfig } from '../../src/platform/process/config.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
 import { openSilentConnection } from '../support/silent-connection.ts';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { createVault, VaultError } from '../../src/process/vault.ts';
+import { createVault, VaultError } from '../../src/platform/process/vault.ts';
 
 const aKey = (id: string) => ({ id, key: randomBytes(32) });
 const old = aKey('2025');

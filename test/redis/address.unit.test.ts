@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { clusterAddressOf, sentinelOptionsOf } from '../../src/redis/address.ts';
-import { withoutCredentials } from '../../src/process/credentials.ts';
+import { clusterAddressOf, sentinelOptionsOf } from '../../src/platform/redis/address.ts';
+import { withoutCredentials } from '../../src/platform/process/credentials.ts';
 
 test('an address with sentinels names the master, the sentinels and the passwords', () => {
   const address = 'redis+sentinel://user:p%40ss@one:26380,two,[::1]:26381/orders?sentinelPassword=other';

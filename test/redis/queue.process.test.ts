@@ -1,10 +1,10 @@
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { startRedis } from '../../scripts/services.ts';
-import { createDeliveryQueue, type WakeUpJob } from '../../src/deliveries/queue.ts';
-import { createLogger } from '../../src/process/logger.ts';
-import { createPartitions, openQueues } from '../../src/redis/queue.ts';
-import { closeRedis, openRedis } from '../../src/redis/redis.ts';
+import { createDeliveryQueue, type WakeUpJob } from '../../src/events/queue.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
+import { createPartitions, openQueues } from '../../src/platform/redis/queue.ts';
+import { closeRedis, openRedis } from '../../src/platform/redis/redis.ts';
 import { eventually } from '../support/eventually.ts';
 
 test('repeated sweeps and readings leave no commands behind while Redis is away', async () => {

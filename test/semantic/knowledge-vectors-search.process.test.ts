@@ -1,7 +1,7 @@
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
-import { newId } from '../../src/process/ids.ts';
-import { createSharedMemory } from '../../src/process/lru.ts';
-import { createVectorReader } from '../../workers/reply/vectors/semantic-search.ts';
+import { newId } from '../../src/platform/process/ids.ts';
+import { createSharedMemory } from '../../src/platform/process/lru.ts';
+import { createVectorReader } from '../../src/assistants/knowledge/semantic-search.ts';
 import { scan, type VectorEntry } from '@parley/understanding';
 import { anEntry } from '../support/builders.ts';
 import { anEmbedder, vectorOf } from '../support/embedder.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, copyFileSync, readFileSync, rmSync, writeFileSync } from '
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { CONFIG_NAMES, readConfig } from '../../src/process/config.ts';
+import { CONFIG_NAMES, readConfig } from '../../src/platform/process/config.ts';
 import { environmentOf, ownServices, readCompose } from '../support/compose.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

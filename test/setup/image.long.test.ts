@@ -56,7 +56,7 @@ describe('the image', () => {
     expect(
       [
         'src/main.ts',
-        'src/openapi/reference.js',
+        'src/api/reference.js',
         'scripts/admin.ts',
         'dashboard/dist/index.html',
         'node_modules/express',

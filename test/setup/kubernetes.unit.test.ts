@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import * as z from 'zod';
-import { readConfig } from '../../src/process/config.ts';
-import { TIMING } from '../../src/process/time-limits.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { TIMING } from '../../src/platform/process/time-limits.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const BASE = join(ROOT, 'deploy/kubernetes/base');

@@ -1,8 +1,8 @@
 import { MockAgent } from 'undici';
 import { afterEach, expect, test } from 'vitest';
-import { TIMING } from '../../src/process/time-limits.ts';
-import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
-import { createFetcher, createHosts, type FetchOptions } from '../../workers/sources/fetch.ts';
+import { TIMING } from '../../src/platform/process/time-limits.ts';
+import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
+import { createFetcher, createHosts, type FetchOptions } from '../../src/sources/fetch.ts';
 import { useStack } from '../support/stack.ts';
 import { aPage, aSentence, openWebsite } from '../kit/website.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';

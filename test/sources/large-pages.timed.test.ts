@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
-import { newToken } from '../../src/process/ids.ts';
+import { newToken } from '../../src/platform/process/ids.ts';
 import { request } from '../support/builders.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';

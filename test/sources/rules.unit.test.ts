@@ -8,7 +8,7 @@ import {
   parseSitemap,
   readSitemaps,
   securedUrl,
-} from '../../workers/sources/site-rules.ts';
+} from '../../src/sources/site-rules.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 

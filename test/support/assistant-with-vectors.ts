@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
-import type { KnowledgeInput } from '../../src/assistants/knowledge-entry.ts';
-import { findSemanticStatus, type SemanticStatus } from '../../src/assistants/semantic-state.ts';
+import type { KnowledgeInput } from '../../src/assistants/knowledge/entry.ts';
+import { findSemanticStatus, type SemanticStatus } from '../../src/assistants/knowledge/semantic-state.ts';
 import { anAssistant, anEntry } from './builders.ts';
 import { vectorOf } from './embedder.ts';
 import { eventually } from './eventually.ts';

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
-import type { KnowledgeInput } from '../../src/assistants/knowledge-entry.ts';
-import type { ErrorBody as WireError } from '../../src/process/errors.ts';
+import type { KnowledgeInput } from '../../src/assistants/knowledge/entry.ts';
+import type { ErrorBody as WireError } from '../../src/platform/process/errors.ts';
 import type { PublicOperation } from '../../src/assistants/access.ts';
-import { chatConversationOperations } from '../../src/chat-api/conversation-routes.ts';
-import { chatTurnOperations } from '../../src/chat-api/turn-routes.ts';
+import { chatConversationOperations } from '../../src/conversations/http.ts';
+import { chatTurnOperations } from '../../src/turns/http/turn-routes.ts';
 import { addressOf, type AnswerOf } from '../kit/operations.ts';
 import type { Stack } from './stack.ts';
 import { validateResponse } from './validate-response.ts';

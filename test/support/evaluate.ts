@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import type { evaluationOperations } from '../../src/operator-api/evaluations.ts';
+import type { evaluationOperations } from '../../src/evaluation/http/evaluations.ts';
 import { eventually } from './eventually.ts';
 import type { anOperator } from './operator-client.ts';
 import type { AnswerOf } from '../kit/operations.ts';

@@ -1,6 +1,6 @@
-import { createLifecycle, explainFailure } from '../../src/process/lifecycle.ts';
-import { readConfig } from '../../src/process/config.ts';
-import { createLogger, type Logger } from '../../src/process/logger.ts';
+import { createLifecycle, explainFailure } from '../../src/platform/process/lifecycle.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLogger, type Logger } from '../../src/platform/process/logger.ts';
 import { openService } from '../../src/service.ts';
 
 /** Opens the stores as a process does at its start. Returns what the process prints when it fails. */

@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
-import type { KnowledgeInput } from '../../src/assistants/knowledge-entry.ts';
+import type { KnowledgeInput } from '../../src/assistants/knowledge/entry.ts';
 import { loadBase } from '@parley/understanding/evaluation';
 import { anAssistant, aTurn, type ChatBody } from './builders.ts';
 import { eventually } from './eventually.ts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Operation, Resource } from '../../src/operator-api/operation.ts';
+import type { Operation, Resource } from '../../src/operators/operation.ts';
 import { anAssistant, aTurn } from './builders.ts';
 import { addressOf } from '../kit/operations.ts';
 import type { Stack } from './stack.ts';

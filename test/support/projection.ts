@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Embedder } from '@parley/understanding';
-import { newToken } from '../../src/process/ids.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { newToken } from '../../src/platform/process/ids.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import type { Stack } from './stack.ts';
 
 /** More than a conversation must be quiet before it is projected. */

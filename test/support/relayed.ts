@@ -1,8 +1,8 @@
 import { inject, onTestFinished } from 'vitest';
-import { type Config, readConfig } from '../../src/process/config.ts';
-import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger, type Logger } from '../../src/process/logger.ts';
-import type { Timing } from '../../src/process/time-limits.ts';
+import { type Config, readConfig } from '../../src/platform/process/config.ts';
+import { createLifecycle, type Lifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger, type Logger } from '../../src/platform/process/logger.ts';
+import type { Timing } from '../../src/platform/process/time-limits.ts';
 import { openRelay, type Relay, type RelayOptions, through } from '../kit/relay.ts';
 import type { Stack } from './stack.ts';
 

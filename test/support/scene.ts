@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { SHOP } from '../../scripts/quickstart/shop.ts';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
-import { isFinal } from '../../src/deliveries/delivery.ts';
+import { isFinal } from '../../src/events/delivery.ts';
 import { eventually } from './eventually.ts';
 import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { addPages, addPassages, addProposals, setSource } from './sources.ts';

@@ -1,4 +1,4 @@
-import type { AssistantEngine, EngineReply, TurnContext } from '../../workers/reply/engines/engine.ts';
+import type { AssistantEngine, EngineReply, TurnContext } from '../../src/replies/engines/engine.ts';
 
 type Script = (turn: TurnContext) => Partial<EngineReply>;
 

@@ -1,4 +1,4 @@
-import type { Timing } from '../../src/process/time-limits.ts';
+import type { Timing } from '../../src/platform/process/time-limits.ts';
 import type { StoredIndexPiece, StoredPassage, StoredSource, StoredSourcePage } from '../../src/sources/source.ts';
 import { anAssistant } from './builders.ts';
 import { eventually } from './eventually.ts';

@@ -3,17 +3,17 @@ import mongoose from 'mongoose';
 import { afterAll, beforeAll, inject } from 'vitest';
 import { openApi } from '../../src/api.ts';
 import { closeReceivers } from '../kit/receiver.ts';
-import { readConfig } from '../../src/process/config.ts';
-import { newToken } from '../../src/process/ids.ts';
-import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger, type Logger } from '../../src/process/logger.ts';
-import type { Timing } from '../../src/process/time-limits.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { newToken } from '../../src/platform/process/ids.ts';
+import { createLifecycle, type Lifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger, type Logger } from '../../src/platform/process/logger.ts';
+import type { Timing } from '../../src/platform/process/time-limits.ts';
 import type { Service } from '../../src/service.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
-import type { SenderOptions } from '../../workers/delivery/send.ts';
+import type { SenderOptions } from '../../src/events/sending/send.ts';
 import type { Embedder } from '@parley/understanding';
-import type { SharedMemory } from '../../src/process/lru.ts';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import type { SharedMemory } from '../../src/platform/process/lru.ts';
+import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
 import { openSourcesWorker } from '../../workers/sources/worker.ts';
 
@@ -100,7 +100,7 @@ export const newEnvironment = (database = newName()): Record<string, string> => 
  */
 const emptied: string[] = [];
 const MANY_DOCUMENTS = 2_000;
-/** Says which indexes stand (src/mongo/mongo.ts). They stay. */
+/** Says which indexes stand (src/platform/mongo/mongo.ts). They stay. */
 const BUILT = 'built';
 /** A killed process may have left a transaction, which holds what it wrote for a minute. */
 const EMPTIED_WITHIN_MS = 2_000;

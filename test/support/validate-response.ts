@@ -1,6 +1,6 @@
 import addFormats from 'ajv-formats';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
-import { createApiDocument } from '../../src/openapi/document.ts';
+import { createApiDocument } from '../../src/api/document.ts';
 
 type Header = { $ref?: string; required?: boolean };
 type Response = {

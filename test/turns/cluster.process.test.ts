@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type RedisCluster, startRedisCluster } from '../../scripts/services.ts';
-import { conversationKeyOf } from '../../src/process/ids.ts';
+import { conversationKeyOf } from '../../src/platform/process/ids.ts';
 import { runAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

@@ -3,7 +3,7 @@ import { Socket } from 'node:net';
 import type { Request, Response } from 'express';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createRandom } from '../kit/random.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { createGate, type Gate, type PassedTurn } from '../../src/turns/gate.ts';
 import { sized } from '../support/size.ts';
 

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
-import { conversationKeyOf } from '../../src/process/ids.ts';
+import { conversationKeyOf } from '../../src/platform/process/ids.ts';
 import { anAssistant } from '../support/builders.ts';
 import { openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { DELIVERIES_QUEUE } from '../../src/deliveries/queue.ts';
+import { DELIVERIES_QUEUE } from '../../src/events/queue.ts';
 import { TURNS_QUEUE } from '../../src/turns/queue.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

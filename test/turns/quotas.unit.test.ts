@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
-import { createLogger } from '../../src/process/logger.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { type AllowanceStore, createQuotas } from '../../src/turns/allowances.ts';
 
 const aTurn = () => ({ turnId: randomUUID(), messageId: randomUUID() });

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { Request, Response } from 'express';
 import { expect, test } from 'vitest';
-import { ApiError } from '../../src/process/errors.ts';
+import { ApiError } from '../../src/platform/process/errors.ts';
 import type { StartTurn } from '../../src/turns/start-turn.ts';
 import { createStreamTurn } from '../../src/turns/stream.ts';
 

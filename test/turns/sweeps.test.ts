@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { createLogger } from '../../src/process/logger.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { createNotTakenSweep, createTurnSweep } from '../../src/turns/sweep.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
-import { readConfig } from '../../src/process/config.ts';
-import { createLifecycle } from '../../src/process/lifecycle.ts';
-import { createLogger } from '../../src/process/logger.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openOperatorClient, PASSWORD } from '../support/operator-client.ts';

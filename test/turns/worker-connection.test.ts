@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { Queue, Worker } from 'bullmq';
 import { expect, inject, onTestFinished, test } from 'vitest';
-import { createLogger } from '../../src/process/logger.ts';
-import { closeRedis, openRedis } from '../../src/redis/redis.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
+import { closeRedis, openRedis } from '../../src/platform/redis/redis.ts';
 import { eventually } from '../support/eventually.ts';
 import { openRelay } from '../kit/relay.ts';
 

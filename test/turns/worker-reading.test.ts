@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import type { RelayOptions } from '../kit/relay.ts';

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { chatConversationOperations } from '../../src/chat-api/conversation-routes.ts';
+import { chatConversationOperations } from '../../src/conversations/http.ts';
 import { anAssistant } from '../support/builders.ts';
 import { openStream } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,7 +1,7 @@
 import { serveApi } from '../../src/api.ts';
 import { beginEmbedder } from '../../src/embedder.ts';
-import { createLifecycle, type Lifecycle, type Opening } from '../../src/process/lifecycle.ts';
-import { createMetrics } from '../../src/process/metrics.ts';
+import { createLifecycle, type Lifecycle, type Opening } from '../../src/platform/process/lifecycle.ts';
+import { createMetrics } from '../../src/platform/process/metrics.ts';
 import {
   BACKGROUND_POOL_SIZE,
   type Module,

@@ -1,4 +1,4 @@
-import { runProcess } from '../../src/process/lifecycle.ts';
+import { runProcess } from '../../src/platform/process/lifecycle.ts';
 
 await runProcess('parley', async (opening) => {
   const [{ openAll }, { passageEngine }, { loadLanguages }] = await Promise.all([

@@ -2,23 +2,29 @@ import { createPace } from '../../src/alerts/worker-signs.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BACKLOG_MAX } from '../../src/conversations/conversation.ts';
 import { endpointsOf, type OutboxStore, pendingOf } from '../../src/conversations/outbox.ts';
-import { DELIVERIES_QUEUE, type DeliveryQueue, WakeUpJob } from '../../src/deliveries/queue.ts';
-import { serverNow } from '../../src/process/clock.ts';
-import type { BreakerOptions } from '../../src/process/breaker.ts';
-import { type Opening, VERSION } from '../../src/process/lifecycle.ts';
-import type { Logger } from '../../src/process/logger.ts';
-import { createMetrics } from '../../src/process/metrics.ts';
-import { createPacedSlots, type PacedSlots } from '../../src/process/paced-slots.ts';
-import { createSlots, mapAtMost, type Occupancy, whatRemains } from '../../src/process/slots.ts';
+import { DELIVERIES_QUEUE, type DeliveryQueue, WakeUpJob } from '../../src/events/queue.ts';
+import { serverNow } from '../../src/platform/process/clock.ts';
+import type { BreakerOptions } from '../../src/platform/process/breaker.ts';
+import { type Opening, VERSION } from '../../src/platform/process/lifecycle.ts';
+import type { Logger } from '../../src/platform/process/logger.ts';
+import { createMetrics } from '../../src/platform/process/metrics.ts';
+import { createPacedSlots, type PacedSlots } from '../../src/platform/process/paced-slots.ts';
+import { createSlots, mapAtMost, type Occupancy, whatRemains } from '../../src/platform/process/slots.ts';
 import { countDeliveries, reportEventWaits } from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/service.ts';
 import { type Delivering, openQueueWorkers, openWorkerDuties, openWorkerHealth } from '../../src/worker-process.ts';
-import { createDeliver, type Deliver, type GivenReading, type OutboxReading, type SendSlots } from './deliver.ts';
-import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
-import { createDeliveryBreaker, createDispatch } from './dispatch.ts';
-import { startSweeper } from '../../src/process/sweeper.ts';
-import { createDriveRecoveries } from './recover.ts';
-import { createSender, type SenderOptions } from './send.ts';
+import {
+  createDeliver,
+  type Deliver,
+  type GivenReading,
+  type OutboxReading,
+  type SendSlots,
+} from '../../src/events/sending/deliver.ts';
+import type { EndpointStore } from '../../src/events/endpoints.ts';
+import { createDeliveryBreaker, createDispatch } from '../../src/events/sending/dispatch.ts';
+import { startSweeper } from '../../src/platform/process/sweeper.ts';
+import { createDriveRecoveries } from '../../src/events/sending/recover.ts';
+import { createSender, type SenderOptions } from '../../src/events/sending/send.ts';
 
 type Running = { key: string | null; wokenAt: number; ended?: Promise<void> };
 

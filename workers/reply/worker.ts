@@ -1,15 +1,15 @@
 import type { Dispatcher } from 'undici';
 import { createPace } from '../../src/alerts/worker-signs.ts';
 import { createChannelCalls } from '../../src/assistants/channel.ts';
-import { createBreaker } from '../../src/process/breaker.ts';
-import { serverNow } from '../../src/process/clock.ts';
-import { newToken } from '../../src/process/ids.ts';
-import type { Opening } from '../../src/process/lifecycle.ts';
-import type { SharedMemory } from '../../src/process/lru.ts';
-import { createMetrics } from '../../src/process/metrics.ts';
-import { createSlices } from '../../src/process/slices.ts';
-import { startSweeper } from '../../src/process/sweeper.ts';
-import type { Vault } from '../../src/process/vault.ts';
+import { createBreaker } from '../../src/platform/process/breaker.ts';
+import { serverNow } from '../../src/platform/process/clock.ts';
+import { newToken } from '../../src/platform/process/ids.ts';
+import type { Opening } from '../../src/platform/process/lifecycle.ts';
+import type { SharedMemory } from '../../src/platform/process/lru.ts';
+import { createMetrics } from '../../src/platform/process/metrics.ts';
+import { createSlices } from '../../src/platform/process/slices.ts';
+import { startSweeper } from '../../src/platform/process/sweeper.ts';
+import type { Vault } from '../../src/platform/process/vault.ts';
 import {
   type CountBudgetUsedUp,
   countBudgetUsedUp,
@@ -21,18 +21,22 @@ import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/servic
 import { createReserveCall, type ReserveCall } from '../../src/turns/allowances.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
 import { openQueueWorkers, openWorkerDuties, openWorkerHealth } from '../../src/worker-process.ts';
-import { createAnswerTurn, createInFlight } from './answer-turn.ts';
-import { createAskEngine } from './ask-engine.ts';
-import { ASKING_MAX, openEvaluator } from './evaluator.ts';
+import { createAnswerTurn, createInFlight } from '../../src/replies/answer-turn.ts';
+import { createAskEngine } from '../../src/replies/ask-engine.ts';
+import { ASKING_MAX, openEvaluator } from '../../src/evaluation/evaluator.ts';
 import { type Embedder, shareLoop } from '@parley/understanding';
 import { beginEmbedder, type OpeningEmbedder } from '../../src/embedder.ts';
-import type { AssistantEngine } from './engines/engine.ts';
-import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
-import { createOpenAiEngine } from './engines/openai/engine.ts';
-import { createRetrievalEngine, type IndexOptions } from './engines/retrieval.ts';
-import { createPassages } from './passages.ts';
-import { createDraftVectors, createSemanticSearch, createVectorReader } from './vectors/semantic-search.ts';
-import { openVectorUpdater } from './vectors/update.ts';
+import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
+import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
+import { createOpenAiEngine } from '../../src/replies/engines/openai/engine.ts';
+import { createRetrievalEngine, type IndexOptions } from '../../src/replies/engines/retrieval.ts';
+import { createPassages } from '../../src/sources/passage-index.ts';
+import {
+  createDraftVectors,
+  createSemanticSearch,
+  createVectorReader,
+} from '../../src/assistants/knowledge/semantic-search.ts';
+import { openVectorUpdater } from '../../src/assistants/knowledge/update-vectors.ts';
 
 const DAY_MS = 86_400_000;
 /**

@@ -1,4 +1,4 @@
-import { runProcess } from '../../src/process/lifecycle.ts';
+import { runProcess } from '../../src/platform/process/lifecycle.ts';
 
 // The reader and the model have the low priority too, so no crawl delays a turn.
 await runProcess(

@@ -1,22 +1,22 @@
 import { type Embedder } from '@parley/understanding';
 import { openReader, type Reader } from '@parley/reading';
 import { beginEmbedder, type OpeningEmbedder } from '../../src/embedder.ts';
-import { newToken } from '../../src/process/ids.ts';
-import type { Opening } from '../../src/process/lifecycle.ts';
-import type { Logger } from '../../src/process/logger.ts';
-import { createMetrics } from '../../src/process/metrics.ts';
-import { createSlots } from '../../src/process/slots.ts';
-import { type Sweeper, startSweeper } from '../../src/process/sweeper.ts';
+import { newToken } from '../../src/platform/process/ids.ts';
+import type { Opening } from '../../src/platform/process/lifecycle.ts';
+import type { Logger } from '../../src/platform/process/logger.ts';
+import { createMetrics } from '../../src/platform/process/metrics.ts';
+import { createSlots } from '../../src/platform/process/slots.ts';
+import { type Sweeper, startSweeper } from '../../src/platform/process/sweeper.ts';
 import { countEmbeddings, countPages } from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/service.ts';
 import { SourceJob, SOURCES_QUEUE } from '../../src/sources/queue.ts';
 import type { RunLease } from '../../src/sources/lease-sessions.ts';
 import type { SourceRuns } from '../../src/sources/runs.ts';
-import { openGuardedAgent } from '../../src/webhooks/address-guard.ts';
+import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
 import { openQueueWorkers, openWorkerHealth } from '../../src/worker-process.ts';
-import { createFetcher, createHosts } from './fetch.ts';
-import { createReadSource } from './read-source.ts';
-import { createMakeVectors, createStoreIndexes } from './vectors.ts';
+import { createFetcher, createHosts } from '../../src/sources/fetch.ts';
+import { createReadSource } from '../../src/sources/read-source.ts';
+import { createMakeVectors, createStoreIndexes } from '../../src/sources/make-vectors.ts';
 
 /** How many documents are read at the same time, each in a process of its own. One assistant uses at most one. */
 const READERS = 2;

@@ -8,8 +8,8 @@ import {
   MAX_TAKE_WITHIN_MINUTES,
 } from '../../../src/assistants/assistant.ts';
 import type { EngineInput } from '../../../src/assistants/settings.ts';
-import { assistantOperations } from '../../../src/operator-api/assistants.ts';
-import { definedFields } from '../../../src/operator-api/operation.ts';
+import { assistantOperations } from '../../../src/assistants/http/assistants.ts';
+import { definedFields } from '../../../src/operators/operation.ts';
 import { commaList, example, fromVariable, orNone, shortText, wholeNumber, wholeNumberOrNone } from '../arguments.ts';
 import { usage } from '../failure.ts';
 import type { Run } from '../session.ts';

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describeTest } from '../../../src/deliveries/view.ts';
-import { deliveryOperations } from '../../../src/operator-api/deliveries.ts';
+import { describeTest } from '../../../src/events/view.ts';
+import { deliveryOperations } from '../../../src/events/http/deliveries.ts';
 import type { Answered, Api } from '../api.ts';
 import type { Answer } from '../session.ts';
 import { plain } from '../text.ts';
-import { DELIVERY_DEADLINE_MS } from '../../../src/process/time-limits.ts';
+import { DELIVERY_DEADLINE_MS } from '../../../src/platform/process/time-limits.ts';
 
 const WAIT_MS = 10_000;
 const LOOK_EVERY_MS = 50;

@@ -1,6 +1,6 @@
-import { hintOf } from '../../../src/process/hints.ts';
-import { openMongo } from '../../../src/mongo/mongo.ts';
-import { closeRedis, mastersOf, openRedis, pingRedis } from '../../../src/redis/redis.ts';
+import { hintOf } from '../../../src/platform/process/hints.ts';
+import { openMongo } from '../../../src/platform/mongo/mongo.ts';
+import { closeRedis, mastersOf, openRedis, pingRedis } from '../../../src/platform/redis/redis.ts';
 import type { CommandContext } from '../stores.ts';
 
 const WITHIN_MS = 1_500;

@@ -1,4 +1,4 @@
-import { createLogger } from '../../../src/process/logger.ts';
+import { createLogger } from '../../../src/platform/process/logger.ts';
 import { openChosenEmbedder } from '../../../src/embedder.ts';
 import type { CommandContext } from '../stores.ts';
 

@@ -1,7 +1,7 @@
-import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
-import { VaultError } from '../../../src/process/vault.ts';
+import type { StoredDelivery } from '../../../src/events/delivery.ts';
+import { VaultError } from '../../../src/platform/process/vault.ts';
 import type { Opened } from '../stores.ts';
-import { TIMING } from '../../../src/process/time-limits.ts';
+import { TIMING } from '../../../src/platform/process/time-limits.ts';
 
 /** Work older than this counts as stuck, because sweeps find lost work within seconds. */
 const HEAD_STUCK_MS = 10_000;

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { ENDS, type Recoverable, RECOVERABLE } from '../../../src/deliveries/delivery.ts';
-import { recoveryOperations } from '../../../src/operator-api/endpoints.ts';
+import { ENDS, type Recoverable, RECOVERABLE } from '../../../src/events/delivery.ts';
+import { recoveryOperations } from '../../../src/events/http/endpoints.ts';
 import type { Answered } from '../api.ts';
 import { commaList, example, pointInTime } from '../arguments.ts';
 import { usage } from '../failure.ts';

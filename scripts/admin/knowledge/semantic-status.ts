@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describeSemanticStatus, type SemanticStatus } from '../../../src/assistants/semantic-state.ts';
-import { knowledgeOperations } from '../../../src/operator-api/knowledge.ts';
+import { describeSemanticStatus, type SemanticStatus } from '../../../src/assistants/knowledge/semantic-state.ts';
+import { knowledgeOperations } from '../../../src/assistants/knowledge/http.ts';
 import type { Api } from '../api.ts';
 import { plain } from '../text.ts';
 

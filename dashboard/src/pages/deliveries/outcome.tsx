@@ -1,4 +1,4 @@
-import { DELIVERY_DEADLINE_MS } from '../../../../src/process/time-limits.ts';
+import { DELIVERY_DEADLINE_MS } from '../../../../src/platform/process/time-limits.ts';
 import { Status, type Tone } from '../../parts/status.tsx';
 import type { DeliveryRow, Outcome } from '../../types.ts';
 

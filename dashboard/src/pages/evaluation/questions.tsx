@@ -1,7 +1,7 @@
 import { Button, FileButton, Menu } from '@mantine/core';
 import { useState } from 'react';
 import { useLocation } from 'wouter';
-import { decodeText } from '../../../../src/process/text-file.ts';
+import { decodeText } from '../../../../src/platform/process/text-file.ts';
 import { at, call } from '../../api.ts';
 import { Back } from '../../parts/back.tsx';
 import { useConfirm } from '../../parts/confirm.tsx';

@@ -1,6 +1,6 @@
 import { Button, Checkbox, FileButton, Group, Modal, NativeSelect, Stack, Text, Textarea } from '@mantine/core';
 import { useState } from 'react';
-import { decodeText } from '../../../../src/process/text-file.ts';
+import { decodeText } from '../../../../src/platform/process/text-file.ts';
 import { at, call } from '../../api.ts';
 import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
 import { Icon } from '../../parts/icon.tsx';

@@ -1,0 +1,417 @@
+import type { ClientSession, Connection } from 'mongoose';
+import { acquireInTime } from '../../platform/http/shares.ts';
+import { inChunks, inPages } from '../../platform/mongo/batches.ts';
+import { collectionOf, type Indexed, inTurn } from '../../platform/mongo/mongo.ts';
+import { serverDate } from '../../platform/process/clock.ts';
+import { ApiError, conflict, invalid, notFound } from '../../platform/process/errors.ts';
+import { newId } from '../../platform/process/ids.ts';
+import type { SharedMemory } from '../../platform/process/lru.ts';
+import { createSlices } from '../../platform/process/slices.ts';
+import { createSlots } from '../../platform/process/slots.ts';
+import { createResealing, type SecretsFound, type Vault } from '../../platform/process/vault.ts';
+import {
+  type assistantModels,
+  type DraftedField,
+  type DraftedSettings,
+  draftedSettingsOf,
+  type StoredAssistant,
+  toAssistant,
+} from '../assistant.ts';
+import {
+  createDraftReads,
+  draftModels,
+  type DraftReads,
+  type Edit,
+  type EntryEditKind,
+  liveEntries,
+  type SettingsEdits,
+  type StoredDraft,
+  type StoredEdit,
+  withEdits,
+} from './draft-reads.ts';
+import { bytesOfEntry, type KnowledgeEntry, type KnowledgeInput, MAX_KNOWLEDGE } from '../knowledge/entry.ts';
+import { type AddOptions, LIST_BATCH } from '../knowledge/store.ts';
+import { secretsOfEngine, secretsOfWeb } from '../settings.ts';
+import type { AssistantVersion, EditAuthor, LiveChange, VersionMade, VersionResult, VersionStore } from './versions.ts';
+
+/** The maximum memory of a draft's entries, as estimated by `bytesOfEntry`. */
+const DRAFT_MAX_BYTES = 32_000_000;
+const WRITE_BATCH = 200;
+/**
+ * Entries that a draft adds get positions from here on, after all live entries. Each revision has `MAX_KNOWLEDGE`
+ * positions.
+ */
+const ADDED_FROM = 2 ** 40;
+
+/** One version may write as much as MongoDB can take before turns are delayed. So a process makes one at a time. */
+const makingLarge = createSlots(({ inUse }) => inUse === 0);
+/** A version of a draft with fewer bytes, which does not replace all entries, does not wait for these. */
+const SMALL_BYTES = 20_000;
+const SMALL_AT_ONCE = 8;
+const makingSmall = createSlots(({ own, inUse }) => own === 0 && inUse < SMALL_AT_ONCE);
+/** A large version may wait for this long. Then it is refused with 503. */
+const LARGE_WAIT_MS = 30_000;
+
+export const NO_AUTHOR: EditAuthor = { operatorId: null, name: null };
+
+/** `seen`: the revision of the draft that the author has seen. A later change by somebody else is not overwritten. */
+export type EditOptions = { by?: EditAuthor | undefined; seen?: number | undefined };
+
+const isNewer = (edit: Edit, { by = NO_AUTHOR, seen }: EditOptions): boolean =>
+  seen !== undefined && edit.revision > seen && edit.by.operatorId !== by.operatorId;
+
+const changedByOthers = (field: string): ApiError =>
+  conflict('Somebody else has changed this in the draft meanwhile. Read it again.', {
+    field,
+    code: 'changed',
+    message: 'was changed by somebody else in the draft',
+  });
+
+type Dependencies = Pick<ReturnType<typeof assistantModels>, 'assistants' | 'knowledge'> & {
+  connection: Connection;
+  versions: VersionStore;
+  vault: Vault;
+  memory: SharedMemory;
+};
+
+/**
+ * The drafts of assistants with the setting `drafts` (docs/design.md, Drafts and versions). A draft holds what differs
+ * from the live version. Each change is one transaction that also changes the assistant's document, so changes,
+ * publishing and the setting follow one another.
+ */
+export type Drafts = Omit<DraftReads, 'countsOf'> & {
+  models: Indexed[];
+
+  /**
+   * Switches drafts on and makes a version of what is live, or switches them off. Throws if this would lose a draft.
+   */
+  setDrafts: (assistantId: string, isOn: boolean, options: EditOptions) => Promise<void>;
+
+  setSettings: (
+    assistantId: string,
+    change: (before: DraftedSettings) => Partial<DraftedSettings>,
+    options: EditOptions,
+  ) => Promise<void>;
+
+  addEntries: (
+    assistantId: string,
+    entries: KnowledgeInput[],
+    options: EditOptions & AddOptions,
+  ) => Promise<KnowledgeEntry[]>;
+  updateEntry: (assistantId: string, entryId: string, entry: KnowledgeInput, options: EditOptions) => Promise<void>;
+  removeEntries: (assistantId: string, entryIds: string[], options: EditOptions) => Promise<void>;
+
+  discard: (assistantId: string, options: EditOptions) => Promise<void>;
+
+  /** Makes the draft live as the next version, wholly or not at all. */
+  publish: (
+    assistantId: string,
+    options: EditOptions & { name: string | null; note: string | null; result?: VersionResult | null },
+  ) => Promise<AssistantVersion>;
+
+  /**
+   * Makes an earlier version live again, as the next version. The draft's changes are kept. `live`: the version that
+   * the author has seen live.
+   */
+  rollBack: (
+    assistantId: string,
+    to: number,
+    options: Pick<EditOptions, 'by'> & { live?: number | undefined; note: string | null },
+  ) => Promise<AssistantVersion>;
+
+  /** Seals the secrets of the assistant, its draft and its versions again. */
+  resealSecrets: (assistantId: string, options: { dryRun: boolean }) => Promise<SecretsFound>;
+};
+
+type Transaction = {
+  session: ClientSession;
+  assistant: StoredAssistant;
+  draft: StoredDraft | null;
+  /** The revision, author and time that this change writes to each part that it changes. */
+  edit: Edit;
+};
+type DraftChange = { settings?: SettingsEdits; isReplaced?: true; bytes?: number };
+
+export const createDrafts = (dependencies: Dependencies): Drafts => {
+  const { connection, versions, vault } = dependencies;
+  const models = draftModels(connection);
+  const { countsOf, ...reads } = createDraftReads(connection, { ...dependencies, ...models });
+  const drafts = collectionOf<StoredDraft>(models.drafts);
+  const edits = collectionOf<StoredEdit>(models.edits);
+  const assistants = collectionOf(dependencies.assistants);
+  const knowledge = collectionOf(dependencies.knowledge);
+
+  /** Begins a change of an assistant's draft. Other changes of the same assistant's draft wait. */
+  const begin = async (session: ClientSession, assistantId: string, by: EditAuthor): Promise<Transaction> => {
+    const update = { $inc: { draftRevision: 1 } };
+    const filter = { _id: assistantId, drafts: true };
+    const assistant = await assistants.findOneAndUpdate(filter, update, { session, returnDocument: 'after' });
+    if (!assistant) {
+      if (!(await assistants.findOne({ _id: assistantId }, { session, projection: { _id: 1 } }))) throw notFound();
+      throw conflict('This assistant has no drafts: its setting `drafts` is off.');
+    }
+    const draft = await drafts.findOne({ _id: assistantId }, { session });
+    return { session, assistant, draft, edit: { revision: assistant.draftRevision ?? 0, by, at: serverDate() } };
+  };
+
+  const change = (
+    assistantId: string,
+    { by = NO_AUTHOR }: EditOptions,
+    write: (transaction: Transaction) => Promise<DraftChange>,
+  ): Promise<void> =>
+    inTurn(connection, async (session) => {
+      const transaction = await begin(session, assistantId, by);
+      const { draft, edit } = transaction;
+      const { settings = {}, isReplaced, bytes = 0 } = await write(transaction);
+      if ((draft?.bytes ?? 0) + bytes > DRAFT_MAX_BYTES && bytes > 0)
+        throw invalid('knowledge', 'too_large', 'would make the draft too large: publish it first');
+      const set = Object.fromEntries(Object.entries(settings).map(([name, value]) => [`settings.${name}`, value]));
+      const begun = {
+        begunBy: edit.by,
+        begunAt: edit.at,
+        ...(Object.keys(set).length === 0 && { settings: {} }),
+        ...(!isReplaced && { isReplaced: false }),
+      };
+      await drafts.updateOne(
+        { _id: assistantId },
+        { $set: { ...edit, ...set, ...(isReplaced && { isReplaced }) }, $inc: { bytes }, $setOnInsert: begun },
+        { upsert: true, session },
+      );
+    });
+
+  const remove = async (session: ClientSession, assistantId: string): Promise<void> => {
+    await drafts.deleteOne({ _id: assistantId }, { session });
+    await edits.deleteMany({ assistantId }, { session });
+  };
+
+  const makeVersion = async (
+    { assistantId, by, isSmall }: { assistantId: string; by: EditAuthor; isSmall: boolean },
+    write: (transaction: Transaction) => Promise<VersionMade>,
+  ): Promise<AssistantVersion> => {
+    let made: VersionMade | null = null;
+    await inTurn(connection, async (session) => {
+      const slot = isSmall
+        ? await acquireInTime(makingSmall, assistantId)
+        : await acquireInTime(makingLarge, assistantId, { waitMs: LARGE_WAIT_MS });
+      try {
+        made = await write(await begin(session, assistantId, by));
+      } finally {
+        slot.release();
+      }
+    });
+    const { version, ...rest } = made as unknown as VersionMade; // set by the transaction, or it has thrown
+    await versions.finish(assistantId, rest);
+    return version;
+  };
+
+  /** The entry as the draft has it. Null if there is none. */
+  const findEntry = async (
+    { session, assistant, draft }: Transaction,
+    entryId: string,
+  ): Promise<{ row: StoredEdit | null; position: number; question: string } | null> => {
+    const assistantId = assistant._id;
+    const row = await edits.findOne({ _id: entryId, assistantId }, { session });
+    if (row) return row.kind === 'removed' ? null : { row, position: row.position, question: row.question };
+    if (draft?.isReplaced) return null;
+    const live = await knowledge.findOne({ ...liveEntries(assistant), _id: entryId }, { session });
+    return live && { row: null, position: live.position, question: live.question };
+  };
+
+  /** How many entries the draft would publish. */
+  const countEntries = async ({ session, assistant, draft }: Transaction): Promise<number> => {
+    const assistantId = assistant._id;
+    const count = (kind: EntryEditKind) => edits.countDocuments({ assistantId, kind }, { session });
+    const added = await count('added');
+    if (draft?.isReplaced) return added;
+    const live = await knowledge.countDocuments(liveEntries(assistant), { session });
+    return live + added - (await count('removed'));
+  };
+
+  /** The changes of entries that publishing the draft would make, in the order of the entries. */
+  async function* changesOf({ session, assistant }: Transaction): AsyncGenerator<LiveChange[], undefined> {
+    const rows = edits.find({ assistantId: assistant._id }, { session, batchSize: LIST_BATCH }).sort({ position: 1 });
+    for await (const page of inPages(rows)) {
+      yield page.map(({ _id: entryId, kind, position, entry }) => {
+        return { entryId, position: kind === 'added' ? null : position, entry };
+      });
+    }
+  }
+
+  return {
+    ...reads,
+    models: [models.drafts, models.edits],
+
+    setDrafts: async (assistantId, isOn, { by = NO_AUTHOR }) => {
+      let ended: number | undefined;
+      await inTurn(connection, async (session) => {
+        if (!isOn) {
+          const isOff = { _id: assistantId, drafts: { $ne: true } };
+          if (await assistants.findOne(isOff, { session, projection: { _id: 1 } })) return;
+          const { draft, assistant } = await begin(session, assistantId, by);
+          ended = assistant.publishedVersion;
+          if (draft) throw conflict('Publish or discard the draft before you switch drafts off.');
+          await assistants.updateOne(
+            { _id: assistantId },
+            { $set: { drafts: false }, $inc: { version: 1 } },
+            { session },
+          );
+          return;
+        }
+        const update = { $set: { drafts: true }, $inc: { version: 1, publishedVersion: 1 } };
+        const filter = { _id: assistantId, drafts: { $ne: true } };
+        const now = await assistants.findOneAndUpdate(filter, update, { session, returnDocument: 'after' });
+        if (!now) return;
+        const words = { name: 'Drafts switched on', note: null, by, at: serverDate() };
+        await versions.begin({ session, assistant: now }, words);
+      });
+      // Without drafts, changes are live at once and make no version, so no earlier version can come back.
+      if (ended !== undefined) await versions.finish(assistantId, { removed: [], oldest: ended });
+    },
+
+    setSettings: (assistantId, changeOf, options) =>
+      change(assistantId, options, async ({ assistant, draft, edit }) => {
+        const before = withEdits(draftedSettingsOf(toAssistant(assistant)), draft);
+        const given = Object.entries(changeOf(before)) as [DraftedField, never][];
+        for (const [field] of given) {
+          const edited = draft?.settings[field];
+          if (edited && isNewer(edited, options)) throw changedByOthers(field);
+        }
+        return { settings: Object.fromEntries(given.map(([field, value]) => [field, { ...edit, value }])) };
+      }),
+
+    addEntries: async (assistantId, entries, { replace, alongside, ...options }) => {
+      const added = entries.map((entry) => ({ entryId: newId(), ...entry }));
+      await change(assistantId, options, async (transaction) => {
+        const { session, draft, edit } = transaction;
+        await alongside?.(session, added);
+        if (replace) await edits.deleteMany({ assistantId }, { session });
+        else if ((await countEntries(transaction)) + entries.length > MAX_KNOWLEDGE)
+          throw invalid('knowledge', 'too_many', `would have more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries`);
+        const first = ADDED_FROM + edit.revision * MAX_KNOWLEDGE;
+        const rows = added.map(({ entryId, ...entry }, nth): StoredEdit => {
+          const { question } = entry;
+          return { _id: entryId, assistantId, position: first + nth, kind: 'added', question, entry, ...edit };
+        });
+        let bytes = replace ? -(draft?.bytes ?? 0) : 0;
+        const slices = createSlices();
+        for (const some of inChunks(rows, WRITE_BATCH)) {
+          for (const { entry } of some) bytes += bytesOfEntry(entry);
+          await edits.insertMany(some, { session });
+          if (slices.isOver()) await slices.next();
+        }
+        return { bytes, ...(replace && { isReplaced: true }) };
+      });
+      return added;
+    },
+
+    updateEntry: (assistantId, entryId, entry, options) =>
+      change(assistantId, options, async (transaction) => {
+        const found = await findEntry(transaction, entryId);
+        if (!found) throw notFound();
+        const { row, position } = found;
+        if (row && isNewer(row, options)) throw changedByOthers('entryId');
+        const kind = row?.kind ?? 'changed';
+        const { question } = entry;
+        const { session, edit } = transaction;
+        const edited = { assistantId, position, kind, question, entry, ...edit };
+        await edits.replaceOne({ _id: entryId }, edited, { upsert: true, session });
+        return { bytes: bytesOfEntry(entry) - (row ? bytesOfEntry(row.entry) : 0) };
+      }),
+
+    removeEntries: (assistantId, entryIds, options) =>
+      change(assistantId, options, async (transaction) => {
+        const { session, edit } = transaction;
+        let bytes = 0;
+        for (const entryId of entryIds) {
+          const found = await findEntry(transaction, entryId);
+          if (!found) throw notFound();
+          const { row, position, question } = found;
+          if (row && isNewer(row, options)) throw changedByOthers('entryId');
+          if (row) bytes -= bytesOfEntry(row.entry);
+          if (row?.kind === 'added') await edits.deleteOne({ _id: entryId }, { session });
+          else {
+            const removed = { assistantId, position, kind: 'removed' as const, question, entry: null, ...edit };
+            await edits.replaceOne({ _id: entryId }, removed, { upsert: true, session });
+            bytes += bytesOfEntry(null);
+          }
+        }
+        return { bytes };
+      }),
+
+    discard: (assistantId, { by = NO_AUTHOR, seen }) =>
+      inTurn(connection, async (session) => {
+        const { draft } = await begin(session, assistantId, by);
+        if (!draft) throw notFound();
+        if (seen !== undefined && draft.revision !== seen) throw changedByOthers('revision');
+        await remove(session, assistantId);
+      }),
+
+    publish: async (assistantId, { by = NO_AUTHOR, seen, name, note, result = null }) => {
+      const projection = { bytes: 1, isReplaced: 1 };
+      const { bytes = 0, isReplaced = false } = (await drafts.findOne({ _id: assistantId }, { projection })) ?? {};
+      return makeVersion({ assistantId, by, isSmall: !isReplaced && bytes < SMALL_BYTES }, async (transaction) => {
+        const { session, draft, edit } = transaction;
+        if (!draft) throw conflict('There is no draft to publish.');
+        if (seen !== undefined && draft.revision !== seen) throw changedByOthers('revision');
+        const values = Object.entries(draft.settings).map(([field, { value }]) => [field, value]);
+        const made = await versions.publish(transaction, {
+          settings: Object.fromEntries(values) as Partial<DraftedSettings>,
+          counts: await countsOf(assistantId, draft.isReplaced, session),
+          changes: changesOf(transaction),
+          name,
+          note,
+          by,
+          at: edit.at,
+          result,
+        });
+        await remove(session, assistantId);
+        return made;
+      });
+    },
+
+    rollBack: async (assistantId, to, { by = NO_AUTHOR, live, note }) =>
+      makeVersion({ assistantId, by, isSmall: false }, async (transaction) => {
+        const { publishedVersion } = transaction.assistant;
+        if (live !== undefined && publishedVersion !== live) {
+          const detail = {
+            field: 'live',
+            code: 'changed',
+            message: `is not ${publishedVersion}, which is live by now`,
+          };
+          throw conflict('Another version is live by now. Read the versions again.', detail);
+        }
+        // The draft gets a new revision, because it would now be published on top of other entries.
+        const { session, edit } = transaction;
+        await drafts.updateOne({ _id: assistantId }, { $set: { revision: edit.revision } }, { session });
+        const words = note === null ? `Back to version ${to}.` : `Back to version ${to}. ${note}`;
+        return versions.rollBack(transaction, to, { name: null, note: words, by, at: edit.at });
+      }),
+
+    resealSecrets: async (assistantId, options) => {
+      let resealing = createResealing(vault, options);
+      await inTurn(connection, async (session) => {
+        resealing = createResealing(vault, options);
+        const assistant = await assistants.findOne({ _id: assistantId }, { session });
+        if (!assistant) return;
+        const { engine, web } = assistant;
+        const ownPlaces = [
+          ...secretsOfEngine(engine, { path: 'engine', assistantId }),
+          ...secretsOfWeb(web, assistantId),
+        ];
+        const own = resealing.reseal(ownPlaces, `assistant ${assistantId}`);
+        const draft = await drafts.findOne({ _id: assistantId }, { session, projection: { 'settings.engine': 1 } });
+        const drafted = secretsOfEngine(draft?.settings.engine?.value, { path: 'settings.engine.value', assistantId });
+        const ofDraft = resealing.reseal(drafted, `draft of assistant ${assistantId}`);
+        if (Object.keys(ofDraft).length > 0)
+          await drafts.updateOne({ _id: assistantId }, { $set: ofDraft }, { session });
+        await versions.resealKeys({ session, assistant }, resealing);
+        if (resealing.found.resealed === 0) return;
+        // A version that is made meanwhile would copy the old sealed texts. Making it and this write both change the
+        // assistant, so one of the two waits.
+        const update = Object.keys(own).length > 0 ? { $set: own } : { $inc: { version: 1 } };
+        await assistants.updateOne({ _id: assistantId }, update, { session });
+      });
+      return resealing.found;
+    },
+  };
+};

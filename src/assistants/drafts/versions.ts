@@ -1,0 +1,400 @@
+import { isDeepStrictEqual } from 'node:util';
+import { type ClientSession, type Connection, type mongo, Schema } from 'mongoose';
+import { inBatches, inPages } from '../../platform/mongo/batches.ts';
+import { collectionOf, type Indexed } from '../../platform/mongo/mongo.ts';
+import { conflict, notFound } from '../../platform/process/errors.ts';
+import { newId } from '../../platform/process/ids.ts';
+import type { Resealing } from '../../platform/process/vault.ts';
+import {
+  type assistantModels,
+  DRAFTED_FIELDS,
+  type DraftedField,
+  type DraftedSettings,
+  draftedSettingsOf,
+  type StoredAssistant,
+  type StoredKnowledge,
+  toAssistant,
+  visibleEntries,
+} from '../assistant.ts';
+import { type EngineSettings, secretsOfEngine } from '../settings.ts';
+import { bytesOfEntry, type KnowledgeInput, MAX_KNOWLEDGE } from '../knowledge/entry.ts';
+import { LIST_BATCH } from '../knowledge/store.ts';
+
+/** How many versions of an assistant are kept and listed. */
+const VERSIONS_MAX = 50;
+/** The maximum memory of the entries that one version replaces, and of the entries that a roll back brings back. */
+const REPLACED_MAX_BYTES = 32_000_000;
+/** The maximum memory of all replaced entries of an assistant. */
+const PAST_MAX_BYTES = 128_000_000;
+/** The maximum that one command writes, in entries and in bytes. */
+const WRITE_BATCH = 200;
+const WRITE_BYTES = 500_000;
+
+/** Who changed something: an operator or a token. Both are null for the service itself. */
+export type EditAuthor = { operatorId: string | null; name: string | null };
+
+export type DraftCounts = { added: number; changed: number; removed: number; isReplaced: boolean };
+
+/** What the last comparison of the draft found, before it was published. */
+export type VersionResult = {
+  evaluationId: string;
+  /** The name of the question set. Null: questions of visitors. */
+  set: string | null;
+  counts: Record<string, number>;
+  judged: Record<string, number>;
+};
+
+type VersionWords = { name: string | null; note: string | null; by: EditAuthor; at: Date };
+type StoredVersion = VersionWords & {
+  /** Sorts by assistant and version. */
+  _id: string;
+  assistantId: string;
+  version: number;
+  changes: DraftCounts & { settings: DraftedField[] };
+  result?: VersionResult | null;
+  settings: DraftedSettings;
+  /**
+   * The memory of the entries that this version replaced. Null: they are not kept, so no earlier version can come back.
+   */
+  pastBytes: number | null;
+};
+
+/** `canRollBack`: a roll back may make this version live again. */
+export type AssistantVersion = Omit<StoredVersion, '_id' | 'assistantId' | 'settings' | 'pastBytes'> & {
+  canRollBack: boolean;
+};
+
+/** An entry as it was in all versions with `since ≤ version < until`. It is never changed. */
+type PastEntry = {
+  _id: string;
+  assistantId: string;
+  entryId: string;
+  position: number;
+  since: number;
+  until: number;
+  entry: KnowledgeInput;
+};
+
+/**
+ * A change of a live entry. `position` is null for an entry that comes after all others. `entry` is null for an entry
+ * that is removed.
+ */
+export type LiveChange = { entryId: string; position: number | null; entry: KnowledgeInput | null };
+
+/**
+ * The transaction that makes a version. It has changed the assistant's document, so versions are made one after the
+ * other.
+ */
+type VersionWrite = { session: ClientSession; assistant: StoredAssistant };
+
+/** What is left to do once the version is stored. `oldest`: the oldest version that a roll back may make live. */
+export type VersionMade = { version: AssistantVersion; removed: string[]; oldest: number };
+
+const versionSchema = new Schema<StoredVersion>(
+  { _id: { type: String, required: true } },
+  { collection: 'versions', versionKey: false, strict: false },
+);
+const pastSchema = new Schema<PastEntry>(
+  { _id: { type: String, required: true } },
+  { collection: 'pastEntries', versionKey: false, strict: false },
+);
+pastSchema.index({ assistantId: 1, until: 1, since: 1 });
+
+const versionIdOf = (assistantId: string, version: number): string =>
+  `${assistantId}:${String(version).padStart(9, '0')}`;
+const versionsOf = (assistantId: string) => ({ $gte: versionIdOf(assistantId, 0), $lt: `${assistantId};` });
+
+/** The oldest version whose entries are all kept. `newest`: the versions, the newest first. */
+const findOldest = (newest: Pick<StoredVersion, 'version' | 'pastBytes'>[]): number => {
+  let oldest = 0;
+  let bytes = 0;
+  for (const { version, pastBytes } of newest) {
+    oldest = version;
+    bytes += pastBytes ?? Number.POSITIVE_INFINITY;
+    if (bytes > PAST_MAX_BYTES) break;
+  }
+  return oldest;
+};
+
+/**
+ * The engine of an earlier version with the present key of its provider: a key that was changed or removed since does
+ * not come back.
+ */
+const withKeyOfNow = (engine: EngineSettings, now: EngineSettings): EngineSettings =>
+  engine.kind === 'openai' && now.kind === 'openai' && engine.baseUrl === now.baseUrl
+    ? { ...engine, apiKeySealed: now.apiKeySealed }
+    : engine;
+
+const settingsNow = (assistant: StoredAssistant): DraftedSettings => draftedSettingsOf(toAssistant(assistant));
+
+type Dependencies = Pick<ReturnType<typeof assistantModels>, 'assistants' | 'knowledge'> & {
+  connection: Connection;
+  /** Marks the vectors of removed entries as not live. */
+  retireVectors: (entryIds: string[]) => Promise<void>;
+  onPublished: (assistantId: string) => void;
+};
+
+type Publishing = VersionWords & {
+  settings: Partial<DraftedSettings>;
+  counts: DraftCounts;
+  changes: AsyncIterable<LiveChange[]>;
+  result: VersionResult | null;
+};
+
+/**
+ * The versions of assistants with drafts (docs/design.md, Drafts and versions). A version that replaces or removes an
+ * entry keeps it as a past entry, so a version costs what it changes. Live entries name the version that wrote them.
+ */
+export type VersionStore = {
+  models: Indexed[];
+
+  /** The newest first. */
+  list: (assistantId: string) => Promise<AssistantVersion[]>;
+
+  /** Makes a version of what is live. No earlier version can come back. */
+  begin: (write: VersionWrite, words: VersionWords) => Promise<void>;
+
+  /** Makes the changes live. They may replace all entries. */
+  publish: (write: VersionWrite, publishing: Publishing) => Promise<VersionMade>;
+
+  /** Makes the entries and the settings of an earlier version live again, as a new version. */
+  rollBack: (write: VersionWrite, to: number, words: VersionWords) => Promise<VersionMade>;
+
+  /** Seals the provider keys of all versions again, in the transaction of `drafts.ts`. */
+  resealKeys: (write: VersionWrite, resealing: Resealing) => Promise<void>;
+
+  /** Called after the transaction. If a kill prevents it, the next version does what was left undone. */
+  finish: (assistantId: string, made: Pick<VersionMade, 'removed' | 'oldest'>) => Promise<void>;
+};
+
+export const createVersions = (dependencies: Dependencies): VersionStore => {
+  const { connection, retireVectors, onPublished } = dependencies;
+  const models = {
+    versions: connection.model<StoredVersion>('Version', versionSchema),
+    past: connection.model<PastEntry>('PastEntry', pastSchema),
+  };
+  const versions = collectionOf<StoredVersion>(models.versions);
+  const past = collectionOf<PastEntry>(models.past);
+  const assistants = collectionOf(dependencies.assistants);
+  const knowledge = collectionOf(dependencies.knowledge);
+
+  const readNewest = (assistantId: string, session?: ClientSession) =>
+    versions
+      .find({ _id: versionsOf(assistantId) }, { projection: { settings: 0 }, ...(session && { session }) })
+      .sort({ _id: -1 })
+      .limit(VERSIONS_MAX)
+      .toArray();
+
+  /** Sends writes of a transaction together. */
+  const createWrites = <Row extends { _id: string }>(collection: mongo.Collection<Row>, session: ClientSession) => {
+    let writes: mongo.AnyBulkWriteOperation<Row>[] = [];
+    let bytes = 0;
+    const flush = async (): Promise<void> => {
+      if (writes.length > 0) await collection.bulkWrite(writes, { session });
+      writes = [];
+      bytes = 0;
+    };
+    const add = async (write: mongo.AnyBulkWriteOperation<Row>, size: number): Promise<void> => {
+      writes.push(write);
+      bytes += size;
+      if (writes.length === WRITE_BATCH || bytes > WRITE_BYTES) await flush();
+    };
+    return { add, flush };
+  };
+
+  /** Keeps the entries that a version replaces. If they exceed `REPLACED_MAX_BYTES`, they count as not kept. */
+  const createKeeper = (session: ClientSession, until: number) => {
+    const writes = createWrites(past, session);
+    let bytes = 0;
+    return {
+      keep: async ({ _id: entryId, assistantId, position, since = 0, ...entry }: StoredKnowledge): Promise<void> => {
+        const size = bytesOfEntry(entry);
+        bytes += size;
+        const document = { _id: newId(), assistantId, entryId, position, since, until, entry };
+        if (bytes <= REPLACED_MAX_BYTES) await writes.add({ insertOne: { document } }, size);
+      },
+      end: async (): Promise<number | null> => {
+        await writes.flush();
+        return bytes <= REPLACED_MAX_BYTES ? bytes : null;
+      },
+    };
+  };
+
+  const entriesOf = (filter: mongo.Filter<StoredKnowledge>, session: ClientSession) =>
+    inPages(knowledge.find(filter, { session, batchSize: LIST_BATCH }));
+
+  /** Stores the version. Returns the oldest version whose entries are all kept. */
+  const add = async (
+    { session, assistant }: VersionWrite,
+    version: Omit<StoredVersion, '_id' | 'assistantId'>,
+  ): Promise<number> => {
+    const assistantId = assistant._id;
+    await versions.insertOne({ _id: versionIdOf(assistantId, version.version), assistantId, ...version }, { session });
+    const last = versionIdOf(assistantId, Math.max(0, version.version - VERSIONS_MAX + 1));
+    await versions.deleteMany({ _id: { ...versionsOf(assistantId), $lt: last } }, { session });
+    return findOldest(await readNewest(assistantId, session));
+  };
+
+  /** Writes the settings and the number of the version to the assistant, and stores the version. */
+  const makeLive = async (
+    write: VersionWrite,
+    version: Omit<StoredVersion, '_id' | 'assistantId' | 'settings'>,
+    { settings, last }: { settings: Partial<DraftedSettings>; last?: number },
+  ): Promise<Pick<VersionMade, 'version' | 'oldest'>> => {
+    const { session, assistant } = write;
+    const set = {
+      ...settings,
+      publishedVersion: version.version,
+      'semantic.stale': true,
+      ...(last !== undefined && { 'knowledgePlaces.last': last }),
+    } as Partial<StoredAssistant>;
+    await assistants.updateOne({ _id: assistant._id }, { $set: set, $inc: { version: 1 } }, { session });
+    const oldest = await add(write, { ...version, settings: { ...settingsNow(assistant), ...settings } });
+    const { pastBytes: _bytes, ...made } = version;
+    return { version: { ...made, canRollBack: false }, oldest };
+  };
+
+  return {
+    models: [models.versions, models.past],
+
+    list: async (assistantId) => {
+      const newest = await readNewest(assistantId);
+      const oldest = findOldest(newest);
+      return newest.map(({ _id, assistantId: _assistant, pastBytes: _bytes, ...version }, nth) => ({
+        ...version,
+        canRollBack: nth > 0 && version.version >= oldest,
+      }));
+    },
+
+    begin: async (write, words) => {
+      const changes = { added: 0, changed: 0, removed: 0, isReplaced: false, settings: [] };
+      const { assistant } = write;
+      const version = assistant.publishedVersion ?? 1;
+      await add(write, { version, ...words, changes, settings: settingsNow(assistant), pastBytes: null });
+    },
+
+    publish: async (write, { settings, counts, changes, result, ...words }) => {
+      const { session, assistant } = write;
+      const { _id: assistantId, knowledgePlaces = {} } = assistant;
+      const version = (assistant.publishedVersion ?? 0) + 1;
+      const removed: string[] = [];
+      const keeper = createKeeper(session, version);
+      const writes = createWrites(knowledge, session);
+      let last = knowledgePlaces.last ?? -1;
+      if (last < 0) {
+        const highest = await knowledge.find({ assistantId }, { session }).sort({ position: -1 }).limit(1).toArray();
+        last = highest[0]?.position ?? 0;
+      }
+      if (counts.isReplaced) {
+        const filter = visibleEntries(assistantId, knowledgePlaces);
+        for await (const page of entriesOf(filter, session)) {
+          for (const row of page) {
+            removed.push(row._id);
+            await keeper.keep(row);
+          }
+        }
+        await knowledge.deleteMany(filter, { session });
+      }
+      for await (const page of changes) {
+        const live = new Map<string, StoredKnowledge>();
+        const ids = page.flatMap(({ entryId, position }) => (position === null ? [] : entryId));
+        for await (const rows of ids.length > 0 ? entriesOf({ _id: { $in: ids } }, session) : [])
+          for (const row of rows) live.set(row._id, row);
+        for (const { entryId: _id, position, entry } of page) {
+          const before = live.get(_id);
+          const size = bytesOfEntry(entry);
+          if (before) await keeper.keep(before);
+          if (!entry) {
+            removed.push(_id);
+            await writes.add({ deleteOne: { filter: { _id } } }, size);
+          } else if (before) {
+            await writes.add({ updateOne: { filter: { _id }, update: { $set: { ...entry, since: version } } } }, size);
+          } else {
+            // An entry that a roll back has removed meanwhile comes back at its old position.
+            const document = { _id, assistantId, position: position ?? (last += 1), since: version, ...entry };
+            await writes.add({ insertOne: { document } }, size);
+          }
+        }
+      }
+      await writes.flush();
+      // A roll back since the draft was begun may have brought back entries, so that there are too many now.
+      const count = await knowledge.countDocuments(visibleEntries(assistantId, { ...knowledgePlaces, last }), {
+        session,
+      });
+      if (count > MAX_KNOWLEDGE)
+        throw conflict(
+          `There would be more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries. Remove some in the draft.`,
+        );
+      const fields = DRAFTED_FIELDS.filter((field) => field in settings);
+      const made = { version, ...words, changes: { ...counts, settings: fields }, result };
+      return { removed, ...(await makeLive(write, { ...made, pastBytes: await keeper.end() }, { settings, last })) };
+    },
+
+    rollBack: async (write, to, words) => {
+      const { session, assistant } = write;
+      const { _id: assistantId, publishedVersion: live = 0, knowledgePlaces } = assistant;
+      const target = await versions.findOne({ _id: versionIdOf(assistantId, to) }, { session });
+      if (!target) throw notFound();
+      if (to === live) throw conflict(`Version ${to} is live.`);
+      if (to < findOldest(await readNewest(assistantId, session)))
+        throw conflict(`Not all entries of version ${to} are kept.`);
+      const version = live + 1;
+      const keeper = createKeeper(session, version);
+      const leaving = new Set<string>();
+      const newer = { assistantId, since: { $gt: to } };
+      for await (const page of entriesOf(newer, session)) {
+        for (const row of page) {
+          leaving.add(row._id);
+          await keeper.keep(row);
+        }
+      }
+      await knowledge.deleteMany(newer, { session });
+      const writes = createWrites(knowledge, session);
+      const counts = { added: 0, changed: 0, removed: 0, isReplaced: false };
+      let bytes = 0;
+      const coming = past.find(
+        // Entries before `from` were replaced by an import that ended after drafts had been switched on.
+        { assistantId, until: { $gt: to }, since: { $lte: to }, position: { $gte: knowledgePlaces?.from ?? 0 } },
+        { session, batchSize: LIST_BATCH },
+      );
+      for await (const page of inPages(coming)) {
+        for (const { entryId: _id, position, entry } of page) {
+          const size = bytesOfEntry(entry);
+          bytes += size;
+          if (bytes > REPLACED_MAX_BYTES)
+            throw conflict(`Version ${to} differs too much from what is live. Roll back to a later one first.`);
+          counts[leaving.delete(_id) ? 'changed' : 'added'] += 1;
+          await writes.add({ insertOne: { document: { _id, assistantId, position, since: version, ...entry } } }, size);
+        }
+      }
+      await writes.flush();
+      const removed = [...leaving];
+      const now = settingsNow(assistant);
+      const settings = { ...target.settings, engine: withKeyOfNow(target.settings.engine, now.engine) };
+      const changes = {
+        ...counts,
+        removed: removed.length,
+        settings: DRAFTED_FIELDS.filter((field) => !isDeepStrictEqual(now[field], settings[field])),
+      };
+      const made = { version, ...words, changes, result: null, pastBytes: await keeper.end() };
+      return { removed, ...(await makeLive(write, made, { settings })) };
+    },
+
+    resealKeys: async ({ session, assistant: { _id: assistantId } }, { reseal }) => {
+      const options = { session, projection: { version: 1, 'settings.engine': 1 } };
+      for await (const { _id, version, settings } of versions.find({ _id: versionsOf(assistantId) }, options)) {
+        const places = secretsOfEngine(settings.engine, { path: 'settings.engine', assistantId });
+        const fields = reseal(places, `version ${version} of assistant ${assistantId}`);
+        if (Object.keys(fields).length > 0) await versions.updateOne({ _id }, { $set: fields }, { session });
+      }
+    },
+
+    finish: async (assistantId, { removed, oldest }) => {
+      // If this fails, these vectors are found and removed when the vectors of the new entries are made.
+      await retireVectors(removed).catch(() => undefined);
+      onPublished(assistantId);
+      const filter = { assistantId, until: { $lte: oldest } };
+      await inBatches({ collection: past, filter }, (some) => past.deleteMany(some)).catch(() => undefined);
+    },
+  };
+};

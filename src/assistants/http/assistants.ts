@@ -1,0 +1,207 @@
+import * as z from 'zod';
+import { ANSWERING, AssistantInput, GUARDS, IF_NOT_TAKEN, IF_TOKENS_USED_UP } from '../assistant.ts';
+import { EngineInput, toEngineView } from '../settings.ts';
+import { OpeningHours } from '../opening-hours.ts';
+import type { AssistantStore, ListedAssistant } from '../store.ts';
+import { sendJson, toJson } from '../../platform/http/json-body.ts';
+import { requirePublicUrl } from '../../platform/http/address-guard.ts';
+import { assistantIdsOf } from '../../operators/operator.ts';
+import { authorOf, ofDraft, Seen } from '../drafts/http.ts';
+import { type Handled, handled, operation, time, uuid, WRITTEN } from '../../operators/operation.ts';
+
+const tag = 'Operators';
+const audience = 'owners';
+
+const EngineView = z.union([
+  z.object({ kind: z.literal('retrieval') }),
+  z.object({
+    kind: z.literal('openai'),
+    baseUrl: z.string(),
+    model: z.string(),
+    timeoutMs: z.number(),
+    temperature: z.number().nullable(),
+    maxTokens: z.number(),
+    historyTokens: z.number(),
+    apiKey: z.string().meta({ description: '`configured` or `none`; never the key.' }),
+  }),
+]);
+
+const AssistantView = z
+  .object({
+    assistantId: uuid,
+    name: z.string(),
+    instructions: z.string(),
+    languages: z.array(z.string()),
+    holdingText: z.string().nullable(),
+    answering: z.enum(ANSWERING),
+    threshold: z.number().nullable(),
+    dedupeWindowSeconds: z.number(),
+    guard: z.enum(GUARDS),
+    allowedLinks: z.array(z.string()),
+    strict: z.boolean(),
+    openingHours: OpeningHours.nullable(),
+    takeWithinMinutes: z.number().nullable(),
+    ifNotTaken: z.enum(IF_NOT_TAKEN),
+    contactsEscalate: z.boolean(),
+    quickMessageSeconds: z.number().nullable(),
+    sessionLimitPerMinute: z.int(),
+    turnsPerMonth: z.int().nullable(),
+    tokensPerDay: z.int().nullable(),
+    ifTokensUsedUp: z.enum(IF_TOKENS_USED_UP),
+    keepDays: z.int().nullable(),
+    drafts: z.boolean(),
+    worseAllowed: z.int().nullable(),
+    draftRevision: z
+      .int()
+      .min(0)
+      .optional()
+      .meta({ description: 'With drafts: the revision of the draft, for `seen`.' }),
+    engine: EngineView,
+    createdAt: time,
+    channel: z.object({ connected: z.boolean(), open: z.boolean(), limitPerMinute: z.number() }),
+  })
+  .meta({ id: 'Assistant' });
+
+export const assistantOperations = {
+  list: operation({
+    method: 'get',
+    path: '/assistants',
+    id: 'listAssistants',
+    tag,
+    summary: 'List the assistants the caller has access to, oldest first',
+    audience,
+    resource: 'filtered',
+    isLarge: true,
+    answer: z.object({ assistants: z.array(AssistantView) }),
+  }),
+  create: operation({
+    method: 'post',
+    path: '/assistants',
+    id: 'createAssistant',
+    tag,
+    summary: 'Create an assistant',
+    audience,
+    resource: null,
+    body: AssistantInput,
+    status: 201,
+    answer: AssistantView,
+    audit: 'assistant.create',
+  }),
+  read: operation({
+    method: 'get',
+    path: '/assistants/:id',
+    id: 'getAssistant',
+    tag,
+    summary: 'Read an assistant',
+    audience,
+    resource: 'assistant',
+    query: ofDraft,
+    answer: AssistantView,
+    errors: ['not_found'],
+  }),
+  update: operation({
+    method: 'patch',
+    path: '/assistants/:id',
+    id: 'updateAssistant',
+    tag,
+    summary: 'Change the given fields; the rest stays',
+    audience,
+    resource: 'assistant',
+    query: Seen,
+    body: AssistantInput.partial(),
+    answer: AssistantView,
+    audit: 'assistant.update',
+    errors: ['not_found', 'conflict'],
+  }),
+  setEngine: operation({
+    method: 'put',
+    path: '/assistants/:id/engine',
+    id: 'setEngine',
+    tag,
+    summary: 'Set the engine; an omitted provider key keeps the stored one, for the same address',
+    audience,
+    resource: 'assistant',
+    query: Seen,
+    body: EngineInput,
+    answer: AssistantView,
+    audit: 'assistant.set_engine',
+    errors: ['not_found', 'conflict'],
+  }),
+};
+
+/**
+ * The view of an assistant. The fields are listed one by one, so that a secret field that is added later is not shown
+ * by accident.
+ */
+const toView = (assistant: ListedAssistant): z.input<typeof AssistantView> => {
+  const { connected, tokenHash, limitPerMinute } = assistant.channel;
+  return {
+    assistantId: assistant.assistantId,
+    name: assistant.name,
+    instructions: assistant.instructions,
+    languages: assistant.languages,
+    holdingText: assistant.holdingText,
+    answering: assistant.answering,
+    threshold: assistant.threshold,
+    dedupeWindowSeconds: assistant.dedupeWindowSeconds,
+    guard: assistant.guard,
+    allowedLinks: assistant.allowedLinks,
+    strict: assistant.strict,
+    openingHours: assistant.openingHours,
+    takeWithinMinutes: assistant.takeWithinMinutes,
+    ifNotTaken: assistant.ifNotTaken,
+    contactsEscalate: assistant.contactsEscalate,
+    quickMessageSeconds: assistant.quickMessageSeconds,
+    sessionLimitPerMinute: assistant.sessionLimitPerMinute,
+    turnsPerMonth: assistant.turnsPerMonth,
+    tokensPerDay: assistant.tokensPerDay,
+    ifTokensUsedUp: assistant.ifTokensUsedUp,
+    keepDays: assistant.keepDays,
+    drafts: assistant.drafts,
+    worseAllowed: assistant.worseAllowed,
+    ...(assistant.drafts && { draftRevision: assistant.draftRevision ?? 0 }),
+    engine: toEngineView(assistant.engine),
+    createdAt: assistant.createdAt,
+    channel: { connected, open: connected && tokenHash === null, limitPerMinute },
+  };
+};
+
+type Dependencies = { assistants: AssistantStore; allowPrivate: boolean };
+
+export const assistantRoutes = ({ assistants, allowPrivate }: Dependencies): Handled[] => [
+  handled(assistantOperations.list, async ({ operator, res, signal }) => {
+    async function* views() {
+      for await (const page of assistants.readAssistants(assistantIdsOf(operator), signal)) yield page.map(toView);
+    }
+    await sendJson(res, toJson({}, { assistants: views() }), signal);
+    return WRITTEN;
+  }),
+
+  handled(assistantOperations.create, async ({ body, operator, note }) => {
+    const made = await assistants.createAssistant(body, { by: authorOf(operator) });
+    note({ target: made.assistantId, details: { name: made.name } });
+    return toView(made);
+  }),
+
+  handled(assistantOperations.read, async ({ params: { id = '' }, query: { draft } }) => {
+    const assistant = await assistants.getAssistant(id);
+    return toView(draft ? await assistants.drafts.apply(assistant) : assistant);
+  }),
+
+  handled(assistantOperations.update, async ({ params: { id = '' }, query: { seen }, body, req, operator, note }) => {
+    // The schema adds defaults for omitted fields. These defaults are only for new assistants, so they are removed
+    // here.
+    const named = Object.entries(body).filter(([name]) => Object.hasOwn(req.body as object, name));
+    const changed = await assistants.updateAssistant(id, Object.fromEntries(named), { by: authorOf(operator), seen });
+    note({ target: id, details: { fields: named.map(([name]) => name).join(', ') } });
+    return toView(changed);
+  }),
+
+  handled(assistantOperations.setEngine, async ({ params: { id = '' }, query: { seen }, body, operator, note }) => {
+    if (body.kind === 'openai') await requirePublicUrl(body.baseUrl, { allowPrivate }, 'baseUrl');
+    const changed = await assistants.setEngine(id, body, { by: authorOf(operator), seen });
+    const { kind } = changed.engine;
+    note({ target: id, details: { kind, newKey: body.kind === 'openai' && typeof body.apiKey === 'string' } });
+    return toView(changed);
+  }),
+];

@@ -1,0 +1,486 @@
+import type { TextKind } from '@parley/understanding/text';
+import type { ClientSession } from 'mongoose';
+import { inBatches, inPages } from '../../platform/mongo/batches.ts';
+import { collectionOf, inTurn } from '../../platform/mongo/mongo.ts';
+import { serverDate, serverNow } from '../../platform/process/clock.ts';
+import { ApiError, invalid, notFound } from '../../platform/process/errors.ts';
+import { newId } from '../../platform/process/ids.ts';
+import type { SharedMemory } from '../../platform/process/lru.ts';
+import { createSlices } from '../../platform/process/slices.ts';
+import { createSlots } from '../../platform/process/slots.ts';
+import {
+  type Assistant,
+  type assistantModels,
+  type DraftedSettings,
+  draftedSettingsOf,
+  type KnowledgePositions,
+  type StoredKnowledge,
+  toAssistant,
+  visibleEntries,
+} from '../assistant.ts';
+import { bytesOfEntry, type KnowledgeEntry, type KnowledgeInput, MAX_KNOWLEDGE } from './entry.ts';
+import type { VectorStore } from './vectors.ts';
+
+/**
+ * An import that stays unfinished for longer than this counts as crashed. Its range no longer counts towards the limit.
+ */
+const DEAD_AFTER_MS = 10 * 60_000;
+
+const tooMany = () =>
+  invalid(
+    'knowledge',
+    'too_many',
+    `would have more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries, the most an assistant may have`,
+  );
+
+/**
+ * Assigns positions to entries and decides which entries are visible. All of this is stored in the assistant's
+ * document, so every change is atomic.
+ */
+const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof assistantModels>) => {
+  const read = async (assistantId: string): Promise<KnowledgePositions> =>
+    (await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean())?.knowledgePlaces ?? {};
+
+  const appendRange = async (assistantId: string, count: number) => {
+    // Assistants that were created before this field existed have no highest position, so it is read from their
+    // entries.
+    const highest = (await knowledge.findOne({ assistantId }).sort({ position: -1 }).lean())?.position ?? 0;
+    const last = { $add: [{ $max: ['$knowledgePlaces.last', highest] }, count] };
+    const range = {
+      first: { $subtract: ['$knowledgePlaces.last', count - 1] },
+      last: '$knowledgePlaces.last',
+      at: serverDate(),
+    };
+    const unfinished = { $concatArrays: [{ $ifNull: ['$knowledgePlaces.unfinished', []] }, [range]] };
+    const stored = await assistants
+      .findOneAndUpdate(
+        { _id: assistantId },
+        [{ $set: { 'knowledgePlaces.last': last } }, { $set: { 'knowledgePlaces.unfinished': unfinished } }],
+        { returnDocument: 'after', updatePipeline: true },
+      )
+      .lean();
+    if (!stored) throw notFound();
+    return stored.knowledgePlaces ?? {};
+  };
+
+  /**
+   * The number of entries before position `first`. Ranges of running imports count too, so that concurrent imports
+   * together cannot exceed the limit.
+   */
+  const countBefore = async (assistantId: string, first: number, positions: KnowledgePositions): Promise<number> => {
+    const reserved = (positions.unfinished ?? [])
+      .filter((range) => range.first < first && range.first >= (positions.from ?? 0))
+      .filter(({ at }) => at.getTime() > serverNow() - DEAD_AFTER_MS)
+      .reduce((sum, range) => sum + range.last - range.first + 1, 0);
+    return reserved + (await knowledge.countDocuments(visibleEntries(assistantId, { ...positions, last: first - 1 })));
+  };
+
+  /** Takes back a range whose entries will never become visible. */
+  const takeBack = async (assistantId: string, first: number): Promise<void> => {
+    await assistants.updateOne({ _id: assistantId }, { $pull: { 'knowledgePlaces.unfinished': { first } } });
+  };
+
+  return {
+    read,
+    takeBack,
+
+    /**
+     * Reserves `count` positions for one import after all assigned positions, so that concurrent imports do not mix.
+     * The entries at these positions stay invisible until `publish`. Throws if the assistant would have too many
+     * entries.
+     */
+    reserve: async (assistantId: string, count: number, { replace }: { replace: boolean }): Promise<number> => {
+      if (count > MAX_KNOWLEDGE) throw tooMany();
+      const positions = await appendRange(assistantId, count);
+      const first = (positions.last ?? count) - count + 1;
+      if (!replace && (await countBefore(assistantId, first, positions)) + count > MAX_KNOWLEDGE) {
+        await takeBack(assistantId, first);
+        throw tooMany();
+      }
+      return first;
+    },
+
+    /**
+     * Makes the import's entries visible in one write. With `replace`, the same write hides all earlier entries.
+     * Returns the first visible position.
+     */
+    publish: async (
+      assistantId: string,
+      first: number,
+      { replace, session = null }: { replace: boolean; session?: ClientSession | null },
+    ): Promise<number> => {
+      const update = {
+        $inc: { version: 1 },
+        $set: { 'semantic.stale': true },
+        // Entries before this position are hidden, so the ranges of crashed imports before this position are no longer
+        // needed.
+        $pull: { 'knowledgePlaces.unfinished': { first: replace ? { $lte: first } : first } },
+        ...(replace && { $max: { 'knowledgePlaces.from': first } }),
+      };
+      const stored = await assistants
+        .findOneAndUpdate({ _id: assistantId }, update, { returnDocument: 'after', session })
+        .lean();
+      if (!stored) throw notFound();
+      return stored.knowledgePlaces?.from ?? 0;
+    },
+  };
+};
+
+/**
+ * In which order an assistant gives back memory that it uses, if there is too little. Without passages or vectors, turns
+ * are answered by the rest.
+ */
+export const WORTH = {
+  draft: { worth: 0 },
+  passages: { worth: 1 },
+  vectors: { worth: 2 },
+  words: { worth: 3, isNeeded: true },
+  entries: { worth: 4, isNeeded: true },
+};
+/** The maximum memory of one assistant's entries. Beyond it, first variants are left out, then entries. */
+const MAX_BYTES = 32_000_000;
+/** When the entries exceed the memory, the number of variants kept of each entry is divided by this. */
+const FEWER_VARIANTS = 3;
+/**
+ * Entries of more bytes than this are not read again at each change, but after a rest: `REST_SHARE` times as long as
+ * the last read took.
+ */
+const LARGE_BYTES = 4_000_000;
+const REST_SHARE = 4;
+/** How many assistants' entries are read at the same time. */
+const READS = 4;
+/** Decoding one batch takes a few milliseconds; other work runs between batches. */
+const READ_BATCH = 250;
+/** Entries in a batch of a read that is not cached. A batch may have 1.5 MB. */
+export const LIST_BATCH = 50;
+/** Encoding one batch takes a few milliseconds; other work runs between batches. */
+const WRITE_BATCH = 500;
+
+export const toEntry = ({
+  _id,
+  assistantId: _assistant,
+  position: _position,
+  since: _since,
+  ...entry
+}: StoredKnowledge): KnowledgeEntry => ({
+  ...entry,
+  entryId: _id,
+});
+
+/** Keeps entries within `MAX_BYTES`. Whenever they exceed it, fewer variants of each entry are kept. */
+export const keepWithin = async (
+  entries: AsyncIterable<KnowledgeEntry>,
+): Promise<{ entries: KnowledgeEntry[]; leftOut: number; bytes: number }> => {
+  const held = { entries: [] as KnowledgeEntry[], leftOut: 0, bytes: 0 };
+  let variants = Number.POSITIVE_INFINITY;
+  const slices = createSlices();
+  const trimmed = (entry: KnowledgeEntry): KnowledgeEntry => {
+    held.leftOut += Math.max(0, entry.variants.length - variants);
+    return entry.variants.length > variants ? { ...entry, variants: entry.variants.slice(0, variants) } : entry;
+  };
+  for await (const one of entries) {
+    if (slices.isOver()) await slices.next();
+    const entry = trimmed(one);
+    held.bytes += bytesOfEntry(entry);
+    held.entries.push(entry);
+    while (held.bytes > MAX_BYTES && variants > 0) {
+      variants = variants > 50 ? 25 : Math.floor(variants / FEWER_VARIANTS);
+      held.bytes = 0;
+      for (const [nth, before] of held.entries.entries()) {
+        const less = trimmed(before);
+        held.entries[nth] = less;
+        held.bytes += bytesOfEntry(less);
+        if (slices.isOver()) await slices.next();
+      }
+    }
+    if (held.bytes > MAX_BYTES) {
+      held.bytes -= bytesOfEntry(entry);
+      held.entries.pop();
+      held.leftOut += 1;
+    }
+  }
+  return held;
+};
+
+/**
+ * The entries for replies, at one version of the assistant. `leftOut`: how many questions and variants exceed the
+ * memory. `published`: with drafts, the live version and its settings, read at the same moment.
+ */
+type KnowledgeEntries = {
+  entries: KnowledgeEntry[];
+  leftOut: number;
+  version: number;
+  published: { version: number; settings: DraftedSettings } | null;
+};
+type Held = KnowledgeEntries & { bytes: number; restUntil: number };
+
+type Dependencies = ReturnType<typeof assistantModels> & {
+  vectors: VectorStore;
+  onChanged: (assistantId: string) => void;
+  /** Where entries are held. */
+  memory: SharedMemory;
+};
+
+/** `alongside` writes in the transaction that adds the entries. If it throws, nothing is added. */
+export type AddOptions = {
+  replace?: boolean | undefined;
+  alongside?: ((session: ClientSession, added: KnowledgeEntry[]) => Promise<void>) | undefined;
+};
+
+/**
+ * The knowledge entries of assistants, in order. Removing an entry also retires its vectors. `onChanged` is called when
+ * the knowledge has changed, because new vectors may be needed.
+ */
+export type KnowledgeStore = {
+  readKnowledge: (assistantId: string, signal: AbortSignal) => AsyncGenerator<KnowledgeEntry[], undefined>;
+
+  /**
+   * The entries of an assistant, cached until its version changes. Large knowledge may be of an earlier version for a
+   * short time.
+   */
+  findKnowledge: (assistant: Assistant) => Promise<KnowledgeEntries>;
+
+  /** Stores how many texts of the knowledge are not searched, for the owner to see. */
+  reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
+
+  /** Stores the kinds of text whose vectors are not used, for the owner to see. */
+  reportVectorsLeftOut: (assistantId: string, kinds: TextKind[]) => Promise<void>;
+
+  listKnowledge: (assistantId: string) => Promise<KnowledgeEntry[]>;
+  countKnowledge: (assistantId: string) => Promise<number>;
+
+  /**
+   * Adds entries after the existing entries. Either all new entries become visible together, or none. With `replace`,
+   * the same write hides the earlier entries, so there is never a moment without entries. If two replacements run
+   * concurrently, only the entries of the later replacement are kept.
+   */
+  addKnowledge: (assistantId: string, entries: KnowledgeInput[], options?: AddOptions) => Promise<KnowledgeEntry[]>;
+
+  /** Changes an entry. The entry keeps its id and its position. */
+  updateKnowledge: (assistantId: string, entryId: string, entry: KnowledgeInput) => Promise<KnowledgeEntry>;
+
+  /** Changes the answer of an entry, if it still has the answer `before`. */
+  replaceAnswer: (assistantId: string, entryId: string, change: { before: string; after: string }) => Promise<boolean>;
+
+  removeKnowledge: (assistantId: string, entryIds: string[]) => Promise<void>;
+};
+
+export const createKnowledgeStore = ({
+  assistants,
+  knowledge,
+  vectors,
+  onChanged,
+  memory,
+}: Dependencies): KnowledgeStore => {
+  const newest = memory.openCache<Held>(WORTH.entries);
+  const loading = new Map<string, Promise<Held>>();
+  const now = (): number => performance.now();
+  const reads = createSlots(({ own, inUse }) => own === 0 && inUse < READS);
+  const positions = createKnowledgePositions({ assistants, knowledge });
+
+  /**
+   * Reads entries. If an import replaced all entries during the read, the read is repeated, because some entries may
+   * have been removed before they were read.
+   */
+  const readConsistently = async <Found>(
+    assistantId: string,
+    find: (filter: ReturnType<typeof visibleEntries>) => Promise<Found>,
+  ): Promise<Found> => {
+    for (let before = await positions.read(assistantId); ; ) {
+      const found = await find(visibleEntries(assistantId, before));
+      const after = await positions.read(assistantId);
+      if (after.from === before.from) return found;
+      before = after;
+    }
+  };
+
+  const listAll = async (assistantId: string): Promise<KnowledgeEntry[]> => {
+    return readConsistently(assistantId, async (filter) => {
+      const entries: KnowledgeEntry[] = [];
+      const rows = knowledge.find(filter).sort({ position: 1 }).lean().cursor({ batchSize: READ_BATCH });
+      for await (const row of rows) entries.push(toEntry(row));
+      return entries;
+    });
+  };
+
+  /** Reads the assistant and its entries as they were at one moment, so a reply is made from one version. */
+  const loadWithin = async (assistantId: string, version: number): Promise<Held> => {
+    const session = await assistants.db.startSession({ snapshot: true });
+    try {
+      const options = { session, readConcern: { level: 'snapshot' as const } };
+      const stored = await collectionOf(assistants).findOne({ _id: assistantId }, options);
+      const at = stored && toAssistant(stored);
+      const published = at?.drafts ? { version: at.publishedVersion ?? 0, settings: draftedSettingsOf(at) } : null;
+      const rows = collectionOf(knowledge)
+        .find(visibleEntries(assistantId, stored?.knowledgePlaces ?? {}), { ...options, batchSize: READ_BATCH })
+        .sort({ position: 1 });
+      const kept = await keepWithin(rows.map(toEntry));
+      return { ...kept, version: at?.version ?? version, published, restUntil: 0 };
+    } finally {
+      await session.endSession();
+    }
+  };
+
+  const load = async (assistantId: string, version: number): Promise<Held> => {
+    const slot = await reads.acquire(assistantId);
+    try {
+      const before = newest.get(assistantId);
+      const startedAt = now();
+      const held = await loadWithin(assistantId, version);
+      if (before && held.bytes > LARGE_BYTES) held.restUntil = now() + REST_SHARE * (now() - startedAt);
+      newest.set(assistantId, held, held);
+      return held;
+    } finally {
+      slot?.release();
+    }
+  };
+
+  /**
+   * Runs one load per assistant at a time. If the knowledge is large, turns get the entries of the previous version
+   * meanwhile.
+   */
+  const loadCurrent = async (assistantId: string, version: number): Promise<Held> => {
+    for (;;) {
+      const held = newest.get(assistantId);
+      if (held && (held.version >= version || held.restUntil > now())) return held;
+      const running = loading.get(assistantId);
+      if (!running) {
+        const started = load(assistantId, version).finally(() => loading.delete(assistantId));
+        loading.set(assistantId, started);
+        return started;
+      }
+      if (held && held.bytes > LARGE_BYTES) return held;
+      const loaded = await running;
+      if (loaded.version >= version) return loaded; // there may have been no room to keep it
+    }
+  };
+
+  const raiseVersion = async (assistantId: string, options: { session?: ClientSession } = {}): Promise<void> => {
+    const change = { $inc: { version: 1 }, $set: { 'semantic.stale': true } };
+    const { matchedCount } = await assistants.updateOne({ _id: assistantId }, change, options);
+    if (matchedCount === 0) throw notFound();
+  };
+
+  /** Changes an entry that matches. False if none does. */
+  const changeEntry = async (
+    filter: { _id: string; assistantId: string; answer?: string },
+    set: Partial<KnowledgeInput>,
+  ): Promise<boolean> => {
+    let isFound = false;
+    await inTurn(assistants.db, async (session) => {
+      isFound = (await knowledge.updateOne(filter, { $set: set }, { session })).matchedCount > 0;
+      if (isFound) await raiseVersion(filter.assistantId, { session });
+    });
+    if (isFound) onChanged(filter.assistantId);
+    return isFound;
+  };
+
+  const insert = async (assistantId: string, first: number, entries: KnowledgeInput[]): Promise<KnowledgeEntry[]> => {
+    const inserted: KnowledgeEntry[] = [];
+    for (let from = 0; from < entries.length; from += WRITE_BATCH) {
+      const rows = entries
+        .slice(from, from + WRITE_BATCH)
+        .map((entry, index) => ({ _id: newId(), assistantId, position: first + from + index, ...entry }));
+      await collectionOf(knowledge).insertMany(rows);
+      inserted.push(...rows.map(toEntry));
+    }
+    return inserted;
+  };
+
+  const removeAll = async (filter: { assistantId: string } & Record<string, unknown>): Promise<void> => {
+    const collection = collectionOf(knowledge);
+    await inBatches({ collection, filter }, async (some, ids) => {
+      await collection.deleteMany(some);
+      await vectors.retire(ids);
+    });
+  };
+
+  /**
+   * Reads the entries in batches, in their order, so that they are never all in memory. All batches show the same
+   * moment. The connection to MongoDB is free between batches.
+   */
+  async function* readKnowledge(assistantId: string, signal: AbortSignal): AsyncGenerator<KnowledgeEntry[], undefined> {
+    const session = await assistants.db.startSession({ snapshot: true });
+    try {
+      // The first read of the session sets its moment.
+      const options = { session, readConcern: { level: 'snapshot' as const }, signal };
+      const stored = await collectionOf(assistants).findOne({ _id: assistantId }, options);
+      const filter = visibleEntries(assistantId, stored?.knowledgePlaces ?? {});
+      const rows = collectionOf(knowledge)
+        .find(filter, { ...options, batchSize: LIST_BATCH })
+        .sort({ position: 1 });
+      for await (const page of inPages(rows)) yield page.map(toEntry);
+    } finally {
+      await session.endSession();
+    }
+  }
+
+  return {
+    readKnowledge,
+
+    findKnowledge: ({ assistantId, version }) => loadCurrent(assistantId, version),
+
+    reportLeftOut: async (assistantId, leftOut) => {
+      if (leftOut > 0) await assistants.updateOne({ _id: assistantId }, { $set: { leftOut } });
+      else await assistants.updateOne({ _id: assistantId, leftOut: { $exists: true } }, { $unset: { leftOut: '' } });
+    },
+
+    reportVectorsLeftOut: async (assistantId, kinds) => {
+      const had = { _id: assistantId, vectorsLeftOut: { $exists: true } };
+      if (kinds.length > 0) await assistants.updateOne({ _id: assistantId }, { $set: { vectorsLeftOut: kinds } });
+      else await assistants.updateOne(had, { $unset: { vectorsLeftOut: '' } });
+    },
+
+    listKnowledge: listAll,
+
+    countKnowledge: (assistantId) => readConsistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
+
+    addKnowledge: async (assistantId, entries, { replace = false, alongside } = {}) => {
+      const first = await positions.reserve(assistantId, entries.length, { replace });
+      const removeAdded = async (): Promise<void> => {
+        await knowledge.deleteMany({ assistantId, position: { $gte: first, $lt: first + entries.length } });
+      };
+      const added = await insert(assistantId, first, entries).catch(async (cause: unknown) => {
+        // The entries of a failed import never become visible. Their range stays reserved, because a write that timed
+        // out may still arrive.
+        await removeAdded().catch(() => undefined);
+        throw cause;
+      });
+      let from = 0;
+      let isRefused = false;
+      const publishAlongside = async (session: ClientSession): Promise<void> => {
+        await alongside?.(session, added).catch((cause: unknown) => {
+          isRefused = cause instanceof ApiError;
+          throw cause;
+        });
+        from = await positions.publish(assistantId, first, { replace, session });
+      };
+      try {
+        if (alongside) await inTurn(assistants.db, publishAlongside);
+        else from = await positions.publish(assistantId, first, { replace });
+      } catch (cause) {
+        if (isRefused) await Promise.all([removeAdded(), positions.takeBack(assistantId, first)]);
+        throw cause;
+      }
+      // Called even if a concurrent import has already replaced these entries, because the vectors then need an update
+      // too.
+      onChanged(assistantId);
+      if (replace || from > first) await removeAll({ assistantId, position: { $lt: from } });
+      return added;
+    },
+
+    updateKnowledge: async (assistantId, entryId, entry) => {
+      if (!(await changeEntry({ _id: entryId, assistantId }, entry))) throw notFound();
+      return { entryId, ...entry };
+    },
+
+    replaceAnswer: (assistantId, entryId, { before, after }) =>
+      changeEntry({ _id: entryId, assistantId, answer: before }, { answer: after }),
+
+    removeKnowledge: async (assistantId, entryIds) => {
+      await removeAll({ assistantId, _id: { $in: entryIds } });
+      await raiseVersion(assistantId);
+      onChanged(assistantId);
+    },
+  };
+};

@@ -1,0 +1,423 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Embedder } from '@parley/understanding';
+import {
+  KNOWLEDGE_QUEUE,
+  KnowledgeJob,
+  REGISTER_EVERY_MS,
+  type SemanticState,
+  type VectorLease,
+  type VectorProgress,
+} from './semantic-state.ts';
+import { parseTextKey, questionTexts, textKeyOf, textsHash } from './entry.ts';
+import type { EntryTexts, EntryVectors, VectorsInfo, VectorStore } from './vectors.ts';
+import type { Config } from '../../platform/process/config.ts';
+import { withDeadline } from '../../platform/process/deadline.ts';
+import { newToken } from '../../platform/process/ids.ts';
+import type { Lifecycle } from '../../platform/process/lifecycle.ts';
+import type { Logger } from '../../platform/process/logger.ts';
+import { createLru } from '../../platform/process/lru.ts';
+import { startSweeper } from '../../platform/process/sweeper.ts';
+import type { Service } from '../../service.ts';
+import { openQueueWorkers } from '../../worker-process.ts';
+
+/** An entry that needs new vectors: for its questions, and with `withAnswer` also for its answer. */
+type WorkItem = { entryId: string; texts: number; withAnswer: boolean };
+
+type Plan = VectorProgress & {
+  /** The most urgent items are first. */
+  work: WorkItem[];
+  /** Ids of entries whose texts have changed since their vectors were stored. */
+  edited: Set<string>;
+  /** Ids of removed entries that still have stored vectors. */
+  orphans: string[];
+  /** Maps a text hash to the id of a removed entry that still has the vector of this text. */
+  sources: Map<string, string>;
+};
+
+/**
+ * Compares the stored vectors with the entries and orders the missing work. Edited entries go first, because their
+ * author waits. The questions of all other entries go next, because a question is enough to find its entry. Answers go
+ * last.
+ */
+const planWork = async (vectors: VectorStore, assistantId: string, model: string): Promise<Plan> => {
+  const stored = new Map<string, VectorsInfo>();
+  for await (const name of vectors.list(assistantId)) stored.set(name.entryId, name);
+
+  const edited: WorkItem[] = [];
+  const fresh: WorkItem[] = [];
+  const unanswered: WorkItem[] = [];
+  let [answers, total] = [0, 0];
+  for await (const { entryId, texts } of vectors.readTexts(assistantId)) {
+    total += 1;
+    const name = stored.get(entryId);
+    stored.delete(entryId);
+    const known = name?.live === true && name.model === model ? name.hash : null;
+    if (known === textsHash(model, texts)) answers += 1;
+    else if (known === textsHash(model, questionTexts(texts))) unanswered.push({ entryId, texts: 1, withAnswer: true });
+    else if (known !== null) edited.push({ entryId, texts: texts.length, withAnswer: true });
+    else fresh.push({ entryId, texts: questionTexts(texts).length, withAnswer: false });
+  }
+
+  const orphans = [...stored.values()];
+  const sources = new Map<string, string>();
+  if (fresh.length + edited.length > 0) {
+    const usable = orphans.filter((one) => one.model === model).map(({ entryId }) => entryId);
+    for await (const { entryId, texts } of vectors.readTextKeys(usable)) {
+      for (const name of texts) sources.set(name.slice(name.indexOf(' ') + 1), entryId);
+    }
+  }
+  return {
+    work: [
+      ...edited,
+      ...fresh,
+      ...unanswered,
+      ...fresh.map(({ entryId }) => ({ entryId, texts: 1, withAnswer: true })),
+    ],
+    edited: new Set(edited.map(({ entryId }) => entryId)),
+    orphans: orphans.map(({ entryId }) => entryId),
+    sources,
+    done: total - edited.length - fresh.length,
+    answers,
+    total,
+  };
+};
+
+const TEXTS_PER_BATCH = 16;
+
+/**
+ * Splits the work into batches. A batch is large enough to save calls to the store, and small enough to end quickly.
+ */
+const batchesOf = function* (work: WorkItem[]): Generator<WorkItem[]> {
+  let batch: WorkItem[] = [];
+  let texts = 0;
+  for (const one of work) {
+    if (batch.length > 0 && (texts + one.texts > TEXTS_PER_BATCH || batch[0]?.withAnswer !== one.withAnswer)) {
+      yield batch;
+      [batch, texts] = [[], 0];
+    }
+    batch.push(one);
+    texts += one.texts;
+  }
+  if (batch.length > 0) yield batch;
+};
+
+/** Texts per call of the embedder. The number is small, because a visitor's question may wait for one such call. */
+const TEXTS_PER_CALL = 8;
+/** How long a call is retried while the queue is full or the model restarts. */
+const RETRY_FOR_MS = 2_000;
+const RETRY_EVERY_MS = 200;
+
+type EmbedEntriesDependencies = { vectors: VectorStore; embedder: Embedder; draining: AbortSignal };
+type Task = { assistantId: string; model: string; plan: Plan; batch: WorkItem[] };
+
+const joined = (rows: Float32Array[]): Float32Array => {
+  const [first] = rows;
+  const all = new Float32Array(rows.length * (first?.length ?? 0));
+  for (const [nth, row] of rows.entries()) all.set(row, nth * row.length);
+  return all;
+};
+
+/** Creates and stores the vectors of a batch of entries. Returns false if the embedder is not available. */
+const createEmbedEntries = ({ vectors, embedder, draining }: EmbedEntriesDependencies) => {
+  /** Resolves with the result of the work, or with null as soon as the process drains. */
+  const untilDraining = <Value>(work: Promise<Value>): Promise<Value | null> =>
+    new Promise((resolve, reject) => {
+      const stop = (): void => resolve(null);
+      draining.addEventListener('abort', stop, { once: true });
+      work.then(resolve, reject).finally(() => draining.removeEventListener('abort', stop));
+    });
+
+  const embed = async (texts: string[], assistantId: string): Promise<Float32Array[] | null> => {
+    const options = { priority: 'background', holder: assistantId } as const;
+    const until = performance.now() + RETRY_FOR_MS;
+    for (;;) {
+      const made = await untilDraining(embedder.embed(texts, 'passage', options));
+      if (made !== null || draining.aborted || performance.now() > until) return made;
+      await sleep(RETRY_EVERY_MS, undefined, { signal: draining }).catch(() => undefined);
+    }
+  };
+
+  /**
+   * Finds stored vectors of the same texts, so that these texts need not be embedded again. The vectors may belong to
+   * these entries or to removed ones. The map is keyed by the hash of a text.
+   */
+  const findKnown = async ({ plan, batch, model }: Task, entries: EntryTexts[]): Promise<Map<string, Float32Array>> => {
+    const hashes = entries.flatMap(({ texts }) => texts.map(({ hash }) => hash));
+    const candidates = [...batch.map(({ entryId }) => entryId), ...hashes.map((hash) => plan.sources.get(hash) ?? '')];
+    const wanted = new Set(hashes);
+    const known = new Map<string, Float32Array>();
+    for await (const row of vectors.read([...new Set(candidates)].filter((place) => place !== ''))) {
+      if (row.model !== model) continue;
+      const length = row.vectors.length / row.texts.length;
+      for (const [nth, name] of row.texts.entries()) {
+        const { hash } = parseTextKey(name);
+        if (wanted.has(hash)) known.set(hash, row.vectors.slice(nth * length, (nth + 1) * length));
+      }
+    }
+    return known;
+  };
+
+  return async (task: Task): Promise<boolean> => {
+    const { assistantId, model, batch } = task;
+    const ids = batch.map(({ entryId }) => entryId);
+    const entries: EntryTexts[] = [];
+    for await (const entry of vectors.readTexts(assistantId, ids)) entries.push(entry);
+    const known = await findKnown(task, entries);
+
+    const withAnswer = batch[0]?.withAnswer === true;
+    const chosen = entries.map(({ entryId, texts }) => ({
+      entryId,
+      texts: texts.filter(({ kind, hash }) => withAnswer || kind !== 'answer' || known.has(hash)),
+    }));
+    const missing = new Map(
+      chosen.flatMap(({ texts }) => texts.filter(({ hash }) => !known.has(hash)).map(({ hash, text }) => [hash, text])),
+    );
+    const hashes = [...missing.keys()];
+    for (let start = 0; start < hashes.length; start += TEXTS_PER_CALL) {
+      const some = hashes.slice(start, start + TEXTS_PER_CALL);
+      const made = await embed(
+        some.map((hash) => missing.get(hash) ?? ''),
+        assistantId,
+      );
+      if (made === null) return false;
+      if (made.length !== some.length) throw new Error(`${some.length} texts were given ${made.length} vectors`);
+      for (const [nth, vector] of made.entries()) known.set(some[nth] ?? '', vector);
+    }
+    // The model may have changed during the calls.
+    if (embedder.model() !== model) return false;
+
+    const rows = chosen.map(({ entryId, texts }): EntryVectors => {
+      const found = texts.map(({ hash }) => known.get(hash) ?? new Float32Array());
+      return { entryId, model, hash: textsHash(model, texts), texts: texts.map(textKeyOf), vectors: joined(found) };
+    });
+    await vectors.save(assistantId, rows);
+    return true;
+  };
+};
+
+/**
+ * After this many failures in a row, the embedder counts as unavailable. A single failure is ignored, because one text
+ * may be impossible to embed.
+ */
+const MAX_FAILURES_IN_A_ROW = 3;
+/** The shortest time between two writes of the progress. */
+const PROGRESS_EVERY_MS = 250;
+
+/**
+ * A sweep leaves an assistant with a text that the model refuses alone for so many sweeps, after each further pass twice
+ * as long, up to an hour. Otherwise such assistants would come before others in every sweep. A change is tried at once, or
+ * within this time if its job was lost.
+ */
+const SUSPENDED_SWEEPS = 5;
+const SUSPENDED_MOST_MS = 3_600_000;
+const SUSPENDED_MAX = 1_000;
+
+type Dependencies = {
+  vectors: VectorStore;
+  semantic: SemanticState;
+  embedder: Embedder;
+  /** Returns the models of other running workers. */
+  others: () => string[];
+  draining: AbortSignal;
+  logger: Logger;
+};
+
+/**
+ * How a pass ended: all vectors are stored, or all but those of refused texts, the assistant has changed, the lease was
+ * lost, or the work was postponed.
+ */
+type PassOutcome =
+  | { kind: 'made' }
+  | { kind: 'refused' }
+  | { kind: 'changed'; version: number }
+  | { kind: 'lost' }
+  | { kind: 'postponed' };
+
+/**
+ * Brings the vectors of one assistant up to date, under a lease. Each pass creates the missing vectors of one version.
+ * A change during a pass ends that pass early and starts the next, so an edit never waits for the end of a long import.
+ * A worker that lost its lease may have stored vectors of old texts, so it marks the assistant as stale.
+ */
+const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, logger }: Dependencies) => {
+  const embedEntries = createEmbedEntries({ vectors, embedder, draining });
+
+  const pass = async (lease: VectorLease, model: string, version: number): Promise<PassOutcome> => {
+    const { assistantId } = lease;
+    const plan = await planWork(vectors, assistantId, model);
+    const figures = { done: plan.done, answers: plan.answers, total: plan.total };
+    let savedAt = performance.now();
+    const saveProgress = async (): Promise<PassOutcome | null> => {
+      savedAt = performance.now();
+      const now = await semantic.reportProgress(lease, { ...figures, model, version });
+      if (now === null) return { kind: 'lost' };
+      return now === version ? null : { kind: 'changed', version: now };
+    };
+
+    let outcome = await saveProgress();
+    let failedInARow = 0;
+    const refused = new Set<string>();
+    const batches = [...batchesOf(plan.work)].toReversed();
+    for (;;) {
+      const batch = batches.pop()?.filter(({ entryId }) => !refused.has(entryId));
+      if (!batch) break;
+      if (outcome) return outcome;
+      if (draining.aborted) return { kind: 'postponed' };
+      const embedding = embedEntries({ assistantId, model, plan, batch });
+      // If the call takes long, the progress of the previous calls is saved meanwhile.
+      const inTime = await withDeadline(embedding, PROGRESS_EVERY_MS).then(
+        () => true,
+        () => false,
+      );
+      if (!inTime) outcome = await saveProgress();
+      if (!(await embedding)) {
+        failedInARow += 1;
+        if (failedInARow === MAX_FAILURES_IN_A_ROW || embedder.model() !== model) return { kind: 'postponed' };
+        if (batch.length > 1) batches.push(...batch.map((one) => [one]));
+        else for (const { entryId } of batch) refused.add(entryId);
+        outcome = await saveProgress();
+        continue;
+      }
+      failedInARow = 0;
+      for (const { entryId, withAnswer } of batch) {
+        if (!withAnswer || plan.edited.has(entryId)) figures.done += 1;
+        if (withAnswer) figures.answers += 1;
+      }
+      const searchable = figures.done === figures.total && !batch[0]?.withAnswer;
+      if (searchable || performance.now() - savedAt >= PROGRESS_EVERY_MS) outcome = await saveProgress();
+    }
+    if (outcome) return outcome;
+    if (refused.size > 0) return { kind: 'refused' };
+    await vectors.remove(plan.orphans);
+    if (await semantic.complete(lease, { ...figures, version })) return { kind: 'made' };
+    return (await saveProgress()) ?? { kind: 'changed', version };
+  };
+
+  /** Returns how the last pass ended. Null if there was nothing to do. */
+  return async (assistantId: string): Promise<PassOutcome['kind'] | null> => {
+    const model = embedder.model();
+    if (model === null) return null;
+    const lease = { assistantId, token: newToken() };
+    const startedAt = performance.now();
+    let version = await semantic.acquire(lease, { model, others: others() });
+    if (version === null) return null;
+    try {
+      for (;;) {
+        const outcome = await pass(lease, model, version);
+        if (outcome.kind === 'changed') {
+          version = outcome.version;
+          continue;
+        }
+        if (outcome.kind === 'lost') await semantic.markStale(assistantId);
+        const isLeft = outcome.kind === 'postponed' || outcome.kind === 'refused';
+        if (isLeft) await semantic.release(lease);
+        const ms = Math.round(performance.now() - startedAt);
+        const line = { assistantId, model, ended: outcome.kind, ms };
+        logger[isLeft ? 'debug' : 'info'](line, 'knowledge vectors');
+        return outcome.kind;
+      }
+    } catch (cause) {
+      // The sweep retries the update. If the store is unavailable, the lease expires by itself.
+      await semantic.release(lease).catch(() => undefined);
+      throw cause;
+    }
+  };
+};
+
+/**
+ * The maximum number of assistants that are updated at the same time. They share the embedder, so that a small edit
+ * does not wait for a large import.
+ */
+const MAX_RUNNING = 16;
+const THOROUGH_EVERY_MS = 60_000;
+/**
+ * How long one sweep keeps starting updates for more assistants. The limit matters after an upgrade, when all
+ * assistants are outdated.
+ */
+const SWEEP_FOR_MS = 3_000;
+
+type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
+
+/**
+ * Keeps the vectors of all assistants up to date. Jobs start updates, and a sweep finds assistants whose job was lost.
+ * The updater also registers this worker's model for the other workers.
+ */
+export const openVectorUpdater = async (embedder: Embedder, options: Options): Promise<void> => {
+  const { service, config, logger, lifecycle } = options;
+  const { vectors, semantic, embedders } = service.aside.assistants;
+  const worker = newToken();
+  let others: string[] = [];
+  let published = { text: '', at: Number.NEGATIVE_INFINITY };
+  let thoroughAt = Number.NEGATIVE_INFINITY;
+
+  const updateVectors = createUpdateVectors({
+    vectors,
+    semantic,
+    embedder,
+    others: () => others,
+    draining: lifecycle.draining,
+    logger,
+  });
+  const suspended = createLru<{ until: number; times: number }>({ most: SUSPENDED_MAX });
+  const listSuspended = (): string[] =>
+    [...suspended].flatMap(([assistantId, { until }]) => (until > performance.now() ? [assistantId] : []));
+  const suspend = (assistantId: string): void => {
+    const { times } = suspended.get(assistantId) ?? { times: 0 };
+    const ms = Math.min(SUSPENDED_SWEEPS * config.timing.sweepEveryMs * 2 ** times, SUSPENDED_MOST_MS);
+    suspended.set(assistantId, { until: performance.now() + ms, times: times + 1 });
+  };
+  const update = async (assistantId: string): Promise<void> => {
+    const outcome = await updateVectors(assistantId);
+    if (outcome === 'refused') suspend(assistantId);
+    if (outcome === 'made') suspended.delete(assistantId);
+  };
+  const running = new Map<string, Promise<void>>();
+  const start = (assistantId: string): void => {
+    if (running.has(assistantId) || running.size >= MAX_RUNNING || lifecycle.draining.aborted) return;
+    const ended = update(assistantId)
+      .catch((cause: unknown) => logger.warn({ err: cause, assistantId }, 'knowledge vectors were not made'))
+      .finally(() => running.delete(assistantId));
+    running.set(assistantId, ended);
+  };
+
+  const publishOffer = async (): Promise<void> => {
+    const { available, detail } = embedder.status();
+    const offered = { model: embedder.model(), available, detail };
+    const text = JSON.stringify(offered);
+    if (text !== published.text || performance.now() - published.at > REGISTER_EVERY_MS) {
+      await embedders.register(worker, offered);
+      published = { text, at: performance.now() };
+    }
+    const live = await embedders.listRunning();
+    others = live.flatMap((one) =>
+      one.available && one.model !== null && one.model !== offered.model ? [one.model] : [],
+    );
+  };
+
+  const sweep = async (): Promise<void> => {
+    await publishOffer();
+    const until = performance.now() + SWEEP_FOR_MS;
+    const thorough = performance.now() - thoroughAt > THOROUGH_EVERY_MS;
+    if (thorough) thoroughAt = performance.now();
+    for (;;) {
+      const model = embedder.model();
+      const limit = MAX_RUNNING - running.size;
+      if (model === null || limit === 0 || performance.now() > until || lifecycle.draining.aborted) return;
+      const found = await semantic.findOutdated({ model, others }, { thorough, limit, except: listSuspended() });
+      for (const assistantId of found) start(assistantId);
+      if (found.length < limit) return;
+      const rest = Math.max(0, until - performance.now());
+      await withDeadline(Promise.race(running.values()), rest, { signal: lifecycle.draining }).catch(
+        () => undefined, // no time left, or told to stop
+      );
+    }
+  };
+
+  await publishOffer();
+  // A registration expires by itself, so an unavailable MongoDB must not fail the stop.
+  lifecycle.add('embedder offered', worker, (id) => embedders.unregister(id).catch(() => undefined));
+  lifecycle.add('knowledge vectors', running, (all) => Promise.all(all.values()));
+  const sweeper = startSweeper('knowledge vectors', sweep, { everyMs: config.timing.sweepEveryMs, logger });
+  lifecycle.add('knowledge sweep', sweeper, (one) => one.stop());
+  const process = async (data: unknown): Promise<void> => start(KnowledgeJob.parse(data).assistantId);
+  await openQueueWorkers({ queue: KNOWLEDGE_QUEUE, concurrency: 1, process }, options);
+};

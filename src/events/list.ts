@@ -1,0 +1,384 @@
+import type { mongo } from 'mongoose';
+import { createTimeCursor } from '../platform/http/operation.ts';
+import { invalid } from '../platform/process/errors.ts';
+import { isUuid } from '../platform/process/ids.ts';
+import { timeLimit } from '../platform/mongo/mongo.ts';
+import { createSlices } from '../platform/process/slices.ts';
+import { mapAtMost } from '../platform/process/slots.ts';
+import { exceededTimeLimit } from '../platform/mongo/failures.ts';
+import { inChunks, INDEX_RANGES_MAX } from '../platform/mongo/batches.ts';
+import { deliveryIdOf, type FinalOutcome, IN_FLIGHT, type Outcome, type StoredDelivery } from './delivery.ts';
+import { EVENT_KINDS, type EventKind } from '../conversations/event.ts';
+import { type DeliveryListRow, type ListedDelivery, toDeliveryRow, WITHOUT_TEXTS } from './view.ts';
+import type { OutboxEvent } from '../conversations/conversation.ts';
+import { endpointsOf, type Outbox, type OutboxStore, pendingOf, sequencesOf } from '../conversations/outbox.ts';
+
+export const LIST_MAX = 200;
+const LIST_DEFAULT = 50;
+const LIST_WITHIN_MS = 5_000;
+
+type DeliveryFilter = {
+  assistantId: string;
+  endpointId?: string;
+  eventId?: string;
+  conversationId?: string;
+  event?: EventKind;
+  outcome?: Outcome;
+  /** The receiver's HTTP status. Only rejected deliveries can be filtered by status. */
+  status?: number;
+  /** Lists deliveries that were created at `from` or later, and before `to`. */
+  from?: Date;
+  to?: Date;
+  limit?: number;
+  cursor?: string;
+};
+
+export const deliveryCursor = createTimeCursor(/^[\w:.-]{1,200}$/);
+
+const sizeOf = ({ limit = LIST_DEFAULT }: DeliveryFilter): number => Math.min(Math.max(1, limit), LIST_MAX);
+
+/**
+ * The upper bound of the creation time: the cursor's time, if there is a cursor. Among deliveries of exactly this time,
+ * the id decides.
+ */
+const upperBound = (to: Date | undefined, after: { at: Date } | null) =>
+  after && (!to || after.at < to) ? { $lte: after.at } : to && { $lt: to };
+
+const isInFlight = (outcome: Outcome | undefined): outcome is keyof typeof IN_FLIGHT =>
+  outcome !== undefined && Object.hasOwn(IN_FLIGHT, outcome);
+
+const BY_ASSISTANT = 'assistantId_1_endpointId_1_event_1_createdAt_-1__id_-1';
+
+const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
+  const { assistantId, endpointId, conversationId, event, outcome, status, eventId, from, to, cursor } = filter;
+  // In the index, the kind comes before the time. A query for every kind lists all kinds explicitly, so that it can use
+  // this index.
+  const kind = event ?? { $in: EVENT_KINDS };
+  const exact = Object.entries({ endpointId, conversationId, outcome, status }).filter(
+    ([, value]) => value !== undefined,
+  );
+  const after = cursor === undefined ? null : deliveryCursor.decode(cursor);
+  return {
+    assistantId,
+    event: kind,
+    ...Object.fromEntries(exact),
+    ...(status !== undefined && { outcome: 'rejected' }),
+    ...(eventId !== undefined && { _id: { $gte: eventId, $lt: `${eventId};` } }),
+    ...((from || to || after) && { createdAt: { ...(from && { $gte: from }), ...upperBound(to, after) } }),
+    ...(after && {
+      $or: [{ createdAt: { $lt: after.at } }, { createdAt: after.at, _id: { $lt: after.id } }],
+    }),
+  };
+};
+
+const ENDPOINTS_AT_ONCE = Math.floor(INDEX_RANGES_MAX / EVENT_KINDS.length);
+
+/** How many finds of one list run at once. All lists share a few connections. */
+export const FINDS_AT_ONCE = 2;
+
+const newestRecordFirst = (a: DeliveryListRow, b: DeliveryListRow): number =>
+  b.createdAt.getTime() - a.createdAt.getTime() || (a._id < b._id ? 1 : -1);
+
+/** All endpoints with a delivery, including removed endpoints. The query costs one index seek for each endpoint. */
+export const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: string): Promise<string[]> =>
+  deliveries.distinct('endpointId', { assistantId });
+
+/**
+ * Lists the records of an assistant, its failures, or the records of one conversation or one event. Every list is
+ * newest first, uses a cursor and is served by an index.
+ */
+export type ListRecords = (
+  filter: DeliveryFilter,
+) => Promise<{ deliveries: DeliveryListRow[]; nextCursor: string | null }>;
+
+export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>): ListRecords => {
+  const find = (query: Record<string, unknown>, { limit, hint }: { limit: number; hint: string | undefined }) =>
+    deliveries
+      .find<DeliveryListRow>(query, {
+        projection: WITHOUT_TEXTS,
+        ...timeLimit(LIST_WITHIN_MS),
+        ...(hint !== undefined && { hint }),
+      })
+      .sort({ createdAt: -1, _id: -1 })
+      .limit(limit)
+      .toArray()
+      .catch((cause: unknown) => {
+        if (!exceededTimeLimit(cause)) throw cause;
+        throw invalid('from', 'required', 'must be given: the search covers too much without it');
+      });
+
+  return async (filter) => {
+    const size = sizeOf(filter);
+    const { endpointId, conversationId, eventId, outcome, status } = filter;
+    // An incomplete event id would match the records of many events.
+    if (eventId !== undefined && !isUuid(eventId)) return { deliveries: [], nextCursor: null };
+    // Only rejected deliveries can be filtered by status, so a status together with any other outcome matches nothing.
+    if (status !== undefined && outcome !== undefined && outcome !== 'rejected')
+      return { deliveries: [], nextCursor: null };
+    const hint = isInFlight(outcome) ? IN_FLIGHT[outcome] : undefined;
+    const byOtherIndex = [endpointId, conversationId, eventId, hint].some((one) => one !== undefined);
+    const groups: (string[] | null)[] = byOtherIndex
+      ? [null]
+      : inChunks(await endpointsIn(deliveries, filter.assistantId), ENDPOINTS_AT_ONCE);
+    const found = await mapAtMost(FINDS_AT_ONCE, groups, (some) =>
+      find({ ...queryOf(filter), ...(some && { endpointId: { $in: some } }) }, { limit: size + 1, hint }),
+    );
+    const rows = found.length === 1 ? (found[0] ?? []) : found.flat().toSorted(newestRecordFirst);
+    const page = rows.slice(0, size);
+    const last = rows.length > size ? page.at(-1) : undefined;
+    return {
+      deliveries: page,
+      nextCursor: last ? deliveryCursor.encode({ at: last.createdAt, id: last._id }) : null,
+    };
+  };
+};
+
+const COUNT_WITHIN_MS = 5_000;
+
+const FAILURES = ['rejected', 'not_sent', 'unknown'] as const;
+
+/**
+ * Counts the deliveries created since a time, by outcome. Reads only indexes. `delivered` is not counted but computed:
+ * all deliveries minus those with other outcomes.
+ */
+export type CountOutcomes = (assistantId: string, since: Date) => Promise<Partial<Record<Outcome, number>>>;
+
+export const createOutcomeCounts =
+  (deliveries: mongo.Collection<StoredDelivery>): CountOutcomes =>
+  async (assistantId, since) => {
+    const those = { assistantId, createdAt: { $gte: since } };
+    const count = (query: object, hint: string) =>
+      deliveries.countDocuments({ ...those, ...query }, { hint, ...timeLimit(COUNT_WITHIN_MS) });
+    const failures = deliveries
+      .aggregate<{ _id: Outcome; count: number }>(
+        [{ $match: { ...those, outcome: { $in: FAILURES } } }, { $group: { _id: '$outcome', count: { $sum: 1 } } }],
+        { hint: 'failures', ...timeLimit(COUNT_WITHIN_MS) },
+      )
+      .toArray();
+    const endpointId = { $in: await endpointsIn(deliveries, assistantId) };
+    const [all, failed, queued, sending] = await Promise.all([
+      count({ endpointId, event: { $in: EVENT_KINDS } }, BY_ASSISTANT),
+      failures,
+      count({ outcome: 'queued' }, IN_FLIGHT.queued),
+      count({ outcome: 'sending' }, IN_FLIGHT.sending),
+    ]);
+    const others = failed.reduce((sum, one) => sum + one.count, queued + sending);
+    return {
+      ...Object.fromEntries(failed.map((one) => [one._id, one.count])),
+      queued,
+      sending,
+      delivered: Math.max(0, all - others), // the counts are taken at different moments, while sends go on
+    };
+  };
+
+type HourlyOutcomes = { hour: Date; outcomes: Record<FinalOutcome, number> };
+
+/**
+ * Counts the deliveries of each hour by outcome. Reads only indexes. `delivered` is computed: all deliveries minus
+ * those with other outcomes. Deliveries in flight are left out, so an hour is complete only after its deliveries have
+ * ended.
+ */
+export type CountHourlyOutcomes = (assistantId: string, hours: { from: Date; to: Date }) => Promise<HourlyOutcomes[]>;
+
+export const createHourlyOutcomes =
+  (deliveries: mongo.Collection<StoredDelivery>): CountHourlyOutcomes =>
+  async (assistantId, { from, to }) => {
+    const endpoints = await endpointsIn(deliveries, assistantId);
+    if (endpoints.length === 0) return [];
+    const createdAt = { $gte: from, $lt: to };
+    const hour = { $dateTrunc: { date: '$createdAt', unit: 'hour' } };
+    const countInFlight = (outcome: keyof typeof IN_FLIGHT) =>
+      deliveries
+        .aggregate<{ _id: Date; count: number }>(
+          [
+            { $match: { assistantId, outcome, event: { $in: EVENT_KINDS }, createdAt } },
+            { $group: { _id: hour, count: { $sum: 1 } } },
+          ],
+          { hint: IN_FLIGHT[outcome], ...timeLimit(COUNT_WITHIN_MS) },
+        )
+        .toArray();
+    const [all, failed, queued, sending] = await Promise.all([
+      deliveries
+        .aggregate<{ _id: Date; count: number }>(
+          [
+            { $match: { assistantId, endpointId: { $in: endpoints }, event: { $in: EVENT_KINDS }, createdAt } },
+            { $group: { _id: hour, count: { $sum: 1 } } },
+          ],
+          timeLimit(COUNT_WITHIN_MS),
+        )
+        .toArray(),
+      deliveries
+        .aggregate<{ _id: { hour: Date; outcome: (typeof FAILURES)[number] }; count: number }>(
+          [
+            { $match: { assistantId, outcome: { $in: FAILURES }, createdAt } },
+            { $group: { _id: { hour, outcome: '$outcome' }, count: { $sum: 1 } } },
+          ],
+          { hint: 'failures', ...timeLimit(COUNT_WITHIN_MS) },
+        )
+        .toArray(),
+      countInFlight('queued'),
+      countInFlight('sending'),
+    ]);
+    const inFlight = [...queued, ...sending];
+    return all.map(({ _id, count }) => {
+      const own = failed.filter((one) => one._id.hour.getTime() === _id.getTime());
+      const countOf = (outcome: (typeof FAILURES)[number]): number =>
+        own.find((one) => one._id.outcome === outcome)?.count ?? 0;
+      const outcomes = { rejected: countOf('rejected'), not_sent: countOf('not_sent'), unknown: countOf('unknown') };
+      const others = inFlight
+        .filter((one) => one._id.getTime() === _id.getTime())
+        .reduce((sum, one) => sum + one.count, outcomes.rejected + outcomes.not_sent + outcomes.unknown);
+      return { hour: _id, outcomes: { ...outcomes, delivered: Math.max(0, count - others) } };
+    });
+  };
+
+/** For one page, the outboxes of at most this many conversations are searched. */
+const OUTBOXES_MAX = 1_000;
+/** For one page, at most this many pending events are searched. An event counts once for each of its endpoints. */
+const PENDING_MAX = 10_000;
+/** How many deliveries are looked up at once. */
+const LOOKED_UP = 1_000;
+
+type Dependencies = {
+  listRecords: ListRecords;
+  readOutcomes: (deliveryIds: string[]) => Promise<Map<string, Outcome>>;
+  outbox: OutboxStore;
+  /** The endpoints of an assistant. Only they have pending events: the events of removed endpoints end immediately. */
+  listEndpointIds: (assistantId: string) => Promise<string[]>;
+};
+
+export type DeliveryPage = {
+  deliveries: ListedDelivery[];
+  nextCursor: string | null;
+  /** True if more events wait than are looked at for a page. Some of them may be missing, also on later pages. */
+  moreWaiting: boolean;
+};
+
+const toPendingRow = (
+  outbox: Outbox,
+  { eventId, event, at }: OutboxEvent,
+  { endpointId, sequence }: { endpointId: string; sequence: number | undefined },
+): ListedDelivery => ({
+  deliveryId: deliveryIdOf(eventId, endpointId),
+  eventId,
+  event,
+  endpointId,
+  assistantId: outbox.assistantId,
+  conversationId: outbox.conversationId,
+  outcome: 'queued',
+  sequence: sequence ?? null,
+  errorKind: null,
+  errorDetail: null,
+  status: null,
+  url: null,
+  redelivery: false,
+  ms: null,
+  happenedAt: at,
+  createdAt: at,
+  endedAt: null,
+});
+
+const DELIVERY_ID = /^([\da-f-]{36}):([\da-f-]{36})$/;
+
+/** A pending event as a list row, found by the id that its delivery will have. Null if the event is not pending. */
+export const findPendingRow = async (store: OutboxStore, deliveryId: string): Promise<ListedDelivery | null> => {
+  const [, eventId, endpointId] = DELIVERY_ID.exec(deliveryId) ?? [];
+  if (eventId === undefined || endpointId === undefined) return null;
+  const outbox = await store.findPending(eventId);
+  const event = outbox && pendingOf(outbox, endpointId).find((one) => one.eventId === eventId);
+  if (!event) return null;
+  return toPendingRow(outbox, event, { endpointId, sequence: sequencesOf(outbox, endpointId).get(eventId) });
+};
+
+/** Pending events as list rows. An event that was claimed after the outbox was read also has a record. */
+export const pendingRowsOf = (outbox: Outbox): ListedDelivery[] => {
+  const numbers = new Map(endpointsOf(outbox).map((id) => [id, sequencesOf(outbox, id)]));
+  return (outbox.outbox ?? []).flatMap((event) =>
+    event.endpoints.map((endpointId) =>
+      toPendingRow(outbox, event, { endpointId, sequence: numbers.get(endpointId)?.get(event.eventId) }),
+    ),
+  );
+};
+
+const newestFirst = (a: ListedDelivery, b: ListedDelivery): number =>
+  b.createdAt.getTime() - a.createdAt.getTime() || (a.deliveryId < b.deliveryId ? 1 : -1);
+
+const matches = (row: ListedDelivery, filter: DeliveryFilter): boolean => {
+  const { from, to, cursor } = filter;
+  const after = cursor === undefined ? null : deliveryCursor.decode(cursor);
+  return (
+    (['assistantId', 'endpointId', 'conversationId', 'event', 'eventId'] as const).every(
+      (name) => filter[name] === undefined || filter[name] === row[name],
+    ) &&
+    (!from || row.createdAt >= from) &&
+    (!to || row.createdAt < to) &&
+    (!after ||
+      row.createdAt < after.at ||
+      (row.createdAt.getTime() === after.at.getTime() && row.deliveryId < after.id))
+  );
+};
+
+/** The list of deliveries, newest first: every record, and every pending event as `queued`. One cursor covers both. */
+export type ListDeliveries = (filter: DeliveryFilter) => Promise<DeliveryPage>;
+
+export const createDeliveryList = ({
+  listRecords,
+  readOutcomes,
+  outbox,
+  listEndpointIds,
+}: Dependencies): ListDeliveries => {
+  /** The first rows without a record. */
+  const firstUnclaimed = async (rows: ListedDelivery[], count: number): Promise<ListedDelivery[]> => {
+    const unclaimed: ListedDelivery[] = [];
+    for (const some of inChunks(rows, LOOKED_UP)) {
+      const claimed = await readOutcomes(some.map(({ deliveryId }) => deliveryId));
+      unclaimed.push(...some.filter(({ deliveryId }) => !claimed.has(deliveryId)));
+      if (unclaimed.length >= count) break;
+    }
+    return unclaimed.slice(0, count);
+  };
+
+  const findPending = async (filter: DeliveryFilter): Promise<{ queued: ListedDelivery[]; moreWaiting: boolean }> => {
+    const { assistantId, conversationId, endpointId } = filter;
+    const ofAssistant = async () => {
+      const own = await listEndpointIds(assistantId);
+      return { endpointIds: endpointId === undefined ? own : own.filter((id) => id === endpointId) };
+    };
+    const of = conversationId === undefined ? await ofAssistant() : { conversationId };
+    const wanted: ListedDelivery[] = [];
+    const slices = createSlices();
+    let [looked, outboxes] = [0, 0];
+    for await (const one of outbox.listPending(of, OUTBOXES_MAX)) {
+      outboxes += 1;
+      const rows = pendingRowsOf(one);
+      wanted.push(...rows.filter((row) => matches(row, filter)));
+      looked += rows.length;
+      if (looked >= PENDING_MAX) break;
+      if (slices.isOver()) await slices.next();
+    }
+    const queued = await firstUnclaimed(wanted.toSorted(newestFirst), sizeOf(filter) + 1);
+    return { queued, moreWaiting: looked >= PENDING_MAX || outboxes >= OUTBOXES_MAX };
+  };
+
+  return async (filter) => {
+    const size = sizeOf(filter);
+    const mayBePending = filter.status === undefined && [undefined, 'queued'].includes(filter.outcome);
+    // Outboxes are read before records. So an event that is claimed between the two reads is found in both, and only
+    // its record is shown.
+    const { queued, moreWaiting } = mayBePending ? await findPending(filter) : { queued: [], moreWaiting: false };
+    const records = await listRecords(filter);
+    const known = new Set(records.deliveries.map(({ _id }) => _id));
+    const rows = [
+      ...records.deliveries.map(toDeliveryRow),
+      ...queued.filter(({ deliveryId }) => !known.has(deliveryId)),
+    ].toSorted(newestFirst);
+    const page = rows.slice(0, size);
+    const last = page.at(-1);
+    const more = rows.length > size || records.nextCursor !== null;
+    return {
+      deliveries: page,
+      nextCursor: more && last ? deliveryCursor.encode({ at: last.createdAt, id: last.deliveryId }) : null,
+      moreWaiting,
+    };
+  };
+};

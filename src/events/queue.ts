@@ -1,0 +1,85 @@
+import type { Queue } from 'bullmq';
+import * as z from 'zod';
+import { createBatcher } from '../platform/process/batch.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import {
+  createFullCheck,
+  groupByPartition,
+  type PartitionedQueue,
+  type QueueWatch,
+  watchOf,
+} from '../platform/redis/queue.ts';
+
+export const DELIVERIES_QUEUE = 'deliveries';
+
+const CONVERSATIONS_PER_JOB = 50;
+/**
+ * A wake-up for conversations with pending events, and for queued deliveries (tests, resends). The worker reads from
+ * MongoDB which events are due and whether they may be sent.
+ */
+export const WakeUpJob = z.object({
+  conversations: z.array(z.string().length(32)).max(CONVERSATIONS_PER_JOB).default([]),
+  deliveries: z.array(z.string().max(200)).max(CONVERSATIONS_PER_JOB).default([]),
+});
+export type WakeUpJob = z.infer<typeof WakeUpJob>;
+
+/** Adds wake-ups in the background. Callers do not wait for them, because a sweep replaces lost wake-ups. */
+export type DeliveryQueue = QueueWatch & {
+  /** Wakes a conversation whose outbox has a new event. Never throws. */
+  wake: (conversationKey: string) => void;
+
+  /** Wakes a test or a resend that was queued. Never throws. */
+  wakeDelivery: (deliveryId: string) => void;
+
+  /** Groups conversations by partition. */
+  byPartition: <Conversation extends { _id: string }>(
+    some: Conversation[],
+  ) => Promise<{ items: Conversation[]; oldestWaitingAt: number | null }[]>;
+};
+
+export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): DeliveryQueue => {
+  const isFull = createFullCheck(queue);
+  const addTo = (partition: Queue<WakeUpJob>) =>
+    createBatcher<string, void>(
+      async (keys) => {
+        const some = [...new Set(keys)];
+        for (let start = 0; start < some.length; start += CONVERSATIONS_PER_JOB) {
+          const data = { conversations: some.slice(start, start + CONVERSATIONS_PER_JOB), deliveries: [] };
+          // If the queue is full, sweeps will wake these conversations later.
+          if (queue.offer(data) || isFull()) continue;
+          // Sweeps compare the timestamp of a job with times from MongoDB.
+          await partition.add('wake', data, { timestamp: serverNow() });
+        }
+        return keys.map(() => undefined);
+      },
+      // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
+      { maxInFlight: 8, isShared: () => true },
+    );
+  // One batcher for each partition: while the node of one partition is unavailable, the others must not wait.
+  const add = queue.perPartition(addTo);
+  // A sweep wakes a delivery again until it is sent. While the node of its partition is unavailable, only one wake-up
+  // waits.
+  const waking = new Set<string>();
+  const addDelivery = async (deliveryId: string): Promise<void> => {
+    waking.add(deliveryId);
+    try {
+      await queue.of(deliveryId).add('wake', { conversations: [], deliveries: [deliveryId] });
+    } finally {
+      waking.delete(deliveryId);
+    }
+  };
+
+  return {
+    ...watchOf(queue),
+
+    wake: (conversationKey) => queue.addInBackground(add(conversationKey)(conversationKey)),
+
+    wakeDelivery: (deliveryId) => {
+      if (queue.offer({ conversations: [], deliveries: [deliveryId] })) return;
+      if (!waking.has(deliveryId)) queue.addInBackground(addDelivery(deliveryId));
+    },
+
+    byPartition: <Conversation extends { _id: string }>(some: Conversation[]) =>
+      groupByPartition(queue, some, ({ _id }) => _id),
+  };
+};

@@ -1,0 +1,212 @@
+import { endpointsOf, type OutboxStore, pendingOf, type StaleOutbox } from '../conversations/outbox.ts';
+import type { DeliveryQueue } from './queue.ts';
+import { BACKLOG_MAX } from '../conversations/conversation.ts';
+import type { DeliveryStore } from './store.ts';
+import type { Endpoint, EndpointStore } from './endpoints.ts';
+import { deliveryIdOf } from './delivery.ts';
+import { createEndUndeliverable, type OnEnded } from './claims.ts';
+import { serverNow } from '../platform/process/clock.ts';
+import type { Timing } from '../platform/process/time-limits.ts';
+import { createLru } from '../platform/process/lru.ts';
+
+/** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
+const MANY = 100;
+const FIRST_WAIT_MS = 2_000;
+const LONGEST_WAIT_MS = 16_000;
+const FORGET_AFTER_MS = 60_000;
+
+type Known = { woken: Set<string>; waitMs: number; until: number; seenAt: number };
+
+/**
+ * Backoff for endpoints with many streams that make no progress, because the endpoint hangs and its slots are full.
+ * Without backoff, every sweep would wake the same streams again. Growing pauses keep these streams from delaying the
+ * streams of other endpoints and from filling the queue.
+ */
+export const createBackoff = (now: () => number = () => performance.now()) => {
+  const known = new Map<string, Known>();
+
+  return {
+    /** Endpoints whose streams must not be woken now. */
+    suspended: (): string[] => {
+      const time = now();
+      for (const [endpointId, { seenAt, waitMs }] of known) {
+        if (time - seenAt > FORGET_AFTER_MS + waitMs) known.delete(endpointId);
+      }
+      return [...known].filter(([, { until }]) => until > time).map(([endpointId]) => endpointId);
+    },
+
+    /**
+     * Records the stream heads that a sweep wakes. Returns true if the previous sweep already woke most of these heads;
+     * the endpoint is then suspended.
+     */
+    note: (endpointId: string, heads: string[]): boolean => {
+      const before = known.get(endpointId);
+      const again = before ? heads.filter((head) => before.woken.has(head)).length : 0;
+      if (heads.length < MANY) {
+        known.delete(endpointId);
+        return false;
+      }
+      const unmoved = before !== undefined && again > heads.length / 2;
+      const waitMs = unmoved ? Math.min(before.waitMs * 2, LONGEST_WAIT_MS) : FIRST_WAIT_MS / 2;
+      const time = now();
+      known.set(endpointId, { woken: new Set(heads), waitMs, until: unmoved ? time + waitMs : 0, seenAt: time });
+      return unmoved;
+    },
+  };
+};
+
+/**
+ * The maximum number of streams that are woken together after their endpoint changed. Sweeps find the other streams
+ * within seconds.
+ */
+const WOKEN_AT_ONCE = 1_000;
+/**
+ * An assistant's streams are woken at most this often. A program may resume an endpoint ten times a second, and each
+ * time the outboxes of all of its streams would be read before the events of others.
+ */
+const WOKEN_AGAIN_MS = 2_000;
+const ASSISTANTS_KNOWN = 10_000;
+
+type Dependencies = { outbox: Pick<OutboxStore, 'findKeysOf'>; deliveryQueue: Pick<DeliveryQueue, 'wake'> };
+
+/** Wakes the streams with pending events for an endpoint that has changed, or leaves it to the sweeps. Never throws. */
+export const createWakeStreams = ({ outbox, deliveryQueue }: Dependencies) => {
+  const woken = createLru<true>({ most: ASSISTANTS_KNOWN, ttl: WOKEN_AGAIN_MS });
+  return async ({ endpointId, assistantId }: Pick<Endpoint, 'endpointId' | 'assistantId'>): Promise<void> => {
+    if (woken.has(assistantId)) return;
+    woken.set(assistantId, true);
+    const keys = await outbox.findKeysOf(endpointId, WOKEN_AT_ONCE).catch(() => []);
+    for (const key of keys) deliveryQueue.wake(key);
+  };
+};
+
+const OUTBOXES_PER_SWEEP = 5_000;
+const ROUNDS_PER_SWEEP = 3;
+
+type SweepDependencies = {
+  conversations: { outbox: OutboxStore };
+  deliveries: DeliveryStore;
+  endpoints: Pick<EndpointStore, 'listPausedIds' | 'readForSending'>;
+  deliveryQueue: Pick<DeliveryQueue, 'byPartition' | 'wake' | 'wakeDelivery'>;
+  eventMaxAgeMs: number;
+  timing: Timing;
+  /** Endpoints whose streams are suspended in this process: by the breaker, or because their slots are full. */
+  suspended?: () => string[];
+  outboxesPerSweep?: number;
+  /** Called for each event that a sweep ends. */
+  onEnded?: OnEnded;
+  /** Called with the number of claims whose worker is gone. */
+  onLost?: (count: number) => void;
+};
+
+/** How many of these outboxes have events for an endpoint. */
+const countByEndpoint = (outboxes: StaleOutbox[]): Map<string, number> => {
+  const counts = new Map<string, number>();
+  for (const outbox of outboxes)
+    for (const endpointId of endpointsOf(outbox)) counts.set(endpointId, (counts.get(endpointId) ?? 0) + 1);
+  return counts;
+};
+
+type Head = { key: string; endpointId: string; deliveryId: string };
+
+/**
+ * The sweeps of deliveries (docs/design.md, Sweeps). Workers of both kinds run these sweeps, and each step is a
+ * compare-and-set. `claims` ends claims whose worker is gone, and runs separately, so that nothing delays it. `streams`
+ * wakes streams whose head no worker is sending. No sweep sends events. `streams` also ends the oldest events of
+ * streams that exceed the backlog limit, because without a running delivery worker nothing else keeps a busy session's
+ * document small.
+ */
+export const createDeliverySweeps = (dependencies: SweepDependencies) => {
+  const { conversations, deliveries, endpoints, deliveryQueue, eventMaxAgeMs, timing } = dependencies;
+  const { outbox: outboxStore } = conversations;
+  const {
+    outboxesPerSweep = OUTBOXES_PER_SWEEP,
+    suspended = () => [],
+    onEnded = () => undefined,
+    onLost = () => undefined,
+  } = dependencies;
+  const endUndeliverable = createEndUndeliverable({ conversations, deliveries, eventMaxAgeMs, onEnded });
+  const backoff = createBackoff();
+
+  const claims = async (): Promise<void> => {
+    const lost = await deliveries.endLostClaims(timing.claimLostMs);
+    if (lost > 0) onLost(lost);
+    const queued = await deliveries.sweepQueued({ wakeAfterMs: timing.eventStaleMs, expireAfterMs: eventMaxAgeMs });
+    for (const deliveryId of queued) deliveryQueue.wakeDelivery(deliveryId);
+  };
+
+  /**
+   * Stream heads that no worker is sending. A head that has ended but was not removed is included, so that a worker
+   * removes it.
+   */
+  const findIdle = async (outboxes: StaleOutbox[], excluded: Set<string>): Promise<Head[]> => {
+    const now = serverNow();
+    const heads = outboxes.flatMap((outbox) =>
+      endpointsOf(outbox).flatMap((endpointId): Head[] => {
+        const [event] = pendingOf(outbox, endpointId);
+        const age = event ? now - event.at.getTime() : 0;
+        if (!event || age < timing.eventStaleMs || (excluded.has(endpointId) && age < eventMaxAgeMs)) return [];
+        return [{ key: outbox._id, endpointId, deliveryId: deliveryIdOf(event.eventId, endpointId) }];
+      }),
+    );
+    const known = await deliveries.readOutcomes(heads.map(({ deliveryId }) => deliveryId));
+    return heads.filter(({ deliveryId }) => known.get(deliveryId) !== 'sending');
+  };
+
+  /**
+   * Ends the oldest events of streams that exceed the backlog limit, even if a worker is sending other events of the
+   * stream.
+   */
+  const trim = async (outboxes: StaleOutbox[]): Promise<void> => {
+    for (const { _id: key } of outboxes.filter(({ isFull }) => isFull)) {
+      const read = await outboxStore.read(key);
+      const over = read ? endpointsOf(read).filter((id) => pendingOf(read, id).length > BACKLOG_MAX) : [];
+      for (const endpointId of over) {
+        const outbox = await outboxStore.read(key);
+        if (outbox)
+          await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
+      }
+    }
+  };
+
+  const streams = async (): Promise<void> => {
+    const excluded = new Set([...(await endpoints.listPausedIds()), ...suspended(), ...backoff.suspended()]);
+    for (let round = 0; round < ROUNDS_PER_SWEEP; round += 1) {
+      const outboxes = await outboxStore.findStale({
+        olderThanMs: timing.eventStaleMs,
+        exclude: [...excluded],
+        limit: outboxesPerSweep,
+        // Events of a suspended stream must also end once they are too old.
+        expiredMs: eventMaxAgeMs,
+      });
+      if (outboxes.length === 0) return;
+      await trim(outboxes);
+      // If old wake-ups are still waiting in the queue, adding more would not help.
+      const awaited = (await deliveryQueue.byPartition(outboxes)).filter(
+        ({ oldestWaitingAt }) => oldestWaitingAt === null || serverNow() - oldestWaitingAt <= timing.eventStaleMs,
+      );
+      if (awaited.length === 0) return;
+      const idle = await findIdle(
+        awaited.flatMap(({ items }) => items),
+        excluded,
+      );
+      for (const key of new Set(idle.map((head) => head.key))) deliveryQueue.wake(key);
+      const unmoved = [...Map.groupBy(idle, ({ endpointId }) => endpointId)]
+        .filter(([endpointId, heads]) =>
+          backoff.note(
+            endpointId,
+            heads.map(({ deliveryId }) => deliveryId),
+          ),
+        )
+        .map(([endpointId]) => endpointId);
+      if (outboxes.length < outboxesPerSweep) return;
+      // The next round leaves out endpoints without progress, and an endpoint whose streams alone fill most of a round.
+      const most = [...countByEndpoint(outboxes)].filter(([, count]) => count > outboxesPerSweep / 2);
+      const left = excluded.size;
+      for (const endpointId of [...unmoved, ...most.map(([endpointId]) => endpointId)]) excluded.add(endpointId);
+      if (excluded.size === left) return;
+    }
+  };
+
+  return { claims, streams };
+};

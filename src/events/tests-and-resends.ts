@@ -1,0 +1,256 @@
+import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { ApiError, invalid, notFound } from '../platform/process/errors.ts';
+import { newId, newToken } from '../platform/process/ids.ts';
+import { collectionOf, DURABLE, setClusterTime } from '../platform/mongo/mongo.ts';
+import { isDuplicateKey } from '../platform/mongo/failures.ts';
+import { type Claim, claimAgain, type ClaimOptions, newRecord, type Redelivery } from './claims.ts';
+import {
+  type ErrorKind,
+  type FinalOutcome,
+  IN_FLIGHT,
+  isFinal,
+  type Outcome,
+  resendNumberOf,
+  sameEventAs,
+  SENT_AGAIN_MAX,
+  stateBefore,
+  deliveryModel,
+  type StoredDelivery,
+} from './delivery.ts';
+import type { ErasureEvent } from '../conversations/erasure.ts';
+import type { Endpoint } from './endpoints.ts';
+import { composeErasedBody, ERASED_EVENTS_MAX, type EventKind, type Received } from '../conversations/event.ts';
+import { composeTestBody } from './wire.ts';
+
+const QUEUED_PER_SWEEP = 500;
+/** The receiver got it, or may have got it. */
+const GOT: Outcome[] = ['delivered', 'unknown'];
+
+/** `may_double` if a resend may give the receiver the event a second time, else `safe`. */
+export type ResendRisk = 'safe' | 'may_double';
+
+/** The number of the next resend, and its risk. */
+type ResendPlan = { number: number; risk: ResendRisk };
+
+type Resend = { original: StoredDelivery; plan: ResendPlan; number: number; url: string };
+
+/**
+ * Deliveries that do not come from an outbox: test events and resends. They do not take part in the order of a stream.
+ */
+export type TestsAndResends = {
+  findDelivery: (deliveryId: string) => Promise<StoredDelivery | null>;
+  getDelivery: (deliveryId: string) => Promise<StoredDelivery>;
+
+  /**
+   * The number and the risk of the next resend, which the page shows. The risk is `safe` only if the receiver certainly
+   * got none of the event's previous deliveries.
+   */
+  planResend: (original: StoredDelivery) => Promise<ResendPlan>;
+
+  /**
+   * Queues a test event of this kind with a sample payload. It belongs to no conversation. Returns the id of the
+   * delivery.
+   */
+  queueTest: (endpoint: { endpointId: string; assistantId: string; url: string }, event?: EventKind) => Promise<string>;
+
+  /**
+   * Queues a resend. `number` is the number that the page showed, so that a double click makes only one resend.
+   * `plan` must be read after `original`. Returns the id of the new delivery.
+   */
+  queueResend: (resend: Resend) => Promise<string>;
+
+  /**
+   * Queues the event that tells of an erasure, for those endpoints that got something of the conversation or may have
+   * got it. Returns the ids of the deliveries. Null if another event of the conversation is in flight.
+   */
+  queueErased: (erased: ErasureEvent, to: Pick<Endpoint, 'endpointId' | 'url'>[]) => Promise<string[] | null>;
+
+  /** Queues an event that a recovery sends again and whose conversation is gone. Returns the id of the delivery. */
+  queueMissed: (
+    missed: { delivery: StoredDelivery; body: string; number: number },
+    recoveryId: string,
+  ) => Promise<string>;
+
+  /** Claims a test or a resend by a compare-and-set from `queued`. */
+  claimQueued: (deliveryId: string) => Promise<{ delivery: StoredDelivery; token: string } | null>;
+
+  /**
+   * Ends queued tests and resends that are too old. Returns the ids of those that need another wake-up: the oldest ones
+   * of some assistants. The next call continues with other assistants.
+   */
+  sweepQueued: (options: { wakeAfterMs: number; expireAfterMs: number }) => Promise<string[]>;
+};
+
+export const createTestsAndResends = ({ connection, worker, retentionDays }: ClaimOptions): TestsAndResends => {
+  const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
+  /** The assistant at which the last sweep reached its limit. The next sweep continues after it. */
+  let sweptTo: string | null = null;
+
+  const findDelivery = (deliveryId: string): Promise<StoredDelivery | null> => deliveries.findOne({ _id: deliveryId });
+
+  const getDelivery = async (deliveryId: string): Promise<StoredDelivery> => {
+    const row = await findDelivery(deliveryId);
+    if (!row) throw notFound();
+    return row;
+  };
+
+  const queue = async (claim: Claim, again?: Redelivery): Promise<string> => {
+    const record = newRecord(claim, { worker, retentionDays, ...again });
+    await deliveries
+      .insertOne({ ...record, outcome: 'queued', token: null, worker: null }, { writeConcern: DURABLE })
+      .catch((cause: unknown) => {
+        // A double click sends the same resend twice. The second insert is a duplicate, and the first one counts.
+        if (!isDuplicateKey(cause)) throw cause;
+      });
+    return record._id;
+  };
+
+  /** All deliveries of the same event to the same endpoint: the first delivery and its resends. */
+  const readSiblings = (delivery: StoredDelivery): Promise<Pick<StoredDelivery, '_id' | 'outcome'>[]> =>
+    deliveries.find(sameEventAs(delivery), { projection: { outcome: 1 } }).toArray();
+
+  /**
+   * Counts for each endpoint: deliveries in flight, those it got or may have got, first deliveries (no resends). Also its
+   * highest sequence number.
+   */
+  const readReceived = (conversationId: string) => {
+    const count = (...outcomes: Outcome[]) => ({ $sum: { $cond: [{ $in: ['$outcome', outcomes] }, 1, 0] } });
+    return deliveries
+      .aggregate<{ _id: string; inFlight: number; got: number; first: number; last: number }>([
+        { $match: { conversationId, event: { $ne: 'conversation.erased' } } },
+        {
+          $group: {
+            _id: '$endpointId',
+            inFlight: count('queued', 'sending'),
+            got: count(...GOT),
+            first: { $sum: { $cond: ['$redelivery', 0, 1] } },
+            last: { $max: { $ifNull: ['$sequence', 0] } },
+          },
+        },
+      ])
+      .toArray();
+  };
+
+  /**
+   * The events that an endpoint got of a conversation, or may have got. One that was sent again has several deliveries.
+   */
+  const readEventsOf = async (conversationId: string, endpointId: string): Promise<Received> => {
+    const newest = await deliveries
+      .aggregate<{ _id: string }>([
+        { $match: { conversationId, endpointId, event: { $ne: 'conversation.erased' }, outcome: { $in: GOT } } },
+        { $group: { _id: '$eventId', at: { $max: '$happenedAt' }, sequence: { $max: '$sequence' } } },
+        { $sort: { sequence: -1, at: -1 } },
+        { $limit: ERASED_EVENTS_MAX + 1 },
+        { $project: { _id: 1 } },
+      ])
+      .toArray();
+    const eventIds = newest.slice(0, ERASED_EVENTS_MAX).map(({ _id }) => _id);
+    return { eventIds: eventIds.toReversed(), more: newest.length > ERASED_EVENTS_MAX };
+  };
+
+  const planResend = async (original: StoredDelivery): Promise<ResendPlan> => {
+    const siblings = await readSiblings(original);
+    const safe = siblings.every(({ outcome }) => outcome === 'not_sent');
+    return { number: Math.max(0, ...siblings.map(resendNumberOf)) + 1, risk: safe ? 'safe' : 'may_double' };
+  };
+
+  return {
+    findDelivery,
+
+    getDelivery,
+
+    planResend,
+
+    queueTest: ({ endpointId, assistantId, url }, event = 'webhook.test') => {
+      const eventId = newId();
+      const body = composeTestBody(event, eventId, Math.floor(serverNow() / 1000));
+      return queue({
+        eventId,
+        endpointId,
+        assistantId,
+        url,
+        conversationId: null,
+        event,
+        body,
+        sequence: null,
+        happenedAt: serverDate(),
+      });
+    },
+
+    queueResend: async ({ original, plan, number, url }) => {
+      const { body } = original;
+      if (!isFinal(original.outcome) || !body) {
+        throw new ApiError('validation_failed', {
+          message: 'Only an ended delivery whose body is stored can be resent.',
+        });
+      }
+      if (number > SENT_AGAIN_MAX) {
+        throw new ApiError('validation_failed', {
+          message: `This event was sent again ${SENT_AGAIN_MAX} times, which is the most.`,
+        });
+      }
+      if (!Number.isInteger(number) || number < 1 || number > plan.number) {
+        throw invalid('number', 'out_of_range', `must be 1–${plan.number}: the number shown with the delivery`);
+      }
+      return queue(claimAgain(original, { url, body }), { resend: number });
+    },
+
+    queueErased: async ({ conversationId, assistantId, eventId, erasedAt, ended }, to) => {
+      const found = await readReceived(conversationId);
+      if (found.some(({ inFlight }) => inFlight > 0)) return null;
+      const ids: string[] = [];
+      for (const { endpointId, url } of to) {
+        const known = found.find(({ _id }) => _id === endpointId) ?? { got: 0, first: 0, last: 0 };
+        // Skips an endpoint that certainly got nothing. If more events have ended than it has records of first
+        // deliveries, some records are gone, and their events may have been delivered.
+        const { [endpointId]: left = 0 } = ended;
+        if (known.got === 0 && left <= known.first) continue;
+        const { eventIds, more } = await readEventsOf(conversationId, endpointId);
+        const received = { conversationId, eventIds, more: more || left > known.first };
+        const body = composeErasedBody(eventId, Math.floor(erasedAt.getTime() / 1000), received);
+        const claim = { eventId, endpointId, assistantId, conversationId, event: 'conversation.erased' as const };
+        const sequence = Math.max(known.last, left) + 1;
+        ids.push(await queue({ ...claim, url, body, sequence, happenedAt: erasedAt }));
+      }
+      return ids;
+    },
+
+    queueMissed: ({ delivery, body, number }, recoveryId) =>
+      queue(claimAgain(delivery, { url: delivery.url, body }), { resend: number, recoveryId }),
+
+    claimQueued: async (deliveryId) => {
+      const token = newToken();
+      const delivery = await deliveries.findOneAndUpdate(
+        { _id: deliveryId, ...stateBefore('claimQueued') },
+        { $set: { outcome: 'sending', token, worker }, $currentDate: { claimedAt: { $type: 'timestamp' } } },
+        { returnDocument: 'after', writeConcern: DURABLE },
+      );
+      return delivery && { delivery, token };
+    },
+
+    sweepQueued: async ({ wakeAfterMs, expireAfterMs }) => {
+      // The range makes MongoDB use the index, with one seek for each assistant. The exact comparison is the one with
+      // `$$NOW`.
+      const older = (ms: number) => ({
+        createdAt: { $lt: new Date(serverNow() - ms) },
+        $expr: { $lt: ['$createdAt', { $subtract: ['$$NOW', ms] }] },
+      });
+      const end: { outcome: FinalOutcome; errorKind: ErrorKind } = { outcome: 'not_sent', errorKind: 'expired' };
+      await deliveries.updateMany(
+        { ...stateBefore('expire'), ...older(expireAfterMs) },
+        { $set: { ...end, endedAt: serverDate() }, ...setClusterTime('endedOn') },
+        { writeConcern: DURABLE, hint: IN_FLIGHT.queued },
+      );
+      const behind = sweptTo === null ? {} : { assistantId: { $lt: sweptTo } };
+      const rows = await deliveries
+        .find({ ...stateBefore('claimQueued'), ...older(wakeAfterMs), ...behind })
+        .project<{ _id: string; assistantId: string }>({ _id: 1, assistantId: 1 })
+        .sort({ assistantId: -1, createdAt: 1, _id: 1 })
+        .hint(IN_FLIGHT.queued)
+        .limit(QUEUED_PER_SWEEP)
+        .toArray();
+      sweptTo = rows.length < QUEUED_PER_SWEEP ? null : (rows.at(-1)?.assistantId ?? null);
+      return rows.map(({ _id }) => _id);
+    },
+  };
+};

@@ -1,0 +1,189 @@
+import type { Request, RequestHandler, Response, Router } from 'express';
+import * as z from 'zod';
+import { type ErrorCode, invalid } from '../process/errors.ts';
+import { validate } from '../process/validation.ts';
+import { methodNotAllowed } from './http.ts';
+import { isSmallBody, jsonBody, toJson } from './json-body.ts';
+import { freeSessionSlot, takeRoomForBody, takeRoomForMessage, takeRoomForUpload } from './shares.ts';
+
+/** The cursor parameter of a query, in base64url. `decode` checks that the list has made this cursor. */
+export const cursor = z
+  .string()
+  .regex(/^[\w-]{1,500}$/)
+  .meta({ description: 'The `nextCursor` of the previous page. Any other text is refused with 422.' });
+
+/**
+ * Encodes a position in a list as a cursor that callers cannot read. A cursor whose position does not match the schema
+ * is refused with 422. `field`: the parameter that has it.
+ */
+export const createCursor = <Position>(schema: z.ZodType<Position>, field = 'cursor') => ({
+  encode: (position: Position): string => Buffer.from(JSON.stringify(position)).toString('base64url'),
+
+  decode: (text: string): Position => {
+    try {
+      return schema.parse(JSON.parse(Buffer.from(text, 'base64url').toString()));
+    } catch {
+      throw invalid(field, 'invalid', 'is not a cursor of this list');
+    }
+  },
+});
+
+type Position = { at: Date; id: string };
+
+/** The latest time that a Date can hold. */
+const LATEST_MS = 8_640_000_000_000_000;
+
+/** The cursor of a list ordered by time, then by id. */
+export const createTimeCursor = (id: RegExp) => {
+  const cursors = createCursor(z.tuple([z.int().min(0).max(LATEST_MS), z.string().regex(id)]));
+  return {
+    encode: (position: Position): string => cursors.encode([position.at.getTime(), position.id]),
+
+    decode: (text: string): Position => {
+      const [ms, lastId] = cursors.decode(text);
+      return { at: new Date(ms), id: lastId };
+    },
+  };
+};
+
+/** An additional response. With `code`, the response is an error and has the headers of that error. */
+type OtherAnswer = {
+  description: string;
+  schema: z.ZodType;
+  example?: unknown;
+  headers?: Record<string, z.ZodType>;
+  code?: ErrorCode;
+};
+
+/**
+ * One operation, declared once. Its route, its entry in the OpenAPI document and the test client are derived from this
+ * declaration. Each API adds fields for its authentication: see `assistants/access.ts` and
+ * `operators/operation.ts`.
+ */
+export type Declaration = {
+  method: 'get' | 'post' | 'put' | 'patch' | 'delete';
+  /** The path in Express syntax. */
+  path: string;
+  id: string;
+  tag: string;
+  summary: string;
+  description?: string;
+  /** Describes the path's parameters. If omitted, each parameter is a string. */
+  params?: z.ZodObject;
+  headers?: z.ZodObject;
+  query?: z.ZodObject;
+  body?: z.ZodType;
+  bodyExample?: unknown;
+  bodyLimitBytes?: number;
+  /** The body has a message. The handler calls `freeRoomForMessage` once it has read it. */
+  bodyIsMessage?: true;
+  /** The body is a file. The handler reads it with `uploadedBytes`. `isHeld`: and keeps all of it in memory. */
+  upload?: { description: string; isHeld?: true };
+  /** If true, a missing body counts as `{}`. */
+  bodyOptional?: boolean;
+  /** The schema of the response's body. If omitted, the response is 204 without a body. */
+  answer?: z.ZodType;
+  answerExample?: unknown;
+  answerDescription?: string;
+  answerHeaders?: Record<string, z.ZodType>;
+  contentType?: string;
+  /** Describes the server-sent events, if a caller can also get the answer in this form. */
+  stream?: { description: string; example: string };
+  status?: 200 | 201 | 202;
+  otherAnswers?: Record<number, OtherAnswer>;
+  /** Errors that do not follow from the other fields. */
+  errors?: readonly ErrorCode[];
+};
+
+export type QueryOf<One> = One extends { query: infer Schema extends z.ZodType } ? z.output<Schema> : undefined;
+export type BodyOf<One> = One extends { body: infer Schema extends z.ZodType } ? z.output<Schema> : undefined;
+
+/**
+ * Validates the query. The handler calls this function itself, because some handlers must answer 404 before they read
+ * the query.
+ */
+export const queryOf = <One extends { query: z.ZodObject }>(one: One, req: Request) =>
+  validate<One['query']>(one.query, req.query);
+
+export const bodyOf = <One extends { body: z.ZodType }>(one: One, req: Request) =>
+  validate<One['body']>(one.body, req.body);
+
+/** Sends the response that the operation declares. The type checker refuses any other value. */
+export const answerWith = <One extends { answer: z.ZodType; status?: number }>(
+  one: One,
+  res: Response,
+  value: z.input<One['answer']>,
+): void => {
+  if (one.status !== undefined) res.status(one.status);
+  res.json(value);
+};
+
+/** A body that may be large is not read before it has its place. */
+const room: RequestHandler = async (req, res, next) => {
+  if (!isSmallBody(req)) await takeRoomForBody(req, res);
+  next();
+};
+
+const roomForMessage: RequestHandler = async (req, res, next) => {
+  if (!isSmallBody(req)) await takeRoomForMessage(req, res);
+  next();
+};
+
+const roomForUpload: RequestHandler = async (req, res, next) => {
+  await takeRoomForUpload(req, res);
+  next();
+};
+
+/** An answer with fewer bytes is encoded in one step. */
+const LARGE_BYTES = 100_000;
+
+/**
+ * Sends the response that the operation declares, with the field `list` last. If it has many `bytes`, it is encoded in
+ * pieces, and other requests run in between. The pieces do not wait for the caller to read, so the whole answer must be
+ * bounded.
+ */
+export const answerWithList = async <
+  One extends { answer: z.ZodType },
+  Name extends string & keyof z.input<One['answer']>,
+>(
+  one: One,
+  res: Response,
+  value: z.input<One['answer']> & { [Key in Name]: object[] },
+  { list, bytes }: { list: Name; bytes: number },
+): Promise<void> => {
+  if (bytes < LARGE_BYTES) return answerWith(one, res, value);
+  const { [list]: items, ...head } = value;
+  res.type('json');
+  for await (const piece of toJson(head, { [list]: [items] })) {
+    if (res.writableEnded) return; // MongoDB was silent, and 503 was answered
+    res.write(piece);
+  }
+  res.end();
+  freeSessionSlot(res);
+};
+
+export const bodyReader = (operation: Declaration): RequestHandler[] => {
+  const { body, upload, bodyLimitBytes, bodyIsMessage, bodyOptional } = operation;
+  if (upload) return [upload.isHeld ? room : roomForUpload];
+  if (!body) return [];
+  const limit = bodyLimitBytes === undefined ? {} : { limitBytes: bodyLimitBytes };
+  return [
+    ...(bodyLimitBytes === undefined ? [] : [bodyIsMessage ? roomForMessage : room]),
+    jsonBody({ ...limit, ...(bodyOptional && { optional: true }) }),
+  ];
+};
+
+/** An operation with its handlers, in order. */
+export type Served = { operation: Declaration; handlers: RequestHandler[] };
+
+const headBesideGet = (methods: string[]): string[] =>
+  methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
+
+/** Adds all operations to the router. Other methods on the same paths get 405. */
+export const mount = (router: Router, all: Served[], allowed = headBesideGet): void => {
+  for (const [path, some] of Map.groupBy(all, ({ operation }) => operation.path)) {
+    const route = router.route(path);
+    for (const { operation, handlers } of some) route[operation.method](...handlers);
+    route.all(methodNotAllowed(...allowed(some.map(({ operation }) => operation.method.toUpperCase()))));
+  }
+};

@@ -1,0 +1,216 @@
+import type { Embedder, PassageIndex, PassageSearch, Priority } from '@parley/understanding';
+import type { Assistant } from '../assistants/assistant.ts';
+import { WORTH } from '../assistants/knowledge/store.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import { createSlots } from '../platform/process/slots.ts';
+import { buildPassageIndex, type PassageStore, type ReadPassage } from './passages.ts';
+import { createLru, createSharedMemory, type SharedMemory } from '../platform/process/lru.ts';
+
+/** The maximum memory of an assistant's index of passages, in bytes. */
+const MAX_BYTES = 80_000_000;
+/**
+ * An assistant whose index made room while it was in use answers without passages for `REFUSED_MS`. At most
+ * `REFUSED_MAX` such assistants are remembered.
+ */
+const REFUSED_MAX = 10_000;
+const REFUSED_MS = 60_000;
+/**
+ * How long a turn waits for the first index of its assistant, and for the next one if passages of its index are gone.
+ */
+const WAIT_MS = { first: 5_000, next: 1_000 };
+/** An index of at most this many passages is small: it is read in a moment, and needs a few MB. */
+const SMALL = 2_000;
+/** How long a turn waits for the vector of its question. */
+const EMBED_MS: Record<Priority, number> = { turn: 2_000, background: 20_000 };
+/** While sources are read, the index is made again and again. It takes at most a fifth of the time. */
+const REST_SHARE = 4;
+
+type Owner = Pick<Assistant, 'assistantId' | 'languages' | 'passages'>;
+
+/** The passages of an assistant for one turn. */
+export type TurnPassages = {
+  search: PassageSearch<ReadPassage>;
+  /**
+   * True if passages that the turn wanted to read are gone, because a newer version has replaced them. An answer from the
+   * rest may be incomplete.
+   */
+  isOutdated: () => boolean;
+};
+
+/** How a turn gets to its passages. */
+export type PassageAccess = {
+  /** Returns the present index. If there is a newer version, its index is begun. */
+  current: () => TurnPassages | null;
+  /** Waits for an index, or for a newer one than `before`. Null if there is none in time. */
+  open: (before?: TurnPassages) => Promise<TurnPassages | null>;
+};
+
+export type Passages = {
+  /** Undefined if the assistant has no passages. */
+  of: (assistant: Owner, priority?: Priority) => PassageAccess | undefined;
+  /** True if a turn would have to wait for seconds. */
+  isLongWait: (assistant: Owner) => boolean;
+};
+
+type Held = { index: PassageIndex; version: number; restUntil: number };
+
+type Options = {
+  /** For reads of turns. */
+  store: Pick<PassageStore, 'readPassages' | 'readTokens'>;
+  /** For reads of a whole index, which turns must not wait for. */
+  background: Pick<PassageStore, 'listVisible' | 'readEmbedded' | 'readStored'>;
+  embedder: Pick<Embedder, 'embedQuestion' | 'model' | 'isChosen' | 'firstTry'>;
+  /** Tells the owner how many passages have no room. */
+  reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
+  logger: Logger;
+  /** Where indexes are held. */
+  memory?: SharedMemory;
+  maxBytes?: number;
+  now?: () => number;
+};
+
+/**
+ * Keeps an index of the visible passages for each assistant, of at most `maxBytes`. When the version of an
+ * assistant's passages has risen, the ids are compared and only new passages are read. Meanwhile turns use the previous
+ * index, so they see one version or the other, and never a mixture.
+ */
+export const createPassages = (options: Options): Passages => {
+  const {
+    store,
+    background,
+    embedder,
+    reportLeftOut,
+    logger,
+    memory = createSharedMemory(),
+    maxBytes = MAX_BYTES,
+    now = () => performance.now(),
+  } = options;
+  const reading = new Map<string, Promise<void>>();
+  const refused = createLru<true>({ most: REFUSED_MAX, ttl: REFUSED_MS });
+  /** One read at a time: a read needs as much memory as its result. A small one does not wait for a large one. */
+  const [largeReads, smallReads] = [createSlots(({ inUse }) => inUse === 0), createSlots(({ inUse }) => inUse === 0)];
+
+  const indexes = memory.openCache<Held>({
+    ...WORTH.passages,
+    onPushedOut: (assistantId) => {
+      refused.set(assistantId, true);
+      logger.warn({ assistantId }, 'passages made room for other assistants');
+    },
+  });
+
+  /**
+   * Makes the next index. While no model is available, it keeps the vectors of the previous model. The first one waits
+   * for a model that is still being opened.
+   */
+  const build = async (
+    { assistantId, languages, passages }: Owner,
+    before: PassageIndex | null,
+  ): Promise<PassageIndex> => {
+    const [language = 'en'] = languages;
+    if (!before) await embedder.firstTry();
+    const model = embedder.model() ?? before?.model ?? null;
+    const made = { passages: background, scope: { assistantId }, model, language, maxBytes };
+    const { index, leftOut } = await buildPassageIndex(made, before);
+    if (leftOut > 0) logger.warn({ assistantId, leftOut }, 'there are too many passages to index them all');
+    if (leftOut !== (passages?.leftOut ?? 0)) await reportLeftOut(assistantId, leftOut).catch(() => undefined);
+    return index;
+  };
+
+  const read = async (owner: Owner, version: number): Promise<void> => {
+    const { assistantId, passages } = owner;
+    const reads = (passages?.count ?? 0) <= SMALL ? smallReads : largeReads;
+    const slot = await reads.acquire(assistantId);
+    if (!slot) return;
+    try {
+      const startedAt = now();
+      const before = indexes.get(assistantId);
+      const index = await build(owner, before?.index ?? null);
+      const endedAt = now();
+      const restUntil = before ? endedAt + REST_SHARE * (endedAt - startedAt) : 0;
+      indexes.set(assistantId, { index, version, restUntil }, { bytes: index.bytes });
+    } finally {
+      slot.release();
+    }
+  };
+
+  const isCurrent = ({ index, version }: Held, wanted: number): boolean =>
+    version >= wanted && [null, index.model].includes(embedder.model());
+
+  /** Starts to read what has changed, unless a read is already running. */
+  const refresh = (owner: Owner): void => {
+    const { assistantId } = owner;
+    const held = indexes.get(assistantId);
+    const { version = 0 } = owner.passages ?? {};
+    if (reading.has(assistantId) || refused.has(assistantId)) return;
+    if (held && (isCurrent(held, version) || held.restUntil > now())) return;
+    const started = read(owner, version)
+      .catch((cause: unknown) => logger.warn({ err: cause, assistantId }, 'passages could not be read'))
+      .finally(() => reading.delete(assistantId));
+    reading.set(assistantId, started);
+  };
+
+  const searchIn = (index: PassageIndex, holder: string, priority: Priority = 'turn'): TurnPassages => {
+    let since: number | undefined;
+    let isOutdated = false;
+    const embed: TurnPassages['search']['embed'] = async (question) => {
+      if (index.model === null || embedder.model() !== index.model) return null;
+      const asked = { holder, priority, since };
+      since ??= performance.now();
+      const made = await withDeadline(embedder.embedQuestion(question, asked), EMBED_MS[priority]).catch(() => null);
+      return embedder.model() === index.model ? made : null; // the model may have changed during the call
+    };
+    const readTexts: TurnPassages['search']['read'] = async (passageIds, tokenKind) => {
+      const [{ passages, gone }, tokens] = await Promise.all([
+        store.readPassages(passageIds),
+        tokenKind === null ? new Map<string, Int8Array>() : store.readTokens(passageIds, tokenKind),
+      ]);
+      isOutdated ||= gone > 0;
+      return passages.map((passage) => ({ passage, tokens: tokens.get(passage.passageId) ?? null }));
+    };
+    const withoutPassages = (cause: unknown): [] => {
+      logger.warn({ err: cause, assistantId: holder }, 'passages could not be read: entries answer alone');
+      return [];
+    };
+    const search: TurnPassages['search'] = {
+      index,
+      isModelChosen: embedder.isChosen,
+      embed,
+      read: (ids, kind) => readTexts(ids, kind).catch(withoutPassages),
+    };
+    return { search, isOutdated: () => isOutdated };
+  };
+
+  const access = (owner: Owner, priority?: Priority): PassageAccess => {
+    const { assistantId } = owner;
+    const newerThan = (before?: TurnPassages): TurnPassages | null => {
+      const held = indexes.get(assistantId);
+      if (!held || held.index === before?.search.index) return null;
+      return searchIn(held.index, assistantId, priority);
+    };
+    return {
+      current: () => {
+        refresh(owner);
+        return newerThan();
+      },
+      open: async (before) => {
+        const held = indexes.get(assistantId);
+        if (before && held?.index === before.search.index) Object.assign(held, { version: -1, restUntil: 0 });
+        refresh(owner);
+        const found = newerThan(before);
+        const running = reading.get(assistantId);
+        if (found || !running) return found;
+        await withDeadline(running, before ? WAIT_MS.next : WAIT_MS.first).catch(() => undefined);
+        return newerThan(before);
+      },
+    };
+  };
+
+  const hasPassages = ({ passages }: Owner): boolean => (passages?.count ?? 0) > 0;
+
+  return {
+    of: (assistant, priority) => (hasPassages(assistant) ? access(assistant, priority) : undefined),
+    isLongWait: (assistant) =>
+      hasPassages(assistant) && !indexes.has(assistant.assistantId) && !refused.has(assistant.assistantId),
+  };
+};

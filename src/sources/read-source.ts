@@ -1,0 +1,601 @@
+import { createHash } from 'node:crypto';
+import { basename } from 'node:path';
+import { StringDecoder } from 'node:string_decoder';
+import { promisify } from 'node:util';
+import { gunzip } from 'node:zlib';
+import { type Reader, type ReadFailure, type ReadPage, readerVersion } from '@parley/reading';
+import type { Logger } from '../platform/process/logger.ts';
+import { createSlices } from '../platform/process/slices.ts';
+import type { Timing } from '../platform/process/time-limits.ts';
+import { type RunLease, RunLost } from './lease-sessions.ts';
+import type { FoundPage, PageEnd } from './run-pages.ts';
+import type { SourceRuns } from './runs.ts';
+import {
+  FETCHED_MAX_BYTES,
+  PAGES_OF_SITE_MAX,
+  type SiteOfRun,
+  type SourceError,
+  type StoredSource,
+  type StoredSourcePage,
+} from './source.ts';
+import type { Fetched, Fetcher, FetchOptions } from './fetch.ts';
+import {
+  ALLOWS_ALL,
+  createScope,
+  folderOf,
+  normalisedUrl,
+  parseRobots,
+  parseSitemap,
+  readSitemaps,
+  type Robots,
+  ROBOTS_MAX_BYTES,
+  securedUrl,
+  type SiteScope,
+} from './site-rules.ts';
+
+/** How many requests of a run may wait for their responses at the same time. */
+const LANES = 4;
+/** How often a page is tried at most: if there is no response, and if the site asks to come back later. */
+const TRIES_MAX = 2;
+const TRIES_LATER_MAX = 4;
+/** After this many failures in a row the whole site counts as unreachable. */
+const FAILURES_MAX = 10;
+const REOPENED_MAX = 3;
+/** A start page may lead on by itself so often. What leads on stands at the beginning of a page. */
+const LEADS_MAX = 3;
+const LEADS_WITHIN = 20_000;
+const MAY_LEAD = /http-equiv\s{0,9}=\s{0,9}["']?refresh/i;
+
+const HTML = 'text/html,application/xhtml+xml';
+const DOCX = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document';
+const ACCEPT = `${HTML};q=1,text/markdown;q=0.9,text/plain;q=0.8,application/pdf;q=0.7,${DOCX};q=0.7`;
+const READ_TYPES = new Set([
+  ...HTML.split(','),
+  'text/markdown',
+  'text/x-markdown',
+  'text/plain',
+  'application/pdf',
+  DOCX,
+]);
+/** Types that say nothing. The ending of the path then decides. */
+const NO_TYPES = new Set(['', 'application/octet-stream', 'binary/octet-stream', 'application/unknown']);
+const READ_ENDINGS = /\.(?:html?|xhtml|md|markdown|txt|pdf|docx)$/i;
+const XML_TYPES = new Set(['text/xml', 'application/xml']);
+
+const typeOf = (contentType: string | null): string => (contentType ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
+
+const isReadable = (contentType: string | null, url: string): boolean => {
+  const type = typeOf(contentType);
+  return READ_TYPES.has(type) || (NO_TYPES.has(type) && READ_ENDINGS.test(new URL(url).pathname));
+};
+const isXml = (contentType: string | null, url: string): boolean =>
+  XML_TYPES.has(typeOf(contentType)) || /\.xml(?:\.gz)?$/i.test(new URL(url).pathname);
+
+/** The run cannot continue. Answers keep using what they have. */
+class RunFailure extends Error {
+  override name = 'RunFailure';
+  readonly error: SourceError;
+  readonly againAfterMs: number | undefined;
+  constructor(error: SourceError, againAfterMs?: number) {
+    super(error.code);
+    this.error = error;
+    this.againAfterMs = againAfterMs;
+  }
+}
+
+/** The run continues later: other sources wait for its place, its host is crowded, or the process stops. */
+class RunInterrupted extends Error {
+  override name = 'RunInterrupted';
+}
+
+const HASHED_AT_ONCE = 1_000_000;
+/**
+ * The reader's version and a hash of the content, made in steps, because other work should not wait for the hash of a large
+ * content.
+ */
+const contentHash = async (version: string, contentType: string | null, bytes: Buffer): Promise<string> => {
+  const slices = createSlices();
+  const hash = createHash('sha256').update(`${typeOf(contentType)}\n`);
+  for (let from = 0; from < bytes.length; from += HASHED_AT_ONCE) {
+    hash.update(bytes.subarray(from, from + HASHED_AT_ONCE));
+    if (slices.isOver()) await slices.next();
+  }
+  return `${version}.${hash.digest('base64url')}`;
+};
+
+const unzip = promisify(gunzip);
+const DECODED_AT_ONCE = 1_000_000;
+/** The text of a sitemap, whose file may be compressed. It is decoded in steps, because bytes that are no text take long. */
+const unpacked = async (given: Buffer): Promise<string> => {
+  const isPacked = given[0] === 0x1f && given[1] === 0x8b;
+  const unpacking = isPacked ? unzip(given, { maxOutputLength: FETCHED_MAX_BYTES }) : given;
+  const bytes = await Promise.resolve(unpacking).catch(() => Buffer.alloc(0));
+  const slices = createSlices();
+  const decoder = new StringDecoder();
+  let text = '';
+  for (let from = 0; from < bytes.length; from += DECODED_AT_ONCE) {
+    text += decoder.write(bytes.subarray(from, from + DECODED_AT_ONCE));
+    if (slices.isOver()) await slices.next();
+  }
+  return text + decoder.end();
+};
+
+const nameOf = (url: string): string => {
+  const last = basename(new URL(url).pathname);
+  try {
+    return decodeURIComponent(last) || 'page';
+  } catch {
+    return last;
+  }
+};
+
+const NO_INDEX: SourceError = {
+  code: 'noindex',
+  message: 'The page asks not to be indexed (noindex). Remove that for the user agent ParleyBot',
+};
+const NOT_INCLUDED: SourceError = { code: 'excluded', message: 'The page is not among those that are included' };
+const GIVEN_UP: SourceError = {
+  code: 'given_up',
+  message: 'The page could not be read. Exclude it, or refresh later',
+};
+const NOTHING: SourceError = {
+  code: 'nothing_read',
+  message: 'No page with text was found. Check the address, and what is included and excluded',
+};
+
+type OpenPage = Pick<StoredSourcePage, '_id'>;
+export type CountPage = (outcome: string) => void;
+
+type Dependencies = {
+  runs: SourceRuns;
+  fetcher: Fetcher;
+  /** Reads a document for an assistant. */
+  read: (assistantId: string, ...given: Parameters<Reader['read']>) => Promise<ReadPage | ReadFailure>;
+  /** Gives entries that follow their page its new answers. */
+  follow: (source: { assistantId: string; sourceId: string }) => Promise<void>;
+  timing: Timing;
+  countPage: CountPage;
+  logger: Logger;
+};
+
+/** What a run uses while it goes on. `signal` aborts when it must stop. */
+type Run = {
+  source: StoredSource;
+  lease: RunLease;
+  signal: AbortSignal;
+  shouldYield: () => boolean;
+  /** Whether other sources wait for a place. */
+  othersWait: () => boolean;
+};
+
+const failureOf = ({ failed, message }: ReadFailure): SourceError => ({ code: failed, message });
+/** Failures that will not pass. The page loses its passages. After other failures it keeps them. */
+const NOT_TEXT = new Set<ReadFailure['failed']>(['unsupported', 'no_text']);
+
+/** Reads a source anew: fetches its pages, and stores what they say. */
+export const createReadSource = ({ runs, fetcher, read, follow, timing, countPage, logger }: Dependencies) => {
+  const version = readerVersion();
+
+  const openRun = ({ source, lease, signal, shouldYield, othersWait }: Run) => {
+    const { _id: sourceId, assistantId, kind, run } = source;
+    const ask = (url: string, options: Omit<FetchOptions, 'assistantId' | 'othersWait' | 'signal'>) =>
+      fetcher(url, { ...options, assistantId, othersWait, signal });
+    const robotsByOrigin = new Map<string, Promise<Robots>>();
+    let site = source.site;
+    let scope: SiteScope | null = site ? createScope(source, site) : null;
+    let held: { url: string; answer: Fetched } | null = null;
+    let failures = 0;
+    let announcedAt = Number.NEGATIVE_INFINITY;
+    let writing: Promise<unknown> = Promise.resolve();
+
+    /** The address of a page in the form in which it is stored. */
+    const addressOf = (text: string, base?: string): string | null => {
+      const url = normalisedUrl(text, base);
+      return url !== null && site ? securedUrl(url, site.origin) : url;
+    };
+
+    const everyMs = (robots: Robots | null): number =>
+      Math.max(timing.sourceRequestEveryMs, Math.min(robots?.crawlDelayMs ?? 0, timing.sourceRequestEveryMaxMs));
+
+    const askRobots = async (origin: string): Promise<Robots> => {
+      const accept = 'text/plain,*/*;q=0.5';
+      const answer = await ask(`${origin}/robots.txt`, {
+        accept,
+        maxBytes: ROBOTS_MAX_BYTES,
+        truncates: true,
+        everyMs: () => everyMs(null),
+      });
+      if (answer.kind === 'answered') return parseRobots(answer.bytes.toString());
+      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
+      // Any status of 400 to 499 except 429 means that there is no robots.txt, and so do redirects that lead nowhere.
+      const isNone =
+        answer.kind === 'missing' ||
+        answer.kind === 'unchanged' ||
+        (answer.kind === 'refused' && answer.error.code !== 'private_address') ||
+        (answer.kind === 'failed' && answer.status !== null && answer.status < 500 && !answer.later);
+      if (isNone) return ALLOWS_ALL;
+      const { code, message } = answer.error;
+      if (answer.kind === 'refused' || answer.status === null)
+        throw new RunFailure({ code, message }, answer.kind === 'failed' ? timing.sourcePostponedMs : undefined);
+      const words = `The site’s robots.txt cannot be read (${answer.status}), so Parley asks for no page. It tries again in an hour`;
+      throw new RunFailure({ code: 'robots_unavailable', message: words }, timing.sourcePostponedMs);
+    };
+    const robotsOf = (origin: string): Promise<Robots> => {
+      const asked = robotsByOrigin.get(origin) ?? askRobots(origin);
+      robotsByOrigin.set(origin, asked);
+      return asked;
+    };
+
+    /**
+     * `isStart`: the first request of a site, which may lead to another host, as from example.com to www.example.com.
+     */
+    const fetchPage = async (page: Pick<StoredSourcePage, 'url'> & Partial<StoredSourcePage>, isStart = false) => {
+      let robots: Robots | null = null;
+      // A page that another version of the reader has read is read again, also if its site would say that it is the same.
+      const isKnown = page.hash?.startsWith(`${version}.`) === true;
+      return ask(page.url, {
+        accept: ACCEPT,
+        maxBytes: FETCHED_MAX_BYTES,
+        ...(isKnown && { etag: page.etag ?? null, lastModified: page.lastModified ?? null }),
+        everyMs: () => everyMs(robots),
+        isWanted: (type, url) => isReadable(type, url) || (isStart && isXml(type, url)),
+        refuse: async (url) => {
+          const isOwn = url.origin === site?.origin || url.origin === site?.typed?.origin;
+          const isElsewhere = kind === 'site' && !isStart && !isOwn;
+          if (isElsewhere) return { code: 'elsewhere', message: `The page leads to another site (${url.host})` };
+          robots = await robotsOf(url.origin);
+          if (await robots.allows(url.pathname + url.search)) return null;
+          return {
+            code: 'robots',
+            message: 'The site’s robots.txt forbids this page. Allow the user agent ParleyBot there',
+          };
+        },
+      });
+    };
+
+    /** Fetches a sitemap, whose file may be compressed. */
+    const fetchText = async (url: string): Promise<string | null> => {
+      const robots = site ? await robotsOf(site.origin) : null;
+      const answer = await ask(url, {
+        accept: 'application/xml,text/xml,text/plain;q=0.5,*/*;q=0.1',
+        maxBytes: FETCHED_MAX_BYTES,
+        everyMs: () => everyMs(robots),
+      });
+      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
+      return answer.kind === 'answered' ? unpacked(answer.bytes) : null;
+    };
+
+    /** Where a page leads by itself, without a click (`<meta http-equiv="refresh">`). */
+    const leadsTo = async (answer: Fetched): Promise<string | null> => {
+      if (answer.kind !== 'answered' || !isReadable(answer.contentType, answer.url)) return null;
+      if (!MAY_LEAD.test(answer.bytes.toString('latin1', 0, LEADS_WITHIN))) return null;
+      const { bytes, contentType, url } = answer;
+      const result = await read(assistantId, { bytes, contentType, name: nameOf(url), url }, signal);
+      return 'failed' in result || result.refresh === null ? null : normalisedUrl(result.refresh);
+    };
+
+    const fetchStart = async (
+      url: string,
+      leads = 0,
+    ): Promise<Extract<Fetched, { kind: 'answered' | 'unchanged' }>> => {
+      const known = await runs.findPage(sourceId, url);
+      const answer = await fetchPage({ ...known, url }, true);
+      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
+      if (answer.kind !== 'answered' && answer.kind !== 'unchanged') {
+        const isLater = answer.kind === 'failed' && answer.later;
+        throw new RunFailure(answer.error, isLater ? timing.sourcePostponedMs : undefined);
+      }
+      const next = leads < LEADS_MAX ? await leadsTo(answer) : null;
+      return next === null || next === url ? answer : fetchStart(next, leads + 1);
+    };
+
+    const seedSite = async (): Promise<void> => {
+      const start = normalisedUrl(source.url ?? '') ?? '';
+      const answer = await fetchStart(start);
+      const end = new URL(answer.url);
+      const folder = folderOf(new URL(start).pathname);
+      const isSitemap = answer.kind === 'answered' && isXml(answer.contentType, answer.url);
+      const isBelow = `${end.pathname}/`.startsWith(folder) || end.pathname.startsWith(folder);
+      const path = isSitemap ? '/' : isBelow ? folder : folderOf(end.pathname);
+      const { origin } = new URL(start);
+      const isSame = origin === end.origin && (isSitemap || isBelow);
+      const typed = isSame ? null : { origin, path: folder };
+      const found: SiteOfRun = { run, origin: end.origin, path, follow: true, typed };
+      site = found;
+      scope = createScope(source, found);
+      const accept = (url: string, from: string): string | null => {
+        const page = addressOf(url, from);
+        return page !== null && scope?.includes(page) ? page : null;
+      };
+      const robots = await robotsOf(end.origin);
+      const listed: string[] = [];
+      if (isSitemap) listed.push(end.href);
+      else listed.push(...robots.sitemaps, `${end.origin}/sitemap.xml`);
+      const fetched = new Map<string, string | null>();
+      if (isSitemap && answer.kind === 'answered') fetched.set(end.href, await unpacked(answer.bytes));
+      const until = performance.now() + timing.sourceSitemapsMs;
+      let isCut = false;
+      const urls = await readSitemaps(listed, {
+        fetchText: async (url) => fetched.get(url) ?? fetchText(url),
+        accept,
+        most: PAGES_OF_SITE_MAX + 1,
+        isOver: () => {
+          isCut ||= shouldYield() || performance.now() > until;
+          return isCut;
+        },
+      });
+      if (isSitemap && urls.length === 0) {
+        if (shouldYield()) throw new RunInterrupted('others go first');
+        const late = { code: 'sitemap', message: 'The sitemaps were not read in time' };
+        if (isCut) throw new RunFailure(late, timing.sourcePostponedMs);
+        const isOne = fetched.size > 0 && (await parseSitemap([...fetched.values()].join(''), 1)).pages.length > 0;
+        const message = isOne ? 'The sitemap lists no page of this site that is included' : 'This is no sitemap';
+        throw new RunFailure({ code: 'sitemap', message });
+      }
+      site = { ...found, follow: !isSitemap && (urls.length === 0 || isCut) };
+      // The pages of sitemaps that were not read are not missed. Links may lead to new ones.
+      const kept = isCut ? await runs.listKnown({ sourceId, run }, PAGES_OF_SITE_MAX) : [];
+      const all = new Set(urls);
+      const slices = createSlices();
+      for (const url of kept) {
+        if (accept(url, end.href) !== null) all.add(url);
+        if (slices.isOver()) await slices.next();
+      }
+      const first = normalisedUrl(answer.url) ?? answer.url;
+      if (!isSitemap) held = { url: first, answer };
+      const pages: FoundPage[] = [...(isSitemap ? [] : [first]), ...[...all].filter((url) => url !== first)].map(
+        (url, nth) => ({ url, depth: nth === 0 ? 0 : 1 }),
+      );
+      await runs.seed(lease, pages, site);
+    };
+
+    const seed = async (): Promise<void> => {
+      if (kind === 'site') {
+        if (site?.run !== run) await seedSite();
+      } else if (source.counts.found === 0) {
+        const url = kind === 'file' ? (source.file?.name ?? source.name) : (normalisedUrl(source.url ?? '') ?? '');
+        await runs.seed(lease, [{ url, depth: 0 }]);
+      }
+    };
+
+    const announce = async (): Promise<void> => {
+      if (source.live !== 0 && source.live !== run) return;
+      if (performance.now() - announcedAt < timing.sourceAnnouncedEveryMs) return;
+      announcedAt = performance.now();
+      await runs.announce(assistantId);
+    };
+
+    /**
+     * Pages of a run are stored one after the other: two transactions at once would conflict, and one would be
+     * repeated.
+     */
+    const end = async ({ _id }: StoredSourcePage, ended: PageEnd): Promise<void> => {
+      const written = writing.then(() => {
+        if (signal.aborted) throw new RunInterrupted('the run has stopped');
+        return runs.endPage(lease, _id, ended);
+      });
+      writing = written.catch(() => undefined);
+      if (await written) countPage(ended.state);
+      if (ended.state === 'read') await announce();
+    };
+
+    const linksOf = async (page: StoredSourcePage, { links }: ReadPage): Promise<FoundPage[]> => {
+      if (kind !== 'site' || !scope || site?.follow !== true) return [];
+      const slices = createSlices();
+      const depth = page.depth + 1;
+      const followed = new Set<string>();
+      for (const link of links) {
+        if (slices.isOver()) await slices.next();
+        const url = addressOf(link);
+        if (url !== null && !followed.has(url) && scope.follows(url, depth)) followed.add(url);
+      }
+      return [...followed].map((url) => ({ url, depth }));
+    };
+
+    /**
+     * Ends the page as skipped if it names another page as the canonical one. Null if the page itself is to be read.
+     */
+    const canonicalOf = async (page: StoredSourcePage, { canonical }: ReadPage): Promise<PageEnd | null> => {
+      const url = canonical === null || kind !== 'site' ? null : addressOf(canonical);
+      if (url === null || url === page.url) return null;
+      const words = `The page names another one as the right one: ${url.slice(0, 300)}`;
+      if (!scope?.includes(url)) return { state: 'skipped', error: { code: 'canonical', message: words } };
+      const target = await runs.findPage(sourceId, url);
+      // This page is read if the canonical one is missing, or names this one as the canonical.
+      if (target?.run === run && !['found', 'read', 'unchanged'].includes(target.state)) return null;
+      return { state: 'skipped', error: { code: 'canonical', message: words }, links: [{ url, depth: page.depth }] };
+    };
+
+    const redirected = ({ depth }: StoredSourcePage, target: string): PageEnd => ({
+      state: 'skipped',
+      error: { code: 'redirected', message: `The page leads to ${target.slice(0, 300)}` },
+      links: scope?.includes(target) ? [{ url: target, depth }] : [],
+    });
+
+    type Document = {
+      bytes: Buffer;
+      contentType: string | null;
+      etag: string | null;
+      lastModified: string | null;
+      /** The name of a file. */
+      name?: string | null;
+    };
+
+    const readPage = async (page: StoredSourcePage, document: Document, mayFollow: boolean): Promise<PageEnd> => {
+      const { bytes, contentType, etag, lastModified } = document;
+      const hash = await contentHash(version, contentType, bytes);
+      const keeps = (url: string): boolean => site?.follow === true && scope?.includes(url) === true;
+      if (hash === page.hash) return { state: 'unchanged', etag, lastModified, keeps };
+      const url = kind === 'file' ? null : page.url;
+      const name = url === null ? (document.name ?? source.name) : nameOf(url);
+      const given = NO_TYPES.has(typeOf(contentType)) ? null : contentType;
+      const result = await read(assistantId, { bytes, contentType: given, name, url }, signal);
+      if ('failed' in result)
+        return { state: NOT_TEXT.has(result.failed) ? 'skipped' : 'failed', error: failureOf(result) };
+      const refresh = kind === 'site' && result.refresh !== null ? addressOf(result.refresh) : null;
+      if (refresh !== null && refresh !== page.url) return redirected(page, refresh);
+      const links = mayFollow && result.mayFollow ? await linksOf(page, result) : [];
+      if (!result.mayIndex && kind !== 'file') return { state: 'skipped', error: NO_INDEX, links };
+      const canonical = await canonicalOf(page, result);
+      if (canonical) return canonical;
+      if (kind === 'site' && scope && !scope.includes(page.url))
+        return { state: 'skipped', error: NOT_INCLUDED, links };
+      const { title, language, passages, proposals } = result;
+      return { state: 'read', title, language, etag, lastModified, hash, passages, proposals, links };
+    };
+
+    const noteFailure = (error: SourceError, isLater: boolean): void => {
+      failures += 1;
+      if (kind === 'site' && failures >= FAILURES_MAX)
+        throw new RunFailure(error, isLater ? timing.sourcePostponedMs : undefined);
+    };
+
+    const doPage = async ({ _id }: OpenPage): Promise<void> => {
+      const page = await runs.beginPage({ pageId: _id, run });
+      if (!page) return;
+      if (page.tries > TRIES_LATER_MAX) return end(page, { state: 'failed', error: GIVEN_UP });
+      if (kind === 'file') {
+        const document = { ...(await runs.readFile(sourceId)), contentType: null, etag: null, lastModified: null };
+        return end(page, await readPage(page, document, false));
+      }
+      const isHeld = held?.url === page.url;
+      const answer = isHeld && held ? held.answer : await fetchPage(page);
+      if (isHeld) held = null;
+      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
+      if (answer.kind === 'failed') {
+        noteFailure(answer.error, answer.later);
+        const isWorth = answer.later || answer.status === null || answer.status >= 500;
+        if (isWorth && page.tries < (answer.later ? TRIES_LATER_MAX : TRIES_MAX)) return; // it is still open
+        return end(page, { state: 'failed', error: answer.error });
+      }
+      failures = 0;
+      if (answer.kind === 'missing') return end(page, { state: 'missing', error: answer.error });
+      if (answer.kind === 'refused') return end(page, { state: 'skipped', error: answer.error });
+      const target = normalisedUrl(answer.url) ?? answer.url;
+      const isMoved = kind === 'site' && target !== page.url;
+      if (isMoved) {
+        await end(page, redirected(page, target));
+        const moved = await runs.findPage(sourceId, target);
+        if (moved?.run !== run || moved.state !== 'found' || answer.kind !== 'answered') return;
+        return doAnswer(moved, answer);
+      }
+      if (answer.kind === 'answered') return doAnswer(page, answer);
+      const { etag, lastModified } = answer;
+      const keeps = (url: string): boolean => site?.follow === true && scope?.includes(url) === true;
+      return end(page, { state: 'unchanged', etag, lastModified, keeps });
+    };
+
+    const doAnswer = async (page: StoredSourcePage, answer: Extract<Fetched, { kind: 'answered' }>): Promise<void> => {
+      if (!answer.mayIndex && !answer.mayFollow) return end(page, { state: 'skipped', error: NO_INDEX });
+      const ended = await readPage(page, answer, answer.mayFollow);
+      const isHidden = !answer.mayIndex && ended.state === 'read';
+      return end(page, isHidden ? { state: 'skipped', error: NO_INDEX, links: ended.links } : ended);
+    };
+
+    /** Fetches and reads pages until none of the run is open. */
+    const doPages = async (): Promise<void> => {
+      const inWork = new Set<string>();
+      const stopped = new AbortController();
+      const pick = async (): Promise<OpenPage | null> => {
+        const open = await runs.listOpen({ sourceId, run }, LANES + 1);
+        return open.find(({ _id }) => !inWork.has(_id)) ?? null;
+      };
+      let picking: Promise<unknown> = Promise.resolve();
+      const next = (): Promise<OpenPage | null> => {
+        const picked = picking.then(async () => {
+          const page = await pick();
+          if (page) inWork.add(page._id);
+          return page;
+        });
+        picking = picked.catch(() => undefined);
+        return picked;
+      };
+      const waiting = new Set<() => void>();
+      const wakeLanes = (): void => {
+        for (const wake of waiting) wake();
+        waiting.clear();
+      };
+      const lane = async (): Promise<void> => {
+        while (!stopped.signal.aborted) {
+          if (signal.aborted || shouldYield()) throw new RunInterrupted('others go first');
+          const page = await next();
+          if (!page) {
+            if (inWork.size === 0) return;
+            // Pages that are being read may lead to further pages.
+            await new Promise<void>((resolve) => void waiting.add(resolve));
+            continue;
+          }
+          await doPage(page)
+            .catch(async (cause: unknown) => {
+              // Nothing was wrong with the page, so the try does not count.
+              if (cause instanceof RunInterrupted || signal.aborted) await runs.forgetTry({ pageId: page._id, run });
+              throw cause;
+            })
+            .finally(() => {
+              inWork.delete(page._id);
+              wakeLanes();
+            });
+        }
+      };
+      const lanes = Array.from({ length: kind === 'site' ? LANES : 1 }, () =>
+        lane().catch((cause: unknown) => {
+          stopped.abort();
+          wakeLanes();
+          throw cause;
+        }),
+      );
+      const ended = await Promise.allSettled(lanes);
+      const failed = ended.find((one) => one.status === 'rejected');
+      if (failed) throw failed.reason;
+    };
+
+    return async (): Promise<void> => {
+      await seed();
+      await doPages();
+      const isRead = (await runs.countRead(sourceId)) > 0;
+      const problem = isRead ? null : await runs.findProblem({ sourceId, run });
+      // A single page that existed and is gone loses its passages. Otherwise, a run that read nothing changes nothing.
+      const isGone = kind === 'page' && source.live > 0 && problem !== null && problem.missed > 1;
+      if (!isRead && !isGone) throw new RunFailure(problem?.error ?? NOTHING);
+      for (let nth = 0; nth < REOPENED_MAX; nth += 1) {
+        const { reopened } = await runs.closePages(lease);
+        if (reopened === 0) break;
+        await doPages();
+      }
+      await runs.publish(lease, problem?.error ?? null);
+    };
+  };
+
+  return async (
+    { source, lease, isLeft }: { source: StoredSource; lease: RunLease; isLeft: boolean },
+    options: Pick<Run, 'signal' | 'shouldYield' | 'othersWait'>,
+  ): Promise<void> => {
+    const { signal } = options;
+    const line = { sourceId: lease.sourceId, assistantId: source.assistantId };
+    try {
+      // A run that has ended may have left something behind.
+      if (isLeft && source.state !== 'running') await runs.settle(lease);
+      const begun = await runs.start(lease);
+      if (begun) {
+        const startedAt = performance.now();
+        const { run } = begun;
+        try {
+          await openRun({ ...options, source: begun, lease })();
+          logger.info({ ...line, run, ms: Math.round(performance.now() - startedAt) }, 'a source was read');
+        } catch (cause) {
+          if (!(cause instanceof RunFailure)) throw cause;
+          await runs.fail(lease, cause.error, cause.againAfterMs);
+          logger.info({ ...line, run, error: cause.error.code }, 'a source was not read');
+        }
+        await runs.settle(lease);
+      }
+      await follow(line);
+      await runs.end(lease);
+    } catch (cause) {
+      // The run continues later where it stopped. If MongoDB is unavailable, the lease expires by itself.
+      await runs.release(lease).catch(() => undefined);
+      if (cause instanceof RunLost) return logger.debug(line, 'the lease on a source was lost');
+      if (!(cause instanceof RunInterrupted) && !signal.aborted) throw cause;
+    }
+  };
+};
