@@ -1,15 +1,15 @@
 import type { CountEmbedding } from '@parley/understanding';
 import { countHeard, QUEUES, watchedQueuesOf, workersOf } from './alerts/queue-state.ts';
-import type { Assistant } from './assistants/assistant.ts';
 import type { LimitKind } from './assistants/rate-limit.ts';
+import type { ReportEventWait } from './events/sending/deliver.ts';
+import type { CountDelivery } from './events/sending/dispatch.ts';
 import { serverNow } from './platform/process/clock.ts';
 import type { Metrics } from './platform/process/metrics.ts';
 import type { QueueWatch } from './platform/redis/queue.ts';
+import type { CountTurn } from './replies/answer-turn.ts';
+import type { CountBudgetUsedUp } from './replies/engines/openai/engine.ts';
 import type { Service } from './service.ts';
 import type { Repetition } from './turns/start-turn.ts';
-
-/** How an accepted turn ended: answered by an engine, handed off, held, merged into a later turn, or failed. */
-export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'merged' | 'failed', seconds: number) => void;
 
 /** Counts the turns that a reply worker ends. */
 export const countTurns = (metrics: Metrics): CountTurn => {
@@ -28,8 +28,6 @@ export const countTurns = (metrics: Metrics): CountTurn => {
     took({ outcome }, seconds);
   };
 };
-
-export type CountBudgetUsedUp = (instead: Assistant['ifTokensUsedUp']) => void;
 
 /** Counts the turns whose call of a provider did not fit into the budget. */
 export const countBudgetUsedUp = (metrics: Metrics): CountBudgetUsedUp => {
@@ -68,8 +66,6 @@ export const countPages = (metrics: Metrics): ((outcome: string) => void) => {
   return (outcome) => ended({ outcome });
 };
 
-export type CountDelivery = (end: { outcome: string; errorKind: string | null }, count?: number) => void;
-
 /** Counts every delivery when the delivery ends. Used by both kinds of workers. */
 export const countDeliveries = (metrics: Metrics): CountDelivery => {
   const ended = metrics.counter({
@@ -85,8 +81,6 @@ export const countDeliveries = (metrics: Metrics): CountDelivery => {
 
 /** Bucket limits in seconds. An event that waits longer than `EVENT_MAX_AGE_S`, by default 600, is not sent. */
 const EVENT_WAITS = [0.1, 1, 5, 15, 30, 60, 120, 300, 450, 600];
-
-export type ReportEventWait = (seconds: number) => void;
 
 /** Reports how long each sent event waited. The events of paused and slow endpoints are included. */
 export const reportEventWaits = (metrics: Metrics): ReportEventWait => {

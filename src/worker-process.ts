@@ -11,7 +11,8 @@ import { withDeadline } from './platform/process/deadline.ts';
 import type { Timing } from './platform/process/time-limits.ts';
 import { type Sweeper, startSweeper } from './platform/process/sweeper.ts';
 import type { Module } from './service.ts';
-import { type CountDelivery, sampleQueues } from './service-metrics.ts';
+import type { CountDelivery } from './events/sending/dispatch.ts';
+import { sampleQueues } from './service-metrics.ts';
 import { createReleaseSweep } from './inbox/assignees.ts';
 import { createNotTakenSweep, createTurnSweep } from './turns/sweep.ts';
 

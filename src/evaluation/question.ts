@@ -51,6 +51,14 @@ export type CaseInput = z.output<typeof CaseInput>;
 export const VERDICTS = ['worse', 'wrong', 'hedged', 'offered', 'other', 'better', 'right', 'same'] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
+/** A count for each verdict, as an answer has it. */
+export const VerdictCounts = Object.fromEntries(VERDICTS.map((verdict) => [verdict, z.int().min(0)])) as Record<
+  Verdict,
+  z.ZodInt
+>;
+export const wholeCounts = (counts: Partial<Record<Verdict, number>>) =>
+  Object.fromEntries(VERDICTS.map((verdict) => [verdict, counts[verdict] ?? 0])) as Record<Verdict, number>;
+
 /** A reply that was made for a question, to be judged. */
 export type TriedReply = {
   kind: ReplyOutcome;

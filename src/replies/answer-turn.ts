@@ -10,7 +10,6 @@ import { createPacedSlots } from '../platform/process/paced-slots.ts';
 import { workFor } from '../platform/process/slices.ts';
 import { whatRemains } from '../platform/process/slots.ts';
 import { NO_SPAN, type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
-import type { CountTurn } from '../service-metrics.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import type { Publish, Reply } from '../turns/waiters.ts';
@@ -114,6 +113,9 @@ const MAX_TRIES = 3;
  * occupies a job for ever.
  */
 const TURNS_IN_A_ROW = 50;
+
+/** How an accepted turn ended: answered by an engine, handed off, held, merged into a later turn, or failed. */
+export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'merged' | 'failed', seconds: number) => void;
 
 type Dependencies = {
   conversations: Pick<ConversationStore, 'commit' | 'findForAnswer' | 'findTakeBy' | 'history'>;

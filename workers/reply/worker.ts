@@ -10,15 +10,10 @@ import { createMetrics } from '../../src/platform/process/metrics.ts';
 import { createSlices } from '../../src/platform/process/slices.ts';
 import { startSweeper } from '../../src/platform/process/sweeper.ts';
 import type { Vault } from '../../src/platform/process/vault.ts';
-import {
-  type CountBudgetUsedUp,
-  countBudgetUsedUp,
-  countDeliveries,
-  countEmbeddings,
-  countTurns,
-} from '../../src/service-metrics.ts';
+import { countBudgetUsedUp, countDeliveries, countEmbeddings, countTurns } from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/service.ts';
 import { createReserveCall, type ReserveCall } from '../../src/turns/allowances.ts';
+import { KNOWLEDGE_QUEUE } from '../../src/assistants/knowledge/semantic-state.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
 import { openQueueWorkers, openWorkerDuties, openWorkerHealth } from '../../src/worker-process.ts';
 import { createAnswerTurn, createInFlight } from '../../src/replies/answer-turn.ts';
@@ -28,7 +23,7 @@ import { type Embedder, shareLoop } from '@parley/understanding';
 import { beginEmbedder, type OpeningEmbedder } from '../../src/embedder.ts';
 import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
 import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
-import { createOpenAiEngine } from '../../src/replies/engines/openai/engine.ts';
+import { type CountBudgetUsedUp, createOpenAiEngine } from '../../src/replies/engines/openai/engine.ts';
 import { createRetrievalEngine, type IndexOptions } from '../../src/replies/engines/retrieval.ts';
 import { createPassages } from '../../src/sources/passage-index.ts';
 import {
@@ -36,7 +31,7 @@ import {
   createSemanticSearch,
   createVectorReader,
 } from '../../src/assistants/knowledge/semantic-search.ts';
-import { openVectorUpdater } from '../../src/assistants/knowledge/update-vectors.ts';
+import { startVectorUpdates } from '../../src/assistants/knowledge/update-vectors.ts';
 
 const DAY_MS = 86_400_000;
 /**
@@ -282,7 +277,9 @@ export const answerTurns = async (
     await Promise.all(TurnsJob.parse(data).turns.map(answerTurn));
   };
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, pace, process }, module);
-  await openVectorUpdater(embedder, module);
+  const store = service.aside.assistants;
+  const updateVectors = await startVectorUpdates({ store, embedder, timing: config.timing, logger, lifecycle });
+  await openQueueWorkers({ queue: KNOWLEDGE_QUEUE, concurrency: 1, process: updateVectors }, module);
   openProjection(embedder, module);
   openEvaluator({ evaluations: service.aside.evaluations, askEngine, embedder, lifecycle, logger });
   openMaintenance(module);

@@ -7,7 +7,7 @@ import type { Evaluation, Evaluations } from '../../evaluation/evaluations.ts';
 import type { OperatorCaller } from '../../operators/token.ts';
 import { conflict, MAX_DETAILS, notFound } from '../../platform/process/errors.ts';
 import { parseWholeNumber, wholeNumber } from '../../platform/process/validation.ts';
-import { VerdictCounts, wholeCounts } from '../../evaluation/http/evaluations.ts';
+import { VerdictCounts, wholeCounts } from '../../evaluation/question.ts';
 import { type Handled, handled, line, operation, textField, time, uuid } from '../../operators/operation.ts';
 
 const REVISION_MAX = 1_000_000_000;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Embedder } from '@parley/understanding';
 import {
-  KNOWLEDGE_QUEUE,
+  type Embedders,
   KnowledgeJob,
   REGISTER_EVERY_MS,
   type SemanticState,
@@ -10,15 +10,13 @@ import {
 } from './semantic-state.ts';
 import { parseTextKey, questionTexts, textKeyOf, textsHash } from './entry.ts';
 import type { EntryTexts, EntryVectors, VectorsInfo, VectorStore } from './vectors.ts';
-import type { Config } from '../../platform/process/config.ts';
 import { withDeadline } from '../../platform/process/deadline.ts';
 import { newToken } from '../../platform/process/ids.ts';
 import type { Lifecycle } from '../../platform/process/lifecycle.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createLru } from '../../platform/process/lru.ts';
 import { startSweeper } from '../../platform/process/sweeper.ts';
-import type { Service } from '../../service.ts';
-import { openQueueWorkers } from '../../worker-process.ts';
+import type { Timing } from '../../platform/process/time-limits.ts';
 
 /** An entry that needs new vectors: for its questions, and with `withAnswer` also for its answer. */
 type WorkItem = { entryId: string; texts: number; withAnswer: boolean };
@@ -335,15 +333,26 @@ const THOROUGH_EVERY_MS = 60_000;
  */
 const SWEEP_FOR_MS = 3_000;
 
-type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
+type UpdatesDependencies = {
+  store: { vectors: VectorStore; semantic: SemanticState; embedders: Embedders };
+  embedder: Embedder;
+  timing: Timing;
+  logger: Logger;
+  lifecycle: Lifecycle;
+};
 
 /**
  * Keeps the vectors of all assistants up to date. Jobs start updates, and a sweep finds assistants whose job was lost.
- * The updater also registers this worker's model for the other workers.
+ * The updater also registers this worker's model for the other workers. Returns what processes a job of the queue.
  */
-export const openVectorUpdater = async (embedder: Embedder, options: Options): Promise<void> => {
-  const { service, config, logger, lifecycle } = options;
-  const { vectors, semantic, embedders } = service.aside.assistants;
+export const startVectorUpdates = async ({
+  store,
+  embedder,
+  timing,
+  logger,
+  lifecycle,
+}: UpdatesDependencies): Promise<(data: unknown) => Promise<void>> => {
+  const { vectors, semantic, embedders } = store;
   const worker = newToken();
   let others: string[] = [];
   let published = { text: '', at: Number.NEGATIVE_INFINITY };
@@ -362,7 +371,7 @@ export const openVectorUpdater = async (embedder: Embedder, options: Options): P
     [...suspended].flatMap(([assistantId, { until }]) => (until > performance.now() ? [assistantId] : []));
   const suspend = (assistantId: string): void => {
     const { times } = suspended.get(assistantId) ?? { times: 0 };
-    const ms = Math.min(SUSPENDED_SWEEPS * config.timing.sweepEveryMs * 2 ** times, SUSPENDED_MOST_MS);
+    const ms = Math.min(SUSPENDED_SWEEPS * timing.sweepEveryMs * 2 ** times, SUSPENDED_MOST_MS);
     suspended.set(assistantId, { until: performance.now() + ms, times: times + 1 });
   };
   const update = async (assistantId: string): Promise<void> => {
@@ -416,8 +425,7 @@ export const openVectorUpdater = async (embedder: Embedder, options: Options): P
   // A registration expires by itself, so an unavailable MongoDB must not fail the stop.
   lifecycle.add('embedder offered', worker, (id) => embedders.unregister(id).catch(() => undefined));
   lifecycle.add('knowledge vectors', running, (all) => Promise.all(all.values()));
-  const sweeper = startSweeper('knowledge vectors', sweep, { everyMs: config.timing.sweepEveryMs, logger });
+  const sweeper = startSweeper('knowledge vectors', sweep, { everyMs: timing.sweepEveryMs, logger });
   lifecycle.add('knowledge sweep', sweeper, (one) => one.stop());
-  const process = async (data: unknown): Promise<void> => start(KnowledgeJob.parse(data).assistantId);
-  await openQueueWorkers({ queue: KNOWLEDGE_QUEUE, concurrency: 1, process }, options);
+  return async (data) => start(KnowledgeJob.parse(data).assistantId);
 };

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import type { AssistantStore } from '../../assistants/store.ts';
 import type { ConversationStore } from '../../conversations/store.ts';
 import type { Asked, Evaluation, EvaluationResult, Evaluations } from '../evaluations.ts';
-import { Expected, VERDICTS } from '../question.ts';
+import { Expected, VerdictCounts, VERDICTS, wholeCounts } from '../question.ts';
 import { createFindRealQuestions, type QuestionCase, type QuestionSets, RealQuestions } from '../question-sets.ts';
 import { createCursor, cursor } from '../../platform/http/operation.ts';
 import { DAY_MS } from '../../insights/figures.ts';
@@ -20,11 +20,6 @@ const LIST_MAX = 100;
 const one = { tag: 'Operators', audience: 'owners', resource: 'assistant', errors: ['not_found'] } as const;
 const runs = '/assistants/:id/evaluations';
 const run = `${runs}/:evaluationId`;
-
-export const VerdictCounts = Object.fromEntries(VERDICTS.map((verdict) => [verdict, z.int().min(0)])) as Record<
-  (typeof VERDICTS)[number],
-  z.ZodInt
->;
 
 const AGAINST = ['live', 'draft'] as const;
 
@@ -156,12 +151,6 @@ export const evaluationOperations = {
     audit: 'evaluation.stop',
   }),
 };
-
-export const wholeCounts = (counts: Evaluation['counts']) =>
-  Object.fromEntries(VERDICTS.map((verdict) => [verdict, counts[verdict] ?? 0])) as Record<
-    (typeof VERDICTS)[number],
-    number
-  >;
 
 const toView = ({
   assistantId: _assistant,

@@ -26,7 +26,6 @@ import { serverNow } from '../../platform/process/clock.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { type TraceSpan, type Tracing, within } from '../../platform/process/tracing.ts';
 import { isMongoUnavailable } from '../../platform/mongo/failures.ts';
-import type { ReportEventWait } from '../../service-metrics.ts';
 import type { DeliveryBreaker, Dispatch, Target } from './dispatch.ts';
 import { createLru } from '../../platform/process/lru.ts';
 
@@ -98,6 +97,8 @@ const tellsOfErasure = ({ event, conversationId }: Pick<StoredDelivery, 'event' 
 export type SendSlots = Pick<Slots, 'saturated' | 'close'> & {
   acquire: (endpoint: Pick<StoredEndpoint, '_id' | 'ratePerSecond'>, tenant: string) => Promise<Slot | null>;
 };
+
+export type ReportEventWait = (seconds: number) => void;
 
 type DeliverDependencies = {
   conversations: Pick<ConversationStore, 'findHead'> & { outbox: OutboxStore };

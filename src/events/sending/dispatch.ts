@@ -12,7 +12,6 @@ import type { PacedSlots } from '../../platform/process/paced-slots.ts';
 import type { Slot } from '../../platform/process/slots.ts';
 import { NO_SPAN, orFailed, type TraceSpan, type Tracing } from '../../platform/process/tracing.ts';
 import type { Timing } from '../../platform/process/time-limits.ts';
-import type { CountDelivery } from '../../service-metrics.ts';
 import type { Sender, SendResult } from './send.ts';
 
 const CONNECTION_FAILURES: ReadonlySet<string | null> = new Set(['dns', 'connect', 'tls']);
@@ -50,6 +49,8 @@ type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversation
 type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean; span: TraceSpan };
 /** The endpoint with its decrypted secrets and headers. `at` is the monotonic time just before the endpoint was read. */
 export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[]; headers: OpenHeader[] };
+
+export type CountDelivery = (end: { outcome: string; errorKind: string | null }, count?: number) => void;
 
 type Dependencies = {
   endpoints: Pick<EndpointStore, 'noteHealth' | 'pauseEndpoint'>;

@@ -2,12 +2,12 @@ import { createHash, randomBytes } from 'node:crypto';
 import type { FoundPassage } from '@parley/understanding';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
+import type { Assistant } from '../../../assistants/assistant.ts';
 import type { ProviderSettings } from '../../../assistants/settings.ts';
 import { isMongoUnavailable } from '../../../platform/mongo/failures.ts';
 import type { Breaker } from '../../../platform/process/breaker.ts';
 import { inSlices } from '../../../platform/process/slices.ts';
 import { TIMING } from '../../../platform/process/time-limits.ts';
-import type { CountBudgetUsedUp } from '../../../service-metrics.ts';
 import type { ReadPassage } from '../../../sources/passages.ts';
 import type { ReserveCall, ReservedCall } from '../../../turns/allowances.ts';
 import { checkEndpointUrl } from '../../../platform/http/address-guard.ts';
@@ -174,6 +174,8 @@ function* buildMessages(
 
 /** Statuses that are caused by the request itself, so the breaker does not count them as failures of the provider. */
 const REQUEST_ERRORS = new Set([400, 413, 422]);
+
+export type CountBudgetUsedUp = (instead: Assistant['ifTokensUsedUp']) => void;
 
 type Dependencies = {
   retrieval: AssistantEngine;
