@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { createRandom, type Random } from '../test/kit/random.ts';
 import type { Declaration } from '../src/platform/http/operation.ts';
 import { PUBLIC_OPERATIONS, WEB_OPERATIONS } from '../src/api/document.ts';
-import { OPERATIONS } from '../src/api/operator-operations.ts';
+import { OPERATIONS } from '../src/api/operator-routes.ts';
 import { request } from '../test/support/builders.ts';
 import { eventually } from '../test/support/eventually.ts';
 import { anInhabited, type Inhabited } from '../test/support/inhabited.ts';

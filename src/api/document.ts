@@ -16,7 +16,7 @@ import { chatConversationOperations } from '../conversations/http.ts';
 import { chatTurnOperations } from '../turns/http/turn-routes.ts';
 import { monitoringOperations } from './monitoring.ts';
 import type { Operation } from '../operators/operation.ts';
-import { OPERATIONS } from './operator-operations.ts';
+import { OPERATIONS } from './operator-routes.ts';
 import { ApiError, ErrorBody, type ErrorCode, invalid } from '../platform/process/errors.ts';
 import type { Declaration } from '../platform/http/operation.ts';
 import { DELIVERY_DEADLINE_MS } from '../platform/process/time-limits.ts';

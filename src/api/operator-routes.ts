@@ -53,20 +53,42 @@ import type { DeliveredReplies } from '../turns/waiters.ts';
 import type { Submit } from '../turns/start-turn.ts';
 import type { StreamTurn } from '../turns/stream.ts';
 import type { EndpointStore } from '../events/endpoints.ts';
-import { exportRoutes, importRoutes } from '../assistants/http/transfer.ts';
-import { assistantRoutes } from '../assistants/http/assistants.ts';
+import { exportOperations, exportRoutes, importOperations, importRoutes } from '../assistants/http/transfer.ts';
+import { assistantOperations, assistantRoutes } from '../assistants/http/assistants.ts';
 import { type BoardQueues, boardRoutes } from '../alerts/http/board.ts';
-import { channelRoutes, webChannelRoutesForOwners } from '../assistants/http/channel.ts';
-import { conversationDataRoutes, conversationRoutes } from '../inbox/http/conversations.ts';
-import { deliveryRoutes } from '../events/http/deliveries.ts';
-import { draftRoutes } from '../assistants/drafts/http.ts';
-import { endpointRoutes, recoveryRoutes } from '../events/http/endpoints.ts';
-import { evaluationRoutes } from '../evaluation/http/evaluations.ts';
-import { questionSetRoutes } from '../evaluation/http/question-sets.ts';
-import { cannedReplyRoutes, managedTagRoutes } from '../inbox/http/settings.ts';
-import { inboxRoutes, liveRoutes, noteRoutes } from '../inbox/http/inbox.ts';
-import { keyRoutes } from '../assistants/http/keys.ts';
-import { knowledgeRoutes, missRoutes } from '../assistants/knowledge/http.ts';
+import {
+  channelOperations,
+  channelRoutes,
+  webChannelOperations,
+  webChannelRoutesForOwners,
+} from '../assistants/http/channel.ts';
+import {
+  conversationDataOperations,
+  conversationDataRoutes,
+  conversationOperations,
+  conversationRoutes,
+} from '../inbox/http/conversations.ts';
+import { deliveryOperations, deliveryRoutes } from '../events/http/deliveries.ts';
+import { draftOperations, draftRoutes } from '../assistants/drafts/http.ts';
+import { endpointOperations, endpointRoutes, recoveryOperations, recoveryRoutes } from '../events/http/endpoints.ts';
+import { evaluationOperations, evaluationRoutes } from '../evaluation/http/evaluations.ts';
+import { questionSetOperations, questionSetRoutes } from '../evaluation/http/question-sets.ts';
+import {
+  cannedReplyOperations,
+  cannedReplyRoutes,
+  managedTagOperations,
+  managedTagRoutes,
+} from '../inbox/http/settings.ts';
+import {
+  inboxOperations,
+  inboxRoutes,
+  liveOperations,
+  liveRoutes,
+  noteOperations,
+  noteRoutes,
+} from '../inbox/http/inbox.ts';
+import { keyOperations, keyRoutes } from '../assistants/http/keys.ts';
+import { knowledgeOperations, knowledgeRoutes, missOperations, missRoutes } from '../assistants/knowledge/http.ts';
 import {
   type AuditNote,
   type Call,
@@ -75,13 +97,26 @@ import {
   type Resource,
   WRITTEN,
 } from '../operators/operation.ts';
-import { auditRoutes, operatorRoutes, tokenRoutes } from '../operators/http/operators.ts';
-import { alertRoutes, overviewRoutes } from '../insights/http/overview.ts';
-import { queueRoutes } from '../alerts/http/queues.ts';
-import { sessionRoutes } from '../operators/http/session.ts';
-import { sourceRoutes } from '../sources/http.ts';
-import { isPlaygroundOf, playgroundRoutes, turnRoutes } from '../turns/http/operator-turns.ts';
-import { usageRoutes } from '../insights/http/usage.ts';
+import {
+  auditOperations,
+  auditRoutes,
+  operatorOperations,
+  operatorRoutes,
+  tokenOperations,
+  tokenRoutes,
+} from '../operators/http/operators.ts';
+import { alertOperations, alertRoutes, overviewOperations, overviewRoutes } from '../insights/http/overview.ts';
+import { queueOperations, queueRoutes } from '../alerts/http/queues.ts';
+import { sessionOperations, sessionRoutes } from '../operators/http/session.ts';
+import { sourceOperations, sourceRoutes } from '../sources/http.ts';
+import {
+  isPlaygroundOf,
+  playgroundOperations,
+  playgroundRoutes,
+  turnOperations,
+  turnRoutes,
+} from '../turns/http/operator-turns.ts';
+import { usageOperations, usageRoutes } from '../insights/http/usage.ts';
 
 const DASHBOARD_PATH = '/operator';
 const BUILT = join(import.meta.dirname, '../../dashboard/dist');
@@ -383,45 +418,49 @@ export type OperatorApiDependencies = {
   logger: Logger;
 };
 
+/** What each page of the dashboard calls. */
 const PAGES = [
-  sessionRoutes,
-  overviewRoutes,
-  usageRoutes,
-  alertRoutes,
-  queueRoutes,
-  assistantRoutes,
-  exportRoutes,
-  importRoutes,
-  knowledgeRoutes,
-  draftRoutes,
-  sourceRoutes,
-  missRoutes,
-  questionSetRoutes,
-  evaluationRoutes,
-  keyRoutes,
-  channelRoutes,
-  webChannelRoutesForOwners,
-  endpointRoutes,
-  deliveryRoutes,
-  recoveryRoutes,
-  inboxRoutes,
-  conversationRoutes,
-  conversationDataRoutes,
-  noteRoutes,
-  managedTagRoutes,
-  cannedReplyRoutes,
-  liveRoutes,
-  turnRoutes,
-  playgroundRoutes,
-  operatorRoutes,
-  tokenRoutes,
-  auditRoutes,
+  { operations: sessionOperations, routes: sessionRoutes },
+  { operations: overviewOperations, routes: overviewRoutes },
+  { operations: usageOperations, routes: usageRoutes },
+  { operations: alertOperations, routes: alertRoutes },
+  { operations: queueOperations, routes: queueRoutes },
+  { operations: assistantOperations, routes: assistantRoutes },
+  { operations: exportOperations, routes: exportRoutes },
+  { operations: importOperations, routes: importRoutes },
+  { operations: knowledgeOperations, routes: knowledgeRoutes },
+  { operations: draftOperations, routes: draftRoutes },
+  { operations: sourceOperations, routes: sourceRoutes },
+  { operations: missOperations, routes: missRoutes },
+  { operations: questionSetOperations, routes: questionSetRoutes },
+  { operations: evaluationOperations, routes: evaluationRoutes },
+  { operations: keyOperations, routes: keyRoutes },
+  { operations: channelOperations, routes: channelRoutes },
+  { operations: webChannelOperations, routes: webChannelRoutesForOwners },
+  { operations: endpointOperations, routes: endpointRoutes },
+  { operations: deliveryOperations, routes: deliveryRoutes },
+  { operations: recoveryOperations, routes: recoveryRoutes },
+  { operations: inboxOperations, routes: inboxRoutes },
+  { operations: conversationOperations, routes: conversationRoutes },
+  { operations: conversationDataOperations, routes: conversationDataRoutes },
+  { operations: noteOperations, routes: noteRoutes },
+  { operations: managedTagOperations, routes: managedTagRoutes },
+  { operations: cannedReplyOperations, routes: cannedReplyRoutes },
+  { operations: liveOperations, routes: liveRoutes },
+  { operations: turnOperations, routes: turnRoutes },
+  { operations: playgroundOperations, routes: playgroundRoutes },
+  { operations: operatorOperations, routes: operatorRoutes },
+  { operations: tokenOperations, routes: tokenRoutes },
+  { operations: auditOperations, routes: auditRoutes },
 ];
+
+/** All operations, for the API documentation. */
+export const OPERATIONS: Operation[] = PAGES.flatMap(({ operations }) => Object.values<Operation>(operations));
 
 /** The operator API, the queue board and the dashboard (docs/contract.md, Operator API). */
 export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router => {
   const access = createOperatorAccess(dependencies);
-  const all = PAGES.flatMap((routes) => routes({ ...dependencies, access }));
+  const all = PAGES.flatMap(({ routes }) => routes({ ...dependencies, access }));
   const router = Router({ caseSensitive: true });
   const sessions = [
     limitEachSession(

@@ -8,7 +8,7 @@ import { chatConversationOperations } from '../../src/conversations/http.ts';
 import { EVENT_KINDS } from '../../src/conversations/event.ts';
 import { WIRE_EVENTS } from '../../src/events/wire.ts';
 import { PUBLIC_OPERATIONS, WEB_OPERATIONS } from '../../src/api/document.ts';
-import { OPERATIONS } from '../../src/api/operator-operations.ts';
+import { OPERATIONS } from '../../src/api/operator-routes.ts';
 import { readConfig } from '../../src/platform/process/config.ts';
 import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';

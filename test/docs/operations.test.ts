@@ -1,8 +1,7 @@
 import type { Server } from 'node:http';
 import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
-import { OPERATIONS } from '../../src/api/operator-operations.ts';
-import { OPERATOR_PREFIX } from '../../src/api/operator-routes.ts';
+import { OPERATIONS, OPERATOR_PREFIX } from '../../src/api/operator-routes.ts';
 import { PUBLIC_OPERATIONS, WEB_OPERATIONS } from '../../src/api/document.ts';
 import { readConfig } from '../../src/platform/process/config.ts';
 import { createLifecycle, type Lifecycle } from '../../src/platform/process/lifecycle.ts';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { assistantModels, type StoredAssistant } from '../../src/assistants/assistant.ts';
 import { collectionOf } from '../../src/platform/mongo/mongo.ts';
-import { OPERATIONS } from '../../src/api/operator-operations.ts';
+import { OPERATIONS } from '../../src/api/operator-routes.ts';
 import { request } from '../support/builders.ts';
 import { addressOf } from '../kit/operations.ts';
 import { anOperator } from '../support/operator-client.ts';

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import * as z from 'zod';
-import { OPERATIONS } from '../../src/api/operator-operations.ts';
+import { OPERATIONS } from '../../src/api/operator-routes.ts';
 import { ConfigError, readConfig } from '../../src/platform/process/config.ts';
 import { check } from '../../src/platform/process/validation.ts';
 import { anAssistant, aTurn, type ErrorBody, type TestAssistant } from '../support/builders.ts';

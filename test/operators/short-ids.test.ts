@@ -6,7 +6,7 @@ import { collectionOf } from '../../src/platform/mongo/mongo.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { addressOf } from '../kit/operations.ts';
-import { OPERATIONS } from '../../src/api/operator-operations.ts';
+import { OPERATIONS } from '../../src/api/operator-routes.ts';
 import { collectionIn, examinedBy, type Profiled, profileStatements } from '../support/profile.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import type { Operation } from '../../src/operators/operation.ts';
-import { OPERATIONS } from '../../src/api/operator-operations.ts';
+import { OPERATIONS } from '../../src/api/operator-routes.ts';
 import { aTurn, type ChatBody, request } from '../support/builders.ts';
 import { anInhabited, type Inhabited, pathIn } from '../support/inhabited.ts';
 import { anOperator } from '../support/operator-client.ts';

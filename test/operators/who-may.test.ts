@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import type { Operation } from '../../src/operators/operation.ts';
-import { OPERATIONS } from '../../src/api/operator-operations.ts';
+import { OPERATIONS } from '../../src/api/operator-routes.ts';
 import { request } from '../support/builders.ts';
 import { anInhabited, type Inhabited, pathIn } from '../support/inhabited.ts';
 import { anOperator } from '../support/operator-client.ts';

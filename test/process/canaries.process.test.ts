@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:net';
 import { Redis } from 'ioredis';
 import mongoose from 'mongoose';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { OPERATIONS } from '../../src/api/operator-operations.ts';
+import { OPERATIONS } from '../../src/api/operator-routes.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { openQueues } from '../../src/platform/redis/queue.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
