@@ -1,0 +1,334 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { BACKLOG_MAX } from '../../conversations/conversation.ts';
+import { endpointsOf, type OutboxStore, pendingOf } from '../../conversations/outbox.ts';
+import type { ConversationStore } from '../../conversations/store.ts';
+import type { BreakerOptions } from '../../platform/process/breaker.ts';
+import { serverNow } from '../../platform/process/clock.ts';
+import type { Config } from '../../platform/process/config.ts';
+import { type Lifecycle, VERSION } from '../../platform/process/lifecycle.ts';
+import type { Logger } from '../../platform/process/logger.ts';
+import { createPacedSlots, type PacedSlots } from '../../platform/process/paced-slots.ts';
+import { createSlots, mapAtMost, type Occupancy, whatRemains } from '../../platform/process/slots.ts';
+import { startSweeper } from '../../platform/process/sweeper.ts';
+import type { Tracing } from '../../platform/process/tracing.ts';
+import type { EndpointStore } from '../endpoints.ts';
+import { type DeliveryQueue, WakeUpJob } from '../queue.ts';
+import type { Recoveries } from '../recoveries.ts';
+import type { DeliveryStore } from '../store.ts';
+import {
+  createDeliver,
+  type Deliver,
+  type GivenReading,
+  type OutboxReading,
+  type ReportEventWait,
+  type SendSlots,
+} from './deliver.ts';
+import { type CountDelivery, createDeliveryBreaker, createDispatch } from './dispatch.ts';
+import { createDriveRecoveries } from './recover.ts';
+import { createSender, type SenderOptions } from './send.ts';
+
+type Running = { key: string | null; wokenAt: number; ended?: Promise<void> };
+
+type Dependencies = {
+  outbox: Pick<OutboxStore, 'read'>;
+  deliver: Deliver;
+  deliveryQueue: Pick<DeliveryQueue, 'wake'>;
+  logger: Logger;
+};
+
+/** How many outboxes a job reads at once. Each may have hundreds of events. */
+const OUTBOXES_AT_ONCE = 10;
+
+/**
+ * The delivery streams that this process is working on. Each stream runs only once at a time. If a stream is woken
+ * after its last read began, it reads again before it stops. Two processes may work on the same stream, and the claim
+ * decides which one sends. The slots limit how many streams send at the same time.
+ */
+const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dependencies) => {
+  const active = new Map<string, Running>();
+  let idle: (() => void)[] = [];
+  let closing = false;
+
+  const stop = (streamId: string): void => {
+    active.delete(streamId);
+    if (active.size === 0) for (const go of idle.splice(0)) go();
+  };
+
+  /**
+   * Runs `work` once and returns the time when its last read began. After a failure, returns the time when `work`
+   * started, so that a later wake-up still counts.
+   */
+  const runOnce = async (streamId: string, work: () => Promise<number>): Promise<number> => {
+    const startedAt = performance.now();
+    try {
+      return await work();
+    } catch (cause) {
+      // If an event was claimed, the sweep ends its claim as `unknown`. It wakes the stream again for what is pending.
+      logger.error({ err: cause, streamId }, 'a delivery stream failed');
+      return startedAt;
+    }
+  };
+
+  /** Runs `work` until no wake-up is newer than its last read. `work` returns the time when that read began. */
+  const run = (streamId: string, stream: Running, work: () => Promise<number>): Promise<void> => {
+    active.set(streamId, stream);
+    const untilDone = async (): Promise<void> => {
+      let readAt = await runOnce(streamId, work);
+      while (readAt < stream.wokenAt && !closing) readAt = await runOnce(streamId, work);
+      stop(streamId);
+    };
+    stream.ended = untilDone();
+    return stream.ended;
+  };
+
+  /** The first run of a stream uses the reading that woke it; later ones read again. */
+  const workOf = (reading: OutboxReading, endpointId: string): (() => Promise<number>) => {
+    const key = reading.outbox._id;
+    const given: GivenReading = { reading };
+    return () => deliver.deliverStream(key, endpointId, given);
+  };
+
+  const deliverFrom = (reading: OutboxReading, endpointId: string): void => {
+    const { at, outbox } = reading;
+    const streamId = `${outbox._id}:${endpointId}`;
+    const running = active.get(streamId);
+    if (!running) {
+      void run(streamId, { key: outbox._id, wokenAt: at }, workOf(reading, endpointId));
+      return;
+    }
+    // The maximum is taken, because reads may finish in a different order than they started.
+    running.wokenAt = Math.max(running.wokenAt, at);
+    const trimId = `${streamId}:trim`;
+    if (pendingOf(outbox, endpointId).length <= BACKLOG_MAX + 1 || active.has(trimId)) return;
+    const { _id, assistantId } = outbox;
+    void run(trimId, { key: null, wokenAt: at }, async () => {
+      await deliver.trimStream({ _id, assistantId }, endpointId);
+      return at;
+    });
+  };
+
+  return {
+    /** Runs a stream, whatever is pending. Resolves when it stops. */
+    run: async (key: string, endpointId: string): Promise<void> => {
+      const streamId = `${key}:${endpointId}`;
+      const running = active.get(streamId);
+      if (running) {
+        running.wokenAt = performance.now();
+        return running.ended;
+      }
+      if (!closing && !deliver.leaveToEnding(key))
+        await run(streamId, { key, wokenAt: 0 }, () => deliver.deliverStream(key, endpointId, { reading: null }));
+    },
+
+    /**
+     * Starts the streams of these conversations. Resolves when the streams have started, before their events are sent.
+     */
+    wake: async (keys: string[]): Promise<void> => {
+      await mapAtMost(OUTBOXES_AT_ONCE, keys, async (key) => {
+        if (deliver.leaveToEnding(key)) return;
+        const at = performance.now();
+        const outbox = await outboxes.read(key);
+        if (closing || !outbox) return;
+        for (const endpointId of endpointsOf(outbox)) deliverFrom({ at, outbox }, endpointId);
+      });
+    },
+
+    wakeDelivery: (deliveryId: string): void => {
+      if (closing || active.has(deliveryId)) return;
+      void run(deliveryId, { key: null, wokenAt: 0 }, async () => {
+        await deliver.deliverQueued(deliveryId);
+        return 0;
+      });
+    },
+
+    get active(): number {
+      return active.size;
+    },
+
+    /** Starts no new streams, waits for running streams, and wakes other processes for the remaining events. */
+    close: async (): Promise<void> => {
+      closing = true;
+      const keys = new Set([...active.values()].flatMap(({ key }) => key ?? []));
+      if (active.size > 0) await new Promise<void>((resolve) => idle.push(resolve));
+      for (const key of keys) deliveryQueue.wake(key);
+    },
+  };
+};
+
+/** A send that takes longer makes its endpoint slow, or hanging. */
+const SENDING = { slowMs: 1_000, hangsMs: 3_000 };
+
+/** Ends with the time, or with the signal. */
+const waitUntil = (time: Date, signal: AbortSignal): Promise<void> =>
+  sleep(Math.max(0, time.getTime() - serverNow()), undefined, { signal }).catch(() => undefined);
+
+/**
+ * Slots for sends that also keep an endpoint's rate. The endpoint's document has the next free time, so all workers
+ * share it. In each worker one send of an endpoint at a time reserves it, waits for it, and only then takes a slot: sends
+ * that wait take no slot from others, and those that had to wait for a slot do not come all at once.
+ */
+const createRatedSlots = (slots: PacedSlots, reserve: EndpointStore['reserveSend']): SendSlots => {
+  const turns = createSlots(({ own }) => own < 1);
+  const closing = new AbortController();
+  return {
+    acquire: async (endpoint, tenant) => {
+      const { _id: endpointId, ratePerSecond = null } = endpoint;
+      if (ratePerSecond === null) return slots.acquire(endpointId, { tenant });
+      const turn = await turns.acquire(endpointId, { tenant });
+      if (!turn) return null;
+      try {
+        const time = await reserve(endpointId);
+        if (time) await waitUntil(time, closing.signal);
+        const slot = await slots.acquire(endpointId, { tenant });
+        return slot && { ...slot, hasWaited: true };
+      } finally {
+        turn.release();
+      }
+    },
+    saturated: () => [...slots.saturated(), ...turns.saturated()],
+    close: () => {
+      slots.close();
+      turns.close();
+      closing.abort();
+    },
+  };
+};
+
+type SendLimits = { perEndpoint: number; total: number };
+
+/**
+ * Limits the sends in flight, per endpoint and in total. A slot is acquired before the claim, so that waiting events
+ * stay unclaimed. Once a quarter of all slots is in use, assistants share all slots equally, and the endpoints of an
+ * assistant share its part. Each share is as large as if there were one more, so a new endpoint finds a slot even
+ * beside many that hang.
+ */
+const createSendSlots = ({ perEndpoint, total }: SendLimits): PacedSlots => {
+  const shareOf =
+    (most: number) =>
+    ({ own, ofTenant, inUse, tenants, holders }: Occupancy): boolean => {
+      if (inUse >= most || own >= perEndpoint) return false;
+      if (inUse < most / 4) return true;
+      const share = Math.max(1, Math.floor(most / (tenants + 1)));
+      return ofTenant < share && own < Math.max(1, Math.floor(share / (holders + 1)));
+    };
+  return createPacedSlots({ total, shareOf, ...SENDING });
+};
+
+/** Recoveries have at most a fifth of an endpoint's requests in flight, but at least one. */
+const RECOVERING = 5;
+
+/**
+ * How many streams end what must not be sent at once. An assistant may have as many as remain free: half of them if it
+ * is alone.
+ */
+const ENDING_MAX = 8;
+
+/** Tests pass their own resolver or certificate authority, and their own breaker. */
+export type SendingOptions = { sending?: Partial<SenderOptions>; breaking?: BreakerOptions };
+
+type SendingDependencies = {
+  conversations: ConversationStore;
+  endpoints: EndpointStore;
+  deliveries: DeliveryStore;
+  recoveries: Recoveries;
+  /** The same stores on the second pool: they choose what recoveries send. */
+  aside: { conversations: ConversationStore; deliveries: DeliveryStore; recoveries: Recoveries };
+  deliveryQueue: DeliveryQueue;
+  countDelivery: CountDelivery;
+  reportEventWait: ReportEventWait;
+  tracing: Tracing;
+  config: Config;
+  logger: Logger;
+  lifecycle: Lifecycle;
+};
+
+export type EventSending = {
+  /** Starts the streams and deliveries that a job names. */
+  process: (data: unknown) => Promise<void>;
+  /** Endpoints to which nothing is sent now, because they fail or have all their slots in use. */
+  suspended: () => string[];
+};
+
+/** Sends events: streams, tests and resends that are woken, and recoveries. The lifecycle closes what this opens. */
+export const openSending = (
+  { conversations, endpoints, deliveries, recoveries, aside, deliveryQueue, ...given }: SendingDependencies,
+  { sending = {}, breaking = {} }: SendingOptions = {},
+): EventSending => {
+  const { countDelivery, reportEventWait, tracing, config, logger, lifecycle } = given;
+  const { timing } = config;
+  const sender = createSender({
+    userAgent: `Parley-Webhooks/${VERSION}`,
+    allowPrivate: config.WEBHOOK_ALLOW_PRIVATE,
+    perEndpointConnections: config.ENDPOINT_CONCURRENCY,
+    maxSockets: config.DELIVERY_CONCURRENCY,
+    deadlineMs: timing.deliveryDeadlineMs,
+    bodyGraceMs: timing.bodyGraceMs,
+    ...sending,
+  });
+  lifecycle.add('sender', sender, (opened) => opened.close());
+  const slots = createSendSlots({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY });
+  const rated = createRatedSlots(slots, endpoints.reserveSend);
+  const recovering = createSlots(({ own }) => own < Math.max(1, Math.floor(config.ENDPOINT_CONCURRENCY / RECOVERING)));
+  const endings = createSlots(whatRemains(ENDING_MAX));
+  const breaker = createDeliveryBreaker(breaking);
+  const dispatch = createDispatch({
+    endpoints,
+    deliveries,
+    sender,
+    slots,
+    breaker,
+    countDelivery,
+    recordingMax: config.DELIVERY_CONCURRENCY,
+    timing,
+    tracing,
+    sendsTraceparent: config.WEBHOOK_TRACEPARENT,
+    logger,
+  });
+  const deliver = createDeliver({
+    conversations,
+    endpoints,
+    deliveries,
+    recoveries,
+    dispatch,
+    breaker,
+    slots: rated,
+    recovering,
+    endings,
+    wake: deliveryQueue.wake,
+    eventMaxAgeMs: config.EVENT_MAX_AGE_S * 1000,
+    timing,
+    reportEventWait,
+    tracing,
+    logger,
+  });
+  const streams = lifecycle.add(
+    'delivery streams',
+    createStreams({ outbox: conversations.outbox, deliver, deliveryQueue, logger }),
+    async (opened) => {
+      rated.close();
+      recovering.close();
+      endings.close();
+      await Promise.all([driver.close(), opened.close()]);
+    },
+  );
+
+  const driver = createDriveRecoveries({
+    ...aside,
+    deliveryQueue,
+    endpoints,
+    runStream: streams.run,
+    timing,
+    logger,
+  });
+  const looking = startSweeper('recoveries', driver.look, { everyMs: timing.sweepEveryMs, logger });
+  lifecycle.add('recoveries', looking, (opened) => opened.stop());
+
+  return {
+    process: async (data) => {
+      const { conversations: keys, deliveries: ids } = WakeUpJob.parse(data);
+      for (const deliveryId of ids) streams.wakeDelivery(deliveryId);
+      await streams.wake(keys);
+    },
+    suspended: () => [...breaker.suspended(), ...rated.saturated()],
+  };
+};
