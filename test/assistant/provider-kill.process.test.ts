@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { createVault } from '../../src/platform/process/vault.ts';
-import { createEngines } from '../../workers/reply/worker.ts';
+import { createEngines } from '../../src/replies/answering.ts';
 import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
 import { anAssistant } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';

@@ -1,37 +1,22 @@
-import type { Dispatcher } from 'undici';
+import type { Embedder } from '@parley/understanding';
 import { createPace } from '../../src/alerts/worker-signs.ts';
 import { createChannelCalls } from '../../src/assistants/channel.ts';
-import { createBreaker } from '../../src/platform/process/breaker.ts';
+import { KNOWLEDGE_QUEUE } from '../../src/assistants/knowledge/semantic-state.ts';
+import { startVectorUpdates } from '../../src/assistants/knowledge/update-vectors.ts';
+import { beginEmbedder, type OpeningEmbedder } from '../../src/embedder.ts';
+import { ASKING_MAX, openEvaluator } from '../../src/evaluation/evaluator.ts';
 import { serverNow } from '../../src/platform/process/clock.ts';
 import { newToken } from '../../src/platform/process/ids.ts';
 import type { Opening } from '../../src/platform/process/lifecycle.ts';
 import type { SharedMemory } from '../../src/platform/process/lru.ts';
 import { createMetrics } from '../../src/platform/process/metrics.ts';
-import { createSlices } from '../../src/platform/process/slices.ts';
 import { startSweeper } from '../../src/platform/process/sweeper.ts';
-import type { Vault } from '../../src/platform/process/vault.ts';
+import { openAnswering } from '../../src/replies/answering.ts';
+import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
 import { countBudgetUsedUp, countDeliveries, countEmbeddings, countTurns } from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/service.ts';
-import { createReserveCall, type ReserveCall } from '../../src/turns/allowances.ts';
-import { KNOWLEDGE_QUEUE } from '../../src/assistants/knowledge/semantic-state.ts';
-import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
+import { TURNS_QUEUE } from '../../src/turns/queue.ts';
 import { openQueueWorkers, openWorkerDuties, openWorkerHealth } from '../../src/worker-process.ts';
-import { createAnswerTurn, createInFlight } from '../../src/replies/answer-turn.ts';
-import { createAskEngine } from '../../src/replies/ask-engine.ts';
-import { ASKING_MAX, openEvaluator } from '../../src/evaluation/evaluator.ts';
-import { type Embedder, shareLoop } from '@parley/understanding';
-import { beginEmbedder, type OpeningEmbedder } from '../../src/embedder.ts';
-import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
-import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
-import { type CountBudgetUsedUp, createOpenAiEngine } from '../../src/replies/engines/openai/engine.ts';
-import { createRetrievalEngine, type IndexOptions } from '../../src/replies/engines/retrieval.ts';
-import { createPassages } from '../../src/sources/passage-index.ts';
-import {
-  createDraftVectors,
-  createSemanticSearch,
-  createVectorReader,
-} from '../../src/assistants/knowledge/semantic-search.ts';
-import { startVectorUpdates } from '../../src/assistants/knowledge/update-vectors.ts';
 
 const DAY_MS = 86_400_000;
 /**
@@ -86,40 +71,6 @@ const openMaintenance = ({ service, config, logger, lifecycle }: Module): void =
   lifecycle.add('maintenance', sweepers, (all) => Promise.all(all.map((one) => one.stop())));
 };
 
-type Dependencies = {
-  vault: Vault;
-  dispatcher: Dispatcher;
-  allowPrivate: boolean;
-  reserveCall: ReserveCall;
-  onBudgetUsedUp: CountBudgetUsedUp;
-  stopAfterMs?: number;
-  indexes?: IndexOptions;
-};
-
-/**
- * Selects the engine of each assistant: retrieval, or a provider that uses retrieval for its prompt and as fall-back.
- */
-export const createEngines = ({ vault, indexes, ...rest }: Dependencies): AssistantEngine => {
-  const retrieval = createRetrievalEngine(indexes);
-  const askProvider = createOpenAiEngine({
-    retrieval,
-    breaker: createBreaker(),
-    openKey: vault.open,
-    ...rest,
-  });
-  return {
-    name: 'chosen by the assistant',
-    needsProvider: (assistant) => assistant.engine?.kind === 'openai' || retrieval.needsProvider?.(assistant) === true,
-    answersImmediately: (turn) =>
-      turn.assistant.engine?.kind !== 'openai' && retrieval.answersImmediately?.(turn) === true,
-    atVersion: (assistant, mayWait) => retrieval.atVersion?.(assistant, mayWait) ?? assistant,
-    reply: (turn) => {
-      const { engine } = turn.assistant;
-      return engine?.kind === 'openai' ? askProvider(turn, engine) : retrieval.reply(turn);
-    },
-  };
-};
-
 const EVERY_MS = 2_000;
 const COUNT_EVERY_MS = 10_000;
 
@@ -160,12 +111,6 @@ const openProjection = (embedder: Embedder, { service, logger, lifecycle }: Modu
   lifecycle.add('projection', sweepers, (all) => Promise.all(all.map((one) => one.stop())));
 };
 
-/**
- * Slots for provider calls per job. A slow assistant gets at most a quarter of all slots, so with four per job it gets
- * one for each job.
- */
-const SLOTS_PER_JOB = 4;
-
 /** Assembles and starts the reply worker. Tests may pass their own engine or embedder. */
 export const openReplyWorker = async ({
   engine,
@@ -188,7 +133,7 @@ export const openReplyWorker = async ({
   return { ...service, ...own, healthPort: await openWorkerHealth(module, sweeps) };
 };
 
-type AnsweringOptions = {
+type AnswerOptions = {
   embedder: OpeningEmbedder;
   engine?: AssistantEngine;
   /** Since when the whole process stops, if this module stops later. */
@@ -198,84 +143,29 @@ type AnsweringOptions = {
 /** The module that answers turns, with the work in the background that has no process of its own. */
 export const answerTurns = async (
   module: Module,
-  { embedder: beginning, engine, stopping = module.lifecycle.draining }: AnsweringOptions,
+  { embedder: beginning, engine, stopping = module.lifecycle.draining }: AnswerOptions,
 ) => {
   const { service, metrics, config, logger, lifecycle } = module;
-  shareLoop(createSlices);
-  const { conversations, assistants, leases, memory, turnQueue, redis, vault } = service;
-  beginning.share(redis, config.REDIS_PREFIX);
-  const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
-  const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
-  // Evaluations have connections in addition, so that no turn waits for one of theirs.
-  const dispatcher = openGuardedAgent({ allowPrivate, connections: turnsInFlight + ASKING_MAX });
-  lifecycle.add('connections to providers', dispatcher, (agent) => agent.destroy());
+  beginning.share(service.redis, config.REDIS_PREFIX);
   const embedder = await beginning.opened;
-  const report = (assistantId: string, written: Promise<void>): void =>
-    void written.catch((cause: unknown) =>
-      logger.warn({ err: cause, assistantId }, 'what exceeds the memory was not reported'),
-    );
-  const vectorsOf = createVectorReader(assistants.vectors, {
-    logger,
-    memory,
-    onRead: (assistantId, dropped) => report(assistantId, assistants.reportVectorsLeftOut(assistantId, dropped)),
-  });
-
-  const onLargeBuilt = ({ assistantId }: { assistantId: string }, leftOut: number): void => {
-    if (leftOut > 0) logger.warn({ assistantId, leftOut }, 'knowledge has too many texts to index them all');
-    report(assistantId, assistants.reportLeftOut(assistantId, leftOut));
-  };
-  const outlets = { publish: service.publisher.publish, draining: lifecycle.draining, logger };
-  const draftVectors = createDraftVectors({ vectors: service.aside.assistants.vectors, vectorsOf, embedder });
-  const logUnsettled = (cause: unknown): void =>
-    logger.warn({ err: cause }, 'the cost of a call was not settled: it counts as reserved');
-  const providers = {
-    vault,
-    dispatcher,
-    allowPrivate,
-    reserveCall: createReserveCall(service.allowances, logUnsettled),
-    onBudgetUsedUp: countBudgetUsedUp(metrics),
-    stopAfterMs: config.timing.providerStopAfterMs,
-  };
-  const askEngine = createAskEngine({
-    conversations,
-    assistants,
-    engine: engine ?? createEngines({ ...providers, indexes: { memory, onLargeBuilt } }),
-    semanticSearchOf: createSemanticSearch(embedder, vectorsOf, logger),
-    draftEngine: engine ?? createEngines({ ...providers, indexes: { memory, isForDrafts: true } }),
-    draftVectors,
-    draftSearchOf: (draft) => createSemanticSearch(embedder, draftVectors.vectorsOf(draft), logger),
-    passages: createPassages({
-      store: service.passages,
-      background: service.aside.passages,
-      embedder,
-      reportLeftOut: service.aside.assistants.reportPassagesLeftOut,
-      logger,
-      memory,
-    }),
-    stopping,
-    ...outlets,
-  });
-  const opened = createInFlight({ total: turnsInFlight, logger });
-  const inFlight = lifecycle.add('turns in flight', opened, ({ close }) => close());
   const countTurn = countTurns(metrics);
   const pace = createPace();
-  const answerTurn = createAnswerTurn({
-    conversations,
-    leases,
-    askEngine,
-    inFlight,
-    turnQueue,
-    countTurn: (outcome, seconds) => {
-      countTurn(outcome, seconds);
-      pace.note(seconds);
+  const { process, askEngine, vectorsOf } = openAnswering(
+    {
+      ...service,
+      embedder,
+      countTurn: (outcome, seconds) => {
+        countTurn(outcome, seconds);
+        pace.note(seconds);
+      },
+      onBudgetUsedUp: countBudgetUsedUp(metrics),
+      config,
+      logger,
+      lifecycle,
     },
-    tracing: service.tracing,
-    ...outlets,
-  });
-
-  const process = async (data: unknown): Promise<void> => {
-    await Promise.all(TurnsJob.parse(data).turns.map(answerTurn));
-  };
+    // Evaluations have connections in addition, so that no turn waits for one of theirs.
+    { ...(engine && { engine }), connectionsBeside: ASKING_MAX, stopping },
+  );
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, pace, process }, module);
   const store = service.aside.assistants;
   const updateVectors = await startVectorUpdates({ store, embedder, timing: config.timing, logger, lifecycle });

@@ -90,7 +90,7 @@ type Options = {
  * Returns null if the assistant has no vectors. Vectors are returned as soon as some are stored, before the remaining
  * ones are made.
  */
-type VectorsOf = (
+export type VectorsOf = (
   assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>,
 ) => Promise<AssistantVectors | null>;
 
