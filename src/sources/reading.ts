@@ -1,0 +1,209 @@
+import type { Embedder } from '@parley/understanding';
+import { openReader, type Reader } from '@parley/reading';
+import type { AssistantStore } from '../assistants/store.ts';
+import { openGuardedAgent } from '../platform/http/address-guard.ts';
+import type { Config } from '../platform/process/config.ts';
+import { newToken } from '../platform/process/ids.ts';
+import type { Lifecycle } from '../platform/process/lifecycle.ts';
+import type { Logger } from '../platform/process/logger.ts';
+import { createSlots } from '../platform/process/slots.ts';
+import { type Sweeper, startSweeper } from '../platform/process/sweeper.ts';
+import type { RedisClient } from '../platform/redis/redis.ts';
+import { createFetcher, createHosts } from './fetch.ts';
+import type { RunLease } from './lease-sessions.ts';
+import { createMakeVectors, createStoreIndexes } from './make-vectors.ts';
+import type { PassageVectors } from './passage-vectors.ts';
+import type { PassageStore } from './passages.ts';
+import { SourceJob } from './queue.ts';
+import { createReadSource } from './read-source.ts';
+import type { SourceRuns } from './runs.ts';
+import type { SourceStore } from './store.ts';
+
+/** How many documents are read at the same time, each in a process of its own. One assistant uses at most one. */
+const READERS = 2;
+const CONNECTIONS_OF_HOST = 4;
+const HEADERS_MAX_BYTES = 32 * 1024;
+
+/** Readers that assistants share: a document that takes long does not delay those of other assistants. */
+const openReaders = (open: () => Reader) => {
+  const idle = Array.from({ length: READERS }, open);
+  const all = [...idle];
+  const slots = createSlots(({ own, inUse }) => inUse < READERS && own < Math.max(1, READERS / 2));
+  return {
+    read: async (assistantId: string, ...given: Parameters<Reader['read']>): ReturnType<Reader['read']> => {
+      const slot = await slots.acquire(assistantId);
+      if (!slot) throw new Error('the readers are closed');
+      const reader = idle.pop() as Reader; // a slot means that one is idle
+      try {
+        return await reader.read(...given);
+      } finally {
+        idle.push(reader);
+        slot.release();
+      }
+    },
+    close: async (): Promise<void> => {
+      slots.close();
+      await Promise.all(all.map((one) => one.close()));
+    },
+  };
+};
+
+type RunningOptions = { most: number; runs: SourceRuns; draining: AbortSignal; renewMs: number; logger: Logger };
+type ReadSource = ReturnType<typeof createReadSource>;
+
+/** A run that others wait for is interrupted after so many slices, whatever it does. It should yield by itself before. */
+const SLICES_MAX = 3;
+
+/** The sources that this worker reads now. An assistant gets as many places as stay free, and at least a quarter. */
+const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, logger }: RunningOptions) => {
+  const running = new Map<string, { assistantId: string; ended: Promise<void> }>();
+  let isContested = false;
+
+  const listReading = (): string[] => [...new Set([...running.values()].map(({ assistantId }) => assistantId))];
+  const listFull = (): string[] => {
+    const share = Math.max(most - running.size, most / 4);
+    const byAssistant = Map.groupBy(running.values(), ({ assistantId }) => assistantId);
+    return [...byAssistant].flatMap(([assistantId, own]) => (own.length >= share ? [assistantId] : []));
+  };
+
+  /** Renews the lease again and again. The signal aborts if the lease is lost, or if `isStuck`. */
+  const keep = (lease: RunLease, isStuck: () => boolean): { signal: AbortSignal; stop: () => void } => {
+    const lost = new AbortController();
+    const timer = setInterval(() => {
+      if (isStuck()) lost.abort(new Error('other sources wait for this place'));
+      runs
+        .renew(lease)
+        .then((held) => held || lost.abort(new Error('the lease on a source was lost')))
+        .catch(() => undefined); // each write checks the lease anyway
+    }, renewMs);
+    return { signal: AbortSignal.any([lost.signal, draining]), stop: () => clearInterval(timer) };
+  };
+
+  const run = async (sourceId: string, sliceMs: number): Promise<void> => {
+    const token = newToken();
+    if (await runs.remove(sourceId, token)) return logger.info({ sourceId }, 'a source was removed');
+    const claimed = await runs.claim(sourceId, token);
+    if (!claimed) return;
+    const startedAt = performance.now();
+    const hasHad = (slices: number): boolean => isContested && performance.now() - startedAt > slices * sliceMs;
+    const { signal, stop } = keep(claimed.lease, () => hasHad(SLICES_MAX));
+    const shouldYield = (): boolean => hasHad(1);
+    await readSource(claimed, { signal, shouldYield, othersWait: () => isContested }).finally(stop);
+  };
+
+  return {
+    all: running,
+    listReading,
+    listFull,
+    hasRoom: (): boolean => running.size < most,
+
+    /** Notes whether other sources wait for a place. */
+    contest: (is: boolean): void => {
+      isContested = is;
+    },
+
+    start: ({ sourceId, assistantId }: { sourceId: string; assistantId: string }, sliceMs: number): void => {
+      if (draining.aborted || running.has(sourceId) || running.size >= most || listFull().includes(assistantId)) return;
+      const ended = run(sourceId, sliceMs)
+        .catch((cause: unknown) => logger.warn({ err: cause, sourceId }, 'a source was not read'))
+        .finally(() => running.delete(sourceId));
+      running.set(sourceId, { assistantId, ended });
+    },
+  };
+};
+
+type ReadingDependencies = {
+  runs: SourceRuns;
+  sources: Pick<SourceStore, 'follow'>;
+  vectors: PassageVectors;
+  passages: PassageStore;
+  assistants: Pick<AssistantStore, 'embedders' | 'findAssistant'>;
+  redis: RedisClient;
+  embedder: Embedder;
+  countPage: (outcome: string) => void;
+  config: Config;
+  logger: Logger;
+  lifecycle: Lifecycle;
+  /** Certificate authorities that replace the public ones. */
+  ca?: string;
+};
+
+export type SourceReading = {
+  /** Takes what is due. */
+  process: (data: unknown) => Promise<void>;
+  /** Those that must not be stuck. */
+  sweeps: Sweeper[];
+};
+
+/** Reads the sources that are due, and makes the vectors of their passages. The lifecycle closes what this opens. */
+export const openReading = ({
+  runs,
+  sources,
+  vectors,
+  passages,
+  assistants,
+  redis,
+  embedder,
+  ...given
+}: ReadingDependencies): SourceReading => {
+  const { countPage, config, logger, lifecycle, ca } = given;
+  const { timing } = config;
+  const { draining } = lifecycle;
+  const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
+  const dispatcher = openGuardedAgent({
+    allowPrivate,
+    connections: CONNECTIONS_OF_HOST,
+    maxHeaderBytes: HEADERS_MAX_BYTES,
+    ...(ca && { ca }),
+  });
+  lifecycle.add('connections to websites', dispatcher, (agent) => agent.destroy());
+  const readers = lifecycle.add('readers', openReaders(openReader), ({ close }) => close());
+  const hosts = createHosts(redis, config.REDIS_PREFIX, timing);
+  const readSource = createReadSource({
+    runs,
+    fetcher: createFetcher({ dispatcher, hosts, allowPrivate, timing }),
+    read: readers.read,
+    follow: sources.follow,
+    timing,
+    countPage,
+    logger,
+  });
+
+  const most = config.SOURCES_CONCURRENCY;
+  const running = createRunning(readSource, { most, runs, draining, renewMs: timing.sourceRenewMs, logger });
+  lifecycle.add('sources', running.all, (all) => Promise.all([...all.values()].map(({ ended }) => ended)));
+  const sweep = async (): Promise<void> => {
+    // Assistants without a place go first, however many sources of the others are due.
+    const found = [];
+    for (const list of [running.listReading, running.listFull]) {
+      const due = await runs.findDue({ limit: most + 1, except: list() });
+      for (const one of due) running.start(one, timing.sourceSliceMs);
+      found.push(...due);
+    }
+    running.contest(!running.hasRoom() && found.some(({ sourceId }) => !running.all.has(sourceId)));
+  };
+
+  const listOthers = async (model: string): Promise<string[]> => {
+    const live = await assistants.embedders.listRunning();
+    return live.flatMap((one) => (one.available && one.model !== null && one.model !== model ? [one.model] : []));
+  };
+  const makeVectors = createMakeVectors({ vectors, runs, embedder, listOthers, timing, draining, logger });
+
+  const languageOf = async (assistantId: string): Promise<string> =>
+    (await assistants.findAssistant(assistantId))?.languages[0] ?? 'en';
+  const storeIndexes = createStoreIndexes({ vectors, passages, embedder, languageOf, draining });
+
+  const everyMs = timing.sweepEveryMs;
+  const sweeps = [startSweeper('sources', sweep, { everyMs, logger })];
+  const making = startSweeper('vectors of sources', makeVectors, { everyMs, logger });
+  const storing = startSweeper('indexes of sources', storeIndexes, { everyMs, logger });
+  lifecycle.add('sweeps of sources', [...sweeps, making, storing], (all) => Promise.all(all.map((one) => one.stop())));
+
+  return {
+    process: async (data) => {
+      SourceJob.parse(data);
+      await sweep();
+    },
+    sweeps,
+  };
+};
