@@ -30,9 +30,8 @@ import {
   limitEachSession,
   takeRoomForAnswer,
 } from '../platform/http/shares.ts';
-import type { CannedReplies, ManagedTags, ReadPositions } from '../inbox/records.ts';
+import type { CannedReplies, ManagedTags, Notes, ReadPositions } from '../inbox/records.ts';
 import type { Inbox } from '../inbox/inbox.ts';
-import type { Notes } from '../inbox/notes.ts';
 import type { Insights } from '../insights/store.ts';
 import type { LiveUpdates } from '../live/live.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';

@@ -9,7 +9,7 @@ import { TagView } from '../../conversations/view.ts';
 import { EVENT_STREAM_HEADERS } from '../../platform/http/http.ts';
 import { cursor } from '../../platform/http/operation.ts';
 import { COUNTED_MAX, type Inbox } from '../inbox.ts';
-import type { Notes } from '../notes.ts';
+import type { Notes } from '../records.ts';
 import type { LiveUpdates } from '../../live/live.ts';
 import { PRESENT_STATES } from '../../live/presence.ts';
 import type { EventSink } from '../../live/subscriber.ts';
