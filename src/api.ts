@@ -37,7 +37,6 @@ import { referenceRoutes } from './api/reference.ts';
 import { type OperatorApiDependencies, operatorApiRoutes } from './api/operator-routes.ts';
 import { createDevices, createSessions, createSignInLimits } from './operators/session.ts';
 import { openOperators } from './operators/store.ts';
-import { abortAfter } from './platform/process/deadline.ts';
 import { ApiError, unavailable } from './platform/process/errors.ts';
 import { newToken } from './platform/process/ids.ts';
 import type { Opening } from './platform/process/lifecycle.ts';
@@ -47,13 +46,11 @@ import type { Vault } from './platform/process/vault.ts';
 import { openQueues } from './platform/redis/queue.ts';
 import { closeRedis, openRedis } from './platform/redis/redis.ts';
 import { type SourceJob, SOURCES_QUEUE } from './sources/queue.ts';
-import { createGate, type Gate, measureTurns, refuseAtGate } from './turns/gate.ts';
+import { type Gate, measureTurns, refuseAtGate } from './turns/gate.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
-import { createQuotas } from './turns/allowances.ts';
-import { openReplies } from './turns/waiters.ts';
-import { createStartTurn, createSubmit, type StartTurn, type Submit } from './turns/start-turn.ts';
+import { openTurns, type StartTurn, type Submit } from './turns/start-turn.ts';
 import { createStreamTurn } from './turns/stream.ts';
-import { createReadTurn, type ReadTurn, storedReplyOf } from './turns/turn.ts';
+import type { ReadTurn } from './turns/turn.ts';
 import { webPages } from './web-channel/pages.ts';
 import { WEB_TURN_PATH, webChannelRoutes } from './web-channel/routes.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
@@ -186,38 +183,16 @@ export const serveApi = async (
 
   const subscriber = await openRedis({ url: config.REDIS_URL, role: 'subscriber' }, logger);
   lifecycle.add('redis subscriber', subscriber, closeRedis);
-  const storedReply = storedReplyOf(conversations);
-  const replies = await openReplies({
-    subscriber,
-    hear: service.publisher.hear,
-    channel: `${partitions.tags[0]}:replies:${newToken()}`,
-    isPending: conversations.isPending,
-    findTurn: conversations.findTurn,
-    storedReply,
-    timing: config.timing,
-    logger,
-  });
-  lifecycle.add('replies', replies, (opened) => opened.close());
-
-  const { publish } = service.publisher;
-  const gate = createGate({ onRefused: () => count.refused('overload'), logger });
-  const quotas = createQuotas(service.allowances, logger);
-  lifecycle.add('quotas', quotas, (opened) => opened.close());
-  const startTurn = createStartTurn({
-    conversations,
-    idempotencyKeys: service.idempotencyKeys,
-    deliveredReplies: service.deliveredReplies,
-    turnQueue,
-    quotas,
-    replies,
-    replyTimeoutMs: config.REPLY_TIMEOUT_MS,
-    mustEnd: abortAfter(lifecycle.draining, config.timing.replyStopAfterMs, new ApiError('reply_timeout')),
-    onRepeated: count.repeated,
-    onBusy: () => count.refused('session'),
-    onQuotaExceeded: () => count.refused('quota'),
+  const { gate, startTurn, submit, readTurn } = await openTurns({
+    ...service,
     orUnavailable,
-    tracing: service.tracing,
+    subscriber,
+    channel: `${partitions.tags[0]}:replies:${newToken()}`,
+    onRepeated: count.repeated,
+    onRefused: count.refused,
+    config,
     logger,
+    lifecycle,
   });
 
   const rateLimiter = createRateLimiter(redis, { prefix: config.REDIS_PREFIX, onRefused: count.refused });
@@ -248,12 +223,11 @@ export const serveApi = async (
   });
   lifecycle.add('live updates', live, (opened) => opened.close());
 
-  const submit = createSubmit(startTurn);
   const tls = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
   const onErased = ({ assistantId, sessionId, conversationId, waiting }: StoredConversation): void => {
     channelCalls.forget(assistantId, sessionId);
     for (const { turnId, replyTo } of waiting) {
-      publish(replyTo, { turnId, conversationId, reply: { outcome: 'erased' } });
+      service.publisher.publish(replyTo, { turnId, conversationId, reply: { outcome: 'erased' } });
     }
   };
   const app = createApp({
@@ -263,7 +237,7 @@ export const serveApi = async (
     knowledge: aside.assistants,
     startTurn,
     submit,
-    readTurn: createReadTurn({ conversations, leases: service.leases, storedReply }),
+    readTurn,
     mongoWatch: service.mongoWatch,
     gate,
     rateLimiter,

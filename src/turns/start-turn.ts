@@ -5,18 +5,29 @@ import { dedupeKeyOf } from '../conversations/accept.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { decideLanguage, type LanguageDecision } from '@parley/understanding/text';
 import { serverDate } from '../platform/process/clock.ts';
-import { withDeadline } from '../platform/process/deadline.ts';
+import type { Config } from '../platform/process/config.ts';
+import { abortAfter, withDeadline } from '../platform/process/deadline.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import { conversationKeyOf, newId, newPrefixedId } from '../platform/process/ids.ts';
+import type { Lifecycle } from '../platform/process/lifecycle.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { orFailed, type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
-import type { PassedTurn } from './gate.ts';
-import type { DeliveredReplies, Progress, Replies, Waiter } from './waiters.ts';
+import type { RedisClient } from '../platform/redis/redis.ts';
+import { createGate, type Gate, type PassedTurn } from './gate.ts';
+import {
+  type DeliveredReplies,
+  openReplies,
+  type Progress,
+  type Publisher,
+  type Replies,
+  type Waiter,
+} from './waiters.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
-import type { Allowance, Quotas, Reservation } from './allowances.ts';
+import { type Allowance, type AllowanceStore, createQuotas, type Quotas, type Reservation } from './allowances.ts';
+import type { TurnLeases } from './leases.ts';
 import type { TurnQueue } from './queue.ts';
-import { type ChatResponse, storedReplyOf, toResponse } from './turn.ts';
+import { type ChatResponse, createReadTurn, type ReadTurn, storedReplyOf, toResponse } from './turn.ts';
 
 export type TurnRequest = {
   assistant: Assistant;
@@ -422,3 +433,48 @@ export const createSubmit =
       end();
     }
   };
+
+type TurnsDependencies = Pick<
+  Dependencies,
+  'conversations' | 'idempotencyKeys' | 'deliveredReplies' | 'turnQueue' | 'orUnavailable' | 'onRepeated' | 'tracing'
+> & {
+  allowances: AllowanceStore;
+  leases: TurnLeases;
+  publisher: Pick<Publisher, 'hear'>;
+  subscriber: RedisClient;
+  /** Where this process hears of its replies. */
+  channel: string;
+  onRefused: (limit: 'session' | 'quota' | 'overload') => void;
+  config: Config;
+  logger: Logger;
+  lifecycle: Lifecycle;
+};
+
+export type OpenTurns = { gate: Gate; startTurn: StartTurn; submit: Submit; readTurn: ReadTurn };
+
+/** All that an API process has for turns: their gate, their starts, and those who wait. The lifecycle closes it. */
+export const openTurns = async (given: TurnsDependencies): Promise<OpenTurns> => {
+  const { conversations, subscriber, channel, publisher, onRefused, config, logger, lifecycle } = given;
+  const { timing } = config;
+  const storedReply = storedReplyOf(conversations);
+  const { isPending, findTurn } = conversations;
+  const waited = { isPending, findTurn, storedReply, timing, logger };
+  const replies = await openReplies({ subscriber, hear: publisher.hear, channel, ...waited });
+  lifecycle.add('replies', replies, (opened) => opened.close());
+  const quotas = lifecycle.add('quotas', createQuotas(given.allowances, logger), (opened) => opened.close());
+  const startTurn = createStartTurn({
+    ...given,
+    quotas,
+    replies,
+    replyTimeoutMs: config.REPLY_TIMEOUT_MS,
+    mustEnd: abortAfter(lifecycle.draining, timing.replyStopAfterMs, new ApiError('reply_timeout')),
+    onBusy: () => onRefused('session'),
+    onQuotaExceeded: () => onRefused('quota'),
+  });
+  return {
+    gate: createGate({ onRefused: () => onRefused('overload'), logger }),
+    startTurn,
+    submit: createSubmit(startTurn),
+    readTurn: createReadTurn({ conversations, leases: given.leases, storedReply }),
+  };
+};
