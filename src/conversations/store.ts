@@ -152,9 +152,6 @@ export type ConversationStore = Erasure & {
   /** Finds a turn, pending or finished. Null if the turn's id is malformed, or the turn is unknown or erased. */
   findTurn: (turnId: string, assistantId?: string) => Promise<FoundTurn | null>;
 
-  /** The ids of the conversations that begin like this one. */
-  listOfPrefix: (prefixedId: string) => Promise<string[]>;
-
   /** The oldest overdue escalations (their take-by time is over) of the next assistant after `after` that has any. */
   findNotTaken: (after: string, limit: number) => Promise<NotTaken[]>;
 
@@ -319,14 +316,6 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
         if (turn) return { state: 'finished', conversation, turn };
       }
       return null;
-    },
-
-    listOfPrefix: async (prefixedId) => {
-      if (!isUuid(prefixedId)) return [];
-      const same = conversations.find({ _id: prefixRange(prefixedId) }).project<{ conversationId: string }>({
-        conversationId: 1,
-      });
-      return (await same.limit(SAME_PREFIX_MAX).toArray()).map(({ conversationId }) => conversationId);
     },
 
     findNotTaken: async (after, limit) => {

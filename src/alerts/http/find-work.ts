@@ -46,8 +46,8 @@ export type Work = {
 };
 
 export type FindingWork = {
-  assistants: Pick<AssistantStore, 'listSessionKeys'>;
-  conversations: Pick<ConversationStore, 'findById' | 'findOfSession' | 'findTurn' | 'listOfPrefix' | 'outbox'>;
+  assistants: Pick<AssistantStore, 'listAssistantIds' | 'listSessionKeys'>;
+  conversations: Pick<ConversationStore, 'findById' | 'findOfSession' | 'findTurn' | 'inbox' | 'outbox'>;
   deliveries: Pick<DeliveryStore, 'findDelivery' | 'findOfEvent' | 'readByIds'>;
   endpoints: Pick<EndpointStore, 'readForSending'>;
   sources: Pick<SourceStore, 'findAny'>;
@@ -326,11 +326,12 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
   const id = text.trim();
   if (DELIVERY_ID.test(id)) return workOfDeliveryId(id);
   const lower = id.toLowerCase();
-  const short = SHORT_ID.exec(lower)?.[1];
-  if (short !== undefined) {
-    const ids = await conversations.listOfPrefix(`${short}-4000-8000-000000000000`);
-    const all = await Promise.all(ids.map(workOfConversation));
-    return [...all.flat(), ...(await workOfSession(id))];
+  const prefixedId = `${SHORT_ID.exec(lower)?.[1]}-4000-8000-000000000000`;
+  if (isUuid(prefixedId)) {
+    const groups = [{ assistantIds: await assistants.listAssistantIds() }];
+    const found = (await conversations.inbox.list(groups, { limit: TOLD_MAX }, { prefixedId })).conversations;
+    const told = await Promise.all(found.map(({ conversationId }) => workOfConversation(conversationId)));
+    return [...told.flat(), ...(await workOfSession(id))];
   }
   const [turn, conversation, event, source, session] = await Promise.all([
     conversations.findTurn(lower),
