@@ -98,6 +98,7 @@ export const targetsIn = (root) => {
         stop: { needs: ALL, verbose: true, commands: running('chaos/stop.ts') },
         load: { needs: ALL, verbose: true, commands: running('chaos/load.ts') },
         soak: { needs: ALL, verbose: true, commands: running('chaos/soak.ts') },
+        'quick-messages': { needs: ALL, verbose: true, commands: running('chaos/quick-messages.ts') },
       },
     },
     // The parts are test files; `npm test` runs them in a short form. The last one is a program.

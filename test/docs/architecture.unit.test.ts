@@ -1,5 +1,5 @@
 import { globSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { parseAst } from 'vite';
 import { expect, test } from 'vitest';
 
@@ -233,6 +233,16 @@ test('a package imports nothing of ours, and others use only its doors', () => {
     expect(outside.filter(({ to }) => to.startsWith(`${folder}/`)).map(describe)).toEqual([]);
     expect(own.length).toBeGreaterThan(inside.length);
   }
+});
+
+test('the design names every file of the rooms that a turn and an event go through', () => {
+  const design = readFileSync('docs/design.md', 'utf8');
+  const crossed = globSync('src/{turns,conversations,replies,events}/**/*.ts');
+  // `store.ts`, or `{store,conversation}.ts` for two in one folder.
+  const isNamed = (file: string): boolean => new RegExp(`[\`/ {,]${basename(file, '.ts')}(?:[.]ts|[,}])`).test(design);
+
+  expect(crossed.length).toBeGreaterThan(40);
+  expect(crossed.filter((file) => !isNamed(file))).toEqual([]);
 });
 
 test('no import is circular', () => {

@@ -7,7 +7,7 @@ const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
 const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
 // The imported path is not a literal, because TypeScript would look for types, and the launcher has none.
 type Targets = {
-  targetsIn: (root: string) => object;
+  targetsIn: (root: string) => { chaos: { parts: object } };
   findTarget: (targets: object, words: string[]) => object | undefined;
 };
 const file = join(ROOT, 'scripts/setup/targets.js');
@@ -40,6 +40,9 @@ describe('the npm scripts', () => {
 
     const launched = all(text, /node scripts\/run\.js ((?:[a-z][\w-]*)(?: [a-z][\w-]*)?)/g);
     expect(launched.filter((words) => !findTarget(targets, words.split(' ')))).toEqual([]);
+
+    const faults = all(text, /npm run chaos -- ([a-z][a-z-]*)/g);
+    expect(faults.filter((part) => !(part in targets.chaos.parts))).toEqual([]);
   });
 });
 

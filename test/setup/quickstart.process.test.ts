@@ -101,7 +101,7 @@ describe('npm run quickstart', () => {
     await expectNothingLeft();
   });
 
-  test('-- --one-process is the same with one process, which is all of them', async () => {
+  longTest('-- --one-process is the same with one process, which is all of them', async () => {
     const running = quickstart(['--one-process']);
     await running.said('Ctrl-C stops everything');
     const { pids } = readState();
