@@ -326,7 +326,8 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
   const id = text.trim();
   if (DELIVERY_ID.test(id)) return workOfDeliveryId(id);
   const lower = id.toLowerCase();
-  const prefixedId = `${SHORT_ID.exec(lower)?.[1]}-4000-8000-000000000000`;
+  const [, short = ''] = SHORT_ID.exec(lower) ?? [];
+  const prefixedId = `${short}-4000-8000-000000000000`;
   if (isUuid(prefixedId)) {
     const groups = [{ assistantIds: await assistants.listAssistantIds() }];
     const found = (await conversations.inbox.list(groups, { limit: TOLD_MAX }, { prefixedId })).conversations;
