@@ -1,4 +1,4 @@
-import { createApiDocument, PUBLIC_OPERATIONS } from '../../src/api/document.ts';
+import { apiDocument, PUBLIC_OPERATIONS } from '../../src/api/document.ts';
 
 /** The part of JSON Schema that the API document uses. */
 export type Schema = {
@@ -35,7 +35,7 @@ export type ApiOperation = {
 const PREFIX = '/api/v1/';
 
 /** The document as clients read it: plain JSON. */
-const document = createApiDocument() as unknown as {
+const document = apiDocument() as unknown as {
   paths: Record<string, Record<string, Omit<ApiOperation, 'method' | 'path'>>>;
   webhooks: Record<string, { post: { requestBody: { content: Media } } }>;
   components: { schemas: Record<string, Schema> };

@@ -384,14 +384,13 @@ version.`;
 
 const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description }) as const;
 
-/** The whole API as an OpenAPI 3.1 document, built once at the start from the schemas that the code uses. */
 export type ApiDocument = oas32.OpenAPIObject;
 
-export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | undefined } = {}): ApiDocument =>
+const createApiDocument = (): ApiDocument =>
   createDocument({
     openapi: '3.1.1',
     info: { title: 'Parley', version: VERSION, description: DESCRIPTION, license: { name: 'MIT', identifier: 'MIT' } },
-    servers: [{ url: serverUrl }],
+    servers: [{ url: '/' }],
     tags: [
       { name: 'Chat', description: 'Send visitors’ messages and get replies.' },
       { name: 'OpenAI’s protocol', description: 'The same turns for clients of OpenAI’s chat completions.' },
@@ -427,11 +426,14 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
     },
   });
 
-const texts = new Map<string | undefined, Buffer>();
+let built: ApiDocument | undefined;
 
-/** The document as it is sent. It takes 100 ms to build, so one process builds it once, however many services it opens. */
-export const apiDocumentText = (serverUrl: string | undefined): Buffer => {
-  const text = texts.get(serverUrl) ?? Buffer.from(JSON.stringify(createApiDocument({ serverUrl })));
-  texts.set(serverUrl, text);
-  return text;
-};
+/**
+ * The whole API as an OpenAPI 3.1 document, from the schemas that the code uses. It takes 100 ms to build, so one process
+ * builds it once, however many services it opens.
+ */
+export const apiDocument = (): ApiDocument => (built ??= createApiDocument());
+
+/** The document as it is sent. */
+export const apiDocumentText = (serverUrl = '/'): Buffer =>
+  Buffer.from(JSON.stringify({ ...apiDocument(), servers: [{ url: serverUrl }] }));

@@ -1,6 +1,6 @@
 import { VERSION } from '../platform/process/lifecycle.ts';
 import { EVENT_KINDS } from '../conversations/event.ts';
-import { createApiDocument } from './document.ts';
+import { apiDocument } from './document.ts';
 
 type Json = Record<string, unknown>;
 type Parameter = { name: string; required?: boolean; description?: string; schema: Json };
@@ -46,8 +46,8 @@ const messageOf = ({ summary, parameters, requestBody }: Webhook, kind: string):
 };
 
 /** The events as an AsyncAPI 3.0 document. It says what the webhooks of the API document say. */
-export const createEventsDocument = (): Json => {
-  const api = createApiDocument();
+const createEventsDocument = (): Json => {
+  const api = apiDocument();
   // Read as plain JSON: `createDocument` has made the webhooks of `WIRE_EVENTS`.
   const webhooks = api.webhooks as unknown as Record<string, { post: Webhook }>;
   const schemas = (api.components?.schemas ?? {}) as Record<string, unknown>;
@@ -86,7 +86,6 @@ export const createEventsDocument = (): Json => {
   };
 };
 
-/** Built once for each process, because it takes as long as a fifth of opening the API. */
 let built: { text: Buffer; schemas: Buffer } | undefined;
 
 const build = (): NonNullable<typeof built> => {

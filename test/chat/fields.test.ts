@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { createApiDocument } from '../../src/api/document.ts';
+import { apiDocument } from '../../src/api/document.ts';
 import { anAssistant, aTurn, type ErrorBody, type TestAssistant } from '../support/builders.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
@@ -237,7 +237,7 @@ test('an escalation checks its reason and its score', async () => {
 
 test('the description of a message refuses what the API refuses', async () => {
   // Read as plain JSON, because the document's types allow references everywhere.
-  const document = createApiDocument() as unknown as Record<
+  const document = apiDocument() as unknown as Record<
     'components',
     { schemas: Record<string, { properties: object }> }
   >;

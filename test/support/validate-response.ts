@@ -1,6 +1,6 @@
 import addFormats from 'ajv-formats';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
-import { createApiDocument } from '../../src/api/document.ts';
+import { apiDocument as builtDocument } from '../../src/api/document.ts';
 
 type Header = { $ref?: string; required?: boolean };
 type Response = {
@@ -20,7 +20,7 @@ const METHODS = ['get', 'post', 'put', 'patch', 'delete'];
 const GENERAL: Record<number, string[]> = { 404: ['not_found'], 405: ['method_not_allowed'] };
 
 const load = () => {
-  const document = createApiDocument() as unknown as Document; // read as plain JSON with the types above
+  const document = builtDocument() as unknown as Document; // read as plain JSON with the types above
   // The whole document is compiled, because schemas refer to its components.
   const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: true });
   addFormats.default(ajv);
