@@ -36,7 +36,7 @@ export default defineConfig({
     teardownTimeout: 60_000,
     // Each process runs many files in turn, because loading the service takes longer than most of them.
     isolate: false,
-    setupFiles: ['test/support/close-receivers.ts'],
+    setupFiles: ['test/support/close-what-is-open.ts'],
     // A lane is the middle of a file's name. Lanes that share a project share its processes.
     projects: [
       { extends: true, test: { name: 'unit', include: [inLane('unit')] } },

@@ -56,7 +56,7 @@ const run = async (service: Service, env: Record<string, string>) => {
     return print(judge({ ends, events: load.events, receiver, ...harmed }));
   } finally {
     await load.stop().catch(() => undefined);
-    killAll();
+    await killAll();
     await receiver.close();
   }
 };

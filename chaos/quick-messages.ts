@@ -173,7 +173,7 @@ const run = async (service: Service, base: Record<string, string>): Promise<bool
     return printVerdicts(verdicts);
   } finally {
     over = true;
-    killAll();
+    await killAll();
     await receiver.close();
   }
 };

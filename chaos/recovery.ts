@@ -301,7 +301,7 @@ const main = async (): Promise<boolean> => {
       const field = await openField(service, env, options);
       return print(await (rebuild ? runRebuild : runRecovery)(field, options));
     } finally {
-      killAll();
+      await killAll();
     }
   });
 };

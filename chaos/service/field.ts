@@ -67,7 +67,7 @@ export const openField = async ({ topology, plant, seed, cast: castOptions, each
 
     close: async (): Promise<void> => {
       await crew.close();
-      killAll();
+      await killAll();
       await cast.close();
       await lifecycle.close();
       await Promise.all([stores.redis.dispose(), stores.mongodb.dispose()]);

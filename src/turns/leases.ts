@@ -16,10 +16,11 @@ end
 if redis.call('GET', KEYS[1]) == ARGV[1] then return tonumber(redis.call('GET', KEYS[2]) or '1') end
 return 0`;
 
-// Only the owner of a lease can renew or release it.
+// Only the owner of a lease can renew or release it. If it has run out and nobody has acquired it, because this process stood
+// still or Redis lost it, its owner has it again.
 const RENEW = `
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-return 0`;
+return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`;
 const RELEASE = `
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 if ARGV[2] == '1' then redis.call('DEL', KEYS[2]) end

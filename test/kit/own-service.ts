@@ -25,7 +25,7 @@ export const withOwnService = async (
     const service = await openService({ config: readConfig(env), logger, lifecycle, redisRole: 'worker' });
     return await run(service, env);
   } finally {
-    killAll();
+    await killAll();
     await lifecycle.close();
     await services.stop();
   }

@@ -25,9 +25,9 @@ const LINES_SHOWN = 20;
 
 const alive = new Set<Program>();
 
-/** Kills all programs, so that none outlives the run, however the run ends. */
-export const killAll = (): void => {
-  for (const { child } of alive) child.kill('SIGKILL');
+/** Kills all programs, so that none outlives the run, however the run ends. Resolves when they have ended. */
+export const killAll = async (): Promise<void> => {
+  await Promise.all([...alive].map(({ kill }) => kill()));
 };
 
 export const stopAll = async (): Promise<void> => {
