@@ -117,12 +117,14 @@ test.concurrent('an assistant’s turns leave room for another assistant’s tur
   });
 
   const ofFirst = await flood(first, sized({ everyday: 13, long: 100 }));
-  await eventually(() => expect(askedFor('first')).toBe(IN_FLIGHT / 2));
+  // Half of the slots, or fewer if it has shown meanwhile that it is slow.
+  await eventually(() => expect(askedFor('first')).toBeGreaterThanOrEqual(IN_FLIGHT / 4));
   const alone = second.chat({ session_id: randomUUID(), message: 'hello' });
   await eventually(() => expect(askedFor('second')).toBe(1));
   const ofSecond = await flood(second, sized({ everyday: 7, long: 60 }));
   const late = third.chat({ session_id: randomUUID(), message: 'hello' });
   await eventually(() => expect(askedFor('third')).toBe(1));
+  expect(askedFor('first')).toBeLessThanOrEqual(IN_FLIGHT / 2);
   release(); // Both were asked although none of the others had an answer yet.
 
   expect([(await alone).body.reply, (await late).body.reply]).toEqual(['A slow answer.', 'A slow answer.']);

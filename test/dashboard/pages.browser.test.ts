@@ -143,7 +143,7 @@ test('the audit trail names what was changed, and leads to it', async () => {
   const asked = await lines.innerText();
   await visit(page, '/audit?action=endpoint.test');
   const tested = await lines.innerText();
-  await lines.getByRole('link', { name: 'delivery' }).click();
+  await lines.getByRole('link', { name: 'delivery' }).first().click();
   await page.getByRole('heading', { level: 1, name: 'webhook.test' }).waitFor();
 
   expect([revoked, tested]).toEqual([
