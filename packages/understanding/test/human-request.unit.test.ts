@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import {
   asksForHuman,
@@ -185,6 +186,46 @@ test('a mention of a person is not a request for one', () => {
   const mistaken = messages.filter(asksForHuman);
 
   expect(mistaken).toEqual([]);
+});
+
+const SENTENCES = readFileSync(new URL('../eval/people.tsv', import.meta.url), 'utf8')
+  .trim()
+  .split('\n')
+  .slice(1)
+  .map((line) => line.split('\t'));
+
+test.each([
+  ['tune', { asks: 31, mentions: 32 }],
+  ['report', { asks: 20, mentions: 31 }],
+])('those who want customer service or a real human are told from those who mention one: %s', (half, atLeast) => {
+  const right = (kind: 'asks' | 'mentions'): number =>
+    SENTENCES.filter(
+      ([, inHalf, is, message = '']) => inHalf === half && is === kind && asksForHuman(message) === (kind === 'asks'),
+    ).length;
+
+  expect(right('asks')).toBeGreaterThanOrEqual(atLeast.asks);
+  expect(right('mentions')).toBeGreaterThanOrEqual(atLeast.mentions);
+});
+
+test.each([
+  'Please transfer me to customer service',
+  'Gibt es hier einen echten Menschen?',
+  'I want to contact customer support',
+  'transfer my call to an agent',
+  'Können Sie mich mit dem Support verbinden?',
+])('%s asks for a person', (message) => {
+  expect(asksForHuman(message)).toBe(true);
+});
+
+test.each([
+  'How do I reach customer service?',
+  'Can I transfer my booking to a colleague?',
+  'Please do not transfer me to customer service',
+  'Verbinden Sie mich nicht mit dem Support',
+  'Gibt es hier Plätze für Menschen mit Hund?',
+  'Is there a human resources department?',
+])('%s asks for nobody', (message) => {
+  expect(asksForHuman(message)).toBe(false);
 });
 
 test('"are you a robot?" is a question about the assistant, not a request for a person', () => {

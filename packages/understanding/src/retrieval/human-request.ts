@@ -5,7 +5,8 @@ import humanWords from './human-words.json' with { type: 'json' };
 /**
  * Words of requests for a person, by language. Words are folded; `*` is any ending, `_` a space. A message is a request
  * if a `talk` word is near a `person` or `agent` word, if a `want` word is near an `agent` word, or if an `alone` word
- * is the whole message or its last sentence. What follows a `refuse` word in its clause is no request, nor is a person or
+ * is the whole message or its last sentence. So is one that wants to be passed to a service ("transfer me to customer
+ * service"; "how do I reach customer service?" is none), and one that asks whether a real person exists here. What follows a `refuse` word in its clause is no request, nor is a person or
  * a `talk` word beside a `not` word, or in a phrase of `other`, which means somebody or something else.
  */
 type HumanWords = {
@@ -17,6 +18,10 @@ type HumanWords = {
   refuse: string;
   not: string;
   other?: string;
+  pass?: string;
+  service?: string;
+  exists?: string;
+  real?: string;
 };
 
 const HUMAN_WORDS: Readonly<Record<string, HumanWords>> = humanWords;
@@ -62,10 +67,10 @@ const BOT_QUESTIONS: readonly RegExp[] = [
 const MACHINES =
   'bot bots chatbot robot robots roboter machine maschine robo computer ai ki bota robota botem robotem робот бот роботом ботом روبوت بوت בוט רובוט';
 
-type Role = 'talk' | 'want' | 'person' | 'agent' | 'refuse' | 'not';
+const ROLES = ['talk', 'want', 'person', 'agent', 'refuse', 'not', 'pass', 'service', 'exists', 'real'] as const;
+type Role = (typeof ROLES)[number];
 type Mention = { language: string; role: Role; at: number };
 
-const ROLES: readonly Role[] = ['talk', 'want', 'person', 'agent', 'refuse', 'not'];
 const spaced = (entry: string): string => words(fold(entry.replaceAll('_', ' '))).join(' ');
 
 /** Maps a word, a phrase or (in `beginnings`) the start of a word to its roles, each with its language. */
@@ -75,7 +80,7 @@ const alone = new Set<string>();
 const others = new Set<string>();
 for (const [language, table] of Object.entries(HUMAN_WORDS)) {
   for (const role of ROLES) {
-    for (const entry of table[role].split(' ')) {
+    for (const entry of table[role]?.split(' ') ?? []) {
       const index = entry.endsWith('*') ? beginnings : exact;
       const key = spaced(entry.replace('*', ''));
       index.set(key, [...(index.get(key) ?? []), { language, role }]);
@@ -171,6 +176,7 @@ const mentionsIn = (tokens: string[]): Mention[] => {
 
 const TALK_REACH = 8;
 const WANT_REACH = 3;
+const EXISTS_REACH = 4;
 
 const near = (mentions: Mention[], roles: readonly Role[], from: Mention, reach: number): boolean =>
   mentions.some(
@@ -211,8 +217,9 @@ const withoutRefused = (mentions: Mention[], tokens: string[], isQuestion: boole
     return nots.some((not) => {
       if (not.language !== language || role === 'want') return false;
       if (VERB_LAST.has(language)) return not.at === at + 1;
-      if (role === 'talk' && not.at === at + 1) return true;
-      if (role !== 'talk' && DENIES_TALK.test(tokens[not.at] ?? '')) return false;
+      const isTalk = role === 'talk' || role === 'pass';
+      if (isTalk && not.at === at + 1) return true;
+      if (!isTalk && DENIES_TALK.test(tokens[not.at] ?? '')) return false;
       const between = tokens.slice(not.at + 1, at);
       return not.at < at && between.length <= MOST_BETWEEN && between.every((word) => isSmall(word, language));
     });
@@ -247,7 +254,7 @@ export const asksForHuman = (message: string): boolean => {
   if (BOT_QUESTIONS.some((pattern) => pattern.test(whole.join(' ')))) return false;
   if (isAlone(whole)) return true;
   // Most messages speak of nobody and no machine, and need not be read clause by clause.
-  const isOfPerson = ({ role }: Mention): boolean => role === 'person' || role === 'agent';
+  const isOfPerson = ({ role }: Mention): boolean => ['person', 'agent', 'service', 'real'].includes(role);
   if (
     !BY_PATTERN.test(text) &&
     !whole.some((word) => word === 'human' || machines.has(word)) &&
@@ -280,11 +287,24 @@ export const asksForHuman = (message: string): boolean => {
       from += tokens.length;
     }
   }
-  return wanted.some(
-    (mention) =>
-      (mention.role === 'talk' && near(wanted, ['person', 'agent'], mention, TALK_REACH)) ||
-      (mention.role === 'want' && near(wanted, ['agent'], mention, WANT_REACH)),
-  );
+  const isAskedFor = (mention: Mention): boolean => {
+    const isNear = (roles: Role[], reach: number): boolean => near(wanted, roles, mention, reach);
+    switch (mention.role) {
+      case 'talk':
+        return (
+          isNear(['person', 'agent'], TALK_REACH) || (isNear(['service'], TALK_REACH) && isNear(['want'], TALK_REACH))
+        );
+      case 'want':
+        return isNear(['agent'], WANT_REACH);
+      case 'pass':
+        return isNear(['person', 'agent', 'service'], TALK_REACH);
+      case 'exists':
+        return isNear(['real'], EXISTS_REACH);
+      default:
+        return false;
+    }
+  };
+  return wanted.some(isAskedFor);
 };
 
 /** True if the visitor asks whether this is a robot. */
