@@ -1,4 +1,4 @@
-import type { TextKind } from '@parley/understanding/text';
+import { sameLanguage, type TextKind } from '@parley/understanding/text';
 import * as z from 'zod';
 import { type Connection, Schema } from 'mongoose';
 import { TIMING } from '../platform/process/time-limits.ts';
@@ -179,7 +179,16 @@ export type Assistant = z.infer<typeof AssistantInput> & {
    * worker's memory.
    */
   passages?: { version: number; count: number; leftOut?: number };
+  /**
+   * The main language of its entries and of its passages, or `mul`. Stored here when they change, so that a turn reads it
+   * with the assistant. Absent before the first change.
+   */
+  textLanguage?: { entries?: string | null; passages?: string | null };
 };
+
+/** The language of what an assistant knows. Null if that is in several. */
+export const usualLanguage = ({ textLanguage = {} }: Pick<Assistant, 'textLanguage'>): string | null =>
+  sameLanguage([textLanguage.entries, textLanguage.passages]);
 
 /** Defaults for assistants that were created before these settings existed. */
 const LATER_DEFAULTS = {
@@ -306,6 +315,7 @@ const assistantSchema = new Schema<StoredAssistant>(
     leftOut: { type: Number },
     vectorsLeftOut: { type: [String], default: undefined },
     passages: { type: { version: Number, count: Number, leftOut: Number }, _id: false, default: undefined },
+    textLanguage: { type: { entries: String, passages: String }, _id: false, default: undefined },
   },
   { collection: 'assistants', versionKey: false, strictQuery: 'throw' },
 );

@@ -55,8 +55,8 @@ const CACHED_CHARS = 20_000_000;
 /** How many names of a list are decoded at once. */
 const NAMES_AT_ONCE = 200;
 /** Fields that a list of assistants leaves out. */
-const NOT_LISTED = { web: 0, semantic: 0, passages: 0, knowledgePlaces: 0 } as const;
-export type ListedAssistant = Omit<Assistant, 'web' | 'semantic' | 'passages'>;
+const NOT_LISTED = { web: 0, semantic: 0, passages: 0, knowledgePlaces: 0, textLanguage: 0 } as const;
+export type ListedAssistant = Omit<Assistant, 'web' | 'semantic' | 'passages' | 'textLanguage'>;
 /** How many keys an assistant may have. Revoked keys count, because they are still listed. */
 const KEYS_MAX = 1_000;
 const LAST_USED_EVERY_MS = 60_000;
@@ -83,7 +83,10 @@ const toApiKey = ({ _id, hash: _hash, turnsPerMonth = null, previous, ...stored 
  * Assistants with their knowledge, keys and channel. `findAssistant`, `findApiKey` and `findKnowledge` are called for
  * every turn, so they use caches that are at most one second old.
  */
-export type AssistantStore = Omit<KnowledgeStore, 'addKnowledge' | 'updateKnowledge' | 'removeKnowledge'> & {
+export type AssistantStore = Omit<
+  KnowledgeStore,
+  'addKnowledge' | 'updateKnowledge' | 'removeKnowledge' | 'noteLanguage'
+> & {
   models: Indexed[];
   vectors: VectorStore;
   embedders: Embedders;
@@ -133,10 +136,10 @@ export type AssistantStore = Omit<KnowledgeStore, 'addKnowledge' | 'updateKnowle
 
   /**
    * Raises the version of the assistant's passages, after the passages that answers use have changed, so that workers
-   * read them again. `count`: how many there are now. If it is 0 or omitted, an assistant that never had passages is
-   * not changed.
+   * read them again. `count`: how many there are now, and in which main language. If it is 0 or omitted, an assistant that
+   * never had passages is not changed.
    */
-  raisePassages: (assistantId: string, count?: number) => Promise<void>;
+  raisePassages: (assistantId: string, count?: number, language?: string | null) => Promise<void>;
 
   /** Records how many passages exceed a worker's memory. */
   reportPassagesLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
@@ -210,7 +213,10 @@ export const createAssistantStore = ({
     assistants,
     knowledge,
     retireVectors: vectors.retire,
-    onPublished: onKnowledgeChanged,
+    onPublished: async (assistantId) => {
+      onKnowledgeChanged(assistantId);
+      await live.noteLanguage(assistantId);
+    },
   });
   const drafts = createDrafts({ connection, assistants, knowledge, versions, vault, memory });
 
@@ -424,11 +430,11 @@ export const createAssistantStore = ({
       return toAssistant(stored);
     },
 
-    raisePassages: async (assistantId, count) => {
+    raisePassages: async (assistantId, count, language = null) => {
       const filter = { _id: assistantId, ...(!count && { passages: { $exists: true } }) };
       const update = {
         $inc: { 'passages.version': 1 },
-        ...(count !== undefined && { $set: { 'passages.count': count } }),
+        ...(count !== undefined && { $set: { 'passages.count': count, 'textLanguage.passages': language } }),
       };
       await assistants.updateOne(filter, update);
     },

@@ -1,5 +1,5 @@
 import { findContactDetails } from '@parley/understanding';
-import { type Assistant, draftedSettingsOf } from '../assistants/assistant.ts';
+import { type Assistant, draftedSettingsOf, usualLanguage } from '../assistants/assistant.ts';
 import type { DraftKnowledge } from '../assistants/drafts/draft-reads.ts';
 import { closedText, nextOpening } from '../assistants/opening-hours.ts';
 import type { AssistantStore } from '../assistants/store.ts';
@@ -470,7 +470,8 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       if (!assistant) return null;
       const profile = draft ? draftProfileOf(assistant, draft) : await profileOf(assistant, true);
       if (!reserveTokens) delete profile.engine; // no provider is asked
-      const { language } = decideLanguage({ given, message, allowed: assistant.languages, previous: null });
+      const evidence = { given, message, allowed: assistant.languages, usual: usualLanguage(assistant) };
+      const { language } = decideLanguage(evidence);
       const isRefused = assistant.guard === 'refuse' && inspectMessage(message) !== null;
       const ask: TurnContext = {
         assistant: profile,

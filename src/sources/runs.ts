@@ -1,3 +1,4 @@
+import { mainLanguage } from '@parley/understanding/text';
 import type { ClientSession, Connection, mongo } from 'mongoose';
 import { leaseIn } from '../platform/mongo/batches.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
@@ -22,13 +23,15 @@ import {
 const AT_ONCE = 200;
 /** A run that has not begun goes before those that go on, unless they have waited this much longer. */
 const AHEAD_MS = 10 * 60_000;
+/** So many passages tell the language of a source. */
+const LANGUAGE_SAMPLE = 500;
 const AFTER = { returnDocument: 'after' } as const;
 
 type Dependencies = {
   connection: Connection;
   timing: Pick<Timing, 'sourceLeaseMs'>;
   /** Tells the reply workers that the visible passages of an assistant have changed. */
-  raisePassages: (assistantId: string, count: number) => Promise<void>;
+  raisePassages: (assistantId: string, count: number, language: string | null) => Promise<void>;
 };
 
 /**
@@ -153,10 +156,18 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
   };
 
   const announce = async (assistantId: string): Promise<void> => {
-    const all = sources.find({ assistantId, removedAt: null }, { projection: { live: 1, 'counts.passages': 1 } });
+    const projection = { live: 1, language: 1, 'counts.passages': 1 };
+    const texts: { language: string | null; count: number }[] = [];
     let count = 0;
-    for await (const { live, counts } of all) if (live > 0) count += counts.passages;
-    await raisePassages(assistantId, count);
+    for await (const { live, language = null, counts } of sources.find(
+      { assistantId, removedAt: null },
+      { projection },
+    )) {
+      if (live === 0) continue;
+      count += counts.passages;
+      texts.push({ language, count: counts.passages });
+    }
+    await raisePassages(assistantId, count, mainLanguage(texts));
   };
 
   /** Counts in the transaction that stores the count, so that a count which is stored later is never an older one. */
@@ -297,7 +308,9 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         const present = await countPassages(session, sourceId);
         const embedded = await countPassages(session, sourceId, { $type: 'string' });
         const counted = { 'counts.passages': present, 'counts.embedded': embedded };
-        return { set: { ...counted, 'indexed.by': null }, result: undefined };
+        const options = { projection: { language: 1 }, limit: LANGUAGE_SAMPLE, session };
+        const language = mainLanguage(await passages.find({ sourceId, until: null }, options).toArray());
+        return { set: { ...counted, language, 'indexed.by': null }, result: undefined };
       });
       await announce(source.assistantId);
     },

@@ -164,6 +164,8 @@ export type StoredSource = Omit<Source, 'sourceId'> & {
   site?: SiteOfRun | null;
   /** `made`: the kind of vectors that all its passages have. Null: some passages lack vectors. */
   vectors?: { made: string | null; model?: string; lease?: SourceLease };
+  /** The main language of its passages, or `mul`. Known once a run has ended. */
+  language?: string | null;
   /** `by`: the passage engine that made the stored index of all passages, at `at`. Null: it must be made again. */
   indexed?: { by: string | null; at?: Date; lease?: SourceLease };
   /**
@@ -185,6 +187,7 @@ export const toSource = ({
   site: _site,
   vectors: _vectors,
   indexed: _indexed,
+  language: _language,
   file: _file,
   removedAt: _removedAt,
   uploadUntil: _uploadUntil,
@@ -340,6 +343,7 @@ const sourceSchema = new Schema<StoredSource>(
     site: { type: Schema.Types.Mixed },
     vectors: { type: Schema.Types.Mixed },
     indexed: { type: Schema.Types.Mixed },
+    language: { type: String },
     file: { type: Schema.Types.Mixed },
     removedAt: { type: Date, default: null },
     createdAt: { type: Date, required: true },

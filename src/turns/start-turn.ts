@@ -1,4 +1,4 @@
-import type { Assistant } from '../assistants/assistant.ts';
+import { type Assistant, usualLanguage } from '../assistants/assistant.ts';
 import type { Accepted, NewTurn } from '../conversations/accept.ts';
 import type { ChannelName } from '../conversations/conversation.ts';
 import { dedupeKeyOf } from '../conversations/accept.ts';
@@ -90,7 +90,7 @@ const createPrepareTurn = ({ conversations, idempotencyKeys, replies, replyTimeo
     { assistant, message, language: given }: TurnRequest,
     key: string,
   ): Promise<LanguageDecision> => {
-    const evidence = { given, message, allowed: assistant.languages };
+    const evidence = { given, message, allowed: assistant.languages, usual: usualLanguage(assistant) };
     const alone = decideLanguage({ ...evidence, previous: null });
     if (alone.decided) return alone;
     return decideLanguage({ ...evidence, previous: await conversations.findLanguage(key) });

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFile
 import { join } from 'node:path';
 import type { Embedder } from '../src/embedder/embedder.ts';
 import type { TokenVectors } from '../src/embedder/token-vectors.ts';
-import { decideLanguage } from '../src/language.ts';
+import { decideLanguage, mainLanguage, sameLanguage } from '../src/language.ts';
 import { baseLanguage } from '../src/fold.ts';
 import { indexEntries, type IndexedEntry } from '../src/retrieval/knowledge-index.ts';
 import { type PassageIndex, PassageIndexUpdate } from '../src/retrieval/passage-index.ts';
@@ -42,6 +42,8 @@ type DocumentQuestion = {
 type DocumentSet = {
   name: string;
   languages: string[];
+  /** The language of a message that says nothing: that of nearly all texts, as the service stores it. */
+  usual: string | null;
   passages: Passage[];
   knowledge: IndexedEntry[];
   questions: DocumentQuestion[];
@@ -98,7 +100,11 @@ const loadSet = async (folder: Folder, name: string, readDocument: ReadDocument)
   const languages = [...counts]
     .toSorted(([, one], [, other]) => other.length - one.length)
     .map(([language]) => language);
-  return { name, languages, passages: [...passages.values()], knowledge, questions: loadQuestionsOf(folder, name) };
+  const written = knowledge.map(({ question, answer }) => decideLanguage({ message: `${question} ${answer}` }));
+  const decided = written.map(({ language, decided: isDecided }) => ({ language: isDecided ? language : null }));
+  const usual = sameLanguage([mainLanguage(passages.values()), mainLanguage(decided)]);
+  const questions = loadQuestionsOf(folder, name);
+  return { name, languages, usual, passages: [...passages.values()], knowledge, questions };
 };
 
 const loadSets = async (folder: Folder, readDocument: ReadDocument): Promise<DocumentSet[]> => {
@@ -129,6 +135,7 @@ export const loadSites = (): DocumentSet[] => {
     return {
       name: 'sites',
       languages: ['en'],
+      usual: 'en',
       passages,
       knowledge: [],
       questions: asked.map(({ half, message, isAnswer, isAnswerable }) => ({
@@ -248,7 +255,7 @@ const measureSet = async (
   for (const asked of set.questions) {
     if (asked.kind === 'entry' && !entries) continue;
     const message = asked.question;
-    const { language } = decideLanguage({ message, allowed: [] });
+    const { language } = decideLanguage({ message, allowed: [], usual: set.usual });
     const decision = await decideReply({
       message,
       language,
@@ -433,7 +440,7 @@ const examplesOf = async (
   for (const set of sets) {
     const whole = await searchOf(set, { tokens, evidence });
     for (const asked of set.questions.filter(({ half, kind }) => half === 'tune' && kind !== 'entry')) {
-      const { language } = decideLanguage({ message: asked.question, allowed: [] });
+      const { language } = decideLanguage({ message: asked.question, allowed: [], usual: set.usual });
       const ask = async (search: PassageSearch, weight: number, size: number | null = null): Promise<void> => {
         const found = await collectPassages(search, asked.question, baseLanguage(language));
         if (found.candidates.length > 0) examples.push({ set: set.name, weight, size, asked, found });

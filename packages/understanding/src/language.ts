@@ -324,6 +324,30 @@ const tally = (sample: string, { among, hint, allowed, detect }: TallyOptions): 
   return !clear && among ? { best: among[0] ?? best, by: 'script', clear } : { best, by: 'detector', clear };
 };
 
+/** The language of texts that are in several: no language's share is large enough. */
+const SEVERAL = 'mul';
+const MAIN_SHARE = 0.8;
+
+/** The base language of most texts, `mul` if they are in several, or null if none is known. */
+export const mainLanguage = (texts: Iterable<{ language: string | null; count?: number }>): string | null => {
+  const counts = new Map<string, number>();
+  let total = 0;
+  for (const { language, count: many = 1 } of texts) {
+    if (language === null) continue;
+    add(counts, baseLanguage(language), many);
+    total += many;
+  }
+  const [first] = highest(counts);
+  if (!first || total === 0) return null;
+  return first[1] >= MAIN_SHARE * total ? first[0] : SEVERAL;
+};
+
+/** The one language of all these. Null if there is none, or several: then a short message says nothing. */
+export const sameLanguage = (languages: (string | null | undefined)[]): string | null => {
+  const [first, ...others] = new Set(languages.filter((one) => one !== null && one !== undefined));
+  return first === undefined || first === SEVERAL || others.length > 0 ? null : first;
+};
+
 /** Why a language was chosen. It is stored with the turn, so that every decision can be explained. */
 export type LanguageDecision = {
   language: string;
@@ -344,6 +368,8 @@ export type LanguageEvidence = {
   allowed?: readonly string[] | undefined;
   /** The conversation's language so far. */
   previous?: string | null | undefined;
+  /** The language of what the assistant knows, for an assistant without languages. */
+  usual?: string | null | undefined;
 };
 
 /**
@@ -387,7 +413,7 @@ const fallBack = (
 ): LanguageDecision => {
   if (evidence.previous) return { language: evidence.previous, by: 'previous', decided: false };
   if (guess) return { language: asSpoken(guess.base, evidence), by: guess.by, decided: false };
-  return { language: evidence.allowed?.[0] ?? 'en', by: 'default', decided: false };
+  return { language: evidence.allowed?.[0] ?? evidence.usual ?? 'en', by: 'default', decided: false };
 };
 
 /**

@@ -3,6 +3,13 @@
  * quick. `@parley/understanding` has the search and the model.
  */
 export { fold, foldBeginning, segmentWords, UNSPACED, withoutPiledMarks, words } from './fold.ts';
-export { decideLanguage, type LanguageDecision, type LanguageEvidence, loadLanguages } from './language.ts';
+export {
+  decideLanguage,
+  type LanguageDecision,
+  type LanguageEvidence,
+  loadLanguages,
+  mainLanguage,
+  sameLanguage,
+} from './language.ts';
 export { baseLanguage, isTraditionalChinese, textsIn } from './fold.ts';
 export { type ComparedText, comparedTexts, type TextKind } from './similarity.ts';

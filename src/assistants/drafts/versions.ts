@@ -131,7 +131,7 @@ type Dependencies = Pick<ReturnType<typeof assistantModels>, 'assistants' | 'kno
   connection: Connection;
   /** Marks the vectors of removed entries as not live. */
   retireVectors: (entryIds: string[]) => Promise<void>;
-  onPublished: (assistantId: string) => void;
+  onPublished: (assistantId: string) => Promise<void>;
 };
 
 type Publishing = VersionWords & {
@@ -392,7 +392,7 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
     finish: async (assistantId, { removed, oldest }) => {
       // If this fails, these vectors are found and removed when the vectors of the new entries are made.
       await retireVectors(removed).catch(() => undefined);
-      onPublished(assistantId);
+      await onPublished(assistantId);
       const filter = { assistantId, until: { $lte: oldest } };
       await inBatches({ collection: past, filter }, (some) => past.deleteMany(some)).catch(() => undefined);
     },
