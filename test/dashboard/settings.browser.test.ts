@@ -209,7 +209,7 @@ test('an endpoint gets headers of its own and a rate; a secret value is kept wit
 
   browser.expectComplaint(/422/);
   await page.getByRole('button', { name: 'Add endpoint' }).first().click();
-  await page.getByLabel('URL').fill('http://127.0.0.1:9/hook');
+  await page.getByLabel('URL').fill('127.0.0.1:9/hook'); // the page completes it
   await addHeader(1, 'Host', 'Basic abc');
   await page.getByLabel('Events a second').fill('5');
   await page.getByLabel('Standard Webhooks too').click();
@@ -233,7 +233,7 @@ test('an endpoint gets headers of its own and a rate; a secret value is kept wit
     { name: 'X-Team', value: 'blue', secret: false },
   ]);
   const [endpoint] = await endpoints.listEndpoints(assistantId);
-  expect(endpoint).toMatchObject({ ratePerSecond: 5, standardWebhooks: true });
+  expect(endpoint).toMatchObject({ url: 'https://127.0.0.1:9/hook', ratePerSecond: 5, standardWebhooks: true });
 });
 
 test('a reply in “Try it” appears while it is written, and as the caller sees it', async () => {

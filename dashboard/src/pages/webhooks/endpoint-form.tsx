@@ -46,12 +46,16 @@ export const endpointFieldsOf = (endpoint: Endpoint): EndpointFields => {
   };
 };
 
+/** People type `example.com/hook`, as into a browser. */
+const completed = (address: string): string =>
+  address === '' || /^[a-z][a-z\d+.-]*:\/\//i.test(address) ? address : `https://${address}`;
+
 export const endpointBodyOf = (fields: EndpointFields) => {
   const { url, every, events, sent, sources, erased, headers, ratePerSecond, standardWebhooks } = fields;
   const named = [...(sent ? [SENT] : []), ...(erased ? [ERASED] : [])];
   const chosen = every ? EVENT_NAMES : events;
   return {
-    url: url.trim(),
+    url: completed(url.trim()),
     events: every && named.length === 0 ? [] : [...chosen, ...named],
     include: sources ? ['sources'] : [],
     // A stored secret has no value here, and stays.
@@ -75,7 +79,7 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
     <>
       <TextInput
         label="URL"
-        description="Where events are posted. It must be https and reachable from the internet."
+        description="Where events are posted, by https. It must be reachable from the internet."
         type="url"
         placeholder="https://example.com/webhooks/parley"
         data-autofocus
