@@ -23,10 +23,8 @@ import { createReadAssignees, createTakeBy } from './inbox/assignees.ts';
 import { createInboxRecords, type InboxRecords } from './inbox/records.ts';
 import { createAudit } from './operators/audit.ts';
 import { createOperatorStore, type OperatorStore } from './operators/store.ts';
-import type { Config } from './platform/process/config.ts';
 import { newToken } from './platform/process/ids.ts';
-import type { Lifecycle } from './platform/process/lifecycle.ts';
-import type { Logger } from './platform/process/logger.ts';
+import type { Opening } from './platform/process/lifecycle.ts';
 import { createSharedMemory, type SharedMemory } from './platform/process/lru.ts';
 import { buildIndexes, type Indexed, openMongo } from './platform/mongo/mongo.ts';
 import { type MongoWatch, watchMongo } from './platform/mongo/silence.ts';
@@ -52,10 +50,7 @@ import { createIdempotencyKeys, type IdempotencyKeys } from './turns/idempotency
 import { createTurnLeases, type TurnLeases } from './turns/leases.ts';
 import { createTurnQueue, type TurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 
-type Options = {
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
+type Options = Opening & {
   redisRole: Exclude<RedisRole, 'subscriber'>;
   /**
    * How long to wait at the start until MongoDB and Redis answer. A command in a terminal waits for a shorter time than
@@ -129,12 +124,9 @@ export type Service = Stores & {
  * What a module gets from its process. A module is the API or a worker: what they do, on a service that is open. A
  * process has one module, or all of them (`workers/all`), and the lifecycle closes what they open.
  */
-export type Module = {
+export type Module = Opening & {
   service: Service;
   metrics: Metrics;
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
   /** True if the module takes work of its process before it becomes a job. Others of its kind then get less of it. */
   takesLocally?: boolean;
 };
@@ -299,7 +291,7 @@ export const openForWorkers = async ({
   config,
   logger,
   lifecycle,
-}: Omit<Module, 'metrics'>): Promise<Service> => {
+}: Opening & Pick<Module, 'service'>): Promise<Service> => {
   const { draining } = lifecycle;
   const redis = await openRedis({ url: config.REDIS_URL, role: 'worker', draining }, logger);
   lifecycle.add('redis of the workers', redis, closeRedis);

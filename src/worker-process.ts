@@ -56,7 +56,7 @@ const closeWorker = async ({ worker, connection, prefix, running }: Opened): Pro
 const openSigns = async (
   queue: string,
   { take }: WorkPace,
-  { service, config, logger, lifecycle }: Omit<Module, 'metrics'>,
+  { service, config, logger, lifecycle }: Module,
 ): Promise<void> => {
   const { worker, aside } = service;
   const beat = (): Promise<void> => aside.workerSigns.beat(worker, queue, take());
@@ -75,8 +75,9 @@ const openSigns = async (
  */
 export const openQueueWorkers = async (
   { queue, concurrency, maxStalledCount = 1, pace: own, process }: QueueWork,
-  { service, config, logger, lifecycle, takesLocally = false }: Omit<Module, 'metrics'>,
+  module: Module,
 ): Promise<void> => {
+  const { service, config, logger, lifecycle, takesLocally = false } = module;
   const { jobLockMs: lockDuration, jobStalledEveryMs: stalledInterval } = config.timing;
   const connection = service.redis;
   const pace = own ?? createPace();
@@ -119,7 +120,7 @@ export const openQueueWorkers = async (
     return true;
   };
   if (takesLocally) service.localWorkers.serve(queue, take);
-  await openSigns(queue, pace, { service, config, logger, lifecycle });
+  await openSigns(queue, pace, module);
 
   // All workers close as soon as the process begins to stop, because one after the other could take too long.
   const closing = Promise.withResolvers<unknown>();

@@ -88,7 +88,7 @@ const paceOf = (queue: QueueName, signs: WorkerSign[]): Pick<QueueState, 'perMin
 const ask = async <Value>(answer: Promise<Value>): Promise<Value | undefined> =>
   withDeadline(answer, ASKED_WITHIN_MS).catch(() => undefined);
 
-export type WatchedQueues = Record<QueueName, QueueWatch>;
+type WatchedQueues = Record<QueueName, QueueWatch>;
 export const watchedQueuesOf = (
   service: Record<`${'turn' | 'delivery' | 'knowledge' | 'source'}Queue`, QueueWatch>,
 ) => ({

@@ -1,28 +1,19 @@
 import type { Connection } from 'mongoose';
-import type { AssistantStore } from '../assistants/store.ts';
-import type { OutboxStore } from '../conversations/outbox.ts';
-import type { ConversationStore } from '../conversations/store.ts';
-import type { Figures } from '../insights/figures.ts';
 import { serverNow } from '../platform/process/clock.ts';
-import type { Config } from '../platform/process/config.ts';
 import { withoutTokens } from '../platform/process/credentials.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import { newToken } from '../platform/process/ids.ts';
-import type { Lifecycle } from '../platform/process/lifecycle.ts';
-import type { Logger } from '../platform/process/logger.ts';
 import { mapAtMost } from '../platform/process/slots.ts';
 import { startSweeper } from '../platform/process/sweeper.ts';
-import type { Timing } from '../platform/process/time-limits.ts';
-import type { QueueWatch } from '../platform/redis/queue.ts';
 import { isCluster, type RedisClient } from '../platform/redis/redis.ts';
-import { type AllowanceStore, NEAR, placeOf, type StoredAllowance } from '../turns/allowances.ts';
-import { type EndpointStore, isPaused } from '../events/endpoints.ts';
+import type { Module } from '../service.ts';
+import { NEAR, placeOf, type StoredAllowance } from '../turns/allowances.ts';
+import { isPaused } from '../events/endpoints.ts';
 import { openGuardedAgent } from '../platform/http/address-guard.ts';
 import {
   type AlertChannel,
   type AlertKind,
-  type AlertStore,
   assistantsWithoutRoom,
   type Condition,
   LEADER_MS,
@@ -30,7 +21,6 @@ import {
 } from './alert.ts';
 import { createNotify } from './notify.ts';
 import { countHeard, QUEUES, workersOf, watchedQueuesOf } from './queue-state.ts';
-import type { WorkerSigns } from './worker-signs.ts';
 
 /** How many conditions without an open alert one round finds at most, by kind. The next round finds others. */
 const FOUND_MAX = 500;
@@ -65,24 +55,6 @@ const readRoomOf = async (redis: RedisClient, mongo: Connection): Promise<{ redi
   return { redis: fullest, disk: total > 0 ? { used, total } : null };
 };
 
-type Dependencies = {
-  alerts: AlertStore;
-  endpoints: Pick<EndpointStore, 'listUnhealthy' | 'listPausedIds' | 'listEndpointIds' | 'readForSending'>;
-  conversations: Pick<ConversationStore, 'isAnyoneWaiting'> & { outbox: Pick<OutboxStore, 'listLate' | 'isLate'> };
-  figures: Pick<Figures, 'listFailing'>;
-  turnQueue: QueueWatch;
-  deliveryQueue: QueueWatch;
-  knowledgeQueue: QueueWatch;
-  sourceQueue: QueueWatch;
-  workerSigns: Pick<WorkerSigns, 'listHeard'>;
-  allowances: Pick<AllowanceStore, 'listNear' | 'findNear'>;
-  assistants: Pick<AssistantStore, 'findAssistant' | 'getApiKey'>;
-  readRoom: () => Promise<{ redis: StoreRoom; disk: StoreRoom }>;
-  channels: AlertChannel[];
-  timing: Timing;
-  logger: Logger;
-};
-
 /**
  * `open`: the open alerts of the finder's kinds. `full`: assistants that get no more alerts. `endpointsOfFull`: the
  * endpoints of these.
@@ -109,9 +81,11 @@ const ofService = (kind: AlertKind, target: string, details: Condition['details'
  * that has only what is wrong, and the targets of open alerts by their ids, so a round costs little unless much is
  * wrong. A finder that fails changes no alert of its kinds.
  */
-const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
-  const { alerts, endpoints, conversations, figures, allowances, assistants, readRoom, channels, timing, logger } =
-    dependencies;
+const createWatch = ({ service, config, logger }: Module, channels: AlertChannel[]): (() => Promise<void>) => {
+  const { timing } = config;
+  const { endpoints, aside } = service;
+  const { alerts, conversations, insights, allowances, assistants, workerSigns } = aside;
+  const { figures } = insights;
 
   /** Alerts whose condition still holds. */
   const lasting = async (
@@ -234,7 +208,7 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
 
   const findQueues = async (): Promise<Condition[]> => {
     const { alertQueueStuckMs, alertSourcesStuckMs } = timing;
-    const queues = watchedQueuesOf(dependencies);
+    const queues = watchedQueuesOf(service);
     const stuck: Condition[] = [];
     for (const name of QUEUES) {
       const queue = queues[name];
@@ -243,14 +217,14 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
       if (Number.isNaN(at)) return [...stuck, ofService('redis_unavailable', 'redis', {})];
       if (at === null || serverNow() - at <= longest) continue;
       const waiting = (await withDeadline(queue.countJobs(), ASKED_WITHIN_MS).catch(() => null))?.['waiting'] ?? null;
-      const { heard: workers } = countHeard(workersOf(name, await dependencies.workerSigns.listHeard()));
+      const { heard: workers } = countHeard(workersOf(name, await workerSigns.listHeard()));
       stuck.push(ofService('queue_stuck', name, { waiting, waitingSince: new Date(at), workers }));
     }
     return stuck;
   };
 
   const findSilent = async (): Promise<Condition[]> => {
-    const signs = await dependencies.workerSigns.listHeard();
+    const signs = await workerSigns.listHeard();
     return QUEUES.flatMap((name) => {
       const all = workersOf(name, signs);
       const { heard: workers, silent } = countHeard(all);
@@ -267,7 +241,7 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
   };
 
   const findRoom = async (): Promise<Condition[]> => {
-    const { redis, disk } = await readRoom();
+    const { redis, disk } = await readRoomOf(service.redis, aside.mongo);
     const isFull = (room: StoreRoom): room is { used: number; total: number } =>
       room !== null && room.used > FULL * room.total;
     return [
@@ -314,49 +288,20 @@ const createWatch = (dependencies: Dependencies): (() => Promise<void>) => {
   };
 };
 
-type Opening = {
-  service: Pick<Dependencies, 'endpoints' | 'turnQueue' | 'deliveryQueue' | 'knowledgeQueue' | 'sourceQueue'> & {
-    redis: RedisClient;
-    aside: Pick<Dependencies, 'alerts' | 'allowances' | 'assistants' | 'conversations' | 'workerSigns'> & {
-      insights: { figures: Figures };
-      mongo: Connection;
-    };
-  };
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
-};
-
 /**
  * Watches conditions in this process, while no other process does, and tells the channels what has changed. Every
  * process can watch, so that the last one left tells that the others are gone.
  */
-export const openAlerts = ({ service, config, logger, lifecycle }: Opening): void => {
-  const { endpoints, turnQueue, deliveryQueue, knowledgeQueue, sourceQueue, redis, aside } = service;
-  const { alerts, allowances, assistants, conversations, insights, mongo, workerSigns } = aside;
+export const openAlerts = (module: Module): void => {
+  const { service, config, logger, lifecycle } = module;
+  const { alerts } = service.aside;
   const { timing, WEBHOOK_ALLOW_PRIVATE: allowPrivate } = config;
   const { draining } = lifecycle;
   const token = newToken();
   const dispatcher = openGuardedAgent({ allowPrivate, connections: 2 });
   lifecycle.add('connections of alerts', dispatcher, (agent) => agent.destroy());
   const notify = createNotify(alerts, { settings: config, dispatcher, timing, logger });
-  const watch = createWatch({
-    alerts,
-    endpoints,
-    conversations,
-    figures: insights.figures,
-    turnQueue,
-    deliveryQueue,
-    knowledgeQueue,
-    sourceQueue,
-    workerSigns,
-    allowances,
-    assistants,
-    readRoom: () => readRoomOf(redis, mongo),
-    channels: notify.channels,
-    timing,
-    logger,
-  });
+  const watch = createWatch(module, notify.channels);
   /** Until then no other process tells anything. */
   let leadsUntil = 0;
   const leads = (): boolean => performance.now() < leadsUntil;

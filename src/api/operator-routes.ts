@@ -4,19 +4,9 @@ import { readFile } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { type RequestHandler, type Response, Router } from 'express';
-import type { AlertStore } from '../alerts/alert.ts';
-import type { WatchedQueues } from '../alerts/queue-state.ts';
-import type { WorkerSigns } from '../alerts/worker-signs.ts';
 import type { ChannelCalls } from '../assistants/channel.ts';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import type { AssistantStore } from '../assistants/store.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
-import type { ConversationStore } from '../conversations/store.ts';
-import type { DeliveryQueue } from '../events/queue.ts';
-import type { Recoveries } from '../events/recoveries.ts';
-import type { DeliveryStore } from '../events/store.ts';
-import type { Evaluations } from '../evaluation/evaluations.ts';
-import type { QuestionSets } from '../evaluation/question-sets.ts';
 import { builtFiles, OWN_ORIGIN, pageHeaders, requestIdOf } from '../platform/http/http.ts';
 import { sendJson, toJson } from '../platform/http/json-body.ts';
 import { bodyReader, mount, type Served } from '../platform/http/operation.ts';
@@ -30,28 +20,21 @@ import {
   limitEachSession,
   takeRoomForAnswer,
 } from '../platform/http/shares.ts';
-import type { CannedReplies, ManagedTags, Notes, ReadPositions } from '../inbox/records.ts';
+import type { InboxRecords } from '../inbox/records.ts';
 import type { Inbox } from '../inbox/inbox.ts';
-import type { Insights } from '../insights/store.ts';
 import type { LiveUpdates } from '../live/live.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { createOperatorAccess, type OperatorAccess, operatorOf } from '../operators/access.ts';
 import { type Audit, boundedLine } from '../operators/audit.ts';
 import { hasAssistant } from '../operators/operator.ts';
 import { type Devices, readSessionCookie, type SignInLimits } from '../operators/session.ts';
-import type { OperatorStore } from '../operators/store.ts';
 import { readToken, type TokenStore } from '../operators/token.ts';
 import { invalid, notFound } from '../platform/process/errors.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { findUnstorable, validate } from '../platform/process/validation.ts';
-import type { SourceStore } from '../sources/store.ts';
-import type { AllowanceStore } from '../turns/allowances.ts';
-import type { TurnLeases } from '../turns/leases.ts';
-import type { TurnQueue } from '../turns/queue.ts';
-import type { DeliveredReplies } from '../turns/waiters.ts';
+import type { Service } from '../service.ts';
 import type { Submit } from '../turns/start-turn.ts';
 import type { StreamTurn } from '../turns/stream.ts';
-import type { EndpointStore } from '../events/endpoints.ts';
 import { exportOperations, exportRoutes, importOperations, importRoutes } from '../assistants/http/transfer.ts';
 import { assistantOperations, assistantRoutes } from '../assistants/http/assistants.ts';
 import { type BoardQueues, boardRoutes } from '../alerts/http/board.ts';
@@ -173,16 +156,6 @@ export const dashboardRoutes = ({ tls, logger, folder = BUILT }: DashboardDepend
   return router;
 };
 
-type ResourceAccessDependencies = {
-  assistants: AssistantStore;
-  conversations: ConversationStore;
-  cannedReplies: CannedReplies;
-  endpoints: EndpointStore;
-  deliveries: DeliveryStore;
-  recoveries: Recoveries;
-  orUnavailable: OrUnavailable;
-};
-
 /**
  * Checks whether the caller may use the resource, after authentication and before the body is read. A resource of an
  * assistant that the caller may not use gives 404, like a resource that does not exist. Only the operator of a
@@ -190,7 +163,7 @@ type ResourceAccessDependencies = {
  */
 type ResourceAccess = (operation: Operation) => RequestHandler;
 
-const createResourceAccess = (dependencies: ResourceAccessDependencies): ResourceAccess => {
+const createResourceAccess = (dependencies: OperatorApiDependencies): ResourceAccess => {
   const { assistants, conversations, cannedReplies, endpoints, deliveries, recoveries, orUnavailable } = dependencies;
 
   const ofConversation = async (id: string, operatorId: string | null): Promise<string | null> => {
@@ -370,52 +343,32 @@ const createOperatorRouter = (all: Handled[], dependencies: Dependencies): Route
   return router;
 };
 
-export type OperatorApiDependencies = {
-  sessions: RequestHandler[];
-  queues: BoardQueues;
-  operators: OperatorStore;
-  tokens: TokenStore;
-  orUnavailable: OrUnavailable;
-  audit: Audit;
-  assistants: AssistantStore;
-  channelCalls: ChannelCalls;
-  endpoints: EndpointStore;
-  sources: SourceStore;
-  deliveries: DeliveryStore;
-  recoveries: Recoveries;
-  conversations: ConversationStore;
-  inbox: Inbox;
-  alerts: AlertStore;
-  workerSigns: WorkerSigns;
-  watchedQueues: WatchedQueues;
-  allowances: AllowanceStore;
-  insights: Insights;
-  questionSets: QuestionSets;
-  evaluations: Evaluations;
-  notes: Notes;
-  readPositions: ReadPositions;
-  cannedReplies: CannedReplies;
-  managedTags: ManagedTags;
-  onErased: (conversation: StoredConversation) => void;
-  live: LiveUpdates;
-  leases: TurnLeases;
-  deliveredReplies: DeliveredReplies;
-  turnQueue: TurnQueue;
-  deliveryQueue: DeliveryQueue;
-  submit: Submit;
-  streamTurn: StreamTurn;
-  rateLimiter: RateLimiter;
-  devices: Devices;
-  limits: SignInLimits;
-  /** Aborts when the process begins to stop. */
-  draining: AbortSignal;
-  publicUrl: string | undefined;
-  /** True if a provider may have a private address. */
-  allowPrivate: boolean;
-  /** True if callers use TLS, either to this process or to a proxy before it. */
-  tls: boolean;
-  logger: Logger;
-};
+/** The service, with the stores of the second pool, and what the API has opened beside. */
+export type OperatorApiDependencies = Service &
+  InboxRecords & {
+    sessions: RequestHandler[];
+    queues: BoardQueues;
+    tokens: TokenStore;
+    orUnavailable: OrUnavailable;
+    audit: Audit;
+    channelCalls: ChannelCalls;
+    inbox: Inbox;
+    onErased: (conversation: StoredConversation) => void;
+    live: LiveUpdates;
+    submit: Submit;
+    streamTurn: StreamTurn;
+    rateLimiter: RateLimiter;
+    devices: Devices;
+    limits: SignInLimits;
+    /** Aborts when the process begins to stop. */
+    draining: AbortSignal;
+    publicUrl: string | undefined;
+    /** True if a provider may have a private address. */
+    allowPrivate: boolean;
+    /** True if callers use TLS, either to this process or to a proxy before it. */
+    tls: boolean;
+    logger: Logger;
+  };
 
 /** What each page of the dashboard calls. */
 const PAGES = [

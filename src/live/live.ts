@@ -1,4 +1,3 @@
-import type { Connection } from 'mongoose';
 import type { InboxStore } from '../conversations/inbox.ts';
 import type { ReadAssignees } from '../inbox/assignees.ts';
 import { type Inbox, toInboxRow } from '../inbox/inbox.ts';
@@ -9,6 +8,7 @@ import { serverDate } from '../platform/process/clock.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
+import type { Module } from '../service.ts';
 import { FEED_SILENT_AFTER_MS } from './change-feed.ts';
 import { CATCH_UPS, createHub, type Hub } from './hub.ts';
 import { createPresence, type Presence, type PresenceBoard } from './presence.ts';
@@ -179,48 +179,23 @@ export const createReadRows =
 const CONNECTIONS = 2 * CATCH_UPS;
 const CONNECTED_WITHIN_MS = 800;
 
-type OpenDependencies = {
-  connection: Connection;
-  conversations: { inbox: InboxStore };
-  mongodbUrl: string;
-  inbox: Pick<Inbox, 'readAssignees'>;
-  redis: RedisClient;
-  subscriber: RedisClient;
-  presenceName: string;
-  draining: AbortSignal;
-  logger: Logger;
-};
-
 /** Assembles the live updates of one API process. They open nothing until a browser connects. */
-export const openLiveUpdates = ({
-  connection,
-  conversations,
-  mongodbUrl: url,
-  inbox,
-  redis,
-  subscriber,
-  presenceName: name,
-  draining,
-  logger,
-}: OpenDependencies): LiveUpdates =>
-  createLiveUpdates({
+export const openLiveUpdates = (
+  { service, config, logger, lifecycle }: Module,
+  { inbox, subscriber }: { inbox: Pick<Inbox, 'readAssignees'>; subscriber: RedisClient },
+): LiveUpdates => {
+  const { redis, partitions, aside } = service;
+  const name = `${partitions.tags[0]}:presence`;
+  const options = { timeoutMs: CONNECTED_WITHIN_MS, maxPoolSize: CONNECTIONS, silentAfterMs: FEED_SILENT_AFTER_MS };
+  return createLiveUpdates({
     hub: createHub({
-      connect: () =>
-        openMongo(
-          {
-            url,
-            timeoutMs: CONNECTED_WITHIN_MS,
-            maxPoolSize: CONNECTIONS,
-            silentAfterMs: FEED_SILENT_AFTER_MS,
-            aside: true,
-          },
-          logger,
-        ),
-      readRows: createReadRows(conversations.inbox, inbox.readAssignees),
+      connect: () => openMongo({ url: config.MONGODB_URL, ...options, aside: true }, logger),
+      readRows: createReadRows(aside.conversations.inbox, inbox.readAssignees),
       logger,
     }),
     createPresence: (onChange) => createPresence({ redis, subscriber, name, onChange }),
-    findSignedIn: createFindSignedIn(connection),
-    draining,
+    findSignedIn: createFindSignedIn(aside.mongo),
+    draining: lifecycle.draining,
     logger,
   });
+};

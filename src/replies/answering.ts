@@ -6,23 +6,14 @@ import {
   createVectorReader,
   type VectorsOf,
 } from '../assistants/knowledge/semantic-search.ts';
-import type { AssistantStore } from '../assistants/store.ts';
-import type { ConversationStore } from '../conversations/store.ts';
 import { openGuardedAgent } from '../platform/http/address-guard.ts';
 import { createBreaker } from '../platform/process/breaker.ts';
-import type { Config } from '../platform/process/config.ts';
-import type { Lifecycle } from '../platform/process/lifecycle.ts';
-import type { Logger } from '../platform/process/logger.ts';
-import type { SharedMemory } from '../platform/process/lru.ts';
 import { createSlices } from '../platform/process/slices.ts';
-import type { Tracing } from '../platform/process/tracing.ts';
 import type { Vault } from '../platform/process/vault.ts';
+import type { Module } from '../service.ts';
 import { createPassages } from '../sources/passage-index.ts';
-import type { PassageStore } from '../sources/passages.ts';
-import { type AllowanceStore, createReserveCall, type ReserveCall } from '../turns/allowances.ts';
-import type { TurnLeases } from '../turns/leases.ts';
-import { type TurnQueue, TurnsJob } from '../turns/queue.ts';
-import type { Publisher } from '../turns/waiters.ts';
+import { createReserveCall, type ReserveCall } from '../turns/allowances.ts';
+import { TurnsJob } from '../turns/queue.ts';
 import { type CountTurn, createAnswerTurn, createInFlight } from './answer-turn.ts';
 import { type AskEngine, createAskEngine } from './ask-engine.ts';
 import type { AssistantEngine } from './engines/engine.ts';
@@ -69,33 +60,19 @@ export const createEngines = ({ vault, indexes, ...rest }: EnginesDependencies):
  */
 const SLOTS_PER_JOB = 4;
 
-type AnsweringDependencies = {
-  conversations: ConversationStore;
-  assistants: AssistantStore;
-  passages: PassageStore;
-  /** The same stores on the second pool, for what no turn waits for. */
-  aside: { assistants: AssistantStore; passages: PassageStore };
-  allowances: AllowanceStore;
-  leases: TurnLeases;
-  turnQueue: TurnQueue;
-  publisher: Pick<Publisher, 'publish'>;
-  memory: SharedMemory;
-  vault: Vault;
+/** What a process may decide. Tests pass their own engine. */
+export type AnsweringOptions = {
+  engine?: AssistantEngine;
+  /** Since when the whole process stops, if this module stops later. */
+  stopping?: AbortSignal;
+};
+
+type GivenAnswering = AnsweringOptions & {
   embedder: Embedder;
   countTurn: CountTurn;
   onBudgetUsedUp: CountBudgetUsedUp;
-  tracing: Tracing;
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
-};
-
-export type AnsweringOptions = {
-  engine?: AssistantEngine;
   /** Connections to providers in addition to those of turns, for what asks them beside. */
   connectionsBeside: number;
-  /** Since when the whole process stops, if its module stops later. */
-  stopping: AbortSignal;
 };
 
 export type TurnAnswering = {
@@ -107,10 +84,11 @@ export type TurnAnswering = {
 
 /** Answers turns, with the engine that each assistant has chosen. The lifecycle closes what this opens. */
 export const openAnswering = (
-  { conversations, assistants, aside, leases, memory, turnQueue, embedder, ...given }: AnsweringDependencies,
-  { engine, connectionsBeside, stopping }: AnsweringOptions,
+  { service, config, logger, lifecycle }: Module,
+  { engine, stopping = lifecycle.draining, connectionsBeside, ...given }: GivenAnswering,
 ): TurnAnswering => {
-  const { config, logger, lifecycle } = given;
+  const { conversations, assistants, passages, aside, allowances, publisher, memory, vault } = service;
+  const { embedder, onBudgetUsedUp } = given;
   shareLoop(createSlices);
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
@@ -130,16 +108,16 @@ export const openAnswering = (
     if (leftOut > 0) logger.warn({ assistantId, leftOut }, 'knowledge has too many texts to index them all');
     report(assistantId, assistants.reportLeftOut(assistantId, leftOut));
   };
-  const outlets = { publish: given.publisher.publish, draining: lifecycle.draining, logger };
+  const outlets = { publish: publisher.publish, draining: lifecycle.draining, logger };
   const draftVectors = createDraftVectors({ vectors: aside.assistants.vectors, vectorsOf, embedder });
   const logUnsettled = (cause: unknown): void =>
     logger.warn({ err: cause }, 'the cost of a call was not settled: it counts as reserved');
   const providers = {
-    vault: given.vault,
+    vault,
     dispatcher,
     allowPrivate,
-    reserveCall: createReserveCall(given.allowances, logUnsettled),
-    onBudgetUsedUp: given.onBudgetUsedUp,
+    reserveCall: createReserveCall(allowances, logUnsettled),
+    onBudgetUsedUp,
     stopAfterMs: config.timing.providerStopAfterMs,
   };
   const askEngine = createAskEngine({
@@ -151,7 +129,7 @@ export const openAnswering = (
     draftVectors,
     draftSearchOf: (draft) => createSemanticSearch(embedder, draftVectors.vectorsOf(draft), logger),
     passages: createPassages({
-      store: given.passages,
+      store: passages,
       background: aside.passages,
       embedder,
       reportLeftOut: aside.assistants.reportPassagesLeftOut,
@@ -163,16 +141,7 @@ export const openAnswering = (
   });
   const opened = createInFlight({ total: turnsInFlight, logger });
   const inFlight = lifecycle.add('turns in flight', opened, ({ close }) => close());
-  const answerTurn = createAnswerTurn({
-    conversations,
-    leases,
-    askEngine,
-    inFlight,
-    turnQueue,
-    countTurn: given.countTurn,
-    tracing: given.tracing,
-    ...outlets,
-  });
+  const answerTurn = createAnswerTurn({ ...service, ...outlets, askEngine, inFlight, countTurn: given.countTurn });
   return {
     process: async (data) => {
       await Promise.all(TurnsJob.parse(data).turns.map(answerTurn));

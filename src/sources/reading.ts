@@ -1,23 +1,17 @@
 import type { Embedder } from '@parley/understanding';
 import { openReader, type Reader } from '@parley/reading';
-import type { AssistantStore } from '../assistants/store.ts';
 import { openGuardedAgent } from '../platform/http/address-guard.ts';
-import type { Config } from '../platform/process/config.ts';
 import { newToken } from '../platform/process/ids.ts';
-import type { Lifecycle } from '../platform/process/lifecycle.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { createSlots } from '../platform/process/slots.ts';
 import { type Sweeper, startSweeper } from '../platform/process/sweeper.ts';
-import type { RedisClient } from '../platform/redis/redis.ts';
+import type { Module } from '../service.ts';
 import { createFetcher, createHosts } from './fetch.ts';
 import type { RunLease } from './lease-sessions.ts';
 import { createMakeVectors, createStoreIndexes } from './make-vectors.ts';
-import type { PassageVectors } from './passage-vectors.ts';
-import type { PassageStore } from './passages.ts';
 import { SourceJob } from './queue.ts';
-import { createReadSource } from './read-source.ts';
+import { type CountPage, createReadSource } from './read-source.ts';
 import type { SourceRuns } from './runs.ts';
-import type { SourceStore } from './store.ts';
 
 /** How many documents are read at the same time, each in a process of its own. One assistant uses at most one. */
 const READERS = 2;
@@ -112,21 +106,8 @@ const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, 
   };
 };
 
-type ReadingDependencies = {
-  runs: SourceRuns;
-  sources: Pick<SourceStore, 'follow'>;
-  vectors: PassageVectors;
-  passages: PassageStore;
-  assistants: Pick<AssistantStore, 'embedders' | 'findAssistant'>;
-  redis: RedisClient;
-  embedder: Embedder;
-  countPage: (outcome: string) => void;
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
-  /** Certificate authorities that replace the public ones. */
-  ca?: string;
-};
+/** Tests pass certificate authorities that replace the public ones. */
+export type ReadingOptions = { ca?: string };
 
 export type SourceReading = {
   /** Takes what is due. */
@@ -136,17 +117,11 @@ export type SourceReading = {
 };
 
 /** Reads the sources that are due, and makes the vectors of their passages. The lifecycle closes what this opens. */
-export const openReading = ({
-  runs,
-  sources,
-  vectors,
-  passages,
-  assistants,
-  redis,
-  embedder,
-  ...given
-}: ReadingDependencies): SourceReading => {
-  const { countPage, config, logger, lifecycle, ca } = given;
+export const openReading = (
+  { service, config, logger, lifecycle }: Module,
+  { embedder, countPage, ca }: ReadingOptions & { embedder: Embedder; countPage: CountPage },
+): SourceReading => {
+  const { sources, sourceRuns: runs, passageVectors: vectors, passages, assistants } = service.aside;
   const { timing } = config;
   const { draining } = lifecycle;
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
@@ -158,7 +133,7 @@ export const openReading = ({
   });
   lifecycle.add('connections to websites', dispatcher, (agent) => agent.destroy());
   const readers = lifecycle.add('readers', openReaders(openReader), ({ close }) => close());
-  const hosts = createHosts(redis, config.REDIS_PREFIX, timing);
+  const hosts = createHosts(service.redis, config.REDIS_PREFIX, timing);
   const readSource = createReadSource({
     runs,
     fetcher: createFetcher({ dispatcher, hosts, allowPrivate, timing }),

@@ -5,27 +5,18 @@ import { dedupeKeyOf } from '../conversations/accept.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { decideLanguage, type LanguageDecision } from '@parley/understanding/text';
 import { serverDate } from '../platform/process/clock.ts';
-import type { Config } from '../platform/process/config.ts';
 import { abortAfter, withDeadline } from '../platform/process/deadline.ts';
 import { ApiError } from '../platform/process/errors.ts';
-import { conversationKeyOf, newId, newPrefixedId } from '../platform/process/ids.ts';
-import type { Lifecycle } from '../platform/process/lifecycle.ts';
+import { conversationKeyOf, newId, newPrefixedId, newToken } from '../platform/process/ids.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { orFailed, type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
+import type { Module } from '../service.ts';
 import { createGate, type Gate, type PassedTurn } from './gate.ts';
-import {
-  type DeliveredReplies,
-  openReplies,
-  type Progress,
-  type Publisher,
-  type Replies,
-  type Waiter,
-} from './waiters.ts';
+import { type DeliveredReplies, openReplies, type Progress, type Replies, type Waiter } from './waiters.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
-import { type Allowance, type AllowanceStore, createQuotas, type Quotas, type Reservation } from './allowances.ts';
-import type { TurnLeases } from './leases.ts';
+import { type Allowance, createQuotas, type Quotas, type Reservation } from './allowances.ts';
 import type { TurnQueue } from './queue.ts';
 import { type ChatResponse, createReadTurn, type ReadTurn, storedReplyOf, toResponse } from './turn.ts';
 
@@ -263,7 +254,7 @@ export const knownConversationOf = ({ conversationId }: Pick<StartedTurn, 'conve
  */
 export type StartTurn = (request: TurnRequest) => Promise<StartedTurn>;
 
-export const createStartTurn = (dependencies: Dependencies): StartTurn => {
+const createStartTurn = (dependencies: Dependencies): StartTurn => {
   const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;
   const { mustEnd, onRepeated, onBusy, onQuotaExceeded, orUnavailable, quotas, tracing } = dependencies;
   const inFlight = createSessionsInFlight();
@@ -423,7 +414,7 @@ type Submitted = {
 /** Starts a turn and waits for its answer. */
 export type Submit = (request: TurnRequest) => Promise<Submitted>;
 
-export const createSubmit =
+const createSubmit =
   (startTurn: StartTurn): Submit =>
   async (request) => {
     const { turnId, replayed, delivered, response, end } = await startTurn(request);
@@ -434,47 +425,43 @@ export const createSubmit =
     }
   };
 
-type TurnsDependencies = Pick<
-  Dependencies,
-  'conversations' | 'idempotencyKeys' | 'deliveredReplies' | 'turnQueue' | 'orUnavailable' | 'onRepeated' | 'tracing'
-> & {
-  allowances: AllowanceStore;
-  leases: TurnLeases;
-  publisher: Pick<Publisher, 'hear'>;
-  subscriber: RedisClient;
-  /** Where this process hears of its replies. */
-  channel: string;
+type Counted = {
+  onRepeated: (kind: Repetition) => void;
   onRefused: (limit: 'session' | 'quota' | 'overload') => void;
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
 };
 
 export type OpenTurns = { gate: Gate; startTurn: StartTurn; submit: Submit; readTurn: ReadTurn };
 
 /** All that an API process has for turns: their gate, their starts, and those who wait. The lifecycle closes it. */
-export const openTurns = async (given: TurnsDependencies): Promise<OpenTurns> => {
-  const { conversations, subscriber, channel, publisher, onRefused, config, logger, lifecycle } = given;
+export const openTurns = async (
+  { service, config, logger, lifecycle }: Module,
+  { subscriber, onRepeated, onRefused }: Counted & { subscriber: RedisClient },
+): Promise<OpenTurns> => {
+  const { conversations, leases, partitions, publisher, mongoWatch } = service;
   const { timing } = config;
   const storedReply = storedReplyOf(conversations);
   const { isPending, findTurn } = conversations;
+  const channel = `${partitions.tags[0]}:replies:${newToken()}`;
   const waited = { isPending, findTurn, storedReply, timing, logger };
   const replies = await openReplies({ subscriber, hear: publisher.hear, channel, ...waited });
   lifecycle.add('replies', replies, (opened) => opened.close());
-  const quotas = lifecycle.add('quotas', createQuotas(given.allowances, logger), (opened) => opened.close());
+  const quotas = lifecycle.add('quotas', createQuotas(service.allowances, logger), (opened) => opened.close());
   const startTurn = createStartTurn({
-    ...given,
+    ...service,
     quotas,
     replies,
     replyTimeoutMs: config.REPLY_TIMEOUT_MS,
     mustEnd: abortAfter(lifecycle.draining, timing.replyStopAfterMs, new ApiError('reply_timeout')),
+    onRepeated,
     onBusy: () => onRefused('session'),
     onQuotaExceeded: () => onRefused('quota'),
+    orUnavailable: mongoWatch.orUnavailable,
+    logger,
   });
   return {
     gate: createGate({ onRefused: () => onRefused('overload'), logger }),
     startTurn,
     submit: createSubmit(startTurn),
-    readTurn: createReadTurn({ conversations, leases: given.leases, storedReply }),
+    readTurn: createReadTurn({ conversations, leases, storedReply }),
   };
 };

@@ -18,6 +18,16 @@ const ORDER = [
 ];
 /** The files directly in `src` that workers may import. They compose the processes and may import from all rooms. */
 const FOR_WORKERS = ['src/embedder.ts', 'src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts'];
+/** What a process has opened, as a type. A door takes it, and so does what opens the side that a room has in a process. */
+const SERVICE = 'src/service.ts';
+const OPENERS = [
+  'alerts/watch',
+  'events/sending/sending',
+  'live/live',
+  'replies/answering',
+  'sources/reading',
+  'turns/start-turn',
+];
 /** Composes the API: only this file opens the doors. */
 const API = 'src/api.ts';
 /** Composes the API and all workers in one process. */
@@ -112,6 +122,7 @@ const breaksOrder = ({ from, to }: Import): boolean => {
   if (isWorker(from))
     return !FOR_WORKERS.includes(to) && !(from === ALL && to === API) && (isDoor(to) || !isInRoom(to));
   if (!isInRoom(from)) return isDoor(to) && from !== API;
+  if (to === SERVICE) return !isDoor(from) && !OPENERS.includes(from.slice('src/'.length, -'.ts'.length));
   if (!isInRoom(to)) return true;
   if (roomOf(from) === roomOf(to)) return isDoor(to) && !isDoor(from);
   if (isDoor(from) && !isDoor(to)) return false;
@@ -170,6 +181,11 @@ test('the order names every room of src, and workers are what starts them', () =
 
 test('imports follow the order of rooms, no main.ts is imported, and the workers do not import each other', () => {
   expect(imports.filter(breaksOrder).map(describe)).toEqual([]);
+  const takeService = files.filter((file) => isInRoom(file) && targetsOf(file).includes(SERVICE));
+  expect(takeService.length).toBeGreaterThan(OPENERS.length);
+  expect(
+    takeService.filter((file) => !/import type .* from '[./]+service.ts'/.test(readFileSync(file, 'utf8'))),
+  ).toEqual([]);
   const doors = files.filter(isDoor);
   expect(doors.length).toBeGreaterThan(30);
   expect(doors.filter((file) => readFileSync(file, 'utf8').includes("from 'mongoose'"))).toEqual([]);

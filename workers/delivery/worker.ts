@@ -8,39 +8,32 @@ import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/servic
 import { type Delivering, openQueueWorkers, openWorkerDuties, openWorkerHealth } from '../../src/worker-process.ts';
 
 /** Assembles and starts the delivery worker, for `main.ts` and for tests. */
-export const openDeliveryWorker = async ({ sending, breaking, ...opening }: Opening & SendingOptions) => {
+export const openDeliveryWorker = async (given: Opening & SendingOptions) => {
   const service = await openService({
-    ...opening,
+    ...given,
     redisRole: 'worker',
     asidePoolSize: BACKGROUND_POOL_SIZE,
     tracesAs: 'parley-delivery-worker',
   });
-  const module = { service, metrics: createMetrics({ token: opening.config.METRICS_TOKEN }), ...opening };
-  const delivering = await deliverEvents(module, { ...(sending && { sending }), ...(breaking && { breaking }) });
-  const sweeps = openWorkerDuties(module, delivering);
+  const module = { ...given, service, metrics: createMetrics({ token: given.config.METRICS_TOKEN }) };
+  const sweeps = openWorkerDuties(module, await deliverEvents(module, given));
   return { ...service, healthPort: await openWorkerHealth(module, sweeps) };
 };
 
 /** The module that delivers events. Returns what the sweeps need to know of its deliveries. */
 export const deliverEvents = async (module: Module, options: SendingOptions = {}): Promise<Delivering> => {
-  const { service, metrics, config, logger, lifecycle } = module;
+  const { metrics } = module;
   const countDelivery = countDeliveries(metrics);
   const reportEventWait = reportEventWaits(metrics);
   const pace = createPace();
-  const { process, suspended } = openSending(
-    {
-      ...service,
-      countDelivery,
-      reportEventWait: (seconds) => {
-        reportEventWait(seconds);
-        pace.note(seconds);
-      },
-      config,
-      logger,
-      lifecycle,
+  const { process, suspended } = openSending(module, {
+    ...options,
+    countDelivery,
+    reportEventWait: (seconds) => {
+      reportEventWait(seconds);
+      pace.note(seconds);
     },
-    options,
-  );
+  });
   await openQueueWorkers({ queue: DELIVERIES_QUEUE, concurrency: 8, maxStalledCount: 0, pace, process }, module);
   return { countDelivery, suspended };
 };

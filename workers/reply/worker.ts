@@ -11,8 +11,7 @@ import type { Opening } from '../../src/platform/process/lifecycle.ts';
 import type { SharedMemory } from '../../src/platform/process/lru.ts';
 import { createMetrics } from '../../src/platform/process/metrics.ts';
 import { startSweeper } from '../../src/platform/process/sweeper.ts';
-import { openAnswering } from '../../src/replies/answering.ts';
-import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
+import { type AnsweringOptions, openAnswering } from '../../src/replies/answering.ts';
 import { countBudgetUsedUp, countDeliveries, countEmbeddings, countTurns } from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/service.ts';
 import { TURNS_QUEUE } from '../../src/turns/queue.ts';
@@ -111,61 +110,45 @@ const openProjection = (embedder: Embedder, { service, logger, lifecycle }: Modu
   lifecycle.add('projection', sweepers, (all) => Promise.all(all.map((one) => one.stop())));
 };
 
+type ForTests = { embedder?: Embedder; memory?: SharedMemory };
+
 /** Assembles and starts the reply worker. Tests may pass their own engine or embedder. */
-export const openReplyWorker = async ({
-  engine,
-  embedder,
-  memory,
-  ...opening
-}: Opening & { engine?: AssistantEngine; embedder?: Embedder; memory?: SharedMemory }) => {
-  const metrics = createMetrics({ token: opening.config.METRICS_TOKEN });
-  const beginning = beginEmbedder({ ...opening, embedder, count: countEmbeddings(metrics) });
+export const openReplyWorker = async (given: Opening & AnsweringOptions & ForTests) => {
+  const metrics = createMetrics({ token: given.config.METRICS_TOKEN });
+  const embedder = beginEmbedder({ ...given, count: countEmbeddings(metrics) });
   const service = await openService({
-    ...opening,
-    ...(memory && { memory }),
+    ...given,
     redisRole: 'worker',
     asidePoolSize: BACKGROUND_POOL_SIZE,
     tracesAs: 'parley-reply-worker',
   });
-  const module = { service, metrics, ...opening };
-  const own = await answerTurns(module, { embedder: beginning, ...(engine && { engine }) });
+  const module = { ...given, service, metrics };
+  const own = await answerTurns(module, { ...given, embedder });
   const sweeps = openWorkerDuties(module, { countDelivery: countDeliveries(metrics) });
   return { ...service, ...own, healthPort: await openWorkerHealth(module, sweeps) };
-};
-
-type AnswerOptions = {
-  embedder: OpeningEmbedder;
-  engine?: AssistantEngine;
-  /** Since when the whole process stops, if this module stops later. */
-  stopping?: AbortSignal;
 };
 
 /** The module that answers turns, with the work in the background that has no process of its own. */
 export const answerTurns = async (
   module: Module,
-  { embedder: beginning, engine, stopping = module.lifecycle.draining }: AnswerOptions,
+  { embedder: beginning, ...options }: AnsweringOptions & { embedder: OpeningEmbedder },
 ) => {
   const { service, metrics, config, logger, lifecycle } = module;
   beginning.share(service.redis, config.REDIS_PREFIX);
   const embedder = await beginning.opened;
   const countTurn = countTurns(metrics);
   const pace = createPace();
-  const { process, askEngine, vectorsOf } = openAnswering(
-    {
-      ...service,
-      embedder,
-      countTurn: (outcome, seconds) => {
-        countTurn(outcome, seconds);
-        pace.note(seconds);
-      },
-      onBudgetUsedUp: countBudgetUsedUp(metrics),
-      config,
-      logger,
-      lifecycle,
+  const { process, askEngine, vectorsOf } = openAnswering(module, {
+    ...options,
+    embedder,
+    countTurn: (outcome, seconds) => {
+      countTurn(outcome, seconds);
+      pace.note(seconds);
     },
+    onBudgetUsedUp: countBudgetUsedUp(metrics),
     // Evaluations have connections in addition, so that no turn waits for one of theirs.
-    { ...(engine && { engine }), connectionsBeside: ASKING_MAX, stopping },
-  );
+    connectionsBeside: ASKING_MAX,
+  });
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, pace, process }, module);
   const store = service.aside.assistants;
   const updateVectors = await startVectorUpdates({ store, embedder, timing: config.timing, logger, lifecycle });

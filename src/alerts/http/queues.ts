@@ -1,11 +1,9 @@
 import * as z from 'zod';
-import type { AlertStore } from '../alert.ts';
 import { toAlertView } from '../notify.ts';
-import { problemsOf, QUEUES, readQueueStates, type WatchedQueues } from '../queue-state.ts';
-import type { WorkerSigns } from '../worker-signs.ts';
-import { type BoardQueues } from './board.ts';
+import { problemsOf, QUEUES, readQueueStates, watchedQueuesOf } from '../queue-state.ts';
 import { type FindingWork, findWork } from './find-work.ts';
 import { type Handled, handled, operation, time, uuid } from '../../operators/operation.ts';
+import type { Service } from '../../service.ts';
 import { AlertView } from '../../insights/http/overview.ts';
 
 const count = z.int().min(0);
@@ -97,20 +95,16 @@ export const queueOperations = {
 
 const ALERTS = 50;
 
-type Dependencies = FindingWork & {
-  alerts: Pick<AlertStore, 'list'>;
-  workerSigns: WorkerSigns;
-  watchedQueues: WatchedQueues;
-  queues: BoardQueues;
-};
+type Dependencies = FindingWork &
+  Pick<Service, 'alerts' | 'workerSigns' | 'turnQueue' | 'deliveryQueue' | 'knowledgeQueue' | 'sourceQueue'>;
 
 export const queueRoutes = (dependencies: Dependencies): Handled[] => {
-  const { alerts, workerSigns, watchedQueues } = dependencies;
+  const { alerts, workerSigns } = dependencies;
   return [
     handled(queueOperations.read, async ({ costly }) => {
       const [queues, open] = await costly(() =>
         Promise.all([
-          readQueueStates(watchedQueues, workerSigns),
+          readQueueStates(watchedQueuesOf(dependencies), workerSigns),
           alerts.list({ assistantIds: null, open: true, limit: ALERTS }),
         ]),
       );

@@ -1,20 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { BACKLOG_MAX } from '../../conversations/conversation.ts';
 import { endpointsOf, type OutboxStore, pendingOf } from '../../conversations/outbox.ts';
-import type { ConversationStore } from '../../conversations/store.ts';
 import type { BreakerOptions } from '../../platform/process/breaker.ts';
 import { serverNow } from '../../platform/process/clock.ts';
-import type { Config } from '../../platform/process/config.ts';
-import { type Lifecycle, VERSION } from '../../platform/process/lifecycle.ts';
+import { VERSION } from '../../platform/process/lifecycle.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createPacedSlots, type PacedSlots } from '../../platform/process/paced-slots.ts';
 import { createSlots, mapAtMost, type Occupancy, whatRemains } from '../../platform/process/slots.ts';
 import { startSweeper } from '../../platform/process/sweeper.ts';
-import type { Tracing } from '../../platform/process/tracing.ts';
+import type { Module } from '../../service.ts';
 import type { EndpointStore } from '../endpoints.ts';
 import { type DeliveryQueue, WakeUpJob } from '../queue.ts';
-import type { Recoveries } from '../recoveries.ts';
-import type { DeliveryStore } from '../store.ts';
 import {
   createDeliver,
   type Deliver,
@@ -226,22 +222,6 @@ const ENDING_MAX = 8;
 /** Tests pass their own resolver or certificate authority, and their own breaker. */
 export type SendingOptions = { sending?: Partial<SenderOptions>; breaking?: BreakerOptions };
 
-type SendingDependencies = {
-  conversations: ConversationStore;
-  endpoints: EndpointStore;
-  deliveries: DeliveryStore;
-  recoveries: Recoveries;
-  /** The same stores on the second pool: they choose what recoveries send. */
-  aside: { conversations: ConversationStore; deliveries: DeliveryStore; recoveries: Recoveries };
-  deliveryQueue: DeliveryQueue;
-  countDelivery: CountDelivery;
-  reportEventWait: ReportEventWait;
-  tracing: Tracing;
-  config: Config;
-  logger: Logger;
-  lifecycle: Lifecycle;
-};
-
 export type EventSending = {
   /** Starts the streams and deliveries that a job names. */
   process: (data: unknown) => Promise<void>;
@@ -251,10 +231,17 @@ export type EventSending = {
 
 /** Sends events: streams, tests and resends that are woken, and recoveries. The lifecycle closes what this opens. */
 export const openSending = (
-  { conversations, endpoints, deliveries, recoveries, aside, deliveryQueue, ...given }: SendingDependencies,
-  { sending = {}, breaking = {} }: SendingOptions = {},
+  { service, config, logger, lifecycle }: Module,
+  {
+    sending = {},
+    breaking = {},
+    ...counted
+  }: SendingOptions & {
+    countDelivery: CountDelivery;
+    reportEventWait: ReportEventWait;
+  },
 ): EventSending => {
-  const { countDelivery, reportEventWait, tracing, config, logger, lifecycle } = given;
+  const { conversations, endpoints, deliveryQueue, aside } = service;
   const { timing } = config;
   const sender = createSender({
     userAgent: `Parley-Webhooks/${VERSION}`,
@@ -272,23 +259,19 @@ export const openSending = (
   const endings = createSlots(whatRemains(ENDING_MAX));
   const breaker = createDeliveryBreaker(breaking);
   const dispatch = createDispatch({
-    endpoints,
-    deliveries,
+    ...service,
+    ...counted,
     sender,
     slots,
     breaker,
-    countDelivery,
     recordingMax: config.DELIVERY_CONCURRENCY,
     timing,
-    tracing,
     sendsTraceparent: config.WEBHOOK_TRACEPARENT,
     logger,
   });
   const deliver = createDeliver({
-    conversations,
-    endpoints,
-    deliveries,
-    recoveries,
+    ...service,
+    ...counted,
     dispatch,
     breaker,
     slots: rated,
@@ -297,8 +280,6 @@ export const openSending = (
     wake: deliveryQueue.wake,
     eventMaxAgeMs: config.EVENT_MAX_AGE_S * 1000,
     timing,
-    reportEventWait,
-    tracing,
     logger,
   });
   const streams = lifecycle.add(
@@ -312,6 +293,7 @@ export const openSending = (
     },
   );
 
+  // What recoveries send is chosen on the second pool.
   const driver = createDriveRecoveries({
     ...aside,
     deliveryQueue,
