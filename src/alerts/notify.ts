@@ -1,4 +1,4 @@
-import { createTransport } from 'nodemailer';
+import type { Transporter } from 'nodemailer';
 import { type Dispatcher, request } from 'undici';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Config } from '../platform/process/config.ts';
@@ -151,13 +151,15 @@ type Email = { from: string; to: string; page: string | null; withinMs: number }
 
 const toEmail = (url: string, { from, to, page, withinMs }: Email): Send => {
   const limits = { connectionTimeout: SEND_MS, greetingTimeout: SEND_MS, socketTimeout: SEND_MS };
-  const transport = createTransport({ url, ...limits });
+  // Loaded with the first mail, because most processes send none.
+  let transport: Transporter | undefined;
   return async (alerts) => {
     const [first] = alerts;
     const open = alerts.filter(({ endedAt }) => endedAt === null).length;
     const what = first && alerts.length === 1 ? WORDS[first.kind].title : `${alerts.length} alerts, ${open} open`;
     const text = [...alerts.map(linesOf), ...(page === null ? [] : [page])].join('\n\n');
     const signal = AbortSignal.timeout(withinMs);
+    transport ??= (await import('nodemailer')).createTransport({ url, ...limits });
     await transport.sendMail({ from, to, subject: `Parley: ${what}`, text, signal });
   };
 };

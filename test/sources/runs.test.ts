@@ -1,6 +1,6 @@
 import { readerVersion } from '@parley/reading';
 import { afterEach, expect, onTestFinished, test } from 'vitest';
-import { buildPassageIndex } from '../../src/sources/passages.ts';
+import { buildPassageIndex } from '../../src/sources/passage-index.ts';
 import { FILE_CHUNK_BYTES, type StoredSource } from '../../src/sources/source.ts';
 import { eventually } from '../support/eventually.ts';
 import { anEmbedder } from '../support/embedder.ts';
