@@ -144,16 +144,10 @@ const createSessionsInFlight = () => {
   const counts = new Map<string, number>();
 
   return {
-    /**
-     * Counts a request. The caller must call the returned function when the request has ended; further calls have no
-     * effect.
-     */
+    /** Counts a request. The caller must call the returned function once, when the request has ended. */
     enter: (key: string): (() => void) => {
       counts.set(key, (counts.get(key) ?? 0) + 1);
-      let counted = true;
       return () => {
-        if (!counted) return;
-        counted = false;
         const left = (counts.get(key) ?? 1) - 1;
         if (left === 0) counts.delete(key);
         else counts.set(key, left);
@@ -205,6 +199,11 @@ type Dependencies = {
   tracing: Tracing;
   logger: Logger;
 };
+
+type Known = Exclude<Accepted, { kind: 'busy' | 'refused' }>;
+
+const conversationIdOf = (accepted: Known): string | null =>
+  (accepted.kind === 'replayed' ? accepted.conversation : accepted).conversationId;
 
 const repetitionOf = (accepted: Accepted): Repetition | null => {
   if (accepted.kind === 'joined' || accepted.kind === 'replayed') return accepted.kind;
@@ -275,7 +274,7 @@ const createStartTurn = (dependencies: Dependencies): StartTurn => {
     request: TurnRequest,
     turn: NewTurn,
     { watch, span }: { watch: (turnId: string) => void; span: TraceSpan },
-  ): Promise<Exclude<Accepted, { kind: 'busy' | 'refused' }>> => {
+  ): Promise<Known> => {
     const { assistant, idempotencyKey } = request;
     const reserved = await reserve(request, turn);
     const isUsedUp = reserved instanceof ApiError;
@@ -303,12 +302,9 @@ const createStartTurn = (dependencies: Dependencies): StartTurn => {
     }
     const repetition = repetitionOf(accepted);
     if (repetition) onRepeated(idempotencyKey === null ? repetition : 'keyed');
-    if (idempotencyKey !== null) {
-      const { conversationId } = accepted.kind === 'replayed' ? accepted.conversation : accepted;
-      if (conversationId !== null) {
-        idempotencyKeys.bind(assistant.assistantId, idempotencyKey, conversationId);
-      }
-    }
+    const conversationId = conversationIdOf(accepted);
+    if (idempotencyKey !== null && conversationId !== null)
+      idempotencyKeys.bind(assistant.assistantId, idempotencyKey, conversationId);
     return accepted;
   };
 
@@ -317,29 +313,25 @@ const createStartTurn = (dependencies: Dependencies): StartTurn => {
     const { assistant, channel, sessionId, withSources = false } = request;
     const { sessionKey } = assistant;
     const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
-    const passed = request.pass && (await within(tracing.step('gate', span.context), request.pass(key)));
-    // If the turn is not accepted, the reserved key keeps its turn id for the retry.
-    const turn = await orUnavailable(prepareTurn(request, key, span)).catch((cause: unknown) => {
-      passed?.leave();
-      throw cause;
-    });
+    /** What the request holds until it ends. */
+    const held = new DisposableStack();
+    const end = (): void => {
+      held.dispose();
+      span.end();
+    };
     const waiters = new Map<string, Waiter>();
     const watch = (turnId: string): Waiter => {
       const waiter = waiters.get(turnId) ?? replies.watch({ key, turnId }, request.onProgress);
       waiters.set(turnId, waiter);
       return waiter;
     };
-    const leave = inFlight.enter(key);
-    const stop = (): void => {
-      leave();
-      passed?.leave();
-      for (const waiter of waiters.values()) waiter.cancel();
-    };
-    const end = (): void => {
-      stop();
-      span.end();
-    };
+    held.defer(() => waiters.forEach((waiter) => waiter.cancel()));
     try {
+      const passed = request.pass && (await within(tracing.step('gate', span.context), request.pass(key)));
+      held.defer(() => passed?.leave());
+      // If the turn is not accepted, the reserved key keeps its turn id for the retry.
+      const turn = await orUnavailable(prepareTurn(request, key, span));
+      held.defer(inFlight.enter(key));
       passed?.follow(replies.watch({ key, turnId: turn.turnId }));
       if (!request.async) watch(turn.turnId);
       const step = tracing.step('accept', span.context);
@@ -351,41 +343,32 @@ const createStartTurn = (dependencies: Dependencies): StartTurn => {
       if (isInFlight(request, accepted)) passed?.stay(accepted.head);
       else passed?.leave();
       if (request.async) end();
-      if (accepted.kind === 'replayed') {
-        const { conversation, turn: known } = accepted;
-        const { conversationId } = conversation;
-        return {
-          turnId: known.turnId,
-          conversationId,
-          replayed: true,
-          response: async () =>
-            toResponse(await orUnavailable(storedReply(conversation, known)), { conversationId, withSources }),
-          delivered: () => deliveredReplies.mark({ key, turnId: known.turnId }),
-          end,
-        };
-      }
-      const { turnId, conversationId } = accepted;
-      const response = async (): Promise<ChatResponse> => {
+      const waitForReply = async (turnId: string): Promise<ChatResponse> => {
         const waiter = watch(turnId);
         waiter.arm();
         const left = replyTimeoutMs - (performance.now() - startedAt);
         const late = (): ApiError => new ApiError('reply_timeout');
-        const published = await withDeadline(waiter.reply, Math.max(0, left), { late, signal: mustEnd });
+        const answered = await withDeadline(waiter.reply, Math.max(0, left), { late, signal: mustEnd });
+        const { reply, conversationId } = answered;
         const ms = Math.round(performance.now() - startedAt);
-        const { conversationId: found } = published;
-        logger.debug({ turnId, conversationId: found, ms, ...span.ids }, 'turn answered');
-        return toResponse(published.reply, { conversationId: published.conversationId, withSources });
+        logger.debug({ turnId, conversationId, ms, ...span.ids }, 'turn answered');
+        return toResponse(reply, { conversationId, withSources });
       };
+      const { turnId } = accepted.kind === 'replayed' ? accepted.turn : accepted;
       return {
         turnId,
-        conversationId,
-        replayed: accepted.kind === 'joined',
-        response,
+        conversationId: conversationIdOf(accepted),
+        replayed: accepted.kind !== 'accepted',
+        response: async () => {
+          if (accepted.kind !== 'replayed') return waitForReply(turnId);
+          const reply = await orUnavailable(storedReply(accepted.conversation, accepted.turn));
+          return toResponse(reply, { conversationId: accepted.conversation.conversationId, withSources });
+        },
         delivered: () => deliveredReplies.mark({ key, turnId }),
         end,
       };
     } catch (cause) {
-      stop();
+      held.dispose();
       throw cause;
     }
   };
