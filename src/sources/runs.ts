@@ -308,9 +308,9 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         const present = await countPassages(session, sourceId);
         const embedded = await countPassages(session, sourceId, { $type: 'string' });
         const counted = { 'counts.passages': present, 'counts.embedded': embedded };
-        const options = { projection: { language: 1 }, limit: LANGUAGE_SAMPLE, session };
-        const language = mainLanguage(await passages.find({ sourceId, until: null }, options).toArray());
-        return { set: { ...counted, language, 'indexed.by': null }, result: undefined };
+        const options = { projection: { language: 1 }, session };
+        const some = await passages.find({ sourceId, until: null }, options).limit(LANGUAGE_SAMPLE).toArray();
+        return { set: { ...counted, language: mainLanguage(some), 'indexed.by': null }, result: undefined };
       });
       await announce(source.assistantId);
     },

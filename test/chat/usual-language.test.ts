@@ -61,7 +61,7 @@ test('a published draft changes the language', async () => {
   await assistants.addKnowledge(assistantId, GERMAN, { replace: true });
   expect(await languageOf(assistant, 'freitag offen?')).toBe('en');
 
-  await assistants.drafts.publish(assistantId, {});
+  await assistants.drafts.publish(assistantId, { name: null, note: null });
 
   await eventually(async () => expect(await languageOf(assistant, 'freitag offen?')).toBe('de'));
 });

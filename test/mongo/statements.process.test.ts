@@ -57,6 +57,10 @@ const EXCEPTIONS: [statement: RegExp, bound: string][] = [
     /^sources query: (removedAt|nextAt|lease.until) .*sort (removedAt|nextAt|lease.until)$/,
     'a sweep: at most the due sources of each assistant that is being read',
   ],
+  [
+    /^conversations query: \$and\(\$and\(assistantId\) \| channel \| status\) sort/,
+    'a rare status by the plan for a frequent one, which MongoDB gives up when it has read ten times as much',
+  ],
   [/^search query: .*session\) sort/, 'part of a session id: only the index of these assistants, for at most 3 s'],
 ];
 
@@ -90,6 +94,7 @@ const NOT_MADE: Record<string, string> = {
   'src/insights/conversation-search.ts: rows.find': 'by `_id`',
   'src/insights/misses.ts: misses.updateOne': 'by `_id`',
   'src/events/store.ts: deliveries.updateMany': 'by `_id`, in batches',
+  'src/turns/idempotency-keys.ts: keys.deleteMany': 'by `_id`, in batches',
   'src/evaluation/question-sets.ts: cases.deleteMany': 'by `_id`, in batches',
   'src/evaluation/evaluations.ts: results.deleteMany': 'by `_id`, in batches',
   'src/sources/passages.ts: tokens.find': 'by `_id`',
@@ -206,7 +211,7 @@ const openScene = async (): Promise<Scene> => {
 const talk = async (): Promise<TestAssistant> => {
   const made = await anAssistant(stack);
   for (let nth = 0; nth < 20; nth += 1) await made.chat({ session_id: 'long', message: ask(nth) }, keyed(`key-${nth}`));
-  const erased = await made.chat(aTurn(), keyed('of-the-erased'));
+  const erased = await made.chat(aTurn());
   await made.call(`/api/v1/conversations/${erased.body.conversationId}`, { method: 'DELETE' });
   return made;
 };
