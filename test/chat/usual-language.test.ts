@@ -36,9 +36,13 @@ test('a short message that says nothing is in the language of the entries', asyn
 test('entries in several languages leave it in English, as no entries do', async () => {
   const both = await anAssistant(stack, { knowledge: [...GERMAN, ...ENGLISH] });
   const none = await anAssistant(stack, { knowledge: [] });
+  const many = Array.from({ length: 50 }, (_, nth) => ({ ...GERMAN[nth % 2]!, variants: [`Frage ${nth}`] }));
+  const later = Array.from({ length: 25 }, (_, nth) => ({ ...ENGLISH[nth % 2]!, variants: [`Question ${nth}`] }));
+  const afterwards = await anAssistant(stack, { knowledge: [...later, ...many] });
 
   expect(await languageOf(both, 'freitag offen?')).toBe('en');
   expect(await languageOf(none, 'freitag offen?')).toBe('en');
+  expect(await languageOf(afterwards, 'freitag offen?')).toBe('en');
 });
 
 test('the language follows the entries, and the languages of the assistant go first', async () => {

@@ -153,8 +153,8 @@ const READS = 4;
 const READ_BATCH = 250;
 /** Entries in a batch of a read that is not cached. A batch may have 1.5 MB. */
 export const LIST_BATCH = 50;
-/** So many entries, the newest, tell the language of all. Deciding one takes 0.3 ms. */
-const LANGUAGE_SAMPLE = 40;
+/** So many entries, the oldest and as many of the newest, tell the language of all. Deciding one takes 0.3 ms. */
+const LANGUAGE_SAMPLE = 20;
 /** Encoding one batch takes a few milliseconds; other work runs between batches. */
 const WRITE_BATCH = 500;
 
@@ -430,10 +430,11 @@ export const createKnowledgeStore = ({
   }
 
   const storeLanguage = async (assistantId: string): Promise<void> => {
-    const sample = await readConsistently(assistantId, (filter) =>
-      knowledge.find(filter).sort({ position: -1 }).limit(LANGUAGE_SAMPLE).lean().exec(),
-    );
-    const language = mainLanguage(sample.map((entry) => ({ language: languageOfEntry(entry) })));
+    const sample = await readConsistently(assistantId, (filter) => {
+      const find = (position: 1 | -1) => knowledge.find(filter).sort({ position }).limit(LANGUAGE_SAMPLE).lean();
+      return Promise.all([find(1), find(-1)]);
+    });
+    const language = mainLanguage(sample.flat().map((entry) => ({ language: languageOfEntry(entry) })));
     await assistants.updateOne({ _id: assistantId }, { $set: { 'textLanguage.entries': language } });
   };
 
