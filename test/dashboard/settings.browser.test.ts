@@ -86,6 +86,7 @@ test('an owner who looks for one setting finds its section in the menu, and by i
   await page.keyboard.press('Enter');
 
   await eventually(async () => expect(await isSeen()).toBe(true));
+  await page.keyboard.press('Tab'); // the head, which folds the section
   await page.keyboard.press('Tab');
   expect(await page.getByLabel('Days without a change').evaluate((field) => field.matches(':focus'))).toBe(true);
   expect(titles).toEqual(await page.locator('main').getByRole('heading', { level: 2 }).allTextContents());
@@ -121,6 +122,7 @@ test('an owner sets limits, and sees on three pages what is used of them', async
   const { page, stored, assistantId, keyId, chat } = await anOwnerAt((id) => `/assistants/${id}/settings`);
   await chat({ session_id: randomUUID(), message: 'Hello' });
 
+  await page.getByRole('heading', { name: 'Limits' }).click();
   await page.getByLabel('Messages per minute of one visitor').fill('20');
   await page.getByLabel('New messages per month').fill('1000');
   await page.getByLabel('Tokens of the language model per day').fill('-5');
@@ -131,6 +133,7 @@ test('an owner sets limits, and sees on three pages what is used of them', async
   await page.getByRole('button', { name: 'Save limits' }).click();
   await page.getByText('Saved.').waitFor();
   await page.getByText(/ of 1,000 messages, until 1 \w+$/).waitFor();
+  await page.getByRole('link', { name: 'Retention' }).click(); // the menu of the page unfolds it
   await page.getByLabel('Days without a change').fill('90');
   await page.getByRole('button', { name: 'Save retention' }).click();
   await page.getByRole('dialog').getByText('nothing has changed for 90 days').waitFor();
@@ -262,6 +265,7 @@ test('a reply in “Try it” appears while it is written, and as the caller see
 longTest('an owner makes replies strict, and lets an endpoint have their sources', async () => {
   const { page, stored, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
 
+  await page.getByText('Advanced', { exact: true }).click();
   await page.getByLabel('Strict replies').click();
   await page.getByRole('button', { name: 'Save changes' }).click();
   await page.getByText('Saved.').waitFor();

@@ -2,12 +2,13 @@ import { Button, SegmentedControl } from '@mantine/core';
 import { Link } from 'wouter';
 import { at, call, withQuery } from '../api.ts';
 import { useAddress } from '../parts/address.ts';
+import { endpointNameOf } from '../parts/endpoint-name.ts';
 import { wordsOf } from '../parts/field-words.ts';
 import { Page, Section } from '../parts/page.tsx';
 import { Pager } from '../parts/pager.tsx';
 import { Empty, Shown } from '../parts/states.tsx';
 import { Status } from '../parts/status.tsx';
-import { When } from '../parts/when.tsx';
+import { dateAndTime, When } from '../parts/when.tsx';
 import { useChange, useRead } from '../query.ts';
 import type { Alert, AlertList, Me } from '../types.ts';
 
@@ -20,8 +21,8 @@ const STATES = [
 const ENDPOINT_KINDS = new Set(['endpoint_failing', 'endpoint_paused', 'certificate_expires', 'events_late']);
 
 /** Where the cause can be seen. */
-const placeOf = ({ kind, assistantId, target }: Alert): string | null => {
-  if (assistantId === null) return null;
+const placeOf = ({ kind, assistantId, target }: Alert): string => {
+  if (assistantId === null) return '/on-call';
   if (ENDPOINT_KINDS.has(kind)) return `/assistants/${assistantId}/webhooks/${target}`;
   if (kind === 'person_waits') return withQuery('/inbox', { view: 'person', assistant: assistantId });
   if (/^(?:quota|budget)_/.test(kind)) return `/assistants/${assistantId}/usage`;
@@ -30,26 +31,36 @@ const placeOf = ({ kind, assistantId, target }: Alert): string | null => {
 
 const shown = (value: string | number): string => (typeof value === 'number' ? value.toLocaleString('en') : value);
 
-const detailsOf = ({ details }: Alert): string[] =>
-  Object.entries(details).flatMap(([name, value]) => {
+const REASONS: Record<string, string> = { gone: 'it answered 410 Gone', retry_after: 'it asked for a pause' };
+
+const detailsOf = ({ details: { url: _url, reason = null, ...details } }: Alert): string[] => [
+  ...(reason === null ? [] : [REASONS[reason] ?? shown(reason)]),
+  ...Object.entries(details).flatMap(([name, value]) => {
     if (value === null) return [];
     const isTime = /^\d{4}-\d\d-\d\dT/.test(String(value));
-    return `${wordsOf(name)} ${isTime ? new Date(value).toLocaleString('en') : shown(value)}`;
-  });
+    return `${wordsOf(name)} ${isTime ? dateAndTime(String(value)) : shown(value)}`;
+  }),
+];
+
+/** What the alert is about: an endpoint, or a queue or store of the service. An assistant is named beside it. */
+const subjectOf = ({ assistantId, target, details: { url } }: Alert): string | null =>
+  typeof url === 'string' ? endpointNameOf(url) : assistantId === null ? target : null;
 
 export const AlertRow = ({ alert, name, onSeen }: { alert: Alert; name: string; onSeen?: () => void }) => {
-  const place = placeOf(alert);
-  const { title, remedy, target, beganAt, endedAt, acknowledged } = alert;
+  const { title, remedy, beganAt, endedAt, acknowledged } = alert;
+  const subject = subjectOf(alert);
   return (
     <li className="row row-stack">
       <div className="row-main">
-        <div className="row-title">{place === null ? `${title}: ${target}` : <Link to={place}>{title}</Link>}</div>
+        <div className="row-title break">
+          <Link to={placeOf(alert)}>{subject === null ? title : `${title}: ${subject}`}</Link>
+        </div>
         <div className="row-sub break">{[name, ...detailsOf(alert)].join(' · ')}</div>
         {endedAt === null && <div className="row-sub break">{remedy}</div>}
       </div>
       <Status tone={endedAt === null ? 'bad' : 'calm'}>
         <span>
-          {endedAt === null ? 'since' : 'ended'} <When at={endedAt ?? beganAt} />
+          {endedAt === null ? 'began' : 'ended'} <When at={endedAt ?? beganAt} />
         </span>
       </Status>
       {acknowledged !== null && <span className="dim">seen by {acknowledged.by}</span>}

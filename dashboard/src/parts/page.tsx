@@ -1,6 +1,7 @@
 import { Anchor, Box, Group, Stack, Text, Title } from '@mantine/core';
 import { useDocumentTitle } from '@mantine/hooks';
 import { type ReactNode, useEffect } from 'react';
+import { Icon } from './icon.tsx';
 
 type PageProps = {
   title: string;
@@ -43,16 +44,23 @@ export const Page = ({ title, description, actions, above, children }: PageProps
 /** Where a section is on its page: `#opening-hours`. */
 const idOf = (title: string): string => title.toLowerCase().replaceAll(' ', '-');
 
+/** Goes to a section, and unfolds it. */
+const reveal = (id: string): void => {
+  const place = document.getElementById(id);
+  place?.querySelector(':scope > details')?.setAttribute('open', '');
+  place?.scrollIntoView();
+};
+
 /** A long page of sections, with a menu of them. An address with `#opening-hours` opens the page there. */
 export const Sections = ({ titles, children }: { titles: readonly string[]; children: ReactNode }) => {
   useEffect(() => {
-    document.getElementById(window.location.hash.slice(1))?.scrollIntoView();
+    reveal(window.location.hash.slice(1));
   }, []);
   return (
     <div className="sections">
       <nav className="sections-menu" aria-label="On this page">
         {titles.map((title) => (
-          <Anchor key={title} href={`#${idOf(title)}`} size="sm" c="dimmed">
+          <Anchor key={title} href={`#${idOf(title)}`} size="sm" c="dimmed" onClick={() => reveal(idOf(title))}>
             {title}
           </Anchor>
         ))}
@@ -68,27 +76,45 @@ type SectionProps = {
   actions?: ReactNode;
   children: ReactNode;
   flush?: boolean;
+  folded?: boolean;
 };
 
-/** A card of a page. With `flush`, the content has no padding; lists use this. */
-export const Section = ({ title, description, actions, children, flush = false }: SectionProps) => (
-  <section className="card" aria-label={title} id={title && idOf(title)}>
-    {(title !== undefined || actions !== undefined) && (
-      <Group className="card-head" justify="space-between" gap="sm">
-        <Box className={description === undefined ? 'grow' : 'grow card-says'}>
-          {title !== undefined && <Title order={2}>{title}</Title>}
-          {description !== undefined && (
-            <Text c="dimmed" size="sm" mt={2} maw="76ch" component="div">
-              {description}
-            </Text>
-          )}
-        </Box>
-        {actions !== undefined && <Group gap="xs">{actions}</Group>}
-      </Group>
-    )}
-    <div className={flush ? 'card-flush' : 'card-body'}>{children}</div>
-  </section>
+const Head = ({ title, description, actions }: Omit<SectionProps, 'children'>) => (
+  <Group className="card-head" justify="space-between" gap="sm">
+    <Box className={description === undefined ? 'grow' : 'grow card-says'}>
+      {title !== undefined && <Title order={2}>{title}</Title>}
+      {description !== undefined && (
+        <Text c="dimmed" size="sm" mt={2} maw="76ch" component="div">
+          {description}
+        </Text>
+      )}
+    </Box>
+    {actions !== undefined && <Group gap="xs">{actions}</Group>}
+  </Group>
 );
+
+/** A card of a page. With `flush`, the content has no padding; lists use this. With `folded`, a click opens it. */
+export const Section = ({ children, flush = false, folded = false, ...head }: SectionProps) => {
+  const { title, actions } = head;
+  const body = <div className={flush ? 'card-flush' : 'card-body'}>{children}</div>;
+  return (
+    <section className="card" aria-label={title} id={title && idOf(title)}>
+      {folded ? (
+        <details className="card-fold">
+          <summary>
+            <Head {...head} actions={<Icon name="chevron" />} />
+          </summary>
+          {body}
+        </details>
+      ) : (
+        <>
+          {(title !== undefined || actions !== undefined) && <Head {...head} />}
+          {body}
+        </>
+      )}
+    </section>
+  );
+};
 
 /** A list of names and values. On a phone, each value is below its name. */
 export const Facts = ({ facts }: { facts: Record<string, ReactNode> }) => (

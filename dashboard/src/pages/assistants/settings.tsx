@@ -64,6 +64,26 @@ const changesOf = (fields: Fields, before: Fields) => {
   );
 };
 
+/** What language models use only. With another engine, these fields stand below "Advanced". */
+const OfModel = ({ form }: { form: ReturnType<typeof useFields<Fields>> }) => (
+  <>
+    <Textarea
+      label="Instructions"
+      description="How the assistant should speak and what it must not do. Used by language models only."
+      autosize
+      minRows={3}
+      maxRows={14}
+      {...form.text('instructions')}
+    />
+    <Switch
+      label="Strict replies"
+      description="A language model’s reply with a number, a name or a source that your knowledge and documents do not have is not sent. The visitor gets the answer without the model."
+      checked={form.values.strict}
+      onChange={(event) => form.set('strict', event.currentTarget.checked)}
+    />
+  </>
+);
+
 const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
   const path = at`/assistants/${assistant.assistantId}`;
   const save = useChange({
@@ -78,19 +98,13 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
   });
   const form = useFields(fieldsOf(assistant), save.error);
   const changed = JSON.stringify(form.values) !== JSON.stringify(fieldsOf(assistant));
+  const hasModel = assistant.engine.kind === 'openai';
   return (
     <form onSubmit={onSubmit(() => save.mutate(form.values))} noValidate>
       <Stack gap="md" maw={640}>
         <FormProblem problem={save.error} fields={form.names} />
         <TextInput label="Name" maxLength={100} {...form.text('name')} />
-        <Textarea
-          label="Instructions"
-          description="How the assistant should speak and what it must not do. Used by language models only."
-          autosize
-          minRows={3}
-          maxRows={14}
-          {...form.text('instructions')}
-        />
+        {hasModel && <OfModel form={form} />}
         <TagsInput
           label="Languages"
           description="Language tags such as en or pt-BR; the first is preferred. Leave empty to use the visitor’s language."
@@ -110,21 +124,16 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
           data={ANSWERING}
           {...form.text('answering')}
         />
-        <Switch
-          label="Strict replies"
-          description="A language model’s reply with a number, a name or a source that your knowledge and documents do not have is not sent. The visitor gets the answer without the model."
-          checked={form.values.strict}
-          onChange={(event) => form.set('strict', event.currentTarget.checked)}
-        />
-        <TextInput
-          label="Quick messages, seconds"
-          description="0.5 to 10. Messages of a visitor that come within this time get one reply, which then comes this much later. Leave empty to answer each one."
-          inputMode="decimal"
-          {...form.text('quickMessageSeconds')}
-        />
         <details className="numbers" open={save.error !== null}>
           <summary>Advanced</summary>
           <Stack gap="md" mt="sm">
+            {!hasModel && <OfModel form={form} />}
+            <TextInput
+              label="Quick messages, seconds"
+              description="0.5 to 10. Messages of a visitor that come within this time get one reply, which then comes this much later. Leave empty to answer each one."
+              inputMode="decimal"
+              {...form.text('quickMessageSeconds')}
+            />
             <NativeSelect
               label="Prompt injection"
               description="What to do with messages such as “forget your instructions”."
@@ -202,10 +211,11 @@ const Settings = ({ id }: { id: string }) => {
             <Section
               title="Limits"
               description="How much visitors and callers may send, and what a language model may cost."
+              folded
             >
               <LimitsForm assistant={assistant} />
             </Section>
-            <Section title="Retention" description="How long conversations are kept.">
+            <Section title="Retention" description="How long conversations are kept." folded>
               <KeptForm assistant={assistant} />
             </Section>
             <Section title="Tags" description="What operators choose from when they tag a conversation.">

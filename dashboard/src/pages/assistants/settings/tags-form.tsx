@@ -3,7 +3,7 @@ import { useState } from 'react';
 import { at, call } from '../../../api.ts';
 import { FormProblem, onSubmit } from '../../../parts/form.tsx';
 import { Icon } from '../../../parts/icon.tsx';
-import { Empty, Shown } from '../../../parts/states.tsx';
+import { Shown } from '../../../parts/states.tsx';
 import { useChange, useRead } from '../../../query.ts';
 import type { ManagedTags } from '../../../types.ts';
 
@@ -52,9 +52,9 @@ const Form = ({ path, stored }: { path: string; stored: Tag[] }) => {
       <Stack gap="sm" maw={480}>
         <FormProblem problem={save.error} fields={[]} />
         {tags.length === 0 && (
-          <Empty icon="tag" title="No tags">
-            Operators can type any tag. The tags listed here are offered to them, each with its colour.
-          </Empty>
+          <p className="dim">
+            Operators can type any tag. Those listed here are offered to them, each with its colour.
+          </p>
         )}
         {tags.map((tag, index) => (
           <Row
