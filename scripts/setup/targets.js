@@ -115,7 +115,7 @@ export const targetsIn = (root) => {
         ...(hasPart(parts, 'schema') ? [['env', 'FUZZ=whole', ...node('fuzz/schema.ts')]] : []),
       ],
     },
-    screenshots: { needs: BROWSER, verbose: true, commands: () => [node('test/dashboard/screenshots.ts')] },
+    screenshots: { needs: BROWSER, verbose: true, commands: running('test/dashboard/screenshots.ts') },
     bridge: { needs: CODE, commands: running('examples/channel-bridge/main.ts') },
     admin: { needs: CODE, commands: running('scripts/admin.ts') },
 

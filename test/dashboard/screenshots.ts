@@ -1,6 +1,7 @@
 /**
  * `node scripts/run.js screenshots` starts the service and takes PNG pictures of every dashboard page: wide and narrow, light and
- * dark. The pictures go into `.local/screenshots`. The command fails for the same reasons as the browser tests: errors,
+ * dark, or of the pages that are named (`-- overview settings`). The pictures go into `.local/screenshots`; `-- --readme`
+ * takes the one of the README instead. The command fails for the same reasons as the browser tests: errors,
  * refused content, calls to other hosts.
  */
 import { randomUUID } from 'node:crypto';
@@ -21,6 +22,10 @@ import { ROOT } from '../../scripts/services/installed.ts';
 import { startServices } from '../../scripts/services.ts';
 
 const FOLDER = join(ROOT, '.local/screenshots');
+const isReadme = process.argv.includes('--readme');
+const README = { path: join(ROOT, 'docs/images/overview-light.png'), clip: { x: 0, y: 0, width: 1440, height: 1085 } };
+const named = isReadme ? ['overview'] : process.argv.slice(2);
+const SHOWN = PAGES.filter(({ name }) => named.length === 0 || named.includes(name));
 const SIZES = { wide: { width: 1440, height: 900 }, narrow: { width: 390, height: 844 } };
 const COLOURS = ['light', 'dark'] as const;
 
@@ -67,14 +72,16 @@ const shoot = async (): Promise<number> => {
   let count = 0;
   for (const [size, viewport] of Object.entries(SIZES)) {
     for (const colorScheme of COLOURS) {
-      for (const { name, path, after } of PAGES) {
+      for (const { name, path, after } of SHOWN) {
         const complain = (complaint: string): void => void complaints.push(`${name}: ${complaint}`);
         const page = await openPage(browser, place.url, complain, { cookie: scene.cookie, viewport, colorScheme });
         await go(page, path(scene));
         await after?.(page);
         await page.setViewportSize({ ...viewport, height: Math.max(viewport.height, await heightOf(page)) });
         await drawn(page);
-        await page.screenshot({ path: join(FOLDER, `${name}-${size}-${colorScheme}.png`), animations: 'disabled' });
+        const own = { path: join(FOLDER, `${name}-${size}-${colorScheme}.png`) };
+        const isOfReadme = isReadme && size === 'wide' && colorScheme === 'light';
+        await page.screenshot({ ...(isOfReadme ? README : own), animations: 'disabled' });
         await page.context().close();
         count += 1;
       }

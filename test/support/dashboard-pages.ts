@@ -102,6 +102,15 @@ export const PAGES: Shown[] = [
       await page.getByText('A knowledge entry').waitFor();
     },
   },
+  {
+    name: 'try-it-handover',
+    path: of('try'),
+    after: async (page) => {
+      await page.getByLabel('Message').fill('I want to talk to a person');
+      await page.getByRole('button', { name: 'Send' }).click();
+      await page.getByText('A person answers now').waitFor();
+    },
+  },
   { name: 'knowledge', path: of('knowledge') },
   {
     name: 'knowledge-entry',
