@@ -27,8 +27,12 @@ const site = useOpened(
   (one) => one.close(),
 );
 
-const anOpenWidget = async (options: Parameters<typeof browser.open>[1] = {}) => {
-  const assistant = await aWebAssistant(stack, { origins: [site.origin], starters: ['When are you open?'] });
+const anOpenWidget = async (
+  options: Parameters<typeof browser.open>[1] = {},
+  given: Parameters<typeof aWebAssistant>[2] = {},
+) => {
+  const web = { origins: [site.origin], starters: ['When are you open?'] };
+  const assistant = await aWebAssistant(stack, web, given);
   site.show({ assistant: assistant.assistantId });
   browser.expectComplaint(new RegExp(`^asked outside: ${stack.url}/(?:widget|api/v1/web|w/)`));
   const page = await browser.open(site.origin, options);
@@ -164,6 +168,21 @@ test('what is written offline is sent once when the connection is back, and a cu
   const { conversationId } = await conversationOf(assistantId);
   const stored = await stack.service.mongo.collection('conversations').findOne({ conversationId });
   expect([lost, stored?.seq]).toEqual([1, 3]);
+});
+
+test('messages that are answered together have one reply, also after a reload', async () => {
+  const { page, assistantId } = await anOpenWidget({}, { input: { quickMessageSeconds: 2 } });
+
+  await say(page, 'One question');
+  await say(page, 'and another one');
+
+  const together = ['One question', 'and another one', 'echo: One question and another one'];
+  await shows(page, ...together);
+  expect(await page.locator('.item.sending, .item.failed').count()).toBe(0);
+  const { conversationId } = await conversationOf(assistantId);
+  expect((await stack.service.conversations.findById(conversationId))?.waiting).toEqual([]);
+  await page.reload();
+  await shows(page, ...together);
 });
 
 longTest('on slow 3G, where each answer takes long, what is written is shown at once and answered once', async () => {
