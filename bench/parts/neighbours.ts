@@ -38,6 +38,8 @@ type Scene = {
   anAttacker: () => Promise<BenchAssistant>;
   /** An operator token that may read one empty assistant. */
   aReadToken: (assistantId: string) => Promise<string>;
+  /** An operator token that may find any work. */
+  anOwnersToken: () => Promise<string>;
 };
 
 type Attack = {
@@ -214,6 +216,22 @@ const ATTACKS: Attack[] = [
     },
   },
   {
+    name: '10 searches for work by ids, sessions and beginnings of ids',
+    prepare: async ({ parley, api, anOwnersToken }) => {
+      const { conversations } = conversationModels(parley.service.mongo);
+      const found = await conversations.aggregate<StoredConversation>([{ $sample: { size: 100 } }]);
+      const token = await anOwnersToken();
+      let asked = 0;
+      const search = (): string => {
+        const { conversationId, sessionId, recent } = found[asked % found.length] as StoredConversation;
+        asked += 1;
+        const ids = [conversationId, recent[0]?.turnId ?? '', sessionId, conversationId.slice(0, 13), randomUUID()];
+        return get(`/operator/v1/work?search=${ids[asked % ids.length]}`, token);
+      };
+      return (signal) => times(10, () => send(api.port, search(), signal, { reads: 'whole' }));
+    },
+  },
+  {
     name: '5 searches of a large knowledge',
     prepare: async (scene) => {
       const attacker = await scene.anAttacker();
@@ -343,6 +361,8 @@ export const neighbours: Part = async ({ scale }, say) => {
     password: 'correct horse battery',
     role: 'owner',
   });
+  const aToken = async (assistantIds: string[] | null): Promise<string> =>
+    (await tokens.createToken({ name: 'bench', scope: 'read', assistantIds, createdBy: operatorId })).secret;
   const scene: Scene = {
     parley,
     api,
@@ -353,12 +373,10 @@ export const neighbours: Part = async ({ scale }, say) => {
       const { apiKey } = await parley.service.assistants.createApiKey(key);
       return { ...assistant, apiKey };
     },
-    aReadToken: async (assistantId) => {
-      const rights = { scope: 'read' as const, assistantIds: [assistantId] };
-      return (await tokens.createToken({ name: 'bench', ...rights, createdBy: operatorId })).secret;
-    },
+    aReadToken: (assistantId) => aToken([assistantId]),
+    anOwnersToken: () => aToken(null),
   };
-  const conversations = Math.round(60_000 * scale);
+  const conversations = Math.round(100_000 * scale);
   say(`neighbours: storing ${conversations} conversations`);
   await fill(parley, await parley.addAssistant(), { conversations, turnsEach: 3, deliveries: 0 });
 
