@@ -3,7 +3,7 @@ import { leaseIn } from '../platform/mongo/batches.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
 import { serverDate } from '../platform/process/clock.ts';
-import { notFound } from '../platform/process/errors.ts';
+import { orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 
 /** What needs somebody's attention. docs/operating.md says for each what to look at and do. */
@@ -351,8 +351,7 @@ export const createAlertStore = (connection: Connection): AlertStore => {
         ],
         { returnDocument: 'after' },
       );
-      if (!alert) throw notFound();
-      return alert;
+      return orNotFound(alert);
     },
   };
 };

@@ -4,7 +4,7 @@ import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { newId } from '../platform/process/ids.ts';
 import { createSharedMemory, type SharedMemory } from '../platform/process/lru.ts';
-import { conflict, invalid, notFound } from '../platform/process/errors.ts';
+import { conflict, invalid, notFound, orNotFound } from '../platform/process/errors.ts';
 import { inPages, insertAtMost } from '../platform/mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn } from '../platform/mongo/mongo.ts';
 import type { SecretsFound, Vault } from '../platform/process/vault.ts';
@@ -246,15 +246,11 @@ export const createAssistantStore = ({
   });
 
   const getAssistant = async (assistantId: string): Promise<Assistant> => {
-    const found = await assistants.findById(assistantId).lean();
-    if (!found) throw notFound();
-    return toAssistant(found);
+    return toAssistant(orNotFound(await assistants.findById(assistantId).lean()));
   };
 
   const getApiKey = async (keyId: string): Promise<ApiKey> => {
-    const stored = await apiKeys.findById(keyId).lean();
-    if (!stored) throw notFound();
-    return toApiKey(stored);
+    return toApiKey(orNotFound(await apiKeys.findById(keyId).lean()));
   };
 
   /**
@@ -291,9 +287,7 @@ export const createAssistantStore = ({
 
   const changeWeb = async (assistantId: string, fields: Partial<WebChannel>): Promise<Assistant> => {
     const set = Object.fromEntries(Object.entries(fields).map(([name, value]) => [`web.${name}`, value]));
-    const changed = await change({ _id: assistantId }, { $set: set });
-    if (!changed) throw notFound();
-    return changed;
+    return orNotFound(await change({ _id: assistantId }, { $set: set }));
   };
 
   async function* resealSecrets(options: { dryRun: boolean }): AsyncGenerator<SecretsFound, undefined> {
@@ -426,8 +420,7 @@ export const createAssistantStore = ({
       const stored = await assistants
         .findOneAndUpdate({ _id: assistantId }, [stage], { ...AFTER, updatePipeline: true })
         .lean();
-      if (!stored) throw notFound();
-      return toAssistant(stored);
+      return toAssistant(orNotFound(stored));
     },
 
     raisePassages: async (assistantId, count, language = null) => {
@@ -454,9 +447,7 @@ export const createAssistantStore = ({
     },
 
     clearChannelToken: async (assistantId) => {
-      const changed = await change({ _id: assistantId }, { $set: { 'channel.tokenHash': null } });
-      if (!changed) throw notFound();
-      return changed;
+      return orNotFound(await change({ _id: assistantId }, { $set: { 'channel.tokenHash': null } }));
     },
 
     rotateSecretAddress: async (assistantId) => {
@@ -470,9 +461,7 @@ export const createAssistantStore = ({
     },
 
     removeSecretAddress: async (assistantId) => {
-      const changed = await change({ _id: assistantId }, { $set: { 'channel.secretAddress': null } });
-      if (!changed) throw notFound();
-      return changed;
+      return orNotFound(await change({ _id: assistantId }, { $set: { 'channel.secretAddress': null } }));
     },
 
     setWeb: async (assistantId, wanted) => {
@@ -539,8 +528,7 @@ export const createAssistantStore = ({
 
     updateApiKey: async (keyId, change) => {
       const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, { $set: change }, AFTER).lean();
-      if (!stored) throw notFound();
-      return toApiKey(stored);
+      return toApiKey(orNotFound(stored));
     },
 
     revokeApiKey: async (keyId) => {

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { MAX_OVERLAP_HOURS } from '../assistants/api-keys.ts';
 import { INCLUDED } from '../assistants/suggested-action.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
-import { invalid, notFound } from '../platform/process/errors.ts';
+import { invalid, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { collectionOf, createReader, type Indexed } from '../platform/mongo/mongo.ts';
@@ -165,6 +165,7 @@ const wants = (endpoint: Pick<Endpoint, 'enabled' | 'events'>, event: EventKind)
   endpoint.enabled &&
   (endpoint.events.includes(event) || (endpoint.events.length === 0 && !OPT_IN_KINDS.includes(event)));
 
+const AFTER = { returnDocument: 'after' } as const;
 const SECRETS_CACHED_FOR_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -345,17 +346,21 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
     return { ...given, headers };
   };
 
-  const getStored = async (endpointId: string): Promise<StoredEndpoint> => {
-    const stored = await endpoints.findById(endpointId).lean();
-    if (!stored) throw notFound();
-    return stored;
-  };
+  const getStored = async (endpointId: string): Promise<StoredEndpoint> =>
+    orNotFound(await endpoints.findById(endpointId).lean());
 
-  const change = async (endpointId: string, update: Record<string, unknown>): Promise<Endpoint> => {
-    const stored = await endpoints.findByIdAndUpdate(endpointId, update, { returnDocument: 'after' }).lean();
-    if (!stored) throw notFound();
+  /** What callers see of an endpoint that was changed just now. */
+  const changed = (found: StoredEndpoint | null): Endpoint => {
+    const stored = orNotFound(found);
     cachedEndpoints.delete(stored.assistantId);
     return toEndpoint(stored);
+  };
+
+  /** The same, after its streams were woken. */
+  const announced = async (stored: StoredEndpoint | null): Promise<Endpoint> => {
+    const endpoint = changed(stored);
+    await onChanged(endpoint);
+    return endpoint;
   };
 
   /**
@@ -440,8 +445,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
         createdAt: now,
         secrets: [{ sealed: vault.seal(secret, endpointId), until: null }],
       });
-      cachedEndpoints.delete(assistantId);
-      return { endpoint: toEndpoint(stored), secret };
+      return { endpoint: changed(stored), secret };
     },
 
     listEndpointIds: async (assistantId) =>
@@ -472,7 +476,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
         const stored = await getStored(endpointId);
         const { url, headers = null } = stored;
         // Concurrent changes run one after another, so that each keeps only values that it has seen.
-        const changed = await endpoints
+        const updated = await endpoints
           .findOneAndUpdate(
             { _id: endpointId, url, headers },
             {
@@ -481,42 +485,25 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
               ...(given['url'] !== undefined &&
                 given['url'] !== url && { $unset: { failing: 1, certificateUntil: 1 } }),
             },
-            { returnDocument: 'after' },
+            AFTER,
           )
           .lean();
-        if (!changed) continue;
-        cachedEndpoints.delete(changed.assistantId);
-        return toEndpoint(changed);
+        if (updated) return changed(updated);
       }
     },
 
     setEnabled: async (endpointId, enabled) => {
-      const now = serverDate();
       // This is a compare-and-set, so that `enabledSince` changes only once if two people enable the endpoint
       // concurrently.
-      const changed = await endpoints.findOneAndUpdate(
-        { _id: endpointId, enabled: !enabled },
-        {
-          $set: { enabled, pause: null, ...(enabled && { enabledSince: now }) },
-          $unset: { failing: 1, certificateUntil: 1 }, // `listUnhealthy` looks only for enabled ones
-        },
-        { returnDocument: 'after' },
-      );
-      if (!changed) return toEndpoint(await getStored(endpointId));
-      cachedEndpoints.delete(changed.assistantId);
-      const { assistantId } = changed;
-      await onChanged({ endpointId, assistantId });
-      return toEndpoint(changed.toObject());
+      const update = {
+        $set: { enabled, pause: null, ...(enabled && { enabledSince: serverDate() }) },
+        $unset: { failing: 1, certificateUntil: 1 }, // `listUnhealthy` looks only for enabled ones
+      };
+      const stored = await endpoints.findOneAndUpdate({ _id: endpointId, enabled: !enabled }, update, AFTER).lean();
+      return stored ? announced(stored) : toEndpoint(await getStored(endpointId));
     },
 
-    removeEndpoint: async (endpointId) => {
-      const stored = await endpoints.findByIdAndDelete(endpointId).lean();
-      if (!stored) throw notFound();
-      const { assistantId } = stored;
-      cachedEndpoints.delete(assistantId);
-      await onChanged({ endpointId, assistantId });
-      return toEndpoint(stored);
-    },
+    removeEndpoint: async (endpointId) => announced(await endpoints.findByIdAndDelete(endpointId).lean()),
 
     rotateSecret: async (endpointId, overlapHours = 0) => {
       if (!(overlapHours >= 0 && overlapHours <= MAX_OVERLAP_HOURS)) {
@@ -533,7 +520,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
             // Concurrent rotations run one after another, so that every secret shown to a person was really in use.
             { _id: endpointId, 'secrets.0.sealed': secrets[0]?.sealed },
             { $set: { secrets: [{ sealed: vault.seal(secret, endpointId), until: null }, ...kept] } },
-            { returnDocument: 'after' },
+            AFTER,
           )
           .lean();
         if (rotated) return { endpoint: toEndpoint(rotated), secret };
@@ -566,11 +553,8 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       );
     },
 
-    resumeEndpoint: async (endpointId) => {
-      const resumed = await change(endpointId, { $set: { pause: null } });
-      await onChanged(resumed);
-      return resumed;
-    },
+    resumeEndpoint: async (endpointId) =>
+      announced(await endpoints.findByIdAndUpdate(endpointId, { $set: { pause: null } }, AFTER).lean()),
 
     noteHealth: async ({ _id, url, failing, certificateUntil: known }, { delivered, certificateUntil }) => {
       const isSoon = certificateUntil !== null && certificateUntil.getTime() < serverNow() + CERTIFICATE_MS;

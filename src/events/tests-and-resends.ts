@@ -1,5 +1,5 @@
 import { serverDate, serverNow } from '../platform/process/clock.ts';
-import { ApiError, invalid, notFound } from '../platform/process/errors.ts';
+import { ApiError, invalid, orNotFound } from '../platform/process/errors.ts';
 import { newId, newToken } from '../platform/process/ids.ts';
 import { collectionOf, DURABLE, setClusterTime } from '../platform/mongo/mongo.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
@@ -89,9 +89,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
   const findDelivery = (deliveryId: string): Promise<StoredDelivery | null> => deliveries.findOne({ _id: deliveryId });
 
   const getDelivery = async (deliveryId: string): Promise<StoredDelivery> => {
-    const row = await findDelivery(deliveryId);
-    if (!row) throw notFound();
-    return row;
+    return orNotFound(await findDelivery(deliveryId));
   };
 
   const queue = async (claim: Claim, again?: Redelivery): Promise<string> => {

@@ -8,7 +8,7 @@ import { type ListedDelivery, toDeliveryRow } from '../events/view.ts';
 import { inBatches, insertAtMost } from '../platform/mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
 import { serverDate } from '../platform/process/clock.ts';
-import { invalid, notFound } from '../platform/process/errors.ts';
+import { invalid, notFound, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import type { EventKind } from '../conversations/event.ts';
 
@@ -179,9 +179,7 @@ const createCannedReplies = (connection: Connection): CannedReplies => {
     },
 
     get: async (cannedReplyId) => {
-      const stored = await replies.findById(cannedReplyId).lean();
-      if (!stored) throw notFound();
-      return toCannedReply(stored);
+      return toCannedReply(orNotFound(await replies.findById(cannedReplyId).lean()));
     },
 
     add: async (assistantId, input) => {
@@ -196,8 +194,7 @@ const createCannedReplies = (connection: Connection): CannedReplies => {
     update: async (cannedReplyId, input) => {
       const update = { $set: { ...input, updatedAt: serverDate() } };
       const stored = await replies.findByIdAndUpdate(cannedReplyId, update, { returnDocument: 'after' }).lean();
-      if (!stored) throw notFound();
-      return toCannedReply(stored);
+      return toCannedReply(orNotFound(stored));
     },
 
     remove: async (cannedReplyId) => {

@@ -6,7 +6,7 @@ import { acquireInTime } from '../platform/http/shares.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { buildIndexes, type Indexed } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
-import { invalid, notFound } from '../platform/process/errors.ts';
+import { invalid, notFound, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { createSlots } from '../platform/process/slots.ts';
 import { type Audit, createAudit } from './audit.ts';
@@ -164,9 +164,7 @@ export const createOperatorStore = (connection: Connection): OperatorStore => {
   };
 
   const getChanged = async (operatorId: string, update: Record<string, unknown>): Promise<Operator> => {
-    const changed = await change({ _id: operatorId }, update);
-    if (!changed) throw notFound();
-    return changed;
+    return orNotFound(await change({ _id: operatorId }, update));
   };
 
   const ACTIVE_OWNER = { role: 'owner', disabled: false, passwordHash: { $ne: null } } as const;
@@ -199,9 +197,7 @@ export const createOperatorStore = (connection: Connection): OperatorStore => {
     },
 
     getOperator: async (operatorId) => {
-      const stored = await operators.findById(operatorId).lean();
-      if (!stored) throw notFound();
-      return toOperator(stored);
+      return toOperator(orNotFound(await operators.findById(operatorId).lean()));
     },
 
     findByEmail: async (email) => {
@@ -287,8 +283,7 @@ export const createOperatorStore = (connection: Connection): OperatorStore => {
           ...(disabled && { $inc: { generation: 1 } }),
         };
         const stored = await operators.findByIdAndUpdate(operatorId, update, { ...AFTER, session }).lean();
-        if (!stored) throw notFound();
-        return toOperator(stored);
+        return toOperator(orNotFound(stored));
       }),
 
     findUnreleased: async (limit) =>

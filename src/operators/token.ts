@@ -2,7 +2,7 @@ import { type Connection, Schema } from 'mongoose';
 import { hashSecret, newSecret, SECRET_BODY } from '../assistants/api-keys.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { bearerIn } from '../platform/process/credentials.ts';
-import { invalid, notFound } from '../platform/process/errors.ts';
+import { invalid, orNotFound } from '../platform/process/errors.ts';
 import { insertAtMost } from '../platform/mongo/batches.ts';
 import { newId } from '../platform/process/ids.ts';
 import { createAssistantIdsCheck, type Operator, operatorModel } from './operator.ts';
@@ -167,9 +167,7 @@ export const createTokenStore = (connection: Connection): TokenStore => {
 
     revokeToken: async (tokenId) => {
       await tokens.updateOne({ _id: tokenId, revokedAt: null }, { revokedAt: serverDate() });
-      const stored = await tokens.findById(tokenId).lean();
-      if (!stored) throw notFound();
-      return toToken(stored);
+      return toToken(orNotFound(await tokens.findById(tokenId).lean()));
     },
   };
 };

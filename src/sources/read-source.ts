@@ -379,6 +379,9 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       if (ended.state === 'read') await announce();
     };
 
+    /** Whether a page that an unchanged one links to is still part of the source. */
+    const keeps = (url: string): boolean => site?.follow === true && scope?.includes(url) === true;
+
     const linksOf = async (page: StoredSourcePage, { links }: ReadPage): Promise<FoundPage[]> => {
       if (kind !== 'site' || !scope || site?.follow !== true) return [];
       const slices = createSlices();
@@ -424,7 +427,6 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
     const readPage = async (page: StoredSourcePage, document: Document, mayFollow: boolean): Promise<PageEnd> => {
       const { bytes, contentType, etag, lastModified } = document;
       const hash = await contentHash(version, contentType, bytes);
-      const keeps = (url: string): boolean => site?.follow === true && scope?.includes(url) === true;
       if (hash === page.hash) return { state: 'unchanged', etag, lastModified, keeps };
       const url = kind === 'file' ? null : page.url;
       const name = url === null ? (document.name ?? source.name) : nameOf(url);
@@ -481,7 +483,6 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       }
       if (answer.kind === 'answered') return doAnswer(page, answer);
       const { etag, lastModified } = answer;
-      const keeps = (url: string): boolean => site?.follow === true && scope?.includes(url) === true;
       return end(page, { state: 'unchanged', etag, lastModified, keeps });
     };
 

@@ -155,6 +155,11 @@ export const conflict = (message: string, ...details: ErrorDetail[]): ApiError =
 
 export const notFound = (): ApiError => new ApiError('not_found');
 
+export const orNotFound = <Found extends object>(found: Found | null | undefined): Found => {
+  if (!found) throw notFound();
+  return found;
+};
+
 /**
  * The error when MongoDB or Redis is unavailable. Use it only when the request was certainly not accepted
  * (docs/contract.md, Errors).
