@@ -41,6 +41,7 @@ import { createSourceQueue, SOURCES_QUEUE, type SourceJob, type SourceQueue } fr
 import { createPassageVectors, type PassageVectors } from './sources/passage-vectors.ts';
 import { createSourceRuns, type SourceRuns } from './sources/runs.ts';
 import { createSourceStore, type SourceStore } from './sources/store.ts';
+import { createVersionedSources } from './sources/versions.ts';
 import type { Metrics } from './platform/process/metrics.ts';
 import { NO_TRACING, openTracing, type Tracing } from './platform/process/tracing.ts';
 import { createVault, type Vault } from './platform/process/vault.ts';
@@ -189,7 +190,13 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
   });
 
   const createStores = (connection: Connection): Stores => {
-    const assistants = createAssistantStore({ connection, vault, memory, onKnowledgeChanged: knowledgeQueue.wake });
+    const assistants = createAssistantStore({
+      connection,
+      vault,
+      sources: createVersionedSources(connection),
+      memory,
+      onKnowledgeChanged: knowledgeQueue.wake,
+    });
     const idempotencyKeys = createIdempotencyKeys(connection);
     const inboxRecords = createInboxRecords(connection);
     const insights = createInsights(connection);

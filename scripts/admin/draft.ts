@@ -12,12 +12,14 @@ type Version = Answered<typeof draftOperations.versions>['versions'][number];
 const EXAMPLE_ID = '6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11';
 const of = (assistantId: string) => ({ id: assistantId, what: 'assistant' });
 
-const changesIn = ({ added, changed, removed, isReplaced, settings }: Version['changes']): string =>
+const changesIn = ({ added, changed, removed, isReplaced, sources, settings }: Version['changes']): string =>
   [
     isReplaced && 'all replaced',
     added > 0 && `${added} added`,
     changed > 0 && `${changed} changed`,
     removed > 0 && `${removed} removed`,
+    sources.added > 0 && `sources added: ${sources.added}`,
+    sources.removed > 0 && `sources removed: ${sources.removed}`,
     ...settings,
   ]
     .filter(Boolean)
@@ -36,6 +38,7 @@ export const addDraftCommands = (program: Command, run: Run): void => {
         const { drafts, version, draft: found } = shown;
         const rows = [
           ...(found?.settings ?? []).map(({ field, by, at }) => ['changed', field, by.name, at]),
+          ...(found?.sources ?? []).map(({ kind, name, by, at }) => [kind, `source ${name}`, by.name, at]),
           ...(found?.entries ?? []).map(({ kind, question, by, at }) => [kind, question, by.name, at]),
         ];
         const text = [

@@ -7,6 +7,7 @@ import { createVault, type SecretsFound } from '../../src/platform/process/vault
 import { createEndpointStore } from '../../src/events/endpoints.ts';
 import { example } from './arguments.ts';
 import { recordLocal } from './audit.ts';
+import { createVersionedSources } from '../../src/sources/versions.ts';
 import type { Answer, RunBare } from './session.ts';
 import { withMongo } from './stores.ts';
 
@@ -16,7 +17,7 @@ type Pass = (options: { dryRun: boolean }) => Promise<SecretsFound>;
 const createPass = (connection: Connection, config: Config): Pass => {
   const vault = createVault({ keys: config.ENCRYPTION_KEY });
   const endpoints = createEndpointStore({ connection, vault, guard: { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE } });
-  const assistants = createAssistantStore({ connection, vault });
+  const assistants = createAssistantStore({ connection, vault, sources: createVersionedSources(connection) });
   return async (options) => {
     const sum: SecretsFound = { secrets: 0, older: 0, resealed: 0, unreadable: [] };
     for (const store of [endpoints, assistants]) {

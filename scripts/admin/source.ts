@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { type Command, Option } from 'commander';
+import { draftOperations } from '../../src/assistants/drafts/http.ts';
 import { sourceOperations } from '../../src/sources/http.ts';
 import { PAGE_STATES, type PageState, SCHEDULES, type Schedule } from '../../src/sources/source.ts';
 import type { Answered, Api } from './api.ts';
@@ -29,6 +30,9 @@ const stateOf = ({ state, counts }: Source): string => {
   const done = counts.read + counts.unchanged + counts.skipped + counts.failed;
   return state === 'running' ? `running, ${done} of ${Math.max(done, counts.found)} pages` : state;
 };
+
+/** What the draft does with the source, for the end of a sentence. */
+const inDraft = ({ edit }: Pick<Source, 'edit'>): string => (edit ? ' in the draft' : '');
 
 const told = (source: Source, what: string) => ({ json: source, text: `Source ${source.sourceId} ${what}.` });
 
@@ -70,7 +74,10 @@ export const addSourceCommands = (program: Command, run: Run): void => {
     .option('--page', 'only this page, not the website below it')
     .addHelpText('after', example(`source add --assistant ${ASSISTANT} https://example.com/help --schedule daily`))
     .action((given: string, options: AddOptions) =>
-      run(async (api) => told(await add(api, given, options), 'is added and will be read')),
+      run(async (api) => {
+        const added = await add(api, given, options);
+        return told(added, `is added${inDraft(added)} and will be read`);
+      }),
     );
 
   source
@@ -100,9 +107,10 @@ export const addSourceCommands = (program: Command, run: Run): void => {
           stateOf(one),
           one.counts.passages,
           one.schedule,
+          one.edit?.kind,
           one.error?.message,
         ]);
-        const headings = ['SOURCE', 'KIND', 'NAME', 'STATE', 'PASSAGES', 'SCHEDULE', 'ERROR'];
+        const headings = ['SOURCE', 'KIND', 'NAME', 'STATE', 'PASSAGES', 'SCHEDULE', 'DRAFT', 'ERROR'];
         const text = table(headings, rows, 'There are no sources yet.');
         const waiting = proposed > 0 ? `\n\n${proposed} proposed entries wait in the dashboard.` : '';
         const unused = leftOut > 0 ? `\n\n${leftOut} passages exceed the memory of a worker and are not used.` : '';
@@ -152,14 +160,23 @@ export const addSourceCommands = (program: Command, run: Run): void => {
 
   source
     .command('remove <sourceId>')
-    .description('Remove a source; answers no longer use it')
+    .description('Remove a source; answers no longer use it, with drafts once it is published')
     .requiredOption(...ASSISTANT_OPTION)
     .addHelpText('after', example(`source remove ${SOURCE} --assistant ${ASSISTANT}`))
     .action((sourceId: string, { assistant }: { assistant: string }) =>
       run(async (api) => {
         const removed = await api.call(sourceOperations.read, sourceOf(assistant, sourceId));
         await api.call(sourceOperations.remove, sourceOf(assistant, sourceId));
-        return { json: removed, text: `${plain(removed.name)} is removed.` };
+        const { drafts } = await api.call(draftOperations.read, assistantOf(assistant));
+        return { json: removed, text: `${plain(removed.name)} is removed${drafts ? ' in the draft' : ''}.` };
       }),
+    );
+
+  source
+    .command('keep <sourceId>')
+    .description('Keep a source that the draft removes')
+    .requiredOption(...ASSISTANT_OPTION)
+    .action((sourceId: string, { assistant }: { assistant: string }) =>
+      run(async (api) => told(await api.call(sourceOperations.keep, sourceOf(assistant, sourceId)), 'is kept')),
     );
 };

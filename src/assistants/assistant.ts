@@ -129,10 +129,9 @@ export const AssistantInput = z.object({
     .nullable()
     .default(null)
     .meta({ description: 'A conversation that has not changed for so many days is erased. Null: never.' }),
-  drafts: z
-    .boolean()
-    .default(false)
-    .meta({ description: 'Changes of knowledge and of how it answers make a draft, which is live once published.' }),
+  drafts: z.boolean().default(false).meta({
+    description: 'Changes of knowledge, sources and of how it answers make a draft, which is live once published.',
+  }),
   worseAllowed: z
     .int()
     .min(0)

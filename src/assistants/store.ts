@@ -48,7 +48,7 @@ import { TIMING } from '../platform/process/time-limits.ts';
 import type { KnowledgeEntry, KnowledgeInput } from './knowledge/entry.ts';
 import { type AddOptions, createKnowledgeStore, type KnowledgeStore, LIST_BATCH } from './knowledge/store.ts';
 import { createVectorStore, type VectorStore } from './knowledge/vectors.ts';
-import { createVersions, type VersionStore } from './drafts/versions.ts';
+import { createVersions, type VersionedSources, type VersionStore } from './drafts/versions.ts';
 
 /** The maximum memory of each cache, counted in characters of JSON. */
 const CACHED_CHARS = 20_000_000;
@@ -63,9 +63,13 @@ const LAST_USED_EVERY_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const AFTER = { returnDocument: 'after' } as const;
 
+/** Counts the passages of an assistant. */
+export type CountPassages = () => Promise<{ live: number; drafted: number; language?: string | null }>;
+
 type Dependencies = {
   connection: Connection;
   vault: Vault;
+  sources: VersionedSources;
   onKnowledgeChanged?: (assistantId: string) => void;
   memory?: SharedMemory;
 };
@@ -136,10 +140,11 @@ export type AssistantStore = Omit<
 
   /**
    * Raises the version of the assistant's passages, after the passages that answers use have changed, so that workers
-   * read them again. `count`: how many there are now, and in which main language. If it is 0 or omitted, an assistant that
-   * never had passages is not changed.
+   * read them again. `countNow`: how many there are, live and in the draft, and the main language of the live ones. It is called again if the version was raised
+   * meanwhile, so that a count which is stored later is never an older one. Without passages, an assistant that never had
+   * any is not changed.
    */
-  raisePassages: (assistantId: string, count?: number, language?: string | null) => Promise<void>;
+  raisePassages: (assistantId: string, countNow?: CountPassages) => Promise<void>;
 
   /** Records how many passages exceed a worker's memory. */
   reportPassagesLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
@@ -199,6 +204,7 @@ export type AssistantStore = Omit<
 export const createAssistantStore = ({
   connection,
   vault,
+  sources,
   onKnowledgeChanged = () => undefined,
   memory = createSharedMemory(),
 }: Dependencies): AssistantStore => {
@@ -212,13 +218,14 @@ export const createAssistantStore = ({
     connection,
     assistants,
     knowledge,
+    sources,
     retireVectors: vectors.retire,
     onPublished: async (assistantId) => {
       onKnowledgeChanged(assistantId);
       await live.noteLanguage(assistantId);
     },
   });
-  const drafts = createDrafts({ connection, assistants, knowledge, versions, vault, memory });
+  const drafts = createDrafts({ connection, assistants, knowledge, versions, sources, vault, memory });
 
   // A missing value is cached too, so that an unknown id or key costs at most one query a second.
   const remember = <Value extends object>(fetch: (key: string) => Promise<Value | null>) => {
@@ -423,13 +430,21 @@ export const createAssistantStore = ({
       return toAssistant(orNotFound(stored));
     },
 
-    raisePassages: async (assistantId, count, language = null) => {
-      const filter = { _id: assistantId, ...(!count && { passages: { $exists: true } }) };
-      const update = {
-        $inc: { 'passages.version': 1 },
-        ...(count !== undefined && { $set: { 'passages.count': count, 'textLanguage.passages': language } }),
-      };
-      await assistants.updateOne(filter, update);
+    raisePassages: async (assistantId, countNow) => {
+      const raise = { $inc: { 'passages.version': 1 } };
+      if (!countNow) {
+        await assistants.updateOne({ _id: assistantId, passages: { $exists: true } }, raise);
+        return;
+      }
+      for (let isRaised = false; !isRaised; ) {
+        const stored = await assistants.findById(assistantId).select({ passages: 1 }).lean();
+        const { live, drafted, language = null } = await countNow();
+        if (!stored || (!stored.passages && live + drafted === 0)) return;
+        const filter = { _id: assistantId, 'passages.version': stored.passages?.version ?? null };
+        const $set = { 'passages.count': live, 'textLanguage.passages': language };
+        const { matchedCount } = await assistants.updateOne(filter, { ...raise, $set });
+        isRaised = matchedCount === 1;
+      }
     },
 
     reportPassagesLeftOut: async (assistantId, leftOut) => {

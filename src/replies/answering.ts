@@ -120,6 +120,14 @@ export const openAnswering = (
     onBudgetUsedUp,
     stopAfterMs: config.timing.providerStopAfterMs,
   };
+  const ofPassages = {
+    store: passages,
+    background: aside.passages,
+    embedder,
+    reportLeftOut: aside.assistants.reportPassagesLeftOut,
+    logger,
+    memory,
+  };
   const askEngine = createAskEngine({
     conversations,
     assistants,
@@ -128,14 +136,8 @@ export const openAnswering = (
     draftEngine: engine ?? createEngines({ ...providers, indexes: { memory, isForDrafts: true } }),
     draftVectors,
     draftSearchOf: (draft) => createSemanticSearch(embedder, draftVectors.vectorsOf(draft), logger),
-    passages: createPassages({
-      store: passages,
-      background: aside.passages,
-      embedder,
-      reportLeftOut: aside.assistants.reportPassagesLeftOut,
-      logger,
-      memory,
-    }),
+    passages: createPassages(ofPassages),
+    draftPassages: createPassages({ ...ofPassages, isForDrafts: true }),
     stopping,
     ...outlets,
   });

@@ -267,7 +267,7 @@ const endWithApology = (circumstances: Circumstances): TurnEnd => {
 
 type Dependencies = {
   conversations: Pick<ConversationStore, 'findReplyTo'>;
-  assistants: Pick<AssistantStore, 'drafts' | 'findAssistant' | 'findKnowledge'>;
+  assistants: Pick<AssistantStore, 'drafts' | 'findAssistant' | 'findKnowledge' | 'getAssistant'>;
   engine: AssistantEngine;
   semanticSearchOf: SemanticSearchOf;
   /** For comparisons of drafts: an engine whose indexes take no memory from live ones, and the vectors of drafts. */
@@ -275,6 +275,8 @@ type Dependencies = {
   draftVectors: DraftVectors;
   draftSearchOf: (draft: DraftKnowledge) => SemanticSearchOf;
   passages: Passages;
+  /** Of drafts that add or remove sources. */
+  draftPassages: Passages;
   publish: Publish;
   draining: AbortSignal;
   /** Since when the whole process stops. Then the calls of providers have a time limit. */
@@ -341,7 +343,18 @@ export type AskEngine = {
 export const createAskEngine = (dependencies: Dependencies): AskEngine => {
   const { conversations, assistants, engine, semanticSearchOf, passages, publish, draining, stopping, logger } =
     dependencies;
-  const { draftEngine, draftVectors, draftSearchOf } = dependencies;
+  const { draftEngine, draftVectors, draftSearchOf, draftPassages } = dependencies;
+
+  /** If a draft changes no source, the index of what is live serves. */
+  const changesSources = ({ sources }: DraftKnowledge): boolean => Object.keys(sources).length > 0;
+
+  /** The assistant with the sources of the draft. */
+  const withSourcesOf = (assistant: Assistant, { sources: draft, revision }: DraftKnowledge) => ({
+    ...assistant,
+    draft,
+    // The sum rises with each change of the draft or of passages. That there are any is not known.
+    passages: { version: (assistant.passages?.version ?? 0) + revision, count: 1 },
+  });
 
   const draftProfileOf = (assistant: Assistant, draft: DraftKnowledge): AssistantProfile => ({
     assistantId: assistant.assistantId,
@@ -405,7 +418,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     const contextMs = performance.now() - startedAt;
     const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
     const isRefused = found !== null && assistant.guard === 'refuse';
-    const ownPassages = passages.of(assistant);
+    const ownPassages = passages.of(assistant, { version: profile.publishedVersion });
     const canKnow = profile.knowledge.length > 0 || ownPassages !== undefined || profile.engine?.kind === 'openai';
     // A failed read of the history counts as a failure of the store, even if the engine catches the error.
     let historyFailure: { cause: unknown } | null = null;
@@ -462,7 +475,11 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     openDraft: async (assistantId, revision) => {
       const draft = await assistants.drafts.findKnowledge(assistantId);
       if (draft?.revision !== revision) return null;
-      return { draft, isReady: await draftVectors.prepare(draft) };
+      const findOwner = async () => withSourcesOf(await assistants.getAssistant(assistantId), draft);
+      const isReady =
+        (await draftVectors.prepare(draft)) &&
+        (!changesSources(draft) || (await draftPassages.prepare(Object.keys(draft.sources), findOwner)));
+      return { draft, isReady };
     },
 
     tryOut: async (assistantId, { message, language: given }, { draft, reserveTokens } = {}) => {
@@ -473,6 +490,8 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       const evidence = { given, message, allowed: assistant.languages, usual: usualLanguage(assistant) };
       const { language } = decideLanguage(evidence);
       const isRefused = assistant.guard === 'refuse' && inspectMessage(message) !== null;
+      const owner = draft && changesSources(draft) ? withSourcesOf(assistant, draft) : null;
+      const by = { priority: 'background' as const, version: profile.publishedVersion };
       const ask: TurnContext = {
         assistant: profile,
         message,
@@ -480,7 +499,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
         history: async () => [],
         signal: stopping,
         semanticSearch: (draft ? draftSearchOf(draft) : semanticSearchOf)(assistant, 'background'),
-        passages: passages.of(assistant, 'background'),
+        passages: owner ? draftPassages.of(owner, by) : passages.of(assistant, by),
         reserveTokens,
       };
       const own = draft ? draftEngine : engine;
@@ -507,14 +526,15 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       if (assistant === null || conversation.status === 'escalated') return true;
       if (!engine.answersImmediately) return false;
       const { message, language } = turn;
+      const profile = await profileOf(assistant);
       return engine.answersImmediately({
-        assistant: await profileOf(assistant),
+        assistant: profile,
         message,
         language,
         history,
         signal: stopping,
         semanticSearch: semanticSearchOf(assistant),
-        passages: passages.of(assistant),
+        passages: passages.of(assistant, { version: profile.publishedVersion }),
       });
     },
   };

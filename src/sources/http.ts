@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { createCursor, cursor } from '../platform/http/operation.ts';
 import { uploadedBytes } from '../platform/http/json-body.ts';
@@ -17,7 +18,7 @@ import {
   UrlSourceInput,
 } from './source.ts';
 import { FILE_ENDINGS, type SourceStore } from './store.ts';
-import { authorOf } from '../assistants/drafts/http.ts';
+import { Author, authorOf, Seen, SourceEditKind } from '../assistants/drafts/http.ts';
 import { definedFields, type Handled, handled, nextCursor, operation, time, uuid } from '../operators/operation.ts';
 
 const path = '/assistants/:id/sources';
@@ -56,6 +57,10 @@ const SourceView = z
     endedAt: time.nullable(),
     nextAt: time.nullable().meta({ description: 'When it is read again. Null: on request.' }),
     createdAt: time,
+    edit: z
+      .object({ kind: SourceEditKind, by: Author, at: time })
+      .nullable()
+      .meta({ description: 'What the draft does with it. Added: only the draft has it. Null: it is live as it is.' }),
   })
   .meta({ id: 'Source' });
 
@@ -124,11 +129,12 @@ export const sourceOperations = {
     method: 'post',
     path,
     id: 'addSource',
-    summary: 'Add a website or a page; it is read in the background',
+    summary: 'Add a website or a page, or its draft; it is read in the background',
     body: UrlSourceInput,
     status: 201,
     answer: SourceView,
     audit: 'source.add',
+    errors: ['not_found', 'conflict'],
   }),
   upload: operation({
     ...one,
@@ -141,6 +147,7 @@ export const sourceOperations = {
     status: 201,
     answer: SourceView,
     audit: 'source.add',
+    errors: ['not_found', 'conflict'],
   }),
   replace: operation({
     ...one,
@@ -177,8 +184,21 @@ export const sourceOperations = {
     method: 'delete',
     path: onePath,
     id: 'removeSource',
-    summary: 'Remove a source, its passages and its proposed entries',
+    summary: 'Remove a source, its passages and its proposed entries; with drafts, once it is published',
+    query: Seen,
     audit: 'source.remove',
+    errors: ['not_found', 'conflict'],
+  }),
+  keep: operation({
+    ...one,
+    method: 'post',
+    path: `${onePath}/keep`,
+    id: 'keepSource',
+    summary: 'Keep a source that the draft removes',
+    query: Seen,
+    answer: SourceView,
+    audit: 'source.keep',
+    errors: ['not_found', 'conflict'],
   }),
   refresh: operation({
     ...one,
@@ -241,84 +261,113 @@ const detailsOf = ({ sourceId, kind, name, url }: Source) => ({
   ...(url === null ? { name } : { host: URL.parse(url)?.host ?? '' }),
 });
 
-type Dependencies = { assistants: Pick<AssistantStore, 'getAssistant'>; sources: SourceStore };
+type Dependencies = { assistants: Pick<AssistantStore, 'drafts' | 'getAssistant'>; sources: SourceStore };
+type View = z.input<typeof SourceView>;
 
-export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] => [
-  handled(sourceOperations.list, async ({ params: { id = '' } }) => {
-    const { passages } = await assistants.getAssistant(id);
-    const [listed, proposed] = await Promise.all([sources.list(id), sources.countProposals(id)]);
-    return { sources: listed, proposed, leftOut: passages?.leftOut ?? 0 };
-  }),
+const viewOf = (source: Source, edits: SourceEdits): View => {
+  const edit = edits[source.sourceId];
+  return { ...source, edit: edit ? { kind: edit.kind, by: edit.by, at: edit.at } : null };
+};
 
-  handled(sourceOperations.add, async ({ params: { id = '' }, body, note }) => {
-    await assistants.getAssistant(id);
-    const added = await sources.add(id, body);
-    note({ target: id, details: detailsOf(added) });
-    return added;
-  }),
+export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] => {
+  const { findSources } = assistants.drafts;
+  const view = async (source: Source): Promise<View> => viewOf(source, await findSources(source.assistantId));
+  return [
+    handled(sourceOperations.list, async ({ params: { id = '' } }) => {
+      const { passages } = await assistants.getAssistant(id);
+      const [listed, edits, proposed] = await Promise.all([
+        sources.list(id),
+        findSources(id),
+        sources.countProposals(id),
+      ]);
+      return { sources: listed.map((one) => viewOf(one, edits)), proposed, leftOut: passages?.leftOut ?? 0 };
+    }),
 
-  handled(sourceOperations.upload, async ({ params: { id = '' }, query: { name }, req, res, note }) => {
-    await assistants.getAssistant(id);
-    const added = await sources.addFile(id, name, uploadedBytes(req, res, FILE_MAX_BYTES));
-    note({ target: id, details: detailsOf(added) });
-    return added;
-  }),
+    handled(sourceOperations.add, async ({ params: { id = '' }, body, operator, note }) => {
+      await assistants.getAssistant(id);
+      const added = await sources.add(id, body, { by: authorOf(operator) });
+      note({ target: id, details: detailsOf(added) });
+      return view(added);
+    }),
 
-  handled(sourceOperations.replace, async ({ params: { id = '', sourceId = '' }, query: { name }, req, res, note }) => {
-    const replaced = await sources.replaceFile(id, sourceId, name, uploadedBytes(req, res, FILE_MAX_BYTES));
-    note({ target: id, details: detailsOf(replaced) });
-    return replaced;
-  }),
+    handled(sourceOperations.upload, async ({ params: { id = '' }, query: { name }, req, res, operator, note }) => {
+      await assistants.getAssistant(id);
+      const bytes = uploadedBytes(req, res, FILE_MAX_BYTES);
+      const added = await sources.addFile(id, name, bytes, { by: authorOf(operator) });
+      note({ target: id, details: detailsOf(added) });
+      return view(added);
+    }),
 
-  handled(sourceOperations.read, ({ params: { id = '', sourceId = '' } }) => sources.get(id, sourceId)),
+    handled(
+      sourceOperations.replace,
+      async ({ params: { id = '', sourceId = '' }, query: { name }, req, res, note }) => {
+        const replaced = await sources.replaceFile(id, sourceId, name, uploadedBytes(req, res, FILE_MAX_BYTES));
+        note({ target: id, details: detailsOf(replaced) });
+        return view(replaced);
+      },
+    ),
 
-  handled(sourceOperations.update, async ({ params: { id = '', sourceId = '' }, body, note }) => {
-    const changed = await sources.change(id, sourceId, definedFields(body));
-    note({ target: id, details: { ...detailsOf(changed), schedule: changed.schedule } });
-    return changed;
-  }),
+    handled(sourceOperations.read, async ({ params: { id = '', sourceId = '' } }) =>
+      view(await sources.get(id, sourceId)),
+    ),
 
-  handled(sourceOperations.remove, async ({ params: { id = '', sourceId = '' }, note }) => {
-    note({ target: id, details: detailsOf(await sources.remove(id, sourceId)) });
-  }),
+    handled(sourceOperations.update, async ({ params: { id = '', sourceId = '' }, body, note }) => {
+      const changed = await sources.change(id, sourceId, definedFields(body));
+      note({ target: id, details: { ...detailsOf(changed), schedule: changed.schedule } });
+      return view(changed);
+    }),
 
-  handled(sourceOperations.refresh, async ({ params: { id = '', sourceId = '' }, note }) => {
-    const refreshed = await sources.refresh(id, sourceId);
-    note({ target: id, details: detailsOf(refreshed) });
-    return refreshed;
-  }),
+    handled(
+      sourceOperations.remove,
+      async ({ params: { id = '', sourceId = '' }, query: { seen }, operator, note }) => {
+        note({ target: id, details: detailsOf(await sources.remove(id, sourceId, { by: authorOf(operator), seen })) });
+      },
+    ),
 
-  handled(sourceOperations.pages, async ({ params: { id = '', sourceId = '' }, query }) => {
-    const { limit = LIST_MAX, state } = query;
-    const filter = { assistantId: id, sourceId, limit, ...(state && { state }), ...afterOf(query.cursor) };
-    const { pages, next } = await sources.listPages(filter);
-    return { pages, nextCursor: toNext(next) };
-  }),
+    handled(sourceOperations.keep, async ({ params: { id = '', sourceId = '' }, query: { seen }, operator, note }) => {
+      const kept = await sources.keep(id, sourceId, { by: authorOf(operator), seen });
+      note({ target: id, details: detailsOf(kept) });
+      return view(kept);
+    }),
 
-  handled(sourceOperations.proposals, async ({ params: { id = '' }, query }) => {
-    await assistants.getAssistant(id);
-    const { limit = LIST_MAX, sourceId } = query;
-    const filter = { assistantId: id, limit, ...(sourceId !== undefined && { sourceId }), ...afterOf(query.cursor) };
-    const { proposals, next } = await sources.listProposals(filter);
-    return {
-      proposals: proposals.map(({ proposalId, sourceId: source, url, question, answer, entryId = null }) => {
-        return { proposalId, sourceId: source, url, question, answer, entryId };
-      }),
-      nextCursor: toNext(next),
-    };
-  }),
+    handled(sourceOperations.refresh, async ({ params: { id = '', sourceId = '' }, note }) => {
+      const refreshed = await sources.refresh(id, sourceId);
+      note({ target: id, details: detailsOf(refreshed) });
+      return view(refreshed);
+    }),
 
-  handled(sourceOperations.accept, async ({ params: { id = '' }, body, operator, note }) => {
-    await assistants.getAssistant(id);
-    const entries = await sources.accept(id, body.proposalIds, authorOf(operator));
-    note({ target: id, details: { entries } });
-    return { entries };
-  }),
+    handled(sourceOperations.pages, async ({ params: { id = '', sourceId = '' }, query }) => {
+      const { limit = LIST_MAX, state } = query;
+      const filter = { assistantId: id, sourceId, limit, ...(state && { state }), ...afterOf(query.cursor) };
+      const { pages, next } = await sources.listPages(filter);
+      return { pages, nextCursor: toNext(next) };
+    }),
 
-  handled(sourceOperations.dismiss, async ({ params: { id = '' }, body, note }) => {
-    await assistants.getAssistant(id);
-    const entries = await sources.dismiss(id, body.proposalIds);
-    note({ target: id, details: { entries } });
-    return { entries };
-  }),
-];
+    handled(sourceOperations.proposals, async ({ params: { id = '' }, query }) => {
+      await assistants.getAssistant(id);
+      const { limit = LIST_MAX, sourceId } = query;
+      const filter = { assistantId: id, limit, ...(sourceId !== undefined && { sourceId }), ...afterOf(query.cursor) };
+      const { proposals, next } = await sources.listProposals(filter);
+      return {
+        proposals: proposals.map(({ proposalId, sourceId: source, url, question, answer, entryId = null }) => {
+          return { proposalId, sourceId: source, url, question, answer, entryId };
+        }),
+        nextCursor: toNext(next),
+      };
+    }),
+
+    handled(sourceOperations.accept, async ({ params: { id = '' }, body, operator, note }) => {
+      await assistants.getAssistant(id);
+      const entries = await sources.accept(id, body.proposalIds, authorOf(operator));
+      note({ target: id, details: { entries } });
+      return { entries };
+    }),
+
+    handled(sourceOperations.dismiss, async ({ params: { id = '' }, body, note }) => {
+      await assistants.getAssistant(id);
+      const entries = await sources.dismiss(id, body.proposalIds);
+      note({ target: id, details: { entries } });
+      return { entries };
+    }),
+  ];
+};

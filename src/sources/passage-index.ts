@@ -7,6 +7,7 @@ import {
   type Priority,
 } from '@parley/understanding';
 import type { Assistant } from '../assistants/assistant.ts';
+import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import { WORTH } from '../assistants/knowledge/store.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/logger.ts';
@@ -122,7 +123,9 @@ export const buildPassageIndex = async (options: BuildOptions, before: PassageIn
   return updateFrom(before ?? (await readStored()), 1);
 };
 
-type Owner = Pick<Assistant, 'assistantId' | 'languages' | 'passages'>;
+/** `draft`: the changes of sources of the draft that answers. */
+type Owner = Pick<Assistant, 'assistantId' | 'languages' | 'passages'> & { draft?: SourceEdits };
+type AskedBy = { priority?: Priority; version?: number | undefined };
 
 /** The passages of an assistant for one turn. */
 export type TurnPassages = {
@@ -143,8 +146,10 @@ export type PassageAccess = {
 };
 
 export type Passages = {
-  /** Undefined if the assistant has no passages. */
-  of: (assistant: Owner, priority?: Priority) => PassageAccess | undefined;
+  /** Undefined if the assistant has no passages. `version`: the live version that answers. */
+  of: (assistant: Owner, by?: AskedBy) => PassageAccess | undefined;
+  /** True if these sources are read, and the index has them. `findOwner` reads the owner as it is then. */
+  prepare: (sourceIds: string[], findOwner: () => Promise<Owner>) => Promise<boolean>;
   /** True if a turn would have to wait for seconds. */
   isLongWait: (assistant: Owner) => boolean;
 };
@@ -155,13 +160,15 @@ type Options = {
   /** For reads of turns. */
   store: Pick<PassageStore, 'readPassages' | 'readTokens'>;
   /** For reads of a whole index, which turns must not wait for. */
-  background: Pick<PassageStore, 'listVisible' | 'readEmbedded' | 'readStored'>;
+  background: Pick<PassageStore, 'areRead' | 'listVisible' | 'readEmbedded' | 'readStored'>;
   embedder: Pick<Embedder, 'embedQuestion' | 'model' | 'isChosen' | 'firstTry'>;
   /** Tells the owner how many passages have no room. */
   reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
   logger: Logger;
   /** Where indexes are held. */
   memory?: SharedMemory;
+  /** Drafts make room for what is live. */
+  isForDrafts?: boolean;
   maxBytes?: number;
   now?: () => number;
 };
@@ -179,6 +186,7 @@ export const createPassages = (options: Options): Passages => {
     reportLeftOut,
     logger,
     memory = createSharedMemory(),
+    isForDrafts = false,
     maxBytes = MAX_BYTES,
     now = () => performance.now(),
   } = options;
@@ -188,7 +196,7 @@ export const createPassages = (options: Options): Passages => {
   const [largeReads, smallReads] = [createSlots(({ inUse }) => inUse === 0), createSlots(({ inUse }) => inUse === 0)];
 
   const indexes = memory.openCache<Held>({
-    ...WORTH.passages,
+    ...(isForDrafts ? WORTH.draft : WORTH.passages),
     onPushedOut: (assistantId) => {
       refused.set(assistantId, true);
       logger.warn({ assistantId }, 'passages made room for other assistants');
@@ -200,16 +208,18 @@ export const createPassages = (options: Options): Passages => {
    * for a model that is still being opened.
    */
   const build = async (
-    { assistantId, languages, passages }: Owner,
+    { assistantId, languages, passages, draft }: Owner,
     before: PassageIndex | null,
   ): Promise<PassageIndex> => {
     const [language = 'en'] = languages;
     if (!before) await embedder.firstTry();
     const model = embedder.model() ?? before?.model ?? null;
-    const made = { passages: background, scope: { assistantId }, model, language, maxBytes };
+    const scope = { assistantId, ...(draft && { draft }) };
+    const made = { passages: background, scope, model, language, maxBytes };
     const { index, leftOut } = await buildPassageIndex(made, before);
     if (leftOut > 0) logger.warn({ assistantId, leftOut }, 'there are too many passages to index them all');
-    if (leftOut !== (passages?.leftOut ?? 0)) await reportLeftOut(assistantId, leftOut).catch(() => undefined);
+    if (!isForDrafts && leftOut !== (passages?.leftOut ?? 0))
+      await reportLeftOut(assistantId, leftOut).catch(() => undefined);
     return index;
   };
 
@@ -246,7 +256,8 @@ export const createPassages = (options: Options): Passages => {
     reading.set(assistantId, started);
   };
 
-  const searchIn = (index: PassageIndex, holder: string, priority: Priority = 'turn'): TurnPassages => {
+  const searchIn = (index: PassageIndex, owner: Owner, { priority = 'turn', version }: AskedBy): TurnPassages => {
+    const { assistantId: holder, draft } = owner;
     let since: number | undefined;
     let isOutdated = false;
     const embed: TurnPassages['search']['embed'] = async (question) => {
@@ -258,7 +269,7 @@ export const createPassages = (options: Options): Passages => {
     };
     const readTexts: TurnPassages['search']['read'] = async (passageIds, tokenKind) => {
       const [{ passages, gone }, tokens] = await Promise.all([
-        store.readPassages(passageIds),
+        store.readPassages(passageIds, { version, draft }),
         tokenKind === null ? new Map<string, Int8Array>() : store.readTokens(passageIds, tokenKind),
       ]);
       isOutdated ||= gone > 0;
@@ -277,12 +288,12 @@ export const createPassages = (options: Options): Passages => {
     return { search, isOutdated: () => isOutdated };
   };
 
-  const access = (owner: Owner, priority?: Priority): PassageAccess => {
+  const access = (owner: Owner, by: AskedBy): PassageAccess => {
     const { assistantId } = owner;
     const newerThan = (before?: TurnPassages): TurnPassages | null => {
       const held = indexes.get(assistantId);
       if (!held || held.index === before?.search.index) return null;
-      return searchIn(held.index, assistantId, priority);
+      return searchIn(held.index, owner, by);
     };
     return {
       current: () => {
@@ -305,7 +316,15 @@ export const createPassages = (options: Options): Passages => {
   const hasPassages = ({ passages }: Owner): boolean => (passages?.count ?? 0) > 0;
 
   return {
-    of: (assistant, priority) => (hasPassages(assistant) ? access(assistant, priority) : undefined),
+    of: (assistant, by = {}) => (hasPassages(assistant) ? access(assistant, by) : undefined),
+    prepare: async (sourceIds, findOwner) => {
+      if (!(await background.areRead(sourceIds))) return false;
+      const owner = await findOwner();
+      const { assistantId, passages } = owner;
+      refresh(owner);
+      const held = indexes.get(assistantId);
+      return held !== undefined && isCurrent(held, passages?.version ?? 0);
+    },
     isLongWait: (assistant) =>
       hasPassages(assistant) && !indexes.has(assistant.assistantId) && !refused.has(assistant.assistantId),
   };

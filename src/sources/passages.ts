@@ -1,6 +1,10 @@
-import type { Connection } from 'mongoose';
+import type { Connection, mongo } from 'mongoose';
+import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import { collectionOf, createReader, type Indexed } from '../platform/mongo/mongo.ts';
 import {
+  isInDraft,
+  isInVersion,
+  isPublished,
   sourceModels,
   type StoredIndexPiece,
   type StoredPassage,
@@ -27,8 +31,11 @@ export type ReadPassage = Pick<
 
 type EmbeddedPassage = ReadPassage & { model: string | null; vector: Int8Array | null };
 
-/** The passages of an assistant, or of one of its sources. */
-export type PassageScope = { assistantId: string; sourceId?: string };
+/** The passages that an assistant answers from, those that its draft would, or those of one source. */
+export type PassageScope = { assistantId: string; sourceId?: string; draft?: SourceEdits };
+
+/** What answers: the live version (undefined without drafts), or the draft with these changes. */
+export type AnsweredBy = { version?: number | undefined; draft?: SourceEdits | undefined };
 
 type StoredIndexPart = { model: string | null; bytes: Uint8Array<ArrayBuffer> };
 
@@ -37,8 +44,7 @@ export type PassageStore = {
   models: Indexed[];
 
   /**
-   * Lists the visible passages of an assistant, or of one source, source by source. Each source is listed in one of its
-   * versions.
+   * Lists the visible passages of the scope, source by source. Each source is listed in one of its versions.
    */
   listVisible: (scope: PassageScope) => AsyncGenerator<ListedPassage[]>;
 
@@ -49,10 +55,13 @@ export type PassageStore = {
   readEmbedded: (passageIds: string[]) => AsyncGenerator<EmbeddedPassage[]>;
 
   /**
-   * Reads passages for a reply. Passages of a removed source are left out. `gone`: how many no longer exist, for
-   * example because a newer version has replaced them.
+   * Reads passages for a reply. Passages of a source that is removed, or that the answering version or draft does not
+   * have, are left out. `gone`: how many no longer exist, for example because a newer version has replaced them.
    */
-  readPassages: (passageIds: string[]) => Promise<{ passages: ReadPassage[]; gone: number }>;
+  readPassages: (passageIds: string[], by: AnsweredBy) => Promise<{ passages: ReadPassage[]; gone: number }>;
+
+  /** True if none of these sources waits to be read or is being read. Then the version of the passages has risen. */
+  areRead: (sourceIds: string[]) => Promise<boolean>;
 
   /** Reads the token vectors of this kind, by passage. */
   readTokens: (passageIds: string[], kind: string) => Promise<Map<string, Int8Array>>;
@@ -81,7 +90,7 @@ export const createPassageStore = ({ connection }: { connection: Connection }): 
   const tokens = collectionOf<StoredPassageTokens>(models.passageTokens);
   const indexes = collectionOf<StoredIndexPiece>(models.passageIndexes);
   const readPassage = createReader(passages, FIELDS);
-  const readSource = createReader(sources, { removedAt: 1 });
+  const readSource = createReader(sources, { removedAt: 1, versions: 1, retired: 1 });
 
   const listVersion = async (assistantId: string, sourceId: string, live: number): Promise<ListedPassage[]> => {
     const filter = { assistantId, sourceId, since: { $lte: live } };
@@ -93,38 +102,46 @@ export const createPassageStore = ({ connection }: { connection: Connection }): 
     return listed;
   };
 
+  /** The sources of the scope, the oldest first. */
+  const listSources = async ({ assistantId, sourceId, draft }: PassageScope): Promise<StoredSource[]> => {
+    const filter = { assistantId, removedAt: null, ...(sourceId !== undefined && { _id: sourceId }) };
+    const projection = { removedAt: 1, versions: 1, retired: 1, live: 1 };
+    const all = await sources.find(filter, { projection }).sort({ createdAt: 1 }).toArray();
+    if (sourceId !== undefined) return all;
+    return all.filter((source) => (draft ? isInDraft(source, draft) : isPublished(source)));
+  };
+
   return {
     models: [models.passages, models.passageTokens, models.passageIndexes],
 
-    async *readStored({ assistantId, sourceId }, kind) {
-      const filter = { assistantId, kind, ...(sourceId !== undefined && { sourceId }) };
-      let whole = { name: '', bytes: new Uint8Array(), read: 0 };
-      // In the order of `_id`, the pieces of a part come one after the other, and each has its place in the part.
-      const rows = indexes.find(filter, { sort: { _id: 1 }, batchSize: PIECES_AT_ONCE, promoteBuffers: true });
-      for await (const { of, part, piece, size, model, bytes } of rows) {
-        const name = `${of} ${part}`;
-        if (whole.name !== name) whole = { name, bytes: new Uint8Array(size), read: 0 };
-        if (piece * INDEX_PIECE_BYTES + bytes.length > size) continue;
-        whole.bytes.set(bytes, piece * INDEX_PIECE_BYTES);
-        whole.read += bytes.length;
-        if (whole.read !== size) continue;
-        const read = { model: model ?? null, bytes: whole.bytes };
-        whole = { name: '', bytes: new Uint8Array(), read: 0 };
-        yield read;
+    async *readStored(scope, kind) {
+      const { assistantId } = scope;
+      for (const { _id: sourceId } of await listSources(scope)) {
+        let whole = { name: '', bytes: new Uint8Array(), read: 0 };
+        const filter = { assistantId, kind, _id: { $gte: `${sourceId}:`, $lt: `${sourceId};` } };
+        // In the order of `_id`, the pieces of a part come one after the other, and each has its place in the part.
+        const rows = indexes.find(filter, { sort: { _id: 1 }, batchSize: PIECES_AT_ONCE, promoteBuffers: true });
+        for await (const { of, part, piece, size, model, bytes } of rows) {
+          const name = `${of} ${part}`;
+          if (whole.name !== name) whole = { name, bytes: new Uint8Array(size), read: 0 };
+          if (piece * INDEX_PIECE_BYTES + bytes.length > size) continue;
+          whole.bytes.set(bytes, piece * INDEX_PIECE_BYTES);
+          whole.read += bytes.length;
+          if (whole.read !== size) continue;
+          const read = { model: model ?? null, bytes: whole.bytes };
+          whole = { name: '', bytes: new Uint8Array(), read: 0 };
+          yield read;
+        }
       }
     },
 
-    async *listVisible({ assistantId, sourceId: only }) {
-      const all = await sources
-        .find({ assistantId, removedAt: null, ...(only !== undefined && { _id: only }) }, { projection: { live: 1 } })
-        .sort({ createdAt: 1 })
-        .toArray();
-      for (const { _id: sourceId, live: first } of all) {
+    async *listVisible(scope) {
+      for (const { _id: sourceId, live: first } of await listSources(scope)) {
         let live = first;
         let listed: ListedPassage[] = [];
         // Passages of a replaced version are deleted, so a list counts only if its version is still the live one.
         for (let isSame = live === 0; !isSame; ) {
-          listed = await listVersion(assistantId, sourceId, live);
+          listed = await listVersion(scope.assistantId, sourceId, live);
           const now = await sources.findOne({ _id: sourceId, removedAt: null }, { projection: { live: 1 } });
           isSame = now === null || now.live === live;
           if (now) ({ live } = now);
@@ -148,15 +165,21 @@ export const createPassageStore = ({ connection }: { connection: Connection }): 
       }
     },
 
-    readPassages: async (passageIds) => {
+    readPassages: async (passageIds, { version, draft }) => {
       const read = await Promise.all(passageIds.map(readPassage));
       const found = read.filter((row) => row !== null);
       const sourceIds = [...new Set(found.map(({ sourceId }) => sourceId))];
       const kept = new Set<string>();
       for (const source of await Promise.all(sourceIds.map(readSource)))
-        if (source?.removedAt === null) kept.add(source._id);
+        if (source && (draft ? isInDraft(source, draft) : isInVersion(source, version ?? null))) kept.add(source._id);
       const visible = found.filter(({ sourceId }) => kept.has(sourceId));
       return { passages: visible.map(toPassage), gone: passageIds.length - found.length };
+    },
+
+    areRead: async (sourceIds) => {
+      const isBusy = [{ state: { $in: ['running', 'waiting'] } }, { lease: { $exists: true } }];
+      const unread = { _id: { $in: sourceIds }, removedAt: null, $or: isBusy };
+      return (await sources.findOne(unread as mongo.Filter<StoredSource>, { projection: { _id: 1 } })) === null;
     },
 
     readTokens: async (passageIds, kind) => {

@@ -8,6 +8,7 @@ import {
   PAGES_OF_SITE_MAX,
   pagesIn,
   PASSAGES_MAX,
+  PRESENT,
   Proposal,
   PROPOSALS_MAX,
   type SourceError,
@@ -249,7 +250,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
   /** How many passages the assistant may still have. */
   const roomFor = async (session: ClientSession, { _id, assistantId }: StoredSource): Promise<number> => {
     const others = sources.find(
-      { assistantId, removedAt: null, _id: { $ne: _id } },
+      { assistantId, ...PRESENT, _id: { $ne: _id } },
       { projection: { 'counts.passages': 1 }, session },
     );
     let room = PASSAGES_MAX;

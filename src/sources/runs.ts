@@ -1,6 +1,7 @@
 import { mainLanguage } from '@parley/understanding/text';
 import type { ClientSession, Connection, mongo } from 'mongoose';
 import { leaseIn } from '../platform/mongo/batches.ts';
+import type { AssistantStore } from '../assistants/store.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
@@ -8,7 +9,9 @@ import { createLeaseSessions, type RunLease, RunLost } from './lease-sessions.ts
 import { createPagesOfRun, type FoundPage, type PageEnd, type PageReads, type SourceUpdate } from './run-pages.ts';
 import {
   dueAfter,
+  isPublished,
   NO_CHANGES,
+  PRESENT,
   type SiteOfRun,
   type SourceError,
   sourceModels,
@@ -31,7 +34,7 @@ type Dependencies = {
   connection: Connection;
   timing: Pick<Timing, 'sourceLeaseMs'>;
   /** Tells the reply workers that the visible passages of an assistant have changed. */
-  raisePassages: (assistantId: string, count: number, language: string | null) => Promise<void>;
+  raisePassages: AssistantStore['raisePassages'];
 };
 
 /**
@@ -156,18 +159,18 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
   };
 
   const announce = async (assistantId: string): Promise<void> => {
-    const projection = { live: 1, language: 1, 'counts.passages': 1 };
-    const texts: { language: string | null; count: number }[] = [];
-    let count = 0;
-    for await (const { live, language = null, counts } of sources.find(
-      { assistantId, removedAt: null },
-      { projection },
-    )) {
-      if (live === 0) continue;
-      count += counts.passages;
-      texts.push({ language, count: counts.passages });
-    }
-    await raisePassages(assistantId, count, mainLanguage(texts));
+    const projection = { removedAt: 1, versions: 1, live: 1, language: 1, 'counts.passages': 1 };
+    await raisePassages(assistantId, async () => {
+      const count = { live: 0, drafted: 0 };
+      const texts: { language: string | null; count: number }[] = [];
+      for await (const source of sources.find({ assistantId, ...PRESENT }, { projection })) {
+        if (source.live === 0) continue;
+        const { passages } = source.counts;
+        count[isPublished(source) ? 'live' : 'drafted'] += passages;
+        if (isPublished(source)) texts.push({ language: source.language ?? null, count: passages });
+      }
+      return { ...count, language: mainLanguage(texts) };
+    });
   };
 
   /** Counts in the transaction that stores the count, so that a count which is stored later is never an older one. */
@@ -177,7 +180,7 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
   const endOf = (source: StoredSource, againAfterMs?: number) => {
     const now = serverDate();
     const due = againAfterMs === undefined ? dueAfter(source.schedule, now) : new Date(now.getTime() + againAfterMs);
-    return { endedAt: now, nextAt: source.nextAt ?? due };
+    return { endedAt: now, nextAt: source.nextAt ?? (source.retired ? null : due) };
   };
 
   const isDue = (now: Date) => ({

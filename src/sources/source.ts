@@ -1,5 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
+import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import { KnowledgeInput } from '../assistants/knowledge/entry.ts';
 import type { Lease } from '../platform/mongo/batches.ts';
 
@@ -175,6 +176,35 @@ export type StoredSource = Omit<Source, 'sourceId'> & {
   removedAt: Date | null;
   /** Until when another version of the file may still be arriving. */
   uploadUntil?: Date | null;
+  /**
+   * With drafts: the versions that answer from it, those with `since ≤ version < until`. Empty: none yet, because only
+   * the draft has it. Absent: all.
+   */
+  versions?: { since: number; until: number | null }[];
+  /** The version that has removed it. It is kept, hidden and not read again, as long as it may come back. */
+  retired?: number | null;
+};
+
+type Published = Pick<StoredSource, 'removedAt'> & Partial<Pick<StoredSource, 'versions' | 'retired'>>;
+
+/** The sources that count: those that are live, and those of the draft. */
+export const PRESENT = { removedAt: null, retired: null } as const;
+
+/** True if what is live answers from the source. */
+export const isPublished = ({ removedAt, versions, retired }: Published): boolean =>
+  removedAt === null && (retired ?? null) === null && versions?.length !== 0;
+
+/** True if this version answers from the source; with `null`, what is live without drafts. */
+export const isInVersion = (source: Published, version: number | null): boolean =>
+  version === null
+    ? isPublished(source)
+    : source.removedAt === null &&
+      (source.versions?.some(({ since, until }) => since <= version && (until === null || version < until)) ?? true);
+
+/** True if the draft with these changes would answer from the source. */
+export const isInDraft = (source: Published & Pick<StoredSource, '_id'>, edits: SourceEdits): boolean => {
+  const kind = edits[source._id]?.kind;
+  return kind === undefined ? isPublished(source) : kind === 'added' && source.removedAt === null;
 };
 
 /** The pages that a run has found, whatever became of them. */
@@ -191,6 +221,8 @@ export const toSource = ({
   file: _file,
   removedAt: _removedAt,
   uploadUntil: _uploadUntil,
+  versions: _versions,
+  retired: _retired,
   ...stored
 }: StoredSource): Source => ({
   sourceId: _id,
@@ -346,6 +378,8 @@ const sourceSchema = new Schema<StoredSource>(
     language: { type: String },
     file: { type: Schema.Types.Mixed },
     removedAt: { type: Date, default: null },
+    versions: { type: [Schema.Types.Mixed], default: undefined },
+    retired: { type: Number },
     createdAt: { type: Date, required: true },
   },
   { collection: 'sources', versionKey: false, strictQuery: 'throw' },

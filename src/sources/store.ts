@@ -1,4 +1,5 @@
 import type { ClientSession, Connection } from 'mongoose';
+import type { EditOptions } from '../assistants/drafts/drafts.ts';
 import type { EditAuthor } from '../assistants/drafts/versions.ts';
 import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge/entry.ts';
 import type { AssistantStore } from '../assistants/store.ts';
@@ -14,9 +15,11 @@ import {
   dueAfter,
   FILE_CHUNK_BYTES,
   FileSourceInput,
+  isPublished,
   NO_CHANGES,
   NO_COUNTS,
   type PageState,
+  PRESENT,
   type ProposalState,
   type ProposedEntry,
   type Source,
@@ -113,16 +116,21 @@ type Dependencies = {
 };
 
 /**
- * The sources of assistants, as owners handle them. The worker does everything that takes time: reading, and removing
- * what a removed source has left.
+ * The sources of assistants, as owners handle them. With the setting `drafts`, adding and removing one changes the
+ * draft. The worker does everything that takes time: reading, and removing what a removed source has left.
  */
 export type SourceStore = {
   models: Indexed[];
 
-  add: (assistantId: string, input: UrlSourceInput) => Promise<Source>;
+  add: (assistantId: string, input: UrlSourceInput, options?: EditOptions) => Promise<Source>;
 
   /** Stores a file as its bytes arrive. If `bytes` throws, the file is not added. */
-  addFile: (assistantId: string, name: string, bytes: AsyncIterable<Uint8Array>) => Promise<Source>;
+  addFile: (
+    assistantId: string,
+    name: string,
+    bytes: AsyncIterable<Uint8Array>,
+    options?: EditOptions,
+  ) => Promise<Source>;
 
   /**
    * Stores new content for a file. The content is read at once. Until then, answers use the previous content. If
@@ -146,8 +154,14 @@ export type SourceStore = {
   /** Reads the source again now. A source that is being read is not changed. */
   refresh: (assistantId: string, sourceId: string) => Promise<Source>;
 
-  /** Hides the source at once from owners and answers. */
-  remove: (assistantId: string, sourceId: string) => Promise<Source>;
+  /**
+   * Hides the source at once from owners and answers. With drafts, one that is live answers until the draft is
+   * published.
+   */
+  remove: (assistantId: string, sourceId: string, options?: EditOptions) => Promise<Source>;
+
+  /** The draft no longer removes the source. */
+  keep: (assistantId: string, sourceId: string, options?: EditOptions) => Promise<Source>;
 
   /** The pages of a source, by URL. */
   listPages: (filter: PageFilter) => Promise<{ pages: SourcePage[]; next: string | null }>;
@@ -172,7 +186,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
   const [stored, files] = [collectionOf(sources), collectionOf(sourceFiles)];
   const pageGuard = { ...guard, allowHttp: true };
 
-  const one = (assistantId: string, sourceId: string) => ({ _id: sourceId, assistantId, removedAt: null });
+  const one = (assistantId: string, sourceId: string) => ({ _id: sourceId, assistantId, ...PRESENT });
 
   /** Inserts a source that nobody sees yet. It already counts, so that adding many at once cannot exceed the limit. */
   const insertHidden = async (
@@ -200,17 +214,30 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
     if ((await stored.countDocuments({ assistantId }, { limit: STORED_MAX })) >= STORED_MAX)
       throw invalid(field, 'too_many', 'must wait until removed sources have left. Try again soon');
     const tooMany = () => invalid(field, 'too_many', `an assistant has at most ${SOURCES_MAX} sources: remove one`);
-    const filter = { assistantId, $or: [{ removedAt: null }, { removedAt: { $gt: now } }] };
+    const filter = { assistantId, retired: null, $or: [{ removedAt: null }, { removedAt: { $gt: now } }] };
     await insertAtMost({ collection: stored, filter, max: SOURCES_MAX, tooMany }, source);
     return source._id;
   };
 
-  const publish = async (_id: string): Promise<Source> => {
-    const inTime = { _id, removedAt: { $gt: serverDate() } };
-    const published = await sources.findOneAndUpdate(inTime, { removedAt: null }, { returnDocument: 'after' }).lean();
-    if (!published) throw tooSlow();
-    wake(_id);
-    return toSource(published);
+  /** Shows a source to owners, and to answers of what is live, or of the draft. */
+  const show = async (assistantId: string, sourceId: string, options: EditOptions = {}): Promise<Source> => {
+    let shown: StoredSource | null = null;
+    const write = async (set: Partial<StoredSource>, session?: ClientSession): Promise<StoredSource> => {
+      const inTime = { _id: sourceId, removedAt: { $gt: serverDate() } };
+      const more = { returnDocument: 'after' as const, ...(session && { session }) };
+      shown = await sources.findOneAndUpdate(inTime, { removedAt: null, ...set }, more).lean();
+      if (!shown) throw tooSlow();
+      return shown;
+    };
+    if ((await assistants.getAssistant(assistantId)).drafts) {
+      const drafted = async (session: ClientSession) => {
+        const { name } = await write({ versions: [] }, session);
+        return { kind: 'added' as const, name };
+      };
+      await assistants.drafts.changeSource(assistantId, sourceId, drafted, options);
+    } else await write({});
+    wake(sourceId);
+    return toSource(shown as unknown as StoredSource); // set by `write`, or it has thrown
   };
 
   /** Stores the bytes in chunks. */
@@ -319,10 +346,28 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
     return decide(one, { hasEntry: entry !== null });
   };
 
+  /** Removes a source in the draft. True if no version has it, so that it is removed at once. */
+  const removeInDraft = async (
+    { assistantId, sourceId }: Pick<Source, 'assistantId' | 'sourceId'>,
+    options: EditOptions,
+  ): Promise<boolean> => {
+    let isLeft = false;
+    const write = async (session: ClientSession) => {
+      const found = await stored.findOne(one(assistantId, sourceId), { session });
+      if (!found) throw notFound();
+      isLeft = !isPublished(found);
+      if (!isLeft) return { kind: 'removed' as const, name: found.name };
+      await stored.updateOne({ _id: sourceId }, { $set: { removedAt: serverDate() } }, { session });
+      return null;
+    };
+    await assistants.drafts.changeSource(assistantId, sourceId, write, options);
+    return isLeft;
+  };
+
   return {
     models: Object.values(models) as Indexed[],
 
-    add: async (assistantId, input) => {
+    add: async (assistantId, input, options) => {
       const { url: text, name, ...given } = validate(UrlSourceInput, input);
       await requirePublicUrl(text, pageGuard, 'url');
       const checked = checkEndpointUrl(text, pageGuard);
@@ -330,17 +375,18 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       requireFits(given.kind, given);
       checked.url.hash = '';
       const url = checked.url.href;
-      return publish(await insertHidden(assistantId, { ...given, url, name: name ?? nameOf(checked.url) }));
+      const sourceId = await insertHidden(assistantId, { ...given, url, name: name ?? nameOf(checked.url) });
+      return show(assistantId, sourceId, options);
     },
 
-    addFile: async (assistantId, fileName, bytes) => {
+    addFile: async (assistantId, fileName, bytes, options) => {
       const name = readableName(fileName);
       const file = { name, upload: newId() };
       const paths = { url: null, include: [], exclude: [], schedule: 'off' as const };
       const sourceId = await insertHidden(assistantId, { ...paths, kind: 'file', name, file });
       try {
         await storeBytes({ sourceId, upload: file.upload, at: serverDate() }, bytes);
-        return await publish(sourceId);
+        return await show(assistantId, sourceId, options);
       } catch (cause) {
         await withdraw(sourceId).catch(() => undefined);
         throw cause;
@@ -376,11 +422,16 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
     },
 
     list: async (assistantId) =>
-      (await sources.find({ assistantId, removedAt: null }).sort({ createdAt: 1 }).lean()).map((row) => toSource(row)),
+      (
+        await sources
+          .find({ assistantId, ...PRESENT })
+          .sort({ createdAt: 1 })
+          .lean()
+      ).map((row) => toSource(row)),
 
     get,
     findAny: async (sourceId) => {
-      const found = await sources.findOne({ _id: sourceId, removedAt: null }).lean();
+      const found = await sources.findOne({ _id: sourceId, ...PRESENT }).lean();
       return found && { source: toSource(found), leasedUntil: found.lease?.until ?? null };
     },
 
@@ -410,12 +461,26 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       return changed;
     },
 
-    remove: async (assistantId, sourceId) => {
-      const removed = await update(assistantId, sourceId, { removedAt: '$$NOW' });
+    remove: async (assistantId, sourceId, options = {}) => {
+      const source = await get(assistantId, sourceId);
+      if ((await assistants.getAssistant(assistantId)).drafts) {
+        const isLeft = await removeInDraft(source, options);
+        if (!isLeft) return source;
+      } else await update(assistantId, sourceId, { removedAt: '$$NOW' });
       await assistants.raisePassages(assistantId);
       await proposedEntries.deleteMany({ sourceId, state: 'proposed' });
       wake(sourceId);
-      return removed;
+      return source;
+    },
+
+    keep: async (assistantId, sourceId, options = {}) => {
+      const source = await get(assistantId, sourceId);
+      const write = async (_session: ClientSession, before: 'added' | 'removed' | null) => {
+        if (before === null) throw conflict('The draft does not remove this source.');
+        return before === 'added' ? { kind: before, name: source.name } : null;
+      };
+      await assistants.drafts.changeSource(assistantId, sourceId, write, options);
+      return source;
     },
 
     listPages: async ({ assistantId, sourceId, state, after, limit }) => {

@@ -75,6 +75,27 @@ test('a page and a file are added, and the pages of a source are listed by state
   expect([all.length, failed.length]).toEqual([130, 10]);
 });
 
+test('with drafts a source is added, removed and kept in the draft, which shows it', async () => {
+  const { own, assistantId } = await anOwn();
+  await admin('assistant', 'update', assistantId, '--drafts', 'on');
+  const run = async (...args: string[]) => (await runAdmin(env, [...args, ...own])).stdout;
+
+  const added = await run('source', 'add', SITE);
+  const [sourceId = ''] = /[0-9a-f-]{36}/.exec(added) ?? [];
+  const shown = await run('draft', 'show');
+  const published = await run('draft', 'publish');
+  const removed = await run('source', 'remove', sourceId);
+  const listed = await run('source', 'list');
+  const kept = await run('source', 'keep', sourceId);
+
+  expect(added).toBe(`Source ${sourceId} is added in the draft and will be read.\n`);
+  expect(shown).toMatch(/added +source 127\.0\.0\.1:9\/help/);
+  expect(published).toBe('Version 2 is live: sources added: 1.\n');
+  expect(removed).toBe('127.0.0.1:9/help is removed in the draft.\n');
+  expect(listed).toMatch(/DRAFT[^]* removed/);
+  expect(kept).toBe(`Source ${sourceId} is kept.\n`);
+});
+
 test('what is wrong is said in one line', async () => {
   const { own, assistantId } = await anOwn();
   const id = randomUUID();

@@ -78,7 +78,7 @@ const addMany = async ({ service }: Stack, assistantId: string, count: number, m
     const some = Array.from({ length: Math.min(250, count - from) }, (_, nth) => aPassage(from + nth));
     await service.mongo.collection<StoredPassage>('passages').insertMany(some);
   }
-  await service.assistants.raisePassages(assistantId, count);
+  await service.assistants.raisePassages(assistantId, async () => ({ live: count, drafted: 0 }));
 };
 
 test('a worker soon has many passages, within its memory, and searches them about as fast as 500', async () => {

@@ -60,7 +60,7 @@ const aSource = async ({ passages = [REFUNDS, ...OTHERS], threshold = 0.01, of }
   await stack.service.mongo.collection('sources').insertOne({ _id: ids.sourceId, ...source } as never);
   const publish = async (live: number, count = 1): Promise<void> => {
     await setSource(stack, ids, { live });
-    await assistants.raisePassages(assistantId, count);
+    await assistants.raisePassages(assistantId, async () => ({ live: count, drafted: 0 }));
   };
   await addPassages(stack, ids, passages);
   await publish(1, passages.length);
@@ -283,7 +283,7 @@ test('passages come in full with the token vectors of one kind, and not those of
   const [own, others] = [await idsOf(kept), await idsOf(removed)];
   await setSource(stack, removed, { removedAt: new Date() });
 
-  const read = await passages.readPassages([...own, ...others, 'gone']);
+  const read = await passages.readPassages([...own, ...others, 'gone'], {});
   const [tokens, ofOtherKind] = [await passages.readTokens(own, 'test'), await passages.readTokens(own, 'other')];
 
   expect([own.length, others.length, await idsOf(removed)]).toEqual([3, 3, []]);

@@ -27,7 +27,7 @@ const aKnower = async (word: string, count: number) => {
     (_, nth) => `A ${word} of kind ${nth} is repaired in ${nth + 3} weeks.`,
   );
   await addPassages(stack, ids, passages);
-  await assistants.raisePassages(assistantId, count);
+  await assistants.raisePassages(assistantId, async () => ({ live: count, drafted: 0 }));
   const ask = async (message: string) => {
     const body = { session_id: randomUUID(), message };
     return (await callOperation(chatTurnOperations.send, { body, query: '?include=sources' })).body;

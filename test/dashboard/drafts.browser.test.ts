@@ -69,3 +69,36 @@ test('an entry that the guard rail keeps from being published is in the draft on
   const changes = page.getByRole('list', { name: 'Changes of the draft' }).getByRole('listitem');
   expect(await changes.count()).toBe(1);
 });
+
+test('an owner adds a source in a draft, publishes it, and keeps it after removing it in the next draft', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const owner = await anOperator(stack);
+  await owner.call('PATCH', `/assistants/${assistantId}`, { drafts: true });
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  await go(page, `/assistants/${assistantId}/sources`);
+
+  await page.getByRole('button', { name: 'Add website' }).click();
+  await page.getByLabel('Address').fill('http://127.0.0.1:9/help/');
+  await page.getByRole('button', { name: 'Add', exact: true }).click();
+  await page.getByText('Added in the draft').waitFor();
+  await page.getByText('1 source added').waitFor();
+  expect(await barriersIn(page)).toEqual([]);
+  await page.getByRole('button', { name: 'Publish…' }).click();
+  await page.getByRole('button', { name: 'Publish', exact: true }).click();
+  await page.getByText('Version 2 is live.').waitFor();
+  await page.getByText('Added in the draft').waitFor({ state: 'detached' });
+
+  await page.getByRole('list', { name: 'Sources' }).getByRole('link').click();
+  await page.getByRole('button', { name: 'More actions' }).click();
+  await page.getByRole('menuitem', { name: 'Remove…' }).click();
+  await page.getByText('Visitors get answers from it until you publish.').waitFor();
+  await page.getByRole('button', { name: 'Remove source' }).click();
+  await page.getByText('Removed in the draft').waitFor();
+  await visit(page, `/assistants/${assistantId}/versions`);
+  await page.getByText('1 source added').waitFor();
+  await page.getByRole('list', { name: 'Changes of the draft' }).getByRole('link').click();
+  await page.getByText('The draft removes this source').waitFor();
+  expect(await barriersIn(page)).toEqual([]);
+  await page.getByRole('button', { name: 'Keep it' }).click();
+  await page.getByText('The draft removes this source').waitFor({ state: 'detached' });
+});

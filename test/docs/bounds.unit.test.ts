@@ -44,6 +44,7 @@ const BOUND_BY: Record<string, string> = {
   'getLimits.keys': 'KEYS_MAX',
   'listKnowledge.entries': 'MAX_KNOWLEDGE',
   'getDraft.draft.settings': 'one for each setting',
+  'getDraft.draft.sources': 'STORED_MAX',
   'getDraft.draft.entries': 'the newest 100',
   'listVersions.versions': 'VERSIONS_MAX',
   'listKnowledgeConflicts.conflicts': 'the first 100',

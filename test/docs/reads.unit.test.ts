@@ -56,7 +56,7 @@ const BOUND_BY: Record<string, string[]> = {
     'passages: rows of a batch, their assistant',
   ],
   'src/sources/passages.ts': [
-    'sources: SOURCES_MAX, 50 bytes each',
+    'sources: STORED_MAX, 500 bytes each',
     'passages: READ_AT_ONCE passages, 1 MB',
     'tokens: passages of one search',
   ],
@@ -68,6 +68,7 @@ const BOUND_BY: Record<string, string[]> = {
     'passages: AT_ONCE ids',
   ],
   'src/sources/runs.ts': ['passages: AT_ONCE ids', 'collection: AT_ONCE ids'],
+  'src/sources/versions.ts': ['sources: STORED_MAX, 500 bytes each'],
   'src/turns/allowances.ts': ['allowances: given places, one number each'],
 };
 

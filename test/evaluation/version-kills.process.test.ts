@@ -7,7 +7,7 @@ import { withFailPoint } from '../support/fail-point.ts';
 import { anOperator, openOperatorClient } from '../support/operator-client.ts';
 import { startRealProcess } from '../kit/processes.ts';
 import { QUICK } from '../support/quick.ts';
-import { sized } from '../support/size.ts';
+import { isLong, sized } from '../support/size.ts';
 import { addProposals } from '../support/sources.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
@@ -81,11 +81,17 @@ test('a kill while a version is published or rolled back leaves all of it or not
   await owner.call('PATCH', own, { drafts: true });
   const { entries } = (await owner.get<{ entries: { entryId: string }[] }>(`${own}/knowledge`)).body;
   const state = async () => {
-    const paths = ['', '/knowledge', '/knowledge?draft=true', '/draft', '/versions'];
+    const paths = ['', '/knowledge', '/sources', '/knowledge?draft=true', '/draft', '/versions'];
     return Promise.all(paths.map(async (path) => (await owner.get(`${own}${path}`)).body));
   };
   const past = () => stack.service.mongo.collection('pastEntries').find({ assistantId }).sort({ _id: 1 }).toArray();
+  const sourceIds = async () =>
+    (await owner.get<{ sources: { sourceId: string }[] }>(`${own}/sources`)).body.sources.map((one) => one.sourceId);
+  const addSource = (url: string) =>
+    clientsOf(owner)(url).post<object>(`${own}/sources`, { kind: 'page', url: 'http://127.0.0.1:9/' });
   const change = async (instructions: string) => {
+    for (const sourceId of await sourceIds()) await owner.call('DELETE', `${own}/sources/${sourceId}`);
+    expect((await addSource(stack.url)).status).toBe(201);
     await owner.call('PUT', `${own}/knowledge/${entries[0]?.entryId}`, anEntry({ answer: instructions }));
     await owner.call('DELETE', `${own}/knowledge/${entries[1]?.entryId}`);
     await owner.post(`${own}/knowledge`, anEntry({ question: 'New?' }));
@@ -104,24 +110,40 @@ test('a kill while a version is published or rolled back leaves all of it or not
   };
 
   await change('Two.');
-  await killedBefore(publish, ...sized<Step[]>({ everyday: [COMMIT], long: [['insert', 'knowledge'], COMMIT] }));
+  if (isLong) {
+    const before = await state();
+    await killAt(...COMMIT, addSource);
+    expect(await state()).toEqual(before);
+  }
+  await killedBefore(
+    publish,
+    ...sized<Step[]>({ everyday: [COMMIT], long: [['insert', 'knowledge'], ['update', 'sources'], COMMIT] }),
+  );
   const second = await state();
+  const published = await sourceIds();
   await killedBefore(
     rollBack(1),
-    ...sized<Step[]>({ everyday: [['delete', 'knowledge']], long: [['delete', 'knowledge'], COMMIT] }),
+    ...sized<Step[]>({
+      everyday: [['update', 'sources']],
+      long: [['delete', 'knowledge'], ['update', 'sources'], COMMIT],
+    }),
   );
+  expect([published.length, await sourceIds()]).toEqual([1, []]);
   const back = rollBack(2);
   await sized<() => Promise<unknown>>({
     everyday: () => back(stack.url),
     long: () => killAt('update', 'knowledgeVectors', back),
   })();
 
-  expect((await state())[1]).toEqual(second[1]);
+  expect([(await state())[1], await sourceIds()]).toEqual([second[1], published]);
   expect((await owner.get(`${own}/versions`)).body).toMatchObject({
     versions: [{ version: 4, note: 'Back to version 2.' }, { version: 3 }, { version: 2 }, { version: 1 }],
   });
   await change('Five.');
-  expect(await publish(stack.url)).toMatchObject({ status: 200, body: { version: 5 } });
+  expect(await publish(stack.url)).toMatchObject({
+    status: 200,
+    body: { version: 5, changes: { sources: { added: 1, removed: 1 } } },
+  });
 });
 
 test('each turn is answered by one version while versions are made and reply workers are killed', async () => {

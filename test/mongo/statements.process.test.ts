@@ -335,6 +335,9 @@ const changeDraft = async (own: string, go: Go): Promise<void> => {
   await go('PUT', `${own}/knowledge/${first['entryId']}`, anEntry({ answer: 'From 10.' }));
   for (const gone of [entryId, second['entryId']]) await go('DELETE', `${own}/knowledge/${gone}`);
   await go('PATCH', own, { instructions: 'Be short.' });
+  const addSource = () => go('POST', `${own}/sources`, { kind: 'page', url: 'http://127.0.0.1:9/' });
+  const source = `${own}/sources/${(await addSource())['sourceId']}`;
+  await go('DELETE', `${own}/sources/${(await addSource())['sourceId']}`);
   for (const path of ['?draft=true', '/knowledge?draft=true', '/draft', '/versions']) await go('GET', `${own}${path}`);
   const { evaluationId } = await go('POST', `${own}/evaluations`, { real: { limit: 2 }, against: 'draft' });
   await eventually(async () =>
@@ -344,9 +347,13 @@ const changeDraft = async (own: string, go: Go): Promise<void> => {
   const text = JSON.stringify([anEntry()]);
   await go('POST', `${own}/knowledge-import`, { format: 'json', text, replace: true });
   await go('GET', `${own}/knowledge?draft=true`);
+  await go('DELETE', source);
+  await go('POST', `${source}/keep`);
+  await go('DELETE', source);
   await go('POST', `${own}/draft/publish`, {});
   await go('POST', `${own}/versions/2/roll-back`, {});
   await add();
+  await addSource();
   await go('DELETE', `${own}/draft`);
   await go('PATCH', own, { drafts: false });
 };
@@ -477,7 +484,7 @@ const walk = async (): Promise<void> => {
   await go('DELETE', `${own}/knowledge/${entryId}`);
   await post(`${own}/misses/${misses[1]?.missId}/dismiss`);
   const source = `${own}/sources/${sourceId}`;
-  await stack.service.assistants.raisePassages(assistantId, 2);
+  await stack.service.assistants.raisePassages(assistantId, async () => ({ live: 2, drafted: 0 }));
   await eventually(async () => {
     const asked = { sessionId: 'passages', message: `Can I pause a subscription? ${randomUUID()}` };
     const turn = await post(`${own}/playground`, asked);

@@ -341,7 +341,7 @@ test('a removed source is hidden at once, with all that belongs to it', async ()
   await addPages(stack, ids(source), [{}]);
   await addPassages(stack, ids(source), ['We open at nine.']);
   await addProposals(stack, ids(source), [{}, {}]);
-  await stack.service.assistants.raisePassages(assistantId, 1);
+  await stack.service.assistants.raisePassages(assistantId, async () => ({ live: 1, drafted: 0 }));
 
   const removed = await owner.call('DELETE', `${own}/sources/${source.sourceId}`);
 

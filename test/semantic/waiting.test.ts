@@ -191,7 +191,7 @@ test('a question that passages answer by their words alone says so', async () =>
   await stack.service.mongo.collection('sources').insertOne({ _id: ids.sourceId, ...source } as never);
   await addPassages(stack, ids, [{ text: 'A refund takes 14 working days.' }]);
   await setSource(stack, ids, { live: 1 });
-  await stack.service.assistants.raisePassages(ids.assistantId, 1);
+  await stack.service.assistants.raisePassages(ids.assistantId, async () => ({ live: 1, drafted: 0 }));
   const busy = anEmbedder();
   busy.refuse = () => true;
   const worker = await stack.startReplyWorker(undefined, busy);

@@ -103,7 +103,7 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
       'answer messages that come within so many seconds together (0.5–10); none: each one',
       orNone(decimal(0.5, 10)),
     )
-    .option('--drafts <on|off>', 'on: changes of knowledge, instructions and engine make a draft', onOrOff)
+    .option('--drafts <on|off>', 'on: changes of knowledge, sources, instructions and engine make a draft', onOrOff)
     .option(
       '--worse-allowed <number>',
       'publishing a draft asks again if more cases got worse; none: never',

@@ -26,6 +26,9 @@ export type Edit = { revision: number; by: EditAuthor; at: Date };
 export type EntryEditKind = 'added' | 'changed' | 'removed';
 export type SettingsEdits = { [Field in DraftedField]?: Edit & { value: DraftedSettings[Field] } };
 
+/** The sources that a draft adds or removes, by their ids. `src/sources` stores the sources themselves. */
+export type SourceEdits = Record<string, Edit & { kind: 'added' | 'removed'; name: string }>;
+
 export type StoredDraft = Edit & {
   _id: string;
   begunBy: EditAuthor;
@@ -33,6 +36,8 @@ export type StoredDraft = Edit & {
   /** True if an import into the draft replaces all live entries. The draft then holds all entries. */
   isReplaced: boolean;
   settings: SettingsEdits;
+  /** Absent if no source was ever changed. */
+  sources?: SourceEdits;
   bytes: number;
 };
 export type StoredEdit = Edit & {
@@ -55,6 +60,7 @@ export type Draft = {
   at: Date;
   counts: DraftCounts;
   settings: SettingsEdits;
+  sources: SourceEdits;
   /** The newest first. */
   entries: EntryEdit[];
 };
@@ -68,6 +74,7 @@ export type DraftKnowledge = {
   leftOut: number;
   bytes: number;
   settings: DraftedSettings;
+  sources: SourceEdits;
   /** Ids of entries that differ from what is live. */
   edited: ReadonlySet<string>;
   /** The version of the assistant's data and the revision of the draft. */
@@ -121,6 +128,9 @@ export type DraftReads = {
 
   /** The entry as the draft has it; without a draft, as it is live. Null if there is none. */
   findEntry: (assistantId: string, entryId: string) => Promise<KnowledgeEntry | null>;
+
+  /** The sources that the draft adds or removes. */
+  findSources: (assistantId: string) => Promise<SourceEdits>;
 
   /** The knowledge that a comparison answers from. Null if there is no draft. */
   findKnowledge: (assistantId: string) => Promise<DraftKnowledge | null>;
@@ -222,7 +232,8 @@ export const createDraftReads = (
       if (!draft) return null;
       const kept = await keepWithin(entries());
       const settings = withEdits(draftedSettingsOf(toAssistant(assistant)), draft);
-      return { ...kept, assistantId, edited, settings, version: assistant.version, revision: draft.revision };
+      const { revision, sources = {} } = draft;
+      return { ...kept, assistantId, edited, settings, sources, version: assistant.version, revision };
     } finally {
       await snapshot.options.session.endSession();
     }
@@ -242,7 +253,7 @@ export const createDraftReads = (
     find: async (assistantId) => {
       const draft = await drafts.findOne({ _id: assistantId });
       if (!draft) return null;
-      const { revision, begunBy, begunAt, by, at, settings, isReplaced } = draft;
+      const { revision, begunBy, begunAt, by, at, settings, sources = {}, isReplaced } = draft;
       const [counts, newest] = await Promise.all([
         countsOf(assistantId, isReplaced),
         edits
@@ -254,8 +265,11 @@ export const createDraftReads = (
       const entries = newest.map(({ _id, kind, question, by: editor, at: editedAt }) => {
         return { entryId: _id, kind, question, by: editor, at: editedAt };
       });
-      return { revision, begunBy, begunAt, by, at, settings, counts, entries };
+      return { revision, begunBy, begunAt, by, at, settings, sources, counts, entries };
     },
+
+    findSources: async (assistantId) =>
+      (await drafts.findOne({ _id: assistantId }, { projection: { sources: 1 } }))?.sources ?? {},
 
     apply: async (assistant) => {
       if (!assistant.drafts) return assistant;

@@ -25,6 +25,7 @@ import {
   type EntryEditKind,
   liveEntries,
   type SettingsEdits,
+  type SourceEdits,
   type StoredDraft,
   type StoredEdit,
   withEdits,
@@ -32,7 +33,15 @@ import {
 import { bytesOfEntry, type KnowledgeEntry, type KnowledgeInput, MAX_KNOWLEDGE } from '../knowledge/entry.ts';
 import { type AddOptions, LIST_BATCH } from '../knowledge/store.ts';
 import { secretsOfEngine, secretsOfWeb } from '../settings.ts';
-import type { AssistantVersion, EditAuthor, LiveChange, VersionMade, VersionResult, VersionStore } from './versions.ts';
+import type {
+  AssistantVersion,
+  EditAuthor,
+  LiveChange,
+  VersionedSources,
+  VersionMade,
+  VersionResult,
+  VersionStore,
+} from './versions.ts';
 
 /** The maximum memory of a draft's entries, as estimated by `bytesOfEntry`. */
 const DRAFT_MAX_BYTES = 32_000_000;
@@ -70,6 +79,7 @@ const changedByOthers = (field: string): ApiError =>
 type Dependencies = Pick<ReturnType<typeof assistantModels>, 'assistants' | 'knowledge'> & {
   connection: Connection;
   versions: VersionStore;
+  sources: VersionedSources;
   vault: Vault;
   memory: SharedMemory;
 };
@@ -101,6 +111,17 @@ export type Drafts = Omit<DraftReads, 'countsOf'> & {
   updateEntry: (assistantId: string, entryId: string, entry: KnowledgeInput, options: EditOptions) => Promise<void>;
   removeEntries: (assistantId: string, entryIds: string[], options: EditOptions) => Promise<void>;
 
+  /**
+   * Changes what the draft does with a source. `write` gets what it did before and makes the changes of the source, in
+   * the same transaction. It returns the name of the source and what the draft does with it now, or null for nothing.
+   */
+  changeSource: (
+    assistantId: string,
+    sourceId: string,
+    write: (session: ClientSession, before: SourceEditKind | null) => Promise<DraftedSource | null>,
+    options: EditOptions,
+  ) => Promise<void>;
+
   discard: (assistantId: string, options: EditOptions) => Promise<void>;
 
   /** Makes the draft live as the next version, wholly or not at all. */
@@ -130,10 +151,21 @@ type Transaction = {
   /** The revision, author and time that this change writes to each part that it changes. */
   edit: Edit;
 };
-type DraftChange = { settings?: SettingsEdits; isReplaced?: true; bytes?: number };
+type DraftChange = {
+  settings?: SettingsEdits;
+  source?: { sourceId: string; drafted: DraftedSource | null };
+  isReplaced?: true;
+  bytes?: number;
+};
+type SourceEditKind = SourceEdits[string]['kind'];
+type DraftedSource = Pick<SourceEdits[string], 'kind' | 'name'>;
+
+/** The sources that the draft does this with. */
+const sourcesOf = ({ sources = {} }: Pick<StoredDraft, 'sources'>, wanted: SourceEditKind): string[] =>
+  Object.entries(sources).flatMap(([sourceId, { kind }]) => (kind === wanted ? sourceId : []));
 
 export const createDrafts = (dependencies: Dependencies): Drafts => {
-  const { connection, versions, vault } = dependencies;
+  const { connection, versions, sources, vault } = dependencies;
   const models = draftModels(connection);
   const { countsOf, ...reads } = createDraftReads(connection, { ...dependencies, ...models });
   const drafts = collectionOf<StoredDraft>(models.drafts);
@@ -162,19 +194,29 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     inTurn(connection, async (session) => {
       const transaction = await begin(session, assistantId, by);
       const { draft, edit } = transaction;
-      const { settings = {}, isReplaced, bytes = 0 } = await write(transaction);
+      const { settings = {}, source, isReplaced, bytes = 0 } = await write(transaction);
       if ((draft?.bytes ?? 0) + bytes > DRAFT_MAX_BYTES && bytes > 0)
         throw invalid('knowledge', 'too_large', 'would make the draft too large: publish it first');
-      const set = Object.fromEntries(Object.entries(settings).map(([name, value]) => [`settings.${name}`, value]));
+      const set: Record<string, unknown> = Object.fromEntries(
+        Object.entries(settings).map(([name, value]) => [`settings.${name}`, value]),
+      );
+      const place = `sources.${source?.sourceId}`;
+      if (source?.drafted) set[place] = { ...source.drafted, ...edit };
+      const unset = source && !source.drafted ? { $unset: { [place]: '' as const } } : {};
       const begun = {
         begunBy: edit.by,
         begunAt: edit.at,
-        ...(Object.keys(set).length === 0 && { settings: {} }),
+        ...(Object.keys(settings).length === 0 && { settings: {} }),
         ...(!isReplaced && { isReplaced: false }),
       };
       await drafts.updateOne(
         { _id: assistantId },
-        { $set: { ...edit, ...set, ...(isReplaced && { isReplaced }) }, $inc: { bytes }, $setOnInsert: begun },
+        {
+          $set: { ...edit, ...set, ...(isReplaced && { isReplaced }) },
+          ...unset,
+          $inc: { bytes },
+          $setOnInsert: begun,
+        },
         { upsert: true, session },
       );
     });
@@ -250,6 +292,7 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
           const { draft, assistant } = await begin(session, assistantId, by);
           ended = assistant.publishedVersion;
           if (draft) throw conflict('Publish or discard the draft before you switch drafts off.');
+          await sources.release(session, assistantId);
           await assistants.updateOne(
             { _id: assistantId },
             { $set: { drafts: false }, $inc: { version: 1 } },
@@ -338,11 +381,19 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         return { bytes };
       }),
 
+    changeSource: (assistantId, sourceId, write, options) =>
+      change(assistantId, options, async ({ session, draft }) => {
+        const before = draft?.sources?.[sourceId];
+        if (before && isNewer(before, options)) throw changedByOthers('sourceId');
+        return { source: { sourceId, drafted: await write(session, before?.kind ?? null) } };
+      }),
+
     discard: (assistantId, { by = NO_AUTHOR, seen }) =>
       inTurn(connection, async (session) => {
         const { draft } = await begin(session, assistantId, by);
         if (!draft) throw notFound();
         if (seen !== undefined && draft.revision !== seen) throw changedByOthers('revision');
+        await sources.discard(session, assistantId, sourcesOf(draft, 'added'));
         await remove(session, assistantId);
       }),
 
@@ -357,6 +408,7 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         const made = await versions.publish(transaction, {
           settings: Object.fromEntries(values) as Partial<DraftedSettings>,
           counts: await countsOf(assistantId, draft.isReplaced, session),
+          sources: { added: sourcesOf(draft, 'added'), removed: sourcesOf(draft, 'removed') },
           changes: changesOf(transaction),
           name,
           note,

@@ -39,6 +39,7 @@ export const Author = z
   .meta({ id: 'Author', description: 'An operator with the email address, or a token with its name.' });
 
 export const EditKind = z.enum(['added', 'changed', 'removed']);
+export const SourceEditKind = EditKind.exclude(['changed']);
 
 const counted = {
   added: z.int().min(0),
@@ -56,6 +57,9 @@ const DraftView = z
     at: time,
     counts: z.object(counted),
     settings: z.array(z.object({ field: Field, by: Author, at: time })),
+    sources: z
+      .array(z.object({ sourceId: uuid, kind: SourceEditKind, name: z.string(), by: Author, at: time }))
+      .meta({ description: 'The sources that the draft adds or removes.' }),
     entries: z
       .array(z.object({ entryId: uuid, kind: EditKind, question: z.string(), by: Author, at: time }))
       .meta({ description: 'The last 100 changed entries, newest first.' }),
@@ -69,7 +73,11 @@ const VersionView = z
     note: z.string().nullable(),
     by: Author,
     at: time,
-    changes: z.object({ ...counted, settings: z.array(Field) }),
+    changes: z.object({
+      ...counted,
+      settings: z.array(Field),
+      sources: z.object({ added: z.int().min(0), removed: z.int().min(0) }),
+    }),
     result: z
       .object({
         evaluationId: uuid
@@ -172,20 +180,22 @@ export const draftOperations = {
   }),
 };
 
-const toDraftView = ({ settings, revision: _revision, ...draft }: Draft): z.input<typeof DraftView> => ({
+const toDraftView = ({ settings, sources, revision: _revision, ...draft }: Draft): z.input<typeof DraftView> => ({
   ...draft,
   settings: DRAFTED_FIELDS.flatMap((field) => {
     const edited = settings[field];
     return edited ? [{ field, by: edited.by, at: edited.at }] : [];
   }),
+  sources: Object.entries(sources).map(([sourceId, { kind, name, by, at }]) => ({ sourceId, kind, name, by, at })),
 });
 
 /** `isKept`: whether the results of an evaluation can still be read. */
 const toVersionView = (
-  { result, ...version }: AssistantVersion,
+  { result, changes, ...version }: AssistantVersion,
   isKept: (evaluationId: string) => boolean = () => true,
 ): z.input<typeof VersionView> => ({
   ...version,
+  changes: { ...changes, sources: changes.sources ?? { added: 0, removed: 0 } },
   result: result
     ? {
         evaluationId: isKept(result.evaluationId) ? result.evaluationId : null,

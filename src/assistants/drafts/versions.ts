@@ -45,16 +45,20 @@ export type VersionResult = {
 };
 
 type VersionWords = { name: string | null; note: string | null; by: EditAuthor; at: Date };
+export type SourcesChanged = { added: number; removed: number };
+
 type StoredVersion = VersionWords & {
   /** Sorts by assistant and version. */
   _id: string;
   assistantId: string;
   version: number;
-  changes: DraftCounts & { settings: DraftedField[] };
+  /** `sources` is absent in versions of a time when drafts had none. */
+  changes: DraftCounts & { settings: DraftedField[]; sources?: SourcesChanged };
   result?: VersionResult | null;
   settings: DraftedSettings;
   /**
-   * The memory of the entries that this version replaced. Null: they are not kept, so no earlier version can come back.
+   * The memory of the entries that this version replaced, and what its removed sources count as. Null: the entries are
+   * not kept, so no earlier version can come back.
    */
   pastBytes: number | null;
 };
@@ -86,6 +90,29 @@ export type LiveChange = { entryId: string; position: number | null; entry: Know
  * other.
  */
 type VersionWrite = { session: ClientSession; assistant: StoredAssistant };
+
+type AtVersion = { assistantId: string; version: number };
+
+/**
+ * The sources of versions. `src/sources` stores them, each with the versions that answer from it, and writes in the
+ * transaction that makes a version.
+ */
+export type VersionedSources = {
+  /** Makes drafted sources live, and hides removed ones, from this version on. */
+  publish: (session: ClientSession, at: AtVersion & { added: string[]; removed: string[] }) => Promise<SourcesMade>;
+  /** Makes those live that version `to` had, and hides the other ones. Those of the draft stay there. */
+  rollBack: (session: ClientSession, at: AtVersion & { to: number }) => Promise<SourcesMade>;
+  /** Removes sources that only the draft has. */
+  discard: (session: ClientSession, assistantId: string, sourceIds: string[]) => Promise<void>;
+  /** Removes hidden sources that no version from `oldest` on has. */
+  forget: (assistantId: string, oldest: number) => Promise<void>;
+  /** Drafts are off: removes all hidden sources. The others answer without versions. */
+  release: (session: ClientSession, assistantId: string) => Promise<void>;
+};
+/** How many passages the live version has, and their main language. */
+type PassagesMade = { count: number; language: string | null };
+/** `bytes`: what the hidden sources count as. */
+type SourcesMade = { counts: SourcesChanged; bytes: number; passages: PassagesMade };
 
 /** What is left to do once the version is stored. `oldest`: the oldest version that a roll back may make live. */
 export type VersionMade = { version: AssistantVersion; removed: string[]; oldest: number };
@@ -125,10 +152,13 @@ const withKeyOfNow = (engine: EngineSettings, now: EngineSettings): EngineSettin
     ? { ...engine, apiKeySealed: now.apiKeySealed }
     : engine;
 
+const NO_SOURCES = { counts: { added: 0, removed: 0 }, bytes: 0, passages: null };
+
 const settingsNow = (assistant: StoredAssistant): DraftedSettings => draftedSettingsOf(toAssistant(assistant));
 
 type Dependencies = Pick<ReturnType<typeof assistantModels>, 'assistants' | 'knowledge'> & {
   connection: Connection;
+  sources: VersionedSources;
   /** Marks the vectors of removed entries as not live. */
   retireVectors: (entryIds: string[]) => Promise<void>;
   onPublished: (assistantId: string) => Promise<void>;
@@ -137,6 +167,7 @@ type Dependencies = Pick<ReturnType<typeof assistantModels>, 'assistants' | 'kno
 type Publishing = VersionWords & {
   settings: Partial<DraftedSettings>;
   counts: DraftCounts;
+  sources: { added: string[]; removed: string[] };
   changes: AsyncIterable<LiveChange[]>;
   result: VersionResult | null;
 };
@@ -168,7 +199,7 @@ export type VersionStore = {
 };
 
 export const createVersions = (dependencies: Dependencies): VersionStore => {
-  const { connection, retireVectors, onPublished } = dependencies;
+  const { connection, sources, retireVectors, onPublished } = dependencies;
   const models = {
     versions: connection.model<StoredVersion>('Version', versionSchema),
     past: connection.model<PastEntry>('PastEntry', pastSchema),
@@ -213,9 +244,9 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
         const document = { _id: newId(), assistantId, entryId, position, since, until, entry };
         if (bytes <= REPLACED_MAX_BYTES) await writes.add({ insertOne: { document } }, size);
       },
-      end: async (): Promise<number | null> => {
+      end: async (more: number): Promise<number | null> => {
         await writes.flush();
-        return bytes <= REPLACED_MAX_BYTES ? bytes : null;
+        return bytes <= REPLACED_MAX_BYTES ? bytes + more : null;
       },
     };
   };
@@ -239,7 +270,7 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
   const makeLive = async (
     write: VersionWrite,
     version: Omit<StoredVersion, '_id' | 'assistantId' | 'settings'>,
-    { settings, last }: { settings: Partial<DraftedSettings>; last?: number },
+    { settings, last, passages }: { settings: Partial<DraftedSettings>; last?: number; passages: PassagesMade | null },
   ): Promise<Pick<VersionMade, 'version' | 'oldest'>> => {
     const { session, assistant } = write;
     const set = {
@@ -247,8 +278,10 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
       publishedVersion: version.version,
       'semantic.stale': true,
       ...(last !== undefined && { 'knowledgePlaces.last': last }),
+      ...(passages && { 'passages.count': passages.count, 'textLanguage.passages': passages.language }),
     } as Partial<StoredAssistant>;
-    await assistants.updateOne({ _id: assistant._id }, { $set: set, $inc: { version: 1 } }, { session });
+    const inc = { version: 1, ...(passages && { 'passages.version': 1 }) };
+    await assistants.updateOne({ _id: assistant._id }, { $set: set, $inc: inc }, { session });
     const oldest = await add(write, { ...version, settings: { ...settingsNow(assistant), ...settings } });
     const { pastBytes: _bytes, ...made } = version;
     return { version: { ...made, canRollBack: false }, oldest };
@@ -267,13 +300,14 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
     },
 
     begin: async (write, words) => {
-      const changes = { added: 0, changed: 0, removed: 0, isReplaced: false, settings: [] };
+      const counts = { added: 0, changed: 0, removed: 0, isReplaced: false };
+      const changes = { ...counts, settings: [], sources: NO_SOURCES.counts };
       const { assistant } = write;
       const version = assistant.publishedVersion ?? 1;
       await add(write, { version, ...words, changes, settings: settingsNow(assistant), pastBytes: null });
     },
 
-    publish: async (write, { settings, counts, changes, result, ...words }) => {
+    publish: async (write, { settings, counts, sources: { added, removed: leaving }, changes, result, ...words }) => {
       const { session, assistant } = write;
       const { _id: assistantId, knowledgePlaces = {} } = assistant;
       const version = (assistant.publishedVersion ?? 0) + 1;
@@ -326,8 +360,14 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
           `There would be more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries. Remove some in the draft.`,
         );
       const fields = DRAFTED_FIELDS.filter((field) => field in settings);
-      const made = { version, ...words, changes: { ...counts, settings: fields }, result };
-      return { removed, ...(await makeLive(write, { ...made, pastBytes: await keeper.end() }, { settings, last })) };
+      const ofSources =
+        added.length + leaving.length > 0
+          ? await sources.publish(session, { assistantId, version, added, removed: leaving })
+          : NO_SOURCES;
+      const made = { version, ...words, changes: { ...counts, settings: fields, sources: ofSources.counts }, result };
+      const pastBytes = await keeper.end(ofSources.bytes);
+      const { passages } = ofSources;
+      return { removed, ...(await makeLive(write, { ...made, pastBytes }, { settings, last, passages })) };
     },
 
     rollBack: async (write, to, words) => {
@@ -376,8 +416,16 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
         removed: removed.length,
         settings: DRAFTED_FIELDS.filter((field) => !isDeepStrictEqual(now[field], settings[field])),
       };
-      const made = { version, ...words, changes, result: null, pastBytes: await keeper.end() };
-      return { removed, ...(await makeLive(write, made, { settings })) };
+      const ofSources = await sources.rollBack(session, { assistantId, version, to });
+      const { passages } = ofSources;
+      const made = {
+        version,
+        ...words,
+        changes: { ...changes, sources: ofSources.counts },
+        result: null,
+        pastBytes: await keeper.end(ofSources.bytes),
+      };
+      return { removed, ...(await makeLive(write, made, { settings, passages })) };
     },
 
     resealKeys: async ({ session, assistant: { _id: assistantId } }, { reseal }) => {
@@ -395,6 +443,7 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
       await onPublished(assistantId);
       const filter = { assistantId, until: { $lte: oldest } };
       await inBatches({ collection: past, filter }, (some) => past.deleteMany(some)).catch(() => undefined);
+      await sources.forget(assistantId, oldest).catch(() => undefined);
     },
   };
 };

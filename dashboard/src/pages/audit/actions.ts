@@ -18,6 +18,7 @@ const WORDS: Record<string, string> = {
   'source.replace': 'Replaced the file of a source',
   'source.refresh': 'Refreshed a source',
   'source.remove': 'Removed a source',
+  'source.keep': 'Kept a source that the draft removed',
   'source.accept': 'Accepted proposed entries',
   'source.dismiss': 'Dismissed proposed entries',
   'alert.acknowledge': 'Looked after an alert',

@@ -6,6 +6,7 @@ import { Icon } from '../../parts/icon.tsx';
 import { Page, Section } from '../../parts/page.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useRead } from '../../query.ts';
+import { DraftBar } from '../versions/draft.tsx';
 import type { Source, Sources as SourceList } from '../../types.ts';
 import { ProposalList } from './proposals.tsx';
 import { AddUrl, FILE_TYPES, useUpload } from './source-form.tsx';
@@ -15,6 +16,7 @@ import {
   isBusy,
   KINDS,
   pollOf,
+  SourceEdit,
   SourceProgress,
   SourceStatus,
   useVectorsOff,
@@ -34,6 +36,7 @@ const Row = ({ id, source, vectors }: { id: string; source: Source; vectors: boo
         {source.error && <div className="source-error">{source.error.message}</div>}
         <SourceProgress source={source} vectors={vectors} />
       </div>
+      <SourceEdit source={source} />
       <SourceStatus source={source} />
       <span className="wide">
         <Icon name="right" size={16} />
@@ -86,6 +89,7 @@ const Sources = ({ id }: { id: string }) => {
         </>
       }
     >
+      <DraftBar id={id} />
       {proposed > 0 && <ProposalList id={id} count={proposed} busy={read.data?.sources.some(isBusy) === true} />}
       <Section flush {...(full && { title: 'Sources', description: `An assistant can have at most ${MOST} sources.` })}>
         <Shown read={read} rows={3}>

@@ -93,6 +93,14 @@ export const SourceProgress = ({ source, vectors }: { source: Source; vectors: b
   );
 };
 
+/** What the draft does with the source. */
+export const SourceEdit = ({ source: { edit } }: { source: Source }) =>
+  edit && (
+    <Status tone={edit.kind === 'added' ? 'good' : 'bad'}>
+      {edit.kind === 'added' ? 'Added in the draft' : 'Removed in the draft'}
+    </Status>
+  );
+
 const PAGE_STATES: Record<SourcePage['state'], { tone: Tone; label: string }> = {
   found: { tone: 'busy', label: 'To be read' },
   read: { tone: 'good', label: 'Read' },

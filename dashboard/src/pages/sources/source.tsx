@@ -14,6 +14,7 @@ import { Empty, Shown } from '../../parts/states.tsx';
 import { When } from '../../parts/when.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Source as SourceType, SourcePage, SourcePages } from '../../types.ts';
+import { useDraft } from '../versions/draft.tsx';
 import { EditSource, FILE_TYPES, scheduleWords, useReplace } from './source-form.tsx';
 import {
   changesOf,
@@ -154,13 +155,49 @@ const Pages = ({ path, source }: { path: string; source: SourceType }) => {
   );
 };
 
+/** What the draft does with the source, and how to undo it. */
+const DraftNotice = ({ path, edit }: { path: string; edit: NonNullable<SourceType['edit']> }) => {
+  const keep = useChange({
+    run: () => call<SourceType>('POST', `${path}/keep`),
+    invalidates: ['/assistants/'],
+    done: 'The draft keeps the source.',
+  });
+  const isAdded = edit.kind === 'added';
+  return (
+    <Notice
+      tone="warn"
+      icon="pencil"
+      title={isAdded ? 'Only the draft has this source' : 'The draft removes this source'}
+      actions={
+        !isAdded && (
+          <Button size="xs" variant="default" loading={keep.isPending} onClick={() => keep.mutate()}>
+            Keep it
+          </Button>
+        )
+      }
+    >
+      {edit.by.name ?? 'The service'}, <When at={edit.at} />.{' '}
+      {isAdded ? 'Visitors get answers from it once you publish.' : 'Visitors get answers from it until you publish.'}
+    </Notice>
+  );
+};
+
+const REMOVALS = {
+  live: 'The assistant no longer answers from it, and everything read from it is deleted. Entries that you accepted stay.',
+  added: 'Only the draft has it. Everything read from it is deleted.',
+  drafted:
+    'Visitors get answers from it until you publish. It is then kept as long as a version has it that you can roll back to.',
+};
+
 const Source = ({ id, sourceId }: Props) => {
   const path = at`/assistants/${id}/sources/${sourceId}`;
   const off = useVectorsOff(id);
   const [, go] = useLocation();
+  const { drafts: hasDrafts = false } = useDraft(id).data ?? {};
   const remove = useChange({
-    run: () => call<void>('DELETE', path),
-    done: 'The source is removed.',
+    run: (_how: keyof typeof REMOVALS) => call<void>('DELETE', path),
+    invalidates: hasDrafts ? [at`/assistants/${id}/draft`] : [],
+    done: (_answer, how) => (how === 'drafted' ? 'The source is removed in the draft.' : 'The source is removed.'),
     after: () => go(`/assistants/${id}/sources`, { replace: true }),
   });
   // A source that is being removed is not read again: it is not there.
@@ -175,13 +212,15 @@ const Source = ({ id, sourceId }: Props) => {
   });
   const replace = useReplace(path);
   const source = read.data;
+  const inDraft = source?.edit?.kind === 'added' ? 'added' : 'drafted';
+  const how = hasDrafts ? inDraft : 'live';
   const askRemove = () =>
     ask({
       title: 'Remove this source?',
-      body: 'The assistant no longer answers from it, and everything read from it is deleted. Entries that you accepted stay.',
+      body: REMOVALS[how],
       action: 'Remove source',
       danger: true,
-      onConfirm: () => remove.mutate(),
+      onConfirm: () => remove.mutate(how),
     });
   const actions = source && (
     <>
@@ -211,9 +250,11 @@ const Source = ({ id, sourceId }: Props) => {
         <Menu.Item leftSection={<Icon name="pencil" size={16} />} onClick={() => setEditing(true)}>
           {source.kind === 'file' ? 'Rename…' : 'Change name, schedule or paths…'}
         </Menu.Item>
-        <Menu.Item className="danger" leftSection={<Icon name="trash" size={16} />} onClick={askRemove}>
-          Remove…
-        </Menu.Item>
+        {source.edit?.kind !== 'removed' && (
+          <Menu.Item className="danger" leftSection={<Icon name="trash" size={16} />} onClick={askRemove}>
+            Remove…
+          </Menu.Item>
+        )}
       </RowMenu>
     </>
   );
@@ -234,6 +275,7 @@ const Source = ({ id, sourceId }: Props) => {
                 {one.error.message}
               </Notice>
             )}
+            {one.edit && <DraftNotice path={path} edit={one.edit} />}
             <Details source={one} vectors={off === null} />
             <Pages path={path} source={one} />
             {editing && <EditSource path={path} source={one} onClose={() => setEditing(false)} />}

@@ -27,18 +27,31 @@ export const settingWords = (field: keyof typeof SETTINGS): string => SETTINGS[f
 type Changes = Omit<AssistantVersion['changes'], 'settings'> & { settings: (keyof typeof SETTINGS)[] };
 
 const entries = (count: number): string => `${count.toLocaleString('en')} ${count === 1 ? 'entry' : 'entries'}`;
+const sourceWords = (count: number): string => `${count.toLocaleString('en')} ${count === 1 ? 'source' : 'sources'}`;
 
 /** What a draft or a version changes, in a few words. */
-export const changeWords = ({ added, changed, removed, isReplaced, settings }: Changes): string =>
+export const changeWords = ({ added, changed, removed, isReplaced, sources, settings }: Changes): string =>
   [
     isReplaced && 'all entries replaced',
     added > 0 && `${entries(added)} added`,
     changed > 0 && `${entries(changed)} changed`,
     removed > 0 && `${entries(removed)} removed`,
+    sources.added > 0 && `${sourceWords(sources.added)} added`,
+    sources.removed > 0 && `${sourceWords(sources.removed)} removed`,
     ...settings.map(settingWords),
   ]
     .filter(Boolean)
     .join(' · ');
+
+/** What the draft changes, as a version would. */
+const changesOf = ({ counts, settings, sources }: NonNullable<DraftState['draft']>): Changes => {
+  const count = (wanted: 'added' | 'removed') => sources.filter(({ kind }) => kind === wanted).length;
+  return {
+    ...counts,
+    settings: settings.map(({ field }) => field),
+    sources: { added: count('added'), removed: count('removed') },
+  };
+};
 
 export const useDraft = (id: string) => useRead<DraftState>(at`/assistants/${id}/draft`, { every: REFRESH_MS });
 
@@ -104,7 +117,7 @@ export const DraftActions = ({ id, state: { revision } }: { id: string; state: D
         onClick={() =>
           ask({
             title: 'Discard the draft?',
-            body: 'The changes of all its authors are lost. What is live stays as it is.',
+            body: 'The changes of all its authors are lost, with the sources that only the draft has. What is live stays as it is.',
             action: 'Discard draft',
             danger: true,
             onConfirm: () => discard.mutate(),
@@ -126,7 +139,7 @@ export const DraftActions = ({ id, state: { revision } }: { id: string; state: D
 export const DraftBar = ({ id }: { id: string }) => {
   const state = useDraft(id).data;
   if (!state?.draft) return null;
-  const { counts, settings, by, at: changedAt } = state.draft;
+  const { by, at: changedAt } = state.draft;
   return (
     <div className="notice" data-tone="warn" role="note">
       <Icon name="pencil" />
@@ -135,8 +148,7 @@ export const DraftBar = ({ id }: { id: string }) => {
           <Link to={`/assistants/${id}/versions`}>Draft</Link>: visitors do not see these changes yet
         </div>
         <div className="break">
-          {changeWords({ ...counts, settings: settings.map(({ field }) => field) })} · {by.name ?? 'the service'},{' '}
-          <When at={changedAt} />
+          {changeWords(changesOf(state.draft))} · {by.name ?? 'the service'}, <When at={changedAt} />
         </div>
         <Group mt="xs">
           <DraftActions id={id} state={state} />

@@ -41,7 +41,7 @@ const Change = ({
   </li>
 );
 
-const Changes = ({ id, draft: { settings, entries, counts } }: { id: string; draft: Shown }) => (
+const Changes = ({ id, draft: { settings, sources, entries, counts } }: { id: string; draft: Shown }) => (
   <ul className="rows" aria-label="Changes of the draft">
     {settings.map(({ field, by, at: changedAt }) => (
       <Change
@@ -50,6 +50,15 @@ const Changes = ({ id, draft: { settings, entries, counts } }: { id: string; dra
         by={by.name}
         at={changedAt}
         what={<Link to={`/assistants/${id}/settings`}>{settingWords(field)}</Link>}
+      />
+    ))}
+    {sources.map(({ sourceId, kind, name, by, at: changedAt }) => (
+      <Change
+        key={sourceId}
+        kind={kind}
+        by={by.name}
+        at={changedAt}
+        what={<Link to={`/assistants/${id}/sources/${sourceId}`}>{name}</Link>}
       />
     ))}
     {entries.map(({ entryId, kind, question, by, at: changedAt }) => (
@@ -134,7 +143,7 @@ const RollBack = ({ id, to, live }: { id: string; to: number; live: number }) =>
         onClick={() =>
           ask({
             title: `Roll back to version ${to}?`,
-            body: `Its entries and settings become live at once, as version ${live + 1}. The draft stays as it is.`,
+            body: `Its entries, settings and sources become live at once, as version ${live + 1}. The draft stays as it is.`,
             action: 'Roll back',
             onConfirm: () => rollBack.mutate(),
           })
@@ -186,7 +195,7 @@ const VersionsPage = ({ id }: { id: string }) => {
   return (
     <Page
       title="Versions"
-      description="With drafts, changes of knowledge, instructions and the engine are collected, and visitors see all of them at once when you publish."
+      description="With drafts, changes of knowledge, sources, instructions and the engine are collected, and visitors see all of them at once when you publish."
       actions={
         read.data?.drafts === true &&
         read.data.draft === null && (
@@ -202,14 +211,11 @@ const VersionsPage = ({ id }: { id: string }) => {
             <Section
               title="Draft"
               description={
-                <>
-                  {state.draft && (
-                    <>
-                      Begun by {state.draft.begunBy.name ?? 'the service'}, <When at={state.draft.begunAt} />.{' '}
-                    </>
-                  )}
-                  Sources are not part of it: they publish themselves when they are read.
-                </>
+                state.draft && (
+                  <>
+                    Begun by {state.draft.begunBy.name ?? 'the service'}, <When at={state.draft.begunAt} />.
+                  </>
+                )
               }
               flush
               actions={state.draft && <DraftActions id={id} state={state} />}
@@ -218,7 +224,7 @@ const VersionsPage = ({ id }: { id: string }) => {
                 <Changes id={id} draft={state.draft} />
               ) : (
                 <Empty icon="pencil" title="No draft">
-                  Change knowledge or settings: the draft begins with the first change.
+                  Change knowledge, sources or settings: the draft begins with the first change.
                 </Empty>
               )}
             </Section>
