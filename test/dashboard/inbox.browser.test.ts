@@ -189,7 +189,7 @@ longTest('a conversation that is erased while it is open says so', async () => {
   expect(await page.evaluate<string>('JSON.stringify(sessionStorage)')).not.toContain('about your data');
 });
 
-test('a reply that is not sent comes back into its field, and a double click sends once', async () => {
+test('a reply that is not sent comes back into its field, and a double click sends once and shows it once', async () => {
   const { conversationId } = await aConversation();
   browser.expectComplaint(/status of 503/);
   const page = await anAgentsPage();
@@ -204,12 +204,21 @@ test('a reply that is not sent comes back into its field, and a double click sen
   const kept = await field.inputValue();
   const shown = await messagesOf(page).getByText('Are you there?').count();
   await page.unroute(path);
+  // The reply stands in the conversation before its sender has the answer.
+  const { promise: seen, resolve: see } = Promise.withResolvers<void>();
+  await page.route(path, async (route) => {
+    const response = await route.fetch();
+    await seen;
+    await route.fulfill({ response });
+  });
   await button(page, 'Send').dblclick();
   await messagesOf(page).getByText('Are you there?').waitFor();
   await eventually(async () => expect(await messagesOf(page).getByText('Sending…').count()).toBe(0));
+  const once = await messagesOf(page).getByText('Are you there?').count();
+  see();
 
   const read = await agent.get<{ messages: { role: string }[] }>(`/conversations/${conversationId}`);
-  expect([kept, shown]).toEqual(['Are you there?', 0]);
+  expect([kept, shown, once]).toEqual(['Are you there?', 0, 1]);
   expect(read.body.messages.filter(({ role }) => role === 'operator')).toHaveLength(1);
 });
 

@@ -33,6 +33,17 @@ const withNotes = (messages: readonly Message[], notes: readonly Note[], isWhole
 
 const noteItem = (note: Note): Timed => ({ kind: 'note', key: note.noteId, note });
 
+/** True if what is being sent stands in the conversation, although the answer to its sender is still on its way. */
+const isStored = (
+  { mode, text, sinceSeq }: Outgoing,
+  { messages, notes }: Pick<Input, 'messages' | 'notes'>,
+): boolean => {
+  if (mode === 'note') return notes.some(({ content }) => content === text.trim());
+  return messages.some(
+    ({ role, seq, content }) => role === 'operator' && (seq ?? 0) > sinceSeq && content === text.trim(),
+  );
+};
+
 type Input = {
   messages: readonly Message[];
   notes: readonly Note[];
@@ -46,7 +57,9 @@ type Input = {
 export const itemsOf = ({ messages, notes, outgoing, isWhole, newAfter }: Input): Item[] => {
   const timed: Timed[] = [
     ...withNotes(messages, notes, isWhole),
-    ...outgoing.map((one, index): Timed => ({ kind: 'outgoing', key: `outgoing ${index}`, outgoing: one })),
+    ...outgoing
+      .filter((one) => !isStored(one, { messages, notes }))
+      .map((one, index): Timed => ({ kind: 'outgoing', key: `outgoing ${index}`, outgoing: one })),
   ];
   const items: Item[] = [];
   let day = '';
