@@ -92,8 +92,8 @@ test('what goes wrong is told to the model, with the codes of the chat API', asy
   expect(blank).toMatchObject({ isError: true, content: [{ text: expect.stringContaining('must not be blank') }] });
 });
 
-test('each request counts for its key, which it needs, and there is nothing to subscribe to', async () => {
-  const { apiKey } = await anAssistant(stack, { limitPerMinute: 3 });
+test('each request has one call, which counts for its key, and there is nothing to subscribe to', async () => {
+  const { apiKey } = await anAssistant(stack, { limitPerMinute: 4 });
   const send = async (body: unknown, key = apiKey, method = 'POST') => {
     const response = await fetch(`${stack.url}/mcp`, {
       method,
@@ -116,5 +116,7 @@ test('each request counts for its key, which it needs, and there is nothing to s
     expect.stringContaining('no subscriptions'),
   ]);
   expect((await send({ jsonrpc: '2.0', id: 3, method: 'no such method' }))[1]).toContain('-32601');
+  // The library would take a batch of 100 calls.
+  expect(await send([list, list])).toEqual([422, expect.stringContaining('invalid_json')]);
   expect((await send(list))[0]).toBe(429);
 });
