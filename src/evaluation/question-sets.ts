@@ -7,7 +7,7 @@ import type { Entry } from '../conversations/conversation.ts';
 import { askedIn, readSystemMessage } from '../conversations/state.ts';
 import { readReply } from '../insights/figures.ts';
 import { inBatches, inChunks, insertAtMost } from '../platform/mongo/batches.ts';
-import { collectionOf, type Indexed, inTransaction } from '../platform/mongo/mongo.ts';
+import { collectionOf, type Indexed, inTurn } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -23,7 +23,6 @@ const READ_AT_ONCE = 50;
 const INSERTED_AT_ONCE = 100;
 /** How many versions of a set can be read. */
 const VERSIONS_KEPT = 20;
-const TRIES_OF_CHANGE = 5;
 /** `until` of a case that is in the present version. */
 const LIVE = Number.MAX_SAFE_INTEGER;
 
@@ -75,11 +74,6 @@ const toCase = ({ caseId, question, language, expected, conversationIds }: Store
   conversationIds,
 });
 
-const isTransient = (cause: unknown): boolean => {
-  const { hasErrorLabel } = cause as { hasErrorLabel?: (label: string) => boolean };
-  return hasErrorLabel?.call(cause, 'TransientTransactionError') === true;
-};
-
 type NewCase = CaseInput & { conversationIds?: string[] };
 type SetRef = { assistantId: string; setId: string };
 
@@ -127,25 +121,18 @@ export const createQuestionSets = (connection: Connection): QuestionSets => {
   };
 
   /** Makes the next version of a set. Concurrent changes are made one after the other. */
-  const change = async (
+  const change = (
     { assistantId, setId }: SetRef,
     write: (version: number, session: ClientSession) => Promise<void>,
-  ): Promise<void> => {
-    for (let tries = 1; ; tries += 1) {
-      try {
-        return await inTransaction(connection, async (session) => {
-          const update = { $inc: { version: 1 }, $set: { changedAt: serverDate() } };
-          const options = { session, returnDocument: 'after' } as const;
-          const set = await sets.findOneAndUpdate({ _id: setId, assistantId }, update, options);
-          if (!set) throw notFound();
-          await write(set.version, session);
-          await cases.deleteMany({ setId, until: { $lte: set.version - VERSIONS_KEPT } }, { session });
-        });
-      } catch (cause) {
-        if (!isTransient(cause) || tries === TRIES_OF_CHANGE) throw cause;
-      }
-    }
-  };
+  ): Promise<void> =>
+    inTurn(connection, async (session) => {
+      const update = { $inc: { version: 1 }, $set: { changedAt: serverDate() } };
+      const options = { session, returnDocument: 'after' } as const;
+      const set = await sets.findOneAndUpdate({ _id: setId, assistantId }, update, options);
+      if (!set) throw notFound();
+      await write(set.version, session);
+      await cases.deleteMany({ setId, until: { $lte: set.version - VERSIONS_KEPT } }, { session });
+    });
 
   /** Ends a case: the previous version is the last one that has it. */
   const end = async (
@@ -202,7 +189,7 @@ export const createQuestionSets = (connection: Connection): QuestionSets => {
     },
 
     remove: async ({ assistantId, setId }) => {
-      await inTransaction(connection, async (session) => {
+      await inTurn(connection, async (session) => {
         const { deletedCount } = await sets.deleteOne({ _id: setId, assistantId }, { session });
         if (deletedCount === 0) throw notFound();
         await cases.deleteMany({ setId }, { session });

@@ -245,3 +245,16 @@ test('two owners add to a set at once, and nothing is lost', async () => {
   const { cases, version } = await read();
   expect([cases.length, version]).toEqual([8, 8]);
 });
+
+test('large files that replace a set at once are read one after the other', async () => {
+  const { owner, path, read } = await aSet();
+  const text = `question,expect\n${Array.from({ length: 400 }, (_, nth) => `Question ${nth}?,none\n`).join('')}`;
+
+  const imported = await Promise.all(
+    Array.from({ length: 8 }, () => owner.post(`${path}/import`, { format: 'csv', text, replace: true })),
+  );
+
+  expect(imported.map(({ status }) => status)).toEqual(imported.map(() => 200));
+  const { cases, version } = await read();
+  expect([cases.length, version]).toEqual([400, 8]);
+});
