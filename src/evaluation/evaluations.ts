@@ -54,6 +54,8 @@ type StoredEvaluation = Omit<Evaluation, 'evaluationId' | 'draftRevision' | 'pro
   /** Its place among the unfinished evaluations. Absent once it has ended. */
   dueAt?: Date;
   lease?: Lease;
+  /** How often it was taken since its last answer, without being given back. */
+  tries?: number;
 };
 
 /** A question to answer. `before`: what the visitor got. */
@@ -85,7 +87,8 @@ export type EvaluationResult = Asked & Answered & { resultId: string };
 type StoredResult = Asked &
   Partial<Answered> & { _id: string; evaluationId: string; assistantId: string; doubt: number };
 
-export type HeldEvaluation = Evaluation & { next: number; token: string };
+/** `tries`: above 1 if workers that held it before were killed, and nothing was answered in between. */
+export type HeldEvaluation = Evaluation & { next: number; token: string; tries: number };
 export type NumberedQuestion = Asked & { nth: number };
 /**
  * Evaluations not to take, because others are being worked on: those of these assistants, those that ask a provider,
@@ -118,7 +121,14 @@ resultSchema.index(
   { partialFilterExpression: { 'conversationIds.0': { $exists: true } }, name: 'origins' },
 );
 
-const toEvaluation = ({ _id, next: _next, dueAt: _dueAt, lease: _lease, ...stored }: StoredEvaluation): Evaluation => ({
+const toEvaluation = ({
+  _id,
+  next: _next,
+  dueAt: _dueAt,
+  lease: _lease,
+  tries: _tries,
+  ...stored
+}: StoredEvaluation): Evaluation => ({
   evaluationId: _id,
   draftRevision: null,
   provider: null,
@@ -215,8 +225,8 @@ export type Evaluations = {
   reserveTokens: (held: HeldEvaluation, tokens: number) => Promise<{ settle: (cost: number) => void } | null>;
 
   /**
-   * Ends an evaluation: all its questions are answered, its assistant is gone, its draft has changed, or its tokens are
-   * used up.
+   * Ends an evaluation: all its questions are answered, its assistant is gone, its draft has changed, its tokens are
+   * used up, or it ends its workers.
    */
   complete: (
     held: HeldEvaluation,
@@ -359,18 +369,24 @@ export const createEvaluations = (connection: Connection): Evaluations => {
     stop: async (ref) => {
       await evaluations.updateOne(
         { _id: ref.evaluationId, assistantId: ref.assistantId, dueAt: { $exists: true } },
-        { $set: { state: 'stopped', endedAt: serverDate() }, $unset: { dueAt: '', ...lease.ended } },
+        { $set: { state: 'stopped', endedAt: serverDate() }, $unset: { dueAt: '', tries: '', ...lease.ended } },
       );
       return get(ref);
     },
 
     acquire: async (token, besides) => {
+      const started = {
+        lease: lease.renewed(token),
+        state: 'running',
+        startedAt: { $ifNull: ['$startedAt', '$$NOW'] },
+        tries: { $add: [{ $ifNull: ['$tries', 0] }, 1] },
+      };
       const taken = await evaluations.findOneAndUpdate(
         { dueAt: { $exists: true }, ...(besides && fittingBeside(besides)), ...lease.free },
-        [{ $set: { lease: lease.renewed(token), state: 'running', startedAt: { $ifNull: ['$startedAt', '$$NOW'] } } }],
+        [{ $set: started }],
         { sort: DUE, hint: DUE, returnDocument: 'after' },
       );
-      return taken && { ...toEvaluation(taken), next: taken.next, token };
+      return taken && { ...toEvaluation(taken), next: taken.next, token, tries: taken.tries ?? 1 };
     },
 
     readNext: async ({ evaluationId, next }, limit) => {
@@ -392,7 +408,7 @@ export const createEvaluations = (connection: Connection): Evaluations => {
         const until = new Date(serverNow() + LEASE_MS);
         const renewed = await evaluations.updateOne(
           { ...heldBy(held), next: held.next },
-          { $inc: counts, $set: { next, 'lease.until': until } as Partial<StoredEvaluation> },
+          { $inc: counts, $set: { next, 'lease.until': until, tries: 0 } as Partial<StoredEvaluation> },
           { session },
         );
         isStored = renewed.matchedCount === 1;
@@ -433,7 +449,7 @@ export const createEvaluations = (connection: Connection): Evaluations => {
       const usedUp = { 'provider.isUsedUp': true } as mongo.MatchKeysAndValues<StoredEvaluation>;
       await evaluations.updateOne(heldBy(held), {
         $set: { state, endedAt: serverDate(), ...(isUsedUp && usedUp) },
-        $unset: { dueAt: '', ...lease.ended },
+        $unset: { dueAt: '', tries: '', ...lease.ended },
       });
     },
 
@@ -445,7 +461,7 @@ export const createEvaluations = (connection: Connection): Evaluations => {
     },
 
     release: async (held) => {
-      await evaluations.updateOne(heldBy(held), { $unset: lease.ended });
+      await evaluations.updateOne(heldBy(held), { $unset: { ...lease.ended, tries: '' } });
       const { assistantId } = held;
       const now = serverDate();
       const unfinished = { assistantId, dueAt: { $exists: true } };

@@ -45,6 +45,9 @@ type Options = {
   logger: Logger;
 };
 
+/** After so many workers were killed with the same question, the evaluation fails. Otherwise it would end them all. */
+const MAX_TRIES = 3;
+
 /** For each of two texts, at most this many facts are stored that only this text has. */
 const FACTS_MAX = 10;
 const FACT_MAX_LENGTH = 200;
@@ -158,6 +161,12 @@ export const openEvaluator = ({ evaluations, askEngine, embedder, lifecycle, log
 
   /** Works on an evaluation until it ends, its time is up, or another worker has it. True if it has ended. */
   const work = async (held: HeldEvaluation): Promise<boolean> => {
+    if (held.tries > MAX_TRIES) {
+      const { evaluationId, assistantId, next } = held;
+      logger.error({ evaluationId, assistantId, next }, 'an evaluation has ended its workers, so it is given up');
+      await evaluations.complete(held, 'failed');
+      return true;
+    }
     // A provider's answers cost money, so each is stored immediately.
     const atOnce = held.provider ? 1 : STORED_AT_ONCE;
     const opened = held.draftRevision === null ? null : await askEngine.openDraft(held.assistantId, held.draftRevision);

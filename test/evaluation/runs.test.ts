@@ -55,6 +55,40 @@ test('a run whose worker was killed is continued, and each question counts once'
   await worker.close();
 });
 
+test('a run that ends its workers is given up after three of them, and a run that goes on is not', async () => {
+  const { evaluations, mongo } = stack.service;
+  const begin = async () => {
+    const { assistantId } = await anAssistant(stack);
+    return evaluations.create({ assistantId, set: null, questions: [asked(), asked()] });
+  };
+  const kill = async () => {
+    const held = await evaluations.acquire('killed');
+    const runs = mongo.collection<{ _id: string }>('evaluations');
+    await runs.updateOne({ _id: held?.evaluationId ?? '' }, { $set: { 'lease.until': new Date(0) } });
+    return held;
+  };
+  const poisoned = await begin();
+  for (let nth = 0; nth < 3; nth += 1) expect((await kill())?.evaluationId).toBe(poisoned.evaluationId);
+  const worker = await stack.startReplyWorker();
+  await eventually(async () => expect((await evaluations.get(poisoned)).state).toBe('failed'));
+  await worker.close();
+  const slow = await begin();
+  for (let nth = 0; nth < 3; nth += 1) await kill();
+  const held = await evaluations.acquire('slow');
+  expect(held?.tries).toBe(4);
+  await evaluations.record(held!, [{ nth: 0, answer: ANSWER }]);
+  await mongo
+    .collection<{ _id: string }>('evaluations')
+    .updateOne({ _id: slow.evaluationId }, { $set: { 'lease.until': new Date(0) } });
+
+  const other = await stack.startReplyWorker();
+
+  await eventually(async () => expect((await evaluations.get(slow)).state).toBe('done'));
+  expect((await evaluations.get(slow)).counts).toEqual({ right: 2 });
+  expect(await evaluations.get(slow)).not.toHaveProperty('tries');
+  await other.close();
+});
+
 test('assistants take turns, however many evaluations one of them has', async () => {
   const { evaluations } = stack.service;
   const [greedy, modest] = [randomUUID(), randomUUID()];
