@@ -7,7 +7,7 @@ import { withFailPoint } from '../support/fail-point.ts';
 import { anOperator, openOperatorClient } from '../support/operator-client.ts';
 import { startRealProcess } from '../kit/processes.ts';
 import { QUICK } from '../support/quick.ts';
-import { isLong, sized } from '../support/size.ts';
+import { sized } from '../support/size.ts';
 import { addProposals } from '../support/sources.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
@@ -110,9 +110,9 @@ test('a kill while a version is published or rolled back leaves all of it or not
   };
 
   await change('Two.');
-  if (isLong) {
+  for (const step of sized<Step[]>({ everyday: [], long: [COMMIT] })) {
     const before = await state();
-    await killAt(...COMMIT, addSource);
+    await killAt(...step, addSource);
     expect(await state()).toEqual(before);
   }
   await killedBefore(

@@ -217,7 +217,7 @@ test('a removed source is deleted with the last version that has it, or when dra
 
   await eventually(async () => expect(await countOf(third)).toBe(0));
   await eventually(async () => expect(await daysNow()).toEqual(['three']));
-  expect(await sources.countDocuments({ assistantId, versions: { $exists: true }, removedAt: null } as never)).toBe(0);
+  expect(await sources.countDocuments({ assistantId, versions: { $exists: true }, removedAt: null })).toBe(0);
 });
 
 test('without drafts a source answers once it is read, and no longer once it is removed', async () => {

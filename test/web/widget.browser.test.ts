@@ -176,7 +176,7 @@ test('messages that are answered together have one reply, also after a reload', 
   await say(page, 'One question');
   await say(page, 'and another one');
 
-  const together = ['One question', 'and another one', 'echo: and another one']; // the engine echoes the last one
+  const together = ['One question', 'and another one', 'echo: One question\nand another one'];
   await shows(page, ...together);
   expect(await page.locator('.item.sending, .item.failed').count()).toBe(0);
   const { conversationId } = await conversationOf(assistantId);
