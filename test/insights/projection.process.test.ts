@@ -415,28 +415,6 @@ test('two leaders at the same moment count each message once', () =>
     expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(count);
   }));
 
-test('one bad document does not stop the others', () =>
-  withOwnWorkers(async (own) => {
-    const assistant = await anAssistant(own);
-    await own.startReplyWorker();
-    const bad = await say(assistant, ['a poisoned one']);
-    const { mongo } = own.service;
-    await mongo
-      .collection('conversations')
-      .updateOne({ conversationId: bad.conversationId }, { $set: { texts: { 1: 'not a list' } } });
-
-    const good = await say(assistant, ['a healthy one']);
-    await quieten(own);
-
-    await isFound(own, assistant, 'healthy', good.conversationId);
-    await eventually(() =>
-      expect(own.logs).toContainEqual(
-        expect.objectContaining({ msg: 'a conversation was not projected', conversationId: bad.conversationId }),
-      ),
-    );
-    expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(1);
-  }));
-
 /** Stores copies of a conversation, as if that many sessions had said the same at these times. */
 const copy = async (
   own: Stack,
@@ -453,6 +431,27 @@ const copy = async (
   await conversations.insertMany(copies as never);
   return ids;
 };
+
+test('one bad document does not stop the others', () =>
+  withOwnWorkers(async (own) => {
+    const assistant = await anAssistant(own);
+    await own.startReplyWorker();
+    const before = await say(assistant, ['a healthy one']);
+    // Bad from its first moment, so that no round has projected it before.
+    const changedAt = () => new Date();
+    const [bad] = await copy(own, before.conversationId, { count: 1, changedAt, texts: { 1: 'not a list' } });
+    const after = await say(assistant, ['a lively one']);
+    await quieten(own);
+
+    await isFound(own, assistant, 'healthy', before.conversationId);
+    await isFound(own, assistant, 'lively', after.conversationId);
+    await eventually(() =>
+      expect(own.logs).toContainEqual(
+        expect.objectContaining({ msg: 'a conversation was not projected', conversationId: bad }),
+      ),
+    );
+    expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(2);
+  }));
 
 test('a busy assistant does not delay another one, and is projected completely', () =>
   withOwnWorkers(async (own) => {
