@@ -63,7 +63,7 @@ const LAST_USED_EVERY_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const AFTER = { returnDocument: 'after' } as const;
 
-/** Counts the passages of an assistant. */
+/** How many passages an assistant has, live and in the draft, and the main language of the live ones. */
 export type CountPassages = () => Promise<{ live: number; drafted: number; language?: string | null }>;
 
 type Dependencies = {
@@ -140,9 +140,8 @@ export type AssistantStore = Omit<
 
   /**
    * Raises the version of the assistant's passages, after the passages that answers use have changed, so that workers
-   * read them again. `countNow`: how many there are, live and in the draft, and the main language of the live ones. It is called again if the version was raised
-   * meanwhile, so that a count which is stored later is never an older one. Without passages, an assistant that never had
-   * any is not changed.
+   * read them again. `countNow` is called again if the version was raised meanwhile, so that a count which is stored later
+   * is never an older one. An assistant that never had passages, and has none now, is not changed.
    */
   raisePassages: (assistantId: string, countNow?: CountPassages) => Promise<void>;
 

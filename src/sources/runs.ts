@@ -10,6 +10,7 @@ import { createPagesOfRun, type FoundPage, type PageEnd, type PageReads, type So
 import {
   dueAfter,
   isPublished,
+  passagesOf,
   NO_CHANGES,
   PRESENT,
   type SiteOfRun,
@@ -161,15 +162,10 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
   const announce = async (assistantId: string): Promise<void> => {
     const projection = { removedAt: 1, versions: 1, live: 1, language: 1, 'counts.passages': 1 };
     await raisePassages(assistantId, async () => {
-      const count = { live: 0, drafted: 0 };
-      const texts: { language: string | null; count: number }[] = [];
-      for await (const source of sources.find({ assistantId, ...PRESENT }, { projection })) {
-        if (source.live === 0) continue;
-        const { passages } = source.counts;
-        count[isPublished(source) ? 'live' : 'drafted'] += passages;
-        if (isPublished(source)) texts.push({ language: source.language ?? null, count: passages });
-      }
-      return { ...count, language: mainLanguage(texts) };
+      const all = await sources.find({ assistantId, ...PRESENT }, { projection }).toArray();
+      const read = all.filter(({ live }) => live > 0);
+      const { count, language } = passagesOf(read.filter(isPublished));
+      return { live: count, drafted: passagesOf(read).count - count, language };
     });
   };
 

@@ -1,3 +1,4 @@
+import { mainLanguage } from '@parley/understanding/text';
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
 import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
@@ -193,6 +194,14 @@ export const PRESENT = { removedAt: null, retired: null } as const;
 /** True if what is live answers from the source. */
 export const isPublished = ({ removedAt, versions, retired }: Published): boolean =>
   removedAt === null && (retired ?? null) === null && versions?.length !== 0;
+
+/** How many passages these sources have, and their main language. */
+export const passagesOf = (
+  sources: Pick<StoredSource, 'language' | 'counts'>[],
+): { count: number; language: string | null } => {
+  const texts = sources.map(({ language = null, counts }) => ({ language, count: counts.passages }));
+  return { count: texts.reduce((sum, { count }) => sum + count, 0), language: mainLanguage(texts) };
+};
 
 /** True if this version answers from the source; with `null`, what is live without drafts. */
 export const isInVersion = (source: Published, version: number | null): boolean =>

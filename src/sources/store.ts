@@ -1,4 +1,5 @@
 import type { ClientSession, Connection } from 'mongoose';
+import type { DraftedSourceKind } from '../assistants/drafts/draft-reads.ts';
 import type { EditOptions } from '../assistants/drafts/drafts.ts';
 import type { EditAuthor } from '../assistants/drafts/versions.ts';
 import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge/entry.ts';
@@ -475,7 +476,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
 
     keep: async (assistantId, sourceId, options = {}) => {
       const source = await get(assistantId, sourceId);
-      const write = async (_session: ClientSession, before: 'added' | 'removed' | null) => {
+      const write = async (_session: ClientSession, before: DraftedSourceKind | null) => {
         if (before === null) throw conflict('The draft does not remove this source.');
         return before === 'added' ? { kind: before, name: source.name } : null;
       };

@@ -1,9 +1,8 @@
-import { mainLanguage } from '@parley/understanding/text';
 import type { ClientSession, Connection, mongo } from 'mongoose';
 import type { SourcesChanged, VersionedSources } from '../assistants/drafts/versions.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
 import { serverDate } from '../platform/process/clock.ts';
-import { isInVersion, isPublished, PRESENT, sourceModels, type StoredSource } from './source.ts';
+import { isInVersion, isPublished, passagesOf, PRESENT, sourceModels, type StoredSource } from './source.ts';
 
 /** What a hidden source, and each of its passages, count as among the entries that versions keep. */
 const SOURCE_BYTES = 2_000_000;
@@ -36,17 +35,12 @@ export const createVersionedSources = (connection: Connection): VersionedSources
   ): ReturnType<VersionedSources['publish']> => {
     const rows: Row[] = await sources.find({ assistantId, removedAt: null }, { projection: FIELDS, session }).toArray();
     const counts: SourcesChanged = { added: 0, removed: 0 };
-    let [bytes, count] = [0, 0];
-    const texts: { language: string | null; count: number }[] = [];
+    let bytes = 0;
     const writes: mongo.AnyBulkWriteOperation<StoredSource>[] = [];
     const hidden: string[] = [];
     for (const row of rows) {
-      const { _id, versions = [{ since: 0, until: null }], state, language = null } = row;
+      const { _id, versions = [{ since: 0, until: null }], state } = row;
       const isWanted = wanted(row);
-      if (isWanted) {
-        count += row.counts.passages;
-        texts.push({ language, count: row.counts.passages });
-      }
       if (isWanted === isPublished(row)) continue;
       if (isWanted) {
         counts.added += 1;
@@ -67,7 +61,7 @@ export const createVersionedSources = (connection: Connection): VersionedSources
     }
     if (writes.length > 0) await sources.bulkWrite(writes, { session });
     await dropProposals(session, hidden);
-    return { counts, bytes, passages: { count, language: mainLanguage(texts) } };
+    return { counts, bytes, passages: passagesOf(rows.filter(wanted)) };
   };
 
   return {

@@ -27,7 +27,8 @@ export type EntryEditKind = 'added' | 'changed' | 'removed';
 export type SettingsEdits = { [Field in DraftedField]?: Edit & { value: DraftedSettings[Field] } };
 
 /** The sources that a draft adds or removes, by their ids. `src/sources` stores the sources themselves. */
-export type SourceEdits = Record<string, Edit & { kind: 'added' | 'removed'; name: string }>;
+export type SourceEdits = Record<string, Edit & { kind: DraftedSourceKind; name: string }>;
+export type DraftedSourceKind = 'added' | 'removed';
 
 export type StoredDraft = Edit & {
   _id: string;

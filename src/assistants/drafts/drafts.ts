@@ -22,6 +22,7 @@ import {
   draftModels,
   type DraftReads,
   type Edit,
+  type DraftedSourceKind,
   type EntryEditKind,
   liveEntries,
   type SettingsEdits,
@@ -118,7 +119,7 @@ export type Drafts = Omit<DraftReads, 'countsOf'> & {
   changeSource: (
     assistantId: string,
     sourceId: string,
-    write: (session: ClientSession, before: SourceEditKind | null) => Promise<DraftedSource | null>,
+    write: (session: ClientSession, before: DraftedSourceKind | null) => Promise<DraftedSource | null>,
     options: EditOptions,
   ) => Promise<void>;
 
@@ -157,11 +158,10 @@ type DraftChange = {
   isReplaced?: true;
   bytes?: number;
 };
-type SourceEditKind = SourceEdits[string]['kind'];
 type DraftedSource = Pick<SourceEdits[string], 'kind' | 'name'>;
 
 /** The sources that the draft does this with. */
-const sourcesOf = ({ sources = {} }: Pick<StoredDraft, 'sources'>, wanted: SourceEditKind): string[] =>
+const sourcesOf = ({ sources = {} }: Pick<StoredDraft, 'sources'>, wanted: DraftedSourceKind): string[] =>
   Object.entries(sources).flatMap(([sourceId, { kind }]) => (kind === wanted ? sourceId : []));
 
 export const createDrafts = (dependencies: Dependencies): Drafts => {
