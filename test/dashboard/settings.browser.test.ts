@@ -319,7 +319,7 @@ test('an owner switches the web chat on, sees how it looks, and makes a secret f
   const preview = page.getByRole('group', { name: 'Preview' });
 
   await page.getByLabel('Show the widget and the hosted page').check();
-  await page.getByLabel('Sites that may show the widget').fill('https://shop.example\n https://www.shop.example');
+  await page.getByLabel('Sites that may show the widget').fill('https://shop.example\n www.shop.example/contact');
   await page.getByLabel('Title').fill('Shop help');
   await page.getByLabel('Questions to begin with').fill('When are you open?');
   await preview.getByText('Shop help').waitFor();

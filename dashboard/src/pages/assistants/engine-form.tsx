@@ -2,6 +2,7 @@ import { Button, Checkbox, Group, PasswordInput, Radio, Stack, TextInput } from 
 import { Link } from 'wouter';
 import { at, call, withQuery } from '../../api.ts';
 import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
+import { addressOf } from '../../parts/typed.ts';
 import { useChange } from '../../query.ts';
 import type { Assistant, Engine } from '../../types.ts';
 
@@ -28,7 +29,7 @@ const toBody = ({ kind, apiKey, forgetKey, ...fields }: Fields) =>
     ? { kind }
     : {
         kind,
-        baseUrl: fields.baseUrl.trim(),
+        baseUrl: addressOf(fields.baseUrl),
         model: fields.model,
         timeoutMs: Number(fields.timeoutMs),
         temperature: fields.temperature.trim() === '' ? null : Number(fields.temperature),

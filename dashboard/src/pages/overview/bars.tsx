@@ -18,14 +18,12 @@ const colorsOf = (element: Element) => {
 };
 
 /** The values of each series. In a stack, each series is drawn in front of the sum of itself and those after it. */
-const valuesOf = (rows: ChartRow[], series: Series[], stacked: boolean): number[][] =>
-  series.map((_, at) =>
-    rows.map((row) =>
-      (stacked ? series.slice(at) : series.slice(at, at + 1)).reduce(
-        (sum, { name }) => sum + Number(row[name] ?? 0),
-        0,
-      ),
-    ),
+const valuesOf = (rows: ChartRow[], series: Series[], stacked: boolean): (number | null)[][] =>
+  series.map(({ name }, at) =>
+    rows.map((row) => {
+      if (!stacked) return row[name] == null ? null : Number(row[name]);
+      return series.slice(at).reduce((sum, one) => sum + Number(row[one.name]), 0);
+    }),
   );
 
 export type BarsProps = { rows: ChartRow[]; series: Series[]; stacked: boolean };
@@ -77,7 +75,7 @@ const Bars = ({ rows, series, stacked }: BarsProps) => {
             const own = colorOf(color);
             return isBar && bars
               ? { label, fill: own, stroke: own, width: 0, paths: bars, points: { show: false } }
-              : { label, stroke: own, width: 2, points: { show: rows.length < 10 } };
+              : { label, stroke: own, width: 2, points: { show: rows.length < 10 }, spanGaps: true };
           }),
         ],
       },

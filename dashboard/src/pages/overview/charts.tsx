@@ -42,8 +42,8 @@ const rowOf = ({ at, ...slot }: Figures['slots'][number]) => ({
   taught: slot.taught,
   delivered: slot.deliveries.delivered,
   failed: slot.deliveries.rejected + slot.deliveries.not_sent + slot.deliveries.unknown,
-  p50: slot.replyMs?.p50 ?? 0,
-  p95: slot.replyMs?.p95 ?? 0,
+  p50: slot.replyMs?.p50 ?? null,
+  p95: slot.replyMs?.p95 ?? null,
 });
 
 /** The charts, with `children` as the last card of their grid. */

@@ -1,7 +1,8 @@
 import { VisuallyHidden } from '@mantine/core';
 
 export type Series = { name: string; label: string; color: string };
-export type ChartRow = { at: string } & Record<string, number | string>;
+/** `null`: there was nothing to measure. */
+export type ChartRow = { at: string } & Record<string, number | string | null>;
 
 const AS_TABLE = 'Show the numbers';
 
@@ -33,7 +34,7 @@ export const Numbers = ({ title, rows, series }: { title: string; rows: ChartRow
                 <th scope="row">{row.at}</th>
                 {series.map(({ name }) => (
                   <td key={name} className="num">
-                    {row[name] ?? 0}
+                    {row[name] ?? '–'}
                   </td>
                 ))}
               </tr>

@@ -2,6 +2,7 @@ import { NativeSelect, Radio, Stack, Textarea, TextInput } from '@mantine/core';
 import { at, call, withQuery } from '../../api.ts';
 import { FormDialog } from '../../parts/dialog.tsx';
 import { useFields } from '../../parts/form.tsx';
+import { addressOf, linesOf } from '../../parts/typed.ts';
 import { tellProblem, useChange } from '../../query.ts';
 import type { Source } from '../../types.ts';
 
@@ -15,12 +16,6 @@ export const scheduleWords = ({ schedule }: Source): string =>
 
 export const FILE_TYPES = '.md,.markdown,.html,.htm,.txt,.pdf,.docx';
 const FILE_MAX_BYTES = 20_000_000;
-
-const linesOf = (text: string): string[] =>
-  text
-    .split('\n')
-    .map((line) => line.trim())
-    .filter(Boolean);
 
 type Fields = { kind: string; url: string; name: string; schedule: string; include: string; exclude: string };
 const NEW: Fields = { kind: 'site', url: '', name: '', schedule: 'off', include: '', exclude: '' };
@@ -58,7 +53,7 @@ export const AddUrl = ({ path, onClose }: { path: string; onClose: () => void })
   const add = useChange({
     run: ({ kind, url, schedule, include, exclude }: Fields) => {
       const paths = kind === 'site' ? { include: linesOf(include), exclude: linesOf(exclude) } : {};
-      return call<Source>('POST', path, { body: { kind, url: url.trim(), schedule, ...paths } });
+      return call<Source>('POST', path, { body: { kind, url: addressOf(url), schedule, ...paths } });
     },
     invalidates: ['/assistants/'],
     done: 'The source is added. It is being read.',

@@ -47,9 +47,9 @@ const Chip = ({ label, type, payload }: Action) => {
   );
 };
 
-type SaidProps = { message: string; reply: Reply; id: string; onSay: (text: string) => void };
+type SaidProps = { message: string; reply: Reply; id: string; isHandover: boolean; onSay: (text: string) => void };
 
-const Said = ({ message, reply, id, onSay }: SaidProps) => (
+const Said = ({ message, reply, id, isHandover, onSay }: SaidProps) => (
   <div className="said said-assistant">
     <p className="keep break">{reply.reply}</p>
     {reply.suggestedActions && (
@@ -67,38 +67,37 @@ const Said = ({ message, reply, id, onSay }: SaidProps) => (
     )}
     <Group gap="xs">
       <Why id={id} reply={reply} />
-      <Button
-        component={Link}
-        to={learnLink(id, { question: message })}
-        variant="subtle"
-        color="gray"
-        size="compact-xs"
-        className="why"
-      >
-        Write a better answer
-      </Button>
+      {!isHandover && (
+        <Button
+          component={Link}
+          to={learnLink(id, { question: message })}
+          variant="subtle"
+          color="gray"
+          size="compact-xs"
+          className="why"
+        >
+          Write a better answer
+        </Button>
+      )}
     </Group>
   </div>
 );
 
 /** Says why the assistant is silent once it has handed the conversation to a person. */
-const HandedOver = ({ conversationId, onRestart }: { conversationId: string; onRestart: () => void }) => {
-  const conversation = useRead<Conversation>(at`/conversations/${conversationId}`).data;
-  return conversation?.status !== 'escalated' ? null : (
-    <Notice
-      tone="warn"
-      icon="hand"
-      title="A person answers now"
-      actions={
-        <Button variant="default" size="xs" onClick={onRestart}>
-          Start over
-        </Button>
-      }
-    >
-      A visitor would wait for an operator, and the assistant stays silent. Nobody answers here.
-    </Notice>
-  );
-};
+const HandedOver = ({ onRestart }: { onRestart: () => void }) => (
+  <Notice
+    tone="warn"
+    icon="hand"
+    title="A person answers now"
+    actions={
+      <Button variant="default" size="xs" onClick={onRestart}>
+        Start over
+      </Button>
+    }
+  >
+    A visitor would wait for an operator, and the assistant stays silent. Nobody answers here.
+  </Notice>
+);
 
 const Composer = ({ busy, onSay }: { busy: boolean; onSay: (text: string) => void }) => {
   const [text, setText] = useState('');
@@ -163,6 +162,10 @@ const TryIt = ({ id }: { id: string }) => {
     turn.reset();
   };
   const last = lines.findLast((line) => line.by === 'assistant');
+  const conversation = useRead<Conversation>(at`/conversations/${last?.reply.conversationId ?? ''}`, {
+    enabled: last !== undefined,
+  });
+  const isHandedOver = conversation.data?.status === 'escalated';
   return (
     <Page
       title="Try it"
@@ -195,7 +198,13 @@ const TryIt = ({ id }: { id: string }) => {
               </div>
             ) : (
               <Fragment key={index}>
-                <Said message={line.message} reply={line.reply} id={id} onSay={say} />
+                <Said
+                  message={line.message}
+                  reply={line.reply}
+                  id={id}
+                  isHandover={isHandedOver && line === last}
+                  onSay={say}
+                />
                 {asCaller && <AsCaller sessionId={session} message={line.message} reply={line.reply} />}
               </Fragment>
             ),
@@ -206,7 +215,7 @@ const TryIt = ({ id }: { id: string }) => {
             </div>
           )}
           {turn.isPending && <Loader type="dots" size="sm" aria-label="Waiting for the reply" />}
-          {last && <HandedOver conversationId={last.reply.conversationId} onRestart={restart} />}
+          {isHandedOver && <HandedOver onRestart={restart} />}
           <div ref={end} />
         </div>
         <Composer busy={turn.isPending} onSay={say} />

@@ -58,7 +58,11 @@ const Changes = ({ id, draft: { settings, sources, entries, counts } }: { id: st
         kind={kind}
         by={by.name}
         at={changedAt}
-        what={<Link to={`/assistants/${id}/sources/${sourceId}`}>{name}</Link>}
+        what={
+          <>
+            Source <Link to={`/assistants/${id}/sources/${sourceId}`}>{name}</Link>
+          </>
+        }
       />
     ))}
     {entries.map(({ entryId, kind, question, by, at: changedAt }) => (

@@ -8,6 +8,7 @@ import { Facts, Page, Section } from '../../parts/page.tsx';
 import { type Secret, SecretDialog } from '../../parts/secret.tsx';
 import { Shown } from '../../parts/states.tsx';
 import { Status } from '../../parts/status.tsx';
+import { linesOf, originOf } from '../../parts/typed.ts';
 import { When } from '../../parts/when.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Assistant, WebChannel, WebIdentity } from '../../types.ts';
@@ -23,12 +24,6 @@ const SIDES = [
   { value: 'start', label: 'Left (right in right-to-left languages)' },
 ];
 
-const linesOf = (text: string): string[] =>
-  text
-    .split('\n')
-    .map((line) => line.trim())
-    .filter((line) => line !== '');
-
 type Fields = Omit<WebChannel, 'page' | 'identity' | 'origins' | 'starters'> & { origins: string; starters: string };
 
 const fieldsOf = ({ page: _page, identity: _identity, origins, starters, ...rest }: WebChannel): Fields => ({
@@ -39,7 +34,7 @@ const fieldsOf = ({ page: _page, identity: _identity, origins, starters, ...rest
 
 const bodyOf = ({ origins, starters, ...rest }: Fields) => ({
   ...rest,
-  origins: linesOf(origins),
+  origins: [...new Set(linesOf(origins).map(originOf))],
   starters: linesOf(starters),
 });
 

@@ -1,5 +1,6 @@
 import { Checkbox, Radio, Stack, Switch, TextInput } from '@mantine/core';
 import type { useFields } from '../../parts/form.tsx';
+import { addressOf } from '../../parts/typed.ts';
 import type { Endpoint } from '../../types.ts';
 import { HeadersField } from './headers-field.tsx';
 import { ERASED, EVENT_NAMES, EVENTS, SENT } from './event-names.ts';
@@ -46,16 +47,12 @@ export const endpointFieldsOf = (endpoint: Endpoint): EndpointFields => {
   };
 };
 
-/** People type `example.com/hook`, as into a browser. */
-const completed = (address: string): string =>
-  address === '' || /^[a-z][a-z\d+.-]*:\/\//i.test(address) ? address : `https://${address}`;
-
 export const endpointBodyOf = (fields: EndpointFields) => {
   const { url, every, events, sent, sources, erased, headers, ratePerSecond, standardWebhooks } = fields;
   const named = [...(sent ? [SENT] : []), ...(erased ? [ERASED] : [])];
   const chosen = every ? EVENT_NAMES : events;
   return {
-    url: completed(url.trim()),
+    url: addressOf(url),
     events: every && named.length === 0 ? [] : [...chosen, ...named],
     include: sources ? ['sources'] : [],
     // A stored secret has no value here, and stays.
