@@ -44,6 +44,8 @@ FROM gcr.io/distroless/nodejs24-debian12
 ENTRYPOINT []
 # Compiled code is kept for the next start, outside of what nobody may write to.
 ENV PATH=/nodejs/bin NODE_ENV=production NODE_COMPILE_CACHE=/tmp/parley-compiled SEMANTIC_DIR=/opt/semantic
+# 32 MB for new objects, instead of up to 128 in each process.
+ENV NODE_OPTIONS=--max-semi-space-size=16
 WORKDIR /app
 COPY --from=semantic /semantic/model /opt/semantic
 COPY --from=packages /app/node_modules ./node_modules

@@ -24,10 +24,13 @@ const STEPS = {
   semantic: semanticStep,
 };
 
+/** As in the image: 32 MB for new objects. By default they grow to 128 MB in each process that is busy for a moment. */
+const NODE_OPTIONS = '--max-semi-space-size=16';
+
 /**
  * Sets up everything in `needs`, and always Node. Returns the environment for the command: PATH with the right Node
- * first, `SETUP_FOUND` with the services and programs that were found, and the folder of a cache for compiled code,
- * which saves a third of each start.
+ * first, `NODE_OPTIONS`, `SETUP_FOUND` with the services and programs that were found, and the folder of a cache for
+ * compiled code, which saves a third of each start.
  */
 export const setUp = async ({ root, needs, verbose }) => {
   const report = createReport();
@@ -65,7 +68,7 @@ export const setUp = async ({ root, needs, verbose }) => {
   if (verbose || report.didAnything()) {
     report.note(`ready in ${((Date.now() - since) / 1000).toFixed(1)} s: ${texts.join(', ')}`);
   }
-  return { found, env: { ...context.env, ...provided?.settings, SETUP_FOUND: JSON.stringify(found) } };
+  return { found, env: { NODE_OPTIONS, ...context.env, ...provided?.settings, SETUP_FOUND: JSON.stringify(found) } };
 };
 
 /**

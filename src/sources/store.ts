@@ -222,23 +222,22 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
 
   /** Shows a source to owners, and to answers of what is live, or of the draft. */
   const show = async (assistantId: string, sourceId: string, options: EditOptions = {}): Promise<Source> => {
-    let shown: StoredSource | null = null;
-    const write = async (set: Partial<StoredSource>, session?: ClientSession): Promise<StoredSource> => {
+    const write = async (set: Partial<StoredSource>, session?: ClientSession): Promise<Source> => {
       const inTime = { _id: sourceId, removedAt: { $gt: serverDate() } };
       const more = { returnDocument: 'after' as const, ...(session && { session }) };
-      shown = await sources.findOneAndUpdate(inTime, { removedAt: null, ...set }, more).lean();
+      const shown = await sources.findOneAndUpdate(inTime, { removedAt: null, ...set }, more).lean();
       if (!shown) throw tooSlow();
-      return shown;
+      return toSource(shown);
     };
-    if ((await assistants.getAssistant(assistantId)).drafts) {
-      const drafted = async (session: ClientSession) => {
-        const { name } = await write({ versions: [] }, session);
-        return { kind: 'added' as const, name };
-      };
-      await assistants.drafts.changeSource(assistantId, sourceId, drafted, options);
-    } else await write({});
+    const { drafts } = await assistants.getAssistant(assistantId);
+    const drafted = async (session: ClientSession) => {
+      const { name } = await write({ versions: [] }, session);
+      return { kind: 'added' as const, name };
+    };
+    if (drafts) await assistants.drafts.changeSource(assistantId, sourceId, drafted, options);
+    const source = drafts ? await get(assistantId, sourceId) : await write({});
     wake(sourceId);
-    return toSource(shown as unknown as StoredSource); // set by `write`, or it has thrown
+    return source;
   };
 
   /** Stores the bytes in chunks. */
