@@ -4,7 +4,10 @@ import { quantised } from '@parley/understanding';
 import { expect, onTestFinished, test } from 'vitest';
 import { NO_COUNTS, type StoredPassage } from '../../src/sources/source.ts';
 import { createStoreIndexes } from '../../src/sources/make-vectors.ts';
-import { anAssistant } from '../support/builders.ts';
+import { textKeyOf, textsHash } from '../../src/assistants/knowledge/entry.ts';
+import type { EntryVectors } from '../../src/assistants/knowledge/vectors.ts';
+import { findSemanticStatus } from '../../src/assistants/knowledge/semantic-state.ts';
+import { anAssistant, anEntry } from '../support/builders.ts';
 import { vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { atPace } from '../support/pace.ts';
@@ -16,6 +19,8 @@ import { openStack, type Stack } from '../support/stack.ts';
 /** `PASSAGES=50000` is the most that an assistant may have. It takes a minute and a half. */
 const MANY = Number(process.env['PASSAGES'] ?? 16_000);
 const FEW = 500;
+/** The most that assistants may have. */
+const MOST = { passages: 50_000, entries: 10_000 };
 const QUESTIONS = 60;
 const WORDS_OF_A_PASSAGE = 80;
 /** A heap without room for much garbage, so that the memory tells what the passages need. */
@@ -37,9 +42,9 @@ const aWriter = () => {
   return (count: number): string => Array.from({ length: count }, word).join(' ');
 };
 
-const addMany = async ({ service }: Stack, assistantId: string, count: number, model: string): Promise<void> => {
+/** Gives each of these assistants the same passages. */
+const addMany = async ({ service }: Stack, assistantIds: string[], count: number, model: string): Promise<void> => {
   const write = aWriter();
-  const sourceId = randomUUID();
   const own = {
     kind: 'file',
     name: 'Handbook',
@@ -50,15 +55,14 @@ const addMany = async ({ service }: Stack, assistantId: string, count: number, m
     createdAt: new Date(),
   };
   const counts = { ...NO_COUNTS, passages: count, embedded: count };
-  const source = { _id: sourceId, assistantId, ...own, counts, vectors: { made: model, model } };
-  await service.mongo.collection('sources').insertOne(source as never);
-  const aPassage = (nth: number): StoredPassage => {
+  const sources = assistantIds.map((assistantId) => {
+    return { _id: randomUUID(), assistantId, ...own, counts, vectors: { made: model, model } };
+  });
+  await service.mongo.collection('sources').insertMany(sources as never[]);
+  const aPassage = (nth: number): Omit<StoredPassage, '_id' | 'assistantId' | 'sourceId'> => {
     const path = [write(2), write(3)];
     const text = `${write(WORDS_OF_A_PASSAGE)}.`;
     return {
-      _id: `${sourceId}:${nth}`,
-      assistantId,
-      sourceId,
       pageId: `page ${nth >> 3}`,
       hash: String(nth),
       order: nth,
@@ -76,12 +80,28 @@ const addMany = async ({ service }: Stack, assistantId: string, count: number, m
   };
   for (let from = 0; from < count; from += 250) {
     const some = Array.from({ length: Math.min(250, count - from) }, (_, nth) => aPassage(from + nth));
-    await service.mongo.collection<StoredPassage>('passages').insertMany(some);
+    for (const { _id: sourceId, assistantId } of sources) {
+      const rows = some.map((one) => ({ _id: `${sourceId}:${one.order}`, assistantId, sourceId, ...one }));
+      await service.mongo.collection<StoredPassage>('passages').insertMany(rows);
+    }
   }
-  await service.assistants.raisePassages(assistantId, async () => ({ live: count, drafted: 0 }));
+  for (const assistantId of assistantIds)
+    await service.assistants.raisePassages(assistantId, async () => ({ live: count, drafted: 0 }));
 };
 
-test('a worker soon has many passages, within its memory, and searches them about as fast as 500', async () => {
+/** What a worker would make of the entries. It would take minutes. */
+const addVectors = async ({ service }: Stack, assistantId: string, model: string): Promise<void> => {
+  const { vectors } = service.assistants;
+  const rows: EntryVectors[] = [];
+  for await (const { entryId, texts } of vectors.readTexts(assistantId)) {
+    const made = new Float32Array(texts.flatMap(({ text }) => [...vectorOf(text)]));
+    rows.push({ entryId, model, hash: textsHash(model, texts), texts: texts.map(textKeyOf), vectors: made });
+  }
+  for (let from = 0; from < rows.length; from += 250) await vectors.save(assistantId, rows.slice(from, from + 250));
+};
+
+/** A stack, and the settings of processes that use a model which this test serves. */
+const openWithModel = async () => {
   const stack = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
   onTestFinished(stack.close);
   const service = await openEmbeddingsService();
@@ -92,18 +112,28 @@ test('a worker soon has many passages, within its memory, and searches them abou
     response.end(JSON.stringify({ data }));
   });
   const model = `m@${new URL(service.baseUrl).host}/384`;
-  const ofSize = async (count: number) => {
-    const assistant = await anAssistant(stack, { knowledge: [] });
-    await addMany(stack, assistant.assistantId, count, model);
-    return assistant;
-  };
-  const [many, few] = [await ofSize(MANY), await ofSize(FEW)];
+  const embeddings = { EMBEDDINGS_URL: service.baseUrl, EMBEDDINGS_MODEL: 'm', SEMANTIC: 'auto' };
   const { passageVectors: vectors, passages } = stack.service;
   const draining = new AbortController().signal;
   const languageOf = async () => 'en';
-  await createStoreIndexes({ vectors, passages, embedder: { model: () => model }, languageOf, draining })();
-  const embeddings = { EMBEDDINGS_URL: service.baseUrl, EMBEDDINGS_MODEL: 'm', SEMANTIC: 'auto' };
-  const worker = await startRealProcess('reply', { ...stack.env, ...embeddings }, { nodeArgs: SMALL_HEAP });
+  return {
+    stack,
+    model,
+    env: { ...stack.env, ...embeddings },
+    storeIndexes: createStoreIndexes({ vectors, passages, embedder: { model: () => model }, languageOf, draining }),
+  };
+};
+
+test('a worker soon has many passages, within its memory, and searches them about as fast as 500', async () => {
+  const { stack, model, env, storeIndexes } = await openWithModel();
+  const ofSize = async (count: number) => {
+    const assistant = await anAssistant(stack, { knowledge: [] });
+    await addMany(stack, [assistant.assistantId], count, model);
+    return assistant;
+  };
+  const [many, few] = [await ofSize(MANY), await ofSize(FEW)];
+  await storeIndexes();
+  const worker = await startRealProcess('reply', env, { nodeArgs: SMALL_HEAP });
   onTestFinished(() => worker.kill());
   const megabytes = (): number => memoryMbOf(worker.pid);
   /** Processor time of the worker, because other load makes every turn slower. */
@@ -141,4 +171,31 @@ test('a worker soon has many passages, within its memory, and searches them abou
   expect(megabytes() - before).toBeLessThan(GROWTH_MB);
   expect(quartile(times.many) - quartile(times.few)).toBeLessThan(atPace(15));
   expect(firstMs).toBeLessThan(atPace(FIRST_WITHIN_MS));
+});
+
+/** More would be made again and again, which takes minutes. */
+const ROUNDS = 12;
+
+test('a worker whose caches are full, and all in use, stays below 600 MB', async () => {
+  const { stack, model, env, storeIndexes } = await openWithModel();
+  const write = aWriter();
+  const knowledge = Array.from({ length: MOST.entries }, (_, nth) =>
+    anEntry({ question: `${write(6)} ${nth}?`, variants: [write(6)], answer: `${write(20)}.` }),
+  );
+  const all = await Promise.all([0, 1, 2].map(() => anAssistant(stack, { knowledge })));
+  const assistantIds = all.map(({ assistantId }) => assistantId);
+  for (const assistantId of assistantIds) await addVectors(stack, assistantId, model);
+  await addMany(stack, assistantIds, MOST.passages, model);
+  await storeIndexes();
+  const worker = await startRealProcess('reply', env);
+  onTestFinished(() => worker.kill());
+  const areReady = () => Promise.all(assistantIds.map((id) => findSemanticStatus(stack.service.assistants, id)));
+  await eventually(async () => expect((await areReady()).map(({ state }) => state)).toEqual(all.map(() => 'ready')));
+
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const message = `what is ${write(5)}?`;
+    await Promise.all(all.map(({ chat }) => chat({ session_id: randomUUID(), message, language: 'en' })));
+  }
+
+  expect(memoryMbOf(worker.pid, 'VmHWM')).toBeLessThan(600);
 });

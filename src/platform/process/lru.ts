@@ -10,7 +10,7 @@ export const createLru = <Value extends {}>({ most, ...rest }: Limits): LRUCache
   new LRUCache<string, Value>({ maxSize: most, sizeCalculation: () => 1, ...rest });
 
 /** The maximum memory of all caches of a process that hold what turns search, in bytes. */
-const SHARED_MAX_BYTES = 256_000_000;
+const SHARED_MAX_BYTES = 184_000_000;
 /** What was used within this time is in use. Others make room first. */
 const IDLE_MS = 60_000;
 /** Only an assistant that holds more than this part of what the largest holds gives what it can do without. */
