@@ -2,7 +2,7 @@ import { Button, Checkbox, Group, PasswordInput, Radio, Stack, TextInput } from 
 import { Link } from 'wouter';
 import { at, call, withQuery } from '../../api.ts';
 import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
-import { addressOf } from '../../parts/typed.ts';
+import { withScheme } from '../../parts/typed.ts';
 import { useChange } from '../../query.ts';
 import type { Assistant, Engine } from '../../types.ts';
 
@@ -29,7 +29,7 @@ const toBody = ({ kind, apiKey, forgetKey, ...fields }: Fields) =>
     ? { kind }
     : {
         kind,
-        baseUrl: addressOf(fields.baseUrl),
+        baseUrl: withScheme(fields.baseUrl),
         model: fields.model,
         timeoutMs: Number(fields.timeoutMs),
         temperature: fields.temperature.trim() === '' ? null : Number(fields.temperature),

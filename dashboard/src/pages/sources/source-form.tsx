@@ -2,7 +2,7 @@ import { NativeSelect, Radio, Stack, Textarea, TextInput } from '@mantine/core';
 import { at, call, withQuery } from '../../api.ts';
 import { FormDialog } from '../../parts/dialog.tsx';
 import { useFields } from '../../parts/form.tsx';
-import { addressOf, linesOf } from '../../parts/typed.ts';
+import { withScheme, linesOf } from '../../parts/typed.ts';
 import { tellProblem, useChange } from '../../query.ts';
 import type { Source } from '../../types.ts';
 
@@ -53,7 +53,7 @@ export const AddUrl = ({ path, onClose }: { path: string; onClose: () => void })
   const add = useChange({
     run: ({ kind, url, schedule, include, exclude }: Fields) => {
       const paths = kind === 'site' ? { include: linesOf(include), exclude: linesOf(exclude) } : {};
-      return call<Source>('POST', path, { body: { kind, url: addressOf(url), schedule, ...paths } });
+      return call<Source>('POST', path, { body: { kind, url: withScheme(url), schedule, ...paths } });
     },
     invalidates: ['/assistants/'],
     done: 'The source is added. It is being read.',

@@ -1,6 +1,6 @@
 import { Checkbox, Radio, Stack, Switch, TextInput } from '@mantine/core';
 import type { useFields } from '../../parts/form.tsx';
-import { addressOf } from '../../parts/typed.ts';
+import { withScheme } from '../../parts/typed.ts';
 import type { Endpoint } from '../../types.ts';
 import { HeadersField } from './headers-field.tsx';
 import { ERASED, EVENT_NAMES, EVENTS, SENT } from './event-names.ts';
@@ -52,7 +52,7 @@ export const endpointBodyOf = (fields: EndpointFields) => {
   const named = [...(sent ? [SENT] : []), ...(erased ? [ERASED] : [])];
   const chosen = every ? EVENT_NAMES : events;
   return {
-    url: addressOf(url),
+    url: withScheme(url),
     events: every && named.length === 0 ? [] : [...chosen, ...named],
     include: sources ? ['sources'] : [],
     // A stored secret has no value here, and stays.
