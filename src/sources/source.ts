@@ -531,3 +531,12 @@ export const sourceModels = (connection: Connection) => ({
   passageIndexes: connection.model<StoredIndexPiece>('PassageIndex', indexSchema),
   proposedEntries: connection.model<StoredProposedEntry>('ProposedEntry', proposalSchema),
 });
+
+/** Rows of a list whose query asked for one more than `limit`. `next`: the id after which the next page begins. */
+export const pageOf = <Row extends { _id: string }>(
+  rows: Row[],
+  limit: number,
+): { rows: Row[]; next: string | null } => ({
+  rows: rows.slice(0, limit),
+  next: rows.length > limit ? (rows[limit - 1]?._id ?? null) : null,
+});

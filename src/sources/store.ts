@@ -1,10 +1,7 @@
 import type { ClientSession, Connection } from 'mongoose';
 import type { DraftedSourceKind } from '../assistants/drafts/draft-reads.ts';
 import type { EditOptions } from '../assistants/drafts/drafts.ts';
-import type { EditAuthor } from '../assistants/drafts/versions.ts';
-import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge/entry.ts';
 import type { AssistantStore } from '../assistants/store.ts';
-import { isSafeLink } from '../assistants/suggested-action.ts';
 import { insertAtMost } from '../platform/mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
@@ -12,6 +9,7 @@ import { conflict, invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { validate } from '../platform/process/validation.ts';
 import { checkEndpointUrl, type GuardOptions, requirePublicUrl } from '../platform/http/address-guard.ts';
+import { createProposals, type ProposalAssistants, type Proposals } from './proposals.ts';
 import {
   dueAfter,
   FILE_CHUNK_BYTES,
@@ -19,17 +17,15 @@ import {
   isPublished,
   NO_CHANGES,
   NO_COUNTS,
+  pageOf,
   type PageState,
   PRESENT,
-  type ProposalState,
-  type ProposedEntry,
   type Source,
   SourceChange,
   type SourceKind,
   sourceModels,
   SOURCES_MAX,
   type StoredFileChunk,
-  type StoredProposedEntry,
   type StoredSource,
   type StoredSourcePage,
   toSource,
@@ -61,35 +57,16 @@ const readableName = (given: string): string => {
 /** A page as owners see it. */
 export type SourcePage = Pick<StoredSourcePage, 'url' | 'state' | 'title' | 'error'> & { pageId: string };
 
-/** The states of proposals that wait for a decision. */
-const WAITING: ProposalState[] = ['proposed', 'changed'];
-const isNew = ({ state }: StoredProposedEntry): boolean => state === 'proposed';
-
 /** The fields of a page that owners see. Links and hashes are left out: a page may have thousands. */
 const SHOWN = { url: 1, state: 1, title: 1, error: 1 } as const;
 
 type PageFilter = { assistantId: string; sourceId: string; state?: PageState; after?: string; limit: number };
-type ProposalFilter = { assistantId: string; sourceId?: string; after?: string; limit: number };
-/** The ids of proposals. Null: all that wait for a decision. */
-type ChosenProposals = string[] | null;
-
 const toPage = ({ _id, url, state, title, error }: Pick<StoredSourcePage, keyof typeof SHOWN | '_id'>): SourcePage => ({
   pageId: _id,
   url,
   state,
   title,
   error,
-});
-
-const toProposal = ({ _id, ...stored }: StoredProposedEntry): ProposedEntry => ({
-  proposalId: _id,
-  ...stored,
-});
-
-/** Rows of a list whose query asked for one more than `limit`. `next`: the id after which the next page begins. */
-const pageOf = <Row extends { _id: string }>(rows: Row[], limit: number): { rows: Row[]; next: string | null } => ({
-  rows: rows.slice(0, limit),
-  next: rows.length > limit ? (rows[limit - 1]?._id ?? null) : null,
 });
 
 /** Refuses settings that a source of this kind does not have. */
@@ -107,10 +84,7 @@ const nameOf = (url: URL): string =>
 
 type Dependencies = {
   connection: Connection;
-  assistants: Pick<
-    AssistantStore,
-    'addKnowledge' | 'drafts' | 'getAssistant' | 'raisePassages' | 'replaceAnswer' | 'updateKnowledge'
-  >;
+  assistants: ProposalAssistants & Pick<AssistantStore, 'drafts' | 'getAssistant' | 'raisePassages'>;
   guard: GuardOptions;
   /** Tells the worker that a source has something to do. Never throws. */
   wake: (sourceId: string) => void;
@@ -120,7 +94,7 @@ type Dependencies = {
  * The sources of assistants, as owners handle them. With the setting `drafts`, adding and removing one changes the
  * draft. The worker does everything that takes time: reading, and removing what a removed source has left.
  */
-export type SourceStore = {
+export type SourceStore = Proposals & {
   models: Indexed[];
 
   add: (assistantId: string, input: UrlSourceInput, options?: EditOptions) => Promise<Source>;
@@ -166,19 +140,6 @@ export type SourceStore = {
 
   /** The pages of a source, by URL. */
   listPages: (filter: PageFilter) => Promise<{ pages: SourcePage[]; next: string | null }>;
-
-  /** The proposals that wait for a decision, sorted by URL, so that those of one web page follow each other. */
-  listProposals: (filter: ProposalFilter) => Promise<{ proposals: ProposedEntry[]; next: string | null }>;
-
-  countProposals: (assistantId: string) => Promise<number>;
-
-  /** Makes entries of proposals, all together or none. Proposals that another request has taken are left out. */
-  accept: (assistantId: string, chosen: ChosenProposals, by?: EditAuthor) => Promise<number>;
-
-  dismiss: (assistantId: string, chosen: ChosenProposals) => Promise<number>;
-
-  /** Entries that nobody has edited since they were accepted get the answer that their page has now. */
-  follow: (source: { assistantId: string; sourceId: string }) => Promise<void>;
 };
 
 export const createSourceStore = ({ connection, assistants, guard, wake }: Dependencies): SourceStore => {
@@ -288,64 +249,6 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
 
   const soon = { state: unlessRunning('state', 'waiting'), error: unlessRunning('error', null) };
 
-  /** Proposals that wait for a decision. One whose entry an owner has edited is decided only if it is chosen. */
-  const ofProposals = (assistantId: string, chosen: ChosenProposals) =>
-    chosen
-      ? { assistantId, state: { $in: WAITING }, _id: { $in: chosen } }
-      : { assistantId, state: 'proposed' as const };
-
-  /** A button that leads to the page of a proposal. */
-  const linkTo = ({ url, title }: StoredProposedEntry): KnowledgeInput['actions'] =>
-    url === null || !isSafeLink(url)
-      ? []
-      : [{ label: [...(title || new URL(url).host)].slice(0, 80).join(''), type: 'link', payload: url }];
-
-  /** Makes entries of proposals. Null if another request has decided some of them meanwhile. */
-  const addEntries = async (
-    assistantId: string,
-    taken: StoredProposedEntry[],
-    by: EditAuthor | undefined,
-  ): Promise<number | null> => {
-    const entries = taken.map((one) =>
-      validate(KnowledgeInput, { question: one.question, answer: one.answer, actions: linkTo(one) }),
-    );
-    let isOutdated = false;
-    const alongside = async (session: ClientSession, added: KnowledgeEntry[]): Promise<void> => {
-      const writes = taken.map(({ _id, answer }, nth) => {
-        const set = { state: 'accepted' as const, entryId: added[nth]?.entryId ?? '', given: answer };
-        const filter = { _id, assistantId, state: 'proposed' as const, answer };
-        return { updateOne: { filter, update: { $set: set } } };
-      });
-      const { modifiedCount } = await collectionOf(proposedEntries).bulkWrite(writes, { session });
-      isOutdated = modifiedCount < taken.length;
-      if (isOutdated) throw conflict('Another request has accepted or dismissed some of these meanwhile.');
-    };
-    try {
-      await assistants.addKnowledge(assistantId, entries, { by, alongside });
-      return taken.length;
-    } catch (cause) {
-      if (isOutdated) return null;
-      throw cause;
-    }
-  };
-
-  /** Ends a changed proposal whose entry has the answer of the page now. Without the entry, nothing is left to decide. */
-  const decide = async ({ _id, answer }: StoredProposedEntry, { hasEntry }: { hasEntry: boolean }): Promise<number> => {
-    const decided = hasEntry ? { state: 'accepted' as const, given: answer } : { state: 'dismissed' as const };
-    return (await proposedEntries.updateOne({ _id, state: 'changed', answer }, decided)).modifiedCount;
-  };
-
-  /** Gives the entry of a changed proposal the answer of the page. */
-  const changeEntry = async (one: StoredProposedEntry, by: EditAuthor | undefined): Promise<number> => {
-    const { assistantId, entryId = '', answer } = one;
-    const entry = await assistants.drafts.findEntry(assistantId, entryId);
-    if (entry) {
-      const { entryId: _entryId, ...input } = entry;
-      await assistants.updateKnowledge(assistantId, entryId, { ...input, answer }, { by });
-    }
-    return decide(one, { hasEntry: entry !== null });
-  };
-
   /** Removes a source in the draft. True if no version has it, so that it is removed at once. */
   const removeInDraft = async (
     { assistantId, sourceId }: Pick<Source, 'assistantId' | 'sourceId'>,
@@ -365,6 +268,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
   };
 
   return {
+    ...createProposals({ connection, assistants }),
     models: Object.values(models) as Indexed[],
 
     add: async (assistantId, input, options) => {
@@ -494,59 +398,6 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
         .lean();
       const { rows, next } = pageOf(found, limit);
       return { pages: rows.map((row) => toPage(row)), next };
-    },
-
-    listProposals: async ({ assistantId, sourceId, after, limit }) => {
-      const last = after === undefined ? null : await proposedEntries.findOne({ _id: after, assistantId }).lean();
-      if (after !== undefined && !last) throw invalid('cursor', 'invalid', 'is not a cursor of this list');
-      // Proposals of files have no URL and come first.
-      const later = last && (last.url === null ? { $type: 'string' as const } : { $gt: last.url });
-      const beyond = last && { $or: [{ url: later }, { url: last.url, _id: { $gt: last._id } }] };
-      const found = await proposedEntries
-        .find({ assistantId, state: { $in: WAITING }, ...(sourceId !== undefined && { sourceId }), ...beyond })
-        .sort({ url: 1, _id: 1 })
-        .limit(limit + 1)
-        .lean();
-      const { rows, next } = pageOf(found, limit);
-      return { proposals: rows.map((row) => toProposal(row)), next };
-    },
-
-    countProposals: (assistantId) => proposedEntries.countDocuments({ assistantId, state: { $in: WAITING } }).exec(),
-
-    accept: async (assistantId, chosen, by) => {
-      for (;;) {
-        const taken = await proposedEntries.find(ofProposals(assistantId, chosen)).sort({ url: 1, _id: 1 }).lean();
-        const [added, changed] = [taken.filter(isNew), taken.filter((one) => !isNew(one))];
-        const count = added.length === 0 ? 0 : await addEntries(assistantId, added, by);
-        if (count === null) continue;
-        let sum = count;
-        for (const one of changed) sum += await changeEntry(one, by);
-        return sum;
-      }
-    },
-
-    dismiss: async (assistantId, chosen) => {
-      // The entry of a changed one stays as its owner wrote it, and no longer follows the page.
-      const state = { $cond: [{ $eq: ['$state', 'changed'] }, 'accepted', 'dismissed'] };
-      const given = { $cond: [{ $eq: ['$state', 'changed'] }, null, '$given'] };
-      const filter = ofProposals(assistantId, chosen);
-      return (await collectionOf(proposedEntries).updateMany(filter, [{ $set: { state, given } }])).modifiedCount;
-    },
-
-    follow: async ({ assistantId, sourceId }) => {
-      const changed = await proposedEntries.find({ sourceId, state: 'changed', given: { $type: 'string' } }).lean();
-      if (changed.length === 0) return;
-      const { drafts } = await assistants.getAssistant(assistantId);
-      for (const one of changed) {
-        const { entryId = '', given, answer } = one;
-        const entry = await assistants.drafts.findEntry(assistantId, entryId);
-        const isAsGiven = !drafts && entry?.answer === given;
-        // The answer may be there already, if the worker was killed after this write.
-        const hasFollowed =
-          entry?.answer === answer ||
-          (isAsGiven && (await assistants.replaceAnswer(assistantId, entryId, { before: given ?? '', after: answer })));
-        if (!entry || hasFollowed) await decide(one, { hasEntry: entry !== null });
-      }
     },
   };
 };

@@ -98,7 +98,7 @@ const NOT_MADE: Record<string, string> = {
   'src/evaluation/question-sets.ts: cases.deleteMany': 'by `_id`, in batches',
   'src/evaluation/evaluations.ts: results.deleteMany': 'by `_id`, in batches',
   'src/sources/passages.ts: tokens.find': 'by `_id`',
-  'src/sources/store.ts: proposedEntries.updateMany': 'gives back proposals that could not be accepted',
+  'src/sources/proposals.ts: proposedEntries.updateMany': 'gives back proposals that could not be accepted',
   'src/sources/runs.ts: passages.updateMany': 'by `_id`',
   'src/sources/run-pages.ts: passages.updateMany': 'by `_id`',
   'src/sources/run-pages.ts: pages.find': 'of one source, if its sitemaps were not read to their end',
