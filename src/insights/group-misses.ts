@@ -14,6 +14,7 @@ import {
   MAX_EXAMPLES,
   MAX_GROUPS,
   type MissAnswer,
+  type Finding,
   missModel,
   type StoredMiss,
 } from './misses.ts';
@@ -22,19 +23,52 @@ import {
 const ASSISTANTS_AT_ONCE = 4;
 /** Misses that have waited longer are grouped by their words, without the model, so that they never pile up. */
 const LATE_MS = 60_000;
+/** A hedged answer that the visitor neither accepts nor rejects is a miss after this time. */
+const LEFT_ALONE_MS = 10 * 60_000;
 /** How long one call of `group` may work. The next call continues. */
 const WORK_MS = 8_000;
 
-/** The lessons that one step of the projection has read of a conversation. Removed once they are grouped. */
+/** The lessons that one step of the projection has read of a conversation, or one hedged answer. Removed once grouped. */
 type StoredPending = {
   /** The conversation id and the last `seq` of the step, so that ids sort in the order of the messages. */
   _id: string;
   assistantId: string;
   conversationId: string;
+  /** It is grouped from then on. */
   at: Date;
   lessons: Lesson[];
 };
-type Step = { conversationId: string; assistantId: string; seq: number; lessons: Lesson[] };
+type Step = { conversationId: string; assistantId: string; seq: number; lessons: Finding[] };
+
+const idOf = (conversationId: string, seq: number): string => `${conversationId}:${String(seq).padStart(12, '0')}`;
+const idOfHedge = (conversationId: string, seq: number): string => `${idOf(conversationId, seq)}:hedge`;
+
+const isLesson = (one: Finding): one is Lesson => one.kind === 'miss' || one.kind === 'answer';
+
+/** What is written for a step, in order: its lessons, hedged answers that begin to wait, and how others end. */
+const writesOf = (
+  { conversationId, assistantId, seq, lessons }: Step,
+  now: Date,
+): mongo.AnyBulkWriteOperation<StoredPending>[] => {
+  const insert = (_id: string, at: Date, some: Lesson[]) => ({
+    updateOne: {
+      filter: { _id },
+      update: { $setOnInsert: { assistantId, conversationId, at, lessons: some } },
+      upsert: true,
+    },
+  });
+  const learned = lessons.filter(isLesson);
+  return [
+    ...(learned.length > 0 ? [insert(idOf(conversationId, seq), now, learned)] : []),
+    ...lessons.flatMap((one) => {
+      if (isLesson(one)) return [];
+      const _id = idOfHedge(conversationId, one.seq);
+      if (one.kind === 'hedge') return insert(_id, new Date(one.question.at.getTime() + LEFT_ALONE_MS), [one.question]);
+      if (one.kind === 'accepted') return { deleteOne: { filter: { _id } } };
+      return { updateOne: { filter: { _id }, update: { $set: { at: now } } } };
+    }),
+  ];
+};
 
 const schema = new Schema<StoredPending>(
   { _id: { type: String, required: true } },
@@ -68,7 +102,8 @@ export const createPendingMisses = (connection: Connection): PendingMisses => {
 
   /** The oldest steps of an assistant whose lessons fit into one grouping, but at least one step. */
   const readOldest = async (assistantId: string): Promise<StoredPending[]> => {
-    const oldest = await pending.find({ assistantId }).sort({ at: 1, _id: 1 }).limit(LESSONS_AT_ONCE).toArray();
+    const due = { assistantId, at: { $lte: serverDate() } };
+    const oldest = await pending.find(due).sort({ at: 1, _id: 1 }).limit(LESSONS_AT_ONCE).toArray();
     let lessons = 0;
     return oldest.filter((one, nth) => {
       lessons += one.lessons.length;
@@ -107,16 +142,8 @@ export const createPendingMisses = (connection: Connection): PendingMisses => {
     model,
 
     add: async (steps, session) => {
-      const at = serverDate();
-      const writes = steps
-        .filter(({ lessons }) => lessons.length > 0)
-        .map(({ conversationId, assistantId, seq, lessons }) => ({
-          updateOne: {
-            filter: { _id: `${conversationId}:${String(seq).padStart(12, '0')}` },
-            update: { $setOnInsert: { assistantId, conversationId, at, lessons } },
-            upsert: true,
-          },
-        }));
+      const now = serverDate();
+      const writes = steps.flatMap((step) => writesOf(step, now));
       if (writes.length > 0) await pending.bulkWrite(writes, { session });
     },
 

@@ -199,16 +199,26 @@ const CHARS_AT_ONCE = 100_000;
 /** An offer is a miss if its best confidence was below this share of the threshold. */
 const LONG_SHOT_SHARE = 0.5;
 
-/** What the projection learns from some messages: a question without an answer, or what an operator wrote after it. */
-export type Lesson =
-  | { kind: 'miss'; question: string; language: string | null; at: Date }
-  | { kind: 'answer'; content: string; at: Date };
+type MissLesson = { kind: 'miss'; question: string; language: string | null; at: Date };
+/** What is learned of a group: a question without an answer, or what an operator wrote after it. */
+export type Lesson = MissLesson | { kind: 'answer'; content: string; at: Date };
+
+/**
+ * What the projection reads in some messages. The question of a hedged answer (`seq`) waits: it is no miss if the visitor
+ * accepts the answer, a miss at once if the visitor rejects it, and later one if the visitor leaves it alone.
+ */
+export type Finding =
+  | Lesson
+  | { kind: 'hedge'; seq: number; question: MissLesson }
+  | { kind: 'accepted' | 'rejected'; seq: number };
 
 /** The part of a reply's `why` that lessons need. */
 const Why = z.object({
   kind: z.string(),
   by: z.string().optional(),
   rejected: z.boolean().optional(),
+  /** The reply is taken from a passage. */
+  given: z.unknown().optional(),
   threshold: z.number(),
   hits: z.array(z.object({ entryId: z.string(), score: z.number() })),
   passages: z.array(z.object({ score: z.number() })).default([]),
@@ -227,25 +237,31 @@ const isMiss = (reply: Message, why: Why | undefined): boolean => {
 
 const cut = (text: string, length: number): string => text.trim().slice(0, length).toWellFormed();
 
-type Question = Pick<Message, 'content' | 'language'>;
-/** A hedged answer: its question, and the other entries that the visitor could choose. */
-type Hedge = { question: Question; others: string[] };
+/** A hedged answer: its number, its entry, and the other entries that the visitor could choose. */
+type Hedge = { seq: number; given: string | null; others: string[] };
 
-/** True if the visitor chose another entry than the hedged answer, said that it was not meant, or asked for a person. */
-const isRejected = ({ others }: Hedge, why: Why): boolean =>
-  why.rejected === true ||
-  why.kind === 'human' ||
-  (why.by === 'wording' && others.includes(why.hits[0]?.entryId ?? ''));
-
-const hedgeOf = (why: Why | undefined, question: Question): Hedge | null =>
-  why?.kind === 'hedge' ? { question, others: why.hits.slice(1).map(({ entryId }) => entryId) } : null;
+const ACCEPTING = new Set(['yes', 'thanks', 'goodbye']);
 
 /**
- * The lessons of some entries, in order. `earlier` has the entries before them, because a hedged answer becomes a miss
- * only with the visitor's next message.
+ * Rejected: the visitor chose another entry than the hedged answer, said that it was not meant, or asked for a person.
+ * Null if what the visitor said next tells nothing.
  */
-export const readLessons = (entries: Entry[], earlier: Entry[] = []): Lesson[] => {
-  const lessons: Lesson[] = [];
+const verdictOn = ({ given, others }: Hedge, { kind, rejected, by, hits: [first] }: Why) => {
+  const chosen = by === 'wording' ? (first?.entryId ?? null) : null;
+  if (rejected === true || kind === 'human' || (chosen !== null && others.includes(chosen))) return 'rejected';
+  return ACCEPTING.has(kind) || (chosen !== null && chosen === given) ? 'accepted' : null;
+};
+
+const hedgeOf = (why: Why | undefined, seq: number): Hedge | null => {
+  if (why?.kind !== 'hedge') return null;
+  const entryIds = why.hits.map(({ entryId }) => entryId);
+  const given = why.given === undefined ? (entryIds.shift() ?? null) : null;
+  return { seq, given, others: entryIds };
+};
+
+/** What some entries teach, in order. `earlier` has the entries before them, where a hedged answer may wait. */
+export const readLessons = (entries: Entry[], earlier: Entry[] = []): Finding[] => {
+  const lessons: Finding[] = [];
   let hedge: Hedge | null = null;
   const all = [...earlier, ...entries];
   for (const { seq, messages } of all.slice(Math.max(0, earlier.length - 1))) {
@@ -257,12 +273,14 @@ export const readLessons = (entries: Entry[], earlier: Entry[] = []): Lesson[] =
       if (role !== 'assistant' || turnId === null || !visitor) continue;
       const asked = { content: askedIn(all, visitor), language: visitor.language };
       const why = Why.safeParse(message.why).data;
-      let missed: Question | null = isMiss(message, why) && !why?.rejected ? asked : null;
-      if (hedge && why && isRejected(hedge, why)) missed = hedge.question;
-      hedge = hedgeOf(why, asked);
-      if (!isNew || !missed || !/\p{L}/u.test(missed.content)) continue;
-      const { content, language } = missed;
-      lessons.push({ kind: 'miss', question: cut(content, QUESTION_MAX), language, at: visitor.createdAt });
+      const verdict = hedge && why ? verdictOn(hedge, why) : null;
+      if (isNew && hedge && verdict) lessons.push({ kind: verdict, seq: hedge.seq });
+      hedge = hedgeOf(why, seq);
+      if (!isNew || !/\p{L}/u.test(asked.content)) continue;
+      const question = cut(asked.content, QUESTION_MAX);
+      const missed: MissLesson = { kind: 'miss', question, language: asked.language, at: visitor.createdAt };
+      if (hedge) lessons.push({ kind: 'hedge', seq, question: missed });
+      else if (isMiss(message, why) && !why?.rejected) lessons.push(missed);
     }
   }
   return lessons;

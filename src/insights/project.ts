@@ -8,7 +8,7 @@ import { createSlices } from '../platform/process/slices.ts';
 import { foldSession, type ProjectedConversation, searchModel, searchWordsOf } from './conversation-search.ts';
 import { countMessages, type Figures, hourOf, type Increment, incrementsOf } from './figures.ts';
 import { countUsage, type Usage, type UsageIncrement, usageUpdatesOf } from './usage.ts';
-import { fitStep, type Lesson, readLessons } from './misses.ts';
+import { fitStep, type Finding, readLessons } from './misses.ts';
 import type { PendingMisses } from './group-misses.ts';
 
 /** At most this many words of a conversation are searchable. Only a conversation made to do harm has more. */
@@ -24,7 +24,7 @@ type Plan = {
   increments: Increment[];
   usage: UsageIncrement[];
   /** Stored by the projection's transaction, and learned later. */
-  lessons: Lesson[];
+  lessons: Finding[];
   isBehind: boolean;
 };
 
@@ -47,12 +47,14 @@ const newTermsOf = async (
   return { terms: [...all].slice(known.length), chars: texts.reduce((sum, { length }) => sum + length, 0) };
 };
 
+const hasMissed = ({ kind }: Finding): boolean => kind === 'miss' || kind === 'rejected';
+
 /** Answers before the first miss of a conversation teach nothing. */
-const lessonsOf = (entries: Entry[], earlier: Entry[], before: ProjectedConversation | null): Lesson[] => {
+const lessonsOf = (entries: Entry[], earlier: Entry[], before: ProjectedConversation | null): Finding[] => {
   const lessons = readLessons(entries, earlier);
   if (before?.hasMissed === true || before?.missId !== undefined) return lessons;
-  const first = lessons.findIndex(({ kind }) => kind === 'miss');
-  return first === -1 ? [] : lessons.slice(first);
+  const first = lessons.findIndex(hasMissed);
+  return lessons.filter(({ kind }, nth) => kind !== 'answer' || (first !== -1 && nth > first));
 };
 
 /** True if the projection has already read this state of the conversation. */
@@ -72,7 +74,7 @@ const planProjection = async (
   const counted = before?.resolvedAt ?? null;
   const resolutions = (conversation.resolutions ?? []).filter((at) => counted === null || at > counted);
   const resolvedAt = resolutions.at(-1) ?? counted;
-  const fields = { updatedAt, seq: upTo, resolvedAt, ...(lessons.length > 0 && { hasMissed: true }) };
+  const fields = { updatedAt, seq: upTo, resolvedAt, ...(lessons.some(hasMissed) && { hasMissed: true }) };
   const statement: Plan['statement'] = before
     ? {
         updateOne: {

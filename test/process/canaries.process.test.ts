@@ -50,7 +50,7 @@ const CHOSEN = {
 const READ = ['exports', 'operators'];
 /** A reply also goes to its caller, through Redis. */
 const REPLIES = ['answers', 'redis:published', ...READ];
-/** Questions wait for seconds until they are grouped. */
+/** Questions wait until they are grouped, for seconds, or for minutes after a hedged answer. */
 const MISSES = ['misses', 'pendingMisses'];
 /** Where texts may be: collections, keys of Redis, and what is answered or sent. No secret may be anywhere. */
 const TEXTS: Record<string, string[]> = {
