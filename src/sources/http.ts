@@ -70,7 +70,7 @@ const PageView = z
     url: z.string().meta({ description: 'The name of a file.' }),
     title: z.string().nullable(),
     state: z.enum(PAGE_STATES),
-    error: SourceProblem,
+    error: SourceProblem.meta({ description: 'Also of a page that was read: what it lacks, or what is beside it.' }),
   })
   .meta({ id: 'SourcePage' });
 
@@ -83,7 +83,7 @@ const ProposalView = z
     answer: z.string().meta({ description: 'What the page says now.' }),
     entryId: uuid.nullable().meta({
       description:
-        'The entry that was made of it, edited since, while the page says something else now. Null: a new one.',
+        'The entry that was made of it, which keeps its answer (edited, or in drafts) until you decide. Null: a new one.',
     }),
   })
   .meta({ id: 'ProposedEntry' });

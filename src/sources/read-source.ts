@@ -409,6 +409,19 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       return { state: 'skipped', error: { code: 'canonical', message: words }, links: [{ url, depth: page.depth }] };
     };
 
+    /** Says of a start page without pages below it that it links to pages beside it, which are not read. */
+    const besideOf = (page: StoredSourcePage, { links }: ReadPage, followed: FoundPage[]): SourceError | null => {
+      const isAlone = kind === 'site' && page.depth === 0 && followed.every(({ url }) => url === page.url);
+      if (!isAlone || !site?.follow || site.path === '/' || source.include.length > 0) return null;
+      const own = site.origin + site.path;
+      const folder = own.slice(0, own.lastIndexOf('/', own.length - 2) + 1);
+      const isBeside = (link: string): boolean =>
+        link.startsWith(folder) && link !== folder && link !== page.url && !link.startsWith(own);
+      if (!links.some(isBeside)) return null;
+      const message = `No page is below this address, but it links to pages beside it. To read those too, add ${folder}`;
+      return { code: 'pages_beside', message };
+    };
+
     const redirected = ({ depth }: StoredSourcePage, target: string): PageEnd => ({
       state: 'skipped',
       error: { code: 'redirected', message: `The page leads to ${target.slice(0, 300)}` },
@@ -436,14 +449,17 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
         return { state: NOT_TEXT.has(result.failed) ? 'skipped' : 'failed', error: failureOf(result) };
       const refresh = kind === 'site' && result.refresh !== null ? addressOf(result.refresh) : null;
       if (refresh !== null && refresh !== page.url) return redirected(page, refresh);
-      const links = mayFollow && result.mayFollow ? await linksOf(page, result) : [];
+      const isFollowed = mayFollow && result.mayFollow;
+      const links = isFollowed ? await linksOf(page, result) : [];
       if (!result.mayIndex && kind !== 'file') return { state: 'skipped', error: NO_INDEX, links };
       const canonical = await canonicalOf(page, result);
       if (canonical) return canonical;
       if (kind === 'site' && scope && !scope.includes(page.url))
         return { state: 'skipped', error: NOT_INCLUDED, links };
-      const { title, language, passages, proposals } = result;
-      return { state: 'read', title, language, etag, lastModified, hash, passages, proposals, links };
+      const { title, language, passages, proposals, lacks } = result;
+      const beside = isFollowed ? besideOf(page, result, links) : null;
+      const note = lacks === null ? beside : { code: 'not_whole', message: lacks };
+      return { state: 'read', title, language, note, etag, lastModified, hash, passages, proposals, links };
     };
 
     const noteFailure = (error: SourceError, isLater: boolean): void => {

@@ -29,6 +29,7 @@ export type PageEnd =
       state: 'read';
       title: string;
       language: string | null;
+      note: SourceError | null;
       etag: string | null;
       lastModified: string | null;
       hash: string;
@@ -323,6 +324,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
         state: 'read',
         missed: 0,
         error: null,
+        note: end.note,
         title: end.title,
         etag: end.etag,
         lastModified: end.lastModified,
@@ -351,7 +353,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     await proposals.deleteMany({ sourceId: source._id, url: page.url, state: 'proposed' }, { session });
     const removed = page.hash === null ? 0 : 1;
     return {
-      page: { ...changes, hash: null, etag: null, lastModified: null, links: [], repeated: [] },
+      page: { ...changes, hash: null, note: null, etag: null, lastModified: null, links: [], repeated: [] },
       add: { 'counts.passages': added, 'changed.removed': removed },
     };
   };

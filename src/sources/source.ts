@@ -269,6 +269,8 @@ export type StoredSourcePage = {
   hash: string | null;
   title: string | null;
   error: SourceError | null;
+  /** What the owner should know of a page that was read. Kept while it is unchanged. */
+  note?: SourceError | null;
   /** Runs in a row that did not find it. */
   missed: number;
   /** How often this run has begun to fetch it, so that a page that crashes its worker is given up. */
@@ -430,6 +432,7 @@ const pageSchema = new Schema<StoredSourcePage>(
     hash: { type: String, default: null },
     title: { type: String, default: null },
     error: { type: Schema.Types.Mixed, default: null },
+    note: { type: Schema.Types.Mixed },
     missed: { type: Number, required: true },
     tries: { type: Number, required: true },
     links: { type: [String], default: [] },

@@ -58,15 +58,18 @@ const readableName = (given: string): string => {
 export type SourcePage = Pick<StoredSourcePage, 'url' | 'state' | 'title' | 'error'> & { pageId: string };
 
 /** The fields of a page that owners see. Links and hashes are left out: a page may have thousands. */
-const SHOWN = { url: 1, state: 1, title: 1, error: 1 } as const;
+const SHOWN = { url: 1, state: 1, title: 1, error: 1, note: 1 } as const;
 
 type PageFilter = { assistantId: string; sourceId: string; state?: PageState; after?: string; limit: number };
-const toPage = ({ _id, url, state, title, error }: Pick<StoredSourcePage, keyof typeof SHOWN | '_id'>): SourcePage => ({
-  pageId: _id,
-  url,
-  state,
-  title,
+const toPage = ({
+  _id,
   error,
+  note = null,
+  ...page
+}: Pick<StoredSourcePage, keyof typeof SHOWN | '_id'>): SourcePage => ({
+  pageId: _id,
+  ...page,
+  error: error ?? note,
 });
 
 /** Refuses settings that a source of this kind does not have. */

@@ -115,3 +115,21 @@ test('a path with a dot is a folder, and its siblings are others', async () => {
   const { body } = await owner.get(`/assistants/${reader.assistantId}/sources/${sourceId}`);
   expect(body).toMatchObject({ counts: { found: 2, read: 2, failed: 0 } });
 });
+
+test('a page without pages below it says that it links to pages beside it, also once it is unchanged', async () => {
+  const site = await openSite({
+    '/news/prices-1.5': aPage('Prices', aSentence('prices'), ['/news/prices-1.5', '/news/parking', '/about']),
+  });
+
+  const { reader, sourceId } = await read(`${site.url}/news/prices-1.5`);
+  const owner = await anOperator(stack);
+  const errorsOf = async (): Promise<unknown> =>
+    (await owner.get(`/assistants/${reader.assistantId}/sources/${sourceId}/pages`)).body;
+  const first = await errorsOf();
+  await reader.refresh(sourceId);
+  await reader.ended(sourceId, 2);
+
+  const error = { code: 'pages_beside', message: expect.stringContaining(`add ${site.url}/news/`) };
+  expect(first).toMatchObject({ pages: [{ state: 'read', error }] });
+  expect(await errorsOf()).toMatchObject({ pages: [{ state: 'unchanged', error }] });
+});

@@ -218,6 +218,10 @@ const bodyOf = (html: string): string => {
 };
 
 type Included = { mark: string; name: string; bytes: Uint8Array };
+const INCLUDED =
+  'in a file that it includes and that cannot be read. Open it in Word, save it as a new document, and add that';
+
+type DocxText = { html: string; lacks: string | null };
 
 /**
  * Makes HTML of a DOCX, as Word shows it. `decode` reads a text of unknown letters. A DOCX may include others, which
@@ -227,7 +231,7 @@ export const docxToHtml = async (
   bytes: Uint8Array,
   decode: (bytes: Uint8Array) => string,
   mayInclude = true,
-): Promise<string> => {
+): Promise<DocxText> => {
   const files = unpack(bytes);
   const partOf = (name: string): string => {
     const part = files[name];
@@ -241,8 +245,10 @@ export const docxToHtml = async (
   const include = (id: string): string => {
     const name = names.get(id) ?? '';
     const part = files[name];
-    isUnread ||= !part;
-    if (!part || !mayInclude) return '';
+    if (!part || !mayInclude) {
+      isUnread = true;
+      return '';
+    }
     const mark = `included ${randomUUID()}`;
     included.push({ mark, name, bytes: part });
     return `<w:p>${runOf(mark)}</w:p>`;
@@ -270,18 +276,19 @@ export const docxToHtml = async (
     .catch((cause: unknown) => {
       throw isOfMemory(cause) ? cause : damaged();
     });
+  const readInner = async (part: Uint8Array): Promise<string> => {
+    const { html: inner, lacks } = await docxToHtml(part, decode, false);
+    isUnread ||= lacks !== null;
+    return inner;
+  };
   for (const { mark, name, bytes: part } of included) {
     const inner = /\.docx$/i.test(name)
-      ? await docxToHtml(part, decode, false)
+      ? await readInner(part)
       : /\.txt$/i.test(name)
         ? `<pre>${escaped(decode(part))}</pre>`
         : bodyOf(decode(part));
     html = html.replace(`<p>${mark}</p>`, () => inner);
   }
-  if (html === '' && isUnread)
-    throw new Unreadable(
-      'no_text',
-      'The text of this document is in a file that it includes and that cannot be read. Open it in Word, save it as a new document, and add that',
-    );
-  return html;
+  if (html === '' && isUnread) throw new Unreadable('no_text', `The text of this document is ${INCLUDED}`);
+  return { html, lacks: isUnread ? `Some text of this document is ${INCLUDED}` : null };
 };

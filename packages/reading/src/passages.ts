@@ -10,6 +10,8 @@ export type Contents = {
   blocks: readonly TextBlock[];
   /** The heading over all, or else the title that the document declares. */
   title: string;
+  /** What could not be read, if the rest was. */
+  lacks?: string;
 };
 
 export type PageText = { path: string[]; text: string; anchor: string | null };

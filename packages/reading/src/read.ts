@@ -251,13 +251,13 @@ const readHtml = (text: string): Contents => {
 };
 
 const readDocx = async (bytes: Uint8Array): Promise<Contents> => {
-  const html = await (await import('./docx.ts')).docxToHtml(bytes, (part) => decode(part, null));
+  const { html, lacks } = await (await import('./docx.ts')).docxToHtml(bytes, (part) => decode(part, null));
   const contents = readHtml(html);
   // The chapters of a DOCX have the same level as its title.
   const title = html.includes('<h1 class="title">')
     ? contents.blocks.find(({ kind, level }) => kind === 'heading' && level === 1)?.text
     : undefined;
-  return { ...contents, title: title ?? contents.title };
+  return { ...contents, title: title ?? contents.title, ...(lacks !== null && { lacks }) };
 };
 
 const read = async (format: Format, { bytes, contentType }: ReadInput): Promise<Contents> => {
@@ -421,7 +421,7 @@ const refreshOf = ({ meta }: HtmlDocument, base: string | null): string | null =
 /** Reads one document. Throws {@link Unreadable} for what its owner can mend. */
 export const readDocument = async (input: ReadInput): Promise<ReadPage> => {
   const format = formatOf(input);
-  const { document, blocks, title: found } = await read(format, input);
+  const { document, blocks, title: found, lacks = null } = await read(format, input);
   const base =
     document.base === null ? input.url : (URL.parse(document.base, input.url ?? undefined)?.href ?? input.url);
   const links = linksOf(document, base);
@@ -448,5 +448,6 @@ export const readDocument = async (input: ReadInput): Promise<ReadPage> => {
     ...robotsOf(document),
     passages,
     proposals: findProposals(document, sections, split),
+    lacks,
   };
 };

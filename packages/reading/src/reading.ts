@@ -27,6 +27,8 @@ export type ReadPage = {
   /** Empty if the page has only links. */
   passages: { path: string[]; text: string; anchor: string | null }[];
   proposals: { question: string; answer: string; anchor: string | null }[];
+  /** A sentence for the owner about what could not be read. Null: the document was read whole. */
+  lacks: string | null;
 };
 
 export type ReadFailure = {

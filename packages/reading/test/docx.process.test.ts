@@ -173,6 +173,15 @@ test('an included DOCX is read, what it includes is not, and what cannot be read
   });
 });
 
+test('a document that includes what cannot be read is read, and says what it lacks', async () => {
+  const outer = aDocx(`${aParagraph('Ferry.')}${CHUNK}`, included('part.rtf'));
+
+  expect(await reader.read(aFile(outer, { name: 'a.docx' }))).toMatchObject({
+    passages: [{ text: 'Ferry.' }],
+    lacks: expect.stringContaining('a file that it includes'),
+  });
+});
+
 test.each([
   ['words without spaces', 'words-without-spaces', 'כניסה חינם לילדים עד גיל שש בלבד.'],
   [
