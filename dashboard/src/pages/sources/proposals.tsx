@@ -33,7 +33,7 @@ const useDecisions = (id: string) => {
 
 const isFor = (choice: Choice | undefined, { proposalId }: Proposal): boolean => choice?.includes(proposalId) === true;
 
-/** An edited entry whose page says something else now keeps its answer or gets that of the page. */
+/** An entry that was edited, or is in drafts, keeps its answer or gets that of its page. */
 const words = ({ entryId }: Proposal) =>
   entryId === null ? { accept: 'Accept', dismiss: 'Dismiss' } : { accept: 'Use this answer', dismiss: 'Keep mine' };
 
@@ -77,7 +77,7 @@ export const ProposalList = ({ id, count, busy }: { id: string; count: number; b
                       <div className="row-title">{one.question}</div>
                       {one.entryId !== null && (
                         <div className="row-sub">
-                          The page says something else now. You have edited this entry, so it was not changed.
+                          The page says something else now than this entry, which keeps its answer until you decide.
                         </div>
                       )}
                       {one.url !== null && (
