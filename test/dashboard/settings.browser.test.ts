@@ -16,7 +16,15 @@ const FROM_PAGE = {
     { title: 'Refunds', url: 'https://example.com/help#refunds', quote: QUOTE },
     { title: 'Handbook.pdf', url: null, quote: 'Refunds are made by card.' },
   ],
-  why: { engine: 'openai', kind: 'answer', flagged: [{ sentence: 2, because: 'number' }] },
+  why: {
+    engine: 'openai',
+    kind: 'answer',
+    flagged: [{ sentence: 2, because: 'number' }],
+    hits: [{ entryId: 'opening-hours', score: 0.13 }],
+    passages: [{ passageId: 'refunds', score: 0.89 }],
+    given: { passageId: 'refunds' },
+    threshold: 0.74,
+  },
 };
 
 /** The engine says the first words at once, also if the reply is held. */
@@ -282,7 +290,7 @@ longTest('an owner makes replies strict, and lets an endpoint have their sources
   expect([(await stored()).strict, endpoint?.include]).toEqual([true, ['sources']]);
 });
 
-longTest('an operator sees what a reply is taken from, and what was flagged in it', async () => {
+test('an operator sees what a reply is taken from, what decided, and what was flagged in it', async () => {
   const { page, chat } = await anOwnerAt((id) => `/assistants/${id}/settings`);
   const { conversationId } = (await chat({ session_id: randomUUID(), message: 'How long does a refund take?' })).body;
 
@@ -294,6 +302,7 @@ longTest('an operator sees what a reply is taken from, and what was flagged in i
   expect(await link.getAttribute('href')).toBe('https://example.com/help#refunds');
   expect(await page.getByText('Handbook.pdf').count()).toBe(1);
   await page.getByText('Sentence 2 has a number that stands in no entry or source.').waitFor();
+  await page.getByText('0.89, sure from 0.74 on').waitFor();
 });
 
 test('an owner connects the channel, and makes and removes its secret address', async () => {

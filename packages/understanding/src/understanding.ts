@@ -357,13 +357,13 @@ const plausibleHits = ({ hits, by }: Context<IndexedEntry, Passage>): Hit[] =>
 
 /** Like `choose`, but for the best passage, which may be given, hedged or offered. */
 const choosePassage = <Known extends IndexedEntry, Page extends Passage>(
-  context: Context<Known, Page>,
+  ofEntries: Context<Known, Page>,
   found: FoundPassage<Page>,
   hasContactDetails: boolean,
 ): ReplyDecision<Known, Page> => {
-  const { inquiry } = context;
   const { passage, quote, confidence, language, by } = found;
-  const threshold = passageThreshold(inquiry);
+  const threshold = passageThreshold(ofEntries.inquiry);
+  const context = { ...ofEntries, threshold };
   if (confidence >= threshold) return give(context, { passage, quote }, { confidence, language, others: null });
   if (hasContactDetails) return plain(context, 'contact');
   const hits = plausibleHits(context).filter((hit) => hit.confidence >= PLAUSIBLE);

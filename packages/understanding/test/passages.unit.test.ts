@@ -320,6 +320,7 @@ test('a question that a passage answers gets its sentences, and why says which p
   expect(['answer', 'hedge']).toContain(decision.kind);
   expect(decision).toHaveProperty('quote', expect.stringContaining('Late checkout until two costs 20 EUR.'));
   expect(decision.why.passages?.[0]).toMatchObject({ passageId: 'late' });
+  expect((await ask('How much is late checkout until two?', { answering: 'direct' })).why.threshold).toBe(0.55);
   expect(JSON.stringify(decision.why)).not.toContain('EUR');
 });
 

@@ -74,6 +74,23 @@ const hitsOf = ({ hits }: Reason): Hit[] =>
       )
     : [];
 
+/** The confidence of what decided: the passage that is given, or else the likeliest of all that were found. */
+const confidenceOf = (why: Reason): number | null => {
+  const { given } = why as { given?: { passageId?: unknown } };
+  const passages = (Array.isArray(why.passages) ? why.passages : []) as { passageId?: unknown; score?: unknown }[];
+  const scores = (given ? passages.filter(({ passageId }) => passageId === given.passageId) : passages).map(
+    ({ score }) => numberOf(score) ?? 0,
+  );
+  const entries = given ? [] : hitsOf(why).map(({ score }) => score);
+  return scores.length + entries.length === 0 ? null : Math.max(...scores, ...entries);
+};
+
+const confidenceWords = (why: Reason): string | null => {
+  const [confidence, threshold] = [confidenceOf(why), numberOf(why.threshold)];
+  if (confidence === null) return null;
+  return `${confidence.toFixed(2)}${threshold === null ? '' : `, sure from ${threshold.toFixed(2)} on`}`;
+};
+
 /** The evidence for an entry, in words. */
 const evidenceOf = ({ words, meaning }: Hit): string | null => {
   if (words === null || meaning === null) return null;
@@ -111,9 +128,6 @@ const Hits = ({ id, why }: { id: string; why: Reason }) => {
           </li>
         );
       })}
-      {threshold !== null && (
-        <li className="dim">The threshold is {threshold}: an entry below it is not a sure answer.</li>
-      )}
     </ul>
   );
 };
@@ -154,6 +168,7 @@ const factsOf = (id: string, why: Reason, sources: ReplySources) => {
   const kind = textOf(why.kind);
   return {
     ...(kind !== '' && { Reply: (why.given === undefined ? KINDS : FROM_SOURCE)[kind] ?? kind }),
+    ...(confidenceWords(why) !== null && { Confidence: confidenceWords(why) }),
     ...(sources && sources.length > 0 && { 'Taken from': <Sources sources={sources} /> }),
     ...(flagsOf(why).length > 0 && {
       [why.strict === true ? 'The model’s reply was not sent' : 'Flagged']: `${flagsOf(why).join('. ')}.`,
