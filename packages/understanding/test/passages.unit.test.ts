@@ -344,6 +344,44 @@ test('passages answer without any entry, and what they do not know stays unanswe
   expect(smallTalk.kind).toBe('thanks');
 });
 
+const TERMS = [
+  aPassage({
+    passageId: 'terms',
+    title: 'Terms',
+    path: ['Terms'],
+    text: '1. Scope\nThese terms cover boats.\n2. Liability › 2.1 Storm\nThe harbour pays for ropes only.\n2. Liability › 2.2 Theft\nIt pays nothing.',
+  }),
+  aPassage({ passageId: 'zh', title: '条款', path: ['条款', '3. 退款'], text: '退款需要十天。', language: 'zh' }),
+  aPassage({ passageId: 'fees', title: 'Terms', path: ['Terms', '§ 12 Fees'], text: 'Fees are due in May. Ask us.' }),
+];
+const searchIn = (pages: Passage[]): PassageSearch => ({
+  ...searchOf(),
+  index: changed(null, { add: pages.map((passage) => ({ ...passage, vector: null })) }),
+  read: async () => pages.map((passage) => ({ passage, tokens: null })),
+});
+
+test.each([
+  ['What does section 2.1 say?', '2. Liability › 2.1 Storm\nThe harbour pays for ropes only.'],
+  ['Was steht in Abschnitt 2.2?', '2. Liability › 2.2 Theft\nIt pays nothing.'],
+  ['clause 1 please', '1. Scope\nThese terms cover boats.'],
+  ['que dice la sección 2.1', '2. Liability › 2.1 Storm\nThe harbour pays for ropes only.'],
+  ['条款第3条写了什么', '退款需要十天。'],
+  ['and §12?', 'Fees are due in May. Ask us.'],
+])('%s is answered by the section with this number', async (message, quote) => {
+  expect(await ask(message, { index: null, passages: searchIn(TERMS) })).toMatchObject({ kind: 'answer', quote });
+});
+
+test('a number that two documents have, and one that is no section’s, make nothing sure', async () => {
+  const two = [
+    ...TERMS,
+    aPassage({ passageId: 'rules', title: 'Rules', path: ['Rules', '2.1 Dogs'], text: 'No dogs.' }),
+  ];
+
+  expect((await ask('What does section 2.1 say?', { index: null, passages: searchIn(two) })).kind).toBe('hedge');
+  expect((await ask('Does version 2.1 work?', { index: null, passages: searchIn(TERMS) })).kind).not.toBe('answer');
+  expect((await ask('section 2.11', { index: null, passages: searchIn(TERMS) })).kind).not.toBe('answer');
+});
+
 test('a passage under the question of an offered entry has no button of its own', async () => {
   const knowledge = [
     { question: 'May dogs stay in all rooms?', answer: 'Yes.' },

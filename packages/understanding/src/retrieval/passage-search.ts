@@ -414,6 +414,36 @@ const isHeadingOf = (question: string, { title, path }: Passage): boolean => {
   return asked !== '' && [[title, ...path], path].some((names) => normaliseWording(names.join(': ')) === asked);
 };
 
+/** A question for a section by its number, as “section 2.1”, “§ 4” or “第3条”. */
+const SECTION =
+  /(?:§{1,2}|(?<!\p{L})(?:section|sect?|chapter|clause|article|paragraph|abschnitt|kapitel|ziffer|artikel|paragraf|punkt|chapitre|paragraphe|secci[oó]n|cap[ií]tulo|art[ií]culo|cl[aá]usula|apartado|se[cç][aã]o|artigo|sezione|capitolo|articolo|hoofdstuk|rozdzia[lł]|раздел\p{L}*|пункт\p{L}*|глав\p{L}+|стать\p{L}+|bölüm|madde))\.?\s{0,3}(\d{1,3}(?:\.\d{1,3}){0,4})(?!\d|\.\d)|第\s?(\d{1,3}(?:\.\d{1,3}){0,4})\s?[条條章节節款項]/iu;
+const sectionIn = (question: string): string | null => {
+  const [, one, other] = SECTION.exec(question) ?? [];
+  return one ?? other ?? null;
+};
+/** The number of a heading. A word may be before it, as in “Article 5”. */
+const HEADING_NUMBER = /^\s*(?:§{1,2}\s*|\p{L}{1,20}\s)?(\d{1,3}(?:\.\d{1,3}){0,4})[.)]?(?=\s|$)/u;
+
+const numberOf = (heading: string): string | undefined => HEADING_NUMBER.exec(heading.slice(0, 60))?.[1];
+/** The number of a line that is a heading: `@parley/reading` writes those of short sections into the text. */
+const numberOfLine = (line: string): string | undefined =>
+  /[.;!?。]$/u.test(line) ? undefined : numberOf(line.slice(line.lastIndexOf(' › ') + 1).replace(/^› /, ''));
+
+/** What stands below the heading with this number, cut after a sentence. Null: the passage has no such heading. */
+const textUnder = (asked: string, { path, text }: Passage, language: string): string | null => {
+  const lines = text.split('\n');
+  const numbers = lines.map(numberOfLine);
+  const own = numbers.indexOf(asked);
+  if (own === -1 && numberOf(path.at(-1) ?? '') !== asked) return null;
+  const next = numbers.findIndex((number, at) => at > own && number !== undefined);
+  const section = lines.slice(Math.max(0, own), next === -1 ? undefined : next).join('\n');
+  const last = sentencesOf(section, language).findLast(({ to }) => to <= QUOTE_CHARS.most);
+  return section.slice(0, last?.to ?? 0).trim() || null;
+};
+
+/** How likely the section that a question names is the answer: if only one has this number, and if several have. */
+const NAMED = { one: 0.95, several: 0.5 };
+
 /** The best passages, with the probability of each that its quote is the answer. */
 export const rankPassages = async <Page extends Passage>(
   found: PassageCandidates<Page>,
@@ -423,22 +453,34 @@ export const rankPassages = async <Page extends Passage>(
   const best: FoundPassage<Page>[] = [];
   const share = createLoopShare(SLICE_MS);
   await share.next();
-  for (const [position, one] of ranked.slice(0, MOST_FOUND).entries()) {
+  const asked = sectionIn(found.question);
+  const named = new Map(
+    ranked.flatMap((one) => {
+      const text = asked === null ? null : textUnder(asked, one.passage, one.hit.language);
+      return text === null ? [] : [[one, text] as const];
+    }),
+  );
+  const sections = new Set([...named.keys()].map(({ passage: { title, path } }) => [title, ...path].join('\n')));
+  const likely = new Set([...named.keys(), ...ranked]);
+  for (const one of [...likely].slice(0, MOST_FOUND)) {
     if (share.isOver()) await share.next();
-    const quote = one.quote();
-    if (!quote) continue;
-    const features = passageFeatures(found, ranked, position);
+    const text = named.get(one) ?? one.quote()?.text;
+    if (text === undefined) continue;
+    const features = passageFeatures(found, ranked, ranked.indexOf(one));
+    const measured = sigmoid(weighted(features, calibration.confidence));
+    const whole = isHeadingOf(found.question, one.passage) ? 1 : measured;
     best.push({
       passage: one.passage,
-      quote: quote.text,
+      quote: text,
       by: found.by,
-      confidence: isHeadingOf(found.question, one.passage) ? 1 : sigmoid(weighted(features, calibration.confidence)),
+      confidence: named.has(one) ? Math.max(whole, sections.size === 1 ? NAMED.one : NAMED.several) : whole,
       language: one.passage.language ?? one.hit.language,
       words: one.hit.coverage,
       cosine: one.hit.cosine,
       tokens: one.tokens?.mean ?? null,
     });
   }
+  if (named.size > 0) return best.toSorted((one, other) => other.confidence - one.confidence);
   return best.toSorted((one, other) => Number(other.confidence === 1) - Number(one.confidence === 1));
 };
 
