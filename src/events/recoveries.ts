@@ -42,6 +42,15 @@ export type RecoveryState = (typeof RECOVERY_STATES)[number];
 /** Which events are sent again: those whose delivery had one of these outcomes, at or after `from` and before `to`. */
 export type MissedRange = { assistantId: string; endpointId: string; from: Date; to: Date; outcomes: Recoverable[] };
 
+/** What a recovery sends again. An event with several deliveries counts with the outcome that risks most. */
+export type MissedCounts = {
+  events: number;
+  conversations: number;
+  /** When the oldest of the events happened. */
+  oldest: Date | null;
+  byOutcome: Record<Recoverable, number>;
+};
+
 type Position = { endedOn: mongo.Timestamp; id: string };
 
 export type StoredRecovery = MissedRange & {
@@ -93,11 +102,11 @@ export type NextMissed = Missed | 'in flight' | null;
 export type Recoveries = {
   models: Indexed[];
 
-  /** How many events a recovery of this range sends again, and of how many conversations. */
-  plan: (range: MissedRange) => Promise<{ events: number; conversations: number }>;
+  /** What a recovery of this range sends again. */
+  plan: (range: MissedRange) => Promise<MissedCounts>;
 
   /** Starts a recovery. An endpoint has at most one that is not over. */
-  start: (range: MissedRange, createdBy: string) => Promise<RecoveryProgress>;
+  start: (range: MissedRange, createdBy: string) => Promise<RecoveryProgress & MissedCounts>;
 
   find: (recoveryId: string) => Promise<StoredRecovery | null>;
   read: (recoveryId: string) => Promise<RecoveryProgress>;
@@ -176,29 +185,39 @@ export const createRecoveries = ({
   });
 
   const plan: Recoveries['plan'] = async (range) => {
+    const ofEach = (make: (outcome: Recoverable) => object) =>
+      Object.fromEntries(RECOVERABLE.map((outcome) => [outcome, make(outcome)]));
+    const counts = ofEach((outcome) => ({ $sum: `$${outcome}` }));
+    const sums = { ...counts, records: { $sum: '$records' }, oldest: { $min: '$oldest' } };
     const [found] = await deliveries
-      .aggregate<{ records: number; events: number; conversations: number }>(
+      .aggregate<Record<Recoverable, number> & { records: number; conversations: number; oldest: Date }>(
         [
           { $match: isMissed(range) },
           { $limit: EVENTS_PER_RECOVERY + 1 },
-          { $group: { _id: '$eventId', conversationId: { $first: '$conversationId' }, records: { $sum: 1 } } },
-          { $group: { _id: '$conversationId', events: { $sum: 1 }, records: { $sum: '$records' } } },
           {
             $group: {
-              _id: null,
-              conversations: { $sum: 1 },
-              events: { $sum: '$events' },
-              records: { $sum: '$records' },
+              _id: '$eventId',
+              conversationId: { $first: '$conversationId' },
+              outcome: { $max: '$outcome' }, // sorted by name, the one that risks most is the last
+              records: { $sum: 1 },
+              oldest: { $min: '$happenedAt' },
             },
           },
+          // Computed apart: MongoDB 6.0 fails at a group whose accumulators compute, if another group follows.
+          { $set: ofEach((one) => ({ $cond: [{ $eq: ['$outcome', one] }, 1, 0] })) },
+          { $group: { _id: '$conversationId', ...sums } },
+          { $group: { _id: null, conversations: { $sum: 1 }, ...sums } },
         ],
         { hint: ENDED, ...timeLimit(PLAN_WITHIN_MS) },
       )
       .toArray();
-    const { records = 0, events = 0, conversations = 0 } = found ?? {};
+    if (!found)
+      return { events: 0, conversations: 0, oldest: null, byOutcome: { not_sent: 0, rejected: 0, unknown: 0 } };
+    const { records, conversations, oldest, not_sent, rejected, unknown } = found;
     if (records > EVENTS_PER_RECOVERY)
       throw invalid('from', 'too_many', `must be later: a recovery has at most ${EVENTS_PER_RECOVERY} events`);
-    return { events, conversations };
+    const byOutcome = { not_sent, rejected, unknown };
+    return { events: not_sent + rejected + unknown, conversations, oldest, byOutcome };
   };
 
   const withProgress = async (all: StoredRecovery[]): Promise<RecoveryProgress[]> => {
@@ -273,7 +292,7 @@ export const createRecoveries = ({
     read,
 
     start: async (range, createdBy) => {
-      const counted = await plan(range);
+      const { oldest, byOutcome, ...counted } = await plan(range);
       const now = serverDate();
       const recovery: StoredRecovery = {
         ...range,
@@ -295,7 +314,7 @@ export const createRecoveries = ({
       });
       // The streams must know of the recovery before the caller does. After a crash here, a worker makes the note.
       await tellEndpoint(recovery);
-      return { ...recovery, sent: {} };
+      return { ...recovery, sent: {}, oldest, byOutcome };
     },
 
     list: async (endpointId) =>

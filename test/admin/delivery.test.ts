@@ -201,6 +201,7 @@ test('what an endpoint missed is counted, sent again and shown', async () => {
   const from = ['--from', new Date(Date.now() - 60_000).toISOString(), '--outcomes', 'rejected'];
 
   const dry = await admin('endpoint', 'recover', endpointId, ...from, '--dry-run');
+  const said = await runAdmin(env, ['endpoint', 'recover', endpointId, ...from, '--dry-run']);
   const started = await admin<{ recovery: { recoveryId: string } }>('endpoint', 'recover', endpointId, ...from);
   const { recoveryId } = started.recovery;
   const [paused, resumed] = [
@@ -211,7 +212,10 @@ test('what an endpoint missed is counted, sent again and shown', async () => {
   const listed = await admin('recovery', 'list', endpointId);
   const wrong = await runAdmin(env, ['endpoint', 'recover', endpointId, '--from', '2026-01-01', '--outcomes', 'none']);
 
-  expect(dry).toEqual({ events: 1, conversations: 1, recovery: null });
+  const byOutcome = { not_sent: 0, rejected: 1, unknown: 0 };
+  expect(dry).toEqual({ events: 1, conversations: 1, oldest: expect.any(String), byOutcome, recovery: null });
+  expect(said.stdout).toMatch(/^1 events of 1 conversations would be sent again: 1 rejected; the oldest of 2/);
+  expect(said.stdout).toContain('The server may get events twice');
   expect([paused['state'], resumed['state'], wrong.status]).toEqual(['paused', 'running', 2]);
   expect(listed).toMatchObject([{ recoveryId, events: 1, sent: { delivered: 1 } }]);
   expect(receiver.received.filter(({ headers }) => headers['x-factory-redelivery'] === 'true')).toHaveLength(1);

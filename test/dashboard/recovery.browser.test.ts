@@ -33,7 +33,7 @@ test('an owner counts what an endpoint missed, sends it again, pauses and resume
   await page.getByText('There is nothing to send again.').waitFor();
   await page.getByLabel('Rejected').check();
   await page.getByRole('button', { name: 'Count events' }).click();
-  await page.getByText('2 events of 2 conversations').waitFor();
+  await page.getByText('2 events of 2 conversations: 2 rejected. The oldest: ').waitFor();
   expect(await barriersIn(page)).toEqual([]);
   await page.getByRole('button', { name: 'Send 2 events again' }).click();
   await receiver.waitFor((received) => received.length >= 3);

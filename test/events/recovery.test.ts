@@ -74,7 +74,7 @@ test.concurrent('a recovery sends what an endpoint missed again, in order, befor
   // Five failed connections in a row open the breaker, which is not the subject.
   const first = await say(one, 'a', 'b');
   await say(other, 'x', 'y');
-  await ended(4);
+  const missed = await ended(4);
 
   const dry = await start({ dryRun: true });
   const receiver = await open();
@@ -83,7 +83,9 @@ test.concurrent('a recovery sends what an endpoint missed again, in order, befor
   const recovery = await done(started.body.recovery?.recoveryId);
   await receiver.waitFor((received) => received.length >= 5);
 
-  expect(dry.body).toEqual({ events: 4, conversations: 2, recovery: null });
+  const [oldest] = missed.map(({ happenedAt }) => happenedAt.toISOString()).toSorted();
+  const byOutcome = { not_sent: 4, rejected: 0, unknown: 0 };
+  expect(dry.body).toEqual({ events: 4, conversations: 2, oldest, byOutcome, recovery: null });
   expect(started.body).toMatchObject({
     events: 4,
     conversations: 2,
@@ -106,7 +108,7 @@ test.concurrent('a recovery sends what an endpoint missed again, in order, befor
   await done(again.body.recovery?.recoveryId);
   const { body: listed } = await owner.get<{ recoveries: Recovery[] }>(`/endpoints/${endpointId}/recoveries`);
 
-  expect(again.body).toMatchObject({ events: 0, conversations: 0 });
+  expect(again.body).toMatchObject({ events: 0, conversations: 0, oldest: null });
   expect(listed.recoveries.map(({ events, state }) => [events, state])).toEqual([
     [0, 'done'],
     [4, 'done'],
@@ -167,6 +169,7 @@ test.concurrent('only chosen outcomes are sent again, and an event that may have
   const { sent } = await done(chosen.body.recovery?.recoveryId);
 
   expect(none.body.events).toBe(0);
+  expect(chosen.body.byOutcome).toEqual({ not_sent: 0, rejected: 2, unknown: 0 });
   expect(sent).toMatchObject({ delivered: 1 });
   expect(seenBy(receiver).slice(4)).toMatchObject([{ id: b?.eventId, sequence: 2, redelivery: true }]);
   expect((await deliveries.listRecords({ assistantId, limit: 200 })).deliveries).toHaveLength(5);

@@ -10,6 +10,9 @@ import { table } from '../text.ts';
 const ENDPOINT = 'c2a7f0de-51d4-4c0e-9b7e-0b8f2f6a9d10';
 const RECOVERY = '0d4f7a66-1b1e-4f0a-8f7e-5c3f5a0f9b21';
 
+/** What it risks to name outcomes other than `not_sent`. */
+const RISK = 'The server may get events twice that were rejected or unknown; it should check event ids.';
+
 type Recovery = Answered<typeof recoveryOperations.read>;
 type Options = { from: Date; to?: Date; outcomes?: string[]; dryRun?: boolean };
 
@@ -17,9 +20,14 @@ const isRecoverable = (outcome: string): outcome is Recoverable => RECOVERABLE.s
 
 const sentOf = ({ sent }: Recovery): number => ENDS.reduce((sum, outcome) => sum + (sent[outcome] ?? 0), 0);
 
+const listed = (counts: Record<string, number>): string =>
+  Object.entries(counts)
+    .filter(([, count]) => count > 0)
+    .map(([outcome, count]) => `${count} ${outcome}`)
+    .join(', ');
+
 const describe = (one: Recovery): string => {
-  const parts = Object.entries(one.sent).filter(([, count]) => count > 0);
-  const outcomes = parts.map(([outcome, count]) => `${count} ${outcome}`).join(', ');
+  const outcomes = listed(one.sent);
   return `${sentOf(one)} of ${one.events} sent again${outcomes === '' ? '' : ` (${outcomes})`}`;
 };
 
@@ -31,7 +39,7 @@ export const addRecoveryCommands = (program: Command, endpoint: Command, run: Ru
     .description('Send what it missed again, in order; `recovery` shows the progress')
     .requiredOption('--from <time>', 'what ended at this time or later', pointInTime)
     .option('--to <time>', 'and before this time; now if omitted', pointInTime)
-    .option('--outcomes <outcomes>', `of ${RECOVERABLE.join(', ')}; not_sent if omitted`, commaList)
+    .option('--outcomes <outcomes>', `of ${RECOVERABLE.join(', ')}; not_sent if omitted. ${RISK}`, commaList)
     .option('--dry-run', 'only count')
     .addHelpText('after', example(`endpoint recover ${ENDPOINT} --from 2026-01-31T12:00:00Z --dry-run`))
     .action((endpointId: string, { from, to, outcomes = ['not_sent'], dryRun = false }: Options) => {
@@ -42,12 +50,12 @@ export const addRecoveryCommands = (program: Command, endpoint: Command, run: Ru
         const range = { from: from.toISOString(), ...(to && { to: to.toISOString() }) };
         const body = { ...range, outcomes: outcomes.filter(isRecoverable), dryRun };
         const started = await api.call(recoveryOperations.start, { id: endpointId, what: 'endpoint', body });
-        const { events, conversations, recovery } = started;
+        const { events, conversations, oldest, byOutcome, recovery } = started;
         const found = `${events} events of ${conversations} conversations`;
-        const text = recovery
-          ? `Recovery ${recovery.recoveryId} sends ${found} again.`
-          : `${found} would be sent again.`;
-        return { json: started, text };
+        const said = recovery ? `Recovery ${recovery.recoveryId} sends ${found} again` : `${found} would be sent again`;
+        const which = oldest === null ? '' : `: ${listed(byOutcome)}; the oldest of ${oldest}`;
+        const isRisky = byOutcome.rejected + byOutcome.unknown > 0;
+        return { json: started, text: `${said}${which}.${isRisky ? ` ${RISK}` : ''}` };
       });
     });
 

@@ -282,6 +282,8 @@ export const recoveryOperations = {
     answer: z.object({
       events: count,
       conversations: count,
+      oldest: time.nullable().meta({ description: 'When the oldest of these events happened. Null: there are none.' }),
+      byOutcome: countsOf(RECOVERABLE).meta({ description: 'These events by how their deliveries ended.' }),
       recovery: RecoveryView.nullable().meta({ description: 'Null after a dry run.' }),
     }),
     audit: 'recovery.start',
@@ -377,7 +379,8 @@ export const recoveryRoutes = ({ endpoints, recoveries }: RecoveryDependencies):
     });
     if (dryRun) return { ...(await costly(() => recoveries.plan(range))), recovery: null };
     const started = await costly(() => recoveries.start(range, operator.email));
-    return { events: started.events, conversations: started.conversations, recovery: toView(started) };
+    const { events, conversations, oldest, byOutcome } = started;
+    return { events, conversations, oldest, byOutcome, recovery: toView(started) };
   }),
 
   handled(recoveryOperations.list, async ({ params: { id = '' }, costly }) => {

@@ -43,6 +43,20 @@ const bodyOf = ({ from, to, rejected, unknown }: Fields, dryRun: boolean) => ({
   dryRun,
 });
 
+const listed = (counts: Record<string, number>): string =>
+  Object.entries(counts)
+    .filter(([, count]) => count > 0)
+    .map(
+      ([one, count]) =>
+        `${count.toLocaleString('en')} ${shownOutcome(one as keyof Recovery['sent']).words.toLowerCase()}`,
+    )
+    .join(', ');
+
+const wordsOf = ({ events, conversations, oldest, byOutcome }: RecoveryStart): string =>
+  oldest === null
+    ? 'There is nothing to send again.'
+    : `${counted(events, 'event')} of ${counted(conversations, 'conversation')}: ${listed(byOutcome)}. The oldest: ${dateAndTime(oldest)}.`;
+
 type Props = { endpointId: string; onClose: () => void };
 
 /** Counts what an endpoint missed, then sends it again. */
@@ -120,9 +134,7 @@ export const RecoverDialog = ({ endpointId, onClose }: Props) => {
       <div role="status" aria-live="polite">
         {found && (
           <Text size="sm" fw={600}>
-            {found.events === 0
-              ? 'There is nothing to send again.'
-              : `${counted(found.events, 'event')} of ${counted(found.conversations, 'conversation')}`}
+            {wordsOf(found)}
           </Text>
         )}
       </div>
@@ -133,17 +145,8 @@ export const RecoverDialog = ({ endpointId, onClose }: Props) => {
 const sentOf = ({ sent }: Recovery): number =>
   Object.entries(sent).reduce((sum, [outcome, count]) => sum + (isFinal(outcome as keyof typeof sent) ? count : 0), 0);
 
-const outcomesOf = ({ sent }: Recovery): string =>
-  Object.entries(sent)
-    .filter(([, count]) => count > 0)
-    .map(
-      ([outcome, count]) =>
-        `${count.toLocaleString('en')} ${shownOutcome(outcome as keyof typeof sent).words.toLowerCase()}`,
-    )
-    .join(', ');
-
 const Row = ({ recovery }: { recovery: Recovery }) => {
-  const { recoveryId, from, to, state, events } = recovery;
+  const { recoveryId, from, to, state, events, sent } = recovery;
   const { dialog, ask } = useConfirm();
   const change = useChange({
     run: (step: 'pause' | 'resume' | 'cancel') => call<Recovery>('POST', at`/recoveries/${recoveryId}/${step}`),
@@ -158,6 +161,7 @@ const Row = ({ recovery }: { recovery: Recovery }) => {
       danger: true,
       onConfirm: () => change.mutate('cancel'),
     });
+  const outcomes = listed(sent);
   const words = `${sentOf(recovery).toLocaleString('en')} of ${counted(events, 'event')} sent again`;
   return (
     <li className="recovery">
@@ -184,7 +188,7 @@ const Row = ({ recovery }: { recovery: Recovery }) => {
       </Group>
       {!isOver && <Progress value={events === 0 ? 100 : (100 * sentOf(recovery)) / events} aria-label={words} mt={8} />}
       <Text size="sm" c="dimmed" mt={4}>
-        {outcomesOf(recovery) === '' ? words : `${words}: ${outcomesOf(recovery)}`}
+        {outcomes === '' ? words : `${words}: ${outcomes}`}
       </Text>
       {dialog}
     </li>
