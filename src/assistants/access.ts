@@ -14,11 +14,12 @@ import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';
 import type { AssistantStore } from './store.ts';
 
 /**
- * How a call is authenticated, and which rate-limit window counts the call. With `key or poll`, a long poll counts in a
- * window of its own. Without `limiter`, calls are not counted, and a missing token gives 404.
+ * How a call is authenticated, and which rate-limit window counts the call. With `key or poll` (of messages) and `key or
+ * event poll`, a long poll counts in a window of its own. Without `limiter`, calls are not counted, and a missing token
+ * gives 404.
  */
 type Admission =
-  | { auth: 'apiKey'; limiter: 'key' | 'key or poll' }
+  | { auth: 'apiKey'; limiter: 'key' | 'key or poll' | 'key or event poll' }
   | { auth: 'verifyToken' | 'secretAddress'; limiter: 'channel' }
   | { auth: 'none' | 'metricsToken'; limiter?: never };
 
@@ -40,6 +41,7 @@ export const createPublicRouter = (
   const admits: Record<Limiter, RequestHandler> = {
     key: access.byApiKey,
     'key or poll': access.byApiKeyOrPoll,
+    'key or event poll': access.byApiKeyOrEventPoll,
     channel: access.byChannel,
   };
   const router = Router({ caseSensitive: true });
@@ -83,9 +85,11 @@ type Dependencies = {
 
 const CALLER_LEFT = 499;
 
-/** True for a long poll: a request that asks the API to wait for something new. */
-const isLongPoll = ({ wait, after_seq }: Request['query']): boolean =>
-  [wait, after_seq].every((value) => typeof value === 'string' && /^\d{1,15}$/.test(value)) && Number(wait) > 0;
+/** True for a long poll: a request that asks the API to wait for something new, and has the parameters to do so. */
+const isLongPoll = (query: Request['query'], needs: string[]): boolean => {
+  const given = needs.map((name) => query[name]);
+  return given.every((value) => typeof value === 'string' && /^\d{1,15}$/.test(value)) && Number(query['wait']) > 0;
+};
 
 /**
  * The first checks of a request (docs/contract.md, Order of checks): 404 for an unknown channel, 401 for a wrong key or
@@ -95,6 +99,7 @@ const isLongPoll = ({ wait, after_seq }: Request['query']): boolean =>
 export type Access = {
   byApiKey: RequestHandler;
   byApiKeyOrPoll: RequestHandler;
+  byApiKeyOrEventPoll: RequestHandler;
   byChannel: RequestHandler;
 };
 
@@ -136,10 +141,12 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
   };
 
   /** The same as `byApiKey`, but long polls count in a rate-limit window of their own. */
-  const byApiKeyOrPoll: RequestHandler = async (req, res, next) => {
-    await withKey(req, res, isLongPoll(req.query) ? rateLimiter.forLongPoll : rateLimiter.forApiKey);
-    goOn(res, next);
-  };
+  const orPoll =
+    (needs: string[]): RequestHandler =>
+    async (req, res, next) => {
+      await withKey(req, res, isLongPoll(req.query, needs) ? rateLimiter.forLongPoll : rateLimiter.forApiKey);
+      goOn(res, next);
+    };
 
   /** Adds the call to the list of channel calls when the response ends, whatever the outcome. */
   const recordCall = (assistantId: string, res: Response): void => {
@@ -187,5 +194,10 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
     goOn(res, next);
   };
 
-  return { byApiKey, byApiKeyOrPoll, byChannel };
+  return {
+    byApiKey,
+    byApiKeyOrPoll: orPoll(['wait', 'after_seq']),
+    byApiKeyOrEventPoll: orPoll(['wait']),
+    byChannel,
+  };
 };

@@ -51,6 +51,7 @@ type Position = { endedOn: mongo.Timestamp; id: string };
 
 const cursors = createCursor(
   z.tuple([z.int().min(0).max(0xffffffff), z.int().min(0).max(0xffffffff), z.string().regex(/^[\w:.-]{1,200}$/)]),
+  'after',
 );
 
 const endedCursor = {

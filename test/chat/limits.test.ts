@@ -160,6 +160,17 @@ test('a long poll has its own window, but only if it may wait', async () => {
   expect(others.map(({ status }) => status)).toEqual([200, 429]);
 });
 
+test('a long poll of events takes nothing from the limit of messages', async () => {
+  const { chat, call } = await anAssistant(stack, { limitPerMinute: 2 });
+  const path = '/api/v1/events';
+
+  const polls = [await call(`${path}?wait=1`), await call(`${path}?wait=1`), await call(`${path}?wait=1`)];
+  const others = [await chat(aTurn()), await call(`${path}?wait=0`), await call(path)];
+
+  expect(polls.map(({ status }) => status)).toEqual([200, 200, 429]);
+  expect(others.map(({ status }) => status)).toEqual([200, 200, 429]);
+});
+
 test.each(['wait=1', 'wait=25&after_seq=', 'wait=1&after_seq=x', 'wait=1e1&after_seq=0', 'wait=0&after_seq=0'])(
   'a query that does not make the request wait (%s) counts like any other request',
   async (query) => {

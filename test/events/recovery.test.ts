@@ -318,7 +318,7 @@ test.concurrent('the list of ended events skips nothing while deliveries go on, 
   const theirs = await other.callOperation(eventOperations.list, { query: `?endpoint=${endpointId}` });
   const wrong = await call(`/api/v1/events?after=nonsense`);
   expect([only.body.events, theirs.body.events, wrong.status]).toEqual([[], [], 422]);
-  expect(wrong.body).toMatchObject({ error: { code: 'validation_failed', field: 'cursor' } });
+  expect(wrong.body).toMatchObject({ error: { code: 'validation_failed', field: 'after' } });
   expect((await stack.service.conversations.outbox.read(keys[0] ?? ''))?.outbox ?? []).toEqual([]);
 });
 

@@ -54,7 +54,7 @@ export const eventOperations = {
   list: publicOperation({
     tag: 'Events',
     auth: 'apiKey',
-    limiter: 'key',
+    limiter: 'key or event poll',
     method: 'get',
     path: '/api/v1/events',
     id: 'listEvents',
