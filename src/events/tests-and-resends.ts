@@ -23,8 +23,8 @@ import { composeErasedBody, ERASED_EVENTS_MAX, type EventKind, type Received } f
 import { composeTestBody } from './wire.ts';
 
 const QUEUED_PER_SWEEP = 500;
-/** The receiver got it, or may have got it. */
-const GOT: Outcome[] = ['delivered', 'unknown'];
+/** The receiver got it, whatever it answered, or may have got it. */
+const GOT: Outcome[] = ['delivered', 'rejected', 'unknown'];
 
 /** `may_double` if a resend may give the receiver the event a second time, else `safe`. */
 export type ResendRisk = 'safe' | 'may_double';

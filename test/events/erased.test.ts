@@ -43,31 +43,38 @@ const announceNow = async (conversationId: string) => {
   );
 };
 
-test('an erasure is told, without texts, to those endpoints that ask for it and got something', async () => {
+test('an erasure is told, without texts, to those endpoints that ask for it and got something, also if they refused it', async () => {
   const assistant = await anAssistant(stack);
   const { assistantId } = assistant;
   const told = await anEndpoint(assistantId, ['message.received', KIND]);
   const all = await anEndpoint(assistantId, []);
   const other = await anEndpoint(assistantId, ['tag.added', KIND]);
   const refused = await anEndpoint(assistantId, ['message.received', KIND], { respond: () => ({ status: 500 }) });
+  const down = await anEndpoint(assistantId, ['message.received', KIND]);
+  await down.receiver.close();
   const { conversationId } = (await assistant.chat(aTurn({ message: 'private' }))).body;
-  await endedOf(conversationId, 4);
+  await endedOf(conversationId, 5);
 
   expect((await erase(assistant, conversationId)).status).toBe(204);
   await told.receiver.waitFor((received) => received.length >= 2);
   await announceNow(conversationId);
-  const rows = await endedOf(conversationId, 5);
+  const rows = await endedOf(conversationId, 7);
 
   expect(told.seen().map(({ event, sequence }) => [event, sequence])).toEqual([
     ['message.received', 1],
     [KIND, 2],
   ]);
-  const got = told.receiver.received[0]?.headers['x-factory-event-id'];
-  expect(told.seen()[1]?.payload).toEqual({ conversation_id: conversationId, event_ids: [got], more_events: false });
-  expect([all, other, refused].flatMap(({ seen }) => seen().filter(({ event }) => event === KIND))).toEqual([]);
+  for (const { receiver, seen } of [told, refused]) {
+    const got = receiver.received[0]?.headers['x-factory-event-id'];
+    expect(seen()[1]?.payload).toEqual({ conversation_id: conversationId, event_ids: [got], more_events: false });
+  }
+  expect([all, other].flatMap(({ seen }) => seen().filter(({ event }) => event === KIND))).toEqual([]);
   expect(JSON.stringify(rows)).not.toContain('private');
-  const own = rows.filter(({ event }) => event === KIND);
-  expect(own).toMatchObject([{ endpointId: told.endpointId, outcome: 'delivered', sequence: 2 }]);
+  // So an owner sees who was told, and who has confirmed it.
+  const outcomeOf = Object.fromEntries(
+    rows.filter(({ event }) => event === KIND).map(({ endpointId, outcome }) => [endpointId, outcome]),
+  );
+  expect(outcomeOf).toEqual({ [told.endpointId]: 'delivered', [refused.endpointId]: 'rejected' });
 });
 
 test('it names the last 1,000 events that its endpoint got or may have got, each once, and says if there were more', async () => {
