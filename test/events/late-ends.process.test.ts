@@ -5,6 +5,7 @@ import { neverSent } from '../../src/events/delivery.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { type EventPage, followEvents } from '../kit/event-pages.ts';
 import { eventually } from '../support/eventually.ts';
+import { withFailPoint } from '../support/fail-point.ts';
 import { createFeed } from '../kit/feed.ts';
 import { openReceiver } from '../kit/receiver.ts';
 import { openStack, type Stack } from '../support/stack.ts';
@@ -74,5 +75,51 @@ test('an end that MongoDB still writes when a later one is visible already is no
     expect(found).toContain(later);
   });
   expect(found).toEqual([said?.eventId, later]);
+  await receiver.close();
+});
+
+test('an event that a recovery claims while its conversation is erased is not sent', async () => {
+  const { assistantId, call } = await anAssistant(stack, { knowledge: [] });
+  const receiver = await openReceiver({ respond: () => ({ status: 500 }) });
+  const { service } = stack;
+  const events = ['message.received' as const, 'conversation.erased' as const];
+  const { endpointId } = (await service.endpoints.addEndpoint(assistantId, { url: receiver.url, events })).endpoint;
+  const feed = createFeed(service);
+  const [key = ''] = await feed.openConversations(assistantId, 1);
+  const { conversationId = '' } = (await service.conversations.outbox.read(key)) ?? {};
+  await feed.say(assistantId, key, ['private']);
+  const rows = () => service.mongo.collection('deliveries').find({ assistantId }).sort({ createdAt: 1 }).toArray();
+  await eventually(async () => expect(await rows()).toMatchObject([{ outcome: 'rejected' }]));
+  const admin = service.mongo.getClient().db('admin');
+  const namespace = `${service.mongo.name}.deliveries`;
+  const held = { failCommands: ['insert'], namespace, blockConnection: true, blockTimeMS: 1_200 };
+
+  await withFailPoint(
+    mongod.url,
+    held,
+    async () => {
+      const range = { from: new Date(Date.now() - 60_000), to: new Date(Date.now() + 1_000) };
+      await service.recoveries.start({ assistantId, endpointId, ...range, outcomes: ['rejected'] }, 'a test');
+      await eventually(async () => {
+        const stages = [{ $currentOp: {} }, { $match: { 'command.insert': 'deliveries' } }];
+        expect(await admin.aggregate(stages, { readConcern: { level: 'local' } }).toArray()).not.toEqual([]);
+      });
+      expect((await call(`/api/v1/conversations/${conversationId}`, { method: 'DELETE' })).status).toBe(204);
+    },
+    { times: 1 },
+  );
+  await eventually(async () => {
+    const ends = (await rows()).map(({ event, redelivery, outcome, errorKind }) => [
+      event,
+      redelivery,
+      outcome,
+      errorKind,
+    ]);
+    expect(ends).toHaveLength(3);
+    expect(ends).toContainEqual(['message.received', true, 'not_sent', 'erased']);
+    expect(ends).toContainEqual(['conversation.erased', false, 'rejected', null]);
+  });
+
+  expect(receiver.received.map(({ headers }) => headers['x-factory-event'])).toEqual(events);
   await receiver.close();
 });

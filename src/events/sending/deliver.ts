@@ -319,6 +319,18 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   };
 
   /**
+   * True if the conversation was erased. Its deliveries may still have texts, because these are removed some time
+   * later.
+   */
+  const isOfErased = async (
+    delivery: Pick<StoredDelivery, 'conversationId' | 'assistantId' | 'event'>,
+  ): Promise<boolean> => {
+    const { conversationId, assistantId } = delivery;
+    if (conversationId === null || tellsOfErasure(delivery)) return false;
+    return (await conversations.findHead(conversationId, assistantId)) === null;
+  };
+
+  /**
    * Claims and sends a missed event again. The number of the redelivery is part of the id of its record, so only one
    * process can insert it.
    */
@@ -348,6 +360,13 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'foreign';
     }
     const own = { ...claimed, redelivery: true, queued: false, span };
+    // Its outbox was empty, so an erasure before the claim has waited for nothing. One after it waits for the outcome.
+    if (await isOfErased(claim)) {
+      breaker.release(endpointId);
+      await deliveries.recordOutcome(own.deliveryId, own.token, neverSent('erased'));
+      dispatch.logEnd(claim, neverSent('erased'), span);
+      return 'ended';
+    }
     if (isFresh(target)) return dispatch.dispatch(claim, own, target, slot);
     breaker.release(endpointId);
     return (await deliveries.release(own.deliveryId, own.token, own)) ? 'released' : 'ended';
@@ -443,16 +462,6 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     const { reading } = given;
     given.reading = null;
     return reading ? { ...reading, endpoint: await endpoints.readForSending(endpointId) } : read(key, endpointId);
-  };
-
-  /**
-   * True if the conversation was erased. Its deliveries may still have texts, because these are removed some time
-   * later.
-   */
-  const isOfErased = async (delivery: StoredDelivery): Promise<boolean> => {
-    const { conversationId, assistantId } = delivery;
-    if (conversationId === null || tellsOfErasure(delivery)) return false;
-    return (await conversations.findHead(conversationId, assistantId)) === null;
   };
 
   /** Sends a claimed test or resend, or ends it without a send. */
