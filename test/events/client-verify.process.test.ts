@@ -4,13 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifyWebhook, type WebhookVerdict } from '../../packages/client/src/verify-webhook.ts';
-import { newWebhookSecret, signEvent } from '../../src/events/signature.ts';
+import { newWebhookSecret, signEvent, standardHeaders } from '../../src/events/signature.ts';
 import { sized } from '../support/size.ts';
 
 interface Vector {
   name: string;
   secrets: string[];
   header: string;
+  headers?: Record<string, string>;
   body_base64: string;
   now: number;
   tolerance_seconds: number;
@@ -26,6 +27,21 @@ describe('verifyWebhook', () => {
     const options = { toleranceSeconds: vector.tolerance_seconds, now: vector.now };
     expect(verifyWebhook(body, vector.header, vector.secrets, options)).toEqual(vector.expect);
   });
+
+  it.each(vectors.flatMap(({ headers, ...vector }) => (headers ? [{ headers, ...vector }] : [])))(
+    '$name: the service signs it so',
+    ({ headers, header, secrets, body_base64, now: timestamp }) => {
+      const body = Buffer.from(body_base64, 'base64');
+      const { event, event_id: id } = JSON.parse(body.toString()) as { event: string; event_id: string };
+      expect(signEvent({ body, secrets, timestamp })).toBe(header);
+      expect(headers).toMatchObject({
+        'X-Factory-Event': event,
+        'X-Factory-Event-Id': id,
+        'X-Factory-Signature': header,
+        ...standardHeaders({ body, secrets, timestamp, id }),
+      });
+    },
+  );
 
   it('names every reason', () => {
     const reasons = vectors.map((vector) => (vector.expect.ok ? 'ok' : vector.expect.reason));

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { isFinal } from '../../src/events/delivery.ts';
 import { createFeed } from '../kit/feed.ts';
@@ -27,6 +28,7 @@ test('events are numbered without gaps, for each endpoint and conversation, by w
   const { endpoints, conversations, deliveries, deliveryQueue } = stack.service;
   const everything = {
     url: all.url,
+    standardWebhooks: true,
     events: ['conversation.created', 'message.received', 'tag.added', 'message.sent'],
   };
   await endpoints.addEndpoint(assistantId, everything);
@@ -61,6 +63,14 @@ test('events are numbered without gaps, for each endpoint and conversation, by w
     expect(numbersOf(all, conversationId)).toEqual(upTo(other?.[1] ?? 0));
     expect(numbersOf(all, second)).toEqual(upTo(3));
   });
+  // The whole request of the vectors has the headers of a real one.
+  const file = readFileSync(new URL('../../docs/vectors.json', import.meta.url), 'utf8');
+  const { vectors } = JSON.parse(file) as { vectors: { headers?: Record<string, string> }[] };
+  const named = vectors.flatMap(({ headers = {} }) => Object.keys(headers).map((name) => name.toLowerCase()));
+  const sent = Object.keys(all.received[0]?.headers ?? {});
+  expect(sent.filter((name) => /^(?:x-factory|webhook)-/.test(name)).toSorted()).toEqual(
+    named.filter((name) => name !== 'content-type').toSorted(),
+  );
   const isTest = ({ json }: { json: unknown }) => (json as { event: string }).event === 'webhook.test';
   const tested = (await few.waitFor((received) => received.some(isTest))).find(isTest);
   expect(tested?.headers).not.toHaveProperty('x-factory-sequence');
