@@ -1,42 +1,35 @@
-// Sees by X-Factory-Sequence that events are missing, and takes them from the feed: node fill-gaps.mjs
+// Sees by X-Factory-Sequence that events are missing, and takes them from the feed: npm install @parley/client
 import { createServer } from 'node:http';
 import { buffer } from 'node:stream/consumers';
-import { verify } from '../verify-signature/verify.mjs';
+import { Parley, parseEvent, verifyWebhook } from '@parley/client';
 
-const { PARLEY_URL, PARLEY_KEY, ENDPOINT_ID, WEBHOOK_SECRET, PORT = '8080' } = process.env;
-const [known, last] = [new Set(), new Map()]; // keep these and the cursor in your database
-let [cursor, work] = ['', Promise.resolve()];
+const { PARLEY_URL: url, PARLEY_KEY: apiKey, ENDPOINT_ID: endpoint, WEBHOOK_SECRET, PORT = '8080' } = process.env;
+const parley = new Parley({ url, apiKey });
+const [known, last] = [new Set(), new Map()]; // keep these and `after` in your database
+let [after, work] = [undefined, Promise.resolve()];
 
-const take = (sequence, { event_id, payload: { conversation_id: id } }) => {
-  if (known.has(event_id)) return;
-  known.add(event_id);
-  last.set(id, Math.max(sequence, last.get(id) ?? 0));
-  console.log(id, sequence, event_id);
+const take = ({ eventId, conversationId, sequence }) => {
+  if (known.has(eventId) || sequence === null) return; // a test event has no sequence
+  known.add(eventId);
+  last.set(conversationId, Math.max(sequence, last.get(conversationId) ?? 0));
+  console.log(conversationId, sequence, eventId); // your work, with the `envelope`; null if it was erased meanwhile
 };
 
-/** Reads the feed up to the event before this one, and waits for it: the feed is some seconds behind. */
-const fill = async (id, sequence) => {
-  for (let found = 0; found < sequence - 1; ) {
-    const query = new URLSearchParams({ endpoint: ENDPOINT_ID, wait: '20', ...(cursor && { after: cursor }) });
-    const headers = { Authorization: `Bearer ${PARLEY_KEY}` };
-    const page = await (await fetch(`${PARLEY_URL}/api/v1/events?${query}`, { headers })).json();
-    for (const one of page.events) {
-      if (one.sequence && one.envelope) take(one.sequence, one.envelope); // test events have no sequence
-      if (one.conversationId === id) found = Math.max(found, one.sequence);
-    }
-    cursor = page.cursor ?? '';
+const receive = async (envelope, sequence) => {
+  const one = { eventId: envelope.event_id, conversationId: envelope.payload.conversation_id, sequence, envelope };
+  while (sequence > (last.get(one.conversationId) ?? 0) + 1) {
+    const page = await parley.events({ endpoint, after, wait: 20 }); // the feed is some seconds behind
+    page.events.forEach(take);
+    after = page.cursor ?? undefined;
   }
+  take(one);
 };
 
-const receive = async (request, response) => {
-  const body = await buffer(request);
-  if (!verify(body, request.headers['x-factory-signature'], [WEBHOOK_SECRET])) return response.writeHead(401).end();
-  response.writeHead(204).end(); // within five seconds; the work comes after it, one event after the other
-  const [event, sequence] = [JSON.parse(body), Number(request.headers['x-factory-sequence'] ?? 0)];
-  const id = event.payload.conversation_id;
-  const handle = () => sequence && take(sequence, event);
-  const isGap = () => sequence > (last.get(id) ?? 0) + 1;
-  work = work.then(async () => isGap() && (await fill(id, sequence))).then(handle).catch(console.error);
+const answer = async (request, response) => {
+  const [body, sequence] = [await buffer(request), Number(request.headers['x-factory-sequence'])];
+  const { ok } = verifyWebhook(body, request.headers['x-factory-signature'], WEBHOOK_SECRET);
+  response.writeHead(ok ? 204 : 401).end(); // within five seconds; the work comes after it, one event after the other
+  if (ok && sequence > 0) work = work.then(() => receive(parseEvent(body), sequence)).catch(console.error);
 };
 
-createServer((request, response) => void receive(request, response)).listen(Number(PORT));
+createServer((request, response) => void answer(request, response)).listen(Number(PORT));

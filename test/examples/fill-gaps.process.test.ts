@@ -1,4 +1,7 @@
-import { join } from 'node:path';
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 import { launch } from '../kit/processes.ts';
 import { findPython, ROOT } from '../../scripts/services/installed.ts';
@@ -8,6 +11,19 @@ import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ timing: { endWrittenWithinMs: 1_000 } });
+
+/** A folder with this receiver and the TypeScript client, as if it were installed there. */
+const aProject = async (file: string): Promise<string> => {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-receiver-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const client = join(folder, 'node_modules/@parley/client');
+  await mkdir(client, { recursive: true });
+  await writeFile(join(client, 'package.json'), '{ "type": "module", "exports": "./index.js" }');
+  const source = pathToFileURL(join(ROOT, 'packages/client/src/parley.ts')).href;
+  await writeFile(join(client, 'index.js'), `export * from ${JSON.stringify(source)};`);
+  await copyFile(join(ROOT, 'examples/receivers', file), join(folder, file));
+  return folder;
+};
 
 const PROGRAMS = [
   ['Node', () => process.execPath, 'fill-gaps.mjs'],
@@ -36,10 +52,11 @@ test.each(PROGRAMS)(
     const { conversationId } = (await say('One')).body;
     await ended(1); // nobody listens yet
 
-    const { output, kill } = launch(program(), [join(ROOT, 'examples/receivers', file)], {
+    const folder = await aProject(file);
+    const { output, kill } = launch(program(), [join(folder, file)], {
       env: {
         ...process.env,
-        PYTHONPATH: join(ROOT, 'examples/verify-signature'),
+        PYTHONPATH: [join(ROOT, 'packages/python/src'), findPython().folder].join(delimiter),
         PYTHONDONTWRITEBYTECODE: '1',
         PARLEY_URL: stack.url,
         PARLEY_KEY: apiKey,
@@ -58,6 +75,10 @@ test.each(PROGRAMS)(
     const lines = () => output.said.split('\n').filter((line) => line.startsWith(conversationId));
     await eventually(() => expect(lines().length).toBeGreaterThanOrEqual(3));
 
+    const code = (await readFile(join(folder, file), 'utf8'))
+      .split('\n')
+      .filter((line) => !/^\s*(?:$|#|\/\/)/.test(line));
+    expect(code.length).toBeLessThanOrEqual(30);
     expect(all.map(({ outcome }) => outcome)).toEqual(['not_sent', 'delivered', 'delivered']);
     expect(lines()).toEqual(all.map(({ eventId, sequence }) => `${conversationId} ${sequence} ${eventId}`));
   },
