@@ -154,7 +154,8 @@ test('a provider may stream any bytes: they are a reply or a failure of the prov
   const stop = new AbortController().signal;
   let [replies, failures] = [0, 0];
   const figures = await watched(count, 10, async () => {
-    const call = { assistantId: 'a', url, headers: {}, body: '{}', dispatcher, onText: () => undefined };
+    const again = { onText: () => undefined, mayRepeat: async () => true };
+    const call = { assistantId: 'a', url, headers: {}, body: '{}', dispatcher, ...again };
     const ended = await completeInTime(call, { timeoutMs: 5_000, stop }).catch((cause: unknown) => cause);
     if (ended instanceof ProviderError) failures += 1;
     else replies += Number(!(ended instanceof Error));

@@ -64,6 +64,29 @@ test('a call is reserved by its prompt and the most it may answer, and settled b
   expect(await used()).toBe(silent);
 });
 
+test('a call whose connection broke may have cost something: it counts in full, and is repeated only if it fits again', async () => {
+  const breakFirst = ({ provider }: Awaited<ReturnType<typeof setUp>>) =>
+    provider.behave((wire, asked) => {
+      if (provider.asked.length === 1) return wire.response.socket?.destroy();
+      return answering(300)(wire, asked);
+    });
+  const rich = await setUp({ tokensPerDay: 10_000 });
+  breakFirst(rich);
+  const repeated = await rich.ask();
+  await eventually(async () => expect(await rich.used()).toBeGreaterThan(MAX_TOKENS + 200 + 300));
+
+  const ofOne = (await rich.used()) - 300;
+  const poor = await setUp({ tokensPerDay: Math.floor(1.5 * ofOne) });
+  breakFirst(poor);
+  const given = await poor.ask();
+
+  expect([repeated.body.reply, rich.provider.asked.length]).toEqual(['From nine.', 2]);
+  expect(ofOne).toBeLessThan(MAX_TOKENS + 800);
+  expect([given.body.reply, poor.provider.asked.length]).toEqual(['We are open from 9 to 5.', 1]);
+  // The marks around the visitor's text are random, and so are their tokens.
+  expect(Math.abs((await poor.used()) - ofOne)).toBeLessThan(40);
+});
+
 test('when the tokens of a day are used up, retrieval answers or a person does, as the assistant is set', async () => {
   const { provider, ask, used, assistantId } = await setUp({ tokensPerDay: 1_000 });
   provider.behave(answering(990));

@@ -110,6 +110,8 @@ type Call = {
   dispatcher: Dispatcher;
   signal: AbortSignal;
   onText: (text: string) => void;
+  /** Called before a request is repeated that the provider may have got. False if it must not be. */
+  mayRepeat: () => Promise<boolean>;
 };
 
 type Reading = { finish: Finish | null; done: boolean; text: number; events: number; usage: Completion['usage'] };
@@ -141,15 +143,16 @@ const readEvent = (data: string, reading: Reading, onText: (text: string) => voi
 };
 
 /** Sends the request, and repeats it once if the connection failed before the answer began. */
-const send = async ({ url, headers, body, dispatcher, signal }: Call): Promise<Dispatcher.ResponseData> => {
+const send = async ({ url, headers, body, dispatcher, signal, mayRepeat }: Call): Promise<Dispatcher.ResponseData> => {
   const options = { method: 'POST', headers, body, dispatcher, signal } as const;
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await request(url, options);
     } catch (cause) {
       if ((cause as Error).name === 'AddressRefused') throw new ProviderError('address_refused', { cause });
-      if (attempt >= MAX_ATTEMPTS || signal.aborted || cause instanceof Flood)
-        throw new ProviderError('connection', { cause });
+      const failure = new ProviderError('connection', { cause });
+      if (attempt >= MAX_ATTEMPTS || signal.aborted || cause instanceof Flood) throw failure;
+      if (!costsNothing(failure) && !(await mayRepeat())) throw failure;
     }
   }
 };

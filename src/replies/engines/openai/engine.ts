@@ -283,6 +283,16 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
       cites: passages.length > 0,
     });
     const stop = abortAfterDraining(turn.signal, stopAfterMs);
+    let last = reserved;
+    /** The provider may have worked for the first request, so the second one is reserved beside it. */
+    const mayRepeat = async (): Promise<boolean> => {
+      try {
+        last = await reserve(turn, messages, maxTokens);
+        return true;
+      } catch {
+        return false;
+      }
+    };
     try {
       const completion = await completeInTime(
         {
@@ -303,10 +313,11 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
           }),
           dispatcher,
           onText: filter.push,
+          mayRepeat,
         },
         { timeoutMs, stop: stop.signal },
       );
-      if (completion.usage) reserved?.settle(completion.usage.prompt + completion.usage.completion);
+      if (completion.usage) last?.settle(completion.usage.prompt + completion.usage.completion);
       const filtered = filter.end();
       if (filtered.text === '') throw new ProviderError('empty');
       breaker.succeeded(breakerKey);
@@ -315,7 +326,7 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
       return { completion, filtered, given: { passages, entries: hits, said } };
     } catch (cause) {
       const failure = cause instanceof ProviderError ? cause : new ProviderError('connection', { cause });
-      if (costsNothing(failure)) reserved?.settle(0);
+      if (costsNothing(failure)) last?.settle(0);
       if (failure.kind !== 'stopping' && !REQUEST_ERRORS.has(failure.status ?? 0)) breaker.failed(breakerKey);
       throw failure;
     } finally {
