@@ -291,6 +291,14 @@ test.each([
   expect(JSON.stringify(body)).not.toContain('zq');
 });
 
+test.each([0, -1, 1.5, 101, 1e9, '5'])('a rate of %j a second is refused', async (ratePerSecond) => {
+  const { owner, path } = await anOwnersEndpoint(URL, { ratePerSecond: 100 });
+
+  const { status, body } = await owner.call<{ error: { field: string } }>('PATCH', path, { ratePerSecond });
+
+  expect([status, body.error.field]).toEqual([422, 'ratePerSecond']);
+});
+
 test('the library of Standard Webhooks verifies an event with the secret as it was shown, and with both in an overlap', async () => {
   const receiver = await aReceiver();
   const { owner, secret, path, sendTest } = await anOwnersEndpoint(receiver.url);

@@ -318,6 +318,18 @@ test.concurrent('the list of ended events skips nothing while deliveries go on, 
   const theirs = await other.callOperation(eventOperations.list, { query: `?endpoint=${endpointId}` });
   const wrong = await call(`/api/v1/events?after=nonsense`);
   expect([only.body.events, theirs.body.events, wrong.status]).toEqual([[], [], 422]);
+  // A cursor is only a position: that of another assistant, or one that nobody was given, shows nothing else.
+  const forge = (position: unknown) => Buffer.from(JSON.stringify(position)).toString('base64url');
+  const after = async (position: string, by = callOperation) => {
+    const { status, body } = await by(eventOperations.list, { query: `?limit=1&after=${position}` });
+    return status === 200 ? body.events.map(({ deliveryId }) => deliveryId) : status;
+  };
+  const oldest = (await call<AnswerOf<typeof eventOperations.list>>('/api/v1/events?limit=1')).body;
+  expect(await after(String(oldest.cursor), other.callOperation)).toEqual([]);
+  expect(await after(forge([1, 1, 'x']))).toEqual(oldest.events.map(({ deliveryId }) => deliveryId));
+  expect(await after(forge([0xffffffff, 0xffffffff, 'x']))).toEqual([]);
+  for (const position of [[-1, 0, 'x'], [2 ** 32, 0, 'x'], [1, 1, { $gt: '' }], [1, 1], { $gt: 1 }, null])
+    expect(await after(forge(position))).toBe(422);
   expect(wrong.body).toMatchObject({ error: { code: 'validation_failed', field: 'after' } });
   expect((await stack.service.conversations.outbox.read(keys[0] ?? ''))?.outbox ?? []).toEqual([]);
 });
