@@ -184,6 +184,16 @@ export const PAGES: Shown[] = [
       await page.getByText('The test event arrived.').waitFor();
     },
   },
+  {
+    name: 'endpoint-recover',
+    path: ({ assistantId, rejected }) => `/assistants/${assistantId}/webhooks/${rejected.split(':')[1]}`,
+    after: async (page) => {
+      await press('Recover missed events…')(page);
+      await page.getByLabel('Rejected').check();
+      await page.getByRole('button', { name: 'Count events' }).click();
+      await page.getByText('The oldest: ').waitFor();
+    },
+  },
   { name: 'deliveries', path: of('deliveries') },
   {
     name: 'delivery',

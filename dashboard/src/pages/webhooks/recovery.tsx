@@ -86,6 +86,7 @@ export const RecoverDialog = ({ endpointId, onClose }: Props) => {
   };
   const time = (name: 'from' | 'to') => ({
     ...form.text(name),
+    miw: 220, // on a phone one is below the other
     onChange: (event: { currentTarget: { value: string } }) => set(name, event.currentTarget.value),
   });
   return (
@@ -105,7 +106,7 @@ export const RecoverDialog = ({ endpointId, onClose }: Props) => {
         Events that your server did not get are sent again, in the order of each conversation and before newer events of
         it, with the same event id.
       </Text>
-      <Group grow align="flex-start">
+      <Group grow preventGrowOverflow={false} align="flex-start">
         <TextInput type="datetime-local" label="Failed from" data-autofocus {...time('from')} />
         <TextInput
           type="datetime-local"
