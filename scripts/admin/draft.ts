@@ -25,6 +25,14 @@ const changesIn = ({ added, changed, removed, isReplaced, sources, settings }: V
     .filter(Boolean)
     .join(', ');
 
+const resultIn = (result: Version['result']): string | null => {
+  if (!result) return null;
+  const { set, counts, judged } = result;
+  return set === null
+    ? `visitors: ${counts.worse} worse, ${counts.better} better, ${counts.other} other`
+    : `${set}: ${judged.right} right, ${judged.hedged + judged.offered} offered, ${judged.wrong} wrong`;
+};
+
 export const addDraftCommands = (program: Command, run: Run): void => {
   const draft = program.command('draft').description('What is changed and not yet live, with the setting drafts');
 
@@ -83,8 +91,10 @@ export const addDraftCommands = (program: Command, run: Run): void => {
     .action(({ assistant }: { assistant: string }) =>
       run(async (api) => {
         const { versions } = await api.call(draftOperations.versions, of(assistant));
-        const rows = versions.map((one) => [one.version, one.name, one.by.name, one.at, changesIn(one.changes)]);
-        const text = table(['VERSION', 'NAME', 'BY', 'AT', 'CHANGES'], rows, 'There are no versions yet.');
+        const rows = versions.map((one) => {
+          return [one.version, one.name, one.by.name, one.at, changesIn(one.changes), resultIn(one.result)];
+        });
+        const text = table(['VERSION', 'NAME', 'BY', 'AT', 'CHANGES', 'RESULT'], rows, 'There are no versions yet.');
         return { json: versions, text };
       }),
     );

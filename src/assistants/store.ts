@@ -96,7 +96,7 @@ export type AssistantStore = Omit<
   embedders: Embedders;
   semantic: SemanticState;
   drafts: Drafts;
-  versions: Pick<VersionStore, 'list'>;
+  versions: Pick<VersionStore, 'keepResult' | 'list'>;
 
   /** Changes of knowledge. With the setting `drafts` they change the draft. */
   addKnowledge: (

@@ -37,6 +37,8 @@ export type Evaluation = {
   provider: TokenBudget | null;
   /** How the replies of the draft were judged by the expected answers. */
   judged: Counts;
+  /** The versions that have answered. Empty without drafts. */
+  versions: number[];
   total: number;
   done: number;
   counts: Counts;
@@ -44,11 +46,12 @@ export type Evaluation = {
   startedAt: Date | null;
   endedAt: Date | null;
 };
-type StoredEvaluation = Omit<Evaluation, 'evaluationId' | 'draftRevision' | 'provider' | 'judged'> & {
+type StoredEvaluation = Omit<Evaluation, 'evaluationId' | 'draftRevision' | 'provider' | 'judged' | 'versions'> & {
   _id: string;
   draftRevision?: number;
   provider?: TokenBudget;
   judged?: Counts;
+  versions?: number[];
   /** The number of the next question. */
   next: number;
   /** Its place among the unfinished evaluations. Absent once it has ended. */
@@ -133,6 +136,7 @@ const toEvaluation = ({
   draftRevision: null,
   provider: null,
   judged: {},
+  versions: [],
   ...stored,
 });
 const fittingBeside = ({ assistantIds, noneAsking, noDrafts, slow }: Besides): mongo.Filter<StoredEvaluation> => {
@@ -169,6 +173,10 @@ const countsOf = (answers: { answer: Answered }[]): Record<string, number> => {
   }
   return counts;
 };
+
+/** The versions that gave these answers. A draft is none. */
+const versionsOf = (answers: { answer: Answered }[]): number[] =>
+  answers.flatMap(({ answer: { why } }) => (typeof why['version'] === 'number' ? [why['version']] : []));
 
 export type ResultPosition = { doubt: number; id: string };
 type Ref = { assistantId: string; evaluationId: string };
@@ -408,7 +416,11 @@ export const createEvaluations = (connection: Connection): Evaluations => {
         const until = new Date(serverNow() + LEASE_MS);
         const renewed = await evaluations.updateOne(
           { ...heldBy(held), next: held.next },
-          { $inc: counts, $set: { next, 'lease.until': until, tries: 0 } as Partial<StoredEvaluation> },
+          {
+            $inc: counts,
+            $set: { next, 'lease.until': until, tries: 0 } as Partial<StoredEvaluation>,
+            $addToSet: { versions: { $each: versionsOf(answers) } },
+          },
           { session },
         );
         isStored = renewed.matchedCount === 1;

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Embedder } from '@parley/understanding';
 import type { DraftKnowledge } from '../assistants/drafts/draft-reads.ts';
+import type { VersionStore } from '../assistants/drafts/versions.ts';
 import type { Answered, Asked, Besides, Evaluations, GivenReply, HeldEvaluation } from './evaluations.ts';
 import { compareReplies, type Difference, judgeReply, type TriedReply, type Verdict } from './question.ts';
 import { REPLY_MAX } from './question-sets.ts';
@@ -39,6 +40,7 @@ const REST = { share: 6, leastMs: 20, mostMs: 1_000 };
 
 type Options = {
   evaluations: Evaluations;
+  versions: Pick<VersionStore, 'keepResult'>;
   askEngine: Pick<AskEngine, 'openDraft' | 'tryOut'>;
   embedder: Embedder;
   lifecycle: Lifecycle;
@@ -74,7 +76,7 @@ type Replied = { given: GivenReply; language: string; isFallBack: boolean; judge
  * that ask a provider run beside the others. Conversations, figures and events do not show evaluations. Every reply
  * worker looks for evaluations, and each evaluation belongs to one worker at a time.
  */
-export const openEvaluator = ({ evaluations, askEngine, embedder, lifecycle, logger }: Options): void => {
+export const openEvaluator = ({ evaluations, versions, askEngine, embedder, lifecycle, logger }: Options): void => {
   const { draining } = lifecycle;
   const token = newToken();
   const paces = createPaces(ASKING);
@@ -159,6 +161,14 @@ export const openEvaluator = ({ evaluations, askEngine, embedder, lifecycle, log
     return { verdict: 'wrong', kind: 'notAnswered', confidence: 0, reply: '', sources: [], why };
   };
 
+  /** A version keeps what a set has found of it. An evaluation of two versions says nothing of either. */
+  const keepResult = async (held: HeldEvaluation): Promise<void> => {
+    const { evaluationId, assistantId, set, counts, versions: answering } = await evaluations.get(held);
+    const [version, other] = answering;
+    if (held.draftRevision !== null || !set || version === undefined || other !== undefined) return;
+    await versions.keepResult({ assistantId, version }, { evaluationId, set: set.name, counts, judged: counts });
+  };
+
   /** Works on an evaluation until it ends, its time is up, or another worker has it. True if it has ended. */
   const work = async (held: HeldEvaluation): Promise<boolean> => {
     if (held.tries > MAX_TRIES) {
@@ -178,6 +188,7 @@ export const openEvaluator = ({ evaluations, askEngine, embedder, lifecycle, log
     while (!draining.aborted && performance.now() < until) {
       const questions = await evaluations.readNext(held, atOnce);
       if (questions.length === 0) {
+        await keepResult(held);
         await evaluations.complete(held, 'done');
         return true;
       }

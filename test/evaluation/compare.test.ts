@@ -161,6 +161,11 @@ test('a draft that makes more cases worse than allowed is published only if that
   ]);
   const back = await runAdmin(env, ['draft', 'roll-back', '3', '--assistant', assistant.assistantId]);
   expect([back.status, back.stdout.trim()]).toEqual([0, 'Version 5 is live: it has what version 3 had.']);
+  await eventually(async () => {
+    await evaluate({ setId });
+    const listed = await runAdmin(env, ['draft', 'versions', '--assistant', assistant.assistantId]);
+    expect(listed.stdout).toMatch(/^5 .*Release: 2 right, 0 offered, 2 wrong$/m);
+  });
 });
 
 test('a draft whose worse cases are erased still asks to be confirmed', async () => {

@@ -55,6 +55,32 @@ test('a run whose worker was killed is continued, and each question counts once'
   await worker.close();
 });
 
+test('a version keeps what an evaluation by a set found of it, unless another version answered too', async () => {
+  const { assistantId } = await anAssistant(stack, { input: { drafts: true } });
+  const { assistants, evaluations } = stack.service;
+  await assistants.drafts.publish(assistantId, { name: null, note: null });
+  const set = { setId: randomUUID(), name: 'Release', version: 1 };
+  const begin = () => evaluations.create({ assistantId, set, questions: [asked(), asked()] });
+  const isDone = ({ evaluationId }: { evaluationId: string }) =>
+    eventually(async () => expect((await evaluations.get({ assistantId, evaluationId })).state).toBe('done'));
+  const results = async () => (await assistants.versions.list(assistantId)).map(({ result }) => result ?? null);
+  const ofTwo = await begin();
+  const held = await evaluations.acquire('before');
+  if (!held) throw new Error('there is nothing to evaluate');
+  await evaluations.record(held, [{ nth: 0, answer: { ...ANSWER, why: { version: 1 } } }]);
+  await evaluations.release(held);
+  const worker = await stack.startReplyWorker();
+  await isDone(ofTwo);
+  expect(await results()).toEqual([null, null]);
+
+  const { evaluationId } = await begin();
+  await isDone({ evaluationId });
+
+  const found = { right: 2 };
+  expect(await results()).toEqual([{ evaluationId, set: 'Release', counts: found, judged: found }, null]);
+  await worker.close();
+});
+
 test('a run that ends its workers is given up after three of them, and a run that goes on is not', async () => {
   const { evaluations, mongo } = stack.service;
   const begin = async () => {

@@ -154,7 +154,8 @@ export const answerTurns = async (
   const updateVectors = await startVectorUpdates({ store, embedder, timing: config.timing, logger, lifecycle });
   await openQueueWorkers({ queue: KNOWLEDGE_QUEUE, concurrency: 1, process: updateVectors }, module);
   openProjection(embedder, module);
-  openEvaluator({ evaluations: service.aside.evaluations, askEngine, embedder, lifecycle, logger });
+  const { evaluations } = service.aside;
+  openEvaluator({ evaluations, versions: store.versions, askEngine, embedder, lifecycle, logger });
   openMaintenance(module);
   return { embedder, vectorsOf };
 };

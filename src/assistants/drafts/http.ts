@@ -85,10 +85,13 @@ const VersionView = z
           .meta({ description: 'Null: it is no longer among the evaluations that are kept.' }),
         set: z.string().nullable().meta({ description: 'The question set. Null: questions of visitors.' }),
         counts: z.object(VerdictCounts),
-        judged: z.object(VerdictCounts).meta({ description: 'The replies of the draft by the expected answers.' }),
+        judged: z.object(VerdictCounts).meta({ description: 'Its replies by the expected answers.' }),
       })
       .nullable()
-      .meta({ description: 'What the last comparison of the draft found. Null: there was none.' }),
+      .meta({
+        description:
+          'What the last comparison of the draft found, or since then the last evaluation of this version by a question set. Null: there was none.',
+      }),
     canRollBack: z.boolean().meta({ description: 'False: it is live, or not all of its entries are kept.' }),
   })
   .meta({ id: 'AssistantVersion' });

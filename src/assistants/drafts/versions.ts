@@ -35,7 +35,7 @@ export type EditAuthor = { operatorId: string | null; name: string | null };
 
 export type DraftCounts = { added: number; changed: number; removed: number; isReplaced: boolean };
 
-/** What the last comparison of the draft found, before it was published. */
+/** What the last comparison of the draft found, or since then the last evaluation of the version by a question set. */
 export type VersionResult = {
   evaluationId: string;
   /** The name of the question set. Null: questions of visitors. */
@@ -190,6 +190,9 @@ export type VersionStore = {
 
   /** Makes the entries and the settings of an earlier version live again, as a new version. */
   rollBack: (write: VersionWrite, to: number, words: VersionWords) => Promise<VersionMade>;
+
+  /** Keeps what an evaluation found, all of whose questions were answered by this version. */
+  keepResult: (at: AtVersion, result: VersionResult) => Promise<void>;
 
   /** Seals the provider keys of all versions again, in the transaction of `drafts.ts`. */
   resealKeys: (write: VersionWrite, resealing: Resealing) => Promise<void>;
@@ -426,6 +429,10 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
         pastBytes: await keeper.end(ofSources.bytes),
       };
       return { removed, ...(await makeLive(write, made, { settings, passages })) };
+    },
+
+    keepResult: async ({ assistantId, version }, result) => {
+      await versions.updateOne({ _id: versionIdOf(assistantId, version) }, { $set: { result } });
     },
 
     resealKeys: async ({ session, assistant: { _id: assistantId } }, { reseal }) => {

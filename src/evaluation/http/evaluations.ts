@@ -157,6 +157,7 @@ const toView = ({
   counts,
   judged,
   draftRevision,
+  versions: _versions,
   ...shown
 }: Evaluation): z.input<typeof EvaluationView> => ({
   ...shown,
