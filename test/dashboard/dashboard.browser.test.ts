@@ -7,6 +7,7 @@ import { anAccount, go, open, settled, signIn, takeSecret } from '../support/das
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver } from '../kit/receiver.ts';
+import { addPastMinutes } from '../support/past-minutes.ts';
 import { longTest } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -212,6 +213,31 @@ longTest('an invitation offers assistants for agents but not for owners', async 
   });
 
   expect([asOffered, some, ofOwner]).toEqual([null, [assistantId], null]);
+});
+
+test('who is on call sees how much ended in each minute and how soon, and follows work from page to page', async () => {
+  const owner = await anOperator(stack);
+  const { assistantId, chat } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const { conversationId } = (await chat(aTurn())).body;
+  await receiver.waitFor((all) => all.length >= 2);
+  await addPastMinutes(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  await go(page, '/on-call');
+
+  await page.getByText('Show the numbers of How long turns took').click();
+  const numbers = page.getByRole('region', { name: 'Numbers of How long turns took' });
+  expect(await numbers.getByRole('cell').allTextContents()).toContain('10');
+  await page.getByLabel('Id', { exact: true }).fill(conversationId);
+  await page.getByRole('button', { name: 'Find' }).click();
+  await page.getByRole('link', { name: 'Its deliveries' }).click();
+  await page.getByRole('link', { name: /message.received/ }).click();
+  await page.getByRole('link', { name: 'Where it is' }).click();
+  await page.getByRole('heading', { name: 'Delivery: delivered' }).waitFor();
+  await page.getByRole('list', { name: 'Found work' }).getByRole('link', { name: 'Conversation' }).click();
+  await page.getByRole('link', { name: 'Turns and events' }).click();
+  await page.getByRole('heading', { name: 'Conversation: open' }).waitFor();
 });
 
 test('an unattended page does not prolong its session, and shows that it has ended', async () => {

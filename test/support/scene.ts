@@ -3,6 +3,7 @@ import { SHOP } from '../../scripts/quickstart/shop.ts';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import { isFinal } from '../../src/events/delivery.ts';
 import { eventually } from './eventually.ts';
+import { addPastMinutes } from './past-minutes.ts';
 import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { addPages, addPassages, addProposals, setSource } from './sources.ts';
 import type { Stack } from './stack.ts';
@@ -391,6 +392,7 @@ export const setScene = async (target: Target): Promise<Scene> => {
   await makeCannedReplies(owner, assistantId);
   const escalated = await holdConversations(owner, target, apiKey);
   await makeInsights(target, assistantId);
+  await addPastMinutes(target);
   const sourceId = await makeSources(target, assistantId);
   const evaluation = await makeEvaluation(owner, assistantId);
   await owner.call(`/endpoints/${endpointId}/test`);

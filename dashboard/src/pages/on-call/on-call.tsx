@@ -82,21 +82,34 @@ const MINUTE_MS = 60_000;
 const HOUR = 60;
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 
-/** The last hour minute by minute. A minute that nobody has told of has no bar. */
+/** What takes longer is not told apart. */
+const LONGEST_S = 300;
+
+/** The last hour minute by minute: how much, and how fast. A minute that nobody has told of has no bar. */
 const History = ({ queue, now }: { queue: QueueState; now: string }) => {
-  const { title, what } = NAMES[queue.name];
+  const { title, what, took } = NAMES[queue.name];
   const last = Math.floor(new Date(now).getTime() / MINUTE_MS) * MINUTE_MS - MINUTE_MS;
-  const known = new Map(queue.minutes.map(({ at, ended }) => [new Date(at).getTime(), ended]));
+  const known = new Map(queue.minutes.map((one) => [new Date(one.at).getTime(), one]));
   const rows = Array.from({ length: HOUR }, (_, nth) => {
     const at = last - (HOUR - 1 - nth) * MINUTE_MS;
-    return { at: clock.format(at), ended: known.get(at) ?? 0 };
+    const { ended = 0, p95 = 0 } = known.get(at) ?? {};
+    return { at: clock.format(at), ended, p95: p95 ?? LONGEST_S };
   });
   return (
-    <Chart
-      title={`${title} of the last hour`}
-      rows={rows}
-      series={[{ name: 'ended', label: what, color: 'var(--mantine-color-blue-6)' }]}
-    />
+    <>
+      <Chart
+        title={`${title} of the last hour`}
+        description={`${what} in each minute`}
+        rows={rows}
+        series={[{ name: 'ended', label: what, color: 'var(--mantine-color-blue-6)' }]}
+      />
+      <Chart
+        title={`How long ${title.toLowerCase()} took`}
+        description={`95 % within so many seconds, ${took}`}
+        rows={rows}
+        series={[{ name: 'p95', label: '95 % within', color: 'var(--calm)' }]}
+      />
+    </>
   );
 };
 
@@ -158,11 +171,13 @@ const OnCall = ({ me }: { me: Me }) => {
                 </ul>
               )}
             </Section>
-            {queues
-              .filter(({ name }) => name === 'turns' || name === 'deliveries')
-              .map((queue) => (
-                <History key={queue.name} queue={queue} now={at} />
-              ))}
+            <div className="two">
+              {queues
+                .filter(({ name }) => name === 'turns' || name === 'deliveries')
+                .map((queue) => (
+                  <History key={queue.name} queue={queue} now={at} />
+                ))}
+            </div>
           </>
         )}
       </Shown>
