@@ -318,16 +318,19 @@ describe('against the running service', () => {
     const receiver = await openReceiver();
     const { endpoint, secret: known } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
     expect(endpoint.url).toBe(receiver.url);
-    await new client.Parley({ url: stack.url, apiKey }).chat({ session_id: 'visitor-4', message: 'Hello' });
+    const parley = new client.Parley({ url: stack.url, apiKey });
+    await parley.chat({ session_id: 'visitor-4', message: 'Hello' });
     const [one] = await receiver.waitFor((all) => all.length > 0);
 
     const verdict = client.verifyWebhook(one?.body ?? '', one?.headers['x-factory-signature'], known);
     const event = client.parseEvent(one?.body ?? '');
+    const [listed] = (await parley.events({ wait: 20 })).events;
 
     expect([verdict.ok, event.event === 'conversation.created' && event.payload.session_id]).toEqual([
       true,
       'visitor-4',
     ]);
+    expect(client.parseEvent(listed?.envelope ?? {})).toEqual(event);
   });
 
   test('every example of the README runs', async () => {

@@ -213,14 +213,15 @@ for v in json.load(open(sys.argv[1], encoding="utf-8"))["vectors"]:
         tolerance_seconds=v["tolerance_seconds"], now=v["now"])
     told.append({"ok": True, "timestamp": verdict.timestamp} if verdict.ok else {"ok": False, "reason": verdict.reason})
 newer = parley.parse_event('{"event":"newer","event_id":"1","timestamp":2,"payload":{"a":1}}')
-print(json.dumps([told, newer.payload, (importlib.resources.files(parley) / "py.typed").is_file()]))`;
+listed = parley.parse_event({"event": "webhook.test", "event_id": "1", "timestamp": 2, "payload": {"ping": "pong"}})
+print(json.dumps([told, newer.payload, listed.payload.ping, (importlib.resources.files(parley) / "py.typed").is_file()]))`;
 
     const says = await runPython(['-c', program, join(ROOT, 'docs/vectors.json')]);
 
     const { vectors } = JSON.parse(await readFile(join(ROOT, 'docs/vectors.json'), 'utf8')) as {
       vectors: { expect: object }[];
     };
-    expect(JSON.parse(says)).toEqual([vectors.map((vector) => vector.expect), { a: 1 }, true]);
+    expect(JSON.parse(says)).toEqual([vectors.map((vector) => vector.expect), { a: 1 }, 'pong', true]);
   });
 
   test('every example of the README runs', async () => {

@@ -456,6 +456,10 @@ const sendCall = (message: ChatRequest, options: SendOptions, headers: Record<st
   headers: { ...headers, 'Idempotency-Key': options.idempotencyKey ?? crypto.randomUUID() },
 });
 
-/** Reads the body of an event whose signature was verified. */
-export const parseEvent = (rawBody: Uint8Array | string): ParleyEvent =>
-  JSON.parse(typeof rawBody === 'string' ? rawBody : new TextDecoder().decode(rawBody)) as ParleyEvent;
+/** Reads the body of an event whose signature was verified, or the `envelope` of an event in the list. */
+export const parseEvent = (body: Uint8Array | string | Record<string, unknown>): ParleyEvent =>
+  (typeof body === 'string'
+    ? JSON.parse(body)
+    : body instanceof Uint8Array
+      ? JSON.parse(new TextDecoder().decode(body))
+      : body) as ParleyEvent;

@@ -62,8 +62,8 @@ def verify_webhook(
     return WebhookVerdict(True, timestamp=timestamp) if any(matches) else WebhookVerdict(False, "mismatch")
 
 
-def parse_event(raw_body: bytes | str) -> ParleyEvent | UnknownEvent:
-    """Reads the body of an event whose signature was verified."""
-    data = json.loads(raw_body)
+def parse_event(body: bytes | str | dict[str, Any]) -> ParleyEvent | UnknownEvent:
+    """Reads the body of an event whose signature was verified, or the `envelope` of an event in the list."""
+    data = body if isinstance(body, dict) else json.loads(body)
     known = EVENT_TYPES.get(data["event"])
     return read(UnknownEvent, data) if known is None else read(known, data)
