@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { expect, onTestFinished, test } from 'vitest';
+import { freePort } from '../../scripts/services.ts';
 import { runAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -257,6 +258,34 @@ test('work is found by each of its ids: where it is, why, who has it and what ha
 
   await stack.service.endpoints.setEnabled(endpoint.endpointId, false);
   expect(await find(created?.id ?? '')).toMatchObject([{ why: expect.stringContaining('is off') }]);
+});
+
+test('an event whose endpoint cannot be reached says since when, and when it is tried again', async () => {
+  const owner = await anOperator(stack);
+  const { assistantId, apiKey } = await anAssistant(stack);
+  const url = `http://127.0.0.1:${await freePort()}/hook`;
+  await stack.service.endpoints.addEndpoint(assistantId, { url });
+  const worker = await stack.startDeliveryWorker();
+  onTestFinished(() => worker.close());
+  const send = () =>
+    request<{ conversationId: string }>(`${stack.url}/api/v1/chat`, {
+      bearer: apiKey,
+      body: aTurn(),
+      headers: { Prefer: 'respond-async' },
+    });
+
+  const sent = [await send(), await send(), await send(), await send()];
+
+  const waits = expect.objectContaining({
+    kind: 'delivery',
+    state: 'waits',
+    why: expect.stringContaining('was delivered since 20'),
+    next: expect.stringContaining('every 30 s'),
+  });
+  await eventually(async () => {
+    const found = sent.map(({ body }) => owner.get<{ work: Work[] }>(`/work?search=${body.conversationId}`));
+    expect((await Promise.all(found)).flatMap(({ body }) => body.work)).toContainEqual(waits);
+  });
 });
 
 test('ended work says how it ended, and nobody but owners may look', async () => {

@@ -183,6 +183,11 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
     }
     if (!isFirst)
       return ['Events of a conversation are sent in order, and others are before it.', 'It is sent after them.'];
+    if (endpoint.failing)
+      return [
+        `None of its endpoint’s events was delivered since ${endpoint.failing.toISOString()}.`,
+        'A delivery worker sends it: after five failures to connect it tries again every 30 s. Ten minutes after it happened it ends as not sent.',
+      ];
     const what = event === 'webhook.test' ? 'test' : 'event';
     return [
       `No delivery worker has taken this ${what} yet.`,
