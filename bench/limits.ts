@@ -23,6 +23,7 @@ export const LIMITS: Record<string, Limit> = {
   'listing.overview': { atMost: 200 },
   'search.slowest': { atMost: 300 },
   'inbox.slowest': { atMost: 200 },
+  'inbox.work-slowest': { atMost: 100 },
   'hot.turns': { atLeast: 600 },
   'start.api': { atMost: 1500 },
   'engine.missed': { atMost: 0 },
