@@ -62,14 +62,19 @@ const queueProblems = (queues: QueueState[]): string[] =>
   problemsOf(queues).map(({ problem, remedy }) => `${problem} ${remedy}`);
 
 const stuckProblems = (stuck: Stuck): string[] => {
-  const some = ({ count, oldestMs, examples }: Found, what: string): string[] =>
-    count === 0 ? [] : [`${count} ${what}, the oldest for ${msOf(oldestMs)} (${examples.join(', ')}).`];
+  const some = ({ count, oldestMs, examples }: Found, what: string, remedy: string): string[] =>
+    count === 0 ? [] : [`${what}: ${count}, the oldest for ${msOf(oldestMs)} (${examples.join(', ')}). ${remedy}`];
+  const findIt = 'Find it by its id on the page On call, which says why.';
   return [
-    ...some(stuck.staleHeads, 'turns wait for an answer that no worker is giving'),
-    ...some(stuck.oldEvents, 'conversations have events that are not sent'),
-    ...some(stuck.sending, 'deliveries are being sent for too long'),
-    ...some(stuck.queued, 'tests or resends wait for a delivery worker'),
-    ...some(stuck.sources, 'sources wait for a sources worker'),
+    ...some(stuck.staleHeads, 'Turns that no worker is answering', 'Start a reply worker, or restart one that hangs.'),
+    ...some(stuck.oldEvents, 'Conversations with events that are not sent', findIt),
+    ...some(stuck.sending, 'Deliveries that are being sent for too long', 'Start a delivery worker: it ends them.'),
+    ...some(
+      stuck.queued,
+      'Tests or resends that no worker sends',
+      'Start a delivery worker, or restart one that hangs.',
+    ),
+    ...some(stuck.sources, 'Sources that no worker reads', 'Start a sources worker, or add one if all are busy.'),
     ...stuck.pausedEndpoints.map(({ endpointId, url, pause }) =>
       pause?.reason === 'gone'
         ? `Endpoint ${endpointId} (${url}) answered 410 and is paused; \`endpoint resume\` ends the pause.`

@@ -71,6 +71,9 @@ test('without workers the doctor names what waits; with workers it finds no prob
   expect(ill.report.problems).toContain(
     'No worker of the queue turns is heard. Start one: node scripts/run.js start reply-worker.',
   );
+  expect(ill.report.problems).toContainEqual(
+    expect.stringMatching(/^Turns that no worker is answering: 1, the oldest for .+\. Start a reply worker/),
+  );
   expect(sending.report.stuck).toMatchObject({ sending: { count: 1, examples: [deliveryId] }, queued: { count: 0 } });
   expect(well.report.problems).toEqual([]);
   expect(well).toMatchObject({
