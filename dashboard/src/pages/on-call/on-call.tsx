@@ -99,7 +99,7 @@ const History = ({ queue, now }: { queue: QueueState; now: string }) => {
     <>
       <Chart
         title={`${title} of the last hour`}
-        description={`${what} in each minute`}
+        description="How many in each minute"
         rows={rows}
         series={[{ name: 'ended', label: what, color: 'var(--mantine-color-blue-6)' }]}
       />
