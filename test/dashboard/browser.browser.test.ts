@@ -95,6 +95,23 @@ test.for(sized({ everyday: [360], long: [360, 390, 1280] }))(
   },
 );
 
+test('who looks at the board finds any work by its id', async () => {
+  const page = await openAsOwner();
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.goto('/operator/queues');
+  await page.getByText('deliveries').first().waitFor();
+  const box = page.getByRole('textbox', { name: 'Find work' });
+  const edges = await edgesOf(box);
+  expect(edges.left).toBeGreaterThan((await edgesOf(page.getByText('Parley queues').first())).right);
+  expect(edges.right).toBeLessThan((await edgesOf(page.getByRole('link', { name: 'Dashboard' }))).left);
+
+  await box.fill('crm 4711');
+  await box.press('Enter');
+
+  await page.getByText('Nothing has this id').waitFor();
+  expect(page.url()).toContain('/operator/on-call?find=crm');
+});
+
 test('the queues need a sign-in in a browser', async () => {
   browser.expectComplaint(/status of 401/, /status of 404/); // the 404 is the icon
   const page = await browser.open(stack.url);

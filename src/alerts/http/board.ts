@@ -165,11 +165,13 @@ const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, { show, pageOf }: 
 const FONTS = /<link href="https:\/\/fonts\.[^<>]*>/g;
 const ASSETS = '/operator/assets';
 const OWN_STYLE = `<link href="${ASSETS}/board.css" rel="stylesheet">`;
-const OWN_START = `<script src="${ASSETS}/board.js"></script><a class="parley-back" href="/operator/">← Dashboard</a>`;
+const FIND_WORK = `<form class="parley-find" role="search" action="/operator/on-call"><input name="find" maxlength="256" aria-label="Find work" placeholder="Find work by an id"></form>`;
+const BACK = '<a class="parley-back" href="/operator/">← Dashboard</a>';
+const OWN_START = `<script src="${ASSETS}/board.js"></script>${FIND_WORK}${BACK}`;
 
 /**
  * Changes the board's page. Removes the font that the page loads from Google, because no third party may learn who
- * watches the queues. Adds the styles of `board.css` and a link to the dashboard.
+ * watches the queues. Adds the styles of `board.css`, a search for work, and a link to the dashboard.
  */
 const asOurPage = (html: string): string =>
   html
@@ -210,7 +212,7 @@ const POLICY = {
   ...OWN_ORIGIN,
   styleSrc: ["'self'", "'unsafe-inline'"], // the board sets inline styles
   baseUri: ["'self'"],
-  formAction: ["'none'"],
+  formAction: ["'self'"], // the search for work
 };
 
 type Dependencies = { queues: BoardQueues; access: OperatorAccess; sessions: RequestHandler[]; tls: boolean };
