@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { PACE_BOUNDS } from '../../src/alerts/worker-signs.ts';
 import type { Service } from '../../src/service.ts';
 
@@ -13,9 +14,10 @@ export const addPastMinutes = async ({ service: { mongo } }: { service: Pick<Ser
     return { at: new Date(now - (nth + 1) * MINUTE_MS), counts: [...counts, 0] };
   });
   const at = new Date();
+  const worker = randomUUID();
   const signs = ['turns', 'deliveries'].map((queue) => ({
-    _id: `past:${queue}` as never,
-    worker: 'past',
+    _id: `${worker}:${queue}` as never,
+    worker,
     queue,
     host: 'past',
     pid: 7,

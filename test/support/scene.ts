@@ -121,13 +121,16 @@ const makeDraft = async ({ call }: Owner): Promise<Pick<Scene, 'draftedId' | 'co
     ['Do you have a terrace?', 'yes'],
   ])
     await call(`${own}/question-sets/${setId}/cases`, { question, expected: { kind: 'text', text: words } });
-  const wanted = { setId, against: 'draft' };
-  const { evaluationId } = await call<{ evaluationId: string }>(`${own}/evaluations`, wanted);
-  await eventually(async () => {
-    const { state } = await call<{ state: string }>(`${own}/evaluations/${evaluationId}`, undefined, 'GET');
-    if (state !== 'done') throw new Error('the comparison is not over');
-  });
-  return { draftedId: assistantId, comparedId: evaluationId };
+  const evaluate = async (against: 'live' | 'draft'): Promise<string> => {
+    const { evaluationId } = await call<{ evaluationId: string }>(`${own}/evaluations`, { setId, against });
+    await eventually(async () => {
+      const { state } = await call<{ state: string }>(`${own}/evaluations/${evaluationId}`, undefined, 'GET');
+      if (state !== 'done') throw new Error('the evaluation is not over');
+    });
+    return evaluationId;
+  };
+  await evaluate('live');
+  return { draftedId: assistantId, comparedId: await evaluate('draft') };
 };
 
 const makeOperators = async ({ call }: Owner, assistantId: string): Promise<void> => {
