@@ -502,7 +502,6 @@ const indexSchema = new Schema<StoredIndexPiece>(
   },
   { collection: 'passageIndexes', versionKey: false, strictQuery: 'throw' },
 );
-indexSchema.index({ assistantId: 1, kind: 1, _id: 1 });
 indexSchema.index({ sourceId: 1 });
 
 const proposalSchema = new Schema<StoredProposedEntry>(
