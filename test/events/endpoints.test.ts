@@ -100,6 +100,8 @@ test('what is noted of an address is forgotten with it, and a send in flight not
   await failAfter(null);
   await eventually(async () => expect(await failingSince()).toEqual(expect.any(String)));
   const since = await failingSince();
+  const { endpoints } = (await owner.get<{ endpoints: object }>(`/assistants/${assistantId}/overview`)).body;
+  expect(endpoints).toEqual({ all: 1, enabled: 1, paused: 0, failing: 1 });
   await owner.call('PATCH', at, { url: failing.url });
   expect(await failingSince()).toBe(since);
   await owner.call('PATCH', at, { url: other.url });

@@ -51,8 +51,9 @@ const deliveryParts = (id: string, counts: Figures['deliveries']): SharePart[] =
 
 const waitingIn = (jobs: Record<string, number>): number => sumOf({ ...jobs, failed: 0 });
 
-const endpointWords = ({ enabled, paused }: Figures['endpoints']): string => {
-  if (paused > 0) return `${paused} paused`;
+const endpointWords = ({ enabled, paused, failing }: Figures['endpoints']): string => {
+  const ill = [paused > 0 && `${paused} paused`, failing > 0 && `${failing} failing`].filter(Boolean);
+  if (ill.length > 0) return ill.join(', ');
   return enabled === 1 ? 'on' : `${enabled} on`;
 };
 
