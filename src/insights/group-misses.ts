@@ -153,7 +153,9 @@ export const createPendingMisses = (connection: Connection): PendingMisses => {
 
     group: async (groupMisses, { draining, logger }) => {
       const until = performance.now() + WORK_MS;
-      let waiting = await pending.distinct('assistantId');
+      // Most wait for the visitor's next message. The first condition lets the index find the others.
+      const due = { assistantId: { $gte: '' }, at: { $lte: serverDate() } };
+      let waiting = await pending.distinct('assistantId', due);
       while (waiting.length > 0) {
         const more = await mapAtMost(ASSISTANTS_AT_ONCE, waiting, async (assistantId) => {
           if (draining.aborted || performance.now() > until) return false;
