@@ -87,7 +87,7 @@ const nameOf = (url: URL): string =>
 
 type Dependencies = {
   connection: Connection;
-  assistants: ProposalAssistants & Pick<AssistantStore, 'drafts' | 'getAssistant' | 'raisePassages'>;
+  assistants: ProposalAssistants & Pick<AssistantStore, 'raisePassages'>;
   guard: GuardOptions;
   /** Tells the worker that a source has something to do. Never throws. */
   wake: (sourceId: string) => void;

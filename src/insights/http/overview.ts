@@ -271,6 +271,8 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
             deliveryQueue.countJobs(),
           ]),
         );
+        const enabled = registered.filter((one) => one.enabled);
+        const sending = enabled.filter((one) => !isPaused(one, now));
         return {
           unhealthy: await findAilments(registered, hours),
           figures: summarise(hours, { days: period, timeZone, now }),
@@ -279,9 +281,9 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
           deliveries: all(OUTCOMES, withPending(outcomes, pending)),
           endpoints: {
             all: registered.length,
-            enabled: registered.filter(({ enabled }) => enabled).length,
-            paused: registered.filter((one) => one.enabled && isPaused(one, serverNow())).length,
-            failing: registered.filter(({ enabled, failingSince }) => enabled && failingSince !== null).length,
+            enabled: enabled.length,
+            paused: enabled.length - sending.length,
+            failing: sending.filter(({ failingSince }) => failingSince !== null).length,
           },
           knowledgeEntries,
           passages: passages?.count ?? 0,

@@ -2,7 +2,7 @@ import { NativeSelect, Radio, Stack, Textarea, TextInput } from '@mantine/core';
 import { at, call, withQuery } from '../../api.ts';
 import { FormDialog } from '../../parts/dialog.tsx';
 import { useFields } from '../../parts/form.tsx';
-import { withScheme, linesOf } from '../../parts/typed.ts';
+import { linesOf, withScheme } from '../../parts/typed.ts';
 import { tellProblem, useChange } from '../../query.ts';
 import type { Source } from '../../types.ts';
 

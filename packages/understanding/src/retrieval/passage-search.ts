@@ -454,12 +454,13 @@ export const rankPassages = async <Page extends Passage>(
   const share = createLoopShare(SLICE_MS);
   await share.next();
   const asked = sectionIn(found.question);
-  const named = new Map(
-    ranked.flatMap((one) => {
-      const text = asked === null ? null : textUnder(asked, one.passage, one.hit.language);
-      return text === null ? [] : [[one, text] as const];
-    }),
-  );
+  const named = new Map<Scored<Page>, string>();
+  for (const one of ranked) {
+    if (asked === null) break;
+    if (share.isOver()) await share.next();
+    const text = textUnder(asked, one.passage, one.hit.language);
+    if (text !== null) named.set(one, text);
+  }
   const sections = new Set([...named.keys()].map(({ passage: { title, path } }) => [title, ...path].join('\n')));
   const likely = new Set([...named.keys(), ...ranked]);
   for (const one of [...likely].slice(0, MOST_FOUND)) {
