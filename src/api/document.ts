@@ -22,8 +22,8 @@ import type { Declaration } from '../platform/http/operation.ts';
 import { DELIVERY_DEADLINE_MS } from '../platform/process/time-limits.ts';
 import { VERSION } from '../platform/process/lifecycle.ts';
 import { type WebOperation, webOperations } from '../web-channel/operations.ts';
-import type { EventKind } from '../conversations/event.ts';
-import { SAMPLES, WIRE_EVENTS } from '../events/wire.ts';
+import { EVENT_KINDS, type EventKind } from '../conversations/event.ts';
+import { camelCased, EVENT_BODIES, WIRE_EVENTS } from '../events/wire.ts';
 
 /** Every operation of the public API, for the document and for clients. */
 export const PUBLIC_OPERATIONS: PublicOperation[] = [
@@ -276,19 +276,6 @@ const apiPaths: ZodOpenApiPathsObject = {
   ...byPath(OPERATIONS, { prefix: OPERATOR_PREFIX, describeOne: describeOperator }),
 };
 
-const WHEN: Record<EventKind, string> = {
-  'conversation.created': 'A conversation started.',
-  'message.received': 'A visitor’s message was accepted.',
-  'conversation.escalated': 'A conversation was handed to a person.',
-  'conversation.resolved': 'An operator resolved a conversation.',
-  'tag.added': 'An operator tagged a conversation.',
-  'message.sent':
-    'A reply, an operator’s message or a system message was stored. Only for endpoints that name this event.',
-  'conversation.erased':
-    'A conversation was erased of which the endpoint got something. Only for endpoints that name this event.',
-  'webhook.test': 'An operator sent a test event.',
-};
-
 const eventHeaders = (event: EventKind) =>
   z.object({
     'X-Factory-Signature': z.string().meta({
@@ -333,8 +320,8 @@ const eventHeaders = (event: EventKind) =>
 
 const webhookOf = (event: EventKind): ZodOpenApiPathItemObject => ({
   post: {
-    operationId: event.replace(/[._](\w)/g, (_match, letter: string) => letter.toUpperCase()),
-    summary: WHEN[event],
+    operationId: camelCased(event),
+    summary: WIRE_EVENTS[event].when,
     description: `Sent once, without automatic retry. Answer within ${DELIVERY_DEADLINE_MS / 1000} s. The events of a conversation arrive in order.`,
     tags: ['Events'],
     security: [],
@@ -343,12 +330,12 @@ const webhookOf = (event: EventKind): ZodOpenApiPathItemObject => ({
       required: true,
       content: {
         'application/json': {
-          schema: WIRE_EVENTS[event],
+          schema: EVENT_BODIES[event],
           example: {
             event,
             event_id: '9d1f7c2e-3b5a-4c6d-8e7f-0a1b2c3d4e5f',
             timestamp: 1_777_889_730,
-            payload: SAMPLES[event],
+            payload: WIRE_EVENTS[event].sample,
           },
         },
       },
@@ -360,16 +347,7 @@ const webhookOf = (event: EventKind): ZodOpenApiPathItemObject => ({
 });
 
 /** The events that a customer's server receives (docs/contract.md, Events). */
-const eventWebhooks: Record<EventKind, ZodOpenApiPathItemObject> = {
-  'conversation.created': webhookOf('conversation.created'),
-  'message.received': webhookOf('message.received'),
-  'conversation.escalated': webhookOf('conversation.escalated'),
-  'conversation.resolved': webhookOf('conversation.resolved'),
-  'tag.added': webhookOf('tag.added'),
-  'message.sent': webhookOf('message.sent'),
-  'conversation.erased': webhookOf('conversation.erased'),
-  'webhook.test': webhookOf('webhook.test'),
-};
+const eventWebhooks = Object.fromEntries(EVENT_KINDS.map((event) => [event, webhookOf(event)]));
 
 const DESCRIPTION = `An assistant that answers visitors' messages and groups them into conversations.
 

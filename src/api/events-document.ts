@@ -48,7 +48,7 @@ const messageOf = ({ summary, parameters, requestBody }: Webhook, kind: string):
 /** The events as an AsyncAPI 3.0 document. It says what the webhooks of the API document say. */
 const createEventsDocument = (): Json => {
   const api = apiDocument();
-  // Read as plain JSON: `createDocument` has made the webhooks of `WIRE_EVENTS`.
+  // Read as plain JSON: `createDocument` has made the webhooks of `EVENT_BODIES`.
   const webhooks = api.webhooks as unknown as Record<string, { post: Webhook }>;
   const schemas = (api.components?.schemas ?? {}) as Record<string, unknown>;
   const all = EVENT_KINDS.map((kind) => [kind, webhooks[kind]?.post as Webhook] as const);

@@ -82,10 +82,6 @@ const payloadOf = (
       if (content === null) throw new Error('a received message needs its text');
       return { conversation_id, role, content, channel: facts.channel, language };
     }
-    case 'conversation.escalated':
-    case 'conversation.resolved':
-    case 'tag.added':
-      return { conversation_id, ...event.payload };
     case 'message.sent': {
       if (!texts) throw new Error('a sent message needs its texts');
       const { language, ...message } = event.payload;
@@ -100,6 +96,8 @@ const payloadOf = (
         language,
       };
     }
+    default:
+      return { conversation_id, ...event.payload };
   }
 };
 

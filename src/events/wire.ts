@@ -1,22 +1,12 @@
 import * as z from 'zod';
 import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
-import { CONTENT_MAX_CODE_POINTS, ERASED_EVENTS_MAX, type EventKind } from '../conversations/event.ts';
+import { CONTENT_MAX_CODE_POINTS, ERASED_EVENTS_MAX, EVENT_KINDS, type EventKind } from '../conversations/event.ts';
 
 const sample = { conversation_id: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' };
 const conversation_id = z.uuid().meta({ example: sample.conversation_id });
 const session_id = z.string().meta({ example: 'visitor-42' });
 const channel = z.enum(['api', 'webhook', 'web']);
 const language = z.string().meta({ description: 'Canonical BCP 47 tag.', example: 'en' });
-
-const envelope = <Kind extends EventKind, Payload extends z.ZodObject>(event: Kind, payload: Payload, id: string) =>
-  z
-    .object({
-      event: z.literal(event),
-      event_id: z.uuid().meta({ description: 'Unique and stable: use it to detect duplicates.' }),
-      timestamp: z.int().min(0).meta({ description: 'When it happened, in Unix seconds.', example: 1_777_889_730 }),
-      payload,
-    })
-    .meta({ id });
 
 export const OWN_HEADERS_MAX = 20;
 export const OWN_HEADER_CHARS = 1_024;
@@ -58,15 +48,22 @@ export const OwnHeaders = z
     `must have at most ${OWN_HEADERS_CHARS} characters together`,
   );
 
-/** The bodies that a customer's server receives, by event kind (docs/contract.md, Events). */
+/** `when`: what the API document says of the kind. `sample`: the payload of a test event. */
+const kind = <Payload extends z.ZodObject>(when: string, payload: Payload, sample: z.input<Payload>) => ({
+  when,
+  payload,
+  sample,
+});
+
+/** What a customer's server receives (docs/contract.md, Events). */
 export const WIRE_EVENTS = {
-  'conversation.created': envelope(
-    'conversation.created',
+  'conversation.created': kind(
+    'A conversation started.',
     z.object({ conversation_id, session_id, channel, language }),
-    'ConversationCreatedEvent',
+    { ...sample, session_id: 'visitor-42', channel: 'api', language: 'en' },
   ),
-  'message.received': envelope(
-    'message.received',
+  'message.received': kind(
+    'A visitor’s message was accepted.',
     z.object({
       conversation_id,
       role: z.literal('user'),
@@ -74,25 +71,25 @@ export const WIRE_EVENTS = {
       channel,
       language,
     }),
-    'MessageReceivedEvent',
+    { ...sample, role: 'user', content: 'When are you open?', channel: 'api', language: 'en' },
   ),
-  'conversation.escalated': envelope(
-    'conversation.escalated',
+  'conversation.escalated': kind(
+    'A conversation was handed to a person.',
     z.object({ conversation_id, reason: z.string(), lead_score: z.number().min(0).max(100), language }),
-    'ConversationEscalatedEvent',
+    { ...sample, reason: 'user_requested', lead_score: 40, language: 'en' },
   ),
-  'conversation.resolved': envelope(
-    'conversation.resolved',
+  'conversation.resolved': kind(
+    'An operator resolved a conversation.',
     z.object({ conversation_id, resolved_by: z.string().meta({ description: 'The operator’s id.' }) }),
-    'ConversationResolvedEvent',
+    { ...sample, resolved_by: '3f0e8f0a-3c1c-4f0e-9d2b-6d6a0f6b7c11' },
   ),
-  'tag.added': envelope(
-    'tag.added',
+  'tag.added': kind(
+    'An operator tagged a conversation.',
     z.object({ conversation_id, tag: z.string(), color: z.string().nullable() }),
-    'TagAddedEvent',
+    { ...sample, tag: 'billing', color: '#2f6fed' },
   ),
-  'message.sent': envelope(
-    'message.sent',
+  'message.sent': kind(
+    'A reply, an operator’s message or a system message was stored. Only for endpoints that name this event.',
     z.object({
       conversation_id,
       message_id: z.uuid().meta({ description: 'The `messageId` of the message in the history.' }),
@@ -111,10 +108,19 @@ export const WIRE_EVENTS = {
       channel,
       language,
     }),
-    'MessageSentEvent',
+    {
+      ...sample,
+      message_id: '0b5c9d52-6c0e-4f43-9a52-0f6f5b1f7a10',
+      turn_id: null,
+      seq: 3,
+      role: 'operator',
+      content: 'I have looked at your order. It leaves today.',
+      channel: 'webhook',
+      language: 'en',
+    },
   ),
-  'conversation.erased': envelope(
-    'conversation.erased',
+  'conversation.erased': kind(
+    'A conversation was erased of which the endpoint got something. Only for endpoints that name this event.',
     z.object({
       conversation_id,
       event_ids: z
@@ -123,34 +129,33 @@ export const WIRE_EVENTS = {
         .meta({ description: 'The events that your endpoint got of it, or may have got, oldest first.' }),
       more_events: z.boolean().meta({ description: 'True: there were older ones, which are not named.' }),
     }),
-    'ConversationErasedEvent',
+    { ...sample, event_ids: ['7d8e8f0a-0f5e-4a53-8a43-5c1f6a0b2d11'], more_events: false },
   ),
-  'webhook.test': envelope('webhook.test', z.object({ ping: z.literal('pong') }), 'WebhookTestEvent'),
-} satisfies Record<EventKind, z.ZodType>;
+  'webhook.test': kind('An operator sent a test event.', z.object({ ping: z.literal('pong') }), { ping: 'pong' }),
+} satisfies Record<EventKind, unknown>;
 
-type Samples = { [Kind in EventKind]: z.input<(typeof WIRE_EVENTS)[Kind]>['payload'] };
+/** `tagAdded` of `tag.added`. */
+export const camelCased = (event: EventKind): string =>
+  event.replace(/[._](\w)/g, (_match, letter: string) => letter.toUpperCase());
 
-/** A payload of each kind, for test events and the API document. */
-export const SAMPLES: Samples = {
-  'conversation.created': { ...sample, session_id: 'visitor-42', channel: 'api', language: 'en' },
-  'message.received': { ...sample, role: 'user', content: 'When are you open?', channel: 'api', language: 'en' },
-  'conversation.escalated': { ...sample, reason: 'user_requested', lead_score: 40, language: 'en' },
-  'conversation.resolved': { ...sample, resolved_by: '3f0e8f0a-3c1c-4f0e-9d2b-6d6a0f6b7c11' },
-  'tag.added': { ...sample, tag: 'billing', color: '#2f6fed' },
-  'message.sent': {
-    ...sample,
-    message_id: '0b5c9d52-6c0e-4f43-9a52-0f6f5b1f7a10',
-    turn_id: null,
-    seq: 3,
-    role: 'operator',
-    content: 'I have looked at your order. It leaves today.',
-    channel: 'webhook',
-    language: 'en',
-  },
-  'conversation.erased': { ...sample, event_ids: ['7d8e8f0a-0f5e-4a53-8a43-5c1f6a0b2d11'], more_events: false },
-  'webhook.test': { ping: 'pong' },
+const bodyOf = (event: EventKind) => {
+  const name = camelCased(event);
+  return z
+    .object({
+      event: z.literal(event),
+      event_id: z.uuid().meta({ description: 'Unique and stable: use it to detect duplicates.' }),
+      timestamp: z.int().min(0).meta({ description: 'When it happened, in Unix seconds.', example: 1_777_889_730 }),
+      payload: WIRE_EVENTS[event].payload,
+    })
+    .meta({ id: `${name[0]?.toUpperCase()}${name.slice(1)}Event` });
 };
+
+/** The whole bodies. */
+export const EVENT_BODIES = Object.fromEntries(EVENT_KINDS.map((event) => [event, bodyOf(event)])) as Record<
+  EventKind,
+  ReturnType<typeof bodyOf>
+>;
 
 /** The exact body of a test event of this kind. */
 export const composeTestBody = (event: EventKind, eventId: string, timestamp: number): string =>
-  JSON.stringify({ event, event_id: eventId, timestamp, payload: SAMPLES[event] });
+  JSON.stringify({ event, event_id: eventId, timestamp, payload: WIRE_EVENTS[event].sample });

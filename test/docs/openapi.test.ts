@@ -6,7 +6,7 @@ import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
 import { chatConversationOperations } from '../../src/conversations/http.ts';
 import { EVENT_KINDS } from '../../src/conversations/event.ts';
-import { WIRE_EVENTS } from '../../src/events/wire.ts';
+import { EVENT_BODIES } from '../../src/events/wire.ts';
 import { PUBLIC_OPERATIONS, WEB_OPERATIONS } from '../../src/api/document.ts';
 import { OPERATIONS } from '../../src/api/operator-routes.ts';
 import { readConfig } from '../../src/platform/process/config.ts';
@@ -102,7 +102,7 @@ test('every reference resolves, every operation id is unique, and every example 
 
   for (const one of references) expect([one, pointer(document, one.slice(2).split('/'))]).not.toContain(undefined);
   expect(new Set(ids).size).toBe(ids.length);
-  const events = Object.keys(WIRE_EVENTS);
+  const events = Object.keys(EVENT_BODIES);
   expect(ids).toHaveLength(PUBLIC_OPERATIONS.length + WEB_OPERATIONS.length + OPERATIONS.length + events.length);
   expect(examples.length).toBeGreaterThan(50);
 });
@@ -192,14 +192,14 @@ test('events of all eight kinds match the document, field by field', async () =>
     all.some(({ headers }) => headers['x-factory-event'] === 'conversation.erased'),
   );
   const kinds = received.map(({ headers, json }) => {
-    const event = headers['x-factory-event'] as keyof typeof WIRE_EVENTS;
-    expect(WIRE_EVENTS[event].parse(json)).toEqual(json);
+    const event = headers['x-factory-event'] as keyof typeof EVENT_BODIES;
+    expect(EVENT_BODIES[event].parse(json)).toEqual(json);
     const path = ['webhooks', event, 'post', 'requestBody', 'content', 'application/json', 'schema'];
     expect(validatorOf(path)(json)).toBe(true);
     return event;
   });
-  expect([...new Set(kinds)].toSorted()).toEqual(Object.keys(WIRE_EVENTS).toSorted());
-  expect(Object.keys(apiDocument().document.webhooks).toSorted()).toEqual(Object.keys(WIRE_EVENTS).toSorted());
+  expect([...new Set(kinds)].toSorted()).toEqual(Object.keys(EVENT_BODIES).toSorted());
+  expect(Object.keys(apiDocument().document.webhooks).toSorted()).toEqual(Object.keys(EVENT_BODIES).toSorted());
 });
 
 test('every documented status of every operation occurs', async () => {

@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'vitest';
 import { isFinal } from '../../src/events/delivery.ts';
 import { describeTest, toDeliveryView } from '../../src/events/view.ts';
 import { EVENT_KINDS, type EventKind } from '../../src/conversations/event.ts';
-import { WIRE_EVENTS } from '../../src/events/wire.ts';
+import { EVENT_BODIES } from '../../src/events/wire.ts';
 import { anAssistant } from '../support/builders.ts';
 import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
 import { eventually } from '../support/eventually.ts';
@@ -94,7 +94,7 @@ test('a test event of each kind has the payload of this kind and says that it is
     `/audit?action=endpoint.test&target=${endpointId}`,
   );
 
-  const told = receiver.received.map(({ json }) => WIRE_EVENTS[(json as { event: EventKind }).event].parse(json));
+  const told = receiver.received.map(({ json }) => EVENT_BODIES[(json as { event: EventKind }).event].parse(json));
   expect(told.map(({ event }) => event).toSorted()).toEqual([...EVENT_KINDS, EVENT_KINDS[0]].toSorted());
   for (const { headers, json } of receiver.received) {
     expect(headers).toMatchObject({ 'x-factory-test': 'true', 'x-factory-event': (json as { event: string }).event });
