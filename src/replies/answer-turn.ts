@@ -12,7 +12,7 @@ import { whatRemains } from '../platform/process/slots.ts';
 import { NO_SPAN, type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue } from '../turns/queue.ts';
-import type { Publish, Reply } from '../turns/waiters.ts';
+import { answeredWith, type Publish, type Reply } from '../turns/waiters.ts';
 import type { AskEngine } from './ask-engine.ts';
 
 type ApartTurn = {
@@ -150,10 +150,7 @@ const replyOf = ({ entries, finished }: Ended, holding: Holding | null): Reply =
   const { outcome, replyMessageId: messageId } = finished;
   if (outcome === 'failed') return { outcome };
   const message = entries[0]?.messages.find((one) => one.messageId === messageId);
-  if (message) {
-    const { content: reply, messageId, suggestedActions, sources } = message;
-    return { outcome, reply, ...(suggestedActions && { suggestedActions }), ...(sources && { sources }), messageId };
-  }
+  if (message) return answeredWith(message);
   if (!holding) throw new Error('a held turn needs a holding text');
   return { outcome, reply: holding.text, messageId: holding.messageId };
 };

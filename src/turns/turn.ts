@@ -6,7 +6,7 @@ import type { ConversationStore, TurnConversation } from '../conversations/store
 import { serverNow } from '../platform/process/clock.ts';
 import { ApiError, notFound } from '../platform/process/errors.ts';
 import type { TurnLeases } from './leases.ts';
-import type { Reply } from './waiters.ts';
+import { type AnsweredReply, answeredWith, type Reply } from './waiters.ts';
 
 export const SESSION_ID_MAX = 256;
 export const MESSAGE_MAX = 8_000;
@@ -103,31 +103,14 @@ export const storedReplyOf =
     if (turn.outcome === 'failed' || seq === undefined || messageId === undefined) return { outcome: 'failed' };
     const message = await conversations.history.findMessage(conversation, { seq, messageId });
     if (!message) return { outcome: 'erased' };
-    const { content, suggestedActions, sources } = message;
-    return {
-      outcome: 'answered',
-      reply: content,
-      messageId,
-      ...(suggestedActions && { suggestedActions }),
-      ...(sources && { sources }),
-      ...(mergedInto !== undefined && { mergedInto }),
-    };
+    return { ...answeredWith(message), ...(mergedInto !== undefined && { mergedInto }) };
   };
-
-type AnsweredReply = Extract<Reply, { outcome: 'answered' }>;
 
 /** `sources` only for a caller who asked for them (docs/contract.md, Sources of replies). */
 const viewOf = (
-  { reply, suggestedActions, sources = [], messageId, mergedInto }: AnsweredReply,
+  { outcome: _outcome, reply, sources = [], messageId, ...more }: AnsweredReply,
   { conversationId, withSources }: { conversationId: string; withSources: boolean },
-): ChatResponse => ({
-  reply,
-  ...(suggestedActions && { suggestedActions }),
-  ...(withSources && { sources }),
-  conversationId,
-  messageId,
-  ...(mergedInto !== undefined && { mergedInto }),
-});
+): ChatResponse => ({ reply, ...more, ...(withSources && { sources }), conversationId, messageId });
 
 export const toResponse = (reply: Reply, shown: { conversationId: string; withSources: boolean }): ChatResponse => {
   if (reply.outcome === 'erased') throw notFound();

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
-import type { RecentTurn, TurnRef } from '../conversations/conversation.ts';
+import type { Message, RecentTurn, TurnRef } from '../conversations/conversation.ts';
 import type { FoundTurn, TurnConversation } from '../conversations/store.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/logger.ts';
@@ -100,6 +100,16 @@ const Reply = z.discriminatedUnion('outcome', [
 
 /** How a wait ends: with the chat response, a failed turn, or an erased conversation. */
 export type Reply = z.infer<typeof Reply>;
+export type AnsweredReply = Extract<Reply, { outcome: 'answered' }>;
+
+/** What a caller gets of a stored message. */
+export const answeredWith = ({ content, messageId, suggestedActions, sources }: Message): AnsweredReply => ({
+  outcome: 'answered',
+  reply: content,
+  messageId,
+  ...(suggestedActions && { suggestedActions }),
+  ...(sources && { sources }),
+});
 
 const Published = z.object({ turnId: z.string(), conversationId: z.string(), reply: Reply });
 type Published = z.infer<typeof Published>;
