@@ -1,6 +1,7 @@
 import { sameLanguage, type TextKind } from '@parley/understanding/text';
 import * as z from 'zod';
-import { type Connection, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
+import { schemaOf } from '../platform/mongo/mongo.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
 import { type EngineSettings, NO_WEB_CHANNEL, RETRIEVAL, type WebChannel } from './settings.ts';
 import { type KnowledgeInput, LanguageTag } from './knowledge/entry.ts';
@@ -141,6 +142,13 @@ export const AssistantInput = z.object({
     .meta({ description: 'Publishing asks again if more cases of the comparison got worse. Null: never.' }),
 });
 export type AssistantInput = z.input<typeof AssistantInput>;
+type Settings = z.output<typeof AssistantInput>;
+
+/** What an owner has set: these fields only, so none that is secret. */
+export const settingsOf = (assistant: Settings): Settings =>
+  Object.fromEntries(
+    Object.keys(AssistantInput.shape).map((name) => [name, assistant[name as keyof Settings]]),
+  ) as Settings;
 
 /**
  * The inbound webhook channel of an assistant. If `tokenHash` is null, the channel is open to anyone who knows its
@@ -153,7 +161,7 @@ export type Channel = {
   secretAddress?: { hash: string; createdAt: Date } | null;
 };
 
-export type Assistant = z.infer<typeof AssistantInput> & {
+export type Assistant = Settings & {
   assistantId: string;
   /** The HMAC key for conversation keys of this assistant. It never leaves the service. */
   sessionKey: string;
@@ -189,40 +197,16 @@ export type Assistant = z.infer<typeof AssistantInput> & {
 export const usualLanguage = ({ textLanguage = {} }: Pick<Assistant, 'textLanguage'>): string | null =>
   sameLanguage([textLanguage.entries, textLanguage.passages]);
 
-/** Defaults for assistants that were created before these settings existed. */
-const LATER_DEFAULTS = {
-  engine: RETRIEVAL,
-  answering: 'balanced' as const,
-  guard: 'flag' as const,
-  allowedLinks: [],
-  strict: false,
-  openingHours: null,
-  takeWithinMinutes: null,
-  ifNotTaken: 'stay' as const,
-  contactsEscalate: false,
-  quickMessageSeconds: null,
-  sessionLimitPerMinute: DEFAULT_LIMIT_PER_MINUTE,
-  turnsPerMonth: null,
-  tokensPerDay: null,
-  ifTokensUsedUp: 'retrieval' as const,
-  keepDays: null,
-  drafts: false,
-  worseAllowed: null,
-};
+/** The settings of an assistant that was created before they existed. */
+const DEFAULTS = { ...AssistantInput.omit({ name: true }).parse({}), engine: RETRIEVAL };
 
 /** The settings that a draft may change: those that decide how a question is answered. */
 export const DRAFTED_FIELDS = ['instructions', 'answering', 'threshold', 'allowedLinks', 'strict', 'engine'] as const;
 export type DraftedField = (typeof DRAFTED_FIELDS)[number];
 export type DraftedSettings = Pick<Assistant, DraftedField>;
 
-export const draftedSettingsOf = ({
-  instructions,
-  answering,
-  threshold,
-  allowedLinks,
-  strict,
-  engine,
-}: DraftedSettings): DraftedSettings => ({ instructions, answering, threshold, allowedLinks, strict, engine });
+export const draftedSettingsOf = (assistant: DraftedSettings): DraftedSettings =>
+  Object.fromEntries(DRAFTED_FIELDS.map((name) => [name, assistant[name]])) as DraftedSettings;
 
 /** The take-by time of an escalation that begins at `at`. Null if the assistant has no limit. */
 export const takeByOf = (
@@ -248,8 +232,8 @@ export const visibleEntries = (assistantId: string, { from = 0, last, unfinished
   }),
 });
 
-export type StoredAssistant = Omit<Assistant, 'assistantId' | 'web' | keyof typeof LATER_DEFAULTS> &
-  Partial<Pick<Assistant, keyof typeof LATER_DEFAULTS>> & {
+export type StoredAssistant = Omit<Assistant, 'assistantId' | 'web' | keyof typeof DEFAULTS> &
+  Partial<Pick<Assistant, keyof typeof DEFAULTS>> & {
     _id: string;
     web?: Partial<WebChannel>;
     knowledgePlaces?: KnowledgePositions;
@@ -257,7 +241,7 @@ export type StoredAssistant = Omit<Assistant, 'assistantId' | 'web' | keyof type
 
 export const toAssistant = ({ _id, knowledgePlaces: _positions, ...stored }: StoredAssistant): Assistant => ({
   assistantId: _id,
-  ...LATER_DEFAULTS,
+  ...DEFAULTS,
   ...stored,
   web: { ...NO_WEB_CHANNEL, ...stored.web },
 });
@@ -267,57 +251,7 @@ export const toAssistant = ({ _id, knowledgePlaces: _positions, ...stored }: Sto
  */
 export type StoredKnowledge = KnowledgeInput & { _id: string; assistantId: string; position: number; since?: number };
 
-const assistantSchema = new Schema<StoredAssistant>(
-  {
-    _id: { type: String, required: true },
-    name: { type: String, required: true },
-    instructions: { type: String, default: '' },
-    languages: { type: [String], default: [] },
-    holdingText: { type: String, default: null },
-    answering: { type: String },
-    threshold: { type: Number, default: null },
-    dedupeWindowSeconds: { type: Number, required: true },
-    guard: { type: String },
-    allowedLinks: { type: [String], default: undefined },
-    strict: { type: Boolean },
-    openingHours: { type: Schema.Types.Mixed },
-    takeWithinMinutes: { type: Number },
-    ifNotTaken: { type: String },
-    contactsEscalate: { type: Boolean },
-    quickMessageSeconds: { type: Number },
-    sessionLimitPerMinute: { type: Number },
-    turnsPerMonth: { type: Number },
-    tokensPerDay: { type: Number },
-    ifTokensUsedUp: { type: String },
-    keepDays: { type: Number },
-    drafts: { type: Boolean },
-    worseAllowed: { type: Number },
-    publishedVersion: { type: Number },
-    draftRevision: { type: Number },
-    engine: { type: Schema.Types.Mixed },
-    sessionKey: { type: String, required: true },
-    channel: {
-      connected: { type: Boolean, required: true },
-      tokenHash: { type: String, default: null },
-      limitPerMinute: { type: Number, required: true },
-      secretAddress: { type: Schema.Types.Mixed },
-    },
-    web: { type: Schema.Types.Mixed },
-    version: { type: Number, required: true },
-    knowledgePlaces: {
-      type: { last: Number, from: Number, unfinished: { type: [Schema.Types.Mixed], default: undefined } },
-      _id: false,
-      default: undefined,
-    },
-    createdAt: { type: Date, required: true },
-    semantic: { type: Schema.Types.Mixed },
-    leftOut: { type: Number },
-    vectorsLeftOut: { type: [String], default: undefined },
-    passages: { type: { version: Number, count: Number, leftOut: Number }, _id: false, default: undefined },
-    textLanguage: { type: { entries: String, passages: String }, _id: false, default: undefined },
-  },
-  { collection: 'assistants', versionKey: false, strictQuery: 'throw' },
-);
+const assistantSchema = schemaOf<StoredAssistant>('assistants');
 // This index serves the search for assistants that still need vectors.
 assistantSchema.index({ 'semantic.model': 1 });
 assistantSchema.index({ 'semantic.stale': 1 }, { sparse: true });
@@ -326,21 +260,7 @@ assistantSchema.index({ takeWithinMinutes: 1, _id: 1 }, { partialFilterExpressio
 // For the lists of assistants. The index contains the names, so that they are read without the documents.
 assistantSchema.index({ createdAt: 1, _id: 1, name: 1 });
 
-const knowledgeSchema = new Schema<StoredKnowledge>(
-  {
-    _id: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    position: { type: Number, required: true },
-    question: { type: String, required: true },
-    variants: { type: [String], default: [] },
-    answer: { type: String, required: true },
-    language: { type: String, default: null },
-    actions: { type: [Schema.Types.Mixed], default: [] },
-    tags: { type: [String], default: [] },
-    since: { type: Number },
-  } as never,
-  { collection: 'knowledge', versionKey: false, strictQuery: 'throw' },
-);
+const knowledgeSchema = schemaOf<StoredKnowledge>('knowledge');
 knowledgeSchema.index({ assistantId: 1, position: 1 });
 knowledgeSchema.index({ assistantId: 1, since: 1 }, { partialFilterExpression: { since: { $exists: true } } });
 

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { ANSWERING, AssistantInput, GUARDS, IF_NOT_TAKEN, IF_TOKENS_USED_UP } from '../assistant.ts';
+import { ANSWERING, AssistantInput, GUARDS, IF_NOT_TAKEN, IF_TOKENS_USED_UP, settingsOf } from '../assistant.ts';
 import { EngineInput, toEngineView } from '../settings.ts';
 import { OpeningHours } from '../opening-hours.ts';
 import type { AssistantStore, ListedAssistant } from '../store.ts';
@@ -129,39 +129,16 @@ export const assistantOperations = {
   }),
 };
 
-/**
- * The view of an assistant. The fields are listed one by one, so that a secret field that is added later is not shown
- * by accident.
- */
+/** A secret is in none of the fields that it names. */
 const toView = (assistant: ListedAssistant): z.input<typeof AssistantView> => {
-  const { connected, tokenHash, limitPerMinute } = assistant.channel;
+  const { assistantId, channel, drafts, draftRevision = 0, engine, createdAt } = assistant;
+  const { connected, tokenHash, limitPerMinute } = channel;
   return {
-    assistantId: assistant.assistantId,
-    name: assistant.name,
-    instructions: assistant.instructions,
-    languages: assistant.languages,
-    holdingText: assistant.holdingText,
-    answering: assistant.answering,
-    threshold: assistant.threshold,
-    dedupeWindowSeconds: assistant.dedupeWindowSeconds,
-    guard: assistant.guard,
-    allowedLinks: assistant.allowedLinks,
-    strict: assistant.strict,
-    openingHours: assistant.openingHours,
-    takeWithinMinutes: assistant.takeWithinMinutes,
-    ifNotTaken: assistant.ifNotTaken,
-    contactsEscalate: assistant.contactsEscalate,
-    quickMessageSeconds: assistant.quickMessageSeconds,
-    sessionLimitPerMinute: assistant.sessionLimitPerMinute,
-    turnsPerMonth: assistant.turnsPerMonth,
-    tokensPerDay: assistant.tokensPerDay,
-    ifTokensUsedUp: assistant.ifTokensUsedUp,
-    keepDays: assistant.keepDays,
-    drafts: assistant.drafts,
-    worseAllowed: assistant.worseAllowed,
-    ...(assistant.drafts && { draftRevision: assistant.draftRevision ?? 0 }),
-    engine: toEngineView(assistant.engine),
-    createdAt: assistant.createdAt,
+    assistantId,
+    ...settingsOf(assistant),
+    ...(drafts && { draftRevision }),
+    engine: toEngineView(engine),
+    createdAt,
     channel: { connected, open: connected && tokenHash === null, limitPerMinute },
   };
 };

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
-import { type Assistant, AssistantInput } from '../assistant.ts';
+import { type Assistant, type AssistantInput, settingsOf } from '../assistant.ts';
 import {
   EXPORT_FORMAT,
   type ExportFile,
@@ -109,8 +109,7 @@ const decode = (text: string): Position => {
 type Line = { kind: LineKind; place: Place | null; fields: object };
 
 const settingsLine = ({ web: { identity: _identity, ...web }, ...assistant }: Assistant): Line => {
-  const { name: _name, ...names } = AssistantInput.shape;
-  const settings = Object.fromEntries(Object.keys(names).map((name) => [name, assistant[name as keyof typeof names]]));
+  const { name: _name, ...settings } = settingsOf(assistant);
   const { apiKey: _key, ...engine } = { apiKey: undefined, ...toEngineView(assistant.engine) };
   return { kind: 'settings', place: null, fields: { settings, engine, web } };
 };
