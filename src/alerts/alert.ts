@@ -1,7 +1,7 @@
-import { type Connection, type Model, type mongo, Schema } from 'mongoose';
+import type { Connection, Model, mongo } from 'mongoose';
 import { leaseIn } from '../platform/mongo/batches.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
-import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
+import { collectionOf, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -61,10 +61,7 @@ const SHOWN_MAX = 1_000;
 /** How long a process has the right to watch, from when it asked for it. */
 export const LEADER_MS = 30_000;
 
-const alertSchema = new Schema<StoredAlert>(
-  { _id: { type: String, required: true } },
-  { collection: 'alerts', versionKey: false, strict: false },
-);
+const alertSchema = schemaOf<StoredAlert>('alerts');
 // Two processes that see a condition begin at the same moment raise one alert.
 alertSchema.index({ key: 1 }, { unique: true, name: 'open', partialFilterExpression: { open: true } });
 alertSchema.index({ beganAt: -1, _id: -1 });
@@ -74,10 +71,7 @@ alertSchema.index({ untold: 1 }, { name: 'untold', partialFilterExpression: { un
 alertSchema.index({ endedAt: 1 }, { expireAfterSeconds: KEPT_S });
 
 type Watch = { _id: string; at?: Date };
-const watchSchema = new Schema<Watch>(
-  { _id: { type: String, required: true } },
-  { collection: 'alertWatch', versionKey: false, strict: false },
-);
+const watchSchema = schemaOf<Watch>('alertWatch');
 
 const keyOf = ({ kind, target }: Pick<Condition, 'kind' | 'target'>): string => `${kind}:${target}`;
 

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
-import { type Connection, Schema } from 'mongoose';
-import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
+import type { Connection } from 'mongoose';
+import { collectionOf, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverNow } from '../platform/process/clock.ts';
 
 const MINUTE_MS = 60_000;
@@ -60,10 +60,7 @@ export const createPace = (): WorkPace => {
   };
 };
 
-const signSchema = new Schema<StoredSign>(
-  { _id: { type: String, required: true } },
-  { collection: 'workers', versionKey: false, strict: false },
-);
+const signSchema = schemaOf<StoredSign>('workers');
 signSchema.index({ at: 1 }, { expireAfterSeconds: KEPT_S });
 
 /**

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { type Connection, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
 import * as z from 'zod';
+import { schemaOf } from '../platform/mongo/mongo.ts';
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const BODY_LENGTH = 43; // 32 bytes in base 62
@@ -72,22 +73,7 @@ type PreviousKey = { hash: string; until: Date };
 export type StoredApiKey = Omit<ApiKey, 'keyId' | 'turnsPerMonth' | 'overlapUntil'> &
   Partial<Pick<ApiKey, 'turnsPerMonth'>> & { _id: string; hash: string; previous?: PreviousKey };
 
-const apiKeySchema = new Schema<StoredApiKey>(
-  {
-    _id: { type: String, required: true },
-    hash: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    name: { type: String, required: true },
-    lastFour: { type: String, required: true },
-    limitPerMinute: { type: Number, required: true },
-    turnsPerMonth: { type: Number, default: null },
-    createdAt: { type: Date, required: true },
-    lastUsedAt: { type: Date, default: null },
-    revokedAt: { type: Date, default: null },
-    previous: { type: { hash: String, until: Date }, _id: false },
-  },
-  { collection: 'apiKeys', versionKey: false, strictQuery: 'throw' },
-);
+const apiKeySchema = schemaOf<StoredApiKey>('apiKeys');
 apiKeySchema.index({ hash: 1 }, { unique: true });
 apiKeySchema.index({ 'previous.hash': 1 }, { sparse: true });
 apiKeySchema.index({ assistantId: 1, createdAt: -1 });

@@ -359,7 +359,7 @@ export const createAssistantStore = ({
         knowledgePlaces: { last: 0, from: 0 },
         createdAt: serverDate(),
       };
-      await assistants.create(stored);
+      await collectionOf(assistants).insertOne(stored);
       if (!wantsDrafts) return toAssistant(stored);
       await drafts.setDrafts(stored._id, true, options);
       return getAssistant(stored._id);

@@ -1,6 +1,7 @@
-import { type Connection, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
 import * as z from 'zod';
 import type { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
+import { schemaOf } from '../platform/mongo/mongo.ts';
 import { invalid } from '../platform/process/errors.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
 import { isStorableText } from '../platform/process/validation.ts';
@@ -247,10 +248,7 @@ export const CONVERSATIONS = 'conversations';
 
 // The schema is not strict, because the store writes documents with its own updates. The types above describe the
 // documents.
-const conversationSchema = new Schema<StoredConversation>(
-  { _id: { type: String, required: true } },
-  { collection: CONVERSATIONS, versionKey: false, strict: false },
-);
+const conversationSchema = schemaOf<StoredConversation>(CONVERSATIONS);
 conversationSchema.index(
   { headSince: 1 },
   { name: 'waiting_heads', partialFilterExpression: { 'waiting.0': { $exists: true } } },
@@ -289,10 +287,7 @@ conversationSchema.index(
 
 export const BY_TURN = 'by_turn';
 
-const pageSchema = new Schema<StoredPage>(
-  { _id: { type: String, required: true } },
-  { collection: 'messages', versionKey: false, strict: false },
-);
+const pageSchema = schemaOf<StoredPage>('messages');
 // A turn that is no longer in `recent` is found here. The turn ids of a conversation have the same prefix, so they are
 // neighbours in this index.
 pageSchema.index({ 'entries.messages.turnId': 1 }, { name: BY_TURN });

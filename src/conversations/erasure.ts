@@ -1,10 +1,10 @@
-import { type Connection, type mongo, Schema } from 'mongoose';
+import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { isUuid, newId, prefixRange } from '../platform/process/ids.ts';
 import { createSlots, mapAtMost } from '../platform/process/slots.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
-import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
+import { collectionOf, DURABLE, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './history.ts';
 import { countByEndpoint } from './outbox.ts';
@@ -45,10 +45,7 @@ type StoredTombstone = {
 /** The name of the collection. Live updates learn of erasures from inserts into it. */
 export const TOMBSTONES = 'tombstones';
 
-const tombstoneSchema = new Schema<StoredTombstone>(
-  { _id: { type: String, required: true } },
-  { collection: TOMBSTONES, versionKey: false, strict: false },
-);
+const tombstoneSchema = schemaOf<StoredTombstone>(TOMBSTONES);
 tombstoneSchema.index({ assistantId: 1, purgeAt: 1 });
 tombstoneSchema.index(
   { assistantId: 1, announceAt: 1 },

@@ -1,8 +1,8 @@
-import { type Connection, type mongo, Schema } from 'mongoose';
+import type { Connection, mongo } from 'mongoose';
 import type { ReplySource } from '../assistants/suggested-action.ts';
 import type { ReplyOutcome } from '../insights/figures.ts';
 import { inBatches, inChunks, type Lease, leaseIn } from '../platform/mongo/batches.ts';
-import { collectionOf, inTransaction, type Indexed } from '../platform/mongo/mongo.ts';
+import { collectionOf, type Indexed, inTransaction, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -104,20 +104,14 @@ export type Besides = {
   slow: { assistantIds: string[]; noneAsking: boolean; noDrafts: boolean };
 };
 
-const evaluationSchema = new Schema<StoredEvaluation>(
-  { _id: { type: String, required: true } },
-  { collection: 'evaluations', versionKey: false, strict: false },
-);
+const evaluationSchema = schemaOf<StoredEvaluation>('evaluations');
 evaluationSchema.index({ assistantId: 1, createdAt: -1 });
 const DUE = { dueAt: 1, assistantId: 1 } as const;
 evaluationSchema.index(DUE, { partialFilterExpression: { dueAt: { $exists: true } } });
 const UNFINISHED = { assistantId: 1, dueAt: 1 } as const;
 evaluationSchema.index(UNFINISHED, { partialFilterExpression: { dueAt: { $exists: true } } });
 
-const resultSchema = new Schema<StoredResult>(
-  { _id: { type: String, required: true } },
-  { collection: 'evaluationResults', versionKey: false, strict: false },
-);
+const resultSchema = schemaOf<StoredResult>('evaluationResults');
 resultSchema.index({ evaluationId: 1, doubt: 1, _id: 1 });
 resultSchema.index(
   { conversationIds: 1 },

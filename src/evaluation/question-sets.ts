@@ -1,5 +1,5 @@
 import { baseLanguage } from '@parley/understanding/text';
-import { type ClientSession, type Connection, Schema } from 'mongoose';
+import type { ClientSession, Connection } from 'mongoose';
 import * as z from 'zod';
 import { LanguageTag } from '../assistants/knowledge/entry.ts';
 import type { ChangedConversations, ChangePosition } from '../conversations/changed-since.ts';
@@ -7,7 +7,7 @@ import type { Entry } from '../conversations/conversation.ts';
 import { askedIn, readSystemMessage } from '../conversations/state.ts';
 import { readReply } from '../insights/figures.ts';
 import { inBatches, inChunks, insertAtMost } from '../platform/mongo/batches.ts';
-import { collectionOf, type Indexed, inTurn } from '../platform/mongo/mongo.ts';
+import { collectionOf, type Indexed, inTurn, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -49,16 +49,10 @@ type StoredCase = QuestionCase & {
   place: number;
 };
 
-const setSchema = new Schema<StoredSet>(
-  { _id: { type: String, required: true } },
-  { collection: 'questionSets', versionKey: false, strict: false },
-);
+const setSchema = schemaOf<StoredSet>('questionSets');
 setSchema.index({ assistantId: 1, name: 1 });
 
-const caseSchema = new Schema<StoredCase>(
-  { _id: { type: String, required: true } },
-  { collection: 'questionCases', versionKey: false, strict: false },
-);
+const caseSchema = schemaOf<StoredCase>('questionCases');
 caseSchema.index({ setId: 1, until: 1, place: 1 });
 caseSchema.index(
   { conversationIds: 1 },

@@ -1,5 +1,6 @@
-import { type Connection, type mongo, Schema } from 'mongoose';
+import type { Connection, mongo } from 'mongoose';
 import type { EventKind } from '../conversations/event.ts';
+import { schemaOf } from '../platform/mongo/mongo.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
 
 /**
@@ -195,10 +196,7 @@ export const SENT_AGAIN_MAX = 100;
  */
 export const IN_FLIGHT = { queued: 'queued', sending: 'claimedAt_1' };
 
-const deliverySchema = new Schema<StoredDelivery>(
-  { _id: { type: String, required: true } },
-  { collection: 'deliveries', versionKey: false, strict: false, strictQuery: false },
-);
+const deliverySchema = schemaOf<StoredDelivery>('deliveries');
 // This index serves every list. A query without a filter on kind or endpoint lists all kinds and endpoints explicitly
 // (see list.ts).
 deliverySchema.index({ assistantId: 1, endpointId: 1, event: 1, createdAt: -1, _id: -1 });

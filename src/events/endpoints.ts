@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { type Connection, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
 import * as z from 'zod';
 import { MAX_OVERLAP_HOURS } from '../assistants/api-keys.ts';
 import { INCLUDED } from '../assistants/suggested-action.ts';
@@ -7,7 +7,7 @@ import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
-import { collectionOf, createReader, type Indexed } from '../platform/mongo/mongo.ts';
+import { collectionOf, createReader, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
 import { validate } from '../platform/process/validation.ts';
 import { createResealing, type SecretsFound, type Vault, VaultError } from '../platform/process/vault.ts';
@@ -113,29 +113,7 @@ const EXPIRING = 'expiring';
 /** A certificate that ends later is not noted. */
 const CERTIFICATE_MS = 21 * 86_400_000;
 
-const endpointSchema = new Schema<StoredEndpoint>(
-  {
-    _id: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    url: { type: String, required: true },
-    events: { type: [String], default: [] },
-    include: { type: [String], default: undefined },
-    headers: { type: [{ _id: false, name: String, sealed: String, secret: Boolean }], default: undefined },
-    ratePerSecond: { type: Number },
-    standardWebhooks: { type: Boolean },
-    nextSendAt: { type: Date },
-    enabled: { type: Boolean, required: true },
-    enabledSince: { type: Date, required: true },
-    pause: { type: Schema.Types.Mixed, default: null },
-    createdAt: { type: Date, required: true },
-    place: { type: Number, required: true },
-    recovery: { type: Schema.Types.Mixed },
-    failing: { type: Date },
-    certificateUntil: { type: Date },
-    secrets: { type: [{ _id: false, sealed: String, until: Date }], required: true },
-  },
-  { collection: 'endpoints', versionKey: false, strictQuery: 'throw' },
-);
+const endpointSchema = schemaOf<StoredEndpoint>('endpoints');
 endpointSchema.index({ assistantId: 1, createdAt: 1 });
 endpointSchema.index({ assistantId: 1, place: 1 }, { unique: true });
 // This index serves every sweep, because sweeps list the paused endpoints.
@@ -379,7 +357,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       }
       const stored: StoredEndpoint = { ...wanted, place: slot };
       try {
-        await endpoints.create(stored);
+        await collectionOf(endpoints).insertOne(stored);
         return stored;
       } catch (cause) {
         if (!isDuplicateKey(cause)) throw cause;

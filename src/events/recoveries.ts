@@ -1,10 +1,10 @@
-import { type Connection, type mongo, Schema } from 'mongoose';
+import type { Connection, mongo } from 'mongoose';
 import { serverDate } from '../platform/process/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { leaseIn, type Lease } from '../platform/mongo/batches.ts';
-import { collectionOf, DURABLE, type Indexed, timeLimit } from '../platform/mongo/mongo.ts';
+import { collectionOf, DURABLE, type Indexed, schemaOf, timeLimit } from '../platform/mongo/mongo.ts';
 import type { EndpointStore } from './endpoints.ts';
 import { behindEnd, clusterTimeOf, createReadHorizon } from './store.ts';
 import {
@@ -79,10 +79,7 @@ export type StoredRecovery = MissedRange & {
 
 export type RecoveryProgress = StoredRecovery & { sent: Partial<Record<Outcome, number>> };
 
-const recoverySchema = new Schema<StoredRecovery>(
-  { _id: { type: String, required: true } },
-  { collection: 'recoveries', versionKey: false, strict: false, strictQuery: false },
-);
+const recoverySchema = schemaOf<StoredRecovery>('recoveries');
 recoverySchema.index(
   { endpointId: 1 },
   { name: 'active', unique: true, partialFilterExpression: { active: { $exists: true } } },

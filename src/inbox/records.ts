@@ -1,4 +1,4 @@
-import { type Connection, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
 import type { StoredConversation, Tag } from '../conversations/conversation.ts';
 import type { HistoryPosition, NumberedMessage } from '../conversations/history.ts';
 import type { ConversationStore } from '../conversations/store.ts';
@@ -6,7 +6,7 @@ import { LIST_MAX, pendingRowsOf } from '../events/list.ts';
 import type { DeliveryStore } from '../events/store.ts';
 import { type ListedDelivery, toDeliveryRow } from '../events/view.ts';
 import { inBatches, insertAtMost } from '../platform/mongo/batches.ts';
-import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
+import { collectionOf, DURABLE, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { invalid, notFound, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -23,15 +23,7 @@ export type Note = { noteId: string; operatorId: string; content: string; create
 
 type StoredNote = Omit<Note, 'noteId'> & { _id: string };
 
-const noteSchema = new Schema<StoredNote>(
-  {
-    _id: { type: String, required: true },
-    operatorId: { type: String, required: true },
-    content: { type: String, required: true },
-    createdAt: { type: Date, required: true },
-  },
-  { collection: 'notes', versionKey: false },
-);
+const noteSchema = schemaOf<StoredNote>('notes');
 
 const noteIdOf = (conversationId: string, noteId: string): string => `${conversationId}:${noteId}`;
 
@@ -94,10 +86,7 @@ const createNotes = (connection: Connection): Notes => {
 /** The tags that an assistant's operators choose from, with their colours. They may use other tags too. */
 type StoredManagedTags = { _id: string; tags: Tag[] };
 
-const managedTagsSchema = new Schema<StoredManagedTags>(
-  { _id: { type: String, required: true }, tags: { type: [{ _id: false, tag: String, color: String }] } },
-  { collection: 'managedTags', versionKey: false, strictQuery: 'throw' },
-);
+const managedTagsSchema = schemaOf<StoredManagedTags>('managedTags');
 
 export type ManagedTags = {
   models: Indexed[];
@@ -140,17 +129,7 @@ type CannedReply = {
 type StoredCannedReply = Omit<CannedReply, 'cannedReplyId'> & { _id: string };
 type CannedReplyInput = Pick<CannedReply, 'title' | 'content'>;
 
-const cannedReplySchema = new Schema<StoredCannedReply>(
-  {
-    _id: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    title: { type: String, required: true },
-    content: { type: String, required: true },
-    createdAt: { type: Date, required: true },
-    updatedAt: { type: Date, required: true },
-  },
-  { collection: 'cannedReplies', versionKey: false, strictQuery: 'throw' },
-);
+const cannedReplySchema = schemaOf<StoredCannedReply>('cannedReplies');
 cannedReplySchema.index({ assistantId: 1, title: 1 });
 
 const toCannedReply = ({ _id, ...stored }: StoredCannedReply): CannedReply => ({ cannedReplyId: _id, ...stored });
@@ -207,10 +186,7 @@ const createCannedReplies = (connection: Connection): CannedReplies => {
 /** The last message that an operator has read in a conversation. */
 type StoredReadPosition = { _id: string; seq: number };
 
-const readPositionSchema = new Schema<StoredReadPosition>(
-  { _id: { type: String, required: true }, seq: { type: Number, required: true } },
-  { collection: 'readPositions', versionKey: false },
-);
+const readPositionSchema = schemaOf<StoredReadPosition>('readPositions');
 
 const idOf = (conversationId: string, operatorId: string): string => `${conversationId}:${operatorId}`;
 

@@ -1,9 +1,9 @@
-import { type Connection, type mongo, Schema } from 'mongoose';
+import type { Connection, mongo } from 'mongoose';
 import { fold, foldBeginning, segmentWords, UNSPACED } from '@parley/understanding/text';
 import { isUuid } from '../platform/process/ids.ts';
 import { mapAtMost } from '../platform/process/slots.ts';
 import { inChunks } from '../platform/mongo/batches.ts';
-import { collectionOf, timeLimit } from '../platform/mongo/mongo.ts';
+import { collectionOf, schemaOf, timeLimit } from '../platform/mongo/mongo.ts';
 
 /** Longer texts are cut before they are read. */
 const MAX_LENGTH = 10_000;
@@ -84,10 +84,7 @@ export type ProjectedConversation = {
 const BY_UPDATE = 'by_update';
 const BY_TERM = 'by_term';
 
-const schema = new Schema<ProjectedConversation>(
-  { _id: { type: String, required: true } },
-  { collection: 'search', versionKey: false, strict: false },
-);
+const schema = schemaOf<ProjectedConversation>('search');
 // The time is not part of this index. Otherwise each message would rewrite the index entries of all earlier words.
 schema.index({ assistantId: 1, terms: 1 }, { name: BY_TERM });
 // Contains the session, so that a search for a part of a session id reads only this index.

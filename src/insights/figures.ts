@@ -1,10 +1,10 @@
 import { LRUCache } from 'lru-cache';
-import { type Connection, type Model, type mongo, Schema } from 'mongoose';
+import type { Connection, Model, mongo } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
 import { readSystemMessage } from '../conversations/state.ts';
 import { exceededTimeLimit } from '../platform/mongo/failures.ts';
-import { collectionOf } from '../platform/mongo/mongo.ts';
+import { collectionOf, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { createSlices } from '../platform/process/slices.ts';
@@ -161,10 +161,7 @@ export const bucketLimitMs = (bucket: number): number => Math.round(GROWTH ** bu
 
 const FAILED = 'failed';
 
-const schema = new Schema<StoredFigures>(
-  { _id: { type: String, required: true } },
-  { collection: 'figures', versionKey: false, strict: false },
-);
+const schema = schemaOf<StoredFigures>('figures');
 schema.index({ assistantId: 1, hour: 1 });
 schema.index({ hour: 1 }, { expireAfterSeconds: KEPT_S });
 /** Contains only hours with failures, so that other hours cost nothing. */

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
-import { type ClientSession, type Connection, type Model, type mongo, Schema } from 'mongoose';
+import type { ClientSession, Connection, Model, mongo } from 'mongoose';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
-import { collectionOf, inTransaction } from '../platform/mongo/mongo.ts';
+import { collectionOf, inTransaction, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -70,10 +70,7 @@ const writesOf = (
   ];
 };
 
-const schema = new Schema<StoredPending>(
-  { _id: { type: String, required: true } },
-  { collection: 'pendingMisses', versionKey: false, strict: false },
-);
+const schema = schemaOf<StoredPending>('pendingMisses');
 schema.index({ assistantId: 1, at: 1, _id: 1 });
 schema.index({ conversationId: 1 });
 

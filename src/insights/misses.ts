@@ -1,9 +1,9 @@
-import { type Connection, Schema, type Model } from 'mongoose';
+import type { Connection, Model } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { notFound } from '../platform/process/errors.ts';
-import { collectionOf } from '../platform/mongo/mongo.ts';
+import { collectionOf, schemaOf } from '../platform/mongo/mongo.ts';
 import { readReply } from './figures.ts';
 import { askedIn } from '../conversations/state.ts';
 import { searchWordsOf } from './conversation-search.ts';
@@ -46,10 +46,7 @@ export type StoredMiss = {
   entryId?: string;
 };
 
-const schema = new Schema<StoredMiss>(
-  { _id: { type: String, required: true } },
-  { collection: 'misses', versionKey: false, strict: false },
-);
+const schema = schemaOf<StoredMiss>('misses');
 schema.index({ assistantId: 1 });
 // The conversations whose text a group holds, for their erasure.
 schema.index({ conversationId: 1 });

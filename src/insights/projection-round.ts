@@ -1,12 +1,12 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import { type Connection, Schema, type Model } from 'mongoose';
+import type { Connection, Model } from 'mongoose';
 import type { ChangedConversation, ChangedConversations, ChangePosition } from '../conversations/changed-since.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { type Lease, leaseIn } from '../platform/mongo/batches.ts';
-import { collectionOf } from '../platform/mongo/mongo.ts';
+import { collectionOf, schemaOf } from '../platform/mongo/mongo.ts';
 import type { Project } from './project.ts';
 
 /** How long a leader stays the leader without a round. After this time another worker continues. */
@@ -26,10 +26,7 @@ export type ProjectionState = {
   back: { assistantId: string; at: Date; id: string } | null;
 };
 
-const schema = new Schema<ProjectionState>(
-  { _id: { type: String, required: true } },
-  { collection: 'projection', versionKey: false, strict: false },
-);
+const schema = schemaOf<ProjectionState>('projection');
 
 /** Larger than every conversation key. */
 export const LAST_KEY = '~';

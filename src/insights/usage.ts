@@ -1,8 +1,8 @@
-import { type Connection, type Model, type mongo, Schema } from 'mongoose';
+import type { Connection, Model, mongo } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
 import { inPages } from '../platform/mongo/batches.ts';
-import { collectionOf } from '../platform/mongo/mongo.ts';
+import { collectionOf, schemaOf } from '../platform/mongo/mongo.ts';
 import { countersOf, DAY_MS } from './figures.ts';
 
 /** What is counted for each assistant, key and day. All but the tokens are counted like the figures. */
@@ -78,10 +78,7 @@ export const usageUpdatesOf = (increments: UsageIncrement[]): mongo.AnyBulkWrite
 const KEPT_S = 400 * 86_400;
 const ROWS_AT_ONCE = 500;
 
-const schema = new Schema<StoredUsage>(
-  { _id: { type: String, required: true } },
-  { collection: 'usage', versionKey: false, strict: false },
-);
+const schema = schemaOf<StoredUsage>('usage');
 schema.index({ assistantId: 1, day: 1 });
 schema.index({ day: 1 }, { expireAfterSeconds: KEPT_S });
 

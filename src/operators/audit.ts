@@ -1,7 +1,7 @@
-import { type Connection, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
 import { serverDate } from '../platform/process/clock.ts';
 import { newId } from '../platform/process/ids.ts';
-import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
+import { collectionOf, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 
 export const AUDIT_DAYS = 365;
 const DAY_S = 86_400;
@@ -31,20 +31,7 @@ export type AuditLine = {
 /** Lines that were written before operator tokens existed have no actor. */
 type StoredLine = Omit<AuditLine, 'auditId' | 'actor'> & { _id: string; actor?: Actor };
 
-const auditSchema = new Schema<StoredLine>(
-  {
-    _id: { type: String, required: true },
-    at: { type: Date, required: true },
-    actor: { type: String },
-    operatorId: { type: String, required: true },
-    email: { type: String, required: true },
-    action: { type: String, required: true },
-    target: { type: String, default: null },
-    details: { type: Schema.Types.Mixed, default: {} },
-    requestId: { type: String, required: true },
-  },
-  { collection: 'audit', versionKey: false, strictQuery: 'throw', minimize: false },
-);
+const auditSchema = schemaOf<StoredLine>('audit');
 auditSchema.index({ at: 1 }, { expireAfterSeconds: AUDIT_DAYS * DAY_S });
 auditSchema.index({ at: -1, _id: -1 });
 auditSchema.index({ operatorId: 1, at: -1, _id: -1 });
@@ -92,7 +79,7 @@ export const createAudit = (connection: Connection): Audit => {
     models: [lines],
 
     record: async (line) => {
-      await lines.create({ _id: newId(), at: serverDate(), ...line });
+      await collectionOf(lines).insertOne({ _id: newId(), at: serverDate(), ...line });
     },
 
     list: async ({ after, limit, ...exact }) => {
@@ -113,7 +100,7 @@ export const createAudit = (connection: Connection): Audit => {
     },
 
     eraseConversation: async (conversationId) => {
-      await collectionOf<StoredLine>(lines).updateMany({ target: conversationId }, { $unset: { 'details.tag': '' } });
+      await collectionOf(lines).updateMany({ target: conversationId }, { $unset: { 'details.tag': '' } });
     },
   };
 };

@@ -1,6 +1,7 @@
-import { type Connection, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
 import * as z from 'zod';
 import { assistantModels } from '../assistants/assistant.ts';
+import { schemaOf } from '../platform/mongo/mongo.ts';
 import { invalid } from '../platform/process/errors.ts';
 
 export const ROLES = ['owner', 'agent'] as const;
@@ -108,24 +109,7 @@ export type StoredOperator = Omit<Operator, 'operatorId' | 'hasPassword' | 'assi
   vouched?: number;
 };
 
-const operatorSchema = new Schema<StoredOperator>(
-  {
-    _id: { type: String, required: true },
-    email: { type: String, required: true },
-    passwordHash: { type: String, default: null },
-    role: { type: String, required: true },
-    disabled: { type: Boolean, required: true },
-    assistantIds: { type: [String], default: undefined },
-    generation: { type: Number, required: true },
-    link: { type: Schema.Types.Mixed, default: null },
-    createdAt: { type: Date, required: true },
-    lastSignInAt: { type: Date, default: null },
-    vouched: { type: Number },
-    accessChangedAt: { type: Date },
-    released: { type: Boolean },
-  },
-  { collection: 'operators', versionKey: false, strictQuery: 'throw' },
-);
+const operatorSchema = schemaOf<StoredOperator>('operators');
 operatorSchema.index({ email: 1 }, { unique: true });
 operatorSchema.index({ released: 1 });
 operatorSchema.index(

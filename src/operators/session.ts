@@ -2,8 +2,9 @@ import { createHash, createHmac, hkdfSync, randomBytes, timingSafeEqual } from '
 import { MongoStore } from 'connect-mongo';
 import type { Request, RequestHandler, Response } from 'express';
 import session, { type SessionData } from 'express-session';
-import { type Connection, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
+import { schemaOf } from '../platform/mongo/mongo.ts';
 import { networkOf } from '../platform/http/http.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverNow } from '../platform/process/clock.ts';
@@ -195,10 +196,7 @@ declare module 'express-session' {
 
 type SessionConfig = Pick<Config, 'ENCRYPTION_KEY' | 'TLS_CERT_FILE' | 'TLS_TERMINATED_UPSTREAM'>;
 
-const sessionSchema = new Schema(
-  { _id: String, expires: Date, session: Schema.Types.Mixed, lastModified: Date },
-  { collection: COLLECTION, versionKey: false },
-);
+const sessionSchema = schemaOf<{ _id: string; expires?: Date | null; session: unknown }>(COLLECTION);
 sessionSchema.index({ expires: 1 }, { expireAfterSeconds: 0 });
 
 export const sessionModel = (connection: Connection) => connection.model('OperatorSession', sessionSchema);

@@ -4,7 +4,7 @@ import type { ClientSession, Connection } from 'mongoose';
 import { hashSecret } from '../assistants/api-keys.ts';
 import { acquireInTime } from '../platform/http/shares.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
-import { buildIndexes, type Indexed } from '../platform/mongo/mongo.ts';
+import { buildIndexes, collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, notFound, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -152,9 +152,11 @@ export const createOperatorStore = (connection: Connection): OperatorStore => {
       lastSignInAt: null,
       ...given,
     };
-    await operators.create(stored).catch((cause: unknown) => {
-      throw isDuplicateKey(cause) ? invalid('email', 'taken', 'already belongs to an operator') : cause;
-    });
+    await collectionOf(operators)
+      .insertOne(stored)
+      .catch((cause: unknown) => {
+        throw isDuplicateKey(cause) ? invalid('email', 'taken', 'already belongs to an operator') : cause;
+      });
     return toOperator(stored);
   };
 

@@ -1,4 +1,4 @@
-import { type Connection, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
 import { hashSecret, newSecret, SECRET_BODY } from '../assistants/api-keys.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { bearerIn } from '../platform/process/credentials.ts';
@@ -6,7 +6,7 @@ import { invalid, orNotFound } from '../platform/process/errors.ts';
 import { insertAtMost } from '../platform/mongo/batches.ts';
 import { newId } from '../platform/process/ids.ts';
 import { createAssistantIdsCheck, type Operator, operatorModel } from './operator.ts';
-import { collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
+import { collectionOf, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 
 /** What a token may do: only read, or also change things. */
 export const SCOPES = ['read', 'manage'] as const;
@@ -51,21 +51,7 @@ export type OperatorToken = {
 
 type StoredToken = Omit<OperatorToken, 'tokenId'> & { _id: string; hash: string };
 
-const tokenSchema = new Schema<StoredToken>(
-  {
-    _id: { type: String, required: true },
-    hash: { type: String, required: true },
-    name: { type: String, required: true },
-    lastFour: { type: String, required: true },
-    scope: { type: String, required: true },
-    assistantIds: { type: [String], default: null },
-    createdBy: { type: String, default: null },
-    createdAt: { type: Date, required: true },
-    lastUsedAt: { type: Date, default: null },
-    revokedAt: { type: Date, default: null },
-  },
-  { collection: 'operatorTokens', versionKey: false, strictQuery: 'throw' },
-);
+const tokenSchema = schemaOf<StoredToken>('operatorTokens');
 tokenSchema.index({ hash: 1 }, { unique: true });
 tokenSchema.index({ createdAt: -1 });
 tokenSchema.index({ createdBy: 1 });

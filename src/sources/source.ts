@@ -1,8 +1,9 @@
 import { mainLanguage } from '@parley/understanding/text';
-import { type Connection, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
 import * as z from 'zod';
 import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import { KnowledgeInput } from '../assistants/knowledge/entry.ts';
+import { schemaOf } from '../platform/mongo/mongo.ts';
 import type { Lease } from '../platform/mongo/batches.ts';
 
 // The limits of docs/limits.md. Each bounds what an assistant stores, or what a run reads.
@@ -357,44 +358,7 @@ export type StoredProposedEntry = Omit<ProposedEntry, 'proposalId'> & {
   given?: string | null;
 };
 
-const numbers = (names: Record<string, number>) => ({
-  type: Object.fromEntries(Object.keys(names).map((name) => [name, { type: Number, required: true }])),
-  _id: false,
-  required: true,
-});
-
-const sourceSchema = new Schema<StoredSource>(
-  {
-    _id: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    kind: { type: String, required: true },
-    name: { type: String, required: true },
-    url: { type: String, default: null },
-    include: { type: [String], default: [] },
-    exclude: { type: [String], default: [] },
-    schedule: { type: String, required: true },
-    state: { type: String, required: true },
-    error: { type: Schema.Types.Mixed, default: null },
-    run: { type: Number, required: true },
-    live: { type: Number, required: true },
-    counts: numbers(NO_COUNTS),
-    changed: numbers(NO_CHANGES),
-    startedAt: { type: Date, default: null },
-    endedAt: { type: Date, default: null },
-    nextAt: { type: Date, default: null },
-    lease: { type: Schema.Types.Mixed },
-    site: { type: Schema.Types.Mixed },
-    vectors: { type: Schema.Types.Mixed },
-    indexed: { type: Schema.Types.Mixed },
-    language: { type: String },
-    file: { type: Schema.Types.Mixed },
-    removedAt: { type: Date, default: null },
-    versions: { type: [Schema.Types.Mixed], default: undefined },
-    retired: { type: Number },
-    createdAt: { type: Date, required: true },
-  },
-  { collection: 'sources', versionKey: false, strictQuery: 'throw' },
-);
+const sourceSchema = schemaOf<StoredSource>('sources');
 sourceSchema.index({ assistantId: 1, removedAt: 1, createdAt: 1 });
 // What the worker's sweep looks for: due, running without a lease, removed.
 sourceSchema.index({ nextAt: 1 }, { partialFilterExpression: { nextAt: { $type: 'date' } } });
@@ -405,69 +369,17 @@ sourceSchema.index({ 'vectors.made': 1, 'counts.passages': 1 });
 sourceSchema.index({ 'indexed.by': 1, state: 1, 'counts.passages': 1 });
 sourceSchema.index({ removedAt: 1 }, { partialFilterExpression: { removedAt: { $type: 'date' } } });
 
-const fileSchema = new Schema<StoredFileChunk>(
-  {
-    _id: { type: String, required: true },
-    sourceId: { type: String, required: true },
-    upload: { type: String, required: true },
-    n: { type: Number, required: true },
-    at: { type: Date, required: true },
-    bytes: { type: Buffer, required: true },
-  },
-  { collection: 'sourceFiles', versionKey: false, strictQuery: 'throw' },
-);
+const fileSchema = schemaOf<StoredFileChunk>('sourceFiles');
 fileSchema.index({ sourceId: 1, upload: 1, n: 1 });
 
-const pageSchema = new Schema<StoredSourcePage>(
-  {
-    _id: { type: String, required: true },
-    sourceId: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    url: { type: String, required: true },
-    state: { type: String, required: true },
-    run: { type: Number, required: true },
-    depth: { type: Number, required: true },
-    etag: { type: String, default: null },
-    lastModified: { type: String, default: null },
-    hash: { type: String, default: null },
-    title: { type: String, default: null },
-    error: { type: Schema.Types.Mixed, default: null },
-    note: { type: Schema.Types.Mixed },
-    missed: { type: Number, required: true },
-    tries: { type: Number, required: true },
-    links: { type: [String], default: [] },
-    repeated: { type: [String], default: [] },
-  },
-  { collection: 'sourcePages', versionKey: false, strictQuery: 'throw' },
-);
+const pageSchema = schemaOf<StoredSourcePage>('sourcePages');
 // The lists that owners read: all pages, and those of a state.
 pageSchema.index({ sourceId: 1, url: 1 });
 pageSchema.index({ sourceId: 1, state: 1, url: 1 });
 // The pages of a run that are still to fetch, the nearest first.
 pageSchema.index({ sourceId: 1, run: 1, state: 1, depth: 1 });
 
-const passageSchema = new Schema<StoredPassage>(
-  {
-    _id: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    sourceId: { type: String, required: true },
-    pageId: { type: String, required: true },
-    hash: { type: String, required: true },
-    order: { type: Number, required: true },
-    path: { type: [String], required: true },
-    text: { type: String, required: true },
-    title: { type: String, required: true },
-    url: { type: String, default: null },
-    anchor: { type: String, default: null },
-    language: { type: String, default: null },
-    since: { type: Number, required: true },
-    until: { type: Number, default: null },
-    model: { type: String, default: null },
-    vector: { type: Buffer, default: null },
-    made: { type: String, default: null },
-  },
-  { collection: 'passages', versionKey: false, strictQuery: 'throw' },
-);
+const passageSchema = schemaOf<StoredPassage>('passages');
 // A covering index, so that listing the visible passages does not read the documents.
 passageSchema.index({ assistantId: 1, sourceId: 1, since: 1, until: 1, model: 1, _id: 1 });
 passageSchema.index({ sourceId: 1, pageId: 1 });
@@ -475,50 +387,13 @@ passageSchema.index({ sourceId: 1, until: 1 });
 passageSchema.index({ sourceId: 1, hash: 1 });
 passageSchema.index({ sourceId: 1, made: 1 });
 
-const tokensSchema = new Schema<StoredPassageTokens>(
-  {
-    _id: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    sourceId: { type: String, required: true },
-    kind: { type: String, required: true },
-    tokens: { type: Buffer, required: true },
-  },
-  { collection: 'passageTokens', versionKey: false, strictQuery: 'throw' },
-);
+const tokensSchema = schemaOf<StoredPassageTokens>('passageTokens');
 tokensSchema.index({ sourceId: 1 });
 
-const indexSchema = new Schema<StoredIndexPiece>(
-  {
-    _id: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    sourceId: { type: String, required: true },
-    of: { type: String, required: true },
-    part: { type: Number, required: true },
-    piece: { type: Number, required: true },
-    size: { type: Number, required: true },
-    kind: { type: String, required: true },
-    model: { type: String, default: null },
-    bytes: { type: Buffer, required: true },
-  },
-  { collection: 'passageIndexes', versionKey: false, strictQuery: 'throw' },
-);
+const indexSchema = schemaOf<StoredIndexPiece>('passageIndexes');
 indexSchema.index({ sourceId: 1 });
 
-const proposalSchema = new Schema<StoredProposedEntry>(
-  {
-    _id: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    sourceId: { type: String, required: true },
-    url: { type: String, default: null },
-    question: { type: String, required: true },
-    answer: { type: String, required: true },
-    state: { type: String, required: true },
-    entryId: { type: String },
-    title: { type: String },
-    given: { type: String },
-  },
-  { collection: 'proposedEntries', versionKey: false, strictQuery: 'throw' },
-);
+const proposalSchema = schemaOf<StoredProposedEntry>('proposedEntries');
 // In the order in which owners read them: the proposals of a page together.
 proposalSchema.index({ assistantId: 1, state: 1, url: 1, _id: 1 });
 proposalSchema.index({ sourceId: 1 });

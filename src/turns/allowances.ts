@@ -1,8 +1,8 @@
-import { type Connection, type Model, type mongo, Schema } from 'mongoose';
+import type { Connection, Model, mongo } from 'mongoose';
 import { type DayRange, dayOf, type Usage } from '../insights/usage.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
-import { collectionOf, createStoreBatcher, type Indexed } from '../platform/mongo/mongo.ts';
+import { collectionOf, createStoreBatcher, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 import { ItemFailure } from '../platform/process/batch.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { ApiError } from '../platform/process/errors.ts';
@@ -68,10 +68,7 @@ export type StoredAllowance = Omit<Place, 'from' | 'to'> & {
   pendingFrom?: Date;
 };
 
-const schema = new Schema<StoredAllowance>(
-  { _id: { type: String, required: true } },
-  { collection: 'allowances', versionKey: false, strict: false },
-);
+const schema = schemaOf<StoredAllowance>('allowances');
 schema.index({ until: 1 }, { expireAfterSeconds: KEPT_S });
 schema.index({ assistantId: 1, until: 1 }, { name: NEAR_OF, partialFilterExpression: { level: { $gte: 1 } } });
 schema.index({ pendingFrom: 1 }, { name: 'pending', partialFilterExpression: { pendingFrom: { $exists: true } } });

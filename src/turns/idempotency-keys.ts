@@ -1,7 +1,7 @@
-import { type Connection, type mongo, Schema } from 'mongoose';
+import type { Connection, mongo } from 'mongoose';
 import { serverDate } from '../platform/process/clock.ts';
 import { isUuid, prefixRange } from '../platform/process/ids.ts';
-import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
+import { collectionOf, DURABLE, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { inBatches } from '../platform/mongo/batches.ts';
 import { dedupeKeyOf } from '../conversations/accept.ts';
@@ -20,17 +20,7 @@ type StoredKey = {
   createdAt: Date;
 };
 
-const keySchema = new Schema<StoredKey>(
-  {
-    _id: { type: String, required: true },
-    conversationKey: { type: String, required: true },
-    dedupeKey: { type: String, required: true },
-    turnId: { type: String, required: true },
-    conversationId: { type: String, default: null },
-    createdAt: { type: Date, required: true },
-  },
-  { collection: 'idempotencyKeys', versionKey: false },
-);
+const keySchema = schemaOf<StoredKey>('idempotencyKeys');
 keySchema.index({ createdAt: 1 }, { expireAfterSeconds: KEPT_S });
 keySchema.index({ conversationKey: 1 });
 

@@ -1,6 +1,6 @@
-import { type ClientSession, type Connection, type mongo, Schema } from 'mongoose';
+import type { ClientSession, Connection, mongo } from 'mongoose';
 import { inPages } from '../../platform/mongo/batches.ts';
-import { collectionOf } from '../../platform/mongo/mongo.ts';
+import { collectionOf, schemaOf } from '../../platform/mongo/mongo.ts';
 import { notFound } from '../../platform/process/errors.ts';
 import type { SharedMemory } from '../../platform/process/lru.ts';
 import {
@@ -83,14 +83,8 @@ export type DraftKnowledge = {
   revision: number;
 };
 
-const draftSchema = new Schema<StoredDraft>(
-  { _id: { type: String, required: true } },
-  { collection: 'drafts', versionKey: false, strict: false },
-);
-const editSchema = new Schema<StoredEdit>(
-  { _id: { type: String, required: true } },
-  { collection: 'draftEntries', versionKey: false, strict: false },
-);
+const draftSchema = schemaOf<StoredDraft>('drafts');
+const editSchema = schemaOf<StoredEdit>('draftEntries');
 editSchema.index({ assistantId: 1, position: 1 });
 editSchema.index({ assistantId: 1, revision: -1 });
 

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type ClientSession, type Connection, type mongo, Schema } from 'mongoose';
+import type { ClientSession, Connection, mongo } from 'mongoose';
 import { inBatches, inPages } from '../../platform/mongo/batches.ts';
-import { collectionOf, type Indexed } from '../../platform/mongo/mongo.ts';
+import { collectionOf, type Indexed, schemaOf } from '../../platform/mongo/mongo.ts';
 import { conflict, notFound } from '../../platform/process/errors.ts';
 import { newId } from '../../platform/process/ids.ts';
 import type { Resealing } from '../../platform/process/vault.ts';
@@ -117,14 +117,8 @@ type SourcesMade = { counts: SourcesChanged; bytes: number; passages: PassagesMa
 /** What is left to do once the version is stored. `oldest`: the oldest version that a roll back may make live. */
 export type VersionMade = { version: AssistantVersion; removed: string[]; oldest: number };
 
-const versionSchema = new Schema<StoredVersion>(
-  { _id: { type: String, required: true } },
-  { collection: 'versions', versionKey: false, strict: false },
-);
-const pastSchema = new Schema<PastEntry>(
-  { _id: { type: String, required: true } },
-  { collection: 'pastEntries', versionKey: false, strict: false },
-);
+const versionSchema = schemaOf<StoredVersion>('versions');
+const pastSchema = schemaOf<PastEntry>('pastEntries');
 pastSchema.index({ assistantId: 1, until: 1, since: 1 });
 
 const versionIdOf = (assistantId: string, version: number): string =>

@@ -1,8 +1,8 @@
 import type { TextKind } from '@parley/understanding/text';
-import { type Connection, type Model, type mongo, Schema } from 'mongoose';
+import type { Connection, Model, mongo } from 'mongoose';
 import * as z from 'zod';
 import { leaseIn } from '../../platform/mongo/batches.ts';
-import { collectionOf } from '../../platform/mongo/mongo.ts';
+import { collectionOf, schemaOf } from '../../platform/mongo/mongo.ts';
 import { type PartitionedQueue, type QueueWatch, watchOf } from '../../platform/redis/queue.ts';
 import type { Assistant, StoredAssistant } from '../assistant.ts';
 
@@ -16,16 +16,7 @@ type EmbedderInfo = { model: string | null; available: boolean; detail: string }
 
 type StoredEmbedder = EmbedderInfo & { _id: string; seenAt: Date };
 
-const schema = new Schema<StoredEmbedder>(
-  {
-    _id: { type: String, required: true },
-    model: { type: String, default: null },
-    available: { type: Boolean, required: true },
-    detail: { type: String, default: '' },
-    seenAt: { type: Date, required: true },
-  },
-  { collection: 'embedders', versionKey: false, strictQuery: 'throw' },
-);
+const schema = schemaOf<StoredEmbedder>('embedders');
 schema.index({ seenAt: 1 }, { expireAfterSeconds: KEPT_S });
 
 /**

@@ -1,6 +1,6 @@
-import { type Connection, Schema, type Model } from 'mongoose';
+import type { Connection, Model } from 'mongoose';
 import { serverDate } from '../../platform/process/clock.ts';
-import { collectionOf } from '../../platform/mongo/mongo.ts';
+import { collectionOf, schemaOf } from '../../platform/mongo/mongo.ts';
 import { type assistantModels, visibleEntries } from '../assistant.ts';
 import { type KnowledgeText, textsOf } from './entry.ts';
 
@@ -31,19 +31,7 @@ export type EntryVectors = Pick<StoredVectors, 'model' | 'hash' | 'texts'> & { e
 export type VectorsInfo = Pick<StoredVectors, 'live' | 'model' | 'hash'> & { entryId: string };
 export type EntryTexts = { entryId: string; texts: KnowledgeText[] };
 
-const schema = new Schema<StoredVectors>(
-  {
-    _id: { type: String, required: true },
-    assistantId: { type: String, required: true },
-    live: { type: Boolean, required: true },
-    removedAt: { type: Date },
-    model: { type: String, required: true },
-    hash: { type: String, required: true },
-    texts: { type: [String], required: true },
-    vectors: { type: Buffer, required: true },
-  },
-  { collection: 'knowledgeVectors', versionKey: false, strictQuery: 'throw' },
-);
+const schema = schemaOf<StoredVectors>('knowledgeVectors');
 // A covering index, so that listing does not read the documents.
 schema.index({ assistantId: 1, live: 1, model: 1, hash: 1, _id: 1 });
 schema.index({ removedAt: 1 }, { expireAfterSeconds: REMOVED_KEPT_S });

@@ -90,6 +90,17 @@ export const timeLimit = (ms: number): { maxTimeMS: number } => {
   return limits;
 };
 
+/**
+ * The schema of a collection: its name, and the indexes that `index` adds. It names no fields: TypeScript says what the
+ * documents are, and what comes from outside was checked before.
+ */
+export const schemaOf = <Stored>(collection: string): mongoose.Schema<Stored> =>
+  // No field is declared, so mongoose cannot tell the type.
+  new mongoose.Schema(
+    { _id: String },
+    { collection, versionKey: false, strict: false },
+  ) as unknown as mongoose.Schema<Stored>;
+
 /** The part of a model that defines its indexes. */
 export type Indexed = Pick<Model<unknown>, 'collection'> & { schema: Pick<mongoose.Schema, 'indexes'> };
 
