@@ -1,4 +1,5 @@
-import { HOUR_MS, incrementId, type StoredFigures } from '../../src/insights/figures.ts';
+import { incrementId, type StoredFigures } from '../../src/insights/figures.ts';
+import { HOUR_MS } from '../../src/platform/process/clock.ts';
 import { collectionOf } from '../../src/platform/mongo/mongo.ts';
 import type { Part } from '../support/figures.ts';
 import { fill, RARE_ENDPOINT } from '../../test/kit/fill.ts';

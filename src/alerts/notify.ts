@@ -8,7 +8,7 @@ import { signEvent } from '../events/signature.ts';
 import type { AlertChannel, AlertKind, AlertStore, StoredAlert } from './alert.ts';
 
 /** The maximum number of alerts in one message. If the message is refused, the next one has half as many. */
-const AT_ONCE = 100;
+const ALERTS_AT_ONCE = 100;
 const SEND_MS = 10_000;
 /** The longest pause of a channel that fails. */
 const WAIT_MAX_MS = 600_000;
@@ -205,7 +205,7 @@ export const createNotify = (
   const failing = new Map<AlertChannel, { waitMs: number; until: number; atOnce: number }>();
 
   const tellChannel = async (channel: AlertChannel, send: Send, mayTell: () => boolean): Promise<void> => {
-    let atOnce = failing.get(channel)?.atOnce ?? AT_ONCE;
+    let atOnce = failing.get(channel)?.atOnce ?? ALERTS_AT_ONCE;
     let sent = 0;
     try {
       while (mayTell()) {

@@ -1,4 +1,4 @@
-import { serverNow } from '../platform/process/clock.ts';
+import { MINUTE_MS, serverNow } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
 import type { QueueWatch } from '../platform/redis/queue.ts';
@@ -13,7 +13,6 @@ const FORGOTTEN_MS = 15 * 60_000;
 const WAITS_LONG_MS = 10_000;
 /** How long Redis has for an answer. A worker's command is repeated while its node is unavailable. */
 const ASKED_WITHIN_MS = 2_000;
-const MINUTE_MS = 60_000;
 const MINUTES = 60;
 /** The minutes over which the pace is told. */
 const LATEST = 5;

@@ -1,14 +1,13 @@
 import { hostname } from 'node:os';
 import type { Connection } from 'mongoose';
 import { collectionOf, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
-import { serverNow } from '../platform/process/clock.ts';
+import { MINUTE_MS, serverNow } from '../platform/process/clock.ts';
 
-const MINUTE_MS = 60_000;
 const MINUTES_KEPT = 60;
 const KEPT_S = 3_600;
 const LISTED_MAX = 1_000;
 /** A sign waits for no majority, so its readers do not either. */
-const AT_ONCE = { readConcern: 'local' } as const;
+const LOCAL = { readConcern: 'local' } as const;
 
 /** The upper bounds in seconds of what is counted in a minute. What takes longer is in one more count. */
 export const PACE_BOUNDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
@@ -110,10 +109,10 @@ export const createWorkerSigns = (connection: Connection): WorkerSigns => {
     beat: (worker, queue, minutes) => beat(worker, queue, { minutes }),
     leave: (worker, queue, minutes) => beat(worker, queue, { minutes, stops: true }),
     list: () =>
-      signs.find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, sort: latest, projection: { _id: 0 } }).toArray(),
+      signs.find(ofLastHour(), { ...LOCAL, limit: LISTED_MAX, sort: latest, projection: { _id: 0 } }).toArray(),
     listHeard: () =>
       signs
-        .find(ofLastHour(), { ...AT_ONCE, limit: LISTED_MAX, sort: latest, projection: { _id: 0, minutes: 0 } })
+        .find(ofLastHour(), { ...LOCAL, limit: LISTED_MAX, sort: latest, projection: { _id: 0, minutes: 0 } })
         .toArray(),
   };
 };

@@ -1,14 +1,14 @@
 import { LRUCache } from 'lru-cache';
 import * as z from 'zod';
 import { textsIn } from '@parley/understanding/text';
-
+import { DAY_MS, MINUTE_MS } from '../platform/process/clock.ts';
 import texts from './away-texts.json' with { type: 'json' };
 
 type Texts = { closed: string; notTaken: string };
 
-const TEXTS: Readonly<Record<string, Texts>> = texts;
+const AWAY_TEXTS: Readonly<Record<string, Texts>> = texts;
 
-export const AWAY_LANGUAGES: readonly string[] = Object.keys(TEXTS);
+export const AWAY_LANGUAGES: readonly string[] = Object.keys(AWAY_TEXTS);
 
 /** The date and time as people of this language write it. */
 const describeTime = (language: string, at: Date, timeZone: string): string =>
@@ -24,16 +24,14 @@ const describeTime = (language: string, at: Date, timeZone: string): string =>
 
 /** Tells a visitor when somebody answers. In English if the language has no texts. */
 export const closedText = (language: string, at: Date, timeZone: string): string => {
-  const own = textsIn(TEXTS, language);
+  const own = textsIn(AWAY_TEXTS, language);
   const time = describeTime(own ? language : 'en', at, timeZone);
   return (own ?? texts.en).closed.replace('{time}', () => time);
 };
 
 /** Tells a visitor that nobody took the conversation in time and that the assistant answers again. */
-export const notTakenText = (language: string): string => (textsIn(TEXTS, language) ?? texts.en).notTaken;
+export const notTakenText = (language: string): string => (textsIn(AWAY_TEXTS, language) ?? texts.en).notTaken;
 
-const MINUTE_MS = 60_000;
-const DAY_MS = 86_400_000;
 /**
  * Opening hours are counted for at most this many days. This cuts a limit short only if the opening hours are very
  * short.

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { Connection, mongo } from 'mongoose';
-import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { HOUR_MS, serverDate, serverNow } from '../platform/process/clock.ts';
 import { newId } from '../platform/process/ids.ts';
 import { createSharedMemory, type SharedMemory } from '../platform/process/lru.ts';
 import { conflict, invalid, notFound, orNotFound } from '../platform/process/errors.ts';
@@ -60,7 +60,6 @@ export type ListedAssistant = Omit<Assistant, 'web' | 'semantic' | 'passages' | 
 /** How many keys an assistant may have. Revoked keys count, because they are still listed. */
 const KEYS_MAX = 1_000;
 const LAST_USED_EVERY_MS = 60_000;
-const HOUR_MS = 3_600_000;
 const AFTER = { returnDocument: 'after' } as const;
 
 /** How many passages an assistant has, live and in the draft, and the main language of the live ones. */

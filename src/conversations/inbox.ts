@@ -3,7 +3,7 @@ import { serverDate } from '../platform/process/clock.ts';
 import { isUuid, prefixRange, type Uuid } from '../platform/process/ids.ts';
 import { mapAtMost } from '../platform/process/slots.ts';
 import { inChunks } from '../platform/mongo/batches.ts';
-import { collectionOf, DURABLE, timeLimit } from '../platform/mongo/mongo.ts';
+import { collectionOf, DURABLE, escapeRegExp, timeLimit } from '../platform/mongo/mongo.ts';
 import {
   type ChannelName,
   conversationModels,
@@ -165,9 +165,6 @@ export type RowFilter = {
 type SearchedRow = { prefixedId: Uuid } | { sessionPart: string; changedSince: Date };
 
 export type RowPage = { conversations: ConversationRow[]; next: { at: Date; id: string } | null };
-
-/** Escapes the search text, so that no character in it acts as a pattern. */
-const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 const optionsOf = ({ signal }: Pick<RowFilter, 'signal'>) => ({
   projection: ROW_FIELDS,

@@ -122,14 +122,14 @@ export const createChangeConversation = ({
   return (where, changeOf) => inSlot(turns, where.conversationId, () => change(where, changeOf));
 };
 
-type Held = Pick<StoredConversation, 'assistantId' | 'channel' | 'assigneeId'>;
+type Escalated = Pick<StoredConversation, 'assistantId' | 'channel' | 'assigneeId'>;
 
 /** Who has a conversation depends on operators, whom this folder does not know (src/inbox/assignees.ts). */
 export type TakeBy = {
   /** True if somebody has it: its assignee is enabled and may use the assistant. */
-  isTaken: (conversation: Held) => Promise<boolean>;
+  isTaken: (conversation: Escalated) => Promise<boolean>;
   /** The take-by time of an escalation that begins at `at`. Null if somebody has it, or if there is no limit. */
-  findTakeBy: (conversation: Held, at: Date) => Promise<Date | null>;
+  findTakeBy: (conversation: Escalated, at: Date) => Promise<Date | null>;
 };
 
 /** The present moment, with ids for two messages. */

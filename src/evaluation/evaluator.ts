@@ -17,7 +17,7 @@ import { startSweeper } from '../platform/process/sweeper.ts';
 import { type AskEngine, boundedWhy } from '../replies/ask-engine.ts';
 import { factsIn } from '../replies/engines/openai/reply-filter.ts';
 
-const EVERY_MS = 1_000;
+const LOOK_EVERY_MS = 1_000;
 /** How long one evaluation is worked on before the evaluations of other assistants have their turn. */
 const TURN_MS = 3_000;
 /**
@@ -269,7 +269,7 @@ export const openEvaluator = ({ evaluations, versions, askEngine, embedder, life
     }
   };
 
-  const sweeper = startSweeper('evaluations', round, { everyMs: EVERY_MS, logger });
+  const sweeper = startSweeper('evaluations', round, { everyMs: LOOK_EVERY_MS, logger });
   lifecycle.add('evaluations', sweeper, async (opened) => {
     await opened.stop();
     await Promise.all([...asking.values()].map(({ done }) => done));

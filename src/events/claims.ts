@@ -12,7 +12,7 @@ import {
   updateMany,
 } from '../platform/mongo/mongo.ts';
 import type { ItemFailure } from '../platform/process/batch.ts';
-import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { DAY_MS, serverDate, serverNow } from '../platform/process/clock.ts';
 import { newToken } from '../platform/process/ids.ts';
 import { mapAtMost } from '../platform/process/slots.ts';
 import type { StoredEndpoint } from './endpoints.ts';
@@ -31,7 +31,6 @@ import {
 } from './delivery.ts';
 
 const COLLECTION = 'deliveries';
-const DAY_MS = 86_400_000;
 const LOST_PER_SWEEP = 1000;
 
 /** What cannot change after the claim: the event, its target and the bytes of its body. */

@@ -3,7 +3,7 @@ import type { Connection } from 'mongoose';
 import * as z from 'zod';
 import { MAX_OVERLAP_HOURS } from '../assistants/api-keys.ts';
 import { INCLUDED } from '../assistants/suggested-action.ts';
-import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { DAY_MS, HOUR_MS, serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
@@ -145,8 +145,6 @@ const wants = (endpoint: Pick<Endpoint, 'enabled' | 'events'>, event: EventKind)
 
 const AFTER = { returnDocument: 'after' } as const;
 const SECRETS_CACHED_FOR_MS = 60_000;
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 
 const originOf = (url: string): string | undefined => URL.parse(url)?.origin;
 

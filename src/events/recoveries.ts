@@ -1,5 +1,5 @@
 import type { Connection, mongo } from 'mongoose';
-import { serverDate } from '../platform/process/clock.ts';
+import { DAY_MS, serverDate } from '../platform/process/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
@@ -33,7 +33,6 @@ const CANDIDATES_AT_ONCE = 10;
 /** A process remembers for this many conversations how far a recovery came, for this long. */
 const REACHED_MAX = 10_000;
 const REACHED_FOR_MS = 30_000;
-const DAY_MS = 86_400_000;
 const LEASE_MS = 10_000;
 
 export const RECOVERY_STATES = ['running', 'paused', 'done', 'cancelled'] as const;

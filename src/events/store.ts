@@ -7,7 +7,7 @@ import type { ConversationStore } from '../conversations/store.ts';
 import { createCursor } from '../platform/http/operation.ts';
 import { inBatches, inChunks, INDEX_RANGES_MAX } from '../platform/mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed, setClusterTime, timeLimit } from '../platform/mongo/mongo.ts';
-import { serverDate } from '../platform/process/clock.ts';
+import { DAY_MS, serverDate } from '../platform/process/clock.ts';
 import { isUuid } from '../platform/process/ids.ts';
 import { createSlices } from '../platform/process/slices.ts';
 import { mapAtMost } from '../platform/process/slots.ts';
@@ -182,8 +182,6 @@ const createListEnded = (
   return { listEnded, hasEnded: async (filter) => (await findEnds(filter, 1)).found.length > 0 };
 };
 
-const DAY_MS = 86_400_000;
-
 /** How many of the latest deliveries are read: one that failed before TLS says nothing about the certificate. */
 const LATEST = 20;
 /** Records of a conversation that are read together for its export. Each has a body and a response. */
@@ -225,7 +223,7 @@ const createComposeBody =
     return message && composeBody(event, outbox, { texts: message, ...(include && { include }) });
   };
 
-const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
+const STORED_TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 
 /** The records of all deliveries. A claim is the insert of a record, so only one process can win a claim. */
 export type DeliveryStore = Claims &
@@ -349,14 +347,14 @@ export const createDeliveryStore = ({
       const endedAt = serverDate();
       const end = (step: 'eraseQueued' | 'eraseSending', outcome: FinalOutcome, hint: string) => {
         const errorKind: ErrorKind = 'erased';
-        const change = { $set: { outcome, errorKind, endedAt }, $unset: TEXTS, ...setClusterTime('endedOn') };
+        const change = { $set: { outcome, errorKind, endedAt }, $unset: STORED_TEXTS, ...setClusterTime('endedOn') };
         const those = { ...own, assistantId, ...stateBefore(step) };
         return deliveries.updateMany(those, change, { writeConcern: DURABLE, hint });
       };
       await end('eraseQueued', 'not_sent', IN_FLIGHT.queued);
       await end('eraseSending', 'unknown', IN_FLIGHT.sending);
       const all = { collection: deliveries, filter: own, ...(until && { until }) };
-      await inBatches(all, (some) => deliveries.updateMany(some, { $unset: TEXTS }, { writeConcern: DURABLE }));
+      await inBatches(all, (some) => deliveries.updateMany(some, { $unset: STORED_TEXTS }, { writeConcern: DURABLE }));
     },
   };
 };

@@ -3,7 +3,7 @@ import { fold, foldBeginning, segmentWords, UNSPACED } from '@parley/understandi
 import { isUuid } from '../platform/process/ids.ts';
 import { mapAtMost } from '../platform/process/slots.ts';
 import { inChunks } from '../platform/mongo/batches.ts';
-import { collectionOf, schemaOf, timeLimit } from '../platform/mongo/mongo.ts';
+import { collectionOf, escapeRegExp, schemaOf, timeLimit } from '../platform/mongo/mongo.ts';
 
 /** Longer texts are cut before they are read. */
 const MAX_LENGTH = 10_000;
@@ -111,8 +111,6 @@ const WITHIN_MS = 3_000;
 const READS_AT_ONCE = 2;
 const SHORTEST_SESSION_PART = 2;
 const LONGEST_SESSION = 512;
-
-const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 type Filter = mongo.Filter<ProjectedConversation>;
 type Row = Pick<ProjectedConversation, '_id' | 'key' | 'updatedAt'>;

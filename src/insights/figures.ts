@@ -5,7 +5,7 @@ import type { Entry, Message } from '../conversations/conversation.ts';
 import { readSystemMessage } from '../conversations/state.ts';
 import { exceededTimeLimit } from '../platform/mongo/failures.ts';
 import { collectionOf, schemaOf } from '../platform/mongo/mongo.ts';
-import { serverNow } from '../platform/process/clock.ts';
+import { HOUR_MS, serverNow } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { createSlices } from '../platform/process/slices.ts';
 
@@ -92,8 +92,6 @@ export const countMessages = (assistantId: string, entries: Entry[]): Increment[
     }),
   );
 
-export const HOUR_MS = 3_600_000;
-export const DAY_MS = 24 * HOUR_MS;
 const KEPT_S = 400 * 86_400;
 
 /** What is counted per assistant and hour. A message counts in the hour in which it was written. */

@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import type { ClientSession, Connection, Model, mongo } from 'mongoose';
+import { toBytes, toFloats } from '../assistants/knowledge/vectors.ts';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
 import { collectionOf, inTransaction, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
@@ -223,10 +224,6 @@ type Group = Omit<StoredMiss, 'vector' | 'words' | 'examples'> & Likened;
 /** The lessons of one conversation. `lastMissId` is the group of its last miss, from an earlier step. */
 type Learner = { conversationId: string; assistantId: string; lessons: Lesson[]; lastMissId: string | null };
 type Grouped = { writes: Write[]; lastMissIds: Map<string, string> };
-
-const toFloats = (stored: Buffer): Float32Array => new Float32Array(Uint8Array.from(stored).buffer);
-const toBytes = ({ buffer, byteOffset, byteLength }: Float32Array): Buffer =>
-  Buffer.from(buffer, byteOffset, byteLength);
 
 const wordsOf = (question: string): string[] => [...searchWordsOf(question)].slice(0, MAX_WORDS);
 

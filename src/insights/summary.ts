@@ -1,9 +1,9 @@
+import { DAY_MS } from '../platform/process/clock.ts';
 import {
   bucketLimitMs,
   type CountedReason,
   type Counter,
   COUNTERS,
-  DAY_MS,
   ESCALATION_REASONS,
   type OutcomeCounts,
   type StoredFigures,

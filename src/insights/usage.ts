@@ -1,9 +1,10 @@
 import type { Connection, Model, mongo } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
+import { DAY_MS } from '../platform/process/clock.ts';
 import { inPages } from '../platform/mongo/batches.ts';
 import { collectionOf, schemaOf } from '../platform/mongo/mongo.ts';
-import { countersOf, DAY_MS } from './figures.ts';
+import { countersOf } from './figures.ts';
 
 /** What is counted for each assistant, key and day. All but the tokens are counted like the figures. */
 export const USAGE_COUNTERS = [

@@ -5,7 +5,7 @@ import { hashSecret } from '../assistants/api-keys.ts';
 import { acquireInTime } from '../platform/http/shares.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { buildIndexes, collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
-import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { DAY_MS, serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, notFound, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { createSlots } from '../platform/process/slots.ts';
@@ -62,7 +62,6 @@ const isPassword = async (stored: string | null, password: string): Promise<bool
 };
 
 export const LINK_DAYS = 7;
-const DAY_MS = 86_400_000;
 const AFTER = { returnDocument: 'after' } as const;
 
 type NewOperator = { email: string; role: Role; assistantIds?: string[] | null };

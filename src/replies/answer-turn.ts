@@ -141,7 +141,7 @@ type LeasedTurn = {
 };
 
 /** The result of one step: the next head, how many turns ended, and whether the next head is answered apart from jobs. */
-type Progress = { nextTurnId: string | null; ended: number; failed: boolean; isApart?: true };
+type StepResult = { nextTurnId: string | null; ended: number; failed: boolean; isApart?: true };
 
 /** A head that has ended, but whose end is not stored yet. `reply`: what its callers get. */
 type EndedTurn = Ended & { end: TurnEnd; reply: Reply };
@@ -334,7 +334,7 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
    * Answers and commits, and repeats both if the conversation has changed. Returns null if this turn is no longer the
    * first pending turn.
    */
-  const answerAndCommit = async (leased: LeasedTurn): Promise<Progress | null> => {
+  const answerAndCommit = async (leased: LeasedTurn): Promise<StepResult | null> => {
     const spans = openSpans(leased);
     try {
       return await repeatUntilCommitted(leased, spans);
@@ -346,7 +346,7 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
   const repeatUntilCommitted = async (
     leased: LeasedTurn,
     spans: ReturnType<typeof openSpans>,
-  ): Promise<Progress | null> => {
+  ): Promise<StepResult | null> => {
     const { key, turnId } = leased;
     let { read } = leased;
     let ends = new Map<string, TurnEnd>();
@@ -401,10 +401,10 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     return head !== undefined && !isQuick(read) && askEngine.endsWithoutProvider(read, head);
   };
 
-  const NO_PROGRESS: Progress = { nextTurnId: null, ended: 0, failed: false };
+  const NO_PROGRESS: StepResult = { nextTurnId: null, ended: 0, failed: false };
 
   /** Answers one head under a lease, together with the turns of the same commit. */
-  const answerUnderLease = async (ref: TurnRef, seen: AnswerableConversation | null): Promise<Progress> => {
+  const answerUnderLease = async (ref: TurnRef, seen: AnswerableConversation | null): Promise<StepResult> => {
     const [read, lease] = await acquireHead(ref, seen);
     if (!lease) return NO_PROGRESS;
     if (!read) {
@@ -462,7 +462,7 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     }
     let next: string | null = turnId;
     for (let count = 0; next !== null && count < TURNS_IN_A_ROW && !draining.aborted; ) {
-      const progress: Progress = await answerUnderLease({ key, turnId: next }, seen);
+      const progress: StepResult = await answerUnderLease({ key, turnId: next }, seen);
       next = progress.nextTurnId;
       if (progress.isApart) break;
       count += Math.max(1, progress.ended);

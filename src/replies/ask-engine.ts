@@ -124,7 +124,7 @@ const createDeltaFeed = ({ turnId, attempt, replyTo, findReplyTo, publish }: Opt
   };
 };
 
-const TEXTS: Record<string, string> = {
+const GUARD_TEXTS: Record<string, string> = {
   ar: 'لا أستطيع المساعدة في ذلك. بماذا يمكنني خدمتك غير ذلك؟',
   cs: 'S tím nemohu pomoci. Co pro vás mohu udělat?',
   da: 'Det kan jeg ikke hjælpe med. Hvad kan jeg ellers gøre for dig?',
@@ -154,9 +154,9 @@ const TEXTS: Record<string, string> = {
 /** The reply to a message that the guard refuses. No engine is asked. */
 const refusalReply = (language: string): EngineReply => {
   const base = baseLanguage(language);
-  const known = TEXTS[base];
+  const known = GUARD_TEXTS[base];
   return {
-    text: known ?? (TEXTS.en as string),
+    text: known ?? (GUARD_TEXTS.en as string),
     suggestedActions: [],
     confidence: 1,
     low: false,

@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type ClientSession, type Connection, type mongo } from 'mongoose';
+import { hasLabel } from '../platform/mongo/failures.ts';
+import { transact } from '../platform/mongo/mongo.ts';
 import type { SourceLease } from './source.ts';
 
 /** A lease on a source: while it holds, only its worker writes. */
@@ -14,23 +16,14 @@ export class RunLost extends Error {
 
 const TRIES_OF_WRITE = 6;
 
-const isTransient = (cause: unknown): boolean => {
-  const { hasErrorLabel } = cause as { hasErrorLabel?: (label: string) => boolean };
-  return ['TransientTransactionError', 'UnknownTransactionCommitResult'].some(
-    (label) => hasErrorLabel?.call(cause, label) === true,
-  );
-};
-
 /** The sessions in which the holders of leases write. */
 export type LeaseSessions = {
-  /** Runs a transaction, and repeats it if it conflicts with another one. */
-  transact: <Result>(session: ClientSession, work: (session: ClientSession) => Promise<Result>) => Promise<Result>;
+  /** A transaction of the holder, which is repeated if it meets another one. Throws `RunLost` if the lease has ended. */
+  transactAs: <Result>(token: string, write: (session: ClientSession) => Promise<Result>) => Promise<Result>;
 
   /** Opens the session of a lease. Returns its id, which is stored with the lease. */
   openSession: (token: string) => Promise<string>;
 
-  /** Throws `RunLost` if the lease has ended. */
-  sessionOf: (token: string) => ClientSession;
   closeSession: (token: string) => Promise<void>;
 
   /** Ends the session of the lease's last holder, and its transaction. */
@@ -45,16 +38,15 @@ export const createLeaseSessions = (connection: Connection): LeaseSessions => {
   const sessions = new Map<string, ClientSession>();
 
   return {
-    transact: async (session, work) => {
+    transactAs: async (token, write) => {
+      const session = sessions.get(token);
+      if (!session) throw new RunLost('the lease has ended');
       for (let tries = 1; ; tries += 1) {
         try {
-          session.startTransaction();
-          const result = await work(session);
-          await session.commitTransaction();
-          return result;
+          return await transact(session, write);
         } catch (cause) {
-          if (session.inTransaction()) await session.abortTransaction().catch(() => undefined);
-          if (!isTransient(cause) || tries === TRIES_OF_WRITE) throw cause;
+          const isTransient = hasLabel(cause, 'TransientTransactionError', 'UnknownTransactionCommitResult');
+          if (!isTransient || tries === TRIES_OF_WRITE) throw cause;
           await sleep(Math.random() * 20 * 2 ** tries);
         }
       }
@@ -64,12 +56,6 @@ export const createLeaseSessions = (connection: Connection): LeaseSessions => {
       const session = await connection.startSession();
       sessions.set(token, session);
       return (session.id as { id: mongo.Binary }).id.toUUID().toString();
-    },
-
-    sessionOf: (token) => {
-      const session = sessions.get(token);
-      if (!session) throw new RunLost('the lease has ended');
-      return session;
     },
 
     closeSession: async (token) => {

@@ -10,7 +10,7 @@ import type { MadeVectors, PassageToEmbed, PassageVectors, VectorsKind } from '.
 import type { SourceRuns } from './runs.ts';
 
 /** How many texts are embedded in one step. Between two steps, the progress is stored and the lease renewed. */
-const AT_ONCE = 16;
+const PASSAGES_AT_ONCE = 16;
 /** After this many texts, another source has its turn. */
 const TURN = 64;
 const PROBE = 'Opening hours';
@@ -101,7 +101,7 @@ export const createMakeVectors = (options: VectorsOptions) => {
     let announcedAt = performance.now();
     try {
       for (let made = 0; made < TURN && !draining.aborted; ) {
-        const some = await vectors.listWithoutVectors(sourceId, wanted.made, AT_ONCE);
+        const some = await vectors.listWithoutVectors(sourceId, wanted.made, PASSAGES_AT_ONCE);
         if (some.length === 0) {
           // A worker that was killed may have stored the last vectors and not their count.
           isWhole = await vectors.reportVectors(sourceId, token, wanted.made);

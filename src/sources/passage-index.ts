@@ -154,7 +154,7 @@ export type Passages = {
   isLongWait: (assistant: Owner) => boolean;
 };
 
-type Held = { index: PassageIndex; version: number; restUntil: number };
+type CachedIndex = { index: PassageIndex; version: number; restUntil: number };
 
 type Options = {
   /** For reads of turns. */
@@ -195,7 +195,7 @@ export const createPassages = (options: Options): Passages => {
   /** One read at a time: a read needs as much memory as its result. A small one does not wait for a large one. */
   const [largeReads, smallReads] = [createSlots(({ inUse }) => inUse === 0), createSlots(({ inUse }) => inUse === 0)];
 
-  const indexes = memory.openCache<Held>({
+  const indexes = memory.openCache<CachedIndex>({
     ...(isForDrafts ? WORTH.draft : WORTH.passages),
     onPushedOut: (assistantId) => {
       refused.set(assistantId, true);
@@ -240,7 +240,7 @@ export const createPassages = (options: Options): Passages => {
     }
   };
 
-  const isCurrent = ({ index, version }: Held, wanted: number): boolean =>
+  const isCurrent = ({ index, version }: CachedIndex, wanted: number): boolean =>
     version >= wanted && [null, index.model].includes(embedder.model());
 
   /** Starts to read what has changed, unless a read is already running. */

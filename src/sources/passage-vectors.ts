@@ -68,7 +68,7 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
   const indexes = collectionOf<StoredIndexPiece>(models.passageIndexes);
   const ofVectors = leaseIn('vectors.lease', timing.sourceLeaseMs);
   const ofIndex = leaseIn('indexed.lease', timing.sourceLeaseMs);
-  const { transact, openSession, sessionOf, closeSession, killSession } = createLeaseSessions(connection);
+  const { transactAs, openSession, closeSession, killSession } = createLeaseSessions(connection);
   /** The assistants that had their turn last. */
   const last = { vectors: '', index: '' };
   let isShortestNext = false;
@@ -111,7 +111,7 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
     },
 
     saveVectors: (sourceId, token, { model, kind, made }, rows) =>
-      transact(sessionOf(token), async (session) => {
+      transactAs(token, async (session) => {
         const ids = rows.map(({ passageId }) => passageId);
         // A passage that was removed meanwhile must not get tokens. If one is removed just now, this transaction fails.
         const options = { projection: { assistantId: 1 }, session };
@@ -136,7 +136,7 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
       }),
 
     reportVectors: (sourceId, token, made) =>
-      transact(sessionOf(token), async (session) => {
+      transactAs(token, async (session) => {
         // Counted in the transaction that stores the count, so that a count that is stored later is never an older one.
         const embedded = await passages.countDocuments({ sourceId, until: null, made }, { session });
         const lease = { ...ofVectors.renewed(token), session: '$vectors.lease.session' };
@@ -190,7 +190,7 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
     },
 
     saveIndexPiece: ({ sourceId, assistantId, token }, row) =>
-      transact(sessionOf(token), async (session) => {
+      transactAs(token, async (session) => {
         const _id = [sourceId, token, row.part, row.piece].join(':');
         await indexes.insertOne({ _id, assistantId, sourceId, of: token, ...row }, { session });
         const lease = { ...ofIndex.renewed(token), session: '$indexed.lease.session' };
@@ -202,7 +202,7 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
     endIndex: async ({ sourceId, token }, made, isStored) => {
       const held = { _id: sourceId, ...ofIndex.heldBy(token) };
       try {
-        await transact(sessionOf(token), async (session) => {
+        await transactAs(token, async (session) => {
           // If the index became due again meanwhile, it stays due.
           const end = { $cond: [{ $eq: ['$indexed.by', TAKEN] }, { $literal: made }, '$indexed.by'] };
           const update = [{ $set: { 'indexed.by': end } }, { $unset: 'indexed.lease' }];

@@ -48,7 +48,7 @@ export type PageEnd =
 
 /** A page is gone after this many runs in a row that did not find it. */
 const GONE_AFTER = 2;
-const AT_ONCE = 200;
+const ROWS_AT_ONCE = 200;
 /** How many pages with their hashes come in one answer of MongoDB. */
 const PAGES_AT_ONCE = 10;
 const PROPOSALS_OF_PAGE = 50;
@@ -195,7 +195,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     const left = present.filter(({ _id, until }) => !kept.has(_id) && until === null);
     const own = left.filter(({ since }) => since === run).map(({ _id }) => _id);
     const live = left.filter(({ since }) => since < run).map(({ _id }) => _id);
-    for (const some of inChunks(added, AT_ONCE)) await passages.insertMany(some, { session });
+    for (const some of inChunks(added, ROWS_AT_ONCE)) await passages.insertMany(some, { session });
     if (back.length > 0) await passages.updateMany({ _id: { $in: back } }, { $set: { until: null } }, { session });
     if (live.length > 0) await passages.updateMany({ _id: { $in: live } }, { $set: { until: run } }, { session });
     await deleteTexts(session, own);
@@ -405,7 +405,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
 
   const closeSome: PagesOfRun['closeSome'] = async (session, source) => {
     const { _id: sourceId, run } = source;
-    const options = { limit: AT_ONCE, projection: { links: 0, repeated: 0 }, session };
+    const options = { limit: ROWS_AT_ONCE, projection: { links: 0, repeated: 0 }, session };
     const rows = await pages.find({ sourceId, run: { $lt: run } }, options).toArray();
     const add: Record<string, number> = {};
     const count = (all: Record<string, number> = {}): void => {
@@ -504,13 +504,13 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     },
 
     deletePassages: async (session, filter) => {
-      const options = { projection: { _id: 1 }, limit: AT_ONCE, session };
+      const options = { projection: { _id: 1 }, limit: ROWS_AT_ONCE, session };
       const rows = await passages.find(filter, options).toArray();
       await deleteTexts(
         session,
         rows.map(({ _id }) => _id),
       );
-      return rows.length === AT_ONCE;
+      return rows.length === ROWS_AT_ONCE;
     },
   };
 };

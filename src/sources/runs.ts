@@ -24,7 +24,7 @@ import {
   UPLOADED_WITHIN_MS,
 } from './source.ts';
 
-const AT_ONCE = 200;
+const ROWS_AT_ONCE = 200;
 /** A run that has not begun goes before those that go on, unless they have waited this much longer. */
 const AHEAD_MS = 10 * 60_000;
 /** So many passages tell the language of a source. */
@@ -114,7 +114,7 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
   const proposals = collectionOf(models.proposedEntries);
   const ofRun = leaseIn('lease', timing.sourceLeaseMs);
 
-  const { transact, openSession, sessionOf, closeSession, killSession } = createLeaseSessions(connection);
+  const { transactAs, openSession, closeSession, killSession } = createLeaseSessions(connection);
   const renewalOf = (token: string, session?: string) => {
     const kept = session === undefined ? '$lease.session' : { $literal: session };
     return [{ $set: { lease: { ...ofRun.renewed(token), session: kept } } }];
@@ -130,7 +130,7 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
     write: (session: ClientSession, source: StoredSource) => Promise<SourceUpdate & { result: Result }>,
     removed = false,
   ): Promise<Result> =>
-    transact(sessionOf(token), async (session) => {
+    transactAs(token, async (session) => {
       const filter = { _id: sourceId, ...ofRun.heldBy(token), ...(removed ? {} : { removedAt: null }) };
       const lost = () => new RunLost('another worker has the source, or it was removed');
       const source = await sources.findOne(filter, { session });
@@ -290,14 +290,14 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       await deleteInSteps(lease, ({ live }) => ({ sourceId, until: { $lte: live } }));
       const keepLeft = async (session: ClientSession, { live, state }: StoredSource) => {
         if (state === 'running') return { result: 0 };
-        const options = { projection: { _id: 1 }, limit: AT_ONCE, session };
+        const options = { projection: { _id: 1 }, limit: ROWS_AT_ONCE, session };
         const left = await passages.find({ sourceId, until: { $gt: live } }, options).toArray();
         const ids = left.map(({ _id }) => _id);
         if (ids.length > 0) await passages.updateMany({ _id: { $in: ids } }, { $set: { until: null } }, { session });
         // No vectors were made for these passages while `until` was set.
         return { result: ids.length, ...(ids.length > 0 && { set: { 'vectors.made': null } }) };
       };
-      while ((await writeAs(lease, keepLeft)) === AT_ONCE);
+      while ((await writeAs(lease, keepLeft)) === ROWS_AT_ONCE);
       const source = await sources.findOne({ _id: sourceId });
       if (!source) throw new RunLost('the source is gone');
       // Chunks of unfinished uploads, and of replaced files whose removal a crash prevented.
@@ -354,8 +354,8 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
           sourceId: string;
         }>[];
         for (const collection of belongings) {
-          for (let deleted = AT_ONCE; deleted === AT_ONCE; ) {
-            const options = { projection: { _id: 1 }, limit: AT_ONCE };
+          for (let deleted = ROWS_AT_ONCE; deleted === ROWS_AT_ONCE; ) {
+            const options = { projection: { _id: 1 }, limit: ROWS_AT_ONCE };
             const rows = await collection.find({ sourceId }, options).toArray();
             await collection.deleteMany({ _id: { $in: rows.map(({ _id }) => _id) } });
             deleted = rows.length;

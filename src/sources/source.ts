@@ -3,6 +3,7 @@ import type { Connection } from 'mongoose';
 import * as z from 'zod';
 import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import { KnowledgeInput } from '../assistants/knowledge/entry.ts';
+import { DAY_MS } from '../platform/process/clock.ts';
 import { schemaOf } from '../platform/mongo/mongo.ts';
 import type { Lease } from '../platform/mongo/batches.ts';
 
@@ -240,12 +241,11 @@ export const toSource = ({
   counts: { ...stored.counts, found: pagesIn(stored.counts) },
 });
 
-const DAY_MS = 86_400_000;
-const EVERY_MS: Record<Schedule, number | null> = { off: null, daily: DAY_MS, weekly: 7 * DAY_MS };
+const PERIODS_MS: Record<Schedule, number | null> = { off: null, daily: DAY_MS, weekly: 7 * DAY_MS };
 
 /** When a source that was read at this time is due again. Null: never. */
 export const dueAfter = (schedule: Schedule, readAt: Date): Date | null => {
-  const every = EVERY_MS[schedule];
+  const every = PERIODS_MS[schedule];
   return every === null ? null : new Date(readAt.getTime() + every);
 };
 

@@ -4,7 +4,7 @@ import type { Assistant } from '../assistants/assistant.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { collectionOf, createStoreBatcher, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 import { ItemFailure } from '../platform/process/batch.ts';
-import { serverNow } from '../platform/process/clock.ts';
+import { DAY_MS, serverNow } from '../platform/process/clock.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import { newToken } from '../platform/process/ids.ts';
 import type { Logger } from '../platform/process/logger.ts';
@@ -13,7 +13,6 @@ import { createLru } from '../platform/process/lru.ts';
 
 /** An allowance of which this share is used is nearly used up. */
 export const NEAR = 0.8;
-const DAY_MS = 86_400_000;
 const KEPT_S = 2 * 86_400;
 /** A reservation that is unsettled for this long has lost its process, or its outcome is unknown. */
 const LOST_AFTER_MS = 60_000;

@@ -5,7 +5,7 @@ import { KNOWLEDGE_QUEUE } from '../../src/assistants/knowledge/semantic-state.t
 import { startVectorUpdates } from '../../src/assistants/knowledge/update-vectors.ts';
 import { beginEmbedder, type OpeningEmbedder } from '../../src/embedder.ts';
 import { ASKING_MAX, openEvaluator } from '../../src/evaluation/evaluator.ts';
-import { serverNow } from '../../src/platform/process/clock.ts';
+import { DAY_MS, serverNow } from '../../src/platform/process/clock.ts';
 import { newToken } from '../../src/platform/process/ids.ts';
 import type { Opening } from '../../src/platform/process/lifecycle.ts';
 import type { SharedMemory } from '../../src/platform/process/lru.ts';
@@ -17,7 +17,6 @@ import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/servic
 import { TURNS_QUEUE } from '../../src/turns/queue.ts';
 import { openQueueWorkers, openWorkerDuties, openWorkerHealth } from '../../src/worker-process.ts';
 
-const DAY_MS = 86_400_000;
 /**
  * A round erases at most this many old conversations of one assistant. So a million take about a day, and do not delay
  * those of other assistants.
@@ -70,7 +69,7 @@ const openMaintenance = ({ service, config, logger, lifecycle }: Module): void =
   lifecycle.add('maintenance', sweepers, (all) => Promise.all(all.map((one) => one.stop())));
 };
 
-const EVERY_MS = 2_000;
+const PROJECT_EVERY_MS = 2_000;
 const COUNT_EVERY_MS = 10_000;
 
 /** Runs the projection: search words, figures and misses. All reply workers try, and one of them is the leader. */
@@ -104,8 +103,8 @@ const openProjection = (embedder: Embedder, { service, logger, lifecycle }: Modu
   };
   const group = async (): Promise<void> => (isLeader ? projection.groupMisses() : undefined);
   const sweepers = [
-    startSweeper('projection', round, { everyMs: EVERY_MS, logger }),
-    startSweeper('misses', group, { everyMs: EVERY_MS, logger }),
+    startSweeper('projection', round, { everyMs: PROJECT_EVERY_MS, logger }),
+    startSweeper('misses', group, { everyMs: PROJECT_EVERY_MS, logger }),
   ];
   lifecycle.add('projection', sweepers, (all) => Promise.all(all.map((one) => one.stop())));
 };

@@ -214,7 +214,7 @@ type KnowledgeEntries = {
   version: number;
   published: { version: number; settings: DraftedSettings } | null;
 };
-type Held = KnowledgeEntries & { bytes: number; restUntil: number };
+type CachedEntries = KnowledgeEntries & { bytes: number; restUntil: number };
 
 type Dependencies = ReturnType<typeof assistantModels> & {
   vectors: VectorStore;
@@ -286,8 +286,8 @@ export const createKnowledgeStore = ({
   onChanged,
   memory,
 }: Dependencies): KnowledgeStore => {
-  const newest = memory.openCache<Held>(WORTH.entries);
-  const loading = new Map<string, Promise<Held>>();
+  const newest = memory.openCache<CachedEntries>(WORTH.entries);
+  const loading = new Map<string, Promise<CachedEntries>>();
   const now = (): number => performance.now();
   const reads = createSlots(({ own, inUse }) => own === 0 && inUse < READS);
   const positions = createKnowledgePositions({ assistants, knowledge });
@@ -318,7 +318,7 @@ export const createKnowledgeStore = ({
   };
 
   /** Reads the assistant and its entries as they were at one moment, so a reply is made from one version. */
-  const loadWithin = async (assistantId: string, version: number): Promise<Held> => {
+  const loadWithin = async (assistantId: string, version: number): Promise<CachedEntries> => {
     const session = await assistants.db.startSession({ snapshot: true });
     try {
       const options = { session, readConcern: { level: 'snapshot' as const } };
@@ -335,7 +335,7 @@ export const createKnowledgeStore = ({
     }
   };
 
-  const load = async (assistantId: string, version: number): Promise<Held> => {
+  const load = async (assistantId: string, version: number): Promise<CachedEntries> => {
     const slot = await reads.acquire(assistantId);
     try {
       const before = newest.get(assistantId);
@@ -353,7 +353,7 @@ export const createKnowledgeStore = ({
    * Runs one load per assistant at a time. If the knowledge is large, turns get the entries of the previous version
    * meanwhile.
    */
-  const loadCurrent = async (assistantId: string, version: number): Promise<Held> => {
+  const loadCurrent = async (assistantId: string, version: number): Promise<CachedEntries> => {
     for (;;) {
       const held = newest.get(assistantId);
       if (held && (held.version >= version || held.restUntil > now())) return held;

@@ -37,10 +37,10 @@ schema.index({ assistantId: 1, live: 1, model: 1, hash: 1, _id: 1 });
 schema.index({ removedAt: 1 }, { expireAfterSeconds: REMOVED_KEPT_S });
 
 /** Converts bytes to a vector. The bytes are copied, because the driver returns a view into the whole message. */
-const toFloats = (bytes: Buffer): Float32Array =>
+export const toFloats = (bytes: Buffer): Float32Array =>
   new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer);
 
-const toBytes = ({ buffer, byteOffset, byteLength }: Float32Array): Buffer =>
+export const toBytes = ({ buffer, byteOffset, byteLength }: Float32Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);
 
 /** The vectors of knowledge entries, one document per entry. Only workers make and read vectors. */

@@ -5,9 +5,8 @@ import type { Asked, Evaluation, EvaluationResult, Evaluations } from '../evalua
 import { Expected, VerdictCounts, VERDICTS, wholeCounts } from '../question.ts';
 import { createFindRealQuestions, type QuestionCase, type QuestionSets, RealQuestions } from '../question-sets.ts';
 import { createCursor, cursor } from '../../platform/http/operation.ts';
-import { DAY_MS } from '../../insights/figures.ts';
 import type { Insights } from '../../insights/store.ts';
-import { serverNow } from '../../platform/process/clock.ts';
+import { DAY_MS, serverNow } from '../../platform/process/clock.ts';
 import { conflict, invalid } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';

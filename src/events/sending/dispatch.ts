@@ -5,7 +5,7 @@ import type { ErrorKind, Exchange } from '../delivery.ts';
 import type { EndpointStore, OpenHeader, StoredEndpoint } from '../endpoints.ts';
 import { signEvent, standardHeaders } from '../signature.ts';
 import type { DeliveryStore } from '../store.ts';
-import { serverNow } from '../../platform/process/clock.ts';
+import { DAY_MS, serverNow } from '../../platform/process/clock.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { isMongoUnavailable } from '../../platform/mongo/failures.ts';
 import type { PacedSlots } from '../../platform/process/paced-slots.ts';
@@ -40,7 +40,6 @@ export const createDeliveryBreaker = (options?: BreakerOptions): DeliveryBreaker
 
 const RETRY_AFTER_MAX_S = 600;
 const RECORD_AGAIN_MS = 200;
-const DAY_MS = 86_400_000;
 
 type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'> & {
   sequence?: number | null;

@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici';
-import { secondsOfRetryAfter, serverNow } from '../../platform/process/clock.ts';
+import { DAY_MS, secondsOfRetryAfter, serverNow } from '../../platform/process/clock.ts';
 import { performance } from 'node:perf_hooks';
 import { checkEndpointUrl, guardedLookup, type Resolve } from '../../platform/http/address-guard.ts';
 import {
@@ -52,8 +52,6 @@ export interface SendResult {
   tls: { version: string; daysToExpiry: number | null } | null;
   retryAfterSeconds: number | null;
 }
-
-const DAY_MS = 86_400_000;
 
 const span = (from: number | null, to: number | null): number | null =>
   from === null || to === null ? null : Math.round((to - from) * 10) / 10;

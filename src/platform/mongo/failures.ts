@@ -81,6 +81,10 @@ export const isMongoUnavailable = (cause: unknown): boolean =>
   INTERRUPTED.has(codeOf(cause)) ||
   (cause instanceof Error && CONNECTION_LOST.has(cause.name));
 
+/** True when the driver or the server has given the failure one of these labels. */
+export const hasLabel = (cause: unknown, ...labels: string[]): boolean =>
+  cause instanceof mongoose.mongo.MongoError && labels.some((label) => cause.hasErrorLabel(label));
+
 /** True when a read exceeded its `maxTimeMS`. */
 export const exceededTimeLimit = (cause: unknown): boolean =>
   (cause as { codeName?: string } | null)?.codeName === 'MaxTimeMSExpired';

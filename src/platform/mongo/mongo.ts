@@ -7,7 +7,7 @@ import { unavailable } from '../process/errors.ts';
 import type { Logger } from '../process/logger.ts';
 import { createSlices } from '../process/slices.ts';
 import { mapAtMost } from '../process/slots.ts';
-import { isMongoUnavailable, OutcomeUnknown } from './failures.ts';
+import { hasLabel, isMongoUnavailable, OutcomeUnknown } from './failures.ts';
 import { failOnEndedConnections } from './silence.ts';
 
 /** The write concern of every write that decides something: a majority must have the write in its journal. */
@@ -90,6 +90,9 @@ export const timeLimit = (ms: number): { maxTimeMS: number } => {
   return limits;
 };
 
+/** A text as a pattern that matches only this text. */
+export const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+
 /**
  * The schema of a collection: its name, and the indexes that `index` adds. It names no fields: TypeScript says what the
  * documents are, and what comes from outside was checked before.
@@ -155,19 +158,30 @@ export const buildIndexes = async (connection: Connection, models: Indexed[]): P
 export const collectionOf = <Stored extends { _id: string }>(model: Model<Stored>): mongo.Collection<Stored> =>
   model.collection as unknown as mongo.Collection<Stored>; // mongoose wraps the collection and keeps the driver's methods
 
-/** Writes in one transaction, which is not repeated. After a failure nothing of it is stored. */
+/** Writes in one transaction of a session, which is not repeated. After a failure nothing of it is stored. */
+export const transact = async <Result>(
+  session: ClientSession,
+  write: (session: ClientSession) => Promise<Result>,
+): Promise<Result> => {
+  try {
+    session.startTransaction();
+    const result = await write(session);
+    await session.commitTransaction();
+    return result;
+  } catch (cause) {
+    if (session.inTransaction()) await session.abortTransaction().catch(() => undefined);
+    throw cause;
+  }
+};
+
+/** The same, in a session of its own. */
 export const inTransaction = async (
   connection: Connection,
   write: (session: ClientSession) => Promise<void>,
 ): Promise<void> => {
   const session = await connection.startSession();
   try {
-    session.startTransaction();
-    await write(session);
-    await session.commitTransaction();
-  } catch (cause) {
-    if (session.inTransaction()) await session.abortTransaction().catch(() => undefined);
-    throw cause;
+    await transact(session, write);
   } finally {
     await session.endSession();
   }
@@ -176,11 +190,6 @@ export const inTransaction = async (
 /** How long a write waits for another one of the same document, such as the publishing of a large draft. */
 const WAITS_FOR_MS = 5_000;
 const WAITS_MS = { first: 50, most: 1_000 };
-
-const isTransient = (cause: unknown): boolean => {
-  const { hasErrorLabel } = cause as { hasErrorLabel?: (label: string) => boolean };
-  return hasErrorLabel?.call(cause, 'TransientTransactionError') === true;
-};
 
 /**
  * Writes in one transaction, which is repeated if it meets another one. It holds no connection while it waits to be
@@ -195,7 +204,7 @@ export const inTurn = async (
     try {
       return await inTransaction(connection, write);
     } catch (cause) {
-      if (!isTransient(cause)) throw cause;
+      if (!hasLabel(cause, 'TransientTransactionError')) throw cause;
       if (isMongoUnavailable(cause) || performance.now() > until) throw unavailable(cause);
       await sleep(Math.min(WAITS_MS.most, WAITS_MS.first * tries) * Math.random());
     }

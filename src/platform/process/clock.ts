@@ -1,5 +1,9 @@
 import type { Connection, mongo } from 'mongoose';
 
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 60 * MINUTE_MS;
+export const DAY_MS = 24 * HOUR_MS;
+
 /**
  * How many samples of the offset are kept. A sample compares the server's time with the time at which its answer is
  * read. So a delay, of the network or of this process, can only make a sample too small. The largest recent sample is

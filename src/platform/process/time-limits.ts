@@ -1,3 +1,4 @@
+import { DAY_MS } from './clock.ts';
 /**
  * Time limits that depend on each other. `timingProblems` contains the inequalities between these limits, and
  * `readConfig` refuses to start when an inequality does not hold. Independent limits stay where they are used.
@@ -144,8 +145,6 @@ type ConfiguredTiming = {
 
 type Limit = readonly [name: string, ms: number];
 type Rule = { less: Limit; than: Limit; orEqual?: boolean; why: string };
-
-const DAY_MS = 86_400_000;
 
 const deliveryRules = (t: Timing): Rule[] => [
   {
