@@ -11,7 +11,7 @@ import { decideLanguage } from '@parley/understanding/text';
 import { createRandom } from '../../test/kit/random.ts';
 
 /** `sure`: words decide. `meant`: the model is needed, and there is an answer. `none`: there is no answer. */
-export type TurnKind = 'sure' | 'meant' | 'followUp' | 'smallTalk' | 'none';
+type TurnKind = 'sure' | 'meant' | 'followUp' | 'smallTalk' | 'none';
 export type MixedTurn = { base: string; session: string; language: string; kind: TurnKind; message: string };
 
 /** Twenty turns in a row: 45 % sure, 40 % meant, and 5 % of each other kind. */

@@ -29,7 +29,7 @@ export type AlertKind = (typeof ALERT_KINDS)[number];
 
 export type AlertChannel = 'webhook' | 'email';
 
-export type AlertDetails = Record<string, string | number | Date | null>;
+type AlertDetails = Record<string, string | number | Date | null>;
 
 /** Something that is true now. `target`: an endpoint, a queue or an assistant; with the kind it names one alert. */
 export type Condition = { kind: AlertKind; target: string; assistantId: string | null; details: AlertDetails };
@@ -94,7 +94,7 @@ const roomBeside = (open: StoredAlert[]): Room => {
 /** Assistants that have as many limited alerts as they may. No new ones need to be looked for. */
 export const assistantsWithoutRoom = (open: StoredAlert[]): string[] => roomBeside(open).full();
 
-export type AlertFilter = {
+type AlertFilter = {
   assistantIds: string[] | null;
   open?: boolean;
   after?: { at: Date; id: string };

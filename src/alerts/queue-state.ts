@@ -5,7 +5,7 @@ import type { QueueWatch } from '../platform/redis/queue.ts';
 import { PACE_BOUNDS, type WorkerSign, type WorkerSigns } from './worker-signs.ts';
 
 export const QUEUES = ['turns', 'deliveries', 'knowledge', 'sources'] as const;
-export type QueueName = (typeof QUEUES)[number];
+type QueueName = (typeof QUEUES)[number];
 
 /** A silent worker is forgotten after this: it was killed, and perhaps replaced. */
 const FORGOTTEN_MS = 15 * 60_000;
@@ -18,7 +18,7 @@ const MINUTES = 60;
 const LATEST = 5;
 
 type Heard = Omit<WorkerSign, 'minutes'>;
-export type WorkerState = Pick<WorkerSign, 'worker' | 'host' | 'pid' | 'startedAt'> & {
+type WorkerState = Pick<WorkerSign, 'worker' | 'host' | 'pid' | 'startedAt'> & {
   heardAt: Date;
   silent: boolean;
 };
@@ -128,7 +128,7 @@ const PROCESSES: Record<QueueName, string> = {
   sources: 'sources-worker',
 };
 
-export type QueueProblem = { queue: QueueName | null; problem: string; remedy: string };
+type QueueProblem = { queue: QueueName | null; problem: string; remedy: string };
 
 const silenceOf = ({ name, workers }: QueueState): QueueProblem[] => {
   const silent = workers.filter((one) => one.silent);

@@ -362,7 +362,7 @@ version.`;
 
 const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description }) as const;
 
-export type ApiDocument = oas32.OpenAPIObject;
+type ApiDocument = oas32.OpenAPIObject;
 
 const createApiDocument = (): ApiDocument =>
   createDocument({

@@ -63,7 +63,7 @@ const LAST_USED_EVERY_MS = 60_000;
 const AFTER = { returnDocument: 'after' } as const;
 
 /** How many passages an assistant has, live and in the draft, and the main language of the live ones. */
-export type CountPassages = () => Promise<{ live: number; drafted: number; language?: string | null }>;
+type CountPassages = () => Promise<{ live: number; drafted: number; language?: string | null }>;
 
 type Dependencies = {
   connection: Connection;

@@ -69,7 +69,7 @@ const forTurn = (turnId: Uuid) => ({
 });
 type TurnCandidate = TurnConversation & Partial<Pick<StoredConversation, 'waiting' | 'recent'>> & { headId?: string };
 
-export type ConversationOwner = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
+type ConversationOwner = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
 
 export type NotTaken = Pick<StoredConversation, 'conversationId' | 'assistantId' | 'language'>;
 
@@ -78,7 +78,7 @@ type StaleHead = TurnRef & { headSince: Date; queuedAt: Date };
 
 export type ConversationHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>;
 /** The fields that tell a waiting visitor whether there is something new. */
-export type SessionHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'status'>;
+type SessionHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'status'>;
 
 export type ConversationList = { conversations: ConversationState[]; next: { at: Date; id: string } | null };
 

@@ -19,11 +19,11 @@ const READ_AT_ONCE = 50;
 const UNANSWERED = 99;
 const lease = leaseIn('lease', LEASE_MS);
 
-export type EvaluationState = 'waiting' | 'running' | 'done' | 'stopped' | 'failed';
+type EvaluationState = 'waiting' | 'running' | 'done' | 'stopped' | 'failed';
 export type EvaluatedSet = { setId: string; name: string; version: number };
 export type Counts = Partial<Record<Verdict, number>>;
 /** The tokens that an evaluation may use of its provider, and those that are used or reserved. */
-export type TokenBudget = { tokens: number; used: number; isUsedUp: boolean };
+type TokenBudget = { tokens: number; used: number; isUsedUp: boolean };
 
 export type Evaluation = {
   evaluationId: string;
@@ -92,7 +92,7 @@ type StoredResult = Asked &
 
 /** `tries`: above 1 if workers that held it before were killed, and nothing was answered in between. */
 export type HeldEvaluation = Evaluation & { next: number; token: string; tries: number };
-export type NumberedQuestion = Asked & { nth: number };
+type NumberedQuestion = Asked & { nth: number };
 /**
  * Evaluations not to take, because others are being worked on: those of these assistants, those that ask a provider,
  * and those of drafts. `slow`: the same for what asks the providers of these assistants.
@@ -172,7 +172,7 @@ const countsOf = (answers: { answer: Answered }[]): Record<string, number> => {
 const versionsOf = (answers: { answer: Answered }[]): number[] =>
   answers.flatMap(({ answer: { why } }) => (typeof why['version'] === 'number' ? [why['version']] : []));
 
-export type ResultPosition = { doubt: number; id: string };
+type ResultPosition = { doubt: number; id: string };
 type Ref = { assistantId: string; evaluationId: string };
 
 export type Evaluations = {

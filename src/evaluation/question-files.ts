@@ -9,7 +9,7 @@ import { CaseInput } from './question.ts';
 import { CASES_MAX } from './question-sets.ts';
 
 export const QUESTION_FORMATS = ['csv', 'jsonl'] as const;
-export type QuestionFormat = (typeof QUESTION_FORMATS)[number];
+type QuestionFormat = (typeof QUESTION_FORMATS)[number];
 
 const COLUMNS = ['question', 'language', 'expect', 'value', 'passage'] as const;
 /** The field of an expected answer that the column `value` holds. */

@@ -57,7 +57,7 @@ export type Endpoint = {
  * What the delivery streams of an endpoint know of its running recovery. `version` is higher for each later change and
  * each later recovery. `to` is the end of its range.
  */
-export type NotedRecovery = { recoveryId: string; version: number; to: Date };
+type NotedRecovery = { recoveryId: string; version: number; to: Date };
 
 export type StoredEndpoint = Omit<
   Endpoint,

@@ -36,13 +36,13 @@ const REACHED_FOR_MS = 30_000;
 const LEASE_MS = 10_000;
 
 export const RECOVERY_STATES = ['running', 'paused', 'done', 'cancelled'] as const;
-export type RecoveryState = (typeof RECOVERY_STATES)[number];
+type RecoveryState = (typeof RECOVERY_STATES)[number];
 
 /** Which events are sent again: those whose delivery had one of these outcomes, at or after `from` and before `to`. */
-export type MissedRange = { assistantId: string; endpointId: string; from: Date; to: Date; outcomes: Recoverable[] };
+type MissedRange = { assistantId: string; endpointId: string; from: Date; to: Date; outcomes: Recoverable[] };
 
 /** What a recovery sends again. An event with several deliveries counts with the outcome that risks most. */
-export type MissedCounts = {
+type MissedCounts = {
   events: number;
   conversations: number;
   /** When the oldest of the events happened. */
@@ -89,7 +89,7 @@ recoverySchema.index({ expiresAt: 1 }, { expireAfterSeconds: 0 });
 
 /** A delivery whose event a recovery may send next, and the number of its redelivery. */
 export type Missed = { delivery: StoredDelivery; body: string; number: number };
-export type NextMissed = Missed | 'in flight' | null;
+type NextMissed = Missed | 'in flight' | null;
 
 /**
  * Recoveries: what an endpoint missed is sent again (docs/design.md, Recoveries). A recovery is a document; what it has

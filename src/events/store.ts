@@ -97,7 +97,7 @@ type EndedFilter = {
 };
 
 /** `readUpTo`: every delivery that ended before this time is in the list. */
-export type EndedPage = {
+type EndedPage = {
   deliveries: StoredDelivery[];
   cursor: string | null;
   hasMore: boolean;

@@ -9,8 +9,8 @@ const channel = z.enum(['api', 'webhook', 'web']);
 const language = z.string().meta({ description: 'Canonical BCP 47 tag.', example: 'en' });
 
 export const OWN_HEADERS_MAX = 20;
-export const OWN_HEADER_CHARS = 1_024;
-export const OWN_HEADERS_CHARS = 4_096;
+const OWN_HEADER_CHARS = 1_024;
+const OWN_HEADERS_CHARS = 4_096;
 /** Names that frame a request, belong to one connection, or are in every request of ours. */
 const TAKEN_NAMES = new Set(
   `accept-encoding connection content-encoding content-length content-type expect host keep-alive
@@ -21,7 +21,7 @@ const isFree = (name: string): boolean =>
   !TAKEN_NAMES.has(name.toLowerCase()) && !/^(?:x-factory-|webhook-)/i.test(name);
 
 /** A header that the owner of an endpoint adds to its requests. */
-export const OwnHeader = z.object({
+const OwnHeader = z.object({
   name: z
     .string()
     .regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a header, at most 64 characters')

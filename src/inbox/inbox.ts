@@ -144,7 +144,7 @@ const groupsOf = ({ assistantIds, assignee }: InboxFilter, assignees: Assignees 
 };
 
 /** Lists conversations of some assistants, the latest change first. */
-export type ListInbox = (filter: InboxFilter) => Promise<RowPage>;
+type ListInbox = (filter: InboxFilter) => Promise<RowPage>;
 
 export const createInboxList = (
   { inbox }: Pick<ConversationStore, 'inbox'>,

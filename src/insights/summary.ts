@@ -12,12 +12,12 @@ import {
 const OUTCOMES = ['delivered', 'rejected', 'not_sent', 'unknown'] as const;
 
 export type Days = 1 | 7 | 30;
-export type TimeSlot = Record<Counter, number> & {
+type TimeSlot = Record<Counter, number> & {
   escalated: Record<CountedReason, number>;
   deliveries: OutcomeCounts;
   replyMs: { p50: number; p95: number } | null;
 };
-export type Summary = {
+type Summary = {
   from: string;
   totals: TimeSlot;
   /** One slot for each hour of today, or for each day. `at` is `09:00` or `2026-05-04`. */

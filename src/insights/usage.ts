@@ -25,7 +25,7 @@ const COUNTED: ReadonlySet<string> = new Set(USAGE_COUNTERS);
 
 type Counts = Partial<Record<UsageCounter, number>>;
 /** `keyId`: null for turns that came without an API key. `day` begins at midnight UTC. */
-export type StoredUsage = Counts & { _id: string; assistantId: string; keyId: string | null; day: Date };
+type StoredUsage = Counts & { _id: string; assistantId: string; keyId: string | null; day: Date };
 
 /** The tokens that a provider reported for a reply. */
 const WithTokens = z.object({

@@ -75,7 +75,7 @@ type GivenAnswering = AnsweringOptions & {
   connectionsBeside: number;
 };
 
-export type TurnAnswering = {
+type TurnAnswering = {
   /** Answers the turns that a job names. */
   process: (data: unknown) => Promise<void>;
   askEngine: AskEngine;

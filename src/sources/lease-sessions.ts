@@ -17,7 +17,7 @@ export class RunLost extends Error {
 const TRIES_OF_WRITE = 6;
 
 /** The sessions in which the holders of leases write. */
-export type LeaseSessions = {
+type LeaseSessions = {
   /** A transaction of the holder, which is repeated if it meets another one. Throws `RunLost` if the lease has ended. */
   transactAs: <Result>(token: string, write: (session: ClientSession) => Promise<Result>) => Promise<Result>;
 

@@ -21,7 +21,7 @@ export type MadeVectors = { passageId: string; vector: Uint8Array | null; tokens
 export type VectorsKind = { model: string; kind: string | null; made: string };
 
 /** A lease on the stored index of a source. What is stored under it is named by its token. */
-export type IndexClaim = { sourceId: string; assistantId: string; token: string; model: string | null };
+type IndexClaim = { sourceId: string; assistantId: string; token: string; model: string | null };
 
 /**
  * What is made from stored passages outside of runs: their vectors, and the index that reply workers load. For each of

@@ -35,7 +35,7 @@ type EmbeddedPassage = ReadPassage & { model: string | null; vector: Int8Array |
 export type PassageScope = { assistantId: string; sourceId?: string; draft?: SourceEdits };
 
 /** What answers: the live version (undefined without drafts), or the draft with these changes. */
-export type AnsweredBy = { version?: number | undefined; draft?: SourceEdits | undefined };
+type AnsweredBy = { version?: number | undefined; draft?: SourceEdits | undefined };
 
 type StoredIndexPart = { model: string | null; bytes: Uint8Array<ArrayBuffer> };
 

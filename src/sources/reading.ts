@@ -109,7 +109,7 @@ const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, 
 /** Tests pass certificate authorities that replace the public ones. */
 export type ReadingOptions = { ca?: string };
 
-export type SourceReading = {
+type SourceReading = {
   /** Takes what is due. */
   process: (data: unknown) => Promise<void>;
   /** Those that must not be stuck. */

@@ -21,7 +21,7 @@ import {
 /** A page that was found, with the number of links from the start. */
 export type FoundPage = { url: string; depth: number };
 
-export type TextOfPage = { path: string[]; text: string; anchor: string | null };
+type TextOfPage = { path: string[]; text: string; anchor: string | null };
 
 /** How the fetch of a page ended. */
 export type PageEnd =
@@ -104,7 +104,7 @@ export type PageReads = {
  * The pages of a run, with their passages and proposed entries. Each write is a part of a transaction that holds the lease
  * of the source, and returns what else it changes in the source.
  */
-export type PagesOfRun = {
+type PagesOfRun = {
   reads: PageReads;
 
   /**

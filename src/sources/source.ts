@@ -14,7 +14,6 @@ export const PASSAGES_MAX = 50_000;
 export const FILE_MAX_BYTES = 20_000_000;
 /** Bytes of a fetched page, after decompression. */
 export const FETCHED_MAX_BYTES = 10_000_000;
-export const REQUESTS_PER_SECOND = 2;
 /**
  * How many proposed entries an assistant may have, accepted and dismissed ones included. Further ones are not stored.
  */
@@ -32,13 +31,13 @@ export const SCHEDULES = ['off', 'daily', 'weekly'] as const;
 export type Schedule = (typeof SCHEDULES)[number];
 
 export const SOURCE_STATES = ['waiting', 'running', 'ready', 'failed'] as const;
-export type SourceState = (typeof SOURCE_STATES)[number];
+type SourceState = (typeof SOURCE_STATES)[number];
 
 export const PAGE_STATES = ['found', 'read', 'unchanged', 'skipped', 'failed', 'gone'] as const;
 export type PageState = (typeof PAGE_STATES)[number];
 
 /** `changed`: it was accepted, and its page says something else now, which its entry does not follow by itself. */
-export const PROPOSAL_STATES = ['proposed', 'accepted', 'changed', 'dismissed'] as const;
+const PROPOSAL_STATES = ['proposed', 'accepted', 'changed', 'dismissed'] as const;
 export type ProposalState = (typeof PROPOSAL_STATES)[number];
 
 const GLOBS_MAX = 20;
@@ -83,7 +82,7 @@ export type SourceChange = z.infer<typeof SourceChange>;
 export type SourceError = { code: string; message: string };
 
 /** The pages of the last run by their state, and the passages of the source. */
-export type SourceCounts = {
+type SourceCounts = {
   /** Pages that are still to fetch. Afterwards each counts in one of the states below. */
   found: number;
   read: number;
@@ -107,7 +106,7 @@ export const NO_COUNTS: SourceCounts = {
 };
 
 /** Pages that a run added, changed and removed, compared with the run before. */
-export type SourceChanges = { added: number; changed: number; removed: number };
+type SourceChanges = { added: number; changed: number; removed: number };
 export const NO_CHANGES: SourceChanges = { added: 0, changed: 0, removed: 0 };
 
 export type Source = {
@@ -152,7 +151,7 @@ export type SiteOfRun = {
 };
 
 /** The file of a source: its own name, and the id of the upload that its chunks belong to. */
-export type FileOfSource = { name: string; upload: string };
+type FileOfSource = { name: string; upload: string };
 
 /**
  * `session`: the session in which the worker writes, so that the next worker can end the transaction of a killed one.

@@ -43,13 +43,13 @@ const NEAR_OF = 'nearOfAssistant';
 export type Allowance = { kind: 'assistant' | 'key' | 'tokens'; target: string; assistantId: string; limit: number };
 
 /** A turn that a quota is reserved for. The message's id tells whether this request made the turn. */
-export type ReservedTurn = { turnId: string; messageId: string };
+type ReservedTurn = { turnId: string; messageId: string };
 
 /** Where a reservation is counted. */
 export type Place = Omit<Allowance, 'limit'> & DayRange & { _id: string };
 
 /** A reservation whose turns are all decided. `refund`: how many of them used nothing. */
-export type Settled = { token: string; refund: number };
+type Settled = { token: string; refund: number };
 
 export type StoredAllowance = Omit<Place, 'from' | 'to'> & {
   from: Date;

@@ -8,9 +8,6 @@ import type { ChatResponse } from './turn.ts';
 
 const COMMENT_EVERY_MS = 15_000;
 
-export const wantsStream = (req: Request): boolean =>
-  req.accepts(['application/json', 'text/event-stream']) === 'text/event-stream';
-
 /** Writes a turn as server-sent events, in the form of one protocol. Nothing is written to a caller who has left. */
 export type StreamWriter = {
   accepted: (turn: { turnId: string; conversationId: string }) => void;

@@ -285,6 +285,24 @@ test.for([
   expect(places.size).toBeGreaterThan(least);
 });
 
+test('what a file exports, another one names', () => {
+  const named = new Map<string, Set<string>>();
+  for (const file of [...everywhere, 'vitest.config.ts'])
+    for (const [name] of readFileSync(file, 'utf8').matchAll(/\w+/g)) {
+      const inFiles = named.get(name) ?? new Set();
+      named.set(name, inFiles.add(file));
+    }
+  const unused = everywhere
+    .filter((file) => !file.startsWith('packages/'))
+    .flatMap((file) =>
+      [...readFileSync(file, 'utf8').matchAll(/^export (?:const|type|class|interface|(?:async )?function) (\w+)/gm)]
+        .filter(([, name = '']) => named.get(name)?.size === 1)
+        .map(([, name]) => `${file}: ${name}`),
+    );
+
+  expect(unused).toEqual([]);
+});
+
 test('an exported type is declared, so that a reader lands on its members', () => {
   const inferred = files.flatMap((file) => {
     const found = readFileSync(file, 'utf8').matchAll(/^export type (\w+)(?:<.*>)? =\s+(?:Awaited<)?ReturnType</gm);

@@ -8,7 +8,7 @@ import { conversationKeyOf, newPrefixedId } from '../../src/platform/process/ids
 import { collectionOf, DURABLE, updateMany } from '../../src/platform/mongo/mongo.ts';
 import type { Service } from '../../src/service.ts';
 
-export type Fed = { eventId: string; key: string; content: string; committedAt: number };
+type Fed = { eventId: string; key: string; content: string; committedAt: number };
 
 /**
  * Writes events into a conversation's outbox like an accepted turn, but without a chat. This tests deliveries with more
@@ -75,5 +75,3 @@ export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliv
     },
   };
 };
-
-export type Feed = ReturnType<typeof createFeed>;

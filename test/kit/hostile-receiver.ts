@@ -7,7 +7,7 @@ export interface Behaviour {
   connected?: (socket: Socket) => void;
   requested?: (socket: Socket, nth: number) => void;
 }
-export interface HostileReceiver {
+interface HostileReceiver {
   port: number;
   /** Counts connections and whole request heads. A second request head for one send means that it was sent twice. */
   connections: () => number;

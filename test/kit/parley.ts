@@ -32,7 +32,7 @@ const PROCESSES = {
   everything: 'all',
 } as const satisfies Record<string, Kind>;
 
-export type ProcessName = keyof typeof PROCESSES;
+type ProcessName = keyof typeof PROCESSES;
 export type Child = RealProcess & { name: ProcessName };
 
 /** The environment decides on logs and on the model, as for operators. Only errors are shown. */

@@ -6,7 +6,7 @@ type Member = { port: number; id?: string };
 type Link = { to: number; from: string | null; near: Socket; far: Socket };
 
 /** Reads from the first message of a connection which member sends it. Null: a client. */
-export type SenderOf = (first: Buffer) => string | null;
+type SenderOf = (first: Buffer) => string | null;
 
 /** A node of a Redis Cluster names itself in the header of each message to its peers. Clients use another port. */
 export const clusterNode: SenderOf = (first) => first.subarray(40, 80).toString('latin1');

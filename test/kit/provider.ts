@@ -4,7 +4,7 @@ import { openReceiver } from './receiver.ts';
 type Completion = { model: string; stream: boolean; messages: { role: string; content: string }[] };
 type Embeddings = { model: string; input: string[]; encoding_format: string };
 
-export type ProviderRequest<Body = Completion> = {
+type ProviderRequest<Body = Completion> = {
   path: string;
   authorization: string | undefined;
   body: Body & Record<string, unknown>;

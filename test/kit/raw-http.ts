@@ -117,7 +117,7 @@ export const requestText = ({
   return `${method} ${path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${apiKey}\r\n${content}\r\n${body ?? ''}`;
 };
 
-export type RawAnswer = { status: number; headers: Headers; body: unknown };
+type RawAnswer = { status: number; headers: Headers; body: unknown };
 
 const parse = (bytes: Buffer): RawAnswer => {
   const text = bytes.toString('latin1');

@@ -7,7 +7,7 @@ import type { Stack } from './stack.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
-export type AdminRun = { status: number; stdout: string; stderr: string; ms: number };
+type AdminRun = { status: number; stdout: string; stderr: string; ms: number };
 
 /** Collects what is written to it. */
 const collected = () => {

@@ -22,7 +22,7 @@ const Service = z.object({
 });
 const Compose = z.object({ services: z.record(z.string(), Service) });
 
-export type ComposeService = z.infer<typeof Service>;
+type ComposeService = z.infer<typeof Service>;
 export type Given = {
   /** The content of `.env`. */
   dotEnv?: string;

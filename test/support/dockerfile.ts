@@ -19,7 +19,7 @@ const PRIVATE = 'u=rwX,go=';
 const escaped = (text: string): string => text.replaceAll(/[.+^${}()|[\]\\]/g, String.raw`\$&`);
 
 /** The rules of `.dockerignore` that we use: no exceptions, and a folder includes its content. */
-export const readIgnore = (text: string): ((path: string) => boolean) => {
+const readIgnore = (text: string): ((path: string) => boolean) => {
   const rules = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   if (rules.some((rule) => rule.startsWith('!')))
     throw new Error('exceptions in .dockerignore are not understood here');

@@ -22,7 +22,7 @@ export const vectorOf = (text: string): Float32Array => {
   return vector.map((value) => value / length);
 };
 
-export type TestEmbedder = Embedder & {
+type TestEmbedder = Embedder & {
   /** All embedded texts, in order. */
   texts: string[];
   /** Awaited before each call is answered. */

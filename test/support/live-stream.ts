@@ -1,7 +1,7 @@
 import { eventually } from './eventually.ts';
 import type { OperatorClient } from './operator-client.ts';
 
-export type LiveEvent = { event: string; data: Record<string, unknown> };
+type LiveEvent = { event: string; data: Record<string, unknown> };
 export type LiveStream = {
   status: number;
   headers: Headers;

@@ -17,7 +17,7 @@ import type { AssistantEngine } from '../../src/replies/engines/engine.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
 import { openSourcesWorker } from '../../workers/sources/worker.ts';
 
-export type StackOptions = {
+type StackOptions = {
   env?: Record<string, string>;
   engine?: AssistantEngine;
   /** Makes one embedder for each reply worker. */

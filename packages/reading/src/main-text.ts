@@ -109,7 +109,7 @@ const isOfThePage = ({ kind, text }: Block): boolean =>
 
 const hasText = (blocks: readonly Block[]): boolean => blocks.some(({ kind }) => kind === 'text');
 
-export type MainText = { blocks: Block[]; heading: string | null };
+type MainText = { blocks: Block[]; heading: string | null };
 
 const isAround = (region: Region): boolean => {
   for (let outer: Region | null = region; outer; outer = outer.parent)

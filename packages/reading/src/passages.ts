@@ -14,7 +14,7 @@ export type Contents = {
   lacks?: string;
 };
 
-export type PageText = { path: string[]; text: string; anchor: string | null };
+type PageText = { path: string[]; text: string; anchor: string | null };
 
 /** Blocks under one heading. */
 export type Section = {

@@ -2,7 +2,7 @@ import { type HtmlDocument, parseHtml } from './html.ts';
 import type { Section, TextBlock } from './passages.ts';
 import { MAX_PASSAGE_CHARS, type Splitter, toLine, toLines } from './text.ts';
 
-export type PageProposal = { question: string; answer: string; anchor: string | null };
+type PageProposal = { question: string; answer: string; anchor: string | null };
 
 // Proposals must fit into a knowledge entry, and their answers into a chat.
 const MAX_PROPOSALS = 100;

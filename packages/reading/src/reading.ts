@@ -43,7 +43,7 @@ export type Reader = {
   close: () => Promise<void>;
 };
 
-export type ReaderOptions = {
+type ReaderOptions = {
   /** The memory of the reading process, with what its libraries use outside of the heap. */
   memoryMb?: number;
   /** The processor time that one document may take. On a busy machine it may take ten times as long by the clock. */
@@ -56,7 +56,7 @@ export type ReaderOptions = {
 export type ReadRequest = { read: ReadInput };
 export type ReadResponse = { read: ReadPage | ReadFailure; isTight: boolean };
 
-export const MAX_FILE_BYTES = 20_000_000;
+const MAX_FILE_BYTES = 20_000_000;
 /** The reading process ends itself with this signal when it uses too much memory. */
 export const MEMORY_SIGNAL = 'SIGUSR2';
 /** The reading process ends itself with this signal when its processor time is over. */

@@ -5,7 +5,7 @@ import type { ReadFailure, ReadInput } from '../src/reading.ts';
 import { aDocx, aFile, aPage, aParagraph, aPdf, aStream, writePdf } from './files.ts';
 
 /** A file that a stranger may send, and the ends that are right for it. */
-export type HostileFile = {
+type HostileFile = {
   name: string;
   /** Takes seconds of processor time. Every day, others of its kind are enough. */
   isLarge?: true;

@@ -52,7 +52,7 @@ export type StoredEdit = Edit & {
   /** Null if the draft removes the entry. */
   entry: KnowledgeInput | null;
 };
-export type EntryEdit = Pick<StoredEdit, 'kind' | 'question' | 'by' | 'at'> & { entryId: string };
+type EntryEdit = Pick<StoredEdit, 'kind' | 'question' | 'by' | 'at'> & { entryId: string };
 export type Draft = {
   revision: number;
   begunBy: EditAuthor;

@@ -62,7 +62,7 @@ const makingSmall = createSlots(({ own, inUse }) => own === 0 && inUse < SMALL_A
 /** A large version may wait for this long. Then it is refused with 503. */
 const LARGE_WAIT_MS = 30_000;
 
-export const NO_AUTHOR: EditAuthor = { operatorId: null, name: null };
+const NO_AUTHOR: EditAuthor = { operatorId: null, name: null };
 
 /** `seen`: the revision of the draft that the author has seen. A later change by somebody else is not overwritten. */
 export type EditOptions = { by?: EditAuthor | undefined; seen?: number | undefined };

@@ -222,7 +222,7 @@ const ENDING_MAX = 8;
 /** Tests pass their own resolver or certificate authority, and their own breaker. */
 export type SendingOptions = { sending?: Partial<SenderOptions>; breaking?: BreakerOptions };
 
-export type EventSending = {
+type EventSending = {
   /** Starts the streams and deliveries that a job names. */
   process: (data: unknown) => Promise<void>;
   /** Endpoints to which nothing is sent now, because they fail or have all their slots in use. */

@@ -32,7 +32,7 @@ type SharedCacheOptions<Value> = Worth & {
   onPushedOut?: (holder: string, value: Value) => void;
 };
 
-export type SharedCache<Value> = {
+type SharedCache<Value> = {
   /** Counts as a use. */
   get: (key: string) => Value | undefined;
   has: (key: string) => boolean;

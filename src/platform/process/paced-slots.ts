@@ -12,7 +12,7 @@ const LATE_MS = 500;
 
 /** How a holder counts: `hanging` is beyond `slow`. */
 const PACES = ['fast', 'slow', 'hanging'] as const;
-export type Pace = (typeof PACES)[number];
+type Pace = (typeof PACES)[number];
 
 /**
  * Work that takes longer than `slowMs` makes its holder slow, and work that takes longer than `hangsMs` makes it

@@ -9,7 +9,7 @@ import { invalid } from '../../platform/process/errors.ts';
 import { quotasOf } from '../allowances.ts';
 import type { Gate } from '../gate.ts';
 import { knownConversationOf, type StartTurn, type Submit, type TurnRequest } from '../start-turn.ts';
-import { type StreamTurn, wantsStream } from '../stream.ts';
+import type { StreamTurn } from '../stream.ts';
 import {
   AcceptedTurn,
   ChatRequest,
@@ -218,6 +218,9 @@ export const createGatedTurn =
 /** True if the caller sent `Prefer: respond-async` (RFC 7240), alone or among other preferences. */
 const prefersAsync = (req: Request): boolean =>
   (req.get('Prefer') ?? '').split(',').some((one) => one.split(';')[0]?.trim().toLowerCase() === 'respond-async');
+
+export const wantsStream = (req: Request): boolean =>
+  req.accepts(['application/json', 'text/event-stream']) === 'text/event-stream';
 
 const asksForSources = (req: Request): boolean => queryOf(chatTurnOperations.send, req).include === 'sources';
 

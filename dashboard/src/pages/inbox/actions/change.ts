@@ -7,7 +7,7 @@ import { findRow } from '../list/rows.ts';
 import { type ConversationFacts, refreshThread, type Thread, threadKey } from '../thread/thread.ts';
 
 /** What an action changes, in the row and in the open conversation. */
-export type ChangedFacts = Partial<
+type ChangedFacts = Partial<
   Pick<
     ConversationFacts & InboxRow,
     | 'status'
