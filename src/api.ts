@@ -38,7 +38,7 @@ import type { Opening } from './platform/process/lifecycle.ts';
 import { createMetrics } from './platform/process/metrics.ts';
 import { openQueues } from './platform/redis/queue.ts';
 import { closeRedis, openRedis } from './platform/redis/redis.ts';
-import { type SourceJob, SOURCES_QUEUE } from './sources/queue.ts';
+import { type SourceJob, SOURCES_QUEUE } from './sources/source.ts';
 import { measureTurns, refuseAtGate } from './turns/gate.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 import { openTurns, type OpenTurns } from './turns/start-turn.ts';

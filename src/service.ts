@@ -1,12 +1,7 @@
 import type { Connection } from 'mongoose';
 import { type AlertStore, createAlertStore } from './alerts/alert.ts';
 import { createWorkerSigns, type WorkerSigns } from './alerts/worker-signs.ts';
-import {
-  createKnowledgeQueue,
-  KNOWLEDGE_QUEUE,
-  type KnowledgeJob,
-  type KnowledgeQueue,
-} from './assistants/knowledge/semantic-state.ts';
+import { KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge/semantic-state.ts';
 import { type AssistantStore, createAssistantStore } from './assistants/store.ts';
 import { createEvaluations, type Evaluations } from './evaluation/evaluations.ts';
 import { createQuestionSets, type QuestionSets } from './evaluation/question-sets.ts';
@@ -31,13 +26,15 @@ import { type MongoWatch, watchMongo } from './platform/mongo/silence.ts';
 import {
   createLocalWorkers,
   createPartitions,
+  createWakeQueue,
   type LocalWorkers,
   openQueues,
   type Partitions,
+  type WakeQueue,
 } from './platform/redis/queue.ts';
 import { closeRedis, openRedis, type RedisClient } from './platform/redis/redis.ts';
 import type { RedisRole } from './platform/redis/address.ts';
-import { createSourceQueue, SOURCES_QUEUE, type SourceJob, type SourceQueue } from './sources/queue.ts';
+import { SOURCES_QUEUE, type SourceJob } from './sources/source.ts';
 import { createPassageVectors, type PassageVectors } from './sources/passage-vectors.ts';
 import { createSourceRuns, type SourceRuns } from './sources/runs.ts';
 import { createSourceStore, type SourceStore } from './sources/store.ts';
@@ -117,8 +114,8 @@ export type Service = Stores & {
   memory: SharedMemory;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
-  knowledgeQueue: KnowledgeQueue;
-  sourceQueue: SourceQueue;
+  knowledgeQueue: WakeQueue;
+  sourceQueue: WakeQueue;
 };
 
 /**
@@ -169,8 +166,8 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
   };
   const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE), tracing);
   const deliveryQueue = createDeliveryQueue(openQueue<WakeUpJob>(DELIVERIES_QUEUE));
-  const knowledgeQueue = createKnowledgeQueue(openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE));
-  const sourceQueue = createSourceQueue(openQueue<SourceJob>(SOURCES_QUEUE));
+  const knowledgeQueue = createWakeQueue(openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE), (assistantId) => ({ assistantId }));
+  const sourceQueue = createWakeQueue(openQueue<SourceJob>(SOURCES_QUEUE), (sourceId) => ({ sourceId }));
 
   const worker = newToken();
   const vault = createVault({ keys: config.ENCRYPTION_KEY });

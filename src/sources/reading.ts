@@ -9,9 +9,9 @@ import type { Module } from '../service.ts';
 import { createFetcher, createHosts } from './fetch.ts';
 import type { RunLease } from './lease-sessions.ts';
 import { createMakeVectors, createStoreIndexes } from './make-vectors.ts';
-import { SourceJob } from './queue.ts';
 import { type CountPage, createReadSource } from './read-source.ts';
 import type { SourceRuns } from './runs.ts';
+import { SourceJob } from './source.ts';
 
 /** How many documents are read at the same time, each in a process of its own. One assistant uses at most one. */
 const READERS = 2;

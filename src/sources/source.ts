@@ -7,6 +7,11 @@ import { DAY_MS } from '../platform/process/clock.ts';
 import { schemaOf } from '../platform/mongo/mongo.ts';
 import type { Lease } from '../platform/mongo/batches.ts';
 
+export const SOURCES_QUEUE = 'sources';
+/** A wake-up: this source has something to do. The worker reads from MongoDB what it is. */
+export const SourceJob = z.object({ sourceId: z.uuid() });
+export type SourceJob = z.infer<typeof SourceJob>;
+
 // The limits of docs/limits.md. Each bounds what an assistant stores, or what a run reads.
 export const SOURCES_MAX = 100;
 export const PAGES_OF_SITE_MAX = 2_000;

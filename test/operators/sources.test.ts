@@ -1,8 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { expect, test } from 'vitest';
-import { FILE_MAX_BYTES, SOURCES_MAX } from '../../src/sources/source.ts';
-import { type SourceJob, SOURCES_QUEUE } from '../../src/sources/queue.ts';
+import { FILE_MAX_BYTES, type SourceJob, SOURCES_MAX, SOURCES_QUEUE } from '../../src/sources/source.ts';
 import { openQueues } from '../../src/platform/redis/queue.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { anAssistant, aTurn, type ErrorBody } from '../support/builders.ts';

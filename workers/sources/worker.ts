@@ -5,7 +5,7 @@ import { createMetrics } from '../../src/platform/process/metrics.ts';
 import type { Sweeper } from '../../src/platform/process/sweeper.ts';
 import { countEmbeddings, countPages } from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, type Module, openService } from '../../src/service.ts';
-import { SOURCES_QUEUE } from '../../src/sources/queue.ts';
+import { SOURCES_QUEUE } from '../../src/sources/source.ts';
 import { openReading, type ReadingOptions } from '../../src/sources/reading.ts';
 import { openQueueWorkers, openWorkerHealth } from '../../src/worker-process.ts';
 

@@ -8,7 +8,7 @@ import type { OperatorAccess } from '../../operators/access.ts';
 import { notFound } from '../../platform/process/errors.ts';
 import { methodNotAllowed, OWN_ORIGIN, pageHeaders } from '../../platform/http/http.ts';
 import type { PartitionedQueue } from '../../platform/redis/queue.ts';
-import type { SourceJob } from '../../sources/queue.ts';
+import type { SourceJob } from '../../sources/source.ts';
 import type { TurnsJob } from '../../turns/queue.ts';
 
 type Failure = { failedReason?: string; stacktrace?: unknown };

@@ -3,7 +3,6 @@ import type { Connection, Model, mongo } from 'mongoose';
 import * as z from 'zod';
 import { leaseIn } from '../../platform/mongo/batches.ts';
 import { collectionOf, schemaOf } from '../../platform/mongo/mongo.ts';
-import { type PartitionedQueue, type QueueWatch, watchOf } from '../../platform/redis/queue.ts';
 import type { Assistant, StoredAssistant } from '../assistant.ts';
 
 export const REGISTER_EVERY_MS = 2_000;
@@ -59,17 +58,6 @@ export const KNOWLEDGE_QUEUE = 'knowledge';
 /** A wake-up: the knowledge of this assistant has changed. The worker reads from MongoDB what has changed. */
 export const KnowledgeJob = z.object({ assistantId: z.uuid() });
 export type KnowledgeJob = z.infer<typeof KnowledgeJob>;
-
-/** Jobs are only wake-ups. If a job is lost, a sweep finds the assistant. */
-export type KnowledgeQueue = QueueWatch & {
-  /** Adds a wake-up in the background. Never throws. */
-  wake: (assistantId: string) => void;
-};
-
-export const createKnowledgeQueue = (queue: PartitionedQueue<KnowledgeJob>): KnowledgeQueue => ({
-  ...watchOf(queue),
-  wake: (assistantId) => queue.addInBackground(queue.of(assistantId).add('wake', { assistantId })),
-});
 
 /**
  * How long a lease lasts without renewal: longer than the slowest batch. After this time, another worker can continue

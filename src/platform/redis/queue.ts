@@ -196,6 +196,17 @@ export const watchOf = (queue: { queues: Queue[] }): QueueWatch => ({
   countJobs: () => countJobs(queue),
 });
 
+/** A queue whose jobs only say what has something to do. If a job is lost, a sweep finds it. */
+export type WakeQueue = QueueWatch & {
+  /** Adds a wake-up in the background. Never throws. */
+  wake: (id: string) => void;
+};
+
+export const createWakeQueue = <Data>(queue: PartitionedQueue<Data>, jobOf: (id: string) => Data): WakeQueue => ({
+  ...watchOf(queue),
+  wake: (id) => queue.addInBackground((queue.of(id) as Queue).add('wake', jobOf(id))),
+});
+
 /**
  * Groups work by partition, with the time when the oldest waiting job of the partition was added. Leaves out partitions
  * that do not answer, so that the sweep of the others continues. Throws if none answers.
