@@ -261,6 +261,26 @@ test('the design names every file of the rooms that a turn and an event go throu
   expect(crossed.filter((file) => !isNamed(file))).toEqual([]);
 });
 
+test.for([
+  ['a turn', 40],
+  ['an event', 24],
+] as const)('%s goes through at most %i files, as the design tells it', ([what, most]) => {
+  const design = readFileSync('docs/design.md', 'utf8');
+  const [, street = ''] = design.slice(design.indexOf(`## How ${what} moves`)).split('```');
+  const files = street
+    .replace(/([\w/-]*)\{([\w,-]+)\}\.ts/g, (_whole, folder: string, names: string) =>
+      names
+        .split(',')
+        .map((name) => `${folder}${name}.ts`)
+        .join(' '),
+    )
+    .match(/[\w/-]+\.ts/g);
+  const crossed = new Set(files);
+
+  expect(crossed.size).toBeGreaterThan(20);
+  expect(crossed.size).toBeLessThanOrEqual(most);
+});
+
 test('no import is circular', () => {
   expect(everywhere.length).toBeGreaterThan(1_000);
   expect(findCycle()).toBeNull();
