@@ -9,7 +9,7 @@ import { Shown } from '../parts/states.tsx';
 import { useRead } from '../query.ts';
 import type { Limits, Usage as Used } from '../types.ts';
 import { Chart } from './overview/chart.tsx';
-import type { Series } from './overview/numbers.tsx';
+import { type Series, TURNS } from './overview/numbers.tsx';
 import { Tile } from './overview/figures.tsx';
 import { dayAndMonth } from '../parts/when.tsx';
 
@@ -31,13 +31,6 @@ const rangeOf = (period: string): { from?: string; to?: string } => {
   return { from: `${to.slice(0, 8)}01`, to };
 };
 
-const TURNS: Series[] = [
-  { name: 'answered', label: 'Answered', color: 'var(--good)' },
-  { name: 'hedged', label: 'Hedged', color: 'var(--fair)' },
-  { name: 'offered', label: 'Offered', color: 'var(--mantine-color-anchor)' },
-  { name: 'notAnswered', label: 'Not answered', color: 'var(--warn)' },
-  { name: 'rest', label: 'Other', color: 'var(--calm)' },
-];
 const TOKENS: Series[] = [
   { name: 'completionTokens', label: 'Written', color: 'var(--mantine-color-anchor)' },
   { name: 'promptTokens', label: 'Read', color: 'var(--calm)' },

@@ -2,19 +2,12 @@ import type { ReactNode } from 'react';
 import { dayAndMonth } from '../../parts/when.tsx';
 import type { Overview } from '../../types.ts';
 import { Chart } from './chart.tsx';
-import type { Series } from './numbers.tsx';
+import { type Series, TURNS } from './numbers.tsx';
 
 type Figures = Overview['figures'];
 
 const sum = (counts: Record<string, number>): number => Object.values(counts).reduce((all, count) => all + count, 0);
 
-const TURNS: Series[] = [
-  { name: 'answered', label: 'Answered', color: 'var(--good)' },
-  { name: 'hedged', label: 'Hedged', color: 'var(--fair)' },
-  { name: 'offered', label: 'Offered', color: 'var(--mantine-color-anchor)' },
-  { name: 'notAnswered', label: 'Not answered', color: 'var(--warn)' },
-  { name: 'rest', label: 'Other', color: 'var(--calm)' },
-];
 const PEOPLE: Series[] = [
   { name: 'escalated', label: 'Escalated', color: 'var(--warn)' },
   { name: 'resolved', label: 'Resolved', color: 'var(--good)' },

@@ -1,6 +1,16 @@
 import { VisuallyHidden } from '@mantine/core';
 
 export type Series = { name: string; label: string; color: string };
+
+/** How turns ended. */
+export const TURNS: Series[] = [
+  { name: 'answered', label: 'Answered', color: 'var(--good)' },
+  { name: 'hedged', label: 'Hedged', color: 'var(--fair)' },
+  { name: 'offered', label: 'Offered', color: 'var(--mantine-color-anchor)' },
+  { name: 'notAnswered', label: 'Not answered', color: 'var(--warn)' },
+  { name: 'rest', label: 'Other', color: 'var(--calm)' },
+];
+
 /** `null`: there was nothing to measure. */
 export type ChartRow = { at: string } & Record<string, number | string | null>;
 
