@@ -125,6 +125,8 @@ type TextKey =
   | 'unsure'
   /** The engine and its fall-back failed. */
   | 'apology'
+  /** The guard refuses the message. */
+  | 'refused'
   /** A person handles the conversation. */
   | 'holding'
   /** The visitor can choose between several questions. */
@@ -154,7 +156,7 @@ const ENGLISH = texts.en;
 export const TEXT_LANGUAGES: readonly string[] = Object.keys(TEXTS);
 
 /** False if `text` would return English because the language has no texts. */
-const hasTexts = (language: string): boolean => tableOf(language) !== undefined;
+export const hasTexts = (language: string): boolean => tableOf(language) !== undefined;
 
 /** A default text. If the language has no texts, the text is in English. */
 export const text = (language: string, key: TextKey): string => (tableOf(language) ?? ENGLISH)[key];
@@ -173,6 +175,7 @@ export const isRejection = (message: string): boolean =>
 
 export const holdingText = (language: string): string => text(language, 'holding');
 export const apologyText = (language: string): string => text(language, 'apology');
+export const refusalText = (language: string): string => text(language, 'refused');
 
 const namers = new Map<string, Intl.DisplayNames>();
 
