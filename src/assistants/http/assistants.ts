@@ -1,7 +1,6 @@
 import * as z from 'zod';
-import { ANSWERING, AssistantInput, GUARDS, IF_NOT_TAKEN, IF_TOKENS_USED_UP, settingsOf } from '../assistant.ts';
+import { AssistantInput, settingsOf } from '../assistant.ts';
 import { EngineInput, toEngineView } from '../settings.ts';
-import { OpeningHours } from '../opening-hours.ts';
 import type { AssistantStore, ListedAssistant } from '../store.ts';
 import { sendJson, toJson } from '../../platform/http/json-body.ts';
 import { requirePublicUrl } from '../../platform/http/address-guard.ts';
@@ -26,31 +25,21 @@ const EngineView = z.union([
   }),
 ]);
 
+type Shape = typeof AssistantInput.shape;
+type WithoutDefaults = { [Name in keyof Shape]: Shape[Name] extends z.ZodDefault<infer Inner> ? Inner : Shape[Name] };
+
+/** A stored setting always has a value. */
+const withoutDefaults = (shape: Shape): WithoutDefaults =>
+  Object.fromEntries(
+    Object.entries(shape).map(([name, one]) => [name, one instanceof z.ZodDefault ? one.unwrap() : one]),
+  ) as WithoutDefaults;
+
 const AssistantView = z
   .object({
     assistantId: uuid,
-    name: z.string(),
-    instructions: z.string(),
+    ...withoutDefaults(AssistantInput.shape),
     languages: z.array(z.string()),
     holdingText: z.string().nullable(),
-    answering: z.enum(ANSWERING),
-    threshold: z.number().nullable(),
-    dedupeWindowSeconds: z.number(),
-    guard: z.enum(GUARDS),
-    allowedLinks: z.array(z.string()),
-    strict: z.boolean(),
-    openingHours: OpeningHours.nullable(),
-    takeWithinMinutes: z.number().nullable(),
-    ifNotTaken: z.enum(IF_NOT_TAKEN),
-    contactsEscalate: z.boolean(),
-    quickMessageSeconds: z.number().nullable(),
-    sessionLimitPerMinute: z.int(),
-    turnsPerMonth: z.int().nullable(),
-    tokensPerDay: z.int().nullable(),
-    ifTokensUsedUp: z.enum(IF_TOKENS_USED_UP),
-    keepDays: z.int().nullable(),
-    drafts: z.boolean(),
-    worseAllowed: z.int().nullable(),
     draftRevision: z
       .int()
       .min(0)
