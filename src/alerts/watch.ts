@@ -36,7 +36,7 @@ const ASKED_WITHIN_MS = 2_000;
 const RELEASE_MS = 500;
 /** How long a stopping process waits for the channels. */
 const TOLD_WITHIN_MS = 2_000;
-const CERTIFICATE_MS = 14 * 86_400_000;
+const CERTIFICATE_TOLD_MS = 14 * 86_400_000;
 
 /** Null if the store does not say how much it may use. */
 type StoreRoom = { used: number; total: number } | null;
@@ -99,7 +99,7 @@ const createWatch = ({ service, config, logger }: Module, channels: AlertChannel
   const findEndpoints = async ({ open, endpointsOfFull }: Known): Promise<Condition[]> => {
     const now = serverNow();
     const failingSince = new Date(now - timing.alertEndpointFailingMs);
-    const expiring = new Date(now + CERTIFICATE_MS);
+    const expiring = new Date(now + CERTIFICATE_TOLD_MS);
     const known = targetsOf(open);
     const own = await mapAtMost(READ_AT_ONCE, known, endpoints.readForSending);
     const except = [...known, ...endpointsOfFull];

@@ -110,8 +110,8 @@ export const EndpointInput = z.object({
 const PAUSED = 'paused';
 const FAILING = 'failing';
 const EXPIRING = 'expiring';
-/** A certificate that ends later is not noted. */
-const CERTIFICATE_MS = 21 * 86_400_000;
+/** A certificate that ends later is neither noted nor shown. */
+export const CERTIFICATE_SHOWN_MS = 21 * DAY_MS;
 
 const endpointSchema = schemaOf<StoredEndpoint>('endpoints');
 endpointSchema.index({ assistantId: 1, createdAt: 1 });
@@ -533,7 +533,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
       announced(await endpoints.findByIdAndUpdate(endpointId, { $set: { pause: null } }, AFTER).lean()),
 
     noteHealth: async ({ _id, url, failing, certificateUntil: known }, { delivered, certificateUntil }) => {
-      const isSoon = certificateUntil !== null && certificateUntil.getTime() < serverNow() + CERTIFICATE_MS;
+      const isSoon = certificateUntil !== null && certificateUntil.getTime() < serverNow() + CERTIFICATE_SHOWN_MS;
       const isOther = isSoon && Math.abs(certificateUntil.getTime() - (known?.getTime() ?? 0)) > DAY_MS;
       const set = {
         ...(delivered === false && !failing && { failing: serverDate() }),

@@ -1,4 +1,4 @@
-import type { Connection, mongo } from 'mongoose';
+import type { Connection } from 'mongoose';
 import { DAY_MS, serverDate } from '../platform/process/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -6,7 +6,7 @@ import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { leaseIn, type Lease } from '../platform/mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed, schemaOf, timeLimit } from '../platform/mongo/mongo.ts';
 import type { EndpointStore } from './endpoints.ts';
-import { behindEnd, clusterTimeOf, createReadHorizon } from './store.ts';
+import { behindEnd, clusterTimeOf, createReadHorizon, type EndPosition } from './store.ts';
 import {
   deliveryModel,
   ENDED,
@@ -50,8 +50,6 @@ type MissedCounts = {
   byOutcome: Record<Recoverable, number>;
 };
 
-type Position = { endedOn: mongo.Timestamp; id: string };
-
 export type StoredRecovery = MissedRange & {
   _id: string;
   state: RecoveryState;
@@ -68,7 +66,7 @@ export type StoredRecovery = MissedRange & {
   events: number;
   conversations: number;
   /** Everything before this position was dealt with. */
-  position?: Position;
+  position?: EndPosition;
   lease?: Lease;
   createdAt: Date;
   createdBy: string;
@@ -115,7 +113,7 @@ export type Recoveries = {
   findDue: (limit: number) => Promise<StoredRecovery[]>;
 
   /** Takes or renews the lease, and stores the position. Null if another worker has the lease, or nothing is due. */
-  lease: (recoveryId: string, token: string, position?: Position) => Promise<StoredRecovery | null>;
+  lease: (recoveryId: string, token: string, position?: EndPosition) => Promise<StoredRecovery | null>;
   release: (recoveryId: string, token: string) => Promise<void>;
 
   /** Notes a running recovery at its endpoint. Removes the note of a recovery that is paused or over. */
@@ -127,9 +125,9 @@ export type Recoveries = {
   /** The next deliveries after a position that are not dealt with yet. `isLast`: no further ones can follow. */
   listMissed: (
     recovery: StoredRecovery,
-    after: Position | undefined,
+    after: EndPosition | undefined,
     limit: number,
-  ) => Promise<{ missed: (Position & { conversationId: string })[]; isLast: boolean }>;
+  ) => Promise<{ missed: (EndPosition & { conversationId: string })[]; isLast: boolean }>;
 
   /** True if all of these are dealt with. */
   areDealtWith: (recoveryId: string, deliveryIds: string[]) => Promise<boolean>;

@@ -47,7 +47,7 @@ const LIST_WITHIN_MS = 5_000;
 export const EVENTS_MAX = 200;
 
 type End = { endedOn: mongo.Timestamp; _id: string };
-type Position = { endedOn: mongo.Timestamp; id: string };
+export type EndPosition = { endedOn: mongo.Timestamp; id: string };
 
 const cursors = createCursor(
   z.tuple([z.int().min(0).max(0xffffffff), z.int().min(0).max(0xffffffff), z.string().regex(/^[\w:.-]{1,200}$/)]),
@@ -55,9 +55,9 @@ const cursors = createCursor(
 );
 
 const endedCursor = {
-  encode: ({ endedOn, id }: Position): string =>
+  encode: ({ endedOn, id }: EndPosition): string =>
     cursors.encode([endedOn.getHighBits() >>> 0, endedOn.getLowBits() >>> 0, id]),
-  decode: (text: string): Position => {
+  decode: (text: string): EndPosition => {
     const [t, i, id] = cursors.decode(text);
     return { endedOn: new mongo.Timestamp({ t, i }), id };
   },
@@ -68,7 +68,7 @@ export const clusterTimeOf = (time: Date): mongo.Timestamp =>
   new mongo.Timestamp({ t: Math.max(0, Math.floor(time.getTime() / 1000)), i: 0 });
 
 /** The part of a query that finds only what ended after this position. */
-export const behindEnd = ({ endedOn, id }: Position) => ({
+export const behindEnd = ({ endedOn, id }: EndPosition) => ({
   $or: [{ endedOn: { $gt: endedOn } }, { endedOn, _id: { $gt: id } }],
 });
 

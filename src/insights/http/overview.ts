@@ -14,7 +14,7 @@ import { type Days, isTimeZone, summarise, summarySince } from '../summary.ts';
 import { DAY_MS, HOUR_MS, serverNow } from '../../platform/process/clock.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import type { TurnQueue } from '../../turns/queue.ts';
-import { type Endpoint, type EndpointStore, isPaused } from '../../events/endpoints.ts';
+import { CERTIFICATE_SHOWN_MS, type Endpoint, type EndpointStore, isPaused } from '../../events/endpoints.ts';
 import {
   countsOf,
   type Handled,
@@ -100,7 +100,6 @@ export const createReadHours = ({
 };
 
 const QUEUE_SLOW_MS = 10_000;
-const CERTIFICATE_MS = 21 * 86_400_000;
 /**
  * An engine counts as failing, and the model as busy, if that was so for at least three replies and a tenth of all
  * replies of the last hour or two.
@@ -168,7 +167,7 @@ const createFindAilments = ({ deliveries, turnQueue, deliveryQueue }: Dependenci
   const findExpiring = async (endpoint: Endpoint): Promise<Ailment[]> => {
     const { endpointId, url } = endpoint;
     const expiresAt = endpoint.enabled ? await deliveries.findCertificateExpiry(endpoint) : null;
-    return expiresAt && expiresAt.getTime() < serverNow() + CERTIFICATE_MS
+    return expiresAt && expiresAt.getTime() < serverNow() + CERTIFICATE_SHOWN_MS
       ? [{ kind: 'certificate_expires', endpointId, url, expiresAt }]
       : [];
   };
