@@ -327,7 +327,15 @@ export const createRecoveries = ({
         },
         { returnDocument: 'after', writeConcern: DURABLE },
       );
-      if (changed) return tellEndpoint(changed);
+      if (changed) {
+        await tellEndpoint(changed);
+        // A worker that drives it may still note it at its endpoint, and removes the note. If none does, nothing is left
+        // to do: many that were cancelled at once would else stand before those of other assistants.
+        const { version } = changed;
+        if (to !== 'running')
+          await recoveries.updateOne({ _id: recoveryId, version, ...leases.free }, { $unset: { due: '' } });
+        return;
+      }
       const now = await find(recoveryId);
       if (!now) throw notFound();
       if (now.state !== to) throw new ApiError('validation_failed', { message: `The recovery is ${now.state}.` });

@@ -141,6 +141,27 @@ test('recoveries whose conversations are long and whose endpoints are slow give 
   await worker.close();
 });
 
+test('recoveries that an assistant starts and cancels again and again hide none of another', async () => {
+  const busy = await anAssistant(stack);
+  const { endpoints, recoveries } = stack.service;
+  const begin = async () => {
+    const { endpointId } = (await endpoints.addEndpoint(busy.assistantId, { url: 'https://hooks.example.com' }))
+      .endpoint;
+    const range = { from: new Date(Date.now() - MINUTE_MS), to: new Date() };
+    for (let nth = 0; nth < 21; nth += 1) {
+      const start = recoveries.start({ ...busy, endpointId, ...range, outcomes: ['not_sent'] }, 'test');
+      await recoveries.change((await start)._id, 'cancelled');
+    }
+  };
+  await Promise.all(Array.from({ length: 10 }, begin));
+
+  const { recoveryId } = await aRecovery((await anAssistant(stack)).assistantId, 3);
+
+  // More than a worker looks at, if they were left to it.
+  expect((await recoveries.findDue(200)).map(({ _id }) => _id)).toContain(recoveryId);
+  await recoveries.change(recoveryId, 'cancelled');
+});
+
 test('a recovery leaves four fifths of its endpoint to live events', async () => {
   const { assistantId } = await anAssistant(stack);
   const letGo = Promise.withResolvers<{ status: number }>();
