@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest';
-import { createCostlyReads } from '../../src/platform/http/shares.ts';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { createCostlyReads, createRestedReads } from '../../src/platform/http/shares.ts';
 
 test('many people of one assistant have its share of the costly reads', async () => {
   const costly = createCostlyReads();
@@ -19,4 +19,43 @@ test('many people of one assistant have its share of the costly reads', async ()
   await Promise.all(theirs);
 
   expect([duringOther, running]).toEqual([2, 20]);
+});
+
+test('after a read, only its holder rests, four times as long as it took', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const rested = createRestedReads();
+  const { signal } = new AbortController();
+  const begun: string[] = [];
+  const ended = Promise.withResolvers<void>();
+  const read = (name: string) => async (): Promise<void> => {
+    begun.push(name);
+    await ended.promise;
+  };
+
+  const all = ['first', 'second'].map((name) => rested('an assistant', read(name), signal));
+  await vi.advanceTimersByTimeAsync(100);
+  const other = rested('another', read('other'), signal);
+  ended.resolve();
+  await all[0];
+  await vi.advanceTimersByTimeAsync(399);
+  expect(begun).toEqual(['first', 'other']);
+  await vi.advanceTimersByTimeAsync(1);
+
+  expect(begun).toEqual(['first', 'other', 'second']);
+  await Promise.all([...all, other]);
+});
+
+test('a read whose caller leaves is not made', async () => {
+  const rested = createRestedReads();
+  const left = new AbortController();
+  const released = Promise.withResolvers<void>();
+  const before = rested('an assistant', () => released.promise, new AbortController().signal);
+  const late = rested('an assistant', async () => 'read', left.signal);
+
+  left.abort();
+
+  expect(await late).toBeNull();
+  released.resolve();
+  await before;
 });

@@ -4,8 +4,9 @@ import { type Access, callerOf, createPublicRouter, publicOperation } from '../.
 import { ENDS, ERROR_KINDS, type StoredDelivery } from '../delivery.ts';
 import { type DeliveryStore, EVENTS_MAX } from '../store.ts';
 import { answerWithList, queryOf } from '../../platform/http/operation.ts';
-import { buildAnswer, type LongPoll, takeRoomForAnswer } from '../../platform/http/shares.ts';
+import { buildAnswer, createRestedReads, type LongPoll, takeRoomForAnswer } from '../../platform/http/shares.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
+import { unavailable } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { EventKind } from '../../conversations/event.ts';
 
@@ -126,8 +127,10 @@ type Dependencies = {
 };
 
 /** The list of ended deliveries (docs/contract.md, List events). */
-export const eventRoutes = ({ access, deliveries, longPoll, orUnavailable }: Dependencies): Router =>
-  createPublicRouter(access, [
+export const eventRoutes = ({ access, deliveries, longPoll, orUnavailable }: Dependencies): Router => {
+  // Each looks at all endpoints with deliveries, removed ones included.
+  const rested = createRestedReads();
+  return createPublicRouter(access, [
     {
       operation: eventOperations.list,
       handle: async (req, res) => {
@@ -135,17 +138,24 @@ export const eventRoutes = ({ access, deliveries, longPoll, orUnavailable }: Dep
         const { assistantId } = callerOf(res).assistant;
         const given = Object.entries({ endpointId, ...query }).filter(([, value]) => value !== undefined);
         const filter = { assistantId, ...Object.fromEntries(given) };
-        const isThere = (): Promise<boolean> => orUnavailable(deliveries.hasEnded(filter));
+        const left = new AbortController();
+        res.once('close', () => left.abort());
+        const inTurn = <Value>(read: () => Promise<Value>) =>
+          rested(assistantId, () => orUnavailable(read()), left.signal);
+        const isThere = async (): Promise<boolean> => (await inTurn(() => deliveries.hasEnded(filter))) ?? false;
         // A call that waits takes no room of answers.
         if (wait > 0 && !(await isThere())) {
           await longPoll(req, res, { waitMs: wait * 1_000, everyMs: LOOK_EVERY_MS, isThere });
         }
         await takeRoomForAnswer(req, res);
         await buildAnswer(req, res, async () => {
-          const { cursor, hasMore, readUpTo, bytes, ...page } = await orUnavailable(deliveries.listEnded(filter));
+          const found = await inTurn(() => deliveries.listEnded(filter));
+          if (!found) throw unavailable();
+          const { cursor, hasMore, readUpTo, bytes, ...page } = found;
           const view = { cursor, hasMore, readUpTo, events: page.deliveries.map(toView) };
           await answerWithList(eventOperations.list, res, view, { list: 'events', bytes });
         });
       },
     },
   ]);
+};
