@@ -6,11 +6,19 @@ import { isSignedBy } from '../assistants/settings.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
 import { afterSeq, type NumberedMessage } from '../conversations/history.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import { answerWith, bodyOf, bodyReader, mount, queryOf, type Served } from '../platform/http/operation.ts';
-import { buildAnswer, takeRoomForAnswer } from '../platform/http/shares.ts';
+import {
+  answerWith,
+  answerWithList,
+  bodyOf,
+  bodyReader,
+  mount,
+  queryOf,
+  type Served,
+} from '../platform/http/operation.ts';
+import { buildAnswer, createRestedReads, holderOf, takeRoomForAnswer } from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverDate } from '../platform/process/clock.ts';
-import { ApiError, invalid, notFound } from '../platform/process/errors.ts';
+import { ApiError, invalid, notFound, unavailable } from '../platform/process/errors.ts';
 import type { Vault } from '../platform/process/vault.ts';
 import type { Gate } from '../turns/gate.ts';
 import { quotasOf } from '../turns/allowances.ts';
@@ -23,6 +31,12 @@ import { type WebOperation, webOperations, type WebSession } from './operations.
 
 /** An answer has the messages of at most this many numbers (`seq`). */
 const ENTRIES_MAX = 50;
+
+/**
+ * So many bytes of messages in a millisecond may the visitors of a network read. A visitor may fill its conversation with
+ * long messages, and each read of them costs the loop as much as ten turns.
+ */
+const READ_BYTES_PER_MS = 2_000;
 
 const ROLES = { user: 'visitor', assistant: 'assistant', operator: 'person' } as const;
 
@@ -55,6 +69,7 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
   const { conversations, rateLimiter, vault, gate, submit, streamTurn, draining, orUnavailable } = dependencies;
   const access = createWebAccess(dependencies);
   const waitForNews = createWaitForNews({ find: conversations.findOfSession, draining });
+  const rested = createRestedReads<number>((_ms, bytes = 0) => bytes / READ_BYTES_PER_MS);
 
   const settings: RequestHandler = (_req, res) => {
     const { name, web } = assistantOf(res);
@@ -107,8 +122,9 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
   const readBetween = async (
     conversation: StoredConversation,
     { from, to, finalOnly }: { from: number; to: number; finalOnly: boolean },
-  ): Promise<NumberedMessage[]> => {
+  ): Promise<{ messages: NumberedMessage[]; bytes: number }> => {
     const messages: NumberedMessage[] = [];
+    let bytes = 0;
     let at = afterSeq(from);
     for (;;) {
       const page = await conversations.history.readPage(conversation, {
@@ -117,45 +133,64 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
         finalOnly,
       });
       messages.push(...page.messages.filter(({ seq }) => seq === null || seq <= to));
+      bytes += page.bytes;
       const last = page.messages.at(-1)?.seq ?? null;
-      if (!page.next || (last !== null && last > to)) return messages;
+      if (!page.next || (last !== null && last > to)) return { messages, bytes };
       at = page.next;
     }
   };
 
+  type Session = { key: string; assistantId: string; opensAt: Date | null };
+
+  /** Answers with the messages that the query asks for. Resolves with their bytes. */
+  const answerRead = async (req: Request, res: Response, { key, assistantId, opensAt }: Session): Promise<number> => {
+    const { after, before } = queryOf(webOperations.read, req);
+    const head = await orUnavailable(conversations.findOfSession(key));
+    const conversation = head && (await orUnavailable(conversations.findById(head.conversationId, assistantId)));
+    if (!conversation) {
+      const none = { conversationId: null, status: 'open' as const, messages: [], hasMore: false, hasEarlier: false };
+      answerWith(webOperations.read, res, { ...none, opensAt, seq: 0 });
+      return 0;
+    }
+    const last = before === undefined ? conversation.seq : Math.min(Math.max(0, before - 1), conversation.seq);
+    const from = Math.max(0, after ?? last - ENTRIES_MAX);
+    const to = after === undefined ? last : Math.min(last, from + ENTRIES_MAX);
+    const hasMore = before === undefined && to < conversation.seq;
+    const { messages, bytes } =
+      to > from || before === undefined
+        ? await readBetween(conversation, { from, to, finalOnly: hasMore || before !== undefined })
+        : { messages: [], bytes: 0 };
+    const view = {
+      conversationId: conversation.conversationId,
+      status: conversation.status,
+      opensAt,
+      messages: messages.flatMap(toMessages),
+      seq: to,
+      hasMore,
+      hasEarlier: from > 0,
+    };
+    await answerWithList(webOperations.read, res, view, { list: 'messages', bytes });
+    return bytes;
+  };
+
   const read: RequestHandler = async (req, res) => {
-    const { after, before, status, wait = 0 } = queryOf(webOperations.read, req);
+    const { after, status, wait = 0 } = queryOf(webOperations.read, req);
     const { assistantId, openingHours } = assistantOf(res);
     const { key } = visitorOf(res);
     if (after !== undefined && wait > 0)
       await waitForNews({ key, assistantId }, { after, status, waitMs: wait * 1000, res });
-    await takeRoomForAnswer(req, res);
-    await buildAnswer(req, res, async () => {
-      const head = await orUnavailable(conversations.findOfSession(key));
-      const conversation = head && (await orUnavailable(conversations.findById(head.conversationId, assistantId)));
-      const opensAt = nextOpening(openingHours, serverDate());
-      if (!conversation) {
-        const none = { conversationId: null, status: 'open' as const, messages: [], hasMore: false, hasEarlier: false };
-        return answerWith(webOperations.read, res, { ...none, opensAt, seq: 0 });
-      }
-      const last = before === undefined ? conversation.seq : Math.min(Math.max(0, before - 1), conversation.seq);
-      const from = Math.max(0, after ?? last - ENTRIES_MAX);
-      const to = after === undefined ? last : Math.min(last, from + ENTRIES_MAX);
-      const hasMore = before === undefined && to < conversation.seq;
-      const messages =
-        to > from || before === undefined
-          ? await readBetween(conversation, { from, to, finalOnly: hasMore || before !== undefined })
-          : [];
-      answerWith(webOperations.read, res, {
-        conversationId: conversation.conversationId,
-        status: conversation.status,
-        opensAt,
-        messages: messages.flatMap(toMessages),
-        seq: to,
-        hasMore,
-        hasEarlier: from > 0,
-      });
-    });
+    const left = new AbortController();
+    res.once('close', () => left.abort());
+    const bytes = await rested(
+      holderOf(req, res),
+      async () => {
+        await takeRoomForAnswer(req, res);
+        const opensAt = nextOpening(openingHours, serverDate());
+        return buildAnswer(req, res, () => answerRead(req, res, { key, assistantId, opensAt }));
+      },
+      left.signal,
+    );
+    if (bytes === null) throw unavailable();
   };
 
   const escalate: RequestHandler = async (req, res) => {

@@ -255,6 +255,18 @@ test('after an erasure nothing is left to read, and a read that waits ends', asy
   expect((await visitor.escalate()).status).toBe(404);
 });
 
+test('after a read of many long messages, the visitors of its network wait in proportion to its bytes', async () => {
+  const { assistantId } = await aWebAssistant(stack);
+  const visitor = await aVisitor(stack, assistantId);
+  for (let nth = 0; nth < 10; nth += 1) expect((await visitor.say(`${nth} ${'文'.repeat(7_900)}`)).status).toBe(200);
+
+  const begun = performance.now();
+  const reads = await Promise.all([visitor.read(), visitor.read(), visitor.read()]);
+
+  expect(performance.now() - begun).toBeGreaterThan(400);
+  for (const { body } of reads) expect(body.messages).toHaveLength(20);
+});
+
 const VISITORS = sized({ everyday: 20, long: 200 });
 test(`${VISITORS} visitors at once each get their own reply once, while another assistant is answered`, async () => {
   const { assistantId } = await aWebAssistant(stack);
