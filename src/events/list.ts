@@ -76,7 +76,9 @@ const ENDPOINTS_AT_ONCE = Math.floor(INDEX_RANGES_MAX / EVENT_KINDS.length);
 /** How many finds of one list run at once. All lists share a few connections. */
 export const FINDS_AT_ONCE = 2;
 
-const newestRecordFirst = (a: DeliveryListRow, b: DeliveryListRow): number =>
+type RecordPlace = Pick<DeliveryListRow, '_id' | 'createdAt'>;
+
+const newestRecordFirst = (a: RecordPlace, b: RecordPlace): number =>
   b.createdAt.getTime() - a.createdAt.getTime() || (a._id < b._id ? 1 : -1);
 
 /** All endpoints with a delivery, including removed endpoints. The query costs one index seek for each endpoint. */
@@ -92,13 +94,12 @@ export type ListRecords = (
 ) => Promise<{ deliveries: DeliveryListRow[]; nextCursor: string | null }>;
 
 export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>): ListRecords => {
-  const find = (query: Record<string, unknown>, { limit, hint }: { limit: number; hint: string | undefined }) =>
+  const find = <Row extends RecordPlace>(
+    query: Record<string, unknown>,
+    { projection, limit, hint }: { projection: Record<string, 0 | 1>; limit: number; hint?: string | undefined },
+  ): Promise<Row[]> =>
     deliveries
-      .find<DeliveryListRow>(query, {
-        projection: WITHOUT_TEXTS,
-        ...timeLimit(LIST_WITHIN_MS),
-        ...(hint !== undefined && { hint }),
-      })
+      .find<Row>(query, { projection, ...timeLimit(LIST_WITHIN_MS), ...(hint !== undefined && { hint }) })
       .sort({ createdAt: -1, _id: -1 })
       .limit(limit)
       .toArray()
@@ -106,6 +107,28 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>): 
         if (!exceededTimeLimit(cause)) throw cause;
         throw invalid('from', 'required', 'must be given: the search covers too much without it');
       });
+
+  /**
+   * The places of the newest records of all endpoints with deliveries. Of a later group of endpoints, only those are read
+   * that are newer than what is found already.
+   */
+  const findPlaces = async (filter: DeliveryFilter, limit: number): Promise<RecordPlace[]> => {
+    let newest: RecordPlace[] = [];
+    const groups = inChunks(await endpointsIn(deliveries, filter.assistantId), ENDPOINTS_AT_ONCE);
+    await mapAtMost(FINDS_AT_ONCE, groups, async (some) => {
+      const last = newest[limit - 1]?.createdAt;
+      const from = last && (!filter.from || filter.from < last) ? last : filter.from;
+      const query = { ...queryOf({ ...filter, ...(from && { from }) }), endpointId: { $in: some } };
+      const found = await find<RecordPlace>(query, { projection: { createdAt: 1 }, limit });
+      newest = [...newest, ...found].toSorted(newestRecordFirst).slice(0, limit);
+    });
+    return newest;
+  };
+
+  const cursorAfter = (places: RecordPlace[], size: number): string | null => {
+    const last = places.length > size ? places[size - 1] : undefined;
+    return last ? deliveryCursor.encode({ at: last.createdAt, id: last._id }) : null;
+  };
 
   return async (filter) => {
     const size = sizeOf(filter);
@@ -116,20 +139,15 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>): 
     if (status !== undefined && outcome !== undefined && outcome !== 'rejected')
       return { deliveries: [], nextCursor: null };
     const hint = isInFlight(outcome) ? IN_FLIGHT[outcome] : undefined;
-    const byOtherIndex = [endpointId, conversationId, eventId, hint].some((one) => one !== undefined);
-    const groups: (string[] | null)[] = byOtherIndex
-      ? [null]
-      : inChunks(await endpointsIn(deliveries, filter.assistantId), ENDPOINTS_AT_ONCE);
-    const found = await mapAtMost(FINDS_AT_ONCE, groups, (some) =>
-      find({ ...queryOf(filter), ...(some && { endpointId: { $in: some } }) }, { limit: size + 1, hint }),
-    );
-    const rows = found.length === 1 ? (found[0] ?? []) : found.flat().toSorted(newestRecordFirst);
-    const page = rows.slice(0, size);
-    const last = rows.length > size ? page.at(-1) : undefined;
-    return {
-      deliveries: page,
-      nextCursor: last ? deliveryCursor.encode({ at: last.createdAt, id: last._id }) : null,
-    };
+    const projection = WITHOUT_TEXTS;
+    if ([endpointId, conversationId, eventId, hint].some((one) => one !== undefined)) {
+      const rows = await find<DeliveryListRow>(queryOf(filter), { projection, limit: size + 1, hint });
+      return { deliveries: rows.slice(0, size), nextCursor: cursorAfter(rows, size) };
+    }
+    const places = await findPlaces(filter, size + 1);
+    const ids = places.slice(0, size).map(({ _id }) => _id);
+    const rows = await find<DeliveryListRow>({ _id: { $in: ids } }, { projection, limit: size });
+    return { deliveries: rows, nextCursor: cursorAfter(places, size) };
   };
 };
 

@@ -82,6 +82,33 @@ test('an assistant does not use new endpoints again and again, and another one m
   expect((await add(other)).status).toBe(201);
 });
 
+test('a list of the deliveries of many endpoints reads the places of each, and only its page whole', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const endpointIds = Array.from({ length: 100 }, () => randomUUID());
+  const rows = Array.from({ length: 2_000 }, (_, nth) => {
+    const createdAt = new Date(Date.now() - nth * 1_000);
+    return { ...aDelivery(assistantId, endpointIds[nth % 100] ?? ''), createdAt, body: '', responseBody: '' };
+  });
+  await store('deliveries', rows);
+  type Page = { deliveries: { deliveryId: string }[]; nextCursor: string | null };
+  const list = async (query: string): Promise<Page> =>
+    (await owner.get<Page>(`/assistants/${assistantId}/deliveries?limit=200${query}`)).body;
+
+  const sent = await profileStatements(stack, async () => {
+    expect((await list('')).deliveries).toHaveLength(200);
+  });
+  const listed: string[] = [];
+  for (let query: string | null = ''; query !== null; ) {
+    const { deliveries, nextCursor } = await list(query);
+    listed.push(...deliveries.map(({ deliveryId }) => deliveryId));
+    query = nextCursor && `&cursor=${nextCursor}`;
+  }
+
+  expect(listed).toEqual(rows.map(({ _id }) => _id));
+  const read = sent.filter((one) => collectionIn(one) === 'deliveries');
+  expect(read.reduce((sum, { docsExamined = 0 }) => sum + docsExamined, 0)).toBe(200);
+});
+
 test('the usage of an old day reads the hours of that day', async () => {
   const { assistantId } = await anAssistant(stack);
   const day = Math.floor(Date.now() / DAY_MS) * DAY_MS - 300 * DAY_MS;

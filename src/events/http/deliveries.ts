@@ -7,7 +7,8 @@ import { LIST_MAX } from '../list.ts';
 import type { DeliveryQueue } from '../queue.ts';
 import type { DeliveryStore } from '../store.ts';
 import { cursor } from '../../platform/http/operation.ts';
-import { invalid } from '../../platform/process/errors.ts';
+import { createRestedReads } from '../../platform/http/shares.ts';
+import { invalid, unavailable } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { definedFields, type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';
 
@@ -169,10 +170,15 @@ const NOTHING_SENT: Omit<z.input<typeof DeliveryView>, keyof Row> = {
 };
 
 export const deliveryRoutes = ({ endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => {
+  // An assistant may have deliveries of hundreds of endpoints, with removed ones.
+  const rested = createRestedReads();
   return [
-    handled(deliveryOperations.list, ({ params: { id = '' }, query: { from, to, ...rest } }) =>
-      deliveries.list({ assistantId: id, ...definedFields({ ...rest, from: toDate(from), to: toDate(to) }) }),
-    ),
+    handled(deliveryOperations.list, async ({ params: { id = '' }, query: { from, to, ...rest }, signal }) => {
+      const filter = definedFields({ ...rest, from: toDate(from), to: toDate(to) });
+      const page = await rested(id, () => deliveries.list({ assistantId: id, ...filter }), signal);
+      if (!page) throw unavailable();
+      return page;
+    }),
 
     handled(deliveryOperations.read, async ({ params: { id = '' } }) => {
       const found = await deliveries.findDelivery(id);
