@@ -428,6 +428,20 @@ test('a change that meets a long publishing waits for it', async () => {
   expect((await changed).body).toMatchObject({ name: 'In time' });
 });
 
+test('the changes of a draft are counted without reading them', async () => {
+  const { own, anna, draft, replaceAll } = await withDrafts();
+  await replaceAll(...Array.from({ length: 300 }, (_, nth) => `What is offer ${nth}?`));
+
+  const statements = await profileStatements(stack, async () => {
+    expect((await draft()).draft?.counts).toMatchObject({ added: 300 });
+    expect((await anna.post(`${own}/knowledge`, anEntry({ question: 'One more?' }))).status).toBe(201);
+  });
+
+  const read = statements.filter((one) => collectionIn(one) === 'draftEntries');
+  // The draft shows the newest 100.
+  expect(read.reduce((sum, { docsExamined = 0 }) => sum + docsExamined, 0)).toBe(100);
+});
+
 test('drafts that are published at the same time are written one after the other', async () => {
   const owners = [await withDrafts(), await withDrafts(), await withDrafts()];
   const questions = Array.from({ length: sized({ everyday: 100, long: 500 }) }, (_, nth) => `What is offer ${nth}?`);
