@@ -8,6 +8,7 @@ import { createCursor, cursor } from '../../platform/http/operation.ts';
 import type { Insights } from '../../insights/store.ts';
 import { DAY_MS, serverNow } from '../../platform/process/clock.ts';
 import { conflict, invalid } from '../../platform/process/errors.ts';
+import { cachedByCost } from '../../platform/process/lru.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';
 
@@ -194,20 +195,22 @@ export const evaluationRoutes = ({
     before: null,
   });
 
-  const tokensPerReply = async (assistantId: string): Promise<number | null> => {
+  /** An assistant may have a row of usage for each of a thousand keys and thirty days. */
+  const readTokens = cachedByCost(async (assistantId) => {
     const to = new Date(serverNow() + DAY_MS);
     const range = { from: new Date(to.getTime() - AVERAGE_OF_DAYS * DAY_MS), to };
     const days = await usage.sumBy('day', assistantId, range);
     const sum = (value: (day: (typeof days)[number]) => number): number =>
       days.reduce((all, day) => all + value(day), 0);
     const replies = sum((day) => day.providerReplies);
-    return replies === 0 ? null : Math.round(sum((day) => day.promptTokens + day.completionTokens) / replies);
-  };
+    const tokens = sum((day) => day.promptTokens + day.completionTokens);
+    return { perReply: replies === 0 ? null : Math.round(tokens / replies) };
+  });
 
   return [
     handled(evaluationOperations.list, async ({ params: { id = '' } }) => {
-      const [listed, average] = await Promise.all([evaluations.list(id), tokensPerReply(id)]);
-      return { evaluations: listed.map(toView), tokensPerReply: average };
+      const [listed, { perReply }] = await Promise.all([evaluations.list(id), readTokens(id)]);
+      return { evaluations: listed.map(toView), tokensPerReply: perReply };
     }),
 
     handled(evaluationOperations.create, async ({ params: { id = '' }, body, note, costly, signal }) => {

@@ -25,7 +25,7 @@ import {
   timeCursor,
   uuid,
 } from '../../operators/operation.ts';
-import { createLru } from '../../platform/process/lru.ts';
+import { cachedByCost } from '../../platform/process/lru.ts';
 
 const count = z.int().min(0);
 
@@ -49,21 +49,6 @@ const FiguresView = z
 
 /** Deliveries of at most this time are counted from their records, if no worker has counted them yet. */
 const UNCOUNTED_MAX_MS = 24 * HOUR_MS;
-
-/**
- * Caches the counts of an assistant for twenty times as long as the counting took, because pages ask every few seconds.
- */
-const cachedByCost = <Counts extends object>(count: (assistantId: string) => Promise<Counts>) => {
-  const known = createLru<Counts>({ most: 1000, ttl: 1 });
-  return async (assistantId: string): Promise<Counts> => {
-    const last = known.get(assistantId);
-    if (last) return last;
-    const startedAt = performance.now();
-    const counts = await count(assistantId);
-    known.set(assistantId, counts, { ttl: Math.ceil((performance.now() - startedAt) * 20) });
-    return counts;
-  };
-};
 
 type ReadHours = (assistantId: string, since: Date, to?: Date) => Promise<StoredFigures[]>;
 

@@ -9,6 +9,22 @@ type Limits = { most: number; ttl?: number; noUpdateTTL?: true };
 export const createLru = <Value extends {}>({ most, ...rest }: Limits): LRUCache<string, Value> =>
   new LRUCache<string, Value>({ maxSize: most, sizeCalculation: () => 1, ...rest });
 
+/**
+ * Caches what was counted for an assistant for twenty times as long as the counting took, because pages ask every few
+ * seconds.
+ */
+export const cachedByCost = <Counts extends {}>(count: (assistantId: string) => Promise<Counts>) => {
+  const known = createLru<Counts>({ most: 1000, ttl: 1 });
+  return async (assistantId: string): Promise<Counts> => {
+    const last = known.get(assistantId);
+    if (last) return last;
+    const startedAt = performance.now();
+    const counts = await count(assistantId);
+    known.set(assistantId, counts, { ttl: Math.ceil((performance.now() - startedAt) * 20) });
+    return counts;
+  };
+};
+
 /** The maximum memory of all caches of a process that hold what turns search, in bytes. */
 const SHARED_MAX_BYTES = 184_000_000;
 /** What was used within this time is in use. Others make room first. */
