@@ -182,8 +182,11 @@ export type EndpointStore = {
   listEndpoints: (assistantId: string) => Promise<Endpoint[]>;
   getEndpoint: (endpointId: string) => Promise<Endpoint>;
 
-  /** Reserves a time for one send to an endpoint with a rate. Null if it has none. */
-  reserveSend: (endpointId: string) => Promise<Date | null>;
+  /**
+   * Reserves a time for one send to an endpoint with a rate. Null if it has none, or was disabled or enabled since: what
+   * waits for a disabled one ends at once.
+   */
+  reserveSend: (endpoint: Pick<StoredEndpoint, '_id' | 'enabled'>) => Promise<Date | null>;
   updateEndpoint: (endpointId: string, input: Partial<z.infer<typeof EndpointInput>>) => Promise<Endpoint>;
 
   /** Enables or disables an endpoint. Events that happen while an endpoint is disabled are not sent later. */
@@ -432,10 +435,10 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
 
     getEndpoint: async (endpointId) => toEndpoint(await getStored(endpointId)),
 
-    reserveSend: async (endpointId) => {
+    reserveSend: async ({ _id, enabled }) => {
       const spacing = { $divide: [1_000, '$ratePerSecond'] };
       const row = await collectionOf<StoredEndpoint>(endpoints).findOneAndUpdate(
-        { _id: endpointId, ratePerSecond: { $gt: 0 } },
+        { _id, enabled, ratePerSecond: { $gt: 0 } },
         [{ $set: { nextSendAt: { $add: [{ $max: ['$$NOW', '$nextSendAt'] }, spacing] } } }],
         // If a failover undoes it, some events come early. Waiting for other members would slow a fast endpoint.
         { returnDocument: 'after', projection: { nextSendAt: 1, ratePerSecond: 1 }, writeConcern: { w: 1 } },

@@ -60,6 +60,30 @@ test('a worker that stops wakes others for its streams', async () => {
   expect(receiver.received.map(contentOf)).toEqual(['0', '1', '2']);
 });
 
+test('what waits for the rate of an endpoint ends at once when that is disabled, also with one worker', async () => {
+  const { endpoints, mongo } = stack.service;
+  const { assistantId } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  const limited = { url: receiver.url, ratePerSecond: 1 };
+  const { endpointId } = (await endpoints.addEndpoint(assistantId, limited)).endpoint;
+  const feed = createFeed(stack.service);
+  const keys = await feed.openConversations(assistantId, 100);
+  const worker = await stack.startDeliveryWorker();
+  await Promise.all(keys.map((key) => feed.say(assistantId, key, ['hello'])));
+  await receiver.waitFor(({ length }) => length >= 3);
+
+  await endpoints.setEnabled(endpointId, false);
+
+  // By the rate it would take more than a minute.
+  await eventually(
+    async () =>
+      expect(await mongo.collection('deliveries').countDocuments({ assistantId, endedAt: { $ne: null } })).toBe(100),
+    30_000,
+  );
+  expect(receiver.received.length).toBeLessThan(50);
+  await worker.close();
+});
+
 test('events after an endpoint is switched on again are sent, even if a worker read the endpoint before', async () => {
   const { say, receiver, release, endpointId, readEnds } = await aHeldStream();
   const { endpoints } = stack.service;

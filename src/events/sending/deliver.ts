@@ -95,7 +95,10 @@ const tellsOfErasure = ({ event, conversationId }: Pick<StoredDelivery, 'event' 
 
 /** The slots of sends. A send to an endpoint with a rate also waits for its time. */
 export type SendSlots = Pick<Slots, 'saturated' | 'close'> & {
-  acquire: (endpoint: Pick<StoredEndpoint, '_id' | 'ratePerSecond'>, tenant: string) => Promise<Slot | null>;
+  acquire: (
+    endpoint: Pick<StoredEndpoint, '_id' | 'enabled' | 'ratePerSecond'>,
+    tenant: string,
+  ) => Promise<Slot | null>;
 };
 
 export type ReportEventWait = (seconds: number) => void;
@@ -511,7 +514,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
       if (queued?.outcome !== 'queued') return;
       const before = await endpoints.readForSending(queued.endpointId);
-      const slot = await slots.acquire(before ?? { _id: queued.endpointId }, queued.assistantId);
+      const slot = await slots.acquire(before ?? { _id: queued.endpointId, enabled: false }, queued.assistantId);
       if (!slot) return;
       try {
         const at = performance.now();

@@ -168,12 +168,12 @@ const createRatedSlots = (slots: PacedSlots, reserve: EndpointStore['reserveSend
   const closing = new AbortController();
   return {
     acquire: async (endpoint, tenant) => {
-      const { _id: endpointId, ratePerSecond = null } = endpoint;
+      const { _id: endpointId, enabled, ratePerSecond = null } = endpoint;
       if (ratePerSecond === null) return slots.acquire(endpointId, { tenant });
       const turn = await turns.acquire(endpointId, { tenant });
       if (!turn) return null;
       try {
-        const time = await reserve(endpointId);
+        const time = await reserve({ _id: endpointId, enabled });
         if (time) await waitUntil(time, closing.signal);
         const slot = await slots.acquire(endpointId, { tenant });
         return slot && { ...slot, hasWaited: true };
