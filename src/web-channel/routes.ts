@@ -15,7 +15,7 @@ import {
   queryOf,
   type Served,
 } from '../platform/http/operation.ts';
-import { buildAnswer, createRestedReads, holderOf, takeRoomForAnswer } from '../platform/http/shares.ts';
+import { buildAnswer, createRestedWork, holderOf, takeRoomForAnswer } from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { ApiError, invalid, notFound, unavailable } from '../platform/process/errors.ts';
@@ -69,7 +69,7 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
   const { conversations, rateLimiter, vault, gate, submit, streamTurn, draining, orUnavailable } = dependencies;
   const access = createWebAccess(dependencies);
   const waitForNews = createWaitForNews({ find: conversations.findOfSession, draining });
-  const rested = createRestedReads<number>((_ms, bytes = 0) => bytes / READ_BYTES_PER_MS);
+  const rested = createRestedWork<number>((_ms, bytes = 0) => bytes / READ_BYTES_PER_MS);
 
   const settings: RequestHandler = (_req, res) => {
     const { name, web } = assistantOf(res);

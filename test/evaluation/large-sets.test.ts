@@ -126,6 +126,32 @@ test('a set has at most 2 MiB, and is read and sent in parts', async () => {
   expect(most(of('questionCases', all), ({ nreturned }) => nreturned)).toBeLessThanOrEqual(AT_ONCE);
 });
 
+/** Makes these requests at once, and returns how long after the previous answer each of the others came. */
+const pausesOf = async (requests: (() => Promise<{ status: number }>)[]) => {
+  const ends: number[] = [];
+  const answers = await Promise.all(requests.map((request) => request().finally(() => ends.push(performance.now()))));
+  return { answers, pauses: ends.slice(1).map((end, nth) => end - Number(ends[nth])) };
+};
+
+test('after an import or the start of an evaluation, the next one of the assistant waits', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const own = `/assistants/${assistantId}`;
+  const addSet = async (nth: number) =>
+    (await owner.post<{ setId: string }>(`${own}/question-sets`, { name: `Set ${nth}` })).body.setId;
+  const ids = await Promise.all(range(4).map(addSet));
+  const rows = range(1_000).map((nth) => JSON.stringify({ question: `Where ${nth}?`, expected: { kind: 'none' } }));
+  const callers = [owner, await anOperator(stack), await anOperator(stack)];
+
+  const imports = await pausesOf(
+    ids.map((id) => () => owner.post(`${own}/question-sets/${id}/import`, { format: 'jsonl', text: rows.join('\n') })),
+  );
+  const starts = await pausesOf(callers.map((one) => () => one.post(`${own}/evaluations`, { setId: ids[0] })));
+
+  expect(imports.answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect(starts.answers.map(({ status }) => status)).toEqual([201, 201, 201]);
+  expect(Math.min(...imports.pauses, ...starts.pauses)).toBeGreaterThan(150);
+});
+
 test('an evaluation beyond the fifth is refused before a question is read', async () => {
   const { assistantId } = await anAssistant(stack);
   const own = `/assistants/${assistantId}`;

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { createCostlyReads, createRestedReads } from '../../src/platform/http/shares.ts';
+import { createCostlyReads, createRestedWork } from '../../src/platform/http/shares.ts';
 
 test('many people of one assistant have its share of the costly reads', async () => {
   const costly = createCostlyReads();
@@ -24,7 +24,7 @@ test('many people of one assistant have its share of the costly reads', async ()
 test('after a read, only its holder rests, four times as long as it took', async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
-  const rested = createRestedReads();
+  const rested = createRestedWork();
   const { signal } = new AbortController();
   const begun: string[] = [];
   const ended = Promise.withResolvers<void>();
@@ -47,7 +47,7 @@ test('after a read, only its holder rests, four times as long as it took', async
 });
 
 test('a read whose caller leaves is not made', async () => {
-  const rested = createRestedReads();
+  const rested = createRestedWork();
   const left = new AbortController();
   const released = Promise.withResolvers<void>();
   const before = rested('an assistant', () => released.promise, new AbortController().signal);

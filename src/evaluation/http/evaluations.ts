@@ -6,8 +6,9 @@ import { Expected, VerdictCounts, VERDICTS, wholeCounts } from '../question.ts';
 import { createFindRealQuestions, type QuestionCase, type QuestionSets, RealQuestions } from '../question-sets.ts';
 import { createCursor, cursor } from '../../platform/http/operation.ts';
 import type { Insights } from '../../insights/store.ts';
+import { createRestedWork } from '../../platform/http/shares.ts';
 import { DAY_MS, serverNow } from '../../platform/process/clock.ts';
-import { conflict, invalid } from '../../platform/process/errors.ts';
+import { conflict, invalid, unavailable } from '../../platform/process/errors.ts';
 import { cachedByCost } from '../../platform/process/lru.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';
@@ -207,6 +208,8 @@ export const evaluationRoutes = ({
     return { perReply: replies === 0 ? null : Math.round(tokens / replies) };
   });
 
+  const rested = createRestedWork();
+
   return [
     handled(evaluationOperations.list, async ({ params: { id = '' } }) => {
       const [listed, { perReply }] = await Promise.all([evaluations.list(id), readTokens(id)]);
@@ -223,7 +226,7 @@ export const evaluationRoutes = ({
       const engines = [engine, draft?.settings.engine?.value];
       if (tokens !== null && engines.every((one) => one?.kind !== 'openai'))
         throw invalid('tokens', 'invalid', 'can be given only if the assistant has a provider');
-      const created = await costly(async () => {
+      const create = async () => {
         await evaluations.requireRoom(id);
         let set: { setId: string; name: string; version: number } | null = null;
         let questions: Asked[] = [];
@@ -235,7 +238,9 @@ export const evaluationRoutes = ({
         if (questions.length === 0)
           throw invalid(setId == null ? 'real' : 'setId', 'invalid', 'has no such question yet');
         return evaluations.create({ assistantId: id, set, questions, draftRevision: draft?.revision ?? null, tokens });
-      });
+      };
+      const created = await rested(id, () => costly(create), signal);
+      if (!created) throw unavailable();
       note({ target: id, details: { evaluationId: created.evaluationId, questions: created.total } });
       return toView(created);
     }),

@@ -7,7 +7,8 @@ import { QUESTION_FORMATS, readQuestions, writeQuestions } from '../question-fil
 import type { QuestionCase, QuestionSet, QuestionSets } from '../question-sets.ts';
 import { sendJson, toJson } from '../../platform/http/json-body.ts';
 import type { Insights } from '../../insights/store.ts';
-import { invalid } from '../../platform/process/errors.ts';
+import { createRestedWork } from '../../platform/http/shares.ts';
+import { invalid, unavailable } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { type Handled, handled, line, operation, time, uuid, WRITTEN } from '../../operators/operation.ts';
 
@@ -201,6 +202,8 @@ export const questionSetRoutes = ({
     return [from.conversationId];
   };
 
+  const rested = createRestedWork();
+
   return [
     handled(questionSetOperations.list, async ({ params: { id = '' } }) => ({
       sets: (await questionSets.list(id)).map(({ questions, ...one }) => ({ ...toSetView(one), questions })),
@@ -232,13 +235,21 @@ export const questionSetRoutes = ({
       await questionSets.remove({ assistantId: id, setId });
     }),
 
-    handled(questionSetOperations.import, async ({ params: { id = '', setId = '' }, body, note }) => {
+    handled(questionSetOperations.import, async ({ params: { id = '', setId = '' }, body, note, signal }) => {
       const { format, text, replace } = body;
       await questionSets.get({ assistantId: id, setId });
-      const { cases, refused } = await readQuestions(format, text);
-      note({ target: id, details: { setId, imported: cases.length, refused: refused.length, replace } });
-      if (cases.length > 0) await questionSets.addCases({ assistantId: id, setId }, cases, { replace });
-      return { imported: cases.length, refused };
+      const answer = await rested(
+        id,
+        async () => {
+          const { cases, refused } = await readQuestions(format, text);
+          note({ target: id, details: { setId, imported: cases.length, refused: refused.length, replace } });
+          if (cases.length > 0) await questionSets.addCases({ assistantId: id, setId }, cases, { replace });
+          return { imported: cases.length, refused };
+        },
+        signal,
+      );
+      if (!answer) throw unavailable();
+      return answer;
     }),
 
     handled(questionSetOperations.export, async ({ params: { id = '', setId = '' }, query: { format }, res }) => {

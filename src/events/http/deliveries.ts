@@ -7,7 +7,7 @@ import { LIST_MAX } from '../list.ts';
 import type { DeliveryQueue } from '../queue.ts';
 import type { DeliveryStore } from '../store.ts';
 import { cursor } from '../../platform/http/operation.ts';
-import { createRestedReads } from '../../platform/http/shares.ts';
+import { createRestedWork } from '../../platform/http/shares.ts';
 import { invalid, unavailable } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { definedFields, type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';
@@ -171,7 +171,7 @@ const NOTHING_SENT: Omit<z.input<typeof DeliveryView>, keyof Row> = {
 
 export const deliveryRoutes = ({ endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => {
   // An assistant may have deliveries of hundreds of endpoints, with removed ones.
-  const rested = createRestedReads();
+  const rested = createRestedWork();
   return [
     handled(deliveryOperations.list, async ({ params: { id = '' }, query: { from, to, ...rest }, signal }) => {
       const filter = definedFields({ ...rest, from: toDate(from), to: toDate(to) });

@@ -4,7 +4,7 @@ import { type Access, callerOf, createPublicRouter, publicOperation } from '../.
 import { ENDS, ERROR_KINDS, type StoredDelivery } from '../delivery.ts';
 import { type DeliveryStore, EVENTS_MAX } from '../store.ts';
 import { answerWithList, queryOf } from '../../platform/http/operation.ts';
-import { buildAnswer, createRestedReads, type LongPoll, takeRoomForAnswer } from '../../platform/http/shares.ts';
+import { buildAnswer, createRestedWork, type LongPoll, takeRoomForAnswer } from '../../platform/http/shares.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
 import { unavailable } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
@@ -129,7 +129,7 @@ type Dependencies = {
 /** The list of ended deliveries (docs/contract.md, List events). */
 export const eventRoutes = ({ access, deliveries, longPoll, orUnavailable }: Dependencies): Router => {
   // Each looks at all endpoints with deliveries, removed ones included.
-  const rested = createRestedReads();
+  const rested = createRestedWork();
   return createPublicRouter(access, [
     {
       operation: eventOperations.list,

@@ -274,37 +274,37 @@ const building = createSlots(({ own }) => own < 2);
 export const buildAnswer = <Built>(req: Request, res: Response, build: () => Promise<Built>): Promise<Built> =>
   inSlot(building, holderOf(req, res), build);
 
-/** So many times as long as a read took, its holder rests, at most so long: on a busy machine it would else wait for long. */
+/** So many times as long as work took, its holder rests, at most so long: on a busy machine it would else wait for long. */
 const REST_SHARE = 4;
 const REST_MOST_MS = 500;
 const restAfter = (ms: number): number => Math.min(REST_MOST_MS, REST_SHARE * ms);
 
 /** Null: it has waited for too long, or its caller has left. */
-export type RestedReads<Read> = <Value extends Read>(
+export type RestedWork<Result> = <Value extends Result>(
   holder: string,
-  read: () => Promise<Value>,
+  work: () => Promise<Value>,
   signal: AbortSignal,
 ) => Promise<Value | null>;
 
 /**
- * Reads whose cost depends on what their holder has stored. Those of a holder follow one another, with a rest after each,
- * so they take a part of the time however many callers it has. `restOf`: how long it rests after a read that took so
- * many milliseconds and gave this.
+ * Work whose cost depends on what its holder has stored or sends. That of a holder is done one after the other, with a
+ * rest after each, so it takes a part of the time however many callers it has. `restOf`: how long it rests after work
+ * that took so many milliseconds and gave this.
  */
-export const createRestedReads = <Read = unknown>(
-  restOf: (ms: number, value: Read | undefined) => number = restAfter,
-): RestedReads<Read> => {
+export const createRestedWork = <Result = unknown>(
+  restOf: (ms: number, value: Result | undefined) => number = restAfter,
+): RestedWork<Result> => {
   const ofHolder = createSlots(({ own }) => own === 0);
-  return async (holder, read, signal) => {
+  return async (holder, work, signal) => {
     const over = AbortSignal.any([signal, AbortSignal.timeout(WAIT_MS)]);
     const slot = await ofHolder.acquire(holder, { signal: over }).catch(() => null);
     if (!slot) return null;
     const since = performance.now();
-    let value: Read | undefined;
+    let value: Result | undefined;
     try {
-      const found = await read();
-      value = found;
-      return found;
+      const done = await work();
+      value = done;
+      return done;
     } finally {
       setTimeout(slot.release, restOf(performance.now() - since, value)).unref();
     }
