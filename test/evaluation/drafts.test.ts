@@ -442,6 +442,19 @@ test('the changes of a draft are counted without reading them', async () => {
   expect(read.reduce((sum, { docsExamined = 0 }) => sum + docsExamined, 0)).toBe(100);
 });
 
+test('a draft is read once at a time, with rests, however many read it', async () => {
+  const { own, draft, replaceAll } = await withDrafts();
+  await replaceAll(...Array.from({ length: 900 }, (_, nth) => `What is offer ${nth}?`));
+  const ends: number[] = [];
+
+  const readers = [anna, ben, await anOperator(stack), await anOperator(stack)];
+  await Promise.all(readers.map((one) => one.get(`${own}/draft`).finally(() => ends.push(performance.now()))));
+
+  expect((await draft()).draft?.counts).toMatchObject({ added: 900 });
+  const pauses = ends.slice(1).map((end, nth) => end - Number(ends[nth]));
+  expect(Math.min(...pauses)).toBeGreaterThan(12);
+});
+
 test('drafts that are published at the same time are written one after the other', async () => {
   const owners = [await withDrafts(), await withDrafts(), await withDrafts()];
   const questions = Array.from({ length: sized({ everyday: 100, long: 500 }) }, (_, nth) => `What is offer ${nth}?`);

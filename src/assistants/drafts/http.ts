@@ -5,7 +5,8 @@ import type { AssistantVersion, EditAuthor } from './versions.ts';
 import type { AssistantStore } from '../store.ts';
 import type { Evaluation, Evaluations } from '../../evaluation/evaluations.ts';
 import type { OperatorCaller } from '../../operators/token.ts';
-import { conflict, MAX_DETAILS, notFound } from '../../platform/process/errors.ts';
+import { createRestedWork } from '../../platform/http/shares.ts';
+import { conflict, MAX_DETAILS, notFound, unavailable } from '../../platform/process/errors.ts';
 import { parseWholeNumber, wholeNumber } from '../../platform/process/validation.ts';
 import { VerdictCounts, wholeCounts } from '../../evaluation/question.ts';
 import { type Handled, handled, line, operation, textField, time, uuid } from '../../operators/operation.ts';
@@ -234,19 +235,27 @@ const createGuardRail =
     throw conflict(why, ...(named.length > 0 ? named : [detail('erased', 'must be true: the cases were erased')]));
   };
 
+/** A draft may have thousands of changes, which are counted each time. */
+const rested = createRestedWork();
+
 export const draftRoutes = ({
   assistants: { drafts, getAssistant, versions },
   evaluations,
 }: Dependencies): Handled[] => [
-  handled(draftOperations.read, async ({ params: { id = '' } }) => {
-    const assistant = await getAssistant(id);
-    const draft = assistant.drafts ? await drafts.find(id) : null;
-    return {
-      drafts: assistant.drafts,
-      version: assistant.drafts ? (assistant.publishedVersion ?? null) : null,
-      revision: assistant.draftRevision ?? 0,
-      draft: draft && toDraftView(draft),
+  handled(draftOperations.read, async ({ params: { id = '' }, signal }) => {
+    const read = async () => {
+      const assistant = await getAssistant(id);
+      const draft = assistant.drafts ? await drafts.find(id) : null;
+      return {
+        drafts: assistant.drafts,
+        version: assistant.drafts ? (assistant.publishedVersion ?? null) : null,
+        revision: assistant.draftRevision ?? 0,
+        draft: draft && toDraftView(draft),
+      };
     };
+    const view = await rested(id, read, signal);
+    if (!view) throw unavailable();
+    return view;
   }),
 
   handled(draftOperations.discard, async ({ params: { id = '' }, query: { seen }, operator }) => {
