@@ -302,7 +302,7 @@ test('an older version that is indexed last does not replace a newer one', async
 
 test('knowledge that exceeds the memory is indexed in part, the questions first, and how much is left out is told', async () => {
   const told: number[] = [];
-  const own = createRetrievalEngine({ maxBytes: 4_000_000, onLargeBuilt: (_, leftOut) => told.push(leftOut) });
+  const own = createRetrievalEngine({ maxBytes: 3_000_000, onLargeBuilt: (_, leftOut) => told.push(leftOut) });
   const rareWords = (nth: number) => [0, 1, 2, 3].map((at) => `w${(4 * nth + at).toString(36)}z`).join(' ');
   const knowledge = Array.from({ length: 600 }, (_, nth) =>
     anEntry(`${nth}`, rareWords(nth), { variants: [1, 2, 3].map((more) => rareWords(600 * more + nth)) }),

@@ -5,6 +5,7 @@ import type { Embedder } from '../src/embedder/embedder.ts';
 import type { TokenVectors } from '../src/embedder/token-vectors.ts';
 import { decideLanguage, mainLanguage, sameLanguage } from '../src/language.ts';
 import { baseLanguage } from '../src/fold.ts';
+import { rankByScore } from '../src/retrieval/confidence.ts';
 import { indexEntries, type IndexedEntry } from '../src/retrieval/knowledge-index.ts';
 import { type PassageIndex, PassageIndexUpdate } from '../src/retrieval/passage-index.ts';
 import { type Passage, passageText, quantised } from '../src/retrieval/passage-parts.ts';
@@ -16,10 +17,9 @@ import {
   passageFeatures,
   type PassageSearch,
   rankPassages,
-  scorePassages,
 } from '../src/retrieval/passage-search.ts';
 import { type Answering, type Choice, decideReply } from '../src/understanding.ts';
-import { type Choice as FittedChoice, fitChoice, fitLogistic, type Sample } from './fit.ts';
+import { type Choice as FittedChoice, fitChoice, fitLogistic, rounded, type Sample } from './fit.ts';
 import { loadPassageQuestions, loadPassages, type Passage as SitePassage } from './passages.ts';
 import { type EvaluationModel, type Half, openTextVectors, type TextVectors } from './measure.ts';
 
@@ -466,7 +466,7 @@ const fitPassages = (examples: Example[]): PassageCalibration => {
   });
   const score = fitChoice(choices, RIDGE.score);
   const samples = examples.map(({ asked, found, weight }): Sample => {
-    const ranked = scorePassages(found, { score, confidence: [] });
+    const ranked = rankByScore(found.candidates, score);
     const [first] = ranked;
     const right = first !== undefined && asked.isAnswer(first.quote()?.text ?? '', first.passage);
     return { features: passageFeatures(found, ranked, 0), right, weight };
@@ -483,8 +483,6 @@ type Told = {
   passage: boolean;
   three: boolean;
 };
-
-const rounded = (weights: number[]): string => `[${weights.map((weight) => Number(weight.toFixed(2))).join(', ')}]`;
 
 /** Fits the confidence of passages to the tune halves, and measures each set by a fit to the others. */
 export const fitDocuments = async (model: EvaluationModel, readDocument: ReadDocument): Promise<void> => {

@@ -19,6 +19,7 @@ import {
   rankCandidates,
   withoutUnknownWords,
 } from '../src/retrieval/hybrid-search.ts';
+import { probability, weighted } from '../src/retrieval/confidence.ts';
 import { indexEntries } from '../src/retrieval/knowledge-index.ts';
 import {
   BASES,
@@ -74,9 +75,6 @@ const minimise = (
   return weights;
 };
 
-const dot = (a: number[], b: number[]): number => a.reduce((sum, value, at) => sum + value * (b[at] ?? 0), 0);
-const probability = (weights: number[], features: number[]): number => 1 / (1 + Math.exp(-dot(weights, features)));
-
 export type Sample = { features: number[]; right: boolean; weight: number };
 
 /** Logistic regression. The ridge penalty treats features as standardised, and skips the first (the bias). */
@@ -92,7 +90,7 @@ export const fitLogistic = (samples: Sample[], ridge: number): number[] => {
     (at) => (at === 0 ? 0 : ridge * (spread[at] ?? 0)),
     (weights, slope, curve) => {
       for (const { features, right, weight } of samples) {
-        const p = probability(weights, features);
+        const p = probability(features, weights);
         const [miss, bend] = [(weight / total) * (p - (right ? 1 : 0)), (weight / total) * p * (1 - p)];
         for (let at = 0; at < size; at += 1) {
           const feature = features[at] as number;
@@ -116,7 +114,7 @@ export const fitChoice = (choices: Choice[], ridge: number): number[] => {
     () => ridge,
     (weights, slope, curve) => {
       for (const { features, right, weight } of choices) {
-        const ranks = features.map((one) => dot(weights, one));
+        const ranks = features.map((one) => weighted(one, weights));
         const top = Math.max(...ranks);
         const chances = ranks.map((rank) => Math.exp(rank - top));
         const all = chances.reduce((a, b) => a + b, 0);
@@ -167,7 +165,7 @@ const wordSamples = (): Sample[] => {
 
 const lossOf = (weights: number[], samples: Sample[]): number =>
   -samples.reduce(
-    (sum, { features, right }) => sum + Math.log(Math.abs(1 - (right ? 1 : 0) - probability(weights, features))),
+    (sum, { features, right }) => sum + Math.log(Math.abs(1 - (right ? 1 : 0) - probability(features, weights))),
     0,
   ) / samples.length;
 
@@ -303,7 +301,7 @@ const fit = (examples: Example[]): Calibration => {
   const confidence = fitLogistic(samples, RIDGE.confidence);
   const checkedSamples = samples.flatMap(({ features, counterEvidence, ...sample }) =>
     counterEvidence
-      ? [{ ...sample, features: adjustmentFeatures(probability(confidence, features), counterEvidence) }]
+      ? [{ ...sample, features: adjustmentFeatures(probability(features, confidence), counterEvidence) }]
       : [],
   );
   return { score, confidence, counterEvidence: fitLogistic(checkedSamples, RIDGE.counterEvidence) };
@@ -316,7 +314,7 @@ const predict = (calibration: Calibration, examples: Example[]): Prediction[] =>
   examples.map(({ candidates, expected, counterEvidence }) => {
     const ranked = rankCandidates(candidates, calibration);
     const entryId = ranked[0]?.entry.entryId ?? '';
-    const first = probability(calibration.confidence, featuresInRanking(ranked, 0));
+    const first = probability(featuresInRanking(ranked, 0), calibration.confidence);
     const against = counterEvidence.get(entryId);
     return {
       right: isEntry(entryId, expected),
@@ -339,7 +337,8 @@ export const fitBoth = async (vectors: TextVectors) => {
   return { examples: examples.length, calibration: fit(examples), unseen };
 };
 
-const rounded = (weights: number[]): string => `[${weights.map((weight) => Number(weight.toFixed(2))).join(', ')}]`;
+export const rounded = (weights: number[]): string =>
+  `[${weights.map((weight) => Number(weight.toFixed(2))).join(', ')}]`;
 const percent = (of: Prediction[], is: (one: Prediction) => boolean): string =>
   `${((100 * of.filter(is).length) / of.length).toFixed(1)} %`.padStart(8);
 const logLoss = (told: Prediction[]): number =>

@@ -39,10 +39,6 @@ export const comparedTexts = ({
 /** An entry's vectors in memory, concatenated. `kinds` lists the kind of each vector. */
 export type VectorEntry = { entryId: string; hash: string; kinds: TextKind[]; vectors: Float32Array };
 
-export type VectorHit = { entryId: string; kind: TextKind; cosine: number };
-
-/** The scan yields to other turns after this time. */
-const SLICE_MS_OF_SCAN = 2;
 const ENTRIES_PER_TIME_CHECK = 32;
 
 /**
@@ -62,38 +58,6 @@ const dotProduct = (query: Float32Array, rows: Float32Array, start: number): num
     d += (query[at + 3] as number) * (rows[start + at + 3] as number);
   }
   return a + b + c + d;
-};
-
-/** The `limit` most similar entries, the best first. For each entry, only its most similar text counts. */
-export const scan = async (
-  entries: readonly VectorEntry[],
-  query: Float32Array,
-  limit: number,
-): Promise<VectorHit[]> => {
-  const best: VectorHit[] = [];
-  let least = Number.NEGATIVE_INFINITY;
-  const share = createLoopShare(SLICE_MS_OF_SCAN);
-  for (let nth = 0; nth < entries.length; nth += 1) {
-    if (nth % ENTRIES_PER_TIME_CHECK === ENTRIES_PER_TIME_CHECK - 1 && share.isOver()) await share.next();
-    const { entryId, kinds, vectors } = entries[nth] as VectorEntry;
-    if (vectors.length !== kinds.length * query.length) continue; // made by another model
-    let nearest = 0;
-    let cosine = Number.NEGATIVE_INFINITY;
-    for (let row = 0; row < kinds.length; row += 1) {
-      const one = dotProduct(query, vectors, row * query.length);
-      if (one > cosine) {
-        nearest = row;
-        cosine = one;
-      }
-    }
-    if (cosine <= least) continue;
-    const kind = kinds[nearest] as TextKind;
-    const before = best.findIndex((hit) => hit.cosine < cosine);
-    best.splice(before === -1 ? best.length : before, 0, { entryId, kind, cosine });
-    if (best.length > limit) best.pop();
-    if (best.length === limit) least = best.at(-1)?.cosine ?? least;
-  }
-  return best;
 };
 
 /** The cosine of an entry's most similar question, and the cosine of its answer (null if the answer has no vector). */
@@ -122,7 +86,7 @@ const NEAREST = 8;
 /** After this time, the loop yields to other turns. It is shorter than a turn that needs no model takes. */
 const SLICE_MS = 0.5;
 
-const createDistribution = () => {
+export const createDistribution = () => {
   let count = 0;
   let sum = 0;
   let squares = 0;
@@ -135,6 +99,23 @@ const createDistribution = () => {
     result: (): Distribution => {
       const mean = count === 0 ? 0 : sum / count;
       return { count, mean, deviation: Math.sqrt(Math.max(0, count === 0 ? 0 : squares / count - mean * mean)) };
+    },
+  };
+};
+
+/** The best of many by a score, the best first. */
+export const createBest = <One>(most: number) => {
+  const kept: { one: One; score: number }[] = [];
+  return {
+    kept,
+    /** A score must be above this one to be kept. */
+    get least(): number {
+      return kept.length < most ? Number.NEGATIVE_INFINITY : (kept[kept.length - 1]?.score ?? Number.NEGATIVE_INFINITY);
+    },
+    add: (one: One, score: number): void => {
+      const before = kept.findIndex((other) => other.score < score);
+      kept.splice(before === -1 ? kept.length : before, 0, { one, score });
+      if (kept.length > most) kept.pop();
     },
   };
 };
@@ -152,7 +133,7 @@ export const measureSimilarity = async (
   { includedOnly = false }: SimilarityOptions = {},
 ): Promise<Similarities> => {
   const [allQuestions, allAnswers] = [createDistribution(), createDistribution()];
-  const nearest: EntrySimilarity[] = [];
+  const nearest = createBest<EntrySimilarity>(NEAREST);
   const included: EntrySimilarity[] = [];
   const share = createLoopShare(SLICE_MS);
   for (const [nth, { entryId, kinds, vectors }] of entries.entries()) {
@@ -171,13 +152,11 @@ export const measureSimilarity = async (
     if (answer !== null) allAnswers.add(answer);
     const near: EntrySimilarity = { entryId, question: asked, answer };
     if (include.has(entryId)) included.push(near);
-    else {
-      const last = nearest.at(-1);
-      if (last && nearest.length === NEAREST && sumOf(near) <= sumOf(last)) continue;
-      const before = nearest.findIndex((other) => sumOf(other) < sumOf(near));
-      nearest.splice(before === -1 ? nearest.length : before, 0, near);
-      if (nearest.length > NEAREST) nearest.pop();
-    }
+    else if (sumOf(near) > nearest.least) nearest.add(near, sumOf(near));
   }
-  return { entries: [...included, ...nearest], question: allQuestions.result(), answer: allAnswers.result() };
+  return {
+    entries: [...included, ...nearest.kept.map(({ one }) => one)],
+    question: allQuestions.result(),
+    answer: allAnswers.result(),
+  };
 };

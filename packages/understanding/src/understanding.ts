@@ -57,12 +57,10 @@ export type { FoundPassage, PassageSearch } from './retrieval/passage-search.ts'
 export { rankByTokens, shareLoop, type TokenVectors } from './embedder/token-vectors.ts';
 export {
   measureSimilarity,
-  scan,
   type SemanticSearch,
   type Similarities,
   type SimilarityOptions,
   type VectorEntry,
-  type VectorHit,
 } from './similarity.ts';
 
 /** How sure an assistant must be before it answers. */

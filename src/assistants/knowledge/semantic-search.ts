@@ -2,12 +2,9 @@ import {
   type Embedder,
   measureSimilarity,
   type Priority,
-  scan,
   type SemanticSearch,
   type Similarities,
-  type SimilarityOptions,
   type VectorEntry,
-  type VectorHit,
 } from '@parley/understanding';
 import type { TextKind } from '@parley/understanding/text';
 import { LRUCache } from 'lru-cache';
@@ -47,16 +44,7 @@ type CachedVectors = AssistantVersion & {
 };
 
 /** The vectors of an assistant's entries, at one version of the assistant. */
-type AssistantVectors = {
-  model: string;
-  entries: readonly VectorEntry[];
-  find: (query: Float32Array, limit: number) => Promise<VectorHit[]>;
-  measureSimilarity: (
-    query: Float32Array,
-    include: ReadonlySet<string>,
-    options?: SimilarityOptions,
-  ) => Promise<Similarities>;
-};
+type AssistantVectors = { model: string; entries: readonly VectorEntry[] };
 
 const bytesOf = ({ vectors }: VectorEntry): number => vectors.byteLength + ENTRY_BYTES;
 
@@ -217,12 +205,7 @@ export const createVectorReader = (
     if (model === undefined) return null;
     const { list, dropped } = await readCurrent({ assistantId, version, revision }, model);
     if (list.length === 0 || dropped.has('question')) return null;
-    return {
-      model,
-      entries: list,
-      find: (query, limit) => scan(list, query, limit),
-      measureSimilarity: (query, include, options) => measureSimilarity(list, query, include, options),
-    };
+    return { model, entries: list };
   };
 };
 
@@ -255,7 +238,7 @@ export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, l
     const [query] = embedded ?? [];
     // The model may have changed during the call.
     if (!query || !vectors || vectors.model !== embedder.model()) return null;
-    return vectors.measureSimilarity(query, include, options);
+    return measureSimilarity(vectors.entries, query, include, options);
   };
 
   return (assistant, priority) => {
@@ -421,13 +404,7 @@ export const createDraftVectors = ({ vectors, vectorsOf, embedder }: Dependencie
       if (model === undefined || (own && own.model !== model)) return null;
       const kept = (live?.entries ?? []).filter(({ entryId }) => unchanged.has(entryId));
       const list = [...kept, ...(own?.entries ?? [])];
-      if (list.length === 0) return null;
-      return {
-        model,
-        entries: list,
-        find: (query, limit) => scan(list, query, limit),
-        measureSimilarity: (query, include, options) => measureSimilarity(list, query, include, options),
-      };
+      return list.length === 0 ? null : { model, entries: list };
     },
   };
 };

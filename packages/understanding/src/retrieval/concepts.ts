@@ -37,6 +37,34 @@ const RELATED: Readonly<Record<string, readonly string[]>> = {
   used: [],
 };
 
+/** Concepts of question words. They have little weight, so that they can break a tie but not decide an answer. */
+const WEAK_CONCEPTS = new Set(['time', 'where', 'today', 'what', 'item']);
+const WEAK_SHARE = 0.4;
+/** Concepts of verbs. They have less weight than nouns. */
+const VERB_CONCEPTS = new Set([
+  'sell',
+  'buy',
+  'create',
+  'add',
+  'change',
+  'connect',
+  'stop',
+  'access',
+  'keep',
+  'forgot',
+  'bring',
+  'test',
+  'used',
+]);
+const VERB_SHARE = 0.65;
+
+/** How much a term with this concept, or without one, counts. */
+export const conceptWeight = (concept: string | null): number => {
+  if (concept === null) return 1;
+  if (WEAK_CONCEPTS.has(concept)) return WEAK_SHARE;
+  return VERB_CONCEPTS.has(concept) ? VERB_SHARE : 1;
+};
+
 export const relatedTo = (concept: string): readonly string[] => RELATED[concept] ?? [];
 
 const exact = new Map<string, string>();

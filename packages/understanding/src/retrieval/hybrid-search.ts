@@ -13,8 +13,10 @@ import {
   rankEntries,
   toHits,
 } from './search.ts';
+import { probability, rankByScore, standingIn } from './confidence.ts';
 import type { KnowledgeIndex } from './knowledge-index.ts';
 import { readTerms, type Term } from './terms.ts';
+import { PLACE, placesOf } from './word-index.ts';
 
 /** A message before the current one. A reply's `why` is what `decideReply` gave with it. */
 export type EarlierMessage = { role: string; content: string; why?: unknown };
@@ -143,17 +145,9 @@ export type CounterEvidence = { question: number; answer: number };
 
 type RankedCandidate = Candidate & { score: number; confidence: number };
 
-const weighted = (features: number[], weights: number[]): number =>
-  features.reduce((sum, feature, at) => sum + feature * (weights[at] ?? 0), 0);
-
-/** Scores the candidates and sorts them, the best first. */
-export const rankCandidates = (
-  candidates: Candidate[],
-  { score }: Calibration = FITTED,
-): (Candidate & { score: number })[] =>
-  candidates
-    .map((one) => ({ ...one, score: weighted(one.scoreFeatures, score) }))
-    .toSorted((a, b) => b.score - a.score);
+/** The candidates with their scores, the best first. */
+export const rankCandidates = (candidates: Candidate[], { score }: Calibration = FITTED) =>
+  rankByScore(candidates, score);
 
 /** The lead that a candidate gets if there is no other candidate. */
 const LONE_LEAD = 3;
@@ -162,15 +156,10 @@ const LONE_LEAD = 3;
  * The features from which the confidence of the candidate at `position` is computed: a constant 1 for the bias, the
  * lead over the best rival, the share among all candidates, and the candidate's own features.
  */
-export const featuresInRanking = (ranked: (Candidate & { score: number })[], position: number): number[] => {
-  const own = ranked[position];
-  if (!own) return [];
-  const rival = ranked[position === 0 ? 1 : 0];
-  const all = ranked.reduce((sum, { score }) => sum + Math.exp(score - own.score), 0);
-  return [1, rival ? own.score - rival.score : LONE_LEAD, -Math.log(all), ...own.confidenceFeatures];
+export const featuresInRanking = (ranked: readonly (Candidate & { score: number })[], position: number): number[] => {
+  const { lead, share } = standingIn(ranked, position);
+  return [1, lead ?? LONE_LEAD, share, ...(ranked[position]?.confidenceFeatures ?? [])];
 };
-
-const sigmoid = (value: number): number => 1 / (1 + Math.exp(-value));
 
 /** Evidence for and against an entry has a weight each: as the positive and as the negative part of the change. */
 export const adjustmentFeatures = (confidence: number, { question, answer }: CounterEvidence): number[] => {
@@ -183,14 +172,14 @@ export const adjustConfidence = (
   confidence: number,
   counterEvidence: CounterEvidence,
   calibration: Calibration = FITTED,
-): number => sigmoid(weighted(adjustmentFeatures(confidence, counterEvidence), calibration.counterEvidence));
+): number => probability(adjustmentFeatures(confidence, counterEvidence), calibration.counterEvidence);
 
 /** Ranks the candidates by words and vectors together. The confidence is the probability that the entry is the answer. */
-const rankWithConfidence = (candidates: Candidate[], calibration: Calibration = FITTED): RankedCandidate[] => {
-  const ranked = rankCandidates(candidates, calibration);
+const rankWithConfidence = (candidates: Candidate[]): RankedCandidate[] => {
+  const ranked = rankCandidates(candidates);
   return ranked.map((one, position) => ({
     ...one,
-    confidence: sigmoid(weighted(featuresInRanking(ranked, position), calibration.confidence)),
+    confidence: probability(featuresInRanking(ranked, position), FITTED.confidence),
   }));
 };
 
@@ -200,12 +189,9 @@ const SCALE = 20;
 
 const isIn = (term: Term, { group, entry }: Candidate): boolean => {
   const number = group.entries.indexOf(entry);
-  return [...expandTerm({ ...term, concept: null }, group).keys()].some((key) => {
-    const postings = group.postings.get(key);
-    return (
-      postings !== undefined && (postings.questionEntries.includes(number) || postings.answerEntries.includes(number))
-    );
-  });
+  return [...expandTerm({ ...term, concept: null }, group).keys()].some((key) =>
+    placesOf(group.words, key).some((place) => group.entryOf[place >>> PLACE.bits] === number),
+  );
 };
 
 /**

@@ -1,6 +1,7 @@
 import SearchableMap from 'minisearch/SearchableMap';
 import { baseLanguage, foldBeginning } from '../fold.ts';
-import { readTerms, type Term } from './terms.ts';
+import { readTerms } from './terms.ts';
+import { conceptKey, inverseDocumentFrequency, PLACE, shareOfKey, type WordIndex, WordReader } from './word-index.ts';
 
 /** An entry of the knowledge: a question, its variants and the answer. */
 export type IndexedEntry = {
@@ -66,26 +67,22 @@ class Accumulator {
   }
 }
 
-/** Questions and variants by number: `entry` is the entry's number in its group, `weight` the sum of its terms' weights. */
-type Wordings = { entry: Uint32Array; weight: Float64Array };
+/** The bits of a place. The times of a key count the terms of a wording that it stands for in the wording's weight. */
+export const IN_ANSWER = PLACE.first;
 
 /**
- * The places where a key occurs: wordings (`wordings`), the entries of those wordings (`questionEntries`), and entries
- * with the key in their answer or tags (`answerEntries`). All are numbers.
+ * The lexical index of all entries of one language. Its texts are the wordings of entries, and for each entry its answer
+ * with the tags.
  */
-export type Postings = {
-  wordings: readonly number[];
-  questionEntries: readonly number[];
-  answerEntries: readonly number[];
-  weight: number;
-};
-
-/** The lexical index of all entries of one language. A key is a stem, or `§` followed by a concept. */
 export type KnowledgeGroup = {
   language: string;
   entries: IndexedEntry[];
-  wordings: Wordings;
-  postings: Map<string, Postings>;
+  words: WordIndex;
+  /** For each text, the number of its entry, and the sum of the weights of a wording's terms. */
+  entryOf: Uint32Array;
+  wordingWeights: Float64Array;
+  /** The weight of each key, by its number. */
+  weights: Float64Array;
   /** All stems, to find misspelt and shortened words. */
   stems: SearchableMap<string>;
   /**
@@ -106,8 +103,8 @@ type Accumulators = Record<
   Accumulator
 >;
 
-const createAccumulators = (wordings: number, entries: number): Accumulators => ({
-  byWording: new Accumulator(wordings),
+const createAccumulators = (texts: number, entries: number): Accumulators => ({
+  byWording: new Accumulator(texts),
   coverage: new Accumulator(entries),
   wordingCoverage: new Accumulator(entries),
   matchedTerms: new Accumulator(entries),
@@ -115,57 +112,13 @@ const createAccumulators = (wordings: number, entries: number): Accumulators => 
   nearest: new Accumulator(entries),
 });
 
-/** Concepts of question words. They have little weight, so that they can break a tie but not decide an answer. */
-const WEAK_CONCEPTS = new Set(['time', 'where', 'today', 'what', 'item']);
-const WEAK_SHARE = 0.4;
-/** Concepts of verbs. They have less weight than nouns. */
-const VERB_CONCEPTS = new Set([
-  'sell',
-  'buy',
-  'create',
-  'add',
-  'change',
-  'connect',
-  'stop',
-  'access',
-  'keep',
-  'forgot',
-  'bring',
-  'test',
-  'used',
-]);
-const VERB_SHARE = 0.65;
-
-export const conceptKey = (concept: string): string => `§${concept}`;
-const termKey = (term: Term): string => (term.concept === null ? term.stem : conceptKey(term.concept));
-export const conceptWeight = ({ concept }: Term): number => {
-  if (concept === null) return 1;
-  if (WEAK_CONCEPTS.has(concept)) return WEAK_SHARE;
-  return VERB_CONCEPTS.has(concept) ? VERB_SHARE : 1;
-};
-
 export const normaliseWording = (text: string): string =>
   foldBeginning(text, 1000)
     .replace(/[^\p{L}\p{M}\p{N}]+/gu, ' ')
     .trim();
 
-const inverseDocumentFrequency = (containing: number, all: number): number =>
-  Math.log(1 + (all - containing + 0.5) / (containing + 0.5));
-
-const indexKeysOf = (term: Term): string[] =>
-  term.concept === null ? [term.stem] : [term.stem, conceptKey(term.concept)];
-
-const NONE: readonly number[] = [];
-
-/** A list begins with one place, because most lists stay that short, and `push` to an empty list makes 17 places. */
-const appended = (list: readonly number[], item: number): readonly number[] => {
-  if (list.length === 0) return [item];
-  if (list.at(-1) !== item) (list as number[]).push(item); // made by this function
-  return list;
-};
-
 /** Estimated memory of parts of an index, measured with `--expose-gc`. */
-const BYTES = { key: 600, place: 16, wording: 120, entry: 500, text: 40 };
+const BYTES = { word: 350, text: 120, entry: 500, variant: 40 };
 
 /** Counts the estimated memory of an index. Beyond the limit, further texts are left out. */
 const createBudget = (maxBytes: number) => {
@@ -183,32 +136,6 @@ const createBudget = (maxBytes: number) => {
   };
 };
 type Budget = ReturnType<typeof createBudget>;
-
-/** Collects postings, stems and spellings from the texts of one language. */
-const createReader = (language: string, budget: Budget) => {
-  const postings = new Map<string, Postings>();
-  const stems = new SearchableMap<string>();
-  const spellings = new Map<string, string>();
-  const read = (text: string, addTo: (keyPostings: Postings) => void): Term[] => {
-    const terms = readTerms(text, language);
-    for (const term of terms) {
-      if (!spellings.has(term.word)) spellings.set(term.word, term.stem);
-      stems.set(term.stem, term.stem);
-      for (const key of indexKeysOf(term)) {
-        let keyPostings = postings.get(key);
-        if (!keyPostings) {
-          keyPostings = { wordings: NONE, questionEntries: NONE, answerEntries: NONE, weight: 0 };
-          postings.set(key, keyPostings);
-          budget.add(BYTES.key);
-        }
-        budget.add(BYTES.place);
-        addTo(keyPostings);
-      }
-    }
-    return terms;
-  };
-  return { postings, stems, spellings, read };
-};
 
 /**
  * The texts of an entry that are read in one pass: variants `from` to `to`, and perhaps the question and the answer.
@@ -232,78 +159,85 @@ function* buildGroup(
   entries: IndexedEntry[],
   { all, budget, passes }: { all: number; budget: Budget; passes: Pass[] },
 ): Generator<void, KnowledgeGroup> {
-  const { postings, stems, spellings, read } = createReader(language, budget);
+  const reader = new WordReader();
+  const stems = new SearchableMap<string>();
+  const spellings = new Map<string, string>();
   const exact = new Map<string, number>();
-  const wordingEntries: number[] = [];
-  /** The postings and weights of all terms of all wordings. The terms of a wording end at its number in `termEnds`. */
-  const [terms, shares, termEnds]: [Postings[], number[], number[]] = [[], [], []];
-  const readWording = (entry: number, wording: string): void => {
-    const normalised = normaliseWording(wording);
-    if (normalised !== '' && !exact.has(normalised)) exact.set(normalised, entry);
-    const nth = wordingEntries.length;
-    const found = read(wording, (keyPostings) => {
-      keyPostings.wordings = appended(keyPostings.wordings, nth);
-      keyPostings.questionEntries = appended(keyPostings.questionEntries, entry);
-    });
-    wordingEntries.push(entry);
-    for (const term of found) {
-      const keyPostings = postings.get(termKey(term));
-      if (!keyPostings) continue;
-      terms.push(keyPostings);
-      shares.push(conceptWeight(term));
+  const texts: number[] = [];
+  const read = (text: string, entry: number, bits: number): void => {
+    const before = reader.bytes;
+    for (const { word, stem, concept } of readTerms(text, language)) {
+      if (!spellings.has(word)) {
+        spellings.set(word, stem);
+        budget.add(BYTES.word);
+      }
+      stems.set(stem, stem);
+      reader.note(stem, texts.length, concept === null ? bits + 1 : bits);
+      if (concept !== null) reader.note(conceptKey(concept), texts.length, bits + 1);
     }
-    termEnds.push(terms.length);
-    budget.add(BYTES.wording + normalised.length);
+    texts.push(entry);
+    budget.add(BYTES.text + reader.bytes - before);
   };
 
   for (const pass of passes) {
     for (const [entry, { question, variants, answer, tags }] of entries.entries()) {
-      const chosen = [...(pass.question ? [question] : []), ...variants.slice(pass.from, pass.to)];
-      for (const wording of chosen) {
+      for (const wording of [...(pass.question ? [question] : []), ...variants.slice(pass.from, pass.to)]) {
         if (budget.isSpent()) budget.leaveOut(1);
-        else readWording(entry, wording);
+        else {
+          const normalised = normaliseWording(wording);
+          if (normalised !== '' && !exact.has(normalised)) exact.set(normalised, entry);
+          budget.add(normalised.length);
+          read(wording, entry, 0);
+        }
         yield;
       }
       if (!pass.answer) continue;
       if (budget.isSpent()) budget.leaveOut(1);
-      else {
-        read(`${tags.join(' ')} ${answer}`, (keyPostings) => {
-          keyPostings.answerEntries = appended(keyPostings.answerEntries, entry);
-        });
-      }
+      else read(`${tags.join(' ')} ${answer}`, entry, IN_ANSWER);
       yield;
     }
   }
 
-  for (const keyPostings of postings.values()) {
-    // If an entry is read in several passes, it is in the list several times.
-    if (passes.length > 1) keyPostings.questionEntries = [...new Set(keyPostings.questionEntries)];
+  const words = yield* reader.finish();
+  const entryOf = Uint32Array.from(texts);
+  const weights = new Float64Array(words.terms.size);
+  const wordingWeights = new Float64Array(texts.length);
+  /** The last key that each entry has in a wording, and anywhere. */
+  const [latestAsked, latest] = [new Int32Array(entries.length).fill(-1), new Int32Array(entries.length).fill(-1)];
+  for (const [key, term] of words.terms) {
+    const places = words.places.subarray(words.starts[term], words.starts[term + 1]);
+    let count = 0;
     // An occurrence in an answer counts half, because a word in many answers but few questions still distinguishes
     // questions.
-    const entriesWithKey = new Set([...keyPostings.questionEntries, ...keyPostings.answerEntries]).size;
-    keyPostings.weight = inverseDocumentFrequency((keyPostings.questionEntries.length + entriesWithKey) / 2, all);
-    yield;
-  }
-  const wordings: Wordings = {
-    entry: Uint32Array.from(wordingEntries),
-    weight: new Float64Array(wordingEntries.length),
-  };
-  for (let nth = 0; nth < wordingEntries.length; nth += 1) {
-    for (let at = termEnds[nth - 1] ?? 0; at < (termEnds[nth] ?? 0); at += 1) {
-      wordings.weight[nth] = (wordings.weight[nth] ?? 0) + (terms[at]?.weight ?? 0) * (shares[at] ?? 0);
+    const countIn = (seen: Int32Array, entry: number): void => {
+      if (seen[entry] !== term) count += 0.5;
+      seen[entry] = term;
+    };
+    for (const place of places) {
+      const entry = entryOf[place >>> PLACE.bits] as number;
+      countIn(latest, entry);
+      if ((place & IN_ANSWER) === 0) countIn(latestAsked, entry);
+    }
+    weights[term] = inverseDocumentFrequency(count, all);
+    const weight = (weights[term] as number) * shareOfKey(key);
+    for (const place of places) {
+      const text = place >>> PLACE.bits;
+      wordingWeights[text] = (wordingWeights[text] as number) + (place & PLACE.times) * weight;
     }
     yield;
   }
   return {
     language,
     entries,
-    wordings,
-    postings,
+    words,
+    entryOf,
+    wordingWeights,
+    weights,
     stems,
     spellings,
     exact,
     unknownTermWeight: inverseDocumentFrequency(0, all),
-    accumulators: createAccumulators(wordingEntries.length, entries.length),
+    accumulators: createAccumulators(texts.length, entries.length),
   };
 }
 
@@ -327,7 +261,7 @@ function* buildWithin<Known extends IndexedEntry>(
 ): Generator<void, KnowledgeIndex<Known>> {
   const budget = createBudget(maxBytes);
   for (const { question, variants, answer } of knowledge) {
-    budget.add(BYTES.entry + question.length + answer.length + BYTES.text * variants.length);
+    budget.add(BYTES.entry + question.length + answer.length + BYTES.variant * variants.length);
     for (const variant of variants) budget.add(variant.length);
     yield;
   }

@@ -1,22 +1,24 @@
 import { baseLanguage } from '../fold.ts';
-import type { Distribution } from '../similarity.ts';
+import { createBest, createDistribution, type Distribution } from '../similarity.ts';
 import { createLoopShare } from '../embedder/token-vectors.ts';
-import { conceptKey, conceptWeight } from './knowledge-index.ts';
+import { conceptWeight } from './concepts.ts';
 import {
   bytesOf,
   emptyVectors,
+  IN_PATH,
+  IN_TITLE,
   type IndexedPassage,
   makeSigns,
   merge,
   type IndexPart,
   PartReader,
-  PLACE,
   readStoredPart,
   setVectorAt,
   storedPart,
   type Words,
 } from './passage-parts.ts';
 import { type Reading, readTerms } from './terms.ts';
+import { conceptKey, inverseDocumentFrequency, PLACE, placesOf } from './word-index.ts';
 
 /** A word of a question. `keys`: the keys that it may mean, each with a weight. `share`: how much the word says. */
 export type QuestionWord = { word: string; keys: Map<string, number>; share: number };
@@ -91,22 +93,6 @@ const bitsOf = (value: number): number => {
   let bits = value - ((value >>> 1) & 0x55555555);
   bits = (bits & 0x33333333) + ((bits >>> 2) & 0x33333333);
   return Math.imul((bits + (bits >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
-};
-
-/** The best of many by a score, kept in order. */
-const createBest = <One>(most: number) => {
-  const kept: { one: One; score: number }[] = [];
-  return {
-    kept,
-    get least(): number {
-      return kept.length < most ? Number.NEGATIVE_INFINITY : (kept[kept.length - 1]?.score ?? Number.NEGATIVE_INFINITY);
-    },
-    add: (one: One, score: number): void => {
-      const before = kept.findIndex((other) => other.score < score);
-      kept.splice(before === -1 ? kept.length : before, 0, { one, score });
-      if (kept.length > most) kept.pop();
-    },
-  };
 };
 
 type Pause = () => Promise<void> | undefined;
@@ -191,17 +177,11 @@ export class PassageIndex {
 
   /** How many passages have a term. Removed passages that are still in a part count too. */
   #count(key: string): number {
-    let count = 0;
-    for (const { words } of this.parts) {
-      const term = words.terms.get(key);
-      if (term !== undefined) count += (words.starts[term + 1] as number) - (words.starts[term] as number);
-    }
-    return count;
+    return this.parts.reduce((count, { words }) => count + placesOf(words, key).length, 0);
   }
 
   #weight(count: number): number {
-    const all = Math.max(this.size, count);
-    return Math.log(1 + (all - count + 0.5) / (count + 0.5));
+    return inverseDocumentFrequency(count, Math.max(this.size, count));
   }
 
   /** The words of a question. A word may have another stem in each language that passages have. */
@@ -209,7 +189,7 @@ export class PassageIndex {
     const found = new Map<string, QuestionWord>();
     for (const language of this.#spoken) {
       for (const term of readTerms(question, language, visitorLanguage, QUESTION)) {
-        const one = found.get(term.word) ?? { word: term.word, keys: new Map(), share: conceptWeight(term) };
+        const one = found.get(term.word) ?? { word: term.word, keys: new Map(), share: conceptWeight(term.concept) };
         one.keys.set(term.stem, 1);
         if (term.concept !== null) one.keys.set(conceptKey(term.concept), CONCEPT_WEIGHT);
         found.set(term.word, one);
@@ -272,9 +252,7 @@ export class PassageIndex {
       if (places > MAX_PLACES && nth > 0) continue;
       for (const { key, weight: share } of known) {
         for (const [part, { words: own }] of this.parts.entries()) {
-          const term = own.terms.get(key);
-          if (term === undefined) continue;
-          this.#scorePlaces(own, term, { scores: scores[part] as Scores, word: nth + 1, share, weight });
+          this.#scorePlaces(own, key, { scores: scores[part] as Scores, word: nth + 1, share, weight });
           await pause();
         }
       }
@@ -283,25 +261,23 @@ export class PassageIndex {
   }
 
   #scorePlaces(
-    { starts, places, lengths }: Words,
-    term: number,
+    own: Words,
+    key: string,
     { scores, word, share, weight }: { scores: Scores; word: number; share: number; weight: number },
   ): void {
     const { words, coverage, headings, latest } = scores;
-    const end = starts[term + 1] as number;
-    for (let at = starts[term] as number; at < end; at += 1) {
-      const place = places[at] as number;
+    for (const place of placesOf(own, key)) {
       const number = place >>> PLACE.bits;
       if (latest[number] === word) continue; // by a better key
       latest[number] = word;
-      const inPath = (place & PLACE.inPath) !== 0 ? 1 : 0;
-      const inTitle = (place & PLACE.inTitle) !== 0 ? 1 : 0;
+      const inPath = (place & IN_PATH) !== 0 ? 1 : 0;
+      const inTitle = (place & IN_TITLE) !== 0 ? 1 : 0;
       const times = (place & PLACE.times) + BM25.path * inPath + BM25.title * inTitle;
-      const norm = BM25.k * (1 - BM25.b + (BM25.b * (lengths[number] as number)) / this.#averageLength);
-      const own = share * weight;
-      words[number] = (words[number] as number) + (own * times * (BM25.k + 1)) / (times + norm);
-      coverage[number] = (coverage[number] as number) + own;
-      if (inPath + inTitle > 0) headings[number] = (headings[number] as number) + own;
+      const norm = BM25.k * (1 - BM25.b + (BM25.b * (own.lengths[number] as number)) / this.#averageLength);
+      const score = share * weight;
+      words[number] = (words[number] as number) + (score * times * (BM25.k + 1)) / (times + norm);
+      coverage[number] = (coverage[number] as number) + score;
+      if (inPath + inTitle > 0) headings[number] = (headings[number] as number) + score;
     }
   }
 
@@ -367,26 +343,24 @@ export class PassageIndex {
   /** The cosines of a sample of all passages. */
   #sampleCosines(vector: Float32Array): Sample {
     const step = Math.max(1, Math.ceil(this.size / SAMPLE));
-    const cosines: number[] = [];
+    const cosines = createDistribution();
     const byLanguage = this.languages.map(() => ({ count: 0, sum: 0 }));
     for (const [part, { words, held, removed }] of this.parts.entries()) {
       if (!held.vectors) continue;
       for (let number = 0; number < words.ids.length; number += step) {
         const cosine = removed?.[number] ? null : this.#cosine(vector, { part, number });
         if (cosine === null) continue;
-        cosines.push(cosine);
+        cosines.add(cosine);
         const own = byLanguage[words.languages[number] as number];
         if (!own) continue;
         own.count += 1;
         own.sum += cosine;
       }
     }
-    const count = cosines.length;
-    const mean = count === 0 ? 0 : cosines.reduce((sum, one) => sum + one, 0) / count;
-    const squares = cosines.reduce((sum, one) => sum + (one - mean) ** 2, 0);
+    const all = cosines.result();
     return {
-      cosines: { count, mean, deviation: Math.sqrt(squares / Math.max(1, count)) },
-      shifts: byLanguage.map((own) => (own.sum - own.count * mean) / (own.count + LANGUAGE_PRIOR)),
+      cosines: all,
+      shifts: byLanguage.map((own) => (own.sum - own.count * all.mean) / (own.count + LANGUAGE_PRIOR)),
     };
   }
 

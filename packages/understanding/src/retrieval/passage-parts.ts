@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { conceptKey } from './knowledge-index.ts';
 import { describeReading, type KnownWords, type Reading, readTerms } from './terms.ts';
+import { bytesOfWords, conceptKey, PLACE, type WordIndex, WordReader } from './word-index.ts';
 
 /** A part of a document, as it is quoted. */
 export type Passage = {
@@ -43,23 +43,17 @@ export const quantised = (vector: Float32Array): Int8Array<ArrayBuffer> => {
 const PASSAGE: Reading = { length: 4_000, words: 800, terms: 300, phrases: false };
 const HEADINGS: Reading = { length: 400, words: 60, terms: 40, phrases: false };
 
-/**
- * A place of a term has the passage's number and 8 bits: how often the text has the term, up to 63, and whether the
- * headings and the title have it.
- */
-export const PLACE = { bits: 8, times: 0x3f, inPath: 0x40, inTitle: 0x80 };
+/** The bits of a place: whether the headings and the title have the term. */
+export const IN_PATH = PLACE.first;
+export const IN_TITLE = PLACE.second;
 
 /** The words of some passages. It never changes. */
-export type Words = {
+export type Words = WordIndex & {
   ids: readonly string[];
   numbers: ReadonlyMap<string, number>;
   /** The number of terms of each text, and the number of its language. */
   lengths: Uint16Array;
   languages: Uint8Array;
-  /** The number of a term. Its places begin at its number in `starts` and end where the next one's begin. */
-  terms: ReadonlyMap<string, number>;
-  starts: Uint32Array;
-  places: Uint32Array;
 };
 
 /** The signs of vectors after their mean is subtracted, for a quick first comparison. `made`: of how many vectors. */
@@ -81,19 +75,15 @@ export type Vectors = {
  */
 export type IndexPart = { words: Words; held: { vectors: Vectors | null }; removed: Uint8Array | null; left: number };
 
-/** Estimated memory, measured with `--expose-gc`. */
-const BYTES = { term: 90, place: 4, passage: 190 };
+/** Estimated memory of a passage without words and vector, measured with `--expose-gc`. */
+const PASSAGE_BYTES = 190;
 /** A part with at least `from` vectors keeps their sign bits, made again when it has `growth` times as many vectors. */
 const SIGNS = { from: 1_024, growth: 2 };
 
 export const bytesOf = ({ words, held: { vectors } }: IndexPart): number =>
-  words.terms.size * BYTES.term +
-  words.places.length * BYTES.place +
-  words.ids.length * BYTES.passage +
+  bytesOfWords(words.terms.size, words.places.length) +
+  words.ids.length * PASSAGE_BYTES +
   (vectors ? vectors.values.byteLength + vectors.inverses.byteLength + (vectors.signs?.bits.byteLength ?? 0) : 0);
-
-/** A copy that does not keep the text that it was cut from in memory. */
-const detached = (word: string): string => Buffer.from(word).toString();
 
 const inverseLength = (vector: Int8Array): number => {
   let sum = 0;
@@ -161,13 +151,12 @@ export function* makeSigns(held: IndexPart['held']): Generator<void> {
 export class PartReader {
   readonly #ids: string[] = [];
   readonly #numbers = new Map<string, number>();
-  readonly #places = new Map<string, number[]>();
+  readonly #words = new WordReader();
   readonly #lengths: number[] = [];
   readonly #languages: number[] = [];
   readonly #vectors: (Int8Array | null)[] = [];
   /** What words are, by language. Kept as long as this reader. */
   readonly #known = new Map<string, KnownWords>();
-  #placeCount = 0;
 
   get size(): number {
     return this.#ids.length;
@@ -175,27 +164,11 @@ export class PartReader {
 
   get bytes(): number {
     const vectors = this.#vectors.length * (this.#vectors[0]?.length ?? 0);
-    return this.#places.size * BYTES.term + this.#placeCount * BYTES.place + this.size * BYTES.passage + vectors;
+    return this.#words.bytes + this.size * PASSAGE_BYTES + vectors;
   }
 
   has(passageId: string): boolean {
     return this.#numbers.has(passageId);
-  }
-
-  #note(key: string, number: number, flags: number): void {
-    const places = this.#places.get(key);
-    const place = (number << PLACE.bits) >>> 0;
-    if (places === undefined) this.#places.set(detached(key), [place + flags]);
-    else {
-      const last = places[places.length - 1] as number;
-      if (last >>> PLACE.bits !== number) places.push(place + flags);
-      else {
-        const times = Math.min(PLACE.times, (last & PLACE.times) + (flags & PLACE.times));
-        places[places.length - 1] = ((last & ~PLACE.times) | (flags & ~PLACE.times) | times) >>> 0;
-        return;
-      }
-    }
-    this.#placeCount += 1;
   }
 
   add({ passageId, title, path, text, vector }: IndexedPassage, language: string, languageNumber: number): void {
@@ -209,40 +182,26 @@ export class PartReader {
     this.#known.set(language, known);
     const readField = (field: string, reading: Reading, flag: number): void => {
       if (field === '') return;
-      for (const { stem, concept, times } of readTerms(field, language, language, reading, known)) {
-        const flags = flag === 0 ? Math.min(PLACE.times, times) : flag;
-        this.#note(stem, number, flags);
-        if (concept !== null) this.#note(conceptKey(concept), number, flags);
-        if (flag === 0) length += times;
+      for (const term of readTerms(field, language, language, reading, known)) {
+        const bits = flag === 0 ? Math.min(PLACE.times, term.times) : flag;
+        this.#words.note(term.stem, number, bits);
+        if (term.concept !== null) this.#words.note(conceptKey(term.concept), number, bits);
+        if (flag === 0) length += term.times;
       }
     };
     readField(text, PASSAGE, 0);
-    readField(path.slice(-4).join('\n'), HEADINGS, PLACE.inPath);
-    readField(title, HEADINGS, PLACE.inTitle);
+    readField(path.slice(-4).join('\n'), HEADINGS, IN_PATH);
+    readField(title, HEADINGS, IN_TITLE);
     this.#lengths.push(Math.min(0xffff, length));
   }
 
   *finish(): Generator<void, IndexPart> {
-    const terms = new Map<string, number>();
-    const starts = new Uint32Array(this.#places.size + 1);
-    const places = new Uint32Array(this.#placeCount);
-    let at = 0;
-    for (const [term, own] of this.#places) {
-      starts[terms.size] = at;
-      terms.set(term, terms.size);
-      places.set(own, at);
-      at += own.length;
-      if (terms.size % 64 === 0) yield;
-    }
-    starts[terms.size] = at;
     const words: Words = {
       ids: this.#ids,
       numbers: this.#numbers,
       lengths: Uint16Array.from(this.#lengths),
       languages: Uint8Array.from(this.#languages),
-      terms,
-      starts,
-      places,
+      ...(yield* this.#words.finish()),
     };
     const dimensions = this.#vectors.find((vector) => vector !== null)?.length;
     const vectors = dimensions === undefined ? null : emptyVectors(this.size, dimensions);
@@ -335,7 +294,7 @@ let engine: string | undefined;
 /** Names what makes parts of passages. Stored parts of another engine are of no use. */
 export const passageEngine = (): string => {
   engine ??= createHash('sha256')
-    .update(JSON.stringify([STORED_FORMAT, PASSAGE, HEADINGS, PLACE, describeReading()]))
+    .update(JSON.stringify([STORED_FORMAT, PASSAGE, HEADINGS, describeReading()]))
     .digest('base64url')
     .slice(0, 16);
   return engine;

@@ -1,5 +1,6 @@
 import { createLoopShare, rankByTokens, tokenCosines, type TokenVectors } from '../embedder/token-vectors.ts';
 import { UNSPACED } from '../fold.ts';
+import { probability, rankByScore, standingIn } from './confidence.ts';
 import { normaliseWording } from './knowledge-index.ts';
 import type { PassageHit, PassageHits, PassageIndex } from './passage-index.ts';
 import { headingOf, type Passage } from './passage-parts.ts';
@@ -350,19 +351,7 @@ export const collectPassages = async <Page extends Passage>(
   };
 };
 
-const weighted = (features: readonly number[], weights: readonly number[]): number =>
-  features.reduce((sum, feature, at) => sum + feature * (weights[at] ?? 0), 0);
-const sigmoid = (value: number): number => 1 / (1 + Math.exp(-value));
-
 type Scored<Page extends Passage> = PassageCandidate<Page> & { score: number };
-
-export const scorePassages = <Page extends Passage>(
-  { candidates, by }: PassageCandidates<Page>,
-  { score }: PassageCalibration = FITTED[by],
-): Scored<Page>[] =>
-  candidates
-    .map((one) => ({ ...one, score: weighted(one.scoreFeatures, score) }))
-    .toSorted((one, other) => other.score - one.score);
 
 /** The typical mean of the best cosines of tokens. */
 const TYPICAL_TOKEN = 0.6;
@@ -381,8 +370,7 @@ export const passageFeatures = <Page extends Passage>(
   if (!own) return [];
   const { hit, tokens } = own;
   const quote = own.quote();
-  const rival = ranked[position === 0 ? 1 : 0];
-  const all = ranked.reduce((sum, { score }) => sum + Math.exp(score - own.score), 0);
+  const { lead, share } = standingIn(ranked, position);
   // Words say nothing about a passage in another language.
   const isSpoken = hit.language === visitorLanguage ? 1 : 0;
   const count = cosines.count + PRIOR.count;
@@ -390,8 +378,8 @@ export const passageFeatures = <Page extends Passage>(
   const deviation = (cosines.count * cosines.deviation + PRIOR.count * PRIOR.deviation) / count;
   return [
     1,
-    rival ? Math.min(LEAD.most, own.score - rival.score) : LEAD.lone,
-    -Math.log(all),
+    lead === null ? LEAD.lone : Math.min(LEAD.most, lead),
+    share,
     isSpoken,
     isSpoken * hit.coverage,
     isSpoken * (quote?.words ?? 0),
@@ -449,7 +437,7 @@ export const rankPassages = async <Page extends Passage>(
   found: PassageCandidates<Page>,
   calibration: PassageCalibration = FITTED[found.by],
 ): Promise<FoundPassage<Page>[]> => {
-  const ranked = scorePassages(found, calibration);
+  const ranked = rankByScore(found.candidates, calibration.score);
   const best: FoundPassage<Page>[] = [];
   const share = createLoopShare(SLICE_MS);
   await share.next();
@@ -468,7 +456,7 @@ export const rankPassages = async <Page extends Passage>(
     const text = named.get(one) ?? one.quote()?.text;
     if (text === undefined) continue;
     const features = passageFeatures(found, ranked, ranked.indexOf(one));
-    const measured = sigmoid(weighted(features, calibration.confidence));
+    const measured = probability(features, calibration.confidence);
     const whole = isHeadingOf(found.question, one.passage) ? 1 : measured;
     best.push({
       passage: one.passage,

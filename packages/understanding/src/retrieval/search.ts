@@ -1,16 +1,16 @@
 import { words as wordsIn } from '../fold.ts';
 import type { Distribution, EntrySimilarity, Similarities } from '../similarity.ts';
 import {
-  conceptKey,
-  conceptWeight,
+  IN_ANSWER,
   type IndexedEntry,
   type KnowledgeGroup,
   type KnowledgeIndex,
   normaliseWording,
-  type Postings,
 } from './knowledge-index.ts';
-import { conceptOf, misspeltConcept, relatedTo } from './concepts.ts';
+import { conceptOf, conceptWeight, misspeltConcept, relatedTo } from './concepts.ts';
+import { probability } from './confidence.ts';
 import { readTerms, type Term } from './terms.ts';
+import { conceptKey, PLACE } from './word-index.ts';
 
 /**
  * The lexical evidence for an entry: once counting words with the same concept as equal (`withConcepts`), and once
@@ -78,10 +78,7 @@ export const lexicalFeatures = ({
 const WEIGHTS = [-3.18, 1.76, 0.98, 0.81, -1.31, 0.93, 3.21, 1.19];
 
 /** The probability that an entry is the answer, judged by word matches only. */
-export const lexicalConfidence = (evidence: LexicalEvidence): number => {
-  const sum = lexicalFeatures(evidence).reduce((total, feature, at) => total + feature * (WEIGHTS[at] ?? 0), 0);
-  return 1 / (1 + Math.exp(-sum));
-};
+export const lexicalConfidence = (evidence: LexicalEvidence): number => probability(lexicalFeatures(evidence), WEIGHTS);
 
 /** An entry with the probability that it is the answer. */
 export type Hit = {
@@ -242,15 +239,15 @@ const SHORTEST_FUZZY = 4;
 const TWO_TYPOS_FROM = 8;
 
 /** Query expansion: the index keys that a term may mean, each with a weight from 0 to 1. */
-export const expandTerm = (term: Term, { postings, spellings, stems }: KnowledgeGroup): Map<string, number> => {
+export const expandTerm = (term: Term, { words: { terms }, spellings, stems }: KnowledgeGroup): Map<string, number> => {
   const found = new Map<string, number>();
   const stem = spellings.get(term.word) ?? term.stem;
-  if (postings.has(stem)) found.set(stem, 1);
+  if (terms.has(stem)) found.set(stem, 1);
   if (term.concept !== null) {
     const key = conceptKey(term.concept);
-    if (postings.has(key)) found.set(key, CONCEPT_WEIGHT);
+    if (terms.has(key)) found.set(key, CONCEPT_WEIGHT);
     for (const related of relatedTo(term.concept)) {
-      if (postings.has(conceptKey(related))) found.set(conceptKey(related), RELATED_WEIGHT);
+      if (terms.has(conceptKey(related))) found.set(conceptKey(related), RELATED_WEIGHT);
     }
   }
   if (found.size > 0 || term.concept !== null || term.stem.length < SHORTEST_FUZZY) return found;
@@ -258,8 +255,8 @@ export const expandTerm = (term: Term, { postings, spellings, stems }: Knowledge
   if (plainVowels !== term.word) {
     const spelling = spellings.get(plainVowels);
     const concept = conceptOf(plainVowels);
-    if (spelling !== undefined && postings.has(spelling)) found.set(spelling, 1);
-    if (concept !== null && postings.has(conceptKey(concept))) found.set(conceptKey(concept), CONCEPT_WEIGHT);
+    if (spelling !== undefined && terms.has(spelling)) found.set(spelling, 1);
+    if (concept !== null && terms.has(conceptKey(concept))) found.set(conceptKey(concept), CONCEPT_WEIGHT);
     if (found.size > 0) return found;
   }
   for (const [near, [, distance]] of stems.fuzzyGet(term.stem, term.stem.length >= TWO_TYPOS_FROM ? 2 : 1)) {
@@ -267,7 +264,7 @@ export const expandTerm = (term: Term, { postings, spellings, stems }: Knowledge
   }
   if (found.size > 0) return found;
   const concept = misspeltConcept(term.word);
-  if (concept !== null && postings.has(conceptKey(concept))) {
+  if (concept !== null && terms.has(conceptKey(concept))) {
     found.set(conceptKey(concept), CONCEPT_WEIGHT * TYPO_WEIGHT);
   } else if (term.stem.length > SHORTEST_FUZZY) {
     for (const [longer] of stems.atPrefix(term.stem)) found.set(longer, PREFIX_WEIGHT);
@@ -301,10 +298,10 @@ type SearchResult = { candidates: LexicalCandidate[]; group: KnowledgeGroup; exa
 const ANSWER_SHARE = 0.6;
 const MAX_CANDIDATES = 5;
 /**
- * The most postings that a search reads, the rarest words first, so that it is one short step. Only the postings of the
+ * The most places that a search reads, the rarest words first, so that it is one short step. Only the places of the
  * rarest word are read even if there are more.
  */
-const MAX_PLACES = 60_000;
+const MAX_PLACES = 40_000;
 
 /** Searches the entries of one language. `visitorLanguage` is the base language of the message. */
 export const searchGroup = (message: string, group: KnowledgeGroup, visitorLanguage: string): SearchResult => {
@@ -324,25 +321,18 @@ export const searchGroup = (message: string, group: KnowledgeGroup, visitorLangu
   return { candidates: rankEntries(readTerms(message, group.language, visitorLanguage), group), group, exact: false };
 };
 
-type Found = { term: Term; isOwn: boolean; postings: [Postings, number][] };
+type Found = { term: Term; isOwn: boolean; weight: number; keys: [key: number, similarity: number][]; places: number };
 
 /** Leaves out the commonest terms of a message, which distinguish the least, if all together are in too many places. */
 const withinPlaces = (terms: Found[]): Found[] => {
-  const placesOf = ({ postings }: Found): number =>
-    postings.reduce(
-      (sum, [{ wordings, questionEntries, answerEntries }]) =>
-        sum + wordings.length + questionEntries.length + answerEntries.length,
-      0,
-    );
-  const rarestFirst = terms.map((one) => ({ one, places: placesOf(one) })).sort((a, b) => a.places - b.places);
-  const kept = new Set<Found>();
   let left = MAX_PLACES;
-  for (const { one, places } of rarestFirst) {
-    left -= places;
+  const kept = new Set<Found>();
+  for (const one of terms.toSorted((a, b) => a.places - b.places)) {
+    left -= one.places;
     if (left < 0 && kept.size > 0) break;
     kept.add(one);
   }
-  return kept.size === terms.length ? terms : terms.filter((one) => kept.has(one));
+  return terms.filter((one) => kept.has(one));
 };
 
 /**
@@ -358,33 +348,40 @@ export const rankEntries = (
   const accumulators = [byWording, coverage, wordingCoverage, ownCoverage, matchedTerms];
   for (const accumulator of accumulators) accumulator.clear();
   const weights = { all: 0, unknown: 0, own: 0 };
+  const { words, entryOf } = group;
   const terms = [...own, ...(subject?.terms ?? [])].map((term, position): Found => {
-    const postings: [Postings, number][] = [];
-    for (const [key, similarity] of expandTerm(term, group)) {
-      const found = group.postings.get(key);
-      if (found) postings.push([found, similarity]);
+    const found: Found = { term, isOwn: position < own.length, weight: 0, keys: [], places: 0 };
+    for (const [name, similarity] of expandTerm(term, group)) {
+      const key = words.terms.get(name);
+      if (key === undefined) continue;
+      found.keys.push([key, similarity]);
+      found.weight = Math.max(found.weight, group.weights[key] as number);
+      found.places += (words.starts[key + 1] as number) - (words.starts[key] as number);
     }
-    return { term, isOwn: position < own.length, postings };
+    return found;
   });
-  for (const { term, isOwn, postings: found } of withinPlaces(terms)) {
-    const share = conceptWeight(term) * (isOwn ? 1 : (subject?.share ?? 0));
-    const weight =
-      share * (found.length === 0 ? group.unknownTermWeight : Math.max(...found.map(([postings]) => postings.weight)));
+  for (const { term, isOwn, weight: found, keys } of withinPlaces(terms)) {
+    const share = conceptWeight(term.concept) * (isOwn ? 1 : (subject?.share ?? 0));
+    const weight = share * (keys.length === 0 ? group.unknownTermWeight : found);
     weights.all += weight;
-    if (found.length === 0) weights.unknown += weight;
+    if (keys.length === 0) weights.unknown += weight;
     if (isOwn) weights.own += weight;
     for (const accumulator of accumulators) accumulator.nextTerm();
-    for (const [postings, similarity] of found) {
+    for (const [key, similarity] of keys) {
       const inWording = similarity * weight;
-      for (const wording of postings.wordings) byWording.add(wording, inWording);
-      for (const entry of postings.questionEntries) {
-        coverage.add(entry, inWording);
-        wordingCoverage.add(entry, inWording);
-        matchedTerms.add(entry, share);
-        if (isOwn) ownCoverage.add(entry, weight);
-      }
-      for (const entry of postings.answerEntries) {
-        coverage.add(entry, inWording * ANSWER_SHARE);
+      const end = words.starts[key + 1] as number;
+      let last = -1;
+      for (let at = words.starts[key] as number; at < end; at += 1) {
+        const place = words.places[at] as number;
+        const entry = entryOf[place >>> PLACE.bits] as number;
+        if ((place & IN_ANSWER) !== 0) coverage.add(entry, inWording * ANSWER_SHARE);
+        else {
+          byWording.add(place >>> PLACE.bits, inWording);
+          if (entry === last) continue; // another wording of the same entry
+          last = entry;
+          coverage.add(entry, inWording);
+          wordingCoverage.add(entry, inWording);
+        }
         matchedTerms.add(entry, share);
         if (isOwn) ownCoverage.add(entry, weight);
       }
@@ -398,15 +395,15 @@ export const rankEntries = (
  * more than the search.
  */
 const bestOf = (
-  { accumulators, wordings }: KnowledgeGroup,
+  { accumulators, entryOf, wordingWeights }: KnowledgeGroup,
   weights: { all: number; unknown: number; own: number },
 ): LexicalCandidate[] => {
   const { nearest } = accumulators;
   nearest.clear();
   nearest.nextTerm();
   for (const number of accumulators.byWording.touched) {
-    const weight = wordings.weight[number] ?? 0;
-    if (weight > 0) nearest.add(wordings.entry[number] ?? 0, Math.min(1, accumulators.byWording.get(number) / weight));
+    const weight = wordingWeights[number] ?? 0;
+    if (weight > 0) nearest.add(entryOf[number] ?? 0, Math.min(1, accumulators.byWording.get(number) / weight));
   }
   const best: LexicalCandidate[] = [];
   for (const entry of accumulators.coverage.touched) {
