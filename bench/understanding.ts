@@ -15,7 +15,7 @@ import { openChosenEmbedder } from '../src/embedder.ts';
 import type { AssistantProfile, EngineEntry } from '../src/replies/engines/engine.ts';
 import { createRetrievalEngine } from '../src/replies/engines/retrieval.ts';
 
-import { measureSimilarity, type SemanticSearch, type VectorEntry } from '@parley/understanding';
+import { measureSimilarity, rowsOf, type SemanticSearch, type VectorEntry } from '@parley/understanding';
 
 const ENTRIES = 2_000;
 const DIMENSIONS = 384;
@@ -65,7 +65,10 @@ const entries = knowledge.map(
     entryId,
     hash: '',
     kinds: ['question', 'answer'],
-    vectors: Float32Array.from({ length: 2 * DIMENSIONS }, () => random() / 6),
+    rows: rowsOf(
+      Float32Array.from({ length: 2 * DIMENSIONS }, () => random() / 6),
+      2,
+    ),
   }),
 );
 const vectorMegabytes = (process.memoryUsage().arrayBuffers - vectorsBefore) / 1e6;

@@ -6,7 +6,7 @@ import type { EmbeddedKind } from '../src/embedder/backend.ts';
 import type { Embedder } from '../src/embedder/embedder.ts';
 import { decideLanguage } from '../src/language.ts';
 import type { IndexedEntry } from '../src/retrieval/knowledge-index.ts';
-import { comparedTexts, measureSimilarity, type SemanticSearch, type VectorEntry } from '../src/similarity.ts';
+import { comparedTexts, measureSimilarity, rowsOf, type SemanticSearch, type VectorEntry } from '../src/similarity.ts';
 import {
   type Answering,
   decideReply,
@@ -159,7 +159,8 @@ export const openTextVectors = async ({ open, folder }: EvaluationModel): Promis
         const rows: number[] = [];
         for (const { text } of texts) rows.push(...(await of('passage', text)));
         const kinds = texts.map(({ kind }) => kind);
-        entries.push({ entryId: entry.entryId, hash: '', kinds, vectors: Float32Array.from(rows) });
+        const vectors = rowsOf(Float32Array.from(rows), kinds.length);
+        entries.push({ entryId: entry.entryId, hash: '', kinds, rows: vectors });
       }
       return entries;
     },

@@ -52,13 +52,19 @@ export {
   type KnowledgeIndex,
 } from './retrieval/knowledge-index.ts';
 export { PassageIndex, type PassageIndexOptions, PassageIndexUpdate } from './retrieval/passage-index.ts';
-export { type IndexedPassage, type Passage, passageEngine, passageText, quantised } from './retrieval/passage-parts.ts';
+export { type IndexedPassage, type Passage, passageEngine, passageText } from './retrieval/passage-parts.ts';
 export type { FoundPassage, PassageSearch } from './retrieval/passage-search.ts';
 export { rankByTokens, shareLoop, type TokenVectors } from './embedder/token-vectors.ts';
 export {
+  cosineTo,
+  emptyRows,
   measureSimilarity,
+  quantised,
+  rowOf,
+  rowsOf,
   type SemanticSearch,
   type Similarities,
+  setRow,
   type SimilarityOptions,
   type VectorEntry,
 } from './similarity.ts';

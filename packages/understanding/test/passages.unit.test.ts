@@ -3,6 +3,7 @@ import { hostileTexts, slowOf } from '../../../test/support/hostile-texts.ts';
 import { sized } from '../../../test/support/size.ts';
 import { quoteOf, sentencesOf } from '../src/retrieval/passage-search.ts';
 import {
+  cosineTo,
   decideReply,
   indexEntries,
   type IndexedPassage,
@@ -12,6 +13,7 @@ import {
   passageEngine,
   type PassageSearch,
   quantised,
+  rowsOf,
 } from '../src/understanding.ts';
 
 const MODEL = 'a-model';
@@ -487,4 +489,15 @@ test('Bulgarian adjectives are read like other words', () => {
   const index = changed(null, { add: [aPassage({ language: 'bg', text: 'Документът е автентичен.' })] });
 
   expect(index.size).toBe(1);
+});
+
+test.each([384, 3_072, 8_192])('the cosine of vectors of %i numbers is right to three digits', (length) => {
+  const [one, other, steady] = [3, 5, null].map((step) =>
+    Float32Array.from({ length }, (_, at) => (step === null ? 1 : 1 + Math.sin(step * at))),
+  ) as [Float32Array, Float32Array, Float32Array];
+  const product = (a: Float32Array, b: Float32Array): number => a.reduce((sum, value, at) => sum + value * b[at]!, 0);
+  const exact = product(one, other) / Math.sqrt(product(one, one) * product(other, other));
+
+  expect(cosineTo(one)(rowsOf(other, 1), 0)).toBeCloseTo(exact, 3);
+  expect(cosineTo(steady)(rowsOf(steady, 1), 0)).toBeCloseTo(1, 3);
 });

@@ -1,7 +1,12 @@
 import {
   type Embedder,
+  emptyRows,
   measureSimilarity,
   type Priority,
+  quantised,
+  rowOf,
+  rowsOf,
+  setRow,
   type SemanticSearch,
   type Similarities,
   type VectorEntry,
@@ -28,7 +33,7 @@ const MAX_BYTES = 50_000_000;
 const RETRY_MS = 10 * 60_000;
 const LESS_MAX = 10_000;
 /** Estimated memory of an entry without its vectors. */
-const ENTRY_BYTES = 400;
+const ENTRY_BYTES = 600;
 /** The order in which kinds of vectors are dropped if they exceed the memory. Without any, only words decide. */
 const DROP_ORDER: TextKind[] = ['answer', 'variant', 'question'];
 
@@ -46,22 +51,21 @@ type CachedVectors = AssistantVersion & {
 /** The vectors of an assistant's entries, at one version of the assistant. */
 type AssistantVectors = { model: string; entries: readonly VectorEntry[] };
 
-const bytesOf = ({ vectors }: VectorEntry): number => vectors.byteLength + ENTRY_BYTES;
+const bytesOf = ({ rows: { values, inverses } }: VectorEntry): number =>
+  values.byteLength + inverses.byteLength + ENTRY_BYTES;
 
-const withoutKinds = ({ vectors, kinds, ...entry }: VectorEntry, dropped: Set<TextKind>): VectorEntry => {
-  const length = vectors.length / kinds.length;
-  const rows = kinds.flatMap((kind, row) => (dropped.has(kind) ? [] : [row]));
-  if (rows.length === kinds.length) return { ...entry, kinds, vectors };
-  const kept = new Float32Array(rows.length * length);
-  for (const [nth, row] of rows.entries()) kept.set(vectors.subarray(row * length, (row + 1) * length), nth * length);
-  return { ...entry, kinds: rows.map((row) => kinds[row] as TextKind), vectors: kept };
+const withoutKinds = ({ rows, kinds, ...entry }: VectorEntry, dropped: Set<TextKind>): VectorEntry => {
+  const left = kinds.flatMap((kind, row) => (dropped.has(kind) ? [] : [row]));
+  const kept = emptyRows(left.length, rows.dimensions);
+  for (const [nth, row] of left.entries()) setRow(kept, nth, rowOf(rows, row));
+  return { ...entry, kinds: left.map((row) => kinds[row] as TextKind), rows: kept };
 };
 
 const toVectorEntry = ({ entryId, hash, texts, vectors }: EntryVectors): VectorEntry => ({
   entryId,
   hash,
   kinds: texts.map((name) => parseTextKey(name).kind),
-  vectors,
+  rows: rowsOf(vectors, texts.length),
 });
 
 type Options = {
@@ -319,12 +323,12 @@ const planOf = async ({ entries, edited }: DraftKnowledge): Promise<Plan> => {
 
 const vectorEntryOf = (model: string, { entryId, texts }: EntryOfDraft, { byHash }: HeldTexts): VectorEntry[] => {
   const kept = texts.filter(({ hash }) => byHash.has(hash));
-  const rows = kept.map(({ hash }) => byHash.get(hash) ?? new Float32Array());
-  const [first] = rows;
+  const vectors = kept.map(({ hash }) => byHash.get(hash) ?? new Float32Array());
+  const [first] = vectors;
   if (!first) return [];
-  const joined = new Float32Array(rows.length * first.length);
-  for (const [nth, row] of rows.entries()) joined.set(row, nth * first.length);
-  return [{ entryId, hash: textsHash(model, kept), kinds: kept.map(({ kind }) => kind), vectors: joined }];
+  const rows = emptyRows(kept.length, first.length);
+  for (const [nth, vector] of vectors.entries()) setRow(rows, nth, quantised(vector));
+  return [{ entryId, hash: textsHash(model, kept), kinds: kept.map(({ kind }) => kind), rows }];
 };
 
 export const createDraftVectors = ({ vectors, vectorsOf, embedder }: Dependencies): DraftVectors => {

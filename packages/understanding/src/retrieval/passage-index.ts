@@ -1,5 +1,5 @@
 import { baseLanguage } from '../fold.ts';
-import { createBest, createDistribution, type Distribution } from '../similarity.ts';
+import { cosineTo, createBest, createDistribution, type Distribution } from '../similarity.ts';
 import { createLoopShare } from '../embedder/token-vectors.ts';
 import { conceptWeight } from './concepts.ts';
 import {
@@ -106,6 +106,9 @@ const createPause = async (): Promise<Pause> => {
 /** The cosines of some passages. `shifts`: how far the mean of each language is from the mean of all. */
 type Sample = { cosines: Distribution; shifts: number[] };
 const NO_SAMPLE: Sample = { cosines: { count: 0, mean: 0, deviation: 0 }, shifts: [] };
+
+/** A question's vector, and what compares it. */
+type Asked = { vector: Float32Array; cosineOf: ReturnType<typeof cosineTo> };
 
 /** Where a passage is: its part, and its number in this part. */
 type Address = { part: number; number: number };
@@ -282,20 +285,10 @@ export class PassageIndex {
   }
 
   /** The cosine of a passage's vector and a question's, or null. */
-  #cosine(vector: Float32Array, { part, number }: Address): number | null {
+  #cosine({ vector, cosineOf }: Asked, { part, number }: Address): number | null {
     const vectors = this.parts[part]?.held.vectors;
-    const inverse = vectors?.inverses[number] ?? 0;
-    if (!vectors || inverse === 0 || vectors.dimensions !== vector.length) return null;
-    const { values, dimensions } = vectors;
-    const from = number * dimensions;
-    let [a, b, c, d] = [0, 0, 0, 0];
-    for (let at = 0; at < dimensions; at += 4) {
-      a += (vector[at] as number) * (values[from + at] as number);
-      b += (vector[at + 1] as number) * (values[from + at + 1] as number);
-      c += (vector[at + 2] as number) * (values[from + at + 2] as number);
-      d += (vector[at + 3] as number) * (values[from + at + 3] as number);
-    }
-    return (a + b + c + d) * inverse;
+    if (!vectors || vectors.inverses[number] === 0 || vectors.dimensions !== vector.length) return null;
+    return cosineOf(vectors, number);
   }
 
   /**
@@ -341,14 +334,14 @@ export class PassageIndex {
   }
 
   /** The cosines of a sample of all passages. */
-  #sampleCosines(vector: Float32Array): Sample {
+  #sampleCosines(asked: Asked): Sample {
     const step = Math.max(1, Math.ceil(this.size / SAMPLE));
     const cosines = createDistribution();
     const byLanguage = this.languages.map(() => ({ count: 0, sum: 0 }));
     for (const [part, { words, held, removed }] of this.parts.entries()) {
       if (!held.vectors) continue;
       for (let number = 0; number < words.ids.length; number += step) {
-        const cosine = removed?.[number] ? null : this.#cosine(vector, { part, number });
+        const cosine = removed?.[number] ? null : this.#cosine(asked, { part, number });
         if (cosine === null) continue;
         cosines.add(cosine);
         const own = byLanguage[words.languages[number] as number];
@@ -365,18 +358,18 @@ export class PassageIndex {
   }
 
   /** The passages that are nearest to a question. */
-  async #findNearest(vector: Float32Array, { shifts }: Sample, pause: Pause): Promise<Address[]> {
+  async #findNearest(asked: Asked, { shifts }: Sample, pause: Pause): Promise<Address[]> {
     const best = createBest<Address>(NEAREST);
     for (const [nth, part] of this.parts.entries()) {
       if (!part.held.vectors) continue;
       const { ids, languages } = part.words;
-      const likely = await this.#likelyNumbers(vector, part, pause);
+      const likely = await this.#likelyNumbers(asked.vector, part, pause);
       const compared = likely?.length ?? ids.length;
       for (let at = 0; at < compared; at += 1) {
         const address = { part: nth, number: likely ? (likely[at] as number) : at };
         if (at % 256 === 255) await pause();
         if (part.removed?.[address.number]) continue;
-        const cosine = this.#cosine(vector, address);
+        const cosine = this.#cosine(asked, address);
         if (cosine === null) continue;
         const nearness = cosine - (shifts[languages[address.number] as number] ?? 0);
         if (nearness > best.least) best.add(address, nearness);
@@ -403,15 +396,16 @@ export class PassageIndex {
       }
       await pause();
     }
-    const sample = vector ? this.#sampleCosines(vector) : NO_SAMPLE;
-    const nearest = vector ? await this.#findNearest(vector, sample, pause) : [];
+    const asked = vector && { vector, cosineOf: cosineTo(vector) };
+    const sample = asked ? this.#sampleCosines(asked) : NO_SAMPLE;
+    const nearest = asked ? await this.#findNearest(asked, sample, pause) : [];
     const addresses = new Map<string, Address>();
     for (const address of [...byWords.kept.map(({ one }) => one), ...nearest])
       addresses.set(`${address.part} ${address.number}`, address);
     const hits = [...addresses.values()].map(({ part, number }): PassageHit => {
       const own = this.parts[part]?.words;
       const scored = scores[part];
-      const cosine = vector ? this.#cosine(vector, { part, number }) : null;
+      const cosine = asked ? this.#cosine(asked, { part, number }) : null;
       const language = own?.languages[number] ?? 0;
       const share = (values: Float32Array | undefined): number => (whole === 0 ? 0 : (values?.[number] ?? 0) / whole);
       return {

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { emptyRows, rowOf, setRow, type VectorRows } from '../similarity.ts';
 import { describeReading, type KnownWords, type Reading, readTerms } from './terms.ts';
 import { bytesOfWords, conceptKey, PLACE, type WordIndex, WordReader } from './word-index.ts';
 
@@ -33,12 +34,6 @@ export const headingOf = ({ title, path }: Pick<Passage, 'title' | 'path'>): str
 export const passageText = (passage: Pick<Passage, 'title' | 'path' | 'text'>): string =>
   `${headingOf(passage)}\n${passage.text}`;
 
-/** A vector in 8 bits, as it is stored. Its length does not matter, so it uses all of the 8 bits. */
-export const quantised = (vector: Float32Array): Int8Array<ArrayBuffer> => {
-  const largest = vector.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-9);
-  return Int8Array.from(vector, (value) => Math.round((value / largest) * 127));
-};
-
 /** Passages are longer than messages, but bounded too. */
 const PASSAGE: Reading = { length: 4_000, words: 800, terms: 300, phrases: false };
 const HEADINGS: Reading = { length: 400, words: 60, terms: 40, phrases: false };
@@ -60,14 +55,7 @@ export type Words = WordIndex & {
 type Signs = { mean: Float32Array; bits: Uint32Array; made: number };
 
 /** The vectors of some passages. They come later than the words, one by one. */
-export type Vectors = {
-  dimensions: number;
-  values: Int8Array;
-  /** One divided by the length of each vector. 0: it has none yet. */
-  inverses: Float32Array;
-  count: number;
-  signs: Signs | null;
-};
+export type Vectors = VectorRows & { count: number; signs: Signs | null };
 
 /**
  * Passages that were added together, or whose parts were merged since. A removed passage remains in its part until the
@@ -85,16 +73,8 @@ export const bytesOf = ({ words, held: { vectors } }: IndexPart): number =>
   words.ids.length * PASSAGE_BYTES +
   (vectors ? vectors.values.byteLength + vectors.inverses.byteLength + (vectors.signs?.bits.byteLength ?? 0) : 0);
 
-const inverseLength = (vector: Int8Array): number => {
-  let sum = 0;
-  for (const value of vector) sum += value * value;
-  return sum === 0 ? 0 : 1 / Math.sqrt(sum);
-};
-
 export const emptyVectors = (passages: number, dimensions: number): Vectors => ({
-  dimensions,
-  values: new Int8Array(passages * dimensions),
-  inverses: new Float32Array(passages),
+  ...emptyRows(passages, dimensions),
   count: 0,
   signs: null,
 });
@@ -102,8 +82,7 @@ export const emptyVectors = (passages: number, dimensions: number): Vectors => (
 export const setVectorAt = (vectors: Vectors, number: number, vector: Int8Array): void => {
   if (vector.length !== vectors.dimensions) return;
   if (vectors.inverses[number] === 0) vectors.count += 1;
-  vectors.values.set(vector, number * vectors.dimensions);
-  vectors.inverses[number] = inverseLength(vector);
+  setRow(vectors, number, vector);
   if (vectors.signs) setSigns(vectors, vectors.signs, number);
 };
 
@@ -237,8 +216,7 @@ export function* merge(parts: readonly IndexPart[]): Generator<void, IndexPart> 
       lengths[number] = words.lengths[before] as number;
       languages[number] = words.languages[before] as number;
       const own = held.vectors;
-      if (vectors && own && own.inverses[before] !== 0)
-        setVectorAt(vectors, number, own.values.subarray(before * own.dimensions, (before + 1) * own.dimensions));
+      if (vectors && own && own.inverses[before] !== 0) setVectorAt(vectors, number, rowOf(own, before));
     }
   }
   const terms = new Map<string, number>();
