@@ -120,35 +120,22 @@ export const normaliseWording = (text: string): string =>
 /** Estimated memory of parts of an index, measured with `--expose-gc`. */
 const BYTES = { word: 350, text: 120, entry: 500, variant: 40 };
 
-/** Counts the estimated memory of an index. Beyond the limit, further texts are left out. */
-const createBudget = (maxBytes: number) => {
-  let bytes = 0;
-  let leftOut = 0;
-  return {
-    add: (more: number): void => {
-      bytes += more;
-    },
-    isSpent: (): boolean => bytes > maxBytes,
-    leaveOut: (texts: number): void => {
-      leftOut += texts;
-    },
-    result: () => ({ bytes, leftOut }),
-  };
-};
-type Budget = ReturnType<typeof createBudget>;
+/** The estimated memory of an index. Beyond `most`, further texts are left out. */
+type Budget = { most: number; bytes: number; leftOut: number };
 
-/**
- * The texts of an entry that are read in one pass: variants `from` to `to`, and perhaps the question and the answer.
- */
-type Pass = { question: boolean; answer: boolean; from: number; to: number };
-const WHOLE: Pass[] = [{ question: true, answer: true, from: 0, to: Number.POSITIVE_INFINITY }];
-const BY_WORTH: Pass[] = [
-  { question: true, answer: false, from: 0, to: 0 },
-  { question: false, answer: true, from: 0, to: 0 },
-  { question: false, answer: false, from: 0, to: 5 },
-  { question: false, answer: false, from: 5, to: 15 },
-  { question: false, answer: false, from: 15, to: Number.POSITIVE_INFINITY },
-];
+/** Up to how many variants of each entry are read before those of the next. */
+const VARIANTS = [0, 5, 15, Number.POSITIVE_INFINITY];
+
+type Text = [entry: number, text: string, bits: number];
+
+/** The texts of entries, those that are worth most first, because the last ones may be left out. */
+function* textsByWorth(entries: readonly IndexedEntry[]): Generator<Text> {
+  for (const [entry, { question }] of entries.entries()) yield [entry, question, 0];
+  for (const [entry, { tags, answer }] of entries.entries()) yield [entry, `${tags.join(' ')} ${answer}`, IN_ANSWER];
+  for (const [nth, to] of VARIANTS.entries())
+    for (const [entry, { variants }] of entries.entries())
+      for (const variant of variants.slice(VARIANTS[nth - 1] ?? 0, to)) yield [entry, variant, 0];
+}
 
 /**
  * Builds the index of one language. `all` is the number of the assistant's entries in all languages, so that term
@@ -157,45 +144,36 @@ const BY_WORTH: Pass[] = [
 function* buildGroup(
   language: string,
   entries: IndexedEntry[],
-  { all, budget, passes }: { all: number; budget: Budget; passes: Pass[] },
+  { all, budget }: { all: number; budget: Budget },
 ): Generator<void, KnowledgeGroup> {
   const reader = new WordReader();
   const stems = new SearchableMap<string>();
   const spellings = new Map<string, string>();
   const exact = new Map<string, number>();
   const texts: number[] = [];
-  const read = (text: string, entry: number, bits: number): void => {
+  for (const [entry, text, bits] of textsByWorth(entries)) {
+    yield;
+    if (budget.bytes > budget.most) {
+      budget.leftOut += 1;
+      continue;
+    }
     const before = reader.bytes;
+    if (bits === 0) {
+      const normalised = normaliseWording(text);
+      if (normalised !== '' && !exact.has(normalised)) exact.set(normalised, entry);
+      budget.bytes += normalised.length;
+    }
     for (const { word, stem, concept } of readTerms(text, language)) {
       if (!spellings.has(word)) {
         spellings.set(word, stem);
-        budget.add(BYTES.word);
+        budget.bytes += BYTES.word;
       }
       stems.set(stem, stem);
       reader.note(stem, texts.length, concept === null ? bits + 1 : bits);
       if (concept !== null) reader.note(conceptKey(concept), texts.length, bits + 1);
     }
     texts.push(entry);
-    budget.add(BYTES.text + reader.bytes - before);
-  };
-
-  for (const pass of passes) {
-    for (const [entry, { question, variants, answer, tags }] of entries.entries()) {
-      for (const wording of [...(pass.question ? [question] : []), ...variants.slice(pass.from, pass.to)]) {
-        if (budget.isSpent()) budget.leaveOut(1);
-        else {
-          const normalised = normaliseWording(wording);
-          if (normalised !== '' && !exact.has(normalised)) exact.set(normalised, entry);
-          budget.add(normalised.length);
-          read(wording, entry, 0);
-        }
-        yield;
-      }
-      if (!pass.answer) continue;
-      if (budget.isSpent()) budget.leaveOut(1);
-      else read(`${tags.join(' ')} ${answer}`, entry, IN_ANSWER);
-      yield;
-    }
+    budget.bytes += BYTES.text + reader.bytes - before;
   }
 
   const words = yield* reader.finish();
@@ -255,39 +233,29 @@ export type KnowledgeIndex<Known extends IndexedEntry = IndexedEntry> = {
 export const countWordings = (knowledge: readonly Pick<IndexedEntry, 'variants'>[]): number =>
   knowledge.reduce((sum, { variants }) => sum + 1 + variants.length, 0);
 
-function* buildWithin<Known extends IndexedEntry>(
+/**
+ * Builds the index in small steps, so that the caller can yield to other work. Entries are grouped by language, because
+ * stemming depends on the language.
+ */
+export function* indexInSteps<Known extends IndexedEntry>(
   { knowledge, languages }: Knowledge<Known>,
-  { maxBytes, passes }: { maxBytes: number; passes: Pass[] },
+  maxBytes = Number.POSITIVE_INFINITY,
 ): Generator<void, KnowledgeIndex<Known>> {
-  const budget = createBudget(maxBytes);
+  const budget: Budget = { most: maxBytes, bytes: 0, leftOut: 0 };
   for (const { question, variants, answer } of knowledge) {
-    budget.add(BYTES.entry + question.length + answer.length + BYTES.variant * variants.length);
-    for (const variant of variants) budget.add(variant.length);
+    budget.bytes += BYTES.entry + question.length + answer.length + BYTES.variant * variants.length;
+    for (const variant of variants) budget.bytes += variant.length;
     yield;
   }
   const byLanguage = Map.groupBy(knowledge, (entry) => baseLanguage(entry.language ?? languages[0] ?? 'en'));
   const groups: KnowledgeGroup[] = [];
   const entriesById: KnowledgeIndex<Known>['entriesById'] = new Map();
   for (const [language, entries] of byLanguage) {
-    const group = yield* buildGroup(language, entries, { all: knowledge.length, budget, passes });
+    const group = yield* buildGroup(language, entries, { all: knowledge.length, budget });
     groups.push(group);
     for (const entry of entries) entriesById.set(entry.entryId, { entry, group });
   }
-  return { groups, entriesById, ...budget.result() };
-}
-
-/**
- * Builds the index in small steps, so that the caller can yield to other work. Entries are grouped by language, because
- * stemming depends on the language. If the index exceeds `maxBytes`, it is built again from what is worth most.
- */
-export function* indexInSteps<Known extends IndexedEntry>(
-  knowledge: Knowledge<Known>,
-  maxBytes = Number.POSITIVE_INFINITY,
-): Generator<void, KnowledgeIndex<Known>> {
-  let index: KnowledgeIndex<Known> | null = yield* buildWithin(knowledge, { maxBytes, passes: WHOLE });
-  if (index.leftOut === 0) return index;
-  index = null; // its memory is needed for the second try
-  return yield* buildWithin(knowledge, { maxBytes, passes: BY_WORTH });
+  return { groups, entriesById, bytes: budget.bytes, leftOut: budget.leftOut };
 }
 
 /** Builds the index without yielding. */

@@ -289,7 +289,7 @@ type LexicalEvidence = {
   matchedTerms: number;
   /** The entry's score minus the best score of any other candidate. Negative for all candidates except the first. */
   lead: number;
-  /** Share of the message that the entry contains, not counting terms that were added from the previous answer. */
+  /** In a follow-up: the share of the message that the entry contains, without the terms of the previous answer. */
   ownCoverage: number;
 };
 type LexicalCandidate = { entry: number; score: number; evidence: LexicalEvidence };
@@ -348,15 +348,18 @@ export const rankEntries = (
   const accumulators = [byWording, coverage, wordingCoverage, ownCoverage, matchedTerms];
   for (const accumulator of accumulators) accumulator.clear();
   const weights = { all: 0, unknown: 0, own: 0 };
-  const { words, entryOf } = group;
+  const {
+    entryOf,
+    words: { starts, places },
+  } = group;
   const terms = [...own, ...(subject?.terms ?? [])].map((term, position): Found => {
     const found: Found = { term, isOwn: position < own.length, weight: 0, keys: [], places: 0 };
     for (const [name, similarity] of expandTerm(term, group)) {
-      const key = words.terms.get(name);
+      const key = group.words.terms.get(name);
       if (key === undefined) continue;
       found.keys.push([key, similarity]);
       found.weight = Math.max(found.weight, group.weights[key] as number);
-      found.places += (words.starts[key + 1] as number) - (words.starts[key] as number);
+      found.places += (starts[key + 1] as number) - (starts[key] as number);
     }
     return found;
   });
@@ -369,10 +372,10 @@ export const rankEntries = (
     for (const accumulator of accumulators) accumulator.nextTerm();
     for (const [key, similarity] of keys) {
       const inWording = similarity * weight;
-      const end = words.starts[key + 1] as number;
+      const end = starts[key + 1] as number;
       let last = -1;
-      for (let at = words.starts[key] as number; at < end; at += 1) {
-        const place = words.places[at] as number;
+      for (let at = starts[key] as number; at < end; at += 1) {
+        const place = places[at] as number;
         const entry = entryOf[place >>> PLACE.bits] as number;
         if ((place & IN_ANSWER) !== 0) coverage.add(entry, inWording * ANSWER_SHARE);
         else {
@@ -383,7 +386,7 @@ export const rankEntries = (
           wordingCoverage.add(entry, inWording);
         }
         matchedTerms.add(entry, share);
-        if (isOwn) ownCoverage.add(entry, weight);
+        if (subject && isOwn) ownCoverage.add(entry, weight);
       }
     }
   }
