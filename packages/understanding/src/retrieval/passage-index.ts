@@ -269,7 +269,9 @@ export class PassageIndex {
     { scores, word, share, weight }: { scores: Scores; word: number; share: number; weight: number },
   ): void {
     const { words, coverage, headings, latest } = scores;
-    for (const place of placesOf(own, key)) {
+    const places = placesOf(own, key);
+    for (let at = 0; at < places.length; at += 1) {
+      const place = places[at] as number;
       const number = place >>> PLACE.bits;
       if (latest[number] === word) continue; // by a better key
       latest[number] = word;

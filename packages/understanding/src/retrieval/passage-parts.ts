@@ -272,7 +272,7 @@ let engine: string | undefined;
 /** Names what makes parts of passages. Stored parts of another engine are of no use. */
 export const passageEngine = (): string => {
   engine ??= createHash('sha256')
-    .update(JSON.stringify([STORED_FORMAT, PASSAGE, HEADINGS, describeReading()]))
+    .update(JSON.stringify([STORED_FORMAT, PASSAGE, HEADINGS, PLACE, describeReading()]))
     .digest('base64url')
     .slice(0, 16);
   return engine;
