@@ -5,7 +5,6 @@ import type { Embedder } from '../src/embedder/embedder.ts';
 import type { TokenVectors } from '../src/embedder/token-vectors.ts';
 import { decideLanguage, mainLanguage, sameLanguage } from '../src/language.ts';
 import { baseLanguage } from '../src/fold.ts';
-import { rankByScore } from '../src/retrieval/confidence.ts';
 import { indexEntries, type IndexedEntry } from '../src/retrieval/knowledge-index.ts';
 import { type PassageIndex, PassageIndexUpdate } from '../src/retrieval/passage-index.ts';
 import { type Passage, passageText } from '../src/retrieval/passage-parts.ts';
@@ -18,7 +17,7 @@ import {
   type PassageSearch,
   rankPassages,
 } from '../src/retrieval/passage-search.ts';
-import { quantised } from '../src/similarity.ts';
+import { quantised, rankByScore } from '../src/similarity.ts';
 import { type Answering, type Choice, decideReply } from '../src/understanding.ts';
 import { type Choice as FittedChoice, fitChoice, fitLogistic, rounded, type Sample } from './fit.ts';
 import { loadPassageQuestions, loadPassages, type Passage as SitePassage } from './passages.ts';

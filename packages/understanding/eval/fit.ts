@@ -1,3 +1,4 @@
+import { probability, weighted } from '../src/similarity.ts';
 import { decideLanguage } from '../src/language.ts';
 import { baseLanguage } from '../src/fold.ts';
 import {
@@ -19,7 +20,6 @@ import {
   rankCandidates,
   withoutUnknownWords,
 } from '../src/retrieval/hybrid-search.ts';
-import { probability, weighted } from '../src/retrieval/confidence.ts';
 import { indexEntries } from '../src/retrieval/knowledge-index.ts';
 import {
   BASES,

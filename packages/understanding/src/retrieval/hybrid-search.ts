@@ -1,5 +1,5 @@
 import { fold, foldBeginning, words } from '../fold.ts';
-import type { SemanticSearch, Similarities } from '../similarity.ts';
+import { type SemanticSearch, type Similarities, probability, rankByScore, standingIn } from '../similarity.ts';
 import {
   type Candidate,
   candidatesOf,
@@ -13,10 +13,8 @@ import {
   rankEntries,
   toHits,
 } from './search.ts';
-import { probability, rankByScore, standingIn } from './confidence.ts';
 import type { KnowledgeIndex } from './knowledge-index.ts';
-import { readTerms, type Term } from './terms.ts';
-import { PLACE, placesOf } from './word-index.ts';
+import { readTerms, type Term, PLACE, placesOf } from './terms.ts';
 
 /** A message before the current one. A reply's `why` is what `decideReply` gave with it. */
 export type EarlierMessage = { role: string; content: string; why?: unknown };

@@ -1,7 +1,14 @@
 import SearchableMap from 'minisearch/SearchableMap';
 import { baseLanguage, foldBeginning } from '../fold.ts';
-import { readTerms } from './terms.ts';
-import { conceptKey, inverseDocumentFrequency, PLACE, shareOfKey, type WordIndex, WordReader } from './word-index.ts';
+import {
+  readTerms,
+  conceptKey,
+  inverseDocumentFrequency,
+  PLACE,
+  shareOfKey,
+  type WordIndex,
+  WordReader,
+} from './terms.ts';
 
 /** An entry of the knowledge: a question, its variants and the answer. */
 export type IndexedEntry = {

@@ -17,8 +17,7 @@ import {
   storedPart,
   type Words,
 } from './passage-parts.ts';
-import { type Reading, readTerms } from './terms.ts';
-import { conceptKey, inverseDocumentFrequency, PLACE, placesOf } from './word-index.ts';
+import { type Reading, readTerms, conceptKey, inverseDocumentFrequency, PLACE, placesOf } from './terms.ts';
 
 /** A word of a question. `keys`: the keys that it may mean, each with a weight. `share`: how much the word says. */
 export type QuestionWord = { word: string; keys: Map<string, number>; share: number };

@@ -1,7 +1,16 @@
 import { createHash } from 'node:crypto';
 import { emptyRows, rowOf, setRow, type VectorRows } from '../similarity.ts';
-import { describeReading, type KnownWords, type Reading, readTerms } from './terms.ts';
-import { bytesOfWords, conceptKey, PLACE, type WordIndex, WordReader } from './word-index.ts';
+import {
+  describeReading,
+  type KnownWords,
+  type Reading,
+  readTerms,
+  bytesOfWords,
+  conceptKey,
+  PLACE,
+  type WordIndex,
+  WordReader,
+} from './terms.ts';
 
 /** A part of a document, as it is quoted. */
 export type Passage = {

@@ -1,6 +1,6 @@
+import { probability, rankByScore, standingIn } from '../similarity.ts';
 import { createLoopShare, rankByTokens, tokenCosines, type TokenVectors } from '../embedder/token-vectors.ts';
 import { UNSPACED } from '../fold.ts';
-import { probability, rankByScore, standingIn } from './confidence.ts';
 import { normaliseWording } from './knowledge-index.ts';
 import type { PassageHit, PassageHits, PassageIndex } from './passage-index.ts';
 import { headingOf, type Passage } from './passage-parts.ts';

@@ -1,5 +1,5 @@
 import { words as wordsIn } from '../fold.ts';
-import type { Distribution, EntrySimilarity, Similarities } from '../similarity.ts';
+import { type Distribution, type EntrySimilarity, type Similarities, probability } from '../similarity.ts';
 import {
   IN_ANSWER,
   type IndexedEntry,
@@ -8,9 +8,7 @@ import {
   normaliseWording,
 } from './knowledge-index.ts';
 import { conceptOf, conceptWeight, misspeltConcept, relatedTo } from './concepts.ts';
-import { probability } from './confidence.ts';
-import { readTerms, type Term } from './terms.ts';
-import { conceptKey, PLACE } from './word-index.ts';
+import { readTerms, type Term, conceptKey, PLACE } from './terms.ts';
 
 /**
  * The lexical evidence for an entry: once counting words with the same concept as equal (`withConcepts`), and once
