@@ -204,7 +204,7 @@ function* buildGroup(
       if ((place & IN_ANSWER) === 0) countIn(latestAsked, entry);
     }
     weights[term] = inverseDocumentFrequency(count, all);
-    const weight = (weights[term] as number) * shareOfKey(key);
+    const weight = weights[term] * shareOfKey(key);
     for (const place of places) {
       const text = place >>> PLACE.bits;
       wordingWeights[text] = (wordingWeights[text] as number) + (place & PLACE.times) * weight;
