@@ -280,7 +280,7 @@ const REST_MOST_MS = 500;
 const restAfter = (ms: number): number => Math.min(REST_MOST_MS, REST_SHARE * ms);
 
 /** Null: it has waited for too long, or its caller has left. */
-export type RestedWork<Result> = <Value extends Result>(
+type RestedWork<Result> = <Value extends Result>(
   holder: string,
   work: () => Promise<Value>,
   signal: AbortSignal,

@@ -98,11 +98,7 @@ export const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[
  * documents are, and what comes from outside was checked before.
  */
 export const schemaOf = <Stored>(collection: string): mongoose.Schema<Stored> =>
-  // No field is declared, so mongoose cannot tell the type.
-  new mongoose.Schema(
-    { _id: String },
-    { collection, versionKey: false, strict: false },
-  ) as unknown as mongoose.Schema<Stored>;
+  new mongoose.Schema({ _id: String }, { collection, versionKey: false, strict: false });
 
 /** The part of a model that defines its indexes. */
 export type Indexed = Pick<Model<unknown>, 'collection'> & { schema: Pick<mongoose.Schema, 'indexes'> };
