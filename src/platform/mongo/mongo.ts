@@ -98,7 +98,7 @@ export const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[
  * documents are, and what comes from outside was checked before.
  */
 export const schemaOf = <Stored>(collection: string): mongoose.Schema<Stored> =>
-  new mongoose.Schema({ _id: String }, { collection, versionKey: false, strict: false });
+  new mongoose.Schema<Stored>({ _id: String } as never, { collection, versionKey: false, strict: false });
 
 /** The part of a model that defines its indexes. */
 export type Indexed = Pick<Model<unknown>, 'collection'> & { schema: Pick<mongoose.Schema, 'indexes'> };
