@@ -6,13 +6,14 @@ import { readConfig } from '../src/platform/process/config.ts';
 import { createLogger } from '../src/platform/process/logger.ts';
 import { openChosenEmbedder } from '../src/embedder.ts';
 
-const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = process.env;
-const given = { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY };
+const { SEMANTIC, SEMANTIC_DIR, SEMANTIC_MODEL, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = process.env;
+const given = { SEMANTIC, SEMANTIC_DIR, SEMANTIC_MODEL, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY };
 const config = readConfig({ NODE_ENV: 'test', WEBHOOK_ALLOW_PRIVATE: 'true', ...given });
 const logger = createLogger({ name: 'eval', level: 'silent' });
 
+const args = process.argv.slice(2);
 const model = {
-  open: () => openChosenEmbedder({ config, logger }),
+  open: () => openChosenEmbedder({ config, logger, isFitting: args[0] === 'calibrate' }),
   folder: join(import.meta.dirname, '../.local/eval'),
 };
 const reader = openReader();
@@ -21,5 +22,6 @@ const readDocument = async (bytes: Uint8Array, name: string) => {
   if ('failed' in page) throw new Error(`${name}: ${page.message}`);
   return page;
 };
-await evaluate(process.argv.slice(2), model, { localFolder: SEMANTIC_DIR ?? '', readDocument });
+const folders = { localFolder: SEMANTIC_DIR ?? '', chosenFolder: SEMANTIC_MODEL };
+await evaluate(args, model, { ...folders, readDocument });
 await reader.close();

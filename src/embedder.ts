@@ -201,6 +201,7 @@ type SemanticConfig = Pick<
   Config,
   | 'SEMANTIC'
   | 'SEMANTIC_DIR'
+  | 'SEMANTIC_MODEL'
   | 'SEMANTIC_PROCESSES'
   | 'SEMANTIC_WAIT_MS'
   | 'EMBEDDINGS_URL'
@@ -221,11 +222,11 @@ const defaultProcesses = (): number => Math.min(8, Math.max(1, Math.floor(availa
 type Chosen = { model: ModelBackend; close: () => Promise<void> } | { none: string };
 
 /**
- * Chooses the model by the settings: an embeddings service if one is set, otherwise the local model. If no model is
- * chosen, `none` is the reason.
+ * Chooses the model by the settings: an embeddings service if one is set, otherwise a chosen model, otherwise the local
+ * one. If no model is chosen, `none` is the reason.
  */
-const chooseModel = (config: SemanticConfig): Chosen => {
-  const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = config;
+const chooseModel = (config: SemanticConfig, isFitting: boolean): Chosen => {
+  const { SEMANTIC, SEMANTIC_DIR, SEMANTIC_MODEL, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = config;
   if (SEMANTIC === 'off') return { none: 'off (SEMANTIC=off)' };
   if (EMBEDDINGS_URL !== undefined && EMBEDDINGS_MODEL !== undefined) {
     const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
@@ -239,8 +240,12 @@ const chooseModel = (config: SemanticConfig): Chosen => {
     });
     return { model, close: () => dispatcher.destroy() };
   }
-  if (SEMANTIC_DIR === undefined) return { none: 'not installed (SEMANTIC_DIR is not set)' };
   const processes = config.SEMANTIC_PROCESSES ?? defaultProcesses();
+  if (SEMANTIC_MODEL !== undefined) {
+    const chosen = isFitting ? 'unfitted' : 'fitted';
+    return { model: localModel(SEMANTIC_MODEL, { processes, chosen }), close: () => Promise.resolve() };
+  }
+  if (SEMANTIC_DIR === undefined) return { none: 'not installed (SEMANTIC_DIR is not set)' };
   return { model: localModel(SEMANTIC_DIR, { processes }), close: () => Promise.resolve() };
 };
 
@@ -297,13 +302,21 @@ type Options = {
   logger: Logger;
   count?: CountEmbedding;
   shared?: () => SharedVectors | null;
+  /** The decision is being fitted to the model: it need not be fitted yet. */
+  isFitting?: boolean;
 };
 
 /**
  * Opens the model that the settings choose. A missing model is not an error: `status` and one log line give the reason.
  */
-export const openChosenEmbedder = async ({ config, logger, count, shared }: Options): Promise<Embedder> => {
-  const chosen = chooseModel(config);
+export const openChosenEmbedder = async ({
+  config,
+  logger,
+  count,
+  shared,
+  isFitting = false,
+}: Options): Promise<Embedder> => {
+  const chosen = chooseModel(config, isFitting);
   if ('none' in chosen) {
     const line = { reason: chosen.none };
     const text = 'semantic search is not available: lexical answers stand';

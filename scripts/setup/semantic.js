@@ -41,6 +41,7 @@ const notWanted = (env) => {
   if (wayOf(env) === 'off') return 'off (SETUP_SEMANTIC=off)';
   if (env.SEMANTIC === 'off') return 'off (SEMANTIC=off)';
   if (env.EMBEDDINGS_URL) return 'left to EMBEDDINGS_URL';
+  if (env.SEMANTIC_MODEL) return 'left to SEMANTIC_MODEL';
   return undefined;
 };
 

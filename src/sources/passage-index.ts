@@ -161,7 +161,7 @@ type Options = {
   store: Pick<PassageStore, 'readPassages' | 'readTokens'>;
   /** For reads of a whole index, which turns must not wait for. */
   background: Pick<PassageStore, 'areRead' | 'listVisible' | 'readEmbedded' | 'readStored'>;
-  embedder: Pick<Embedder, 'embedQuestion' | 'model' | 'isChosen' | 'firstTry'>;
+  embedder: Pick<Embedder, 'embedQuestion' | 'model' | 'calibration' | 'isChosen' | 'firstTry'>;
   /** Tells the owner how many passages have no room. */
   reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
   logger: Logger;
@@ -282,6 +282,7 @@ export const createPassages = (options: Options): Passages => {
     const search: TurnPassages['search'] = {
       index,
       isModelChosen: embedder.isChosen,
+      calibration: embedder.calibration,
       embed,
       read: (ids, kind) => readTexts(ids, kind).catch(withoutPassages),
     };

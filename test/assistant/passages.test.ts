@@ -302,6 +302,7 @@ const aMemory = () => {
       background,
       embedder: {
         isChosen: false,
+        calibration: () => null,
         firstTry: async () => undefined,
         model: () => null,
         embedQuestion: async () => null,
@@ -387,6 +388,7 @@ test('an owner is told how many passages have no room in the memory of a worker,
       background: passages,
       embedder: {
         isChosen: false,
+        calibration: () => null,
         firstTry: async () => undefined,
         model: () => null,
         embedQuestion: async () => null,

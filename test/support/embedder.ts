@@ -60,6 +60,7 @@ export const anEmbedder = ({ model = 'trigrams-1', msEach = 0 }: { model?: strin
       return vector ? { vector, tokens: null } : null;
     },
     model: () => (available ? named : null),
+    calibration: () => null,
     isChosen: true,
     firstTry: async () => undefined,
     status: () => ({ available, detail: available ? `${named}, on this machine` : 'its file is damaged' }),

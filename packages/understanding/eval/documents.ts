@@ -5,12 +5,12 @@ import type { Embedder } from '../src/embedder/embedder.ts';
 import type { TokenVectors } from '../src/embedder/token-vectors.ts';
 import { decideLanguage, mainLanguage, sameLanguage } from '../src/language.ts';
 import { baseLanguage } from '../src/fold.ts';
+import type { PassageCalibration } from '../src/calibration.ts';
 import { indexEntries, type IndexedEntry } from '../src/retrieval/knowledge-index.ts';
 import { type PassageIndex, PassageIndexUpdate } from '../src/retrieval/passage-index.ts';
 import { type Passage, passageText } from '../src/retrieval/passage-parts.ts';
 import {
   collectPassages,
-  type PassageCalibration,
   type PassageCandidates,
   type PassageEvidence,
   passageFeatures,
@@ -21,7 +21,7 @@ import { quantised, rankByScore } from '../src/similarity.ts';
 import { type Answering, type Choice, decideReply } from '../src/understanding.ts';
 import { type Choice as FittedChoice, fitChoice, fitLogistic, rounded, type Sample } from './fit.ts';
 import { loadPassageQuestions, loadPassages, type Passage as SitePassage } from './passages.ts';
-import { type EvaluationModel, type Half, openTextVectors, type TextVectors } from './measure.ts';
+import { type EvaluationModel, type Half, openReady, openTextVectors, type TextVectors } from './measure.ts';
 
 /** Reads a page: its title, language and passages. The caller has the reader that the service uses. */
 export type ReadDocument = (
@@ -39,7 +39,7 @@ type DocumentQuestion = {
   /** Whether this text of a passage answers it. */
   isAnswer: (text: string, passage: Passage) => boolean;
 };
-type DocumentSet = {
+export type DocumentSet = {
   name: string;
   languages: string[];
   /** The language of a message that says nothing: that of nearly all texts, as the service stores it. */
@@ -107,7 +107,7 @@ const loadSet = async (folder: Folder, name: string, readDocument: ReadDocument)
   return { name, languages, usual, passages: [...passages.values()], knowledge, questions };
 };
 
-const loadSets = async (folder: Folder, readDocument: ReadDocument): Promise<DocumentSet[]> => {
+export const loadSets = async (folder: Folder, readDocument: ReadDocument): Promise<DocumentSet[]> => {
   const names = readdirSync(pathOf(folder), { withFileTypes: true }).filter((one) => one.isDirectory());
   return Promise.all(names.map(({ name }) => loadSet(folder, name, readDocument)));
 };
@@ -154,15 +154,29 @@ export const loadSites = (): DocumentSet[] => {
 };
 
 type Embedded = { vector: Float32Array; tokens: TokenVectors };
-type TokenReader = { of: (kind: 'query' | 'passage', text: string) => Promise<Embedded>; save: () => void };
+export type TokenReader = {
+  of: (kind: 'query' | 'passage', text: string) => Promise<Embedded>;
+  calibration: Embedder['calibration'];
+  save: () => void;
+};
 
 /** The vectors of texts and of their tokens. They are kept in a file, like those of `openTextVectors`. */
-export const openTokens = (embedder: Embedder, folder: string): TokenReader => {
+export const openTokens = async (embedder: Embedder, folder: string): Promise<TokenReader> => {
+  const options = { holder: 'eval', priority: 'background' } as const;
+  const make = async (asked: string, kind: 'query' | 'passage'): Promise<Embedded> => {
+    const [whole] = (await embedder.embedTokens([asked], kind, options)) ?? [];
+    if (whole) return { vector: whole.vector, tokens: whole };
+    const [vector] = (await embedder.embed([asked], kind, options)) ?? [];
+    if (!vector) throw new Error(`no vectors: ${embedder.status().detail}`);
+    return { vector, tokens: { kind: '-', tokens: new Int8Array() } }; // a model that gives none of its tokens
+  };
+  const { kind: kindNow } = (await make('', 'query')).tokens;
   const file = join(folder, 'documents-tokens.txt');
   const known = new Map<string, Embedded>();
   const bytes = (text = ''): ArrayBuffer => Uint8Array.from(Buffer.from(text, 'base64')).buffer;
   for (const line of existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : []) {
     const [key = '', kind = '', vector, tokens] = line.split(' ');
+    if (kind.startsWith(`${embedder.model()}+`) && kind !== kindNow) continue; // by another projection
     known.set(key, { vector: new Float32Array(bytes(vector)), tokens: { kind, tokens: new Int8Array(bytes(tokens)) } });
   }
   let made = 0;
@@ -180,17 +194,16 @@ export const openTokens = (embedder: Embedder, folder: string): TokenReader => {
   };
   return {
     save,
+    calibration: embedder.calibration,
     of: async (kind, asked) => {
       const key = createHash('sha256').update(`${embedder.model()} ${kind}\n${asked}`).digest('base64url').slice(0, 22);
       const kept = known.get(key);
       if (kept) return kept;
-      const [one] = (await embedder.embedTokens([asked], kind, { holder: 'eval', priority: 'background' })) ?? [];
-      if (!one) throw new Error(`no vectors: ${embedder.status().detail}`);
-      const { vector, ...tokens } = one;
-      known.set(key, { vector, tokens });
+      const one = await make(asked, kind);
+      known.set(key, one);
       made += 1;
       if (made === 200) save();
-      return { vector, tokens };
+      return one;
     },
   };
 };
@@ -218,6 +231,7 @@ export const searchOf = async (
   }
   return {
     index: finished(update),
+    ...(tokens && { calibration: tokens.calibration }),
     embed: async (question) => {
       if (!tokens || evidence === 'words') return null;
       const made = await tokens.of('query', question);
@@ -312,19 +326,18 @@ const isPage = (one: MeasuredDocument): boolean => isAnswerable(one) && one.aske
 
 type DocumentOptions = { folder: Folder; half: Half; isWordsOnly: boolean; answering: Answering };
 
-const openAll = async (model: EvaluationModel, isWordsOnly: boolean) => {
+export const openAll = async (model: EvaluationModel, isWordsOnly: boolean) => {
   if (isWordsOnly) return { vectors: null, tokens: null, close: async () => undefined };
-  const [vectors, embedder] = await Promise.all([openTextVectors(model), model.open()]);
+  const embedder = await openReady(model);
+  const vectors = await openTextVectors({ ...model, open: async () => embedder });
   if ('none' in vectors) {
     console.log(`no model (${vectors.none}): words alone are measured`);
-    await embedder.close();
     return { vectors: null, tokens: null, close: async () => undefined };
   }
-  const tokens = openTokens(embedder, model.folder);
+  const tokens = await openTokens(embedder, model.folder);
   const close = async (): Promise<void> => {
     tokens.save();
     await vectors.close();
-    await embedder.close();
   };
   return { vectors, tokens, close };
 };
@@ -485,18 +498,22 @@ type Told = {
 };
 
 /** Fits the confidence of passages to the tune halves, and measures each set by a fit to the others. */
-export const fitDocuments = async (model: EvaluationModel, readDocument: ReadDocument): Promise<void> => {
+export const fitDocuments = async (
+  tokens: TokenReader,
+  readDocument: ReadDocument,
+  evidences: readonly PassageEvidence[] = ['tokens', 'vectors', 'words'],
+): Promise<Map<PassageEvidence, PassageCalibration>> => {
   const sets = [
     ...(await loadSets('documents', readDocument)),
     ...(await loadSets('small', readDocument)),
     ...loadSites(),
   ];
-  const { tokens, close } = await openAll(model, false);
-  if (!tokens) throw new Error('passages are fitted with the model');
-  for (const evidence of ['tokens', 'vectors', 'words'] as const) {
+  const fitted = new Map<PassageEvidence, PassageCalibration>();
+  for (const evidence of evidences) {
     const examples = await examplesOf(sets, tokens, evidence);
-    tokens?.save();
+    tokens.save();
     const all = fitPassages(examples);
+    fitted.set(evidence, all);
     console.log(
       `\n${evidence}: ${examples.length} examples\n  score: ${rounded(all.score)},\n  confidence: ${rounded(all.confidence)},`,
     );
@@ -538,5 +555,5 @@ export const fitDocuments = async (model: EvaluationModel, readDocument: ReadDoc
       );
     }
   }
-  await close();
+  return fitted;
 };

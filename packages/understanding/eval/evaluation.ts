@@ -2,7 +2,10 @@ import { parseArgs } from 'node:util';
 import { baseLanguage } from '../src/fold.ts';
 import type { Answering } from '../src/understanding.ts';
 import { reportAblation } from './ablation.ts';
-import { fitDocuments, type ReadDocument, reportDocuments } from './documents.ts';
+import { LOCAL_PROJECTION } from '../src/embedder/token-vectors.ts';
+import { openSession } from '../src/embedder/model-files.ts';
+import { calibrate } from './calibrate.ts';
+import { fitDocuments, openAll, type ReadDocument, reportDocuments } from './documents.ts';
 import { reportFit } from './fit.ts';
 import {
   countOf,
@@ -35,6 +38,7 @@ export {
   UNSEEN_BASES,
 } from './measure.ts';
 export type { EvaluationModel } from './measure.ts';
+export { writeLocalWeights } from './calibrate.ts';
 
 type Options = { half: Half; isWordsOnly: boolean; answering: Answering; threshold: number | null };
 
@@ -155,16 +159,33 @@ const reportLanguage = ({ half }: Options): void => {
   limit(right / messages.length >= LIMITS.language, `language right in at least ${LIMITS.language * 100} %`);
 };
 
+const fitEntries = async (model: EvaluationModel): Promise<void> => {
+  const vectors = await openVectors(model);
+  if (!vectors) throw new Error('words and meaning are fitted with the model');
+  await reportFit(vectors);
+  await vectors.close();
+};
+
+const fitPages = async (model: EvaluationModel, readDocument: ReadDocument): Promise<void> => {
+  const { tokens, close } = await openAll(model, false);
+  if (!tokens) throw new Error('passages are fitted with the model');
+  await fitDocuments(tokens, readDocument);
+  await close();
+};
+
+/** The folders of the local model, and of the one that `SEMANTIC_MODEL` chooses. */
+type Folders = { localFolder: string; chosenFolder: string | undefined };
+
 /**
  * Measures answers, or with `language` language detection, on the labelled sets of this folder. Each set has two halves.
  * The figures come from the report half. `--tune` uses the other half and shows every miss, for work on the engine.
  * `--words` runs without the model. `documents` and `small` measure answers from documents, and `documents fit` fits their weights.
- * `passages` measures the ranking of documents by their tokens, and `projection` fits it. `fit` fits the weights, and `ablation` measures without one word list at a time.
+ * `passages` measures the ranking of documents by their tokens, and `projection` fits it. `fit` fits the weights, `calibrate` fits all weights to the model of `SEMANTIC_MODEL`, and `ablation` measures without one word list at a time.
  */
 export const evaluate = async (
   args: string[],
   model: EvaluationModel,
-  { localFolder, readDocument }: { localFolder: string; readDocument: ReadDocument },
+  { localFolder, chosenFolder, readDocument }: Folders & { readDocument: ReadDocument },
 ): Promise<void> => {
   const { values, positionals } = parseArgs({
     args,
@@ -184,12 +205,15 @@ export const evaluate = async (
   };
   const [what, ...rest] = positionals;
   if (what === 'language') reportLanguage(options);
-  else if (what === 'fit') await reportFit(model);
-  else if (what === 'ablation') await reportAblation(model, rest);
-  else if (what === 'documents' && rest[0] === 'fit') await fitDocuments(model, readDocument);
+  else if (what === 'fit') await fitEntries(model);
+  else if (what === 'calibrate') {
+    if (chosenFolder === undefined) throw new Error('SEMANTIC_MODEL names no folder to fit the decision to');
+    await calibrate(model, readDocument, chosenFolder);
+  } else if (what === 'ablation') await reportAblation(model, rest);
+  else if (what === 'documents' && rest[0] === 'fit') await fitPages(model, readDocument);
   else if (what === 'documents' || what === 'small')
     await reportDocuments(model, readDocument, { folder: what, ...options });
   else if (what === 'passages') await reportPassages(localFolder);
-  else if (what === 'projection') await fitProjection(localFolder);
+  else if (what === 'projection') await fitProjection(await openSession(localFolder), LOCAL_PROJECTION);
   else await reportAnswers(model, options);
 };

@@ -1,3 +1,4 @@
+import type { Calibration } from '../src/calibration.ts';
 import { probability, weighted } from '../src/similarity.ts';
 import { decideLanguage } from '../src/language.ts';
 import { baseLanguage } from '../src/fold.ts';
@@ -13,7 +14,6 @@ import {
 import {
   adjustConfidence,
   adjustmentFeatures,
-  type Calibration,
   type CounterEvidence,
   counterEvidenceOf,
   featuresInRanking,
@@ -23,12 +23,10 @@ import {
 import { indexEntries } from '../src/retrieval/knowledge-index.ts';
 import {
   BASES,
-  type EvaluationModel,
   isEntry,
   loadBase,
   loadQuestions,
   loadUnseen,
-  openTextVectors,
   type Question,
   type TextVectors,
   UNSEEN_BASES,
@@ -349,21 +347,14 @@ const logLoss = (told: Prediction[]): number =>
  * `search.ts` (search by words only) and `hybrid-search.ts` (search by words and meaning), and how well such weights
  * work for questions that they were not fitted to.
  */
-export const reportFit = async (model: EvaluationModel): Promise<void> => {
+export const reportFit = async (vectors: TextVectors): Promise<Calibration> => {
   const words = fitWords();
   console.log(
     `words alone: ${words.samples} questions, log loss ${words.logLoss.toFixed(3)}, in five folds ${words.unseen.toFixed(3)}`,
   );
   console.log(`  weights ${rounded(words.weights)} (those in use were fitted before, and do as well)\n`);
 
-  const vectors = await openTextVectors(model);
-  if ('none' in vectors) {
-    console.log(`no model (${vectors.none}): words and meaning cannot be fitted`);
-    process.exitCode = 1;
-    return;
-  }
   const { examples, calibration, unseen } = await fitBoth(vectors);
-  await vectors.close();
   console.log(`words and meaning by ${vectors.model}: ${examples} questions`);
   for (const [name, weights] of Object.entries(calibration)) console.log(`  ${name}: ${rounded(weights)},`);
 
@@ -388,4 +379,5 @@ export const reportFit = async (model: EvaluationModel): Promise<void> => {
     const unanswerable = percent(unknown, ({ sure }) => sure >= least);
     console.log(`${String(least).padEnd(8)}    ${right}     ${wrong}           ${among}      ${unanswerable}`);
   }
+  return calibration;
 };

@@ -6,7 +6,14 @@ import type { EmbeddedKind } from '../src/embedder/backend.ts';
 import type { Embedder } from '../src/embedder/embedder.ts';
 import { decideLanguage } from '../src/language.ts';
 import type { IndexedEntry } from '../src/retrieval/knowledge-index.ts';
-import { comparedTexts, measureSimilarity, rowsOf, type SemanticSearch, type VectorEntry } from '../src/similarity.ts';
+import {
+  calibrated,
+  comparedTexts,
+  measureSimilarity,
+  rowsOf,
+  type SemanticSearch,
+  type VectorEntry,
+} from '../src/similarity.ts';
 import {
   type Answering,
   decideReply,
@@ -120,14 +127,20 @@ export type TextVectors = {
 
 const STARTS_MS = 100;
 
+/** Opens the model, and waits until it is there: on a busy machine, its process takes longer to start than a worker waits. */
+export const openReady = async ({ open }: EvaluationModel): Promise<Embedder> => {
+  const embedder = await open();
+  while (embedder.status().detail === 'starting') await sleep(STARTS_MS);
+  return embedder;
+};
+
 /**
  * Opens the vectors of a model. They are kept in its folder, so that only the first run waits for the model. If there is
  * no model, `none` says why.
  */
-export const openTextVectors = async ({ open, folder }: EvaluationModel): Promise<TextVectors | { none: string }> => {
-  const embedder = await open();
-  // On a busy machine, the model's process takes longer to start than a worker waits for it.
-  while (embedder.status().detail === 'starting') await sleep(STARTS_MS);
+export const openTextVectors = async (opening: EvaluationModel): Promise<TextVectors | { none: string }> => {
+  const { folder } = opening;
+  const embedder = await openReady(opening);
   const model = embedder.model();
   if (model === null) {
     const { detail } = embedder.status();
@@ -165,7 +178,7 @@ export const openTextVectors = async ({ open, folder }: EvaluationModel): Promis
       return entries;
     },
     semanticSearchOf: (entries) => async (text, keep, options) =>
-      measureSimilarity(entries, await of('query', text), keep, options),
+      calibrated(await measureSimilarity(entries, await of('query', text), keep, options), embedder.calibration()),
     close: async () => {
       await embedder.close();
       if (made === 0) return;

@@ -144,7 +144,6 @@ export const loadPassageQuestions = (): PassageQuestion[] =>
       return { half: halfOf(message), message, isAnswer, isAnswerable: expected !== '-' };
     });
 
-const STATE = 384;
 /** How many passages the one vector finds for the second stage. */
 const CANDIDATES = 30;
 /** Of the unanswerable questions, the share that may be answered. */
@@ -160,10 +159,12 @@ const product = (one: Float32Array, other: Float32Array): number => {
   return sum;
 };
 
+type Session = Pick<Awaited<ReturnType<typeof openSession>>, 'run' | 'dimensions'>;
+
 /** The states of a text's own tokens, each of length 1, and its one vector, as the embedder would make it. */
-const openReader = async (folder: string) => {
-  const run = await openSession(folder);
-  return async (text: string, kind: Kind) => {
+const createReader =
+  ({ run, dimensions }: Session) =>
+  async (text: string, kind: Kind) => {
     const { pieceBytes: bytes, pieces: most } = LOCAL_PIECES;
     const pieces = piecesOf(readable(text), { bytes, most: most[kind] });
     const vectors: Float32Array[] = [];
@@ -171,8 +172,8 @@ const openReader = async (folder: string) => {
     for (const piece of pieces) {
       const output = await run(piece, kind, true);
       vectors.push(output.vector);
-      for (let at = output.from; at < output.to; at += 1) {
-        const state = output.states?.slice(at * STATE, (at + 1) * STATE) ?? new Float32Array(STATE);
+      for (let at = output.from; output.states && at < output.to; at += 1) {
+        const state = output.states.slice(at * dimensions, (at + 1) * dimensions);
         const length = Math.hypot(...state);
         states.push(state.map((value) => value / length));
       }
@@ -180,7 +181,6 @@ const openReader = async (folder: string) => {
     const lengths = pieces.map(({ length }) => length);
     return { vector: mean(vectors, lengths), states };
   };
-};
 
 /** What the passages rank like, of a question's first candidates, by the whole states. */
 const scoreOfStates = (question: Float32Array[], passage: Float32Array[]): number =>
@@ -230,8 +230,9 @@ const report = (name: string, asked: Asked[], half: Half | null): void => {
 
 /** Measures how the passages of documents are ranked by one vector, and by the vectors of their tokens. */
 export const reportPassages = async (folder: string): Promise<void> => {
-  const read = await openReader(folder);
-  const project = createProjection();
+  const session = await openSession(folder);
+  const read = createReader(session);
+  const project = createProjection(session.dimensions);
   const all = loadPassages();
   const known: (Awaited<ReturnType<typeof read>> & { passage: Passage; kind: string; tokens: Int8Array })[] = [];
   const reduced = (states: Float32Array[], kind: Kind): Int8Array =>
@@ -288,43 +289,48 @@ const orthogonalise = (rows: Float64Array[]): void => {
   });
 };
 
-/** Fits the projection: the directions in which the tokens of the texts differ most, by iteration from a fixed start. */
-export const fitProjection = async (folder: string): Promise<void> => {
-  const read = await openReader(folder);
+/**
+ * Fits the projection: the directions in which the tokens of the texts differ most, by iteration from a fixed start. False
+ * if the model gives no vectors of tokens.
+ */
+export const fitProjection = async (session: Session, file: string): Promise<boolean> => {
+  const { dimensions } = session;
+  // A third more than is kept, because the last directions are the slowest to settle.
+  const count = (TOKEN_DIMENSIONS * 4) / 3;
+  const read = createReader(session);
   const rows: Float32Array[] = [];
   for (const [kind, text] of fittingTexts()) rows.push(...(await read(text, kind)).states);
-  const middle = new Float64Array(STATE);
+  if (rows.length === 0 || dimensions < count) return false;
+  const middle = new Float64Array(dimensions);
   for (const row of rows) row.forEach((value, at) => (middle[at] = (middle[at] as number) + value / rows.length));
-  const covariance = Array.from({ length: STATE }, () => new Float64Array(STATE));
+  const covariance = Array.from({ length: dimensions }, () => new Float64Array(dimensions));
   for (const row of rows) {
     const centred = Float64Array.from(row, (value, at) => value - (middle[at] as number));
-    for (let one = 0; one < STATE; one += 1) {
+    for (let one = 0; one < dimensions; one += 1) {
       const into = covariance[one] as Float64Array;
       const factor = centred[one] as number;
-      for (let other = 0; other < STATE; other += 1) {
+      for (let other = 0; other < dimensions; other += 1) {
         into[other] = (into[other] as number) + factor * (centred[other] as number);
       }
     }
   }
-  // A third more than is kept, because the last directions are the slowest to settle.
-  const count = (TOKEN_DIMENSIONS * 4) / 3;
   let directions = Array.from({ length: count }, (_, nth) =>
-    Float64Array.from({ length: STATE }, (_value, at) => Math.sin((nth + 1) * (at + 1) * 1.7)),
+    Float64Array.from({ length: dimensions }, (_value, at) => Math.sin((nth + 1) * (at + 1) * 1.7)),
   );
   orthogonalise(directions);
   for (let step = 0; step < 40; step += 1) {
     directions = directions.map((direction) =>
       Float64Array.from(covariance, (row) => {
         let sum = 0;
-        for (let at = 0; at < STATE; at += 1) sum += (row[at] as number) * (direction[at] as number);
+        for (let at = 0; at < dimensions; at += 1) sum += (row[at] as number) * (direction[at] as number);
         return sum;
       }),
     );
     orthogonalise(directions);
   }
-  const kept = new Float64Array(TOKEN_DIMENSIONS * STATE);
-  directions.slice(0, TOKEN_DIMENSIONS).forEach((direction, nth) => kept.set(direction, nth * STATE));
-  const file = new URL('../src/embedder/token-projection.bin', import.meta.url);
+  const kept = new Float64Array(TOKEN_DIMENSIONS * dimensions);
+  directions.slice(0, TOKEN_DIMENSIONS).forEach((direction, nth) => kept.set(direction, nth * dimensions));
   writeFileSync(file, writtenProjection(kept, middle));
-  console.log(`fitted to ${rows.length} tokens: ${file.pathname}`);
+  console.log(`tokens: fitted to ${rows.length}, ${file}`);
+  return true;
 };

@@ -1,9 +1,18 @@
-import { renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { filesIn, findDamage, graphName, openWeights, type Weights } from '../src/embedder/model-files.ts';
+import {
+  filesIn,
+  findDamage,
+  graphName,
+  GROUP,
+  GROUP_BYTES,
+  halfToFloat,
+  openWeights,
+  type Weights,
+} from '../src/embedder/model-files.ts';
 
 // This program writes the model's graph beside its downloaded weights. The set-up and the image's build run it once. It
-// needs no packages.
+// needs no packages. With a second folder, it writes the model there as `SEMANTIC_MODEL` takes any model.
 
 // ONNX is a protobuf message. Only the few fields that this graph needs are written here.
 
@@ -49,9 +58,9 @@ const attribute = (name: string, value: Attribute): Field => {
   return message(5, bytes(1, name), content, integer(20, type));
 };
 
-const shaped = (field: number, name: string, shape: (number | string)[]): Field => {
+const shaped = (field: number, name: string, shape: (number | string)[], type = FLOAT): Field => {
   const sizes = shape.map((size) => message(1, typeof size === 'number' ? integer(1, size) : bytes(2, size)));
-  return message(field, bytes(1, name), message(2, message(1, integer(1, FLOAT), message(2, ...sizes))));
+  return message(field, bytes(1, name), message(2, message(1, integer(1, type), message(2, ...sizes))));
 };
 
 const createGraph = () => {
@@ -118,11 +127,30 @@ const quantised = (matrix: Float32Array, outputs: number, inputs: number) => {
 const ZERO = 128;
 const unsigned = (weights: Int8Array): Uint8Array => Uint8Array.from(weights, (weight) => weight + ZERO);
 
+/** The vectors of words as `GatherBlockQuantized` reads them: two neighbours in a byte, and the scales apart. */
+const packedWords = ({ packed, words, hidden }: Weights) => {
+  const groups = packed('emb.word');
+  const count = (words * hidden) / GROUP;
+  const pairs = new Uint8Array((count * GROUP) / 2);
+  const scales = new Float32Array(count);
+  for (let group = 0; group < count; group += 1) {
+    const from = group * GROUP_BYTES;
+    scales[group] = halfToFloat(groups.readUInt16LE(from));
+    for (let nth = 0; nth < GROUP; nth += 2) {
+      const shift = nth < GROUP / 2 ? 0 : 4;
+      const at = from + 2 + (nth % (GROUP / 2));
+      const [one, other] = [groups[at] as number, groups[at + 1] as number];
+      pairs[(group * GROUP + nth) / 2] = ((one >> shift) & 15) | (((other >> shift) & 15) << 4);
+    }
+  }
+  return { pairs, scales };
+};
+
 /**
  * The model as an ONNX graph with weights of 8 bits, signed or not: `graphNameFor` says why there are both. It maps the sum of word, position and type vectors of a
  * text, `x` [tokens, hidden], to `vector` [hidden], of length 1, and to `states` [tokens, hidden], the last layer's.
  */
-const writeGraph = (weights: Weights, isSigned: boolean): Buffer => {
+const writeGraph = (weights: Weights, isSigned: boolean, isWhole = false): Buffer => {
   const { hidden, layers, heads, inner, epsilon, matrix, vector } = weights;
   const graph = createGraph();
   const { op, constant } = graph;
@@ -150,7 +178,23 @@ const writeGraph = (weights: Weights, isSigned: boolean): Buffer => {
   numbers('first axis', [0]);
   constant('scale', [], Float32Array.of(1 / Math.sqrt(hidden / heads)));
 
-  let x = normal('x', 'emb.ln');
+  /** The vectors of words, from the ids of a text's tokens: the weights stay in 4 bits. */
+  const embedded = (): string => {
+    const { pairs, scales } = packedWords(weights);
+    const { positions, words } = weights;
+    constant('words', [words, hidden / 2], pairs);
+    constant('words.scales', [words, hidden / GROUP], scales);
+    numbers('all', [-1]);
+    const ids = op('Reshape', ['input_ids', 'all'], 'ids');
+    const blocks = { bits: 4, block_size: GROUP, gather_axis: 0, quantize_axis: 1 };
+    const found = op('GatherBlockQuantized', ['words', ids, 'words.scales'], 'found', blocks, MICROSOFT);
+    constant('positions', [positions, hidden], vector('emb.pos'));
+    const places = op('Slice', ['positions', 'first axis', op('Shape', [ids], 'count')], 'places');
+    constant('type', [hidden], vector('emb.type').subarray(0, hidden));
+    return op('Add', [op('Add', [found, places], 'placed'), 'type'], 'x');
+  };
+
+  let x = normal(isWhole ? embedded() : 'x', 'emb.ln');
   for (let layer = 0; layer < layers; layer += 1) {
     const at = (part: string): string => `l${layer}.${part}`;
     const byHead = (part: string, perm: number[]): string => {
@@ -167,6 +211,14 @@ const writeGraph = (weights: Weights, isSigned: boolean): Buffer => {
     const narrow = op('Add', [x, linear(wide, at('fo'), hidden, inner)], at('narrow'));
     x = normal(narrow, at('oln'));
   }
+  if (isWhole) {
+    op('Unsqueeze', [x, 'first axis'], 'last_hidden_state');
+    const inputs = ['input_ids', 'attention_mask', 'token_type_ids'];
+    return graph.write(
+      inputs.map((name) => shaped(11, name, ['batch', 'tokens'], INT64)),
+      [shaped(12, 'last_hidden_state', ['batch', 'tokens', hidden])],
+    );
+  }
   op('Identity', [x], 'states');
   const pooled = op('ReduceMean', [x, 'first axis'], 'mean', { keepdims: 0 });
   op('LpNormalization', [pooled], 'vector', { axis: -1, p: 2 });
@@ -176,13 +228,57 @@ const writeGraph = (weights: Weights, isSigned: boolean): Buffer => {
   );
 };
 
-const folder = process.argv[2] ?? '';
+/** The model's own tokenizer as other programs read it. Runs of spaces are one, as `WhitespaceSplit` has it. */
+const writtenTokenizer = ({ vocabulary: { begin, end, unknown, pieces, offsets, scores, texts } }: Weights) => {
+  const decoder = new TextDecoder();
+  const vocab = Array.from({ length: pieces }, (_, id): [string, number] => [
+    decoder.decode(texts.subarray(offsets[id], offsets[id + 1])),
+    scores[id] as number,
+  ]);
+  const [first = '', last = ''] = [begin, end].map((id) => vocab[id]?.[0]);
+  const special = [begin, end, unknown].map((id) => ({ id, content: vocab[id]?.[0], special: true }));
+  const mark = (id: string) => ({ SpecialToken: { id, type_id: 0 } });
+  return {
+    added_tokens: special,
+    normalizer: { type: 'Precompiled', precompiled_charsmap: '' },
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [{ type: 'WhitespaceSplit' }, { type: 'Metaspace', replacement: '▁', add_prefix_space: true }],
+    },
+    post_processor: {
+      type: 'TemplateProcessing',
+      single: [mark(first), { Sequence: { id: 'A', type_id: 0 } }, mark(last)],
+      special_tokens: Object.fromEntries(
+        [first, last].map((id, nth) => [id, { id, ids: [nth === 0 ? begin : end], tokens: [id] }]),
+      ),
+    },
+    decoder: null,
+    model: { type: 'Unigram', unk_id: unknown, vocab },
+  };
+};
+
+const writeFolder = (weights: Weights, to: string): void => {
+  const write = (name: string, content: object): void =>
+    writeFileSync(join(to, name), Buffer.isBuffer(content) ? content : JSON.stringify(content));
+  mkdirSync(join(to, '1_Pooling'), { recursive: true });
+  mkdirSync(join(to, 'onnx'), { recursive: true });
+  write('onnx/model.onnx', writeGraph(weights, false, true));
+  write('tokenizer.json', writtenTokenizer(weights));
+  write('tokenizer_config.json', { tokenizer_class: 'XLMRobertaTokenizer', model_max_length: weights.positions });
+  write('config.json', { _name_or_path: 'multilingual-e5-small', model_type: 'bert', hidden_size: weights.hidden });
+  write('1_Pooling/config.json', { word_embedding_dimension: weights.hidden, pooling_mode_mean_tokens: true });
+  write('config_sentence_transformers.json', { prompts: { query: 'query: ', passage: 'passage: ' } });
+};
+
+const [folder = '', to] = process.argv.slice(2);
 const opened = openWeights(filesIn(folder).weights);
-for (const isSigned of [true, false]) {
-  const graph = join(folder, graphName(isSigned));
-  writeFileSync(`${graph}.${process.pid}`, writeGraph(opened, isSigned));
-  renameSync(`${graph}.${process.pid}`, graph); // appears whole or not at all
-  const damage = await findDamage(folder, graphName(isSigned));
-  if (damage !== null) throw new Error(damage);
-}
+if (to === undefined) {
+  for (const isSigned of [true, false]) {
+    const graph = join(folder, graphName(isSigned));
+    writeFileSync(`${graph}.${process.pid}`, writeGraph(opened, isSigned));
+    renameSync(`${graph}.${process.pid}`, graph); // appears whole or not at all
+    const damage = await findDamage(folder, graphName(isSigned));
+    if (damage !== null) throw new Error(damage);
+  }
+} else writeFolder(opened, to);
 opened.close();

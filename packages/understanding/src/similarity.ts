@@ -1,3 +1,4 @@
+import { type Calibration, localCosine, localDifference, type ModelCalibration } from './calibration.ts';
 import { createLoopShare } from './embedder/token-vectors.ts';
 
 export type TextKind = 'question' | 'variant' | 'answer';
@@ -115,7 +116,34 @@ export type EntrySimilarity = { entryId: string; question: number; answer: numbe
  * close together and shift with each question.
  */
 export type Distribution = { count: number; mean: number; deviation: number };
-export type Similarities = { entries: EntrySimilarity[]; question: Distribution; answer: Distribution };
+export type Similarities = {
+  entries: EntrySimilarity[];
+  question: Distribution;
+  answer: Distribution;
+  /** Weights that were fitted to the model. Undefined: those of the local model. */
+  weights?: Calibration;
+};
+
+/** The same as the local model would give it, with the weights that were fitted to the model. */
+export const calibrated = (similarities: Similarities, calibration: ModelCalibration | null): Similarities => {
+  if (!calibration) return similarities;
+  const { cosines, entries: weights } = calibration;
+  const all = ({ count, mean, deviation }: Distribution): Distribution => ({
+    count,
+    mean: localCosine(mean, cosines),
+    deviation: localDifference(deviation, cosines),
+  });
+  return {
+    entries: similarities.entries.map(({ entryId, question, answer }) => ({
+      entryId,
+      question: localCosine(question, cosines),
+      answer: answer === null ? null : localCosine(answer, cosines),
+    })),
+    question: all(similarities.question),
+    answer: all(similarities.answer),
+    weights,
+  };
+};
 
 /** With `includedOnly`, only the entries that the caller names are compared. */
 export type SimilarityOptions = { includedOnly?: boolean };

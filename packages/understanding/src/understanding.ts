@@ -56,6 +56,7 @@ export { type IndexedPassage, type Passage, passageEngine, passageText } from '.
 export type { FoundPassage, PassageSearch } from './retrieval/passage-search.ts';
 export { rankByTokens, shareLoop, type TokenVectors } from './embedder/token-vectors.ts';
 export {
+  calibrated,
   cosineTo,
   emptyRows,
   measureSimilarity,

@@ -318,7 +318,8 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   test('without a binary of onnxruntime for this system, words answer and one line says why', async () => {
     const elsewhere = await mkdtemp(join(tmpdir(), 'parley-embedder-'));
     onTestFinished(() => rm(elsewhere, { recursive: true, force: true }));
-    await cp(join(import.meta.dirname, '../src/embedder'), join(elsewhere, 'embedder'), { recursive: true });
+    for (const name of ['embedder', 'calibration.ts'])
+      await cp(join(import.meta.dirname, '../src', name), join(elsewhere, name), { recursive: true });
     await mkdir(join(elsewhere, 'node_modules'));
     for (const name of ['zod', 'lru-cache']) {
       await symlink(join(import.meta.dirname, '../../../node_modules', name), join(elsewhere, 'node_modules', name));

@@ -10,6 +10,8 @@ export const trySemantic = async ({
   const logger = createLogger({ name: 'doctor', level: 'silent' });
   const embedder = await openChosenEmbedder({ config, logger });
   try {
+    // A large model takes longer to start than a worker waits for it. Its start is bounded.
+    while (embedder.status().detail === 'starting') await embedder.firstTry();
     return embedder.status();
   } finally {
     await embedder.close();

@@ -1,4 +1,5 @@
 import {
+  calibrated,
   type Embedder,
   emptyRows,
   measureSimilarity,
@@ -242,7 +243,7 @@ export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, l
     const [query] = embedded ?? [];
     // The model may have changed during the call.
     if (!query || !vectors || vectors.model !== embedder.model()) return null;
-    return measureSimilarity(vectors.entries, query, include, options);
+    return calibrated(await measureSimilarity(vectors.entries, query, include, options), embedder.calibration());
   };
 
   return (assistant, priority) => {

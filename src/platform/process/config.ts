@@ -145,6 +145,11 @@ export const Environment = z.object({
     description: 'The folder with the local model.',
     otherwise: 'set by the launcher (`.local/semantic`); else none',
   }),
+  SEMANTIC_MODEL: text.optional().meta({
+    group: 'Replies',
+    description:
+      'A folder with [a model of your choice](../packages/understanding/semantic-search.md#a-model-of-your-choice) in place of it. The same for all processes.',
+  }),
   SEMANTIC_PROCESSES: z.coerce.number().int().min(1).max(64).optional().meta({
     group: 'Replies',
     description: 'Processes in which a reply worker runs the local model, each on one core and with 150 MB.',
@@ -287,6 +292,9 @@ export const readConfig = (environment: Record<string, string | undefined>, chan
   }
   if ((env.EMBEDDINGS_URL === undefined) !== (env.EMBEDDINGS_MODEL === undefined)) {
     problems.push('EMBEDDINGS_URL: EMBEDDINGS_URL and EMBEDDINGS_MODEL go together');
+  }
+  if (env.EMBEDDINGS_URL !== undefined && env.SEMANTIC_MODEL !== undefined) {
+    problems.push('SEMANTIC_MODEL: SEMANTIC_MODEL and EMBEDDINGS_URL exclude each other');
   }
   if ((env.ALERT_WEBHOOK_URL === undefined) !== (env.ALERT_WEBHOOK_SECRET === undefined)) {
     problems.push('ALERT_WEBHOOK_URL: ALERT_WEBHOOK_URL and ALERT_WEBHOOK_SECRET go together');

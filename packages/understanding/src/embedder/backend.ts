@@ -1,3 +1,5 @@
+import type { ModelCalibration } from '../calibration.ts';
+
 export type EmbeddedKind = 'query' | 'passage';
 export type Priority = 'turn' | 'background';
 export type ModelStatus = { available: boolean; detail: string };
@@ -49,6 +51,8 @@ export type OpenModel = {
   embed: (texts: string[], kind: EmbeddedKind) => Promise<(Float32Array | null)[]>;
   /** The kind of the vectors of a text's tokens. Only the local model makes them. */
   withTokens?: { kind: string; embed: (text: string, kind: EmbeddedKind) => Promise<Embedded> };
+  /** What fits the decision to the model. Undefined: it was fitted to the local model. */
+  calibration?: ModelCalibration | undefined;
   ended: Promise<string>;
   end: (reason: string) => void;
 };
@@ -58,6 +62,9 @@ export type ModelBackend = {
   /** Throws a `ModelError` if the model cannot be opened, or when the signal aborts. */
   open: (signal: AbortSignal) => Promise<OpenModel>;
 };
+
+/** Tells the model process that the folder is one that an operator has chosen. */
+export const OWN = 'own';
 
 /** A failure whose message may be logged and shown: the message contains no address, key or visitor text. */
 export class ModelError extends Error {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { ModelCalibration } from '../calibration.ts';
 import {
   type CountEmbedding,
   type Embedded,
@@ -11,9 +12,9 @@ import {
   type SharedVectors,
 } from './backend.ts';
 import { createEmbedding } from './embedding.ts';
-import { MODEL } from './model-files.ts';
+import { readCalibration } from './model-folder.ts';
 import { createSupervisedModel, type EmbedderLog, startModelProcess } from './model-process.ts';
-import { type TokenVectors, tokenKindOf } from './token-vectors.ts';
+import type { TokenVectors } from './token-vectors.ts';
 
 export type { CountEmbedding, EmbedderLog };
 
@@ -38,11 +39,11 @@ const isProbeVector = (vector: Float32Array): boolean => {
  */
 const AHEAD = 2;
 
-/** Starts a process, which must return the known vector of a probe text before it is used. */
-const startProbed = async (folder: string, signal: AbortSignal) => {
-  const started = await startModelProcess(folder, signal);
+/** Starts a process. That of the local model must return the known vector of a probe text before it is used. */
+const startProbed = async (folder: string, signal: AbortSignal, isOwn: boolean) => {
+  const started = await startModelProcess(folder, signal, isOwn);
   const { vector: probe } = await started.embed(PROBE, 'query');
-  if (!isProbeVector(probe)) {
+  if (!isOwn && !isProbeVector(probe)) {
     started.end('a wrong vector');
     throw new ModelError('the model gives a wrong vector for a known text');
   }
@@ -52,8 +53,14 @@ const startProbed = async (folder: string, signal: AbortSignal) => {
 type ProbedProcess = Awaited<ReturnType<typeof startProbed>>;
 
 /** Starts all processes, or none if one of them does not start. */
-const startAll = async (folder: string, count: number, signal: AbortSignal): Promise<ProbedProcess[]> => {
-  const starting = await Promise.allSettled(Array.from({ length: count }, () => startProbed(folder, signal)));
+const startAll = async (
+  folder: string,
+  { processes, isOwn }: { processes: number; isOwn: boolean },
+  signal: AbortSignal,
+): Promise<ProbedProcess[]> => {
+  const starting = await Promise.allSettled(
+    Array.from({ length: processes }, () => startProbed(folder, signal, isOwn)),
+  );
   const started = starting.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
   const failed = starting.find((one) => one.status === 'rejected');
   if (!failed) return started;
@@ -67,12 +74,21 @@ const startAll = async (folder: string, count: number, signal: AbortSignal): Pro
  */
 export const LOCAL_PIECES = { pieceBytes: 320, pieces: { query: 3, passage: 7 } };
 
-/** multilingual-e5-small in separate processes. If one of them ends, all are ended and started again. */
-export const localModel = (folder: string, { processes = 1 }: { processes?: number } = {}): ModelBackend => ({
+type LocalOptions = {
+  processes?: number;
+  /**
+   * Whether an operator has chosen the model of the folder (`SEMANTIC_MODEL`). `unfitted`: it is opened even if the
+   * decision was not fitted to it, as the evaluation does that fits it.
+   */
+  chosen?: false | 'fitted' | 'unfitted';
+};
+
+/** A model in separate processes: multilingual-e5-small, or one that was chosen. If one of them ends, all start again. */
+export const localModel = (folder: string, { processes = 1, chosen = false }: LocalOptions = {}): ModelBackend => ({
   limits: { ...LOCAL_PIECES, texts: 1, concurrency: AHEAD * processes, answerMs: 400 },
 
   open: async (signal): Promise<OpenModel> => {
-    const started = await startAll(folder, processes, signal);
+    const started = await startAll(folder, { processes, isOwn: chosen !== false }, signal);
     const end = (reason: string): void => {
       for (const one of started) one.end(reason);
     };
@@ -80,19 +96,30 @@ export const localModel = (folder: string, { processes = 1 }: { processes?: numb
     void ended.then(end);
     const [first] = started;
     if (!first) throw new ModelError('no process runs the model');
+    const { model, tokenKind, dimensions } = first;
+    let calibration: ModelCalibration | undefined;
+    try {
+      if (chosen === 'fitted') calibration = readCalibration(folder, model);
+    } catch (cause) {
+      end('not fitted');
+      throw cause;
+    }
     const embed = async (text: string, kind: EmbeddedKind, withTokens: boolean): Promise<Embedded> => {
       const idlest = started.reduce((least, one) => (one.texts < least.texts ? one : least), first);
       idlest.texts += 1;
       return idlest.embed(text, kind, withTokens).finally(() => (idlest.texts -= 1));
     };
     return {
-      model: MODEL,
-      dimensions: first.dimensions,
+      model,
+      dimensions,
+      calibration,
       embed: async (texts, kind) => {
         const answers = await Promise.all(texts.map((text) => embed(text, kind, false)));
         return answers.map(({ vector }) => vector);
       },
-      withTokens: { kind: tokenKindOf(MODEL), embed: (text, kind) => embed(text, kind, true) },
+      ...(tokenKind !== null && {
+        withTokens: { kind: tokenKind, embed: (text: string, kind: EmbeddedKind) => embed(text, kind, true) },
+      }),
       ended,
       end,
     };
@@ -122,6 +149,8 @@ export type Embedder = {
   ) => Promise<{ vector: Float32Array; tokens: TokenVectors | null } | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
   model: () => string | null;
+  /** What fits the decision to the model. Null: it was fitted to the local model. */
+  calibration: () => ModelCalibration | null;
   /** False if the settings choose no model. */
   isChosen: boolean;
   /** Waits for the end of the first try to open the model, at most as long as a turn may wait. */
@@ -142,6 +171,7 @@ export const unavailableEmbedder = (detail: string): Embedder => ({
   embedTokens: () => Promise.resolve(null),
   embedQuestion: () => Promise.resolve(null),
   model: () => null,
+  calibration: () => null,
   isChosen: false,
   firstTry: () => Promise.resolve(),
   status: () => ({ available: false, detail }),
@@ -191,6 +221,7 @@ export const openEmbedder = async (
       return made ? { vector: made.vector, tokens: kind && made.tokens ? { kind, tokens: made.tokens } : null } : null;
     },
     model: model.model,
+    calibration: model.calibration,
     isChosen: true,
     firstTry: async () => (isTried ? undefined : firstTry(waitMs)),
     status: model.status,

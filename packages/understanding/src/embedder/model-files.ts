@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { tokenKindOf } from './token-vectors.ts';
 
 /**
  * multilingual-e5-small with layers in 8 bits, as the set-up installs it. Stored vectors are compared with new ones. So
@@ -60,8 +61,8 @@ export const findDamage = async (folder: string, graph = graphName(multipliesExa
 };
 
 /** Weights are quantised in groups of this many: a 16-bit scale and a nibble for each weight. */
-const GROUP = 32;
-const GROUP_BYTES = 2 + GROUP / 2;
+export const GROUP = 32;
+export const GROUP_BYTES = 2 + GROUP / 2;
 const MAGIC = 'E5S1';
 
 type Tensor = { values: number; at: number };
@@ -92,7 +93,7 @@ const createCursor = (read: (at: number, bytes: number) => Buffer) => {
 const createCursorIn = (bytes: Uint8Array) =>
   createCursor((at, count) => Buffer.from(bytes.buffer, bytes.byteOffset + at, count));
 
-const halfToFloat = (half: number): number => {
+export const halfToFloat = (half: number): number => {
   const sign = half & 0x8000 ? -1 : 1;
   const exponent = (half >> 10) & 31;
   const fraction = half & 1023;
@@ -171,6 +172,10 @@ export const openWeights = (path: string) => {
     return new Float32Array(new Uint8Array(read(at, 4 * values)).buffer);
   };
   const rowBytes = (hidden / GROUP) * GROUP_BYTES;
+  const packed = (name: string): Buffer => {
+    const { at, values } = find(name);
+    return read(at, (values / GROUP) * GROUP_BYTES);
+  };
 
   return {
     hidden,
@@ -182,9 +187,11 @@ export const openWeights = (path: string) => {
     epsilon,
     vocabulary: { pieces, begin, end, unknown, offsets, scores, texts, normal },
     vector,
+    /** The groups of a tensor in 4 bits, as they are in the file. */
+    packed,
     matrix: (name: string, rows: number, columns: number): Float32Array => {
       const to = new Float32Array(rows * columns);
-      dequantise(read(find(name).at, ((rows * columns) / GROUP) * GROUP_BYTES), to);
+      dequantise(packed(name), to);
       return to;
     },
     /** Writes the vector of a word to `to`. */
@@ -315,6 +322,15 @@ const createInput = ({ hidden, positions, readWord, vector }: ReturnType<typeof 
   };
 };
 
+export const SESSION = {
+  intraOpNumThreads: 1, // the other processors stay free for the event loops
+  interOpNumThreads: 1,
+  executionMode: 'sequential',
+  graphOptimizationLevel: 'all',
+  enableCpuMemArena: false, // it would keep the memory of the longest text
+  enableMemPattern: false,
+} as const;
+
 /**
  * Opens the local model in this process. It is native code, which blocks the event loop while it runs: only the model
  * process and the evaluation call it.
@@ -326,18 +342,11 @@ export const openSession = async (folder: string) => {
   const weights = openWeights(files.weights);
   const tokensOf = createTokenizer(weights);
   const inputOf = createInput(weights);
-  const session = await InferenceSession.create(files.graph, {
-    intraOpNumThreads: 1, // the other processors stay free for the event loops
-    interOpNumThreads: 1,
-    executionMode: 'sequential',
-    graphOptimizationLevel: 'all',
-    enableCpuMemArena: false, // it would keep the memory of the longest text
-    enableMemPattern: false,
-  });
+  const session = await InferenceSession.create(files.graph, SESSION);
   const lengthOf = (prefix: string): number => tokensOf(`${prefix}:`).length - 1;
   const from = { query: lengthOf('query'), passage: lengthOf('passage') };
 
-  return async (text: string, kind: 'query' | 'passage', withStates: boolean): Promise<GraphOutput> => {
+  const run = async (text: string, kind: 'query' | 'passage', withStates: boolean): Promise<GraphOutput> => {
     const ids = tokensOf(`${kind}: ${text}`);
     const x = new Tensor('float32', inputOf(ids), [ids.length, weights.hidden]);
     const { vector, states } = await session.run({ x }, withStates ? ['vector', 'states'] : ['vector']);
@@ -349,4 +358,5 @@ export const openSession = async (folder: string) => {
       to: ids.length - 1,
     };
   };
+  return { model: MODEL, run, dimensions: weights.hidden, tokenKind: tokenKindOf(MODEL) };
 };

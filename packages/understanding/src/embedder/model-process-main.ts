@@ -1,5 +1,7 @@
 import { createProjection } from './token-vectors.ts';
+import { ModelError, OWN } from './backend.ts';
 import { findDamage, openSession } from './model-files.ts';
+import { openModelFolder, projectionIn } from './model-folder.ts';
 import type { ModelMessage, ModelRequest } from './model-process.ts';
 
 /**
@@ -10,27 +12,32 @@ import type { ModelMessage, ModelRequest } from './model-process.ts';
 
 const send = (message: ModelMessage): void => void process.send?.(message);
 
-const openModel = async (folder: string) => {
-  const run = await openSession(folder);
+const openModel = async (folder: string, isOwn: boolean) => {
+  const { run, dimensions, model, tokenKind } = isOwn ? await openModelFolder(folder) : await openSession(folder);
   let tokenVectorsOf: ReturnType<typeof createProjection> | undefined; // most installations never ask for them
-  return async ({ text, isQuery, withTokens }: ModelRequest) => {
+  const embed = async ({ text, isQuery, withTokens }: ModelRequest) => {
     const { vector, states, from, to } = await run(text, isQuery ? 'query' : 'passage', withTokens);
     if (!states) return { vector };
-    tokenVectorsOf ??= createProjection();
+    tokenVectorsOf ??= createProjection(dimensions, ...(isOwn ? [projectionIn(folder)] : []));
     return { vector, tokens: tokenVectorsOf(states, from, to) };
   };
+  return { embed, model, tokenKind };
 };
 
-const main = async (folder: string): Promise<void> => {
-  const damage = await findDamage(folder);
+const main = async (folder: string, isOwn: boolean): Promise<void> => {
+  const damage = isOwn ? null : await findDamage(folder);
   if (damage !== null) return send({ type: 'unusable', reason: damage });
-  let embed: Awaited<ReturnType<typeof openModel>>;
+  let opened: Awaited<ReturnType<typeof openModel>>;
   try {
-    embed = await openModel(folder);
+    opened = await openModel(folder, isOwn);
   } catch (cause) {
     const [reason = ''] = (cause as Error).message.split('\n');
-    return send({ type: 'unusable', reason: `the model does not run here: ${reason}` });
+    return send({
+      type: 'unusable',
+      reason: cause instanceof ModelError ? reason : `the model does not run here: ${reason}`,
+    });
   }
+  const { embed, model, tokenKind } = opened;
   process.on('message', (request: ModelRequest) => {
     const { id } = request;
     embed(request).then(
@@ -38,7 +45,7 @@ const main = async (folder: string): Promise<void> => {
       () => send({ type: 'failed', id }),
     );
   });
-  send({ type: 'ready' });
+  send({ type: 'ready', model, tokenKind });
 };
 
 // SIGKILL is used, because nothing here needs an orderly end, and native code must not delay it.
@@ -46,4 +53,4 @@ process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 // These signals are ignored: Ctrl-C reaches the whole process group, but the worker first finishes its turns and may
 // need vectors for them.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
-await main(process.argv[2] ?? '');
+await main(process.argv[2] ?? '', process.argv[3] === OWN);

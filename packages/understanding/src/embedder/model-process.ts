@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
+import type { ModelCalibration } from '../calibration.ts';
 import {
   type Embedded,
   type EmbeddedKind,
@@ -10,6 +11,7 @@ import {
   type ModelStatus,
   normalised,
   type OpenModel,
+  OWN,
 } from './backend.ts';
 import { TOKEN_DIMENSIONS } from './token-vectors.ts';
 
@@ -29,6 +31,7 @@ const reasonOf = (cause: unknown): string =>
  */
 export const createSupervisedModel = (kind: ModelBackend, log: EmbedderLog) => {
   let open: OpenModel | null = null;
+  let calibration: ModelCalibration | null = null;
   let reason = 'starting';
   let lastLogged = '';
   const closing = new AbortController();
@@ -46,6 +49,7 @@ export const createSupervisedModel = (kind: ModelBackend, log: EmbedderLog) => {
     try {
       const opened = await kind.open(closing.signal);
       open = opened;
+      calibration = opened.calibration ?? null;
       logStatus(true, opened.model);
       firstTryEnded.resolve();
       return await opened.ended;
@@ -91,6 +95,8 @@ export const createSupervisedModel = (kind: ModelBackend, log: EmbedderLog) => {
     /** Resolves when the first try has ended, with or without success. */
     firstTry: firstTryEnded.promise,
     model: (): string | null => open?.model ?? null,
+    /** Of the model that was open last, because its vectors may still be compared after its end. */
+    calibration: (): ModelCalibration | null => calibration,
     status: (): ModelStatus => ({ available: open !== null, detail: open?.model ?? reason }),
 
     /** The kind of the vectors of tokens. Null if there are none. */
@@ -126,7 +132,7 @@ export type ModelRequest = { id: number; text: string; isQuery: boolean; withTok
 
 /** A message from the model process. The worker validates it, because native code runs in that process. */
 const ModelMessage = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('ready') }),
+  z.object({ type: z.literal('ready'), model: z.string(), tokenKind: z.string().nullable() }),
   z.object({ type: z.literal('unusable'), reason: z.string() }),
   z.object({
     type: z.literal('vector'),
@@ -139,9 +145,13 @@ const ModelMessage = z.discriminatedUnion('type', [
 export type ModelMessage = z.infer<typeof ModelMessage>;
 
 const PROGRAM = join(import.meta.dirname, 'model-process-main.ts');
-/** Small heaps are enough, because nearly all memory of the process is outside of them: the model and its vocabulary. */
-const FLAGS = ['--max-old-space-size=64', '--max-semi-space-size=1', '--v8-pool-size=1'];
-const START_MS = 20_000;
+/**
+ * Small heaps are enough, because nearly all memory of the process is outside of them: the model and its vocabulary. The
+ * tokenizer of a chosen model holds a vocabulary of 250,000 pieces as objects.
+ */
+const FLAGS = ['--max-semi-space-size=1', '--v8-pool-size=1'];
+const HEAP_MB = { local: 64, own: 1_024 };
+const START_MS = { local: 20_000, own: 60_000 };
 /** A piece takes 0.03 s, and a few times as long under load. A process that takes longer than this counts as hanging. */
 const ANSWER_MS = 5_000;
 
@@ -157,16 +167,16 @@ const environment = (): NodeJS.ProcessEnv => ({
   ...(process.env['NODE_COMPILE_CACHE'] && { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }),
 });
 
-/** Starts the model process. Resolves when the process has loaded the model. */
-export const startModelProcess = async (folder: string, signal: AbortSignal) => {
-  const child: ChildProcess = fork(PROGRAM, [folder], {
+/** Starts the model process. Resolves when the process has loaded the model. `isOwn`: the operator has chosen the folder. */
+export const startModelProcess = async (folder: string, signal: AbortSignal, isOwn = false) => {
+  const child: ChildProcess = fork(PROGRAM, [folder, ...(isOwn ? [OWN] : [])], {
     serialization: 'advanced',
-    execArgv: FLAGS,
+    execArgv: [...FLAGS, `--max-old-space-size=${isOwn ? HEAP_MB.own : HEAP_MB.local}`],
     env: environment(),
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   });
   const pending = new Map<number, PendingRequest>();
-  const ready = Promise.withResolvers<void>();
+  const ready = Promise.withResolvers<{ model: string; tokenKind: string | null }>();
   const ended = Promise.withResolvers<string>();
   let lastId = 0;
   let endReason: string | null = null;
@@ -203,7 +213,7 @@ export const startModelProcess = async (folder: string, signal: AbortSignal) => 
   child.on('message', (data) => {
     const { data: message, success } = ModelMessage.safeParse(data);
     if (!success) return end('its process spoke another protocol');
-    if (message.type === 'ready') ready.resolve();
+    if (message.type === 'ready') ready.resolve(message);
     else if (message.type === 'unusable') end(message.reason);
     else if (message.type === 'failed')
       complete(message.id, ({ reject }) => reject(new ModelError('the model failed')));
@@ -220,15 +230,15 @@ export const startModelProcess = async (folder: string, signal: AbortSignal) => 
       child.send(message, (cause) => cause && end('its process does not listen'));
     });
 
-  const starting = setTimeout(() => end('its process did not start in time'), START_MS);
+  const starting = setTimeout(() => end('its process did not start in time'), isOwn ? START_MS.own : START_MS.local);
   const stop = (): void => end('closed');
   signal.addEventListener('abort', stop, { once: true });
   if (signal.aborted) stop();
   void ended.promise.then(() => signal.removeEventListener('abort', stop));
   try {
-    await ready.promise;
+    const { model, tokenKind } = await ready.promise;
+    return { embed, ended: ended.promise, end, model, tokenKind };
   } finally {
     clearTimeout(starting);
   }
-  return { embed, ended: ended.promise, end };
 };

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setImmediate as nextTick } from 'node:timers/promises';
 
 /** Divides a long computation: `if (share.isOver()) await share.next();` between two of its steps. */
@@ -43,23 +44,26 @@ const MAX_TOKENS = { query: 64, passage: 512 };
 const MAX_CANDIDATES = 30;
 /** How long ranking may hold the event loop before others have their turn. */
 const SLICE_MS = 4;
-/** The length of the model's own vectors of tokens. */
-const STATE = 384;
-const PROJECTION = new URL('token-projection.bin', import.meta.url);
+export const PROJECTION_NAME = 'token-projection.bin';
+/** The projection of the local model. */
+export const LOCAL_PROJECTION = join(import.meta.dirname, PROJECTION_NAME);
 
 /** `kind` names the model and the projection. Vectors of different kinds cannot be compared. */
 export type TokenVectors = { kind: string; tokens: Int8Array };
 
 /** The kind of the token vectors of a model: another projection makes another kind. */
-export const tokenKindOf = (model: string): string => {
-  const hash = createHash('sha256').update(readFileSync(PROJECTION)).digest('hex');
+export const tokenKindOf = (model: string, projection = LOCAL_PROJECTION): string => {
+  const hash = createHash('sha256').update(readFileSync(projection)).digest('hex');
   return `${model}+tokens-${hash.slice(0, 8)}`;
 };
 
-/** For each dimension of the result: the float to subtract, the float to scale by, and the weights in 8 bits. */
-const readProjection = () => {
-  const file = new Uint8Array(readFileSync(PROJECTION)).buffer;
-  if (file.byteLength !== TOKEN_DIMENSIONS * (8 + STATE)) throw new Error('the projection has another size');
+/**
+ * For each dimension of the result: the float to subtract, the float to scale by, and the weights in 8 bits. `states`: the
+ * length of the model's own vectors of tokens.
+ */
+const readProjection = (path: string, states: number) => {
+  const file = new Uint8Array(readFileSync(path)).buffer;
+  if (file.byteLength !== TOKEN_DIMENSIONS * (8 + states)) throw new Error('the projection has another size');
   return {
     offsets: new Float32Array(file, 0, TOKEN_DIMENSIONS),
     scales: new Float32Array(file, 4 * TOKEN_DIMENSIONS, TOKEN_DIMENSIONS),
@@ -72,16 +76,17 @@ const readProjection = () => {
  * projecting.
  */
 export const writtenProjection = (directions: Float64Array, mean: Float64Array): Buffer => {
+  const states = mean.length;
   const offsets = new Float32Array(TOKEN_DIMENSIONS);
   const scales = new Float32Array(TOKEN_DIMENSIONS);
-  const weights = new Int8Array(TOKEN_DIMENSIONS * STATE);
+  const weights = new Int8Array(TOKEN_DIMENSIONS * states);
   for (let row = 0; row < TOKEN_DIMENSIONS; row += 1) {
-    const direction = directions.subarray(row * STATE, (row + 1) * STATE);
+    const direction = directions.subarray(row * states, (row + 1) * states);
     const scale = direction.reduce((most, value) => Math.max(most, Math.abs(value)), 0) / 127;
     scales[row] = scale;
     direction.forEach((value, at) => {
       const weight = Math.round(value / scale);
-      weights[row * STATE + at] = weight;
+      weights[row * states + at] = weight;
       offsets[row] = (offsets[row] as number) + weight * scale * (mean[at] as number);
     });
   }
@@ -92,23 +97,23 @@ export const writtenProjection = (directions: Float64Array, mean: Float64Array):
  * Makes token vectors of the last layer's states. `from` and `to` leave out the tokens that every text has: the marks of
  * its beginning and end, and its prefix.
  */
-export const createProjection = () => {
-  const { offsets, scales, weights } = readProjection();
-  const directions = Float32Array.from(weights, (weight, at) => weight * (scales[Math.floor(at / STATE)] as number));
+export const createProjection = (length: number, path = LOCAL_PROJECTION) => {
+  const { offsets, scales, weights } = readProjection(path, length);
+  const directions = Float32Array.from(weights, (weight, at) => weight * (scales[Math.floor(at / length)] as number));
   const projected = new Float32Array(TOKEN_DIMENSIONS);
   return (states: Float32Array, from: number, to: number): Int8Array<ArrayBuffer> => {
     const tokens = new Int8Array(Math.max(0, to - from) * TOKEN_DIMENSIONS);
     for (let nth = 0; nth < to - from; nth += 1) {
-      const state = states.subarray((from + nth) * STATE, (from + nth + 1) * STATE);
+      const state = states.subarray((from + nth) * length, (from + nth + 1) * length);
       let squares = 0;
       for (const value of state) squares += value * value;
-      const length = Math.sqrt(squares);
+      const norm = Math.sqrt(squares);
       let largest = 1e-9;
       for (let row = 0; row < TOKEN_DIMENSIONS; row += 1) {
         let sum = 0;
-        const start = row * STATE;
-        for (let at = 0; at < STATE; at += 1) sum += (state[at] as number) * (directions[start + at] as number);
-        const value = sum / length - (offsets[row] as number);
+        const start = row * length;
+        for (let at = 0; at < length; at += 1) sum += (state[at] as number) * (directions[start + at] as number);
+        const value = sum / norm - (offsets[row] as number);
         projected[row] = value;
         largest = Math.max(largest, Math.abs(value));
       }

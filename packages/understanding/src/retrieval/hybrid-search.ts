@@ -1,3 +1,4 @@
+import { type Calibration, ENTRY_WEIGHTS } from '../calibration.ts';
 import { fold, foldBeginning, words } from '../fold.ts';
 import { type SemanticSearch, type Similarities, probability, rankByScore, standingIn } from '../similarity.ts';
 import {
@@ -126,25 +127,13 @@ export const searchFollowUp = async (
   return [];
 };
 
-/** Weights, fitted on the `--tune` half of each evaluation set by `npm run eval -- fit`. */
-export type Calibration = { score: number[]; confidence: number[]; counterEvidence: number[] };
-
-const FITTED: Calibration = {
-  score: [1.95, 2.47, 2.16, 1.83, 0.03],
-  confidence: [
-    -0.25, 0.28, 0.92, 0.07, 0.15, -0.08, 0.08, 0.99, 1.48, 1.44, -0.51, -1.04, -0.36, 0.15, -0.04, -0.68, 1.07, -3.13,
-    -0.51,
-  ],
-  counterEvidence: [0.26, 0.94, -1.85, -0.13],
-};
-
 /** How much nearer the reduced message is to an entry's questions and to its answer than the whole message. */
 export type CounterEvidence = { question: number; answer: number };
 
 type RankedCandidate = Candidate & { score: number; confidence: number };
 
 /** The candidates with their scores, the best first. */
-export const rankCandidates = (candidates: Candidate[], { score }: Calibration = FITTED) =>
+export const rankCandidates = (candidates: Candidate[], { score }: Calibration = ENTRY_WEIGHTS) =>
   rankByScore(candidates, score);
 
 /** The lead that a candidate gets if there is no other candidate. */
@@ -169,15 +158,15 @@ export const adjustmentFeatures = (confidence: number, { question, answer }: Cou
 export const adjustConfidence = (
   confidence: number,
   counterEvidence: CounterEvidence,
-  calibration: Calibration = FITTED,
+  calibration: Calibration = ENTRY_WEIGHTS,
 ): number => probability(adjustmentFeatures(confidence, counterEvidence), calibration.counterEvidence);
 
 /** Ranks the candidates by words and vectors together. The confidence is the probability that the entry is the answer. */
-const rankWithConfidence = (candidates: Candidate[]): RankedCandidate[] => {
-  const ranked = rankCandidates(candidates);
+const rankWithConfidence = (candidates: Candidate[], calibration: Calibration = ENTRY_WEIGHTS): RankedCandidate[] => {
+  const ranked = rankCandidates(candidates, calibration);
   return ranked.map((one, position) => ({
     ...one,
-    confidence: probability(featuresInRanking(ranked, position), FITTED.confidence),
+    confidence: probability(featuresInRanking(ranked, position), calibration.confidence),
   }));
 };
 
@@ -252,7 +241,7 @@ const searchMessage = async (
   const query: Question = { message, visitorLanguage, index };
   const similarities = await semanticSearch(message, new Set(lexical.keys()));
   if (!similarities) return null;
-  const [first, ...others] = rankWithConfidence(candidatesOf(query, lexical, similarities));
+  const [first, ...others] = rankWithConfidence(candidatesOf(query, lexical, similarities), similarities.weights);
   if (!first) return { ranked: [], similarities };
   const { from, to } = CHECKED_CONFIDENCE;
   const isChecked = first.confidence >= from && first.confidence <= to;
@@ -262,7 +251,9 @@ const searchMessage = async (
       ? null
       : await semanticSearch(reducedMessage, new Set([first.entry.entryId]), { includedOnly: true });
   const counterEvidence = reduced ? counterEvidenceOf(first.entry.entryId, similarities, reduced) : null;
-  const best = counterEvidence ? { ...first, confidence: adjustConfidence(first.confidence, counterEvidence) } : first;
+  const best = counterEvidence
+    ? { ...first, confidence: adjustConfidence(first.confidence, counterEvidence, similarities.weights) }
+    : first;
   return { ranked: [best, ...others], similarities };
 };
 
@@ -285,7 +276,7 @@ const searchWithPrevious = async (query: HybridQuery, previous: string, isNew: b
   const lexical = collectLexicalEvidence(message, index, visitorLanguage);
   const together = await semanticSearch(message, new Set(lexical.keys()));
   const candidates = together ? candidatesOf({ message, index, visitorLanguage }, lexical, together) : [];
-  const [first, ...others] = rankWithConfidence(candidates);
+  const [first, ...others] = rankWithConfidence(candidates, together?.weights);
   if (!together || !first) return [];
   const alone = await semanticSearch(previous, new Set([first.entry.entryId]), { includedOnly: true });
   const drop = (alone && counterEvidenceOf(first.entry.entryId, together, alone))?.answer ?? Number.POSITIVE_INFINITY;

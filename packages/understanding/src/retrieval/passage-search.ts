@@ -1,3 +1,10 @@
+import {
+  localCosine,
+  localDifference,
+  type ModelCalibration,
+  PASSAGE_WEIGHTS,
+  type PassageCalibration,
+} from '../calibration.ts';
 import { probability, rankByScore, standingIn } from '../similarity.ts';
 import { createLoopShare, rankByTokens, tokenCosines, type TokenVectors } from '../embedder/token-vectors.ts';
 import { UNSPACED } from '../fold.ts';
@@ -160,6 +167,8 @@ export type PassageSearch<Page extends Passage = Passage> = {
   index: PassageIndex;
   /** True if questions have vectors, except when there is none in time. */
   isModelChosen?: boolean;
+  /** What fits the decision to the model. Null: it was fitted to the local model. */
+  calibration?: () => ModelCalibration | null;
   /**
    * The vector of a question, by the model of the index, and the vectors of its tokens if the model has them. Null if
    * there is none in time.
@@ -209,21 +218,26 @@ export type PassageCandidates<Page extends Passage = Passage> = {
   candidates: PassageCandidate<Page>[];
   visitorLanguage: string;
   cosines: PassageHits['cosines'];
+  calibration: ModelCalibration | null;
 };
 
-export type PassageCalibration = { score: number[]; confidence: number[] };
+const weightsFor = ({ by, calibration }: PassageCandidates): PassageCalibration =>
+  (by === 'words' ? null : calibration?.passages[by]) ?? PASSAGE_WEIGHTS[by];
 
-/** Fitted on the tune half of each set of documents by `npm run eval -- documents fit`. */
-const FITTED: Record<PassageEvidence, PassageCalibration> = {
-  words: { score: [3.1, 2.28, 0.77, 0.12], confidence: [-0.85, 0.7, 0.48, -1.72, 2.01, 1.25, 0.42] },
-  vectors: {
-    score: [1.83, 1.5, 0.33, -0.13, 3.02],
-    confidence: [-3.02, 0.76, 0.52, -1.18, 1.16, 0.42, 0.5, 0.61, 0.5],
-  },
-  tokens: {
-    score: [0.78, 0.59, 0.21, -0.53, 1.14, 0.78, 1.36],
-    confidence: [-2.31, 0.57, 0.96, -1.28, 0.96, 0.42, 0.77, 0.65, 0.26, 0.27],
-  },
+/** The same as the local model would give it. */
+const inLocalUnits = (found: PassageHits, calibration: ModelCalibration | null): PassageHits => {
+  if (!calibration) return found;
+  const own = calibration.cosines;
+  const { count, mean, deviation } = found.cosines;
+  return {
+    ...found,
+    hits: found.hits.map((hit) => ({
+      ...hit,
+      cosine: hit.cosine === null ? null : localCosine(hit.cosine, own),
+      nearness: hit.nearness === null ? null : localDifference(hit.nearness, own),
+    })),
+    cosines: { count, mean: localCosine(mean, own), deviation: localDifference(deviation, own) },
+  };
 };
 
 /** How many passages are read for a question. */
@@ -273,12 +287,13 @@ const tokenEvidence = (best: Float64Array, weights: Float64Array): TokenEvidence
 
 /** Finds the passages that may answer a question, with the evidence for each. */
 export const collectPassages = async <Page extends Passage>(
-  { index, embed, read }: PassageSearch<Page>,
+  { index, embed, read, calibration: calibrationOf = () => null }: PassageSearch<Page>,
   question: string,
   visitorLanguage: string,
 ): Promise<PassageCandidates<Page>> => {
   const asked = await embed(question);
-  const found = await index.search(question, visitorLanguage, asked?.vector ?? null);
+  const calibration = calibrationOf();
+  const found = inLocalUnits(await index.search(question, visitorLanguage, asked?.vector ?? null), calibration);
   const likely = mostLikely(found);
   const kind = asked?.tokens?.kind ?? null;
   const texts =
@@ -348,6 +363,7 @@ export const collectPassages = async <Page extends Passage>(
     candidates,
     visitorLanguage,
     cosines: found.cosines,
+    calibration,
   };
 };
 
@@ -435,7 +451,7 @@ const NAMED = { one: 0.95, several: 0.5 };
 /** The best passages, with the probability of each that its quote is the answer. */
 export const rankPassages = async <Page extends Passage>(
   found: PassageCandidates<Page>,
-  calibration: PassageCalibration = FITTED[found.by],
+  calibration: PassageCalibration = weightsFor(found),
 ): Promise<FoundPassage<Page>[]> => {
   const ranked = rankByScore(found.candidates, calibration.score);
   const best: FoundPassage<Page>[] = [];
