@@ -27,6 +27,7 @@ import {
   type TextVectors,
 } from './measure.ts';
 import { fitProjection, reportPassages } from './passages.ts';
+import { reportUnrelated } from './unrelated.ts';
 
 export {
   BASES,
@@ -180,7 +181,7 @@ type Folders = { localFolder: string; chosenFolder: string | undefined };
  * Measures answers, or with `language` language detection, on the labelled sets of this folder. Each set has two halves.
  * The figures come from the report half. `--tune` uses the other half and shows every miss, for work on the engine.
  * `--words` runs without the model. `documents` and `small` measure answers from documents, and `documents fit` fits their weights.
- * `passages` measures the ranking of documents by their tokens, and `projection` fits it. `fit` fits the weights, `calibrate` fits all weights to the model of `SEMANTIC_MODEL`, and `ablation` measures without one word list at a time.
+ * `unrelated` measures what something unrelated changes that is added, on the tune halves. `passages` measures the ranking of documents by their tokens, and `projection` fits it. `fit` fits the weights, `calibrate` fits all weights to the model of `SEMANTIC_MODEL`, and `ablation` measures without one word list at a time.
  */
 export const evaluate = async (
   args: string[],
@@ -213,6 +214,7 @@ export const evaluate = async (
   else if (what === 'documents' && rest[0] === 'fit') await fitPages(model, readDocument);
   else if (what === 'documents' || what === 'small')
     await reportDocuments(model, readDocument, { folder: what, ...options });
+  else if (what === 'unrelated') await reportUnrelated(model, readDocument, values.tune);
   else if (what === 'passages') await reportPassages(localFolder);
   else if (what === 'projection') await fitProjection(await openSession(localFolder), LOCAL_PROJECTION);
   else await reportAnswers(model, options);
