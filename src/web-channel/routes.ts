@@ -15,7 +15,7 @@ import {
   queryOf,
   type Served,
 } from '../platform/http/operation.ts';
-import { buildAnswer, createRestedWork, holderOf, takeRoomForAnswer } from '../platform/http/shares.ts';
+import { buildAnswer, createRestedWork, holderOf, signalOf, takeRoomForAnswer } from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { ApiError, invalid, notFound, unavailable } from '../platform/process/errors.ts';
@@ -179,8 +179,6 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
     const { key } = visitorOf(res);
     if (after !== undefined && wait > 0)
       await waitForNews({ key, assistantId }, { after, status, waitMs: wait * 1000, res });
-    const left = new AbortController();
-    res.once('close', () => left.abort());
     const bytes = await rested(
       holderOf(req, res),
       async () => {
@@ -188,7 +186,7 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
         const opensAt = nextOpening(openingHours, serverDate());
         return buildAnswer(req, res, () => answerRead(req, res, { key, assistantId, opensAt }));
       },
-      left.signal,
+      signalOf(res),
     );
     if (bytes === null) throw unavailable();
   };

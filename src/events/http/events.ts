@@ -4,7 +4,13 @@ import { type Access, callerOf, createPublicRouter, publicOperation } from '../.
 import { ENDS, ERROR_KINDS, type StoredDelivery } from '../delivery.ts';
 import { type DeliveryStore, EVENTS_MAX } from '../store.ts';
 import { answerWithList, queryOf } from '../../platform/http/operation.ts';
-import { buildAnswer, createRestedWork, type LongPoll, takeRoomForAnswer } from '../../platform/http/shares.ts';
+import {
+  buildAnswer,
+  createRestedWork,
+  type LongPoll,
+  signalOf,
+  takeRoomForAnswer,
+} from '../../platform/http/shares.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
 import { unavailable } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
@@ -138,10 +144,8 @@ export const eventRoutes = ({ access, deliveries, longPoll, orUnavailable }: Dep
         const { assistantId } = callerOf(res).assistant;
         const given = Object.entries({ endpointId, ...query }).filter(([, value]) => value !== undefined);
         const filter = { assistantId, ...Object.fromEntries(given) };
-        const left = new AbortController();
-        res.once('close', () => left.abort());
-        const inTurn = <Value>(read: () => Promise<Value>) =>
-          rested(assistantId, () => orUnavailable(read()), left.signal);
+        const signal = signalOf(res);
+        const inTurn = <Value>(read: () => Promise<Value>) => rested(assistantId, () => orUnavailable(read()), signal);
         const isThere = async (): Promise<boolean> => (await inTurn(() => deliveries.hasEnded(filter))) ?? false;
         // A call that waits takes no room of answers.
         if (wait > 0 && !(await isThere())) {

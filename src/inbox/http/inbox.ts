@@ -14,6 +14,7 @@ import type { LiveUpdates } from '../../live/live.ts';
 import { PRESENT_STATES } from '../../live/presence.ts';
 import type { EventSink } from '../../live/subscriber.ts';
 import { assistantIdsOf, ROLES as OPERATOR_ROLES } from '../../operators/operator.ts';
+import { signalOf } from '../../platform/http/shares.ts';
 import { ApiError, notFound, unavailable } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import {
@@ -345,9 +346,7 @@ export const liveOperations = {
 
 /** A response that may have ended already, because the browser left or MongoDB was silent. */
 const sinkOf = (res: Response): EventSink => {
-  const left = new AbortController();
-  if (res.destroyed) left.abort();
-  res.once('close', () => left.abort());
+  const left = signalOf(res);
   return {
     write: (text) => {
       if (res.writableEnded || res.destroyed) return;
@@ -360,10 +359,10 @@ const sinkOf = (res: Response): EventSink => {
       return res.writableLength;
     },
     drained: async () => {
-      if (!res.writableNeedDrain || left.signal.aborted) return;
-      await once(res, 'drain', { signal: left.signal }).catch(() => undefined);
+      if (!res.writableNeedDrain || left.aborted) return;
+      await once(res, 'drain', { signal: left }).catch(() => undefined);
     },
-    left: left.signal,
+    left,
   };
 };
 

@@ -274,12 +274,20 @@ const building = createSlots(({ own }) => own < 2);
 export const buildAnswer = <Built>(req: Request, res: Response, build: () => Promise<Built>): Promise<Built> =>
   inSlot(building, holderOf(req, res), build);
 
-/** So many times as long as work took, its holder rests, at most so long: on a busy machine it would else wait for long. */
+/** Aborts when the caller has left. */
+export const signalOf = (res: Response): AbortSignal => {
+  const left = new AbortController();
+  if (res.destroyed) left.abort();
+  res.once('close', () => left.abort());
+  return left.signal;
+};
+
+/** After work, its holder rests for so many times as long as the work took. The rest is bounded for a busy machine. */
 const REST_SHARE = 4;
 const REST_MOST_MS = 500;
 const restAfter = (ms: number): number => Math.min(REST_MOST_MS, REST_SHARE * ms);
 
-/** Null: it has waited for too long, or its caller has left. */
+/** Resolves with null if the turn did not come in time, or the caller has left. */
 type RestedWork<Result> = <Value extends Result>(
   holder: string,
   work: () => Promise<Value>,
@@ -287,17 +295,16 @@ type RestedWork<Result> = <Value extends Result>(
 ) => Promise<Value | null>;
 
 /**
- * Work whose cost depends on what its holder has stored or sends. That of a holder is done one after the other, with a
- * rest after each, so it takes a part of the time however many callers it has. `restOf`: how long it rests after work
- * that took so many milliseconds and gave this.
+ * For work whose cost depends on what its holder has stored or sends. One holder does one piece of it at a time and rests
+ * after each, so it takes only a part of the time, however many callers it has. `restOf`: the rest after work that took
+ * `ms` and gave `value`, in milliseconds. `value` is undefined if the work failed.
  */
 export const createRestedWork = <Result = unknown>(
   restOf: (ms: number, value: Result | undefined) => number = restAfter,
 ): RestedWork<Result> => {
   const ofHolder = createSlots(({ own }) => own === 0);
   return async (holder, work, signal) => {
-    const over = AbortSignal.any([signal, AbortSignal.timeout(WAIT_MS)]);
-    const slot = await ofHolder.acquire(holder, { signal: over }).catch(() => null);
+    const slot = await acquireInTime(ofHolder, holder, { signal }).catch(() => null);
     if (!slot) return null;
     const since = performance.now();
     let value: Result | undefined;

@@ -12,7 +12,7 @@ import type { ConversationStore } from '../../conversations/store.ts';
 import { toEscalationView, toHistoryView } from '../../conversations/view.ts';
 import { methodNotAllowed } from '../../platform/http/http.ts';
 import { jsonBody } from '../../platform/http/json-body.ts';
-import { buildAnswer, takeRoomForAnswer } from '../../platform/http/shares.ts';
+import { buildAnswer, signalOf, takeRoomForAnswer } from '../../platform/http/shares.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
 import { ApiError, notFound } from '../../platform/process/errors.ts';
 import { VERSION } from '../../platform/process/lifecycle.ts';
@@ -122,11 +122,10 @@ const addTools = (server: McpServer, { req, res }: Call, dependencies: Dependenc
     'search_knowledge',
     SEARCH,
     answering(async ({ query, limit = ENTRIES_FOUND }: z.infer<typeof SEARCH.inputSchema>) => {
-      const gone = new AbortController();
-      res.once('close', () => gone.abort());
+      const signal = signalOf(res);
       await takeRoomForAnswer(req, res);
       const best = await buildAnswer(req, res, () =>
-        rankKnowledge(knowledge.readKnowledge(assistantId, gone.signal), query, limit),
+        rankKnowledge(knowledge.readKnowledge(assistantId, signal), query, limit),
       );
       const entries = best.map(({ question, answer, language }) => ({ question, answer, language }));
       return resultOf({ entries }, entries.map(({ question, answer }) => `${question}\n${answer}`).join('\n\n'));
