@@ -138,7 +138,9 @@ test('a state that does not exist is refused, and replies still reach their call
 test('an operator cannot be in thousands of conversations, and others still tell where they are', async () => {
   const [flooder, stream] = [await anOperator(stack), await follow(ann)];
 
-  const answers = await Promise.all(Array.from({ length: 250 }, () => announce(flooder, 'reading')));
+  const answers = [];
+  for (let round = 0; round < 10; round += 1)
+    answers.push(...(await Promise.all(Array.from({ length: 25 }, () => announce(flooder, 'reading')))));
   const bens = await announce(ben, 'reading');
 
   expect(answers.filter(({ status }) => status === 204)).toHaveLength(240);
