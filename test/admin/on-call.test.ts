@@ -256,6 +256,8 @@ test('work is found by each of its ids: where it is, why, who has it and what ha
   ]);
   stack.service.leases.release(turn, lease?.token ?? '', true);
 
+  await stack.service.endpoints.updateEndpoint(endpoint.endpointId, { ratePerSecond: 2 });
+  expect(await find(created?.id ?? '')).toMatchObject([{ why: expect.stringContaining('at most 2 events a second') }]);
   await stack.service.endpoints.setEnabled(endpoint.endpointId, false);
   expect(await find(created?.id ?? '')).toMatchObject([{ why: expect.stringContaining('is off') }]);
 });
