@@ -12,6 +12,7 @@ import {
 import { countEmbeddings } from '../../src/service-metrics.ts';
 import { openWorkerDuties, stuckIn } from '../../src/worker-process.ts';
 import { deliverEvents } from '../delivery/worker.ts';
+import { maintain } from '../maintenance/worker.ts';
 import { answerTurns } from '../reply/worker.ts';
 import { readSources } from '../sources/worker.ts';
 
@@ -52,6 +53,7 @@ export const openAll = async (opening: Opening): Promise<{ port: number }> => {
   });
   const turns = { ...module, lifecycle: openPart('turns', config.timing.connectionsCutAfterMs, opening) };
   await answerTurns(turns, { embedder, stopping: lifecycle.draining });
+  await maintain(module, { embedder });
   const sweeps = [...openWorkerDuties(module, delivering), ...(await readSources(module, { embedder }))];
   return serveApi({ ...module, service }, stuckIn(sweeps, config.timing));
 };
