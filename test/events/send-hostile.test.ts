@@ -33,7 +33,7 @@ const slowly = () => sleep(1_000, ['127.0.0.1']);
 const neverResolves = () => new Promise<string[]>(() => {});
 
 // A forced garbage collection makes the measured memory exact. The resident size is not used, because it also counts
-// memory that V8 keeps for later. `bench/hostile.ts` measures the resident size.
+// memory that V8 keeps for later.
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
 const heldMegabytes = async () => {

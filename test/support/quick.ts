@@ -1,6 +1,6 @@
 /**
  * A fifth of the limits after which others take over the work of a killed reply worker, and soon a sweep that finds it.
- * For processes that a test kills (reply-process.ts, all-process.ts), and for the stack that goes on.
+ * For processes that a test kills (quick-process.ts), and for the stack that goes on.
  */
 export const QUICK = {
   sweepEveryMs: 500,
