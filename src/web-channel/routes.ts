@@ -18,7 +18,7 @@ import {
 import { buildAnswer, createRestedWork, holderOf, signalOf, takeRoomForAnswer } from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverDate } from '../platform/process/clock.ts';
-import { ApiError, invalid, notFound, unavailable } from '../platform/process/errors.ts';
+import { ApiError, invalid, notFound } from '../platform/process/errors.ts';
 import type { Vault } from '../platform/process/vault.ts';
 import type { Gate } from '../turns/gate.ts';
 import { quotasOf } from '../turns/allowances.ts';
@@ -179,7 +179,7 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
     const { key } = visitorOf(res);
     if (after !== undefined && wait > 0)
       await waitForNews({ key, assistantId }, { after, status, waitMs: wait * 1000, res });
-    const bytes = await rested(
+    await rested(
       holderOf(req, res),
       async () => {
         await takeRoomForAnswer(req, res);
@@ -188,7 +188,6 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
       },
       signalOf(res),
     );
-    if (bytes === null) throw unavailable();
   };
 
   const escalate: RequestHandler = async (req, res) => {

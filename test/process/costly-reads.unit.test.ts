@@ -55,7 +55,7 @@ test('a read whose caller leaves is not made', async () => {
 
   left.abort();
 
-  expect(await late).toBeNull();
+  await expect(late).rejects.toMatchObject({ status: 503 });
   released.resolve();
   await before;
 });

@@ -6,7 +6,7 @@ import type { AssistantStore } from '../store.ts';
 import type { Evaluation, Evaluations } from '../../evaluation/evaluations.ts';
 import type { OperatorCaller } from '../../operators/token.ts';
 import { createRestedWork } from '../../platform/http/shares.ts';
-import { conflict, MAX_DETAILS, notFound, unavailable } from '../../platform/process/errors.ts';
+import { conflict, MAX_DETAILS, notFound } from '../../platform/process/errors.ts';
 import { parseWholeNumber, wholeNumber } from '../../platform/process/validation.ts';
 import { VerdictCounts, wholeCounts } from '../../evaluation/question.ts';
 import { type Handled, handled, line, operation, textField, time, uuid } from '../../operators/operation.ts';
@@ -253,9 +253,7 @@ export const draftRoutes = ({
         draft: draft && toDraftView(draft),
       };
     };
-    const view = await rested(id, read, signal);
-    if (!view) throw unavailable();
-    return view;
+    return rested(id, read, signal);
   }),
 
   handled(draftOperations.discard, async ({ params: { id = '' }, query: { seen }, operator }) => {

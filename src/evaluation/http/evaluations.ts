@@ -8,7 +8,7 @@ import { createCursor, cursor } from '../../platform/http/operation.ts';
 import type { Insights } from '../../insights/store.ts';
 import { createRestedWork } from '../../platform/http/shares.ts';
 import { DAY_MS, serverNow } from '../../platform/process/clock.ts';
-import { conflict, invalid, unavailable } from '../../platform/process/errors.ts';
+import { conflict, invalid } from '../../platform/process/errors.ts';
 import { cachedByCost } from '../../platform/process/lru.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';
@@ -240,7 +240,6 @@ export const evaluationRoutes = ({
         return evaluations.create({ assistantId: id, set, questions, draftRevision: draft?.revision ?? null, tokens });
       };
       const created = await rested(id, () => costly(create), signal);
-      if (!created) throw unavailable();
       note({ target: id, details: { evaluationId: created.evaluationId, questions: created.total } });
       return toView(created);
     }),

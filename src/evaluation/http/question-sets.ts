@@ -8,7 +8,7 @@ import type { QuestionCase, QuestionSet, QuestionSets } from '../question-sets.t
 import { sendJson, toJson } from '../../platform/http/json-body.ts';
 import type { Insights } from '../../insights/store.ts';
 import { createRestedWork } from '../../platform/http/shares.ts';
-import { invalid, unavailable } from '../../platform/process/errors.ts';
+import { invalid } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { type Handled, handled, line, operation, time, uuid, WRITTEN } from '../../operators/operation.ts';
 
@@ -238,7 +238,7 @@ export const questionSetRoutes = ({
     handled(questionSetOperations.import, async ({ params: { id = '', setId = '' }, body, note, signal }) => {
       const { format, text, replace } = body;
       await questionSets.get({ assistantId: id, setId });
-      const answer = await rested(
+      return rested(
         id,
         async () => {
           const { cases, refused } = await readQuestions(format, text);
@@ -248,8 +248,6 @@ export const questionSetRoutes = ({
         },
         signal,
       );
-      if (!answer) throw unavailable();
-      return answer;
     }),
 
     handled(questionSetOperations.export, async ({ params: { id = '', setId = '' }, query: { format }, res }) => {

@@ -8,7 +8,7 @@ import type { DeliveryQueue } from '../queue.ts';
 import type { DeliveryStore } from '../store.ts';
 import { cursor } from '../../platform/http/operation.ts';
 import { createRestedWork } from '../../platform/http/shares.ts';
-import { invalid, unavailable } from '../../platform/process/errors.ts';
+import { invalid } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { definedFields, type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';
 
@@ -175,9 +175,7 @@ export const deliveryRoutes = ({ endpoints, deliveries, deliveryQueue }: Depende
   return [
     handled(deliveryOperations.list, async ({ params: { id = '' }, query: { from, to, ...rest }, signal }) => {
       const filter = definedFields({ ...rest, from: toDate(from), to: toDate(to) });
-      const page = await rested(id, () => deliveries.list({ assistantId: id, ...filter }), signal);
-      if (!page) throw unavailable();
-      return page;
+      return rested(id, () => deliveries.list({ assistantId: id, ...filter }), signal);
     }),
 
     handled(deliveryOperations.read, async ({ params: { id = '' } }) => {

@@ -12,7 +12,7 @@ import {
   takeRoomForAnswer,
 } from '../../platform/http/shares.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
-import { unavailable } from '../../platform/process/errors.ts';
+import { ApiError } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { EventKind } from '../../conversations/event.ts';
 
@@ -132,6 +132,12 @@ type Dependencies = {
   orUnavailable: OrUnavailable;
 };
 
+/** A look that gets no turn in time has seen nothing. */
+const falseIfLate = (cause: unknown): boolean => {
+  if (cause instanceof ApiError) return false;
+  throw cause;
+};
+
 /** The list of ended deliveries (docs/contract.md, List events). */
 export const eventRoutes = ({ access, deliveries, longPoll, orUnavailable }: Dependencies): Router => {
   // Each looks at all endpoints with deliveries, removed ones included.
@@ -145,16 +151,15 @@ export const eventRoutes = ({ access, deliveries, longPoll, orUnavailable }: Dep
         const given = Object.entries({ endpointId, ...query }).filter(([, value]) => value !== undefined);
         const filter = { assistantId, ...Object.fromEntries(given) };
         const signal = signalOf(res);
-        const inTurn = <Value>(read: () => Promise<Value>) => rested(assistantId, () => orUnavailable(read()), signal);
-        const isThere = async (): Promise<boolean> => (await inTurn(() => deliveries.hasEnded(filter))) ?? false;
+        const isThere = (): Promise<boolean> =>
+          orUnavailable(rested(assistantId, () => deliveries.hasEnded(filter), signal).catch(falseIfLate));
         // A call that waits takes no room of answers.
         if (wait > 0 && !(await isThere())) {
           await longPoll(req, res, { waitMs: wait * 1_000, everyMs: LOOK_EVERY_MS, isThere });
         }
         await takeRoomForAnswer(req, res);
         await buildAnswer(req, res, async () => {
-          const found = await inTurn(() => deliveries.listEnded(filter));
-          if (!found) throw unavailable();
+          const found = await orUnavailable(rested(assistantId, () => deliveries.listEnded(filter), signal));
           const { cursor, hasMore, readUpTo, bytes, ...page } = found;
           const view = { cursor, hasMore, readUpTo, events: page.deliveries.map(toView) };
           await answerWithList(eventOperations.list, res, view, { list: 'events', bytes });

@@ -287,12 +287,12 @@ const REST_SHARE = 4;
 const REST_MOST_MS = 500;
 const restAfter = (ms: number): number => Math.min(REST_MOST_MS, REST_SHARE * ms);
 
-/** Resolves with null if the turn did not come in time, or the caller has left. */
+/** Throws 503 if the turn did not come in time, or the caller has left. */
 type RestedWork<Result> = <Value extends Result>(
   holder: string,
   work: () => Promise<Value>,
   signal: AbortSignal,
-) => Promise<Value | null>;
+) => Promise<Value>;
 
 /**
  * For work whose cost depends on what its holder has stored or sends. One holder does one piece of it at a time and rests
@@ -304,8 +304,9 @@ export const createRestedWork = <Result = unknown>(
 ): RestedWork<Result> => {
   const ofHolder = createSlots(({ own }) => own === 0);
   return async (holder, work, signal) => {
-    const slot = await acquireInTime(ofHolder, holder, { signal }).catch(() => null);
-    if (!slot) return null;
+    const slot = await acquireInTime(ofHolder, holder, { signal }).catch((): never => {
+      throw unavailable();
+    });
     const since = performance.now();
     let value: Result | undefined;
     try {
