@@ -126,7 +126,6 @@ export type Fetched =
       lastModified: string | null;
       mayIndex: boolean;
       mayFollow: boolean;
-      hops: number;
     }
   | { kind: 'unchanged'; url: string; etag: string | null; lastModified: string | null }
   /** 404 or 410. */
@@ -377,7 +376,6 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
           bytes,
           ...kept,
           ...robotsTag(get('x-robots-tag')),
-          hops: 0,
         };
       }
       discard(body);
@@ -433,7 +431,6 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
         const isOurs = error.code === 'private_address' || error.code === 'too_large';
         return isOurs ? { kind: 'refused', error } : { kind: 'failed', error, status: null, later: false };
       });
-      if (answer.kind === 'answered') return { ...answer, hops };
       if (answer.kind !== 'redirect') return answer;
       address = answer.to;
       leftMs = Math.max(1, Math.ceil(leftMs - (performance.now() - askedAt)));

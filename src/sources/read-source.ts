@@ -1,8 +1,5 @@
 import { createHash } from 'node:crypto';
 import { basename } from 'node:path';
-import { StringDecoder } from 'node:string_decoder';
-import { promisify } from 'node:util';
-import { gunzip } from 'node:zlib';
 import { type Reader, type ReadFailure, type ReadPage, readerVersion } from '@parley/reading';
 import type { Logger } from '../platform/process/logger.ts';
 import { createSlices } from '../platform/process/slices.ts';
@@ -11,24 +8,30 @@ import { type RunLease, RunLost } from './lease-sessions.ts';
 import type { FoundPage, PageEnd } from './run-pages.ts';
 import type { SourceRuns } from './runs.ts';
 import {
-  FETCHED_MAX_BYTES,
   PAGES_OF_SITE_MAX,
   type SiteOfRun,
   type SourceError,
   type StoredSource,
   type StoredSourcePage,
 } from './source.ts';
-import type { Fetched, Fetcher, FetchOptions } from './fetch.ts';
+import type { Fetcher } from './fetch.ts';
 import {
-  ALLOWS_ALL,
+  type SiteAnswer,
+  createRequests,
+  isReadable,
+  isXml,
+  RunFailure,
+  RunInterrupted,
+  saysNothing,
+  typeOf,
+  unpacked,
+} from './requests.ts';
+import {
   createScope,
   folderOf,
   normalisedUrl,
-  parseRobots,
   parseSitemap,
   readSitemaps,
-  type Robots,
-  ROBOTS_MAX_BYTES,
   securedUrl,
   type SiteScope,
 } from './site-rules.ts';
@@ -46,48 +49,6 @@ const LEADS_MAX = 3;
 const LEADS_WITHIN = 20_000;
 const MAY_LEAD = /http-equiv\s{0,9}=\s{0,9}["']?refresh/i;
 
-const HTML = 'text/html,application/xhtml+xml';
-const DOCX = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document';
-const ACCEPT = `${HTML};q=1,text/markdown;q=0.9,text/plain;q=0.8,application/pdf;q=0.7,${DOCX};q=0.7`;
-const READ_TYPES = new Set([
-  ...HTML.split(','),
-  'text/markdown',
-  'text/x-markdown',
-  'text/plain',
-  'application/pdf',
-  DOCX,
-]);
-/** Types that say nothing. The ending of the path then decides. */
-const NO_TYPES = new Set(['', 'application/octet-stream', 'binary/octet-stream', 'application/unknown']);
-const READ_ENDINGS = /\.(?:html?|xhtml|md|markdown|txt|pdf|docx)$/i;
-const XML_TYPES = new Set(['text/xml', 'application/xml']);
-
-const typeOf = (contentType: string | null): string => (contentType ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
-
-const isReadable = (contentType: string | null, url: string): boolean => {
-  const type = typeOf(contentType);
-  return READ_TYPES.has(type) || (NO_TYPES.has(type) && READ_ENDINGS.test(new URL(url).pathname));
-};
-const isXml = (contentType: string | null, url: string): boolean =>
-  XML_TYPES.has(typeOf(contentType)) || /\.xml(?:\.gz)?$/i.test(new URL(url).pathname);
-
-/** The run cannot continue. Answers keep using what they have. */
-class RunFailure extends Error {
-  override name = 'RunFailure';
-  readonly error: SourceError;
-  readonly againAfterMs: number | undefined;
-  constructor(error: SourceError, againAfterMs?: number) {
-    super(error.code);
-    this.error = error;
-    this.againAfterMs = againAfterMs;
-  }
-}
-
-/** The run continues later: other sources wait for its place, its host is crowded, or the process stops. */
-class RunInterrupted extends Error {
-  override name = 'RunInterrupted';
-}
-
 const HASHED_AT_ONCE = 1_000_000;
 /**
  * The reader's version and a hash of the content, made in steps, because other work should not wait for the hash of a large
@@ -101,23 +62,6 @@ const contentHash = async (version: string, contentType: string | null, bytes: B
     if (slices.isOver()) await slices.next();
   }
   return `${version}.${hash.digest('base64url')}`;
-};
-
-const unzip = promisify(gunzip);
-const DECODED_AT_ONCE = 1_000_000;
-/** The text of a sitemap, whose file may be compressed. It is decoded in steps, because bytes that are no text take long. */
-const unpacked = async (given: Buffer): Promise<string> => {
-  const isPacked = given[0] === 0x1f && given[1] === 0x8b;
-  const unpacking = isPacked ? unzip(given, { maxOutputLength: FETCHED_MAX_BYTES }) : given;
-  const bytes = await Promise.resolve(unpacking).catch(() => Buffer.alloc(0));
-  const slices = createSlices();
-  const decoder = new StringDecoder();
-  let text = '';
-  for (let from = 0; from < bytes.length; from += DECODED_AT_ONCE) {
-    text += decoder.write(bytes.subarray(from, from + DECODED_AT_ONCE));
-    if (slices.isOver()) await slices.next();
-  }
-  return text + decoder.end();
 };
 
 const nameOf = (url: string): string => {
@@ -178,15 +122,22 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
 
   const openRun = ({ source, lease, signal, shouldYield, othersWait }: Run) => {
     const { _id: sourceId, assistantId, kind, run } = source;
-    const ask = (url: string, options: Omit<FetchOptions, 'assistantId' | 'othersWait' | 'signal'>) =>
-      fetcher(url, { ...options, assistantId, othersWait, signal });
-    const robotsByOrigin = new Map<string, Promise<Robots>>();
     let site = source.site;
     let scope: SiteScope | null = site ? createScope(source, site) : null;
-    let held: { url: string; answer: Fetched } | null = null;
+    let held: { url: string; answer: SiteAnswer } | null = null;
     let failures = 0;
     let announcedAt = Number.NEGATIVE_INFINITY;
     let writing: Promise<unknown> = Promise.resolve();
+
+    const { robotsOf, fetchPage, fetchText } = createRequests({
+      fetcher,
+      timing,
+      version,
+      assistantId,
+      othersWait,
+      signal,
+      isElsewhere: ({ origin }) => kind === 'site' && origin !== site?.origin && origin !== site?.typed?.origin,
+    });
 
     /** The address of a page in the form in which it is stored. */
     const addressOf = (text: string, base?: string): string | null => {
@@ -194,79 +145,8 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       return url !== null && site ? securedUrl(url, site.origin) : url;
     };
 
-    const everyMs = (robots: Robots | null): number =>
-      Math.max(timing.sourceRequestEveryMs, Math.min(robots?.crawlDelayMs ?? 0, timing.sourceRequestEveryMaxMs));
-
-    const askRobots = async (origin: string): Promise<Robots> => {
-      const accept = 'text/plain,*/*;q=0.5';
-      const answer = await ask(`${origin}/robots.txt`, {
-        accept,
-        maxBytes: ROBOTS_MAX_BYTES,
-        truncates: true,
-        everyMs: () => everyMs(null),
-      });
-      if (answer.kind === 'answered') return parseRobots(answer.bytes.toString());
-      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
-      // Any status of 400 to 499 except 429 means that there is no robots.txt, and so do redirects that lead nowhere.
-      const isNone =
-        answer.kind === 'missing' ||
-        answer.kind === 'unchanged' ||
-        (answer.kind === 'refused' && answer.error.code !== 'private_address') ||
-        (answer.kind === 'failed' && answer.status !== null && answer.status < 500 && !answer.later);
-      if (isNone) return ALLOWS_ALL;
-      const { code, message } = answer.error;
-      if (answer.kind === 'refused' || answer.status === null)
-        throw new RunFailure({ code, message }, answer.kind === 'failed' ? timing.sourcePostponedMs : undefined);
-      const words = `The site’s robots.txt cannot be read (${answer.status}), so Parley asks for no page. It tries again in an hour`;
-      throw new RunFailure({ code: 'robots_unavailable', message: words }, timing.sourcePostponedMs);
-    };
-    const robotsOf = (origin: string): Promise<Robots> => {
-      const asked = robotsByOrigin.get(origin) ?? askRobots(origin);
-      robotsByOrigin.set(origin, asked);
-      return asked;
-    };
-
-    /**
-     * `isStart`: the first request of a site, which may lead to another host, as from example.com to www.example.com.
-     */
-    const fetchPage = async (page: Pick<StoredSourcePage, 'url'> & Partial<StoredSourcePage>, isStart = false) => {
-      let robots: Robots | null = null;
-      // A page that another version of the reader has read is read again, also if its site would say that it is the same.
-      const isKnown = page.hash?.startsWith(`${version}.`) === true;
-      return ask(page.url, {
-        accept: ACCEPT,
-        maxBytes: FETCHED_MAX_BYTES,
-        ...(isKnown && { etag: page.etag ?? null, lastModified: page.lastModified ?? null }),
-        everyMs: () => everyMs(robots),
-        isWanted: (type, url) => isReadable(type, url) || (isStart && isXml(type, url)),
-        refuse: async (url) => {
-          const isOwn = url.origin === site?.origin || url.origin === site?.typed?.origin;
-          const isElsewhere = kind === 'site' && !isStart && !isOwn;
-          if (isElsewhere) return { code: 'elsewhere', message: `The page leads to another site (${url.host})` };
-          robots = await robotsOf(url.origin);
-          if (await robots.allows(url.pathname + url.search)) return null;
-          return {
-            code: 'robots',
-            message: 'The site’s robots.txt forbids this page. Allow the user agent ParleyBot there',
-          };
-        },
-      });
-    };
-
-    /** Fetches a sitemap, whose file may be compressed. */
-    const fetchText = async (url: string): Promise<string | null> => {
-      const robots = site ? await robotsOf(site.origin) : null;
-      const answer = await ask(url, {
-        accept: 'application/xml,text/xml,text/plain;q=0.5,*/*;q=0.1',
-        maxBytes: FETCHED_MAX_BYTES,
-        everyMs: () => everyMs(robots),
-      });
-      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
-      return answer.kind === 'answered' ? unpacked(answer.bytes) : null;
-    };
-
     /** Where a page leads by itself, without a click (`<meta http-equiv="refresh">`). */
-    const leadsTo = async (answer: Fetched): Promise<string | null> => {
+    const leadsTo = async (answer: SiteAnswer): Promise<string | null> => {
       if (answer.kind !== 'answered' || !isReadable(answer.contentType, answer.url)) return null;
       if (!MAY_LEAD.test(answer.bytes.toString('latin1', 0, LEADS_WITHIN))) return null;
       const { bytes, contentType, url } = answer;
@@ -277,10 +157,9 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
     const fetchStart = async (
       url: string,
       leads = 0,
-    ): Promise<Extract<Fetched, { kind: 'answered' | 'unchanged' }>> => {
+    ): Promise<Extract<SiteAnswer, { kind: 'answered' | 'unchanged' }>> => {
       const known = await runs.findPage(sourceId, url);
       const answer = await fetchPage({ ...known, url }, true);
-      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
       if (answer.kind !== 'answered' && answer.kind !== 'unchanged') {
         const isLater = answer.kind === 'failed' && answer.later;
         throw new RunFailure(answer.error, isLater ? timing.sourcePostponedMs : undefined);
@@ -316,7 +195,7 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       const until = performance.now() + timing.sourceSitemapsMs;
       let isCut = false;
       const urls = await readSitemaps(listed, {
-        fetchText: async (url) => fetched.get(url) ?? fetchText(url),
+        fetchText: async (url) => fetched.get(url) ?? fetchText(url, end.origin),
         accept,
         most: PAGES_OF_SITE_MAX + 1,
         isOver: () => {
@@ -443,7 +322,7 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       if (hash === page.hash) return { state: 'unchanged', etag, lastModified, keeps };
       const url = kind === 'file' ? null : page.url;
       const name = url === null ? (document.name ?? source.name) : nameOf(url);
-      const given = NO_TYPES.has(typeOf(contentType)) ? null : contentType;
+      const given = saysNothing(contentType) ? null : contentType;
       const result = await read(assistantId, { bytes, contentType: given, name, url }, signal);
       if ('failed' in result)
         return { state: NOT_TEXT.has(result.failed) ? 'skipped' : 'failed', error: failureOf(result) };
@@ -479,7 +358,6 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       const isHeld = held?.url === page.url;
       const answer = isHeld && held ? held.answer : await fetchPage(page);
       if (isHeld) held = null;
-      if (answer.kind === 'crowded') throw new RunInterrupted('the host is crowded');
       if (answer.kind === 'failed') {
         noteFailure(answer.error, answer.later);
         const isWorth = answer.later || answer.status === null || answer.status >= 500;
@@ -502,7 +380,10 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       return end(page, { state: 'unchanged', etag, lastModified, keeps });
     };
 
-    const doAnswer = async (page: StoredSourcePage, answer: Extract<Fetched, { kind: 'answered' }>): Promise<void> => {
+    const doAnswer = async (
+      page: StoredSourcePage,
+      answer: Extract<SiteAnswer, { kind: 'answered' }>,
+    ): Promise<void> => {
       if (!answer.mayIndex && !answer.mayFollow) return end(page, { state: 'skipped', error: NO_INDEX });
       const ended = await readPage(page, answer, answer.mayFollow);
       const isHidden = !answer.mayIndex && ended.state === 'read';
