@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
-import { isPaused, MAX_RATE_PER_SECOND } from '../../src/events/endpoints.ts';
+import { MAX_RATE_PER_SECOND } from '../../src/events/endpoint.ts';
+import { isPaused } from '../../src/events/endpoints.ts';
 import { type EventKind, EVENT_KINDS } from '../../src/conversations/event.ts';
 import { endpointOperations } from '../../src/events/http/endpoints.ts';
 import type { Answered, Api } from './api.ts';

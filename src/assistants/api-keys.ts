@@ -1,7 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Connection } from 'mongoose';
 import * as z from 'zod';
-import { schemaOf } from '../platform/mongo/mongo.ts';
+import { insertAtMost } from '../platform/mongo/batches.ts';
+import { collectionOf, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
+import { HOUR_MS, serverDate, serverNow } from '../platform/process/clock.ts';
+import { invalid, orNotFound } from '../platform/process/errors.ts';
+import { newId } from '../platform/process/ids.ts';
+import { cachedSettings } from '../platform/process/lru.ts';
+import { DEFAULT_LIMIT_PER_MINUTE } from './assistant.ts';
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const BODY_LENGTH = 43; // 32 bytes in base 62
@@ -28,7 +34,7 @@ export const SECRET_BODY = `[0-9A-Za-z]{${BODY_LENGTH}}`;
  * A new API key: `sk_`, 32 random bytes in base 62, and a checksum (docs/contract.md, Keys and tokens). The key is
  * shown once; only its hash is stored.
  */
-export const newApiKey = (): string => {
+const newApiKey = (): string => {
   const body = newSecret('');
   return `sk_${body}${checksumOf(body)}`;
 };
@@ -36,7 +42,7 @@ export const newApiKey = (): string => {
 const SHAPE = new RegExp(`^sk_(${SECRET_BODY})([0-9A-Za-z]{${CHECKSUM_LENGTH}})$`);
 
 /** Detects mistyped and invented keys by their checksum, without a database query. */
-export const isWellFormedApiKey = (apiKey: string): boolean => {
+const isWellFormedApiKey = (apiKey: string): boolean => {
   const match = SHAPE.exec(apiKey);
   return match !== null && checksumOf(match[1] as string) === match[2];
 };
@@ -70,7 +76,7 @@ export type ApiKey = {
 type PreviousKey = { hash: string; until: Date };
 
 /** Keys that were created before there were quotas have no `turnsPerMonth`. */
-export type StoredApiKey = Omit<ApiKey, 'keyId' | 'turnsPerMonth' | 'overlapUntil'> &
+type StoredApiKey = Omit<ApiKey, 'keyId' | 'turnsPerMonth' | 'overlapUntil'> &
   Partial<Pick<ApiKey, 'turnsPerMonth'>> & { _id: string; hash: string; previous?: PreviousKey };
 
 const apiKeySchema = schemaOf<StoredApiKey>('apiKeys');
@@ -78,4 +84,144 @@ apiKeySchema.index({ hash: 1 }, { unique: true });
 apiKeySchema.index({ 'previous.hash': 1 }, { sparse: true });
 apiKeySchema.index({ assistantId: 1, createdAt: -1 });
 
-export const apiKeyModel = (connection: Connection) => connection.model<StoredApiKey>('ApiKey', apiKeySchema);
+const apiKeyModel = (connection: Connection) => connection.model<StoredApiKey>('ApiKey', apiKeySchema);
+
+/** How many keys an assistant may have. Revoked keys count, because they are still listed. */
+const KEYS_MAX = 1_000;
+const LAST_USED_EVERY_MS = 60_000;
+const AFTER = { returnDocument: 'after' } as const;
+
+type NewApiKey = { assistantId: string; name: string; limitPerMinute?: number; turnsPerMonth?: number | null };
+
+export type ApiKeyStore = {
+  model: Indexed;
+
+  /** The active key that a Bearer value belongs to. Malformed, unknown and revoked keys all give null. */
+  findApiKey: (apiKey: string) => Promise<ApiKey | null>;
+
+  /** Creates an API key. Only this answer contains the full key. */
+  createApiKey: (key: NewApiKey) => Promise<{ key: ApiKey; apiKey: string }>;
+
+  getApiKey: (keyId: string) => Promise<ApiKey>;
+  listApiKeys: (assistantId: string) => Promise<ApiKey[]>;
+  countApiKeys: (assistantId: string) => Promise<number>;
+
+  /**
+   * Replaces the secret of a key. The id, name and limits are kept. The old secret stays valid for `overlapHours`
+   * (0–168, default 0); one that an earlier rotation kept ends in the same write. A revoked key stays revoked.
+   */
+  rotateApiKey: (keyId: string, overlapHours?: number) => Promise<{ key: ApiKey; apiKey: string }>;
+
+  /** Changes the name or the limits of a key. A revoked key cannot be changed. */
+  updateApiKey: (
+    keyId: string,
+    change: Partial<Pick<ApiKey, 'name' | 'limitPerMinute' | 'turnsPerMonth'>>,
+  ) => Promise<ApiKey>;
+
+  /** Revokes a key. Revoking a revoked key changes nothing. */
+  revokeApiKey: (keyId: string) => Promise<ApiKey>;
+};
+
+const toApiKey = ({ _id, hash: _hash, turnsPerMonth = null, previous, ...stored }: StoredApiKey): ApiKey => ({
+  keyId: _id,
+  turnsPerMonth,
+  ...stored,
+  overlapUntil: previous && previous.until.getTime() > serverNow() ? previous.until : null,
+});
+
+/** `requireAssistant` throws 404 if there is none. */
+export const createApiKeyStore = (
+  connection: Connection,
+  requireAssistant: (assistantId: string) => Promise<unknown>,
+): ApiKeyStore => {
+  const apiKeys = apiKeyModel(connection);
+
+  const findByHash = cachedSettings(async (hash: string) => {
+    const stored = await apiKeys.findOne({ $or: [{ hash }, { 'previous.hash': hash }], revokedAt: null }).lean();
+    return stored && { key: toApiKey(stored), until: stored.hash === hash ? null : (stored.previous?.until ?? null) };
+  });
+
+  const getApiKey = async (keyId: string): Promise<ApiKey> => {
+    return toApiKey(orNotFound(await apiKeys.findById(keyId).lean()));
+  };
+
+  return {
+    model: apiKeys,
+
+    findApiKey: async (apiKey) => {
+      const hash = hashSecret(apiKey);
+      // The checksum is checked only for a key that is not cached, because the check costs less than a query but more
+      // than a cache hit.
+      if (!findByHash.knows(hash) && !isWellFormedApiKey(apiKey)) return null;
+      const found = await findByHash(hash);
+      if (!found) return null;
+      const { key, until } = found;
+      if (until !== null) return until.getTime() > serverNow() ? key : null;
+      if ((key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {
+        key.lastUsedAt = serverDate();
+        // The time is only shown to operators, so a lost write is harmless.
+        apiKeys.updateOne({ _id: key.keyId }, { lastUsedAt: key.lastUsedAt }).catch(() => undefined);
+      }
+      return key;
+    },
+
+    createApiKey: async ({ assistantId, name, limitPerMinute, turnsPerMonth = null }) => {
+      await requireAssistant(assistantId);
+      const apiKey = newApiKey();
+      const stored: StoredApiKey = {
+        _id: newId(),
+        hash: hashSecret(apiKey),
+        assistantId,
+        name,
+        lastFour: apiKey.slice(-4),
+        limitPerMinute: limitPerMinute ?? DEFAULT_LIMIT_PER_MINUTE,
+        turnsPerMonth,
+        createdAt: serverDate(),
+        lastUsedAt: null,
+        revokedAt: null,
+      };
+      const tooMany = () =>
+        invalid('name', 'too_many', `an assistant has at most ${KEYS_MAX} keys, revoked ones included: rotate one`);
+      await insertAtMost(
+        { collection: collectionOf(apiKeys), filter: { assistantId }, max: KEYS_MAX, tooMany },
+        stored,
+      );
+      return { key: toApiKey(stored), apiKey };
+    },
+
+    getApiKey,
+
+    listApiKeys: async (assistantId) =>
+      (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) => toApiKey(stored)),
+
+    countApiKeys: (assistantId) => apiKeys.countDocuments({ assistantId, revokedAt: null }).exec(),
+
+    rotateApiKey: async (keyId, overlapHours = 0) => {
+      const apiKey = newApiKey();
+      const until = new Date(serverNow() + overlapHours * HOUR_MS);
+      const stage = {
+        $set: {
+          hash: hashSecret(apiKey),
+          lastFour: apiKey.slice(-4),
+          lastUsedAt: null,
+          previous: overlapHours > 0 ? { hash: '$hash', until } : '$$REMOVE',
+        },
+      };
+      const stored = await apiKeys
+        .findOneAndUpdate({ _id: keyId, revokedAt: null }, [stage], { ...AFTER, updatePipeline: true })
+        .lean();
+      return { key: toApiKey(orNotFound(stored)), apiKey };
+    },
+
+    updateApiKey: async (keyId, change) => {
+      const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, { $set: change }, AFTER).lean();
+      return toApiKey(orNotFound(stored));
+    },
+
+    revokeApiKey: async (keyId) => {
+      const revoked = { $set: { revokedAt: serverDate() }, $unset: { previous: 1 } };
+      await apiKeys.updateOne({ _id: keyId, revokedAt: null }, revoked);
+      return getApiKey(keyId);
+    },
+  };
+};

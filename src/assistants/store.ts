@@ -1,23 +1,14 @@
 import { randomBytes } from 'node:crypto';
-import { LRUCache } from 'lru-cache';
 import type { Connection, mongo } from 'mongoose';
-import { HOUR_MS, serverDate, serverNow } from '../platform/process/clock.ts';
+import { serverDate } from '../platform/process/clock.ts';
 import { newId } from '../platform/process/ids.ts';
-import { createSharedMemory, type SharedMemory } from '../platform/process/lru.ts';
+import { cachedSettings, type CachedFind, createSharedMemory, type SharedMemory } from '../platform/process/lru.ts';
 import { conflict, invalid, notFound, orNotFound } from '../platform/process/errors.ts';
-import { inPages, insertAtMost } from '../platform/mongo/batches.ts';
+import { inPages } from '../platform/mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn } from '../platform/mongo/mongo.ts';
 import type { SecretsFound, Vault } from '../platform/process/vault.ts';
 import { validate } from '../platform/process/validation.ts';
-import {
-  type ApiKey,
-  apiKeyModel,
-  hashSecret,
-  isWellFormedApiKey,
-  newApiKey,
-  newSecret,
-  type StoredApiKey,
-} from './api-keys.ts';
+import { type ApiKeyStore, createApiKeyStore, hashSecret, newSecret } from './api-keys.ts';
 import {
   type Assistant,
   AssistantInput,
@@ -44,22 +35,16 @@ import {
   type WebChannel,
   WebSettings,
 } from './settings.ts';
-import { TIMING } from '../platform/process/time-limits.ts';
 import type { KnowledgeEntry, KnowledgeInput } from './knowledge/entry.ts';
 import { type AddOptions, createKnowledgeStore, type KnowledgeStore, LIST_BATCH } from './knowledge/store.ts';
 import { createVectorStore, type VectorStore } from './knowledge/vectors.ts';
 import { createVersions, type VersionedSources, type VersionStore } from './drafts/versions.ts';
 
-/** The maximum memory of each cache, counted in characters of JSON. */
-const CACHED_CHARS = 20_000_000;
 /** How many names of a list are decoded at once. */
 const NAMES_AT_ONCE = 200;
 /** Fields that a list of assistants leaves out. */
 const NOT_LISTED = { web: 0, semantic: 0, passages: 0, knowledgePlaces: 0, textLanguage: 0 } as const;
 export type ListedAssistant = Omit<Assistant, 'web' | 'semantic' | 'passages' | 'textLanguage'>;
-/** How many keys an assistant may have. Revoked keys count, because they are still listed. */
-const KEYS_MAX = 1_000;
-const LAST_USED_EVERY_MS = 60_000;
 const AFTER = { returnDocument: 'after' } as const;
 
 /** How many passages an assistant has, live and in the draft, and the main language of the live ones. */
@@ -73,23 +58,15 @@ type Dependencies = {
   memory?: SharedMemory;
 };
 
-type NewApiKey = { assistantId: string; name: string; limitPerMinute?: number; turnsPerMonth?: number | null };
-
-const toApiKey = ({ _id, hash: _hash, turnsPerMonth = null, previous, ...stored }: StoredApiKey): ApiKey => ({
-  keyId: _id,
-  turnsPerMonth,
-  ...stored,
-  overlapUntil: previous && previous.until.getTime() > serverNow() ? previous.until : null,
-});
+/** Changes of knowledge are of the draft, if there is one, so they are declared below. */
+type Parts = Omit<ApiKeyStore, 'model'> &
+  Omit<KnowledgeStore, 'addKnowledge' | 'updateKnowledge' | 'removeKnowledge' | 'noteLanguage'>;
 
 /**
  * Assistants with their knowledge, keys and channel. `findAssistant`, `findApiKey` and `findKnowledge` are called for
  * every turn, so they use caches that are at most one second old.
  */
-export type AssistantStore = Omit<
-  KnowledgeStore,
-  'addKnowledge' | 'updateKnowledge' | 'removeKnowledge' | 'noteLanguage'
-> & {
+export type AssistantStore = Parts & {
   models: Indexed[];
   vectors: VectorStore;
   embedders: Embedders;
@@ -111,11 +88,8 @@ export type AssistantStore = Omit<
   ) => Promise<KnowledgeEntry>;
   removeKnowledge: (assistantId: string, entryIds: string[], options?: EditOptions) => Promise<void>;
 
-  findAssistant: ((key: string) => Promise<Assistant | null>) & { knows: (key: string) => boolean };
+  findAssistant: CachedFind<Assistant>;
   getAssistant: (assistantId: string) => Promise<Assistant>;
-
-  /** The active key that a Bearer value belongs to. Malformed, unknown and revoked keys all give null. */
-  findApiKey: (apiKey: string) => Promise<ApiKey | null>;
 
   createAssistant: (input: AssistantInput, options?: EditOptions) => Promise<Assistant>;
   /** The ids of all assistants, or of those in `only`. */
@@ -173,28 +147,6 @@ export type AssistantStore = Omit<
   /** Removes the secret that signs user ids: they are no longer accepted. */
   removeWebIdentity: (assistantId: string) => Promise<Assistant>;
 
-  /** Creates an API key. Only this answer contains the full key. */
-  createApiKey: (key: NewApiKey) => Promise<{ key: ApiKey; apiKey: string }>;
-
-  getApiKey: (keyId: string) => Promise<ApiKey>;
-  listApiKeys: (assistantId: string) => Promise<ApiKey[]>;
-  countApiKeys: (assistantId: string) => Promise<number>;
-
-  /**
-   * Replaces the secret of a key. The id, name and limits are kept. The old secret stays valid for `overlapHours`
-   * (0–168, default 0); one that an earlier rotation kept ends in the same write. A revoked key stays revoked.
-   */
-  rotateApiKey: (keyId: string, overlapHours?: number) => Promise<{ key: ApiKey; apiKey: string }>;
-
-  /** Changes the name or the limits of a key. A revoked key cannot be changed. */
-  updateApiKey: (
-    keyId: string,
-    change: Partial<Pick<ApiKey, 'name' | 'limitPerMinute' | 'turnsPerMonth'>>,
-  ) => Promise<ApiKey>;
-
-  /** Revokes a key. Revoking a revoked key changes nothing. */
-  revokeApiKey: (keyId: string) => Promise<ApiKey>;
-
   /** Seals all secrets again that an older key has sealed, one assistant after the other. A dry run counts them. */
   resealSecrets: (options: { dryRun: boolean }) => AsyncGenerator<SecretsFound, undefined>;
 };
@@ -207,7 +159,6 @@ export const createAssistantStore = ({
   memory = createSharedMemory(),
 }: Dependencies): AssistantStore => {
   const { assistants, knowledge } = assistantModels(connection);
-  const apiKeys = apiKeyModel(connection);
   const vectors = createVectorStore(connection, { assistants, knowledge });
   const embedders = createEmbedders(connection);
 
@@ -225,38 +176,16 @@ export const createAssistantStore = ({
   });
   const drafts = createDrafts({ connection, assistants, knowledge, versions, sources, vault, memory });
 
-  // A missing value is cached too, so that an unknown id or key costs at most one query a second.
-  const remember = <Value extends object>(fetch: (key: string) => Promise<Value | null>) => {
-    const cache = new LRUCache<string, { value: Value | null }>({
-      maxSize: CACHED_CHARS,
-      sizeCalculation: ({ value }, key) => key.length + JSON.stringify(value).length + 200,
-      ttl: TIMING.settingsCachedForMs,
-      fetchMethod: async (key) => ({ value: await fetch(key) }),
-    });
-    const find = async (key: string): Promise<Value | null> => {
-      const hit = cache.get(key) ?? (await cache.fetch(key));
-      return hit?.value ?? null;
-    };
-    return Object.assign(find, { knows: (key: string): boolean => cache.has(key) });
-  };
-
-  const findAssistant = remember(async (assistantId: string) => {
+  const findAssistant = cachedSettings(async (assistantId: string) => {
     const stored = await assistants.findById(assistantId).lean();
     return stored && toAssistant(stored);
-  });
-
-  const findByHash = remember(async (hash: string) => {
-    const stored = await apiKeys.findOne({ $or: [{ hash }, { 'previous.hash': hash }], revokedAt: null }).lean();
-    return stored && { key: toApiKey(stored), until: stored.hash === hash ? null : (stored.previous?.until ?? null) };
   });
 
   const getAssistant = async (assistantId: string): Promise<Assistant> => {
     return toAssistant(orNotFound(await assistants.findById(assistantId).lean()));
   };
 
-  const getApiKey = async (keyId: string): Promise<ApiKey> => {
-    return toApiKey(orNotFound(await apiKeys.findById(keyId).lean()));
-  };
+  const { model: keyModel, ...apiKeys } = createApiKeyStore(connection, getAssistant);
 
   /**
    * Updates the assistant that matches `filter` and returns its new state, or null if no assistant matches. The write
@@ -303,8 +232,9 @@ export const createAssistantStore = ({
   const hasDrafts = async (assistantId: string): Promise<boolean> => (await getAssistant(assistantId)).drafts;
 
   return {
-    models: [assistants, knowledge, apiKeys, vectors.model, embedders.model, ...drafts.models, ...versions.models],
+    models: [assistants, knowledge, keyModel, vectors.model, embedders.model, ...drafts.models, ...versions.models],
     ...live,
+    ...apiKeys,
     drafts,
     versions,
 
@@ -329,23 +259,6 @@ export const createAssistantStore = ({
     semantic: createSemanticState(collectionOf(assistants)),
     findAssistant,
     getAssistant,
-
-    findApiKey: async (apiKey) => {
-      const hash = hashSecret(apiKey);
-      // The checksum is checked only for a key that is not cached, because the check costs less than a query but more
-      // than a cache hit.
-      if (!findByHash.knows(hash) && !isWellFormedApiKey(apiKey)) return null;
-      const found = await findByHash(hash);
-      if (!found) return null;
-      const { key, until } = found;
-      if (until !== null) return until.getTime() > serverNow() ? key : null;
-      if ((key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {
-        key.lastUsedAt = serverDate();
-        // The time is only shown to operators, so a lost write is harmless.
-        apiKeys.updateOne({ _id: key.keyId }, { lastUsedAt: key.lastUsedAt }).catch(() => undefined);
-      }
-      return key;
-    },
 
     createAssistant: async (input, options = {}) => {
       const { drafts: wantsDrafts, ...settings } = validate(AssistantInput, input);
@@ -489,66 +402,6 @@ export const createAssistantStore = ({
     },
 
     removeWebIdentity: (assistantId) => changeWeb(assistantId, { identity: null }),
-
-    createApiKey: async ({ assistantId, name, limitPerMinute, turnsPerMonth = null }) => {
-      await getAssistant(assistantId);
-      const apiKey = newApiKey();
-      const stored: StoredApiKey = {
-        _id: newId(),
-        hash: hashSecret(apiKey),
-        assistantId,
-        name,
-        lastFour: apiKey.slice(-4),
-        limitPerMinute: limitPerMinute ?? DEFAULT_LIMIT_PER_MINUTE,
-        turnsPerMonth,
-        createdAt: serverDate(),
-        lastUsedAt: null,
-        revokedAt: null,
-      };
-      const tooMany = () =>
-        invalid('name', 'too_many', `an assistant has at most ${KEYS_MAX} keys, revoked ones included: rotate one`);
-      await insertAtMost(
-        { collection: collectionOf(apiKeys), filter: { assistantId }, max: KEYS_MAX, tooMany },
-        stored,
-      );
-      return { key: toApiKey(stored), apiKey };
-    },
-
-    getApiKey,
-
-    listApiKeys: async (assistantId) =>
-      (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) => toApiKey(stored)),
-
-    countApiKeys: (assistantId) => apiKeys.countDocuments({ assistantId, revokedAt: null }).exec(),
-
-    rotateApiKey: async (keyId, overlapHours = 0) => {
-      const apiKey = newApiKey();
-      const until = new Date(serverNow() + overlapHours * HOUR_MS);
-      const stage = {
-        $set: {
-          hash: hashSecret(apiKey),
-          lastFour: apiKey.slice(-4),
-          lastUsedAt: null,
-          previous: overlapHours > 0 ? { hash: '$hash', until } : '$$REMOVE',
-        },
-      };
-      const stored = await apiKeys
-        .findOneAndUpdate({ _id: keyId, revokedAt: null }, [stage], { ...AFTER, updatePipeline: true })
-        .lean();
-      if (!stored) throw notFound();
-      return { key: toApiKey(stored), apiKey };
-    },
-
-    updateApiKey: async (keyId, change) => {
-      const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, { $set: change }, AFTER).lean();
-      return toApiKey(orNotFound(stored));
-    },
-
-    revokeApiKey: async (keyId) => {
-      const revoked = { $set: { revokedAt: serverDate() }, $unset: { previous: 1 } };
-      await apiKeys.updateOne({ _id: keyId, revokedAt: null }, revoked);
-      return getApiKey(keyId);
-    },
 
     resealSecrets,
   };

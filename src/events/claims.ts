@@ -15,7 +15,7 @@ import type { ItemFailure } from '../platform/process/batch.ts';
 import { DAY_MS, serverDate, serverNow } from '../platform/process/clock.ts';
 import { newToken } from '../platform/process/ids.ts';
 import { mapAtMost } from '../platform/process/slots.ts';
-import type { StoredEndpoint } from './endpoints.ts';
+import type { StoredEndpoint } from './endpoint.ts';
 import type { Included, EventKind } from '../conversations/event.ts';
 import {
   deliveryIdOf,

@@ -1,133 +1,32 @@
-import { LRUCache } from 'lru-cache';
 import type { Connection } from 'mongoose';
-import * as z from 'zod';
+import type * as z from 'zod';
 import { MAX_OVERLAP_HOURS } from '../assistants/api-keys.ts';
-import { INCLUDED } from '../assistants/suggested-action.ts';
 import { DAY_MS, HOUR_MS, serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
-import { collectionOf, createReader, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
-import { TIMING } from '../platform/process/time-limits.ts';
+import { collectionOf, createReader, type Indexed } from '../platform/mongo/mongo.ts';
 import { validate } from '../platform/process/validation.ts';
 import { createResealing, type SecretsFound, type Vault, VaultError } from '../platform/process/vault.ts';
 import { type GuardOptions, requirePublicUrl } from '../platform/http/address-guard.ts';
-import { EventKind, OPT_IN_KINDS } from '../conversations/event.ts';
+import { type EventKind, OPT_IN_KINDS } from '../conversations/event.ts';
+import {
+  CERTIFICATE_SHOWN_MS,
+  type Endpoint,
+  EndpointInput,
+  endpointModel,
+  EXPIRING,
+  FAILING,
+  type NotedRecovery,
+  type Pause,
+  PAUSED,
+  type StoredEndpoint,
+} from './endpoint.ts';
 import { newWebhookSecret } from './signature.ts';
-import { OwnHeaders } from './wire.ts';
-import { createLru } from '../platform/process/lru.ts';
+import type { OwnHeaders } from './wire.ts';
+import { cachedSettings, createLru } from '../platform/process/lru.ts';
 
-/** The maximum length of all cached endpoints together, as JSON, in characters. */
-const CACHED_CHARS = 20_000_000;
 const MAX_ENDPOINTS = 10;
-export const MAX_RATE_PER_SECOND = 100;
-
-/** Why an endpoint is paused: the receiver answered 410, or asked for a pause with `Retry-After`. */
-type Pause = { reason: 'gone' | 'retry_after'; until: Date | null };
-
-export type Endpoint = {
-  endpointId: string;
-  assistantId: string;
-  url: string;
-  /** The events that the endpoint wants. An empty list means all events, except those that an endpoint must name. */
-  events: EventKind[];
-  /** What its `message.sent` events have in addition. */
-  include: (typeof INCLUDED)[number][];
-  /** What its requests have in addition. `value`: null if it is secret, or no key opens it. */
-  headers: { name: string; value: string | null; secret: boolean }[];
-  /** How many events it gets in a second, from all workers together. Null: as many as there are. */
-  ratePerSecond: number | null;
-  /** Its requests also have the headers of Standard Webhooks. */
-  standardWebhooks: boolean;
-  enabled: boolean;
-  /**
-   * When the endpoint was enabled. Equal to `createdAt` until it is disabled and enabled again. Then events before this
-   * time end as `not_sent: endpoint_disabled`, because they happened while the endpoint was disabled.
-   */
-  enabledSince: Date;
-  pause: Pause | null;
-  /** Since when no event was delivered although some were sent. Null if the last one was delivered. */
-  failingSince: Date | null;
-  createdAt: Date;
-  /** The previous secret also signs until this time. Null if there is no overlap. */
-  overlapUntil: Date | null;
-};
-
-/**
- * What the delivery streams of an endpoint know of its running recovery. `version` is higher for each later change and
- * each later recovery. `to` is the end of its range.
- */
-type NotedRecovery = { recoveryId: string; version: number; to: Date };
-
-export type StoredEndpoint = Omit<
-  Endpoint,
-  'endpointId' | 'overlapUntil' | 'include' | 'headers' | 'ratePerSecond' | 'standardWebhooks' | 'failingSince'
-> & {
-  _id: string;
-  headers?: { name: string; sealed: string; secret: boolean }[];
-  ratePerSecond?: number | null;
-  standardWebhooks?: boolean;
-  /** With a rate: the first time that no send has reserved yet. */
-  nextSendAt?: Date;
-  /** Endpoints from before this setting have none. */
-  include?: Endpoint['include'];
-  /** Its running recovery. */
-  recovery?: NotedRecovery;
-  /** `failingSince`. Missing for null, so that its index has the failing ones only. */
-  failing?: Date;
-  /** The end of the receiver's certificate, if that is soon. */
-  certificateUntil?: Date;
-  /** The endpoint's slot, 0–9. Each slot of an assistant is unique, so an assistant has at most ten endpoints. */
-  place: number;
-  /** Sealed secrets, newest first. `until` is the end of an overlap, or null for the current secret. */
-  secrets: { sealed: string; until: Date | null }[];
-};
-
-const Subscribed = EventKind.exclude(['webhook.test']);
-
-export const EndpointInput = z.object({
-  url: z.string(),
-  events: z.array(Subscribed).max(Subscribed.options.length).default([]),
-  include: z
-    .array(z.enum(INCLUDED))
-    .max(INCLUDED.length)
-    .default([])
-    .meta({ description: '`sources`: replies in `message.sent` come with `sources`, what they are taken from.' }),
-  headers: OwnHeaders.default([]).meta({ description: 'What its requests have in addition.' }),
-  ratePerSecond: z
-    .int()
-    .min(1)
-    .max(MAX_RATE_PER_SECOND)
-    .nullable()
-    .default(null)
-    .meta({ description: 'How many events it gets in a second at most. Null: as many as there are.' }),
-  standardWebhooks: z
-    .boolean()
-    .default(false)
-    .meta({ description: 'Its requests also have the headers of Standard Webhooks.' }),
-});
-
-const PAUSED = 'paused';
-const FAILING = 'failing';
-const EXPIRING = 'expiring';
-/** A certificate that ends later is neither noted nor shown. */
-export const CERTIFICATE_SHOWN_MS = 21 * DAY_MS;
-
-const endpointSchema = schemaOf<StoredEndpoint>('endpoints');
-endpointSchema.index({ assistantId: 1, createdAt: 1 });
-endpointSchema.index({ assistantId: 1, place: 1 }, { unique: true });
-// This index serves every sweep, because sweeps list the paused endpoints.
-endpointSchema.index(
-  { 'pause.until': 1 },
-  { name: PAUSED, partialFilterExpression: { 'pause.reason': { $exists: true } } },
-);
-endpointSchema.index({ failing: 1 }, { name: FAILING, partialFilterExpression: { failing: { $exists: true } } });
-endpointSchema.index(
-  { certificateUntil: 1 },
-  { name: EXPIRING, partialFilterExpression: { certificateUntil: { $exists: true } } },
-);
-
-const endpointModel = (connection: Connection) => connection.model<StoredEndpoint>('Endpoint', endpointSchema);
 
 /** True if the endpoint is paused at `now`. A pause without an end lasts until an operator resumes the endpoint. */
 export const isPaused = ({ pause }: { pause: Pause | null }, now: number): boolean =>
@@ -241,14 +140,9 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
 
   const openedSecrets = createLru<string>({ most: 10_000, ttl: SECRETS_CACHED_FOR_MS });
 
-  type Wanting = Pick<StoredEndpoint, '_id' | 'enabled' | 'events'>;
-  const cachedEndpoints = new LRUCache<string, Wanting[]>({
-    maxSize: CACHED_CHARS,
-    sizeCalculation: (found) => JSON.stringify(found).length + 200,
-    ttl: TIMING.settingsCachedForMs,
-    fetchMethod: (assistantId) =>
-      endpoints.find({ assistantId }).select({ enabled: 1, events: 1 }).sort({ createdAt: 1 }).lean(),
-  });
+  const findWanting = cachedSettings<Pick<StoredEndpoint, '_id' | 'enabled' | 'events'>[]>((assistantId) =>
+    endpoints.find({ assistantId }).select({ enabled: 1, events: 1 }).sort({ createdAt: 1 }).lean(),
+  );
 
   /**
    * Opens a sealed secret. The result is cached, because opening costs a tenth of a delivery. A sealed value always
@@ -331,7 +225,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
   /** What callers see of an endpoint that was changed just now. */
   const changed = (found: StoredEndpoint | null): Endpoint => {
     const stored = orNotFound(found);
-    cachedEndpoints.delete(stored.assistantId);
+    findWanting.forget(stored.assistantId);
     return toEndpoint(stored);
   };
 
@@ -390,7 +284,7 @@ export const createEndpointStore = (dependencies: Dependencies): EndpointStore =
     models: [endpoints],
 
     receivers: async (assistantId) => {
-      const known = cachedEndpoints.get(assistantId) ?? (await cachedEndpoints.fetch(assistantId)) ?? [];
+      const known = (await findWanting(assistantId)) ?? [];
       return (event) => known.filter((endpoint) => wants(endpoint, event)).map(({ _id }) => _id);
     },
 

@@ -2,7 +2,8 @@ import { endpointsOf, type OutboxStore, pendingOf, type StaleOutbox } from '../c
 import type { DeliveryQueue } from './queue.ts';
 import { BACKLOG_MAX } from '../conversations/conversation.ts';
 import type { DeliveryStore } from './store.ts';
-import type { Endpoint, EndpointStore } from './endpoints.ts';
+import type { Endpoint } from './endpoint.ts';
+import type { EndpointStore } from './endpoints.ts';
 import { deliveryIdOf } from './delivery.ts';
 import { createEndUndeliverable, type OnEnded } from './claims.ts';
 import { serverNow } from '../platform/process/clock.ts';

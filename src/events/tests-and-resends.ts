@@ -18,7 +18,7 @@ import {
   type StoredDelivery,
 } from './delivery.ts';
 import type { ErasureEvent } from '../conversations/erasure.ts';
-import type { Endpoint } from './endpoints.ts';
+import type { Endpoint } from './endpoint.ts';
 import { composeErasedBody, ERASED_EVENTS_MAX, type EventKind, type Received } from '../conversations/event.ts';
 import { composeTestBody } from './wire.ts';
 

@@ -75,7 +75,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'a revoked key works': [
     {
-      file: 'src/assistants/store.ts',
+      file: 'src/assistants/api-keys.ts',
       from: "{ 'previous.hash': hash }], revokedAt: null }",
       to: "{ 'previous.hash': hash }] }",
       noticedBy: 'test/chat/chat.test.ts',
@@ -83,7 +83,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'a rotated key works after its overlap': [
     {
-      file: 'src/assistants/store.ts',
+      file: 'src/assistants/api-keys.ts',
       from: 'return until.getTime() > serverNow() ? key : null',
       to: 'return key',
       noticedBy: 'test/operators/api.test.ts',

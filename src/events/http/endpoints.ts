@@ -7,7 +7,8 @@ import { EVENTS_PER_RECOVERY, type Recoveries, RECOVERY_STATES, type RecoveryPro
 import type { DeliveryStore } from '../store.ts';
 import { serverDate } from '../../platform/process/clock.ts';
 import { ApiError, invalid } from '../../platform/process/errors.ts';
-import { EndpointInput, type EndpointStore } from '../endpoints.ts';
+import { EndpointInput } from '../endpoint.ts';
+import type { EndpointStore } from '../endpoints.ts';
 import { EventKind } from '../../conversations/event.ts';
 import {
   type Call,

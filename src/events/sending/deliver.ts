@@ -11,7 +11,8 @@ import type { Missed, Recoveries } from '../recoveries.ts';
 import type { DeliveryStore } from '../store.ts';
 import type { Slot, Slots } from '../../platform/process/slots.ts';
 import type { Timing } from '../../platform/process/time-limits.ts';
-import { type EndpointStore, isPaused, type StoredEndpoint } from '../endpoints.ts';
+import type { StoredEndpoint } from '../endpoint.ts';
+import { type EndpointStore, isPaused } from '../endpoints.ts';
 import type { OutboxEvent } from '../../conversations/conversation.ts';
 import {
   type Claim,

@@ -2,7 +2,8 @@ import { type Breaker, type BreakerOptions, createBreaker } from '../../platform
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Claim } from '../claims.ts';
 import type { ErrorKind, Exchange } from '../delivery.ts';
-import type { EndpointStore, OpenHeader, StoredEndpoint } from '../endpoints.ts';
+import type { StoredEndpoint } from '../endpoint.ts';
+import type { EndpointStore, OpenHeader } from '../endpoints.ts';
 import { signEvent, standardHeaders } from '../signature.ts';
 import type { DeliveryStore } from '../store.ts';
 import { DAY_MS, serverNow } from '../../platform/process/clock.ts';

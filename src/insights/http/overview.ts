@@ -14,7 +14,8 @@ import { type Days, isTimeZone, summarise, summarySince } from '../summary.ts';
 import { DAY_MS, HOUR_MS, serverNow } from '../../platform/process/clock.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import type { TurnQueue } from '../../turns/queue.ts';
-import { CERTIFICATE_SHOWN_MS, type Endpoint, type EndpointStore, isPaused } from '../../events/endpoints.ts';
+import { CERTIFICATE_SHOWN_MS, type Endpoint } from '../../events/endpoint.ts';
+import { type EndpointStore, isPaused } from '../../events/endpoints.ts';
 import {
   countsOf,
   type Handled,

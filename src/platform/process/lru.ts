@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { TIMING } from './time-limits.ts';
 
 type Limits = { most: number; ttl?: number; noUpdateTTL?: true };
 
@@ -8,6 +9,34 @@ type Limits = { most: number; ttl?: number; noUpdateTTL?: true };
  */
 export const createLru = <Value extends {}>({ most, ...rest }: Limits): LRUCache<string, Value> =>
   new LRUCache<string, Value>({ maxSize: most, sizeCalculation: () => 1, ...rest });
+
+/** The maximum memory of each such cache, counted in characters of JSON. */
+const SETTINGS_CHARS = 20_000_000;
+
+/** Finds null if there is nothing. `knows`: a find needs no query. `forget`: what is stored has changed. */
+export type CachedFind<Value> = ((key: string) => Promise<Value | null>) & {
+  knows: (key: string) => boolean;
+  forget: (key: string) => void;
+};
+
+/**
+ * Caches settings, which every turn asks for, for a second. That there are none is cached too, so that an unknown id or key
+ * costs at most one query a second.
+ */
+export const cachedSettings = <Value extends {}>(fetch: (key: string) => Promise<Value | null>): CachedFind<Value> => {
+  const cache = new LRUCache<string, { value: Value | null }>({
+    maxSize: SETTINGS_CHARS,
+    sizeCalculation: ({ value }, key) => key.length + JSON.stringify(value).length + 200,
+    ttl: TIMING.settingsCachedForMs,
+    fetchMethod: async (key) => ({ value: await fetch(key) }),
+  });
+  const find = async (key: string): Promise<Value | null> => {
+    const hit = cache.get(key) ?? (await cache.fetch(key));
+    return hit?.value ?? null;
+  };
+  const forget = (key: string): void => void cache.delete(key);
+  return Object.assign(find, { knows: (key: string): boolean => cache.has(key), forget });
+};
 
 /**
  * Caches what was counted for an assistant for twenty times as long as the counting took, because pages ask every few
