@@ -89,10 +89,10 @@ export const createPresence = ({ redis, subscriber, name, onChange }: Dependenci
     expire();
     if (unread) readPresent().catch(() => undefined); // the first failure was reported, and the next tick tries again
   };
-  subscriber.on('message', (channel, text) => {
-    const presence = channel === name && listening ? parse(text) : null;
+  const hear = (channel: string, text: string): void => {
+    const presence = channel === name ? parse(text) : null;
     if (presence) note(presence, serverNow() + EXPIRES_MS);
-  });
+  };
 
   return {
     announce: async (presence) => {
@@ -110,12 +110,14 @@ export const createPresence = ({ redis, subscriber, name, onChange }: Dependenci
     listen: async () => {
       if (listening) return;
       listening = true;
+      subscriber.on('message', hear); // replies come by it too, so only while somebody looks
       timer = setInterval(tick, EXPIRE_CHECK_MS).unref();
       await readPresent();
     },
 
     stopListening: async () => {
       listening = false;
+      subscriber.off('message', hear);
       clearInterval(timer);
       present.clear();
       await subscriber.unsubscribe(name);
