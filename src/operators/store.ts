@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { hash, verify } from '@node-rs/argon2';
+import type * as argon2 from '@node-rs/argon2';
 import type { ClientSession, Connection } from 'mongoose';
 import { hashSecret } from '../assistants/api-keys.ts';
 import { acquireInTime } from '../platform/http/shares.ts';
@@ -32,13 +32,14 @@ const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
 const HASHED_AT_ONCE = 2;
 const hashing = createSlots(({ inUse }) => inUse < HASHED_AT_ONCE);
 
-/** Throws 503 if too many wait. */
-const inHashing = async <Value>(work: () => Promise<Value>): Promise<Value> => {
+/** Throws 503 if too many wait. The library is loaded by the first, because workers hash nothing. It takes 3 MB. */
+const inHashing = async <Value>(work: (library: typeof argon2) => Promise<Value>): Promise<Value> => {
   const slot = await acquireInTime(hashing, 'passwords');
-  return work().finally(slot.release);
+  return import('@node-rs/argon2').then(work).finally(slot.release);
 };
 
-const hashPassword = (password: string): Promise<string> => inHashing(() => hash(password.normalize('NFKC'), COST));
+const hashPassword = (password: string): Promise<string> =>
+  inHashing(({ hash }) => hash(password.normalize('NFKC'), COST));
 
 /** Generates a password from 120 random bits. The password is shown once. */
 export const newPassword = (): string => randomBytes(15).toString('base64url');
@@ -57,7 +58,7 @@ const noPasswordsHash = (): string => {
  * has, so that the response time does not show whether the account exists.
  */
 const isPassword = async (stored: string | null, password: string): Promise<boolean> => {
-  const matches = await inHashing(() => verify(stored ?? noPasswordsHash(), password.normalize('NFKC')));
+  const matches = await inHashing(({ verify }) => verify(stored ?? noPasswordsHash(), password.normalize('NFKC')));
   return matches && stored !== null;
 };
 
