@@ -64,32 +64,33 @@ const OF_NUMBER = { $let: { vars: { said: { $last: SAID } }, in: SHORTENED } };
  */
 const SHOWN_TEXT = { $max: { $map: { input: { $objectToArray: '$texts' }, in: OF_NUMBER } } };
 
+/** What a row has as it is stored. */
+const ROW_NAMES = [
+  'conversationId',
+  'assistantId',
+  'sessionId',
+  'channel',
+  'language',
+  'status',
+  'tags',
+  'leadScore',
+  'createdAt',
+  'updatedAt',
+  'escalatedAt',
+  'escalationReason',
+  'resolvedAt',
+  'resolvedBy',
+  'assigneeId',
+  'waitingSince',
+  'snoozedUntil',
+  'snoozedAt',
+  'takeBy',
+  'remindedAt',
+  'seq',
+] as const;
+
 /** A conversation as lists of operators need it: with shortened texts, and only the newest finished turn. */
-export type ConversationRow = Pick<
-  StoredConversation,
-  | '_id'
-  | 'conversationId'
-  | 'assistantId'
-  | 'sessionId'
-  | 'channel'
-  | 'language'
-  | 'status'
-  | 'tags'
-  | 'leadScore'
-  | 'createdAt'
-  | 'updatedAt'
-  | 'escalatedAt'
-  | 'escalationReason'
-  | 'resolvedAt'
-  | 'resolvedBy'
-  | 'assigneeId'
-  | 'waitingSince'
-  | 'snoozedUntil'
-  | 'snoozedAt'
-  | 'takeBy'
-  | 'remindedAt'
-  | 'seq'
-> & {
+export type ConversationRow = Pick<StoredConversation, '_id' | (typeof ROW_NAMES)[number]> & {
   recent: RecentTurn[];
   waiting: Pick<PendingTurn, 'seq' | 'acceptedAt' | 'message'>[];
   shownText: Pick<Message, 'role' | 'content' | 'createdAt'> | null;
@@ -99,27 +100,7 @@ export type ConversationRow = Pick<
  * The fields of a row, without long texts: a document may hold a MiB of messages, and a list has a hundred documents.
  */
 const ROW_FIELDS = {
-  conversationId: 1,
-  assistantId: 1,
-  sessionId: 1,
-  channel: 1,
-  language: 1,
-  status: 1,
-  tags: 1,
-  leadScore: 1,
-  createdAt: 1,
-  updatedAt: 1,
-  escalatedAt: 1,
-  escalationReason: 1,
-  resolvedAt: 1,
-  resolvedBy: 1,
-  assigneeId: 1,
-  waitingSince: 1,
-  snoozedUntil: 1,
-  snoozedAt: 1,
-  takeBy: 1,
-  remindedAt: 1,
-  seq: 1,
+  ...(Object.fromEntries(ROW_NAMES.map((name) => [name, 1])) as Record<(typeof ROW_NAMES)[number], 1>), // one for each name
   recent: { $slice: -1 },
   waiting: {
     $map: {

@@ -20,7 +20,21 @@ const Why = z.object({
 });
 
 /** How a reply ended, as the figures count it. */
-export type ReplyOutcome = Extract<Counter, 'answered' | 'hedged' | 'offered' | 'notAnswered' | 'other' | 'held'>;
+export const REPLY_OUTCOMES = [
+  /** Replies with an answer: from the knowledge or by a provider. */
+  'answered',
+  /** Replies with an answer that may be the wrong one, together with other questions. */
+  'hedged',
+  /** Replies that offered several questions. */
+  'offered',
+  /** Turns without an answer: the assistant was not sure, knew nothing, or failed. */
+  'notAnswered',
+  /** Small talk, contact details, requests for a person and refused messages. */
+  'other',
+  /** Messages that waited for a person, because the conversation was escalated. */
+  'held',
+] as const;
+export type ReplyOutcome = (typeof REPLY_OUTCOMES)[number];
 
 const OUTCOME_OF_KIND: Readonly<Record<string, ReplyOutcome>> = {
   answer: 'answered',
@@ -97,18 +111,7 @@ const KEPT_S = 400 * 86_400;
 /** What is counted per assistant and hour. A message counts in the hour in which it was written. */
 export const COUNTERS = [
   'turns',
-  /** Replies with an answer: from the knowledge or by a provider. */
-  'answered',
-  /** Replies with an answer that may be the wrong one, together with other questions. */
-  'hedged',
-  /** Replies that offered several questions. */
-  'offered',
-  /** Turns without an answer: the assistant was not sure, knew nothing, or failed. */
-  'notAnswered',
-  /** Small talk, contact details, requests for a person and refused messages. */
-  'other',
-  /** Messages that waited for a person, because the conversation was escalated. */
-  'held',
+  ...REPLY_OUTCOMES,
   /** Replies that an engine or a provider failed to make. */
   'engineErrors',
   /** Replies that were found by words alone, because the model had no time for them or was not available. */

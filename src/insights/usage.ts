@@ -4,17 +4,12 @@ import type { Entry, Message } from '../conversations/conversation.ts';
 import { DAY_MS } from '../platform/process/clock.ts';
 import { inPages } from '../platform/mongo/batches.ts';
 import { collectionOf, schemaOf } from '../platform/mongo/mongo.ts';
-import { countersOf } from './figures.ts';
+import { countersOf, REPLY_OUTCOMES } from './figures.ts';
 
 /** What is counted for each assistant, key and day. All but the tokens are counted like the figures. */
 export const USAGE_COUNTERS = [
   'turns',
-  'answered',
-  'hedged',
-  'offered',
-  'notAnswered',
-  'other',
-  'held',
+  ...REPLY_OUTCOMES,
   /** Replies for which a provider reported its tokens. */
   'providerReplies',
   'promptTokens',

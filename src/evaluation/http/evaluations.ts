@@ -5,6 +5,7 @@ import type { Asked, Evaluation, EvaluationResult, Evaluations } from '../evalua
 import { Expected, VerdictCounts, VERDICTS, wholeCounts } from '../question.ts';
 import { createFindRealQuestions, type QuestionCase, type QuestionSets, RealQuestions } from '../question-sets.ts';
 import { createCursor, cursor } from '../../platform/http/operation.ts';
+import { REPLY_OUTCOMES } from '../../insights/figures.ts';
 import type { Insights } from '../../insights/store.ts';
 import { createRestedWork } from '../../platform/http/shares.ts';
 import { DAY_MS, serverNow } from '../../platform/process/clock.ts';
@@ -49,7 +50,7 @@ const EvaluationView = z
   })
   .meta({ id: 'Evaluation' });
 
-const ReplyKinds = z.enum(['answered', 'hedged', 'offered', 'notAnswered', 'other', 'held']);
+const ReplyKinds = z.enum(REPLY_OUTCOMES);
 
 const given = {
   kind: ReplyKinds,
