@@ -1,30 +1,21 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import type { SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { missOperations } from '../../src/assistants/knowledge/http.ts';
-import { openReceiver, type Receiver } from '../kit/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import type { AnswerOf } from '../kit/operations.ts';
-import { projectAtOnce } from '../support/projection.ts';
+import { useProjection } from '../support/projection.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { text } from '../../src/replies/engines/engine.ts';
 
 /** Words alone decide: there is no model. */
 const stack = useStack({ replyWorkers: 0 });
-const opened: Receiver[] = [];
-let stopProjecting: () => Promise<void>;
-beforeAll(async () => {
-  stopProjecting = await projectAtOnce(stack);
-  await stack.startReplyWorker();
-});
-afterAll(async () => {
-  await stopProjecting();
-  for (const one of opened) await one.close();
-});
+useProjection(stack);
 
 const DIRECTIONS = { label: 'Countries', type: 'link' as const, payload: '/countries' };
 const KNOWLEDGE = [
@@ -58,7 +49,6 @@ const aShop = async (input: Partial<AssistantInput> = {}) => {
 test('an answer that is not sure comes after a sentence that says so, with the other entries as buttons', async () => {
   const { aVisitor, assistantId } = await aShop();
   const receiver = await openReceiver();
-  opened.push(receiver);
   const events = ['message.sent' as const];
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url, events });
 

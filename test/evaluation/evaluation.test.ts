@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import type { evaluationOperations } from '../../src/evaluation/http/evaluations.ts';
 import type { questionSetOperations } from '../../src/evaluation/http/question-sets.ts';
 import type { usageOperations } from '../../src/insights/http/usage.ts';
@@ -7,20 +7,17 @@ import { aTurn, anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../kit/operations.ts';
-import { projectAtOnce } from '../support/projection.ts';
+import { useProjection } from '../support/projection.ts';
 import { contentOf, openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0 });
+useProjection(stack);
 let owner: Awaited<ReturnType<typeof anOperator>>;
-let stopProjecting: () => Promise<void>;
 
 beforeAll(async () => {
-  stopProjecting = await projectAtOnce(stack);
-  await stack.startReplyWorker();
   owner = await anOperator(stack);
 });
-afterAll(() => stopProjecting());
 type SetBody = AnswerOf<typeof questionSetOperations.read>;
 type Run = AnswerOf<typeof evaluationOperations.read>;
 type Results = AnswerOf<typeof evaluationOperations.results>;

@@ -9,21 +9,18 @@ import { evaluateWith } from '../support/evaluate.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
-import { projectAtOnce } from '../support/projection.ts';
+import { useProjection } from '../support/projection.ts';
 import { openProvider, type Provider, replyWith } from '../kit/provider.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, embedder: () => anEmbedder() });
+useProjection(stack, anEmbedder());
 let owner: Awaited<ReturnType<typeof anOperator>>;
-let stopProjecting: () => Promise<void>;
 
 beforeAll(async () => {
-  stopProjecting = await projectAtOnce(stack, anEmbedder());
-  await stack.startReplyWorker();
   owner = await anOperator(stack);
 });
-afterAll(() => stopProjecting());
 const env = useAdmin(stack);
 
 let provider: Provider;

@@ -1,24 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { type AddressInfo, createServer, type Server } from 'node:net';
-import { afterAll, expect, test } from 'vitest';
+import { type AddressInfo, createServer } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
 import type { DeliveryPage } from '../../src/events/list.ts';
 import { ERROR_KINDS, isFinal, OUTCOMES, STEPS } from '../../src/events/delivery.ts';
 import { toDeliveryView } from '../../src/events/view.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
-import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
+import { openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ sending: { deadlineMs: 2_000 } });
-const opened: (Receiver | Server)[] = [];
-afterAll(() => Promise.all(opened.map(async (one) => void (await one.close()))));
-
-const aReceiver = async (options: ReceiverOptions = {}) => {
-  const receiver = await openReceiver(options);
-  opened.push(receiver);
-  return receiver;
-};
 
 const anEndpointAt = async (url: string) => {
   const { assistantId, chat } = await anAssistant(stack);
@@ -50,7 +42,7 @@ const anEndpointAt = async (url: string) => {
 test('a delivery records the exact request, the response and the outcome', async () => {
   const answer = 'ü'.repeat(20_000);
   const headers = { 'x-own': 'yes', $where: '1', 'a.b': '2' };
-  const receiver = await aReceiver({ respond: () => ({ status: 202, body: answer, headers }) });
+  const receiver = await openReceiver({ respond: () => ({ status: 202, body: answer, headers }) });
   const { say, ended, endpointId, secret } = await anEndpointAt(`${receiver.url}/hook?x=1`);
 
   const [event] = await say('Grüße 👋');
@@ -92,7 +84,7 @@ test.each([
   [410, 'rejected'],
   [500, 'rejected'],
 ])('a response with status %i ends as %s after one request', async (status, outcome) => {
-  const receiver = await aReceiver({ respond: () => ({ status, headers: { location: '/elsewhere' } }) });
+  const receiver = await openReceiver({ respond: () => ({ status, headers: { location: '/elsewhere' } }) });
   const { say, ended } = await anEndpointAt(receiver.url);
 
   await say('hello');
@@ -103,9 +95,9 @@ test.each([
 });
 
 test('no answer ends unknown; no connection ends not_sent', async () => {
-  const silent = await aReceiver({ respond: () => new Promise(() => undefined) });
+  const silent = await openReceiver({ respond: () => new Promise(() => undefined) });
   const cut = createServer((socket) => socket.once('data', () => socket.destroy())).listen(0, '127.0.0.1');
-  opened.push(cut);
+  onTestFinished(() => void cut.close());
   const closed = await openReceiver();
   await closed.close();
   await eventually(() => expect(cut.listening).toBe(true));
@@ -127,7 +119,7 @@ test('no answer ends unknown; no connection ends not_sent', async () => {
 });
 
 test('the list is filtered, paged by a cursor on an index, and shows pending events as queued', async () => {
-  const receiver = await aReceiver({ respond: (_, nth) => ({ status: nth % 2 ? 200 : 500 }) });
+  const receiver = await openReceiver({ respond: (_, nth) => ({ status: nth % 2 ? 200 : 500 }) });
   const { say, ended, assistantId, endpointId, conversationId, list, feed, chat } = await anEndpointAt(receiver.url);
   await say(...Array.from({ length: 7 }, (_, index) => `message ${index}`));
   await chat({ session_id: randomUUID(), message: 'another conversation' });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { isFinal } from '../../src/events/delivery.ts';
 import { describeTest, toDeliveryView } from '../../src/events/view.ts';
 import { EVENT_KINDS, type EventKind } from '../../src/conversations/event.ts';
@@ -11,7 +11,7 @@ import { createFeed } from '../kit/feed.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { examinedBy, profileStatements } from '../support/profile.ts';
-import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
+import { openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -20,13 +20,10 @@ const stack = useStack({
   sending: { deadlineMs: 2_000, ca: AUTHORITY },
   timing: { sweepEveryMs: 250, eventStaleMs: 500 },
 });
-const opened: Receiver[] = [];
-afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const anEndpoint = async (options: ReceiverOptions = {}) => {
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver(options);
-  opened.push(receiver);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
   const feed = createFeed(stack.service);
   const [key = ''] = await feed.openConversations(assistantId, 1);

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { createGroupMisses, type Embedding } from '../../src/insights/group-misses.ts';
 import { MAX_GROUPS } from '../../src/insights/misses.ts';
 import type { missOperations } from '../../src/assistants/knowledge/http.ts';
@@ -9,22 +9,19 @@ import { anEmbedder, vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../kit/operations.ts';
-import { projectAtOnce } from '../support/projection.ts';
+import { useProjection } from '../support/projection.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, embedder: anEmbedder });
+useProjection(stack, anEmbedder());
 type Misses = AnswerOf<typeof missOperations.list>['misses'];
 const WAIT_MS = 25_000;
 
 let owner: Awaited<ReturnType<typeof anOperator>>;
-let stopProjecting: () => Promise<void>;
 beforeAll(async () => {
-  stopProjecting = await projectAtOnce(stack, anEmbedder());
-  await stack.startReplyWorker();
   owner = await anOperator(stack);
 });
-afterAll(() => stopProjecting());
 
 const aLearner = async () => {
   const assistant = await anAssistant(stack);

@@ -8,18 +8,13 @@ import { createLogger } from '../../src/platform/process/logger.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { projectAtOnce } from '../support/projection.ts';
+import { useProjection } from '../support/projection.ts';
 import { isLong, sized } from '../support/size.ts';
 import { openStack, type Stack, useStack } from '../support/stack.ts';
 
 // Its projection needs no worker's rounds. `alone` has workers that project.
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
-let stopProjecting: () => Promise<void>;
-beforeAll(async () => {
-  stopProjecting = await projectAtOnce(stack);
-  await stack.startReplyWorker();
-});
-afterAll(() => stopProjecting());
+useProjection(stack);
 
 const NO_MODEL = { embed: async () => null, model: () => null };
 

@@ -1,24 +1,21 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import type { usageOperations } from '../../src/insights/http/usage.ts';
 import { aTurn, anAssistant, type ErrorBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../kit/operations.ts';
-import { projectAtOnce } from '../support/projection.ts';
+import { useProjection } from '../support/projection.ts';
 import { openProvider } from '../kit/provider.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0 });
+useProjection(stack);
 let owner: Awaited<ReturnType<typeof anOperator>>;
-let stopProjecting: () => Promise<void>;
 
 beforeAll(async () => {
-  stopProjecting = await projectAtOnce(stack);
-  await stack.startReplyWorker();
   owner = await anOperator(stack);
 });
-afterAll(() => stopProjecting());
 type Usage = AnswerOf<typeof usageOperations.read>;
 
 const today = (): string => new Date().toISOString().slice(0, 10);

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Embedder } from '@parley/understanding';
+import { afterAll, beforeAll } from 'vitest';
 import { newToken } from '../../src/platform/process/ids.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import type { Stack } from './stack.ts';
@@ -48,4 +49,14 @@ export const projectAtOnce = async (stack: Stack, embedder?: Embedder): Promise<
     await Promise.all(running);
     await projection.release();
   };
+};
+
+/** Projects at once in all tests of a file. Its stack has no reply worker before, and one from then on. */
+export const useProjection = (stack: Stack, embedder?: Embedder): void => {
+  let stopProjecting: () => Promise<void>;
+  beforeAll(async () => {
+    stopProjecting = await projectAtOnce(stack, embedder);
+    await stack.startReplyWorker();
+  });
+  afterAll(() => stopProjecting());
 };
