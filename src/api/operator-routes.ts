@@ -19,6 +19,7 @@ import {
   senderOf,
   limitEachSession,
   takeRoomForAnswer,
+  workOn,
 } from '../platform/http/shares.ts';
 import type { InboxRecords } from '../inbox/records.ts';
 import type { Inbox } from '../inbox/inbox.ts';
@@ -299,7 +300,7 @@ const run =
     };
     if (operation.lasts) freeSessionSlot(res);
     if (operation.isLarge) await takeRoomForAnswer(req, res);
-    const answer = await handle(call).catch((cause: unknown) => {
+    const answer = await workOn(res, handle(call)).catch((cause: unknown) => {
       if (cause instanceof CallerLeft) return WRITTEN; // nobody waits for an answer
       throw cause;
     });

@@ -4,7 +4,7 @@ import type { RateLimiter } from '../assistants/rate-limit.ts';
 import { networkOf } from '../platform/http/http.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
-import { holdFor, takeTurnsFor } from '../platform/http/shares.ts';
+import { holdFor, limitEachPerson, takeTurnsFor } from '../platform/http/shares.ts';
 import { workFor } from '../platform/process/slices.ts';
 import { type Audience, mayUse, type Operator, operatorModel, toOperator } from './operator.ts';
 import { endSession, isCurrent, readSession, sessionModel, storedIdOf, type StoredSession } from './session.ts';
@@ -183,6 +183,7 @@ export const createOperatorAccess = (dependencies: {
     async (req, res, next) => {
       const secret = readToken(req.headers.authorization);
       const caller = await (secret === null ? getSignedIn(req, rule.audience) : getWithToken(req, secret, rule));
+      if (!caller.token) await limitEachPerson(caller.operatorId, res);
       res.locals.operator = caller;
       holdFor(res, shareOf(caller));
       takeTurnsFor(res, senderOf(caller));

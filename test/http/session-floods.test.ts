@@ -1,5 +1,7 @@
-import { expect, test } from 'vitest';
-import { anOperator } from '../support/operator-client.ts';
+import { request as sendRequest } from 'node:http';
+import { expect, onTestFinished, test } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { anOperator, openOperatorClient } from '../support/operator-client.ts';
 import { watchPool } from '../support/pool.ts';
 import { sized } from '../support/size.ts';
 import { useOpened, useStack } from '../support/stack.ts';
@@ -80,6 +82,45 @@ test('live updates and turns of the playground do not hold up the rest of their 
 
   expect([...opened, { status }].map((one) => one.status)).toEqual([200, 200, 200, 200]);
   leave.abort();
+});
+
+/** So many requests of somebody else are answered before one that waits. */
+const OTHERS = 20;
+const ARRIVED_WITHIN_MS = 15_000;
+
+test('a person who signs in again and again is worked on no more at once', async () => {
+  const [{ email }, other] = [await anOperator(stack), await anOperator(stack)];
+  const sessions = await Promise.all(
+    Array.from({ length: 5 }, async () => {
+      const client = openOperatorClient(stack.url);
+      await client.signIn(email);
+      return client;
+    }),
+  );
+  const last = sessions.pop();
+  const bodies = sessions.map((one) => {
+    const headers = { Cookie: one.cookie() ?? '', 'Content-Type': 'application/json', 'Content-Length': 9 };
+    const sent = sendRequest(`${stack.url}/operator/v1/session/password`, { method: 'PUT', headers });
+    sent.on('error', () => undefined).write('{');
+    return sent;
+  });
+  onTestFinished(() => bodies.forEach((one) => one.destroy()));
+  const asking = async () => {
+    const answers: string[] = [];
+    const asked = last?.get('/session').then(() => answers.push('person'));
+    for (let count = 0; count < OTHERS; count += 1) await other.get('/session');
+    return { asked, before: [...answers] };
+  };
+
+  // The bodies may arrive after the first ones that ask.
+  const { asked } = await eventually(async () => {
+    const one = await asking();
+    expect(one.before).toEqual([]);
+    return one;
+  }, ARRIVED_WITHIN_MS);
+
+  for (const body of bodies) body.destroy();
+  await asked;
 });
 
 const CHECKS = 80;

@@ -129,13 +129,22 @@ const uploads = shared(16);
 /** How many exports of assistants are read and written at once. */
 const exports = shared(16);
 
+/** Says what works on a request, so that it keeps its slots until then, even if its caller leaves. */
+export const workOn = <Value>(res: Response, work: Promise<Value>): Promise<Value> => {
+  res.locals.work = work;
+  return work;
+};
+
+/** Calls back once the response has been written, or its caller has left and nothing works on it any more. */
+const onceOver = (res: Response, then: () => void): void =>
+  void res.once('close', () => void Promise.allSettled([res.locals.work]).then(then));
+
 /**
- * Waits for a slot, and releases it once the response has been written or its caller has left. A waiting request delays
- * only requests of the same holder.
+ * Waits for a slot, and releases it once the request is over. A waiting request delays only requests of the same holder.
  */
 const takeSlot = async (slots: Slots, holder: string, res: Response, turn?: Turn): Promise<Slot> => {
   const slot = await acquireInTime(slots, holder, turn);
-  res.once('close', slot.release);
+  onceOver(res, slot.release);
   if (!res.closed && !res.destroyed && !res.writableEnded) return slot;
   // The caller has left, or was refused, while the request waited. No query follows.
   slot.release();
@@ -158,8 +167,19 @@ export const limitEachSession =
     next();
   };
 
+/** How many requests of one person a process works on at once, however many sessions the person has begun. */
+const OF_ONE_PERSON = 4;
+const ofPersons = createSlots(({ own }) => own < OF_ONE_PERSON);
+
+/** The same for all sessions of one person. Call this when the session is known. */
+export const limitEachPerson = async (operatorId: string, res: Response): Promise<void> => {
+  res.locals.personSlot = await takeSlot(ofPersons, operatorId, res);
+};
+
 /** Lets the next request of the session begin, because this one only waits, for its reader or for something new. */
-export const freeSessionSlot = (res: Response): void => (res.locals.sessionSlot as Slot | undefined)?.release();
+export const freeSessionSlot = (res: Response): void => {
+  for (const slot of [res.locals.sessionSlot, res.locals.personSlot] as (Slot | undefined)[]) slot?.release();
+};
 
 /** After a caller has waited this long for a place, a caller who does not read or send loses one. */
 const PATIENCE_MS = 2_000;
@@ -211,7 +231,7 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
       slot.release();
     };
     places.add(place);
-    res.once('close', leave);
+    onceOver(res, leave);
     res.locals.leavePlace = leave;
   };
 };
