@@ -4,7 +4,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { createInboxList } from '../../src/inbox/inbox.ts';
 import type { Operator } from '../../src/operators/operator.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
-import { anOperator, type OperatorClient } from '../support/operator-client.ts';
+import { anOperator, openOperatorClient, type OperatorClient } from '../support/operator-client.ts';
 import { watchPool } from '../support/pool.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
@@ -385,4 +385,37 @@ test('the audit trail has assignments and snoozes, and no read positions', async
     { action: 'conversation.snooze', details: { until } },
     { action: 'conversation.assign', details: { assignee: owner.operatorId } },
   ]);
+});
+
+test.each([
+  ['/inbox/waiting', 3_000],
+  ['/inbox?snoozed=false', 600],
+])('however many sessions a person has, %s is read once at a time, with rests', async (path, count) => {
+  const { assistantId, say } = await anInbox();
+  const agent = await anOperator(stack, 'agent');
+  await owner.call('PATCH', `/operators/${agent.operatorId}`, { assistantIds: [assistantId] });
+  const conversationId = await say('one');
+  await owner.post(`/conversations/${conversationId}/escalate`, {});
+  await owner.post(`/conversations/${conversationId}/snooze`, { until: inMinutes(60) });
+  const conversations = stack.service.mongo.collection('conversations');
+  const one = await conversations.findOne({ conversationId });
+  const others = Array.from({ length: count }, (_, nth) => ({ ...one, _id: `z${nth} ${assistantId}` as never }));
+  await conversations.insertMany(others.map((row) => ({ ...row, conversationId: randomUUID(), outbox: [] })));
+  const ends: number[] = [];
+  const sessions = await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      const client = openOperatorClient(stack.url);
+      await client.signIn(agent.email);
+      return client;
+    }),
+  );
+
+  const answers = await Promise.all(
+    sessions.map((session) => session.get(path).finally(() => ends.push(performance.now()))),
+  );
+
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  const pauses = ends.slice(1).map((end, nth) => end - Number(ends[nth]));
+  expect(Math.min(...pauses)).toBeGreaterThan(8);
+  await conversations.deleteMany({ assistantId });
 });

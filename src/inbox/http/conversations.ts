@@ -34,7 +34,7 @@ import { invalid, notFound } from '../../platform/process/errors.ts';
 import { validate, wholeNumber } from '../../platform/process/validation.ts';
 import { MessageText } from '../../turns/turn.ts';
 import { EventKind } from '../../conversations/event.ts';
-import { filters, handling, isCostly, NoteView, toInboxFilter } from './inbox.ts';
+import { filters, handling, listInTurn, NoteView, toInboxFilter } from './inbox.ts';
 import {
   type Handled,
   handled,
@@ -206,10 +206,11 @@ export const conversationRoutes = ({
   };
 
   return [
-    handled(conversationOperations.list, async ({ params: { id = '' }, query, operator, costly, signal }) => {
-      const { limit = CONVERSATIONS, ...rest } = query;
-      const list = () => inbox.list({ assistantIds: [id], limit, signal, ...toInboxFilter(rest, operator.operatorId) });
-      const page = await (isCostly(rest) ? costly(list) : list());
+    handled(conversationOperations.list, async ({ params: { id = '' }, query, operator, ...call }) => {
+      const { limit = CONVERSATIONS, cursor: from, ...filter } = query;
+      const wanted = toInboxFilter({ ...filter, cursor: from }, operator.operatorId);
+      const list = () => inbox.list({ assistantIds: [id], limit, signal: call.signal, ...wanted });
+      const page = await listInTurn(call, filter, list);
       return { conversations: page.conversations.map(toView), nextCursor: page.next && timeCursor.encode(page.next) };
     }),
 

@@ -14,14 +14,16 @@ import type { LiveUpdates } from '../../live/live.ts';
 import { PRESENT_STATES } from '../../live/presence.ts';
 import type { EventSink } from '../../live/subscriber.ts';
 import { assistantIdsOf, ROLES as OPERATOR_ROLES } from '../../operators/operator.ts';
-import { signalOf } from '../../platform/http/shares.ts';
+import { createRestedWork, holderOf, signalOf } from '../../platform/http/shares.ts';
 import { ApiError, notFound, unavailable } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import {
+  type Call,
   definedFields,
   type Handled,
   handled,
   nextCursor,
+  type Operation,
   operation,
   textField,
   time,
@@ -167,13 +169,22 @@ export const filters = {
   cursor: cursor.optional(),
 };
 
-/** These filters may have to read many conversations for one page. */
-export const isCostly = ({
-  search,
-  tag,
-  attribute,
-}: Partial<Record<'search' | 'tag' | 'attribute', unknown>>): boolean =>
-  search !== undefined || tag !== undefined || attribute !== undefined;
+type Listing = Pick<Call<Operation>, 'req' | 'res' | 'costly' | 'signal'>;
+
+/** A page may have some ten MiB of conversations, and a count reads all that are snoozed. */
+const rested = { list: createRestedWork(), count: createRestedWork() };
+
+/** Lists in turn. With a filter, a page may have to read many conversations, so it is a costly read too. */
+export const listInTurn = async <Page>(
+  { req, res, costly, signal }: Listing,
+  filter: object,
+  list: () => Promise<Page>,
+): Promise<Page> => {
+  const isFiltered = Object.values(filter).some((value) => value !== undefined);
+  const page = await rested.list(holderOf(req, res), () => (isFiltered ? costly(list) : list()), signal);
+  if (!page) throw unavailable();
+  return page;
+};
 
 /** The query in the form that the list takes. `me` is the caller. */
 export const toInboxFilter = <Query extends { assignee?: string | undefined; cursor?: string | undefined }>(
@@ -257,20 +268,24 @@ type InboxDependencies = {
 export const inboxRoutes = ({ assistants, conversations, inbox }: InboxDependencies): Handled[] => [
   handled(
     inboxOperations.list,
-    async ({ query: { assistantId, limit = ROWS, ...query }, operator, costly, signal }) => {
+    async ({ query: { assistantId, limit = ROWS, cursor: from, ...filter }, operator, ...call }) => {
       const own = await assistants.listAssistantIds(assistantIdsOf(operator));
       const assistantIds = assistantId === undefined ? own : own.filter((id) => id === assistantId);
       if (assistantId !== undefined && assistantIds.length === 0) throw notFound();
-      const list = () => inbox.list({ assistantIds, limit, signal, ...toInboxFilter(query, operator.operatorId) });
-      const page = await (isCostly(query) ? costly(list) : list());
+      const wanted = toInboxFilter({ ...filter, cursor: from }, operator.operatorId);
+      const list = () => inbox.list({ assistantIds, limit, signal: call.signal, ...wanted });
+      const page = await listInTurn(call, filter, list);
       const rows = await inbox.toRows(page.conversations, operator.operatorId);
       return { conversations: rows, nextCursor: page.next && timeCursor.encode(page.next) };
     },
   ),
 
-  handled(inboxOperations.waiting, async ({ operator }) => ({
-    count: await inbox.countWaiting(await assistants.listAssistantIds(assistantIdsOf(operator))),
-  })),
+  handled(inboxOperations.waiting, async ({ operator, req, res, signal }) => {
+    const count = async () => inbox.countWaiting(await assistants.listAssistantIds(assistantIdsOf(operator)));
+    const counted = await rested.count(holderOf(req, res), count, signal);
+    if (counted === null) throw unavailable();
+    return { count: counted };
+  }),
 
   handled(inboxOperations.agents, async ({ params: { id = '' } }) => ({
     agents: (await inbox.readAssignees())
