@@ -5,10 +5,11 @@ import type { AssistantStore } from '../assistants/store.ts';
 import { insertAtMost } from '../platform/mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
-import { conflict, invalid, notFound } from '../platform/process/errors.ts';
+import { conflict, invalid, notFound, unavailable } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { validate } from '../platform/process/validation.ts';
 import { checkEndpointUrl, type GuardOptions, requirePublicUrl } from '../platform/http/address-guard.ts';
+import { createRestedWork } from '../platform/http/shares.ts';
 import { createProposals, type ProposalAssistants, type Proposals } from './proposals.ts';
 import {
   dueAfter,
@@ -204,8 +205,11 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
     return source;
   };
 
-  /** Stores the bytes in chunks. */
+  const rested = createRestedWork();
+
+  /** Stores the bytes in chunks. Each goes into the journal of MongoDB, so those of an assistant take turns. */
   const storeBytes = async (
+    assistantId: string,
     { sourceId, upload, at }: Pick<StoredFileChunk, 'sourceId' | 'upload' | 'at'>,
     bytes: AsyncIterable<Uint8Array>,
   ): Promise<void> => {
@@ -215,7 +219,8 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       if (serverNow() > at.getTime() + UPLOADED_WITHIN_MS) throw tooSlow();
       const chunk = { _id: `${sourceId}:${upload}:${n}`, sourceId, upload, n, at, bytes: Buffer.concat(pieces) };
       [pieces, waiting, n] = [[], 0, n + 1];
-      await files.insertOne(chunk, { writeConcern: DURABLE });
+      const isStored = await rested(assistantId, () => files.insertOne(chunk, { writeConcern: DURABLE }));
+      if (!isStored) throw unavailable();
     };
     for await (const piece of bytes) {
       size += piece.length;
@@ -292,7 +297,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       const paths = { url: null, include: [], exclude: [], schedule: 'off' as const };
       const sourceId = await insertHidden(assistantId, { ...paths, kind: 'file', name, file });
       try {
-        await storeBytes({ sourceId, upload: file.upload, at: serverDate() }, bytes);
+        await storeBytes(assistantId, { sourceId, upload: file.upload, at: serverDate() }, bytes);
         return await show(assistantId, sourceId, options);
       } catch (cause) {
         await withdraw(sourceId).catch(() => undefined);
@@ -310,7 +315,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       const nextAt = { $ifNull: ['$nextAt', { $literal: until }] };
       await update(assistantId, sourceId, { nextAt, uploadUntil: { $literal: until } });
       try {
-        await storeBytes({ sourceId, upload, at }, bytes);
+        await storeBytes(assistantId, { sourceId, upload, at }, bytes);
         if (serverNow() > until.getTime()) throw tooSlow();
         // A source that nobody has renamed has the name of its file.
         const isNamed = { $eq: ['$name', { $ifNull: ['$file.name', '$name'] }] };

@@ -1,7 +1,13 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { expect, test } from 'vitest';
-import { FILE_MAX_BYTES, type SourceJob, SOURCES_MAX, SOURCES_QUEUE } from '../../src/sources/source.ts';
+import {
+  FILE_CHUNK_BYTES,
+  FILE_MAX_BYTES,
+  type SourceJob,
+  SOURCES_MAX,
+  SOURCES_QUEUE,
+} from '../../src/sources/source.ts';
 import { openQueues } from '../../src/platform/redis/queue.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { anAssistant, aTurn, type ErrorBody } from '../support/builders.ts';
@@ -507,4 +513,21 @@ test('an agent reads no sources, and an unknown assistant has none', async () =>
     expect(problemOf(await owner.get(path))).toBe('404 not_found');
   expect(problemOf(await owner.post(`${unknown}/sources`, SITE))).toBe('404 not_found');
   expect((await upload('a.md', Buffer.from('# A'))).status).toBe(201);
+});
+
+test('the bytes of an assistant’s files are stored in turn, with rests', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const storedAt: number[] = [];
+  async function* bytes() {
+    for (let chunk = 0; chunk < 2; chunk += 1) {
+      yield Buffer.alloc(FILE_CHUNK_BYTES, 'Hello. ');
+      storedAt.push(performance.now());
+    }
+  }
+
+  await Promise.all(['a.txt', 'b.txt'].map((name) => stack.service.sources.addFile(assistantId, name, bytes())));
+
+  const pauses = storedAt.slice(1).map((at, nth) => at - Number(storedAt[nth]));
+  expect(pauses).toHaveLength(3);
+  expect(Math.min(...pauses)).toBeGreaterThan(12);
 });

@@ -59,3 +59,26 @@ test('a read whose caller leaves is not made', async () => {
   released.resolve();
   await before;
 });
+
+test('after a costly read, one of its holder’s places rests as long as the read took', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const costly = createCostlyReads();
+  const { signal } = new AbortController();
+  const begun: string[] = [];
+  const read = (caller: string) =>
+    costly({ caller, holder: 'an assistant', tenant: caller, signal }, async () => {
+      begun.push(caller);
+      await sleepFor(100);
+    });
+  const sleepFor = (ms: number) => new Promise((resolve) => void setTimeout(resolve, ms));
+
+  const all = ['first', 'second', 'third', 'fourth'].map(read);
+  await vi.advanceTimersByTimeAsync(199);
+  expect(begun).toEqual(['first', 'second']);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(begun).toEqual(['first', 'second', 'third', 'fourth']);
+
+  await vi.advanceTimersByTimeAsync(1_000);
+  await Promise.all(all);
+});

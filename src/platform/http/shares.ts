@@ -79,9 +79,11 @@ const BODY_WAIT_MS = 30_000;
 /** `tenant`: whose turn it is. By default, the holder's. `signal`: aborts when the caller leaves. */
 type Turn = { tenant?: string | undefined; signal?: AbortSignal | undefined; waitMs?: number };
 
+type Acquiring = Pick<Slots, 'acquire'>;
+
 /** Throws 503 if no slot was free in time. */
 export const acquireInTime = async (
-  slots: Slots,
+  slots: Acquiring,
   holder: string,
   { tenant = holder, signal, waitMs = WAIT_MS }: Turn = {},
 ): Promise<Slot> => {
@@ -100,7 +102,7 @@ export const acquireInTime = async (
 
 /** Runs work in a slot. Throws 503 if none was free in time. */
 export const inSlot = async <Value>(
-  slots: Slots,
+  slots: Acquiring,
   holder: string,
   work: () => Promise<Value>,
   turn?: Turn,
@@ -116,12 +118,27 @@ export const inSlot = async <Value>(
 
 const shared = (total: number): Slots => createSlots(whatRemains(total));
 
+/** After work, its holder rests for so many times as long as the work took. The rest is bounded for a busy machine. */
+const REST_SHARE = 4;
+const REST_MOST_MS = 500;
+const restAfter = (ms: number): number => Math.min(REST_MOST_MS, REST_SHARE * ms);
+
+/** Slots that stay taken for a rest. */
+const withRests = (slots: Slots, restOf = restAfter): Acquiring => ({
+  acquire: async (...wanted) => {
+    const slot = await slots.acquire(...wanted);
+    const since = performance.now();
+    const release = (): void => void setTimeout(() => slot?.release(), restOf(performance.now() - since)).unref();
+    return slot && { ...slot, release };
+  },
+});
+
 /**
  * How many large answers are read from MongoDB, built or written at once. Each holds some MiB until its caller has it.
  */
 const largeAnswers = shared(16);
 /** How many large bodies are read and worked on at once. Each holds some ten MiB until it is answered. */
-const largeBodies = shared(4);
+const largeBodies = withRests(shared(4));
 /** The same for messages, whose bodies are at most a MiB and are dropped before the turn begins. */
 const largeMessages = shared(16);
 /** How many files are read at once. Each holds some MiB, because a part of it is stored before the next is read. */
@@ -142,7 +159,7 @@ const onceOver = (res: Response, then: () => void): void =>
 /**
  * Waits for a slot, and releases it once the request is over. A waiting request delays only requests of the same holder.
  */
-const takeSlot = async (slots: Slots, holder: string, res: Response, turn?: Turn): Promise<Slot> => {
+const takeSlot = async (slots: Acquiring, holder: string, res: Response, turn?: Turn): Promise<Slot> => {
   const slot = await acquireInTime(slots, holder, turn);
   onceOver(res, slot.release);
   if (!res.closed && !res.destroyed && !res.writableEnded) return slot;
@@ -195,7 +212,7 @@ type Place = { holder: string; req: Request; res: Response; since: number; readB
 const cutOff = ({ req }: Place): void => void req.socket.destroy();
 
 type PlaceRules = {
-  slots: Slots;
+  slots: Acquiring;
   waitMs: number;
   /** The wait of a holder that has a place already. By default the same. */
   againMs?: number;
@@ -302,16 +319,11 @@ export const signalOf = (res: Response): AbortSignal => {
   return left.signal;
 };
 
-/** After work, its holder rests for so many times as long as the work took. The rest is bounded for a busy machine. */
-const REST_SHARE = 4;
-const REST_MOST_MS = 500;
-const restAfter = (ms: number): number => Math.min(REST_MOST_MS, REST_SHARE * ms);
-
 /** Throws 503 if the turn did not come in time, or the caller has left. */
 type RestedWork<Result> = <Value extends Result>(
   holder: string,
   work: () => Promise<Value>,
-  signal: AbortSignal,
+  signal?: AbortSignal,
 ) => Promise<Value>;
 
 /**
@@ -389,6 +401,8 @@ const COSTLY_AT_ONCE = 4;
  * tokens.
  */
 const COSTLY_PER_HOLDER = 2;
+/** After a read, its place among those of the holder rests as long as the read took. So one after the other never waits. */
+const COSTLY_REST_MOST_MS = 5_000;
 
 /** Who reads, what, and whose turn it is. `signal` aborts when the caller leaves. */
 type Reader = { caller: string; holder: string; tenant: string; signal: AbortSignal };
@@ -397,12 +411,20 @@ export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>) =>
 /**
  * Takes turns between reads that may cost seconds: searches, long lists and comparisons. A caller has one at a time, so
  * that many requests of one program do not delay a person who searches once. A holder has at most `COSTLY_PER_HOLDER`
- * of the slots, so that the others are left for others. A read that waits too long is refused.
+ * of the slots, so that the others are left for others, and half of the time one of them rests. A read that waits too
+ * long is refused.
  */
 export const createCostlyReads = (): CostlyReads => {
   const ofCaller = createSlots(({ own }) => own < 1);
-  const ofAll = createSlots(({ own, inUse }) => inUse < COSTLY_AT_ONCE && own < COSTLY_PER_HOLDER);
+  const ofHolder = withRests(
+    createSlots(({ own }) => own < COSTLY_PER_HOLDER),
+    (ms) => Math.min(COSTLY_REST_MOST_MS, ms),
+  );
+  const ofAll = createSlots(({ inUse }) => inUse < COSTLY_AT_ONCE);
 
-  return ({ caller, holder, tenant, signal }, read) =>
-    inSlot(ofCaller, caller, () => inSlot(ofAll, holder, read, { tenant, signal }), { signal });
+  return ({ caller, holder, tenant, signal }, read) => {
+    const turn = { tenant, signal };
+    const ofOne = () => inSlot(ofHolder, holder, () => inSlot(ofAll, holder, read, turn), turn);
+    return inSlot(ofCaller, caller, ofOne, { signal });
+  };
 };

@@ -1,0 +1,75 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import express from 'express';
+import { expect, onTestFinished, test } from 'vitest';
+import { holdFor, limitEachSession, takeRoomForBody, workOn } from '../../src/platform/http/shares.ts';
+import { eventually } from '../support/eventually.ts';
+
+const serve = async (app: express.Express) => {
+  const server = createServer(app).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  return { ask: (path: string, options: RequestInit) => fetch(`http://127.0.0.1:${port}${path}`, options) };
+};
+
+/** Requests of a session work until they are released. */
+const openWork = async () => {
+  const released = Promise.withResolvers<void>();
+  const begun: string[] = [];
+  const app = express();
+  app.use(limitEachSession((req) => req.get('Cookie') ?? null));
+  app.get('/', async (req, res) => {
+    begun.push(req.get('Cookie') ?? '');
+    await workOn(res, released.promise);
+    res.end();
+  });
+  const served = await serve(app);
+  onTestFinished(() => released.resolve());
+  const ask = (session: string, signal: AbortSignal | null = null) =>
+    served.ask('/', { headers: { Cookie: session }, signal });
+  return { ask, begun, release: released.resolve };
+};
+
+test('a session whose callers leave has no more work at once than one whose callers wait', async () => {
+  const { ask, begun, release } = await openWork();
+  const leaving = new AbortController();
+  const left = ['one', 'one'].map((session) => ask(session, leaving.signal).catch(() => null));
+  await eventually(() => expect(begun).toHaveLength(2));
+
+  leaving.abort();
+  await Promise.all(left);
+  const next = ask('one');
+  const other = ask('other');
+  await eventually(() => expect(begun).toContain('other'));
+
+  expect(begun).toEqual(['one', 'one', 'other']);
+  release();
+  expect((await Promise.all([next, other])).map(({ status }) => status)).toEqual([200, 200]);
+});
+
+test('after a large body, its place stays taken four times as long as it was used, half a second at most', async () => {
+  const begun: { holder: string; at: number }[] = [];
+  const app = express();
+  app.post('/:holder', async (req, res) => {
+    const { holder } = req.params;
+    holdFor(res, holder);
+    await takeRoomForBody(req, res);
+    begun.push({ holder, at: performance.now() });
+    if (begun.length <= 2) await sleep(100);
+    res.end();
+  });
+  const { ask } = await serve(app);
+  const post = (holder: string) => ask(`/${holder}`, { method: 'POST' });
+
+  // Of four places, one holder has two.
+  await Promise.all(['one', 'one', 'one'].map(post));
+
+  const [first, , third] = begun.map(({ at }) => at);
+  expect(Number(third) - Number(first)).toBeGreaterThanOrEqual(490);
+});
