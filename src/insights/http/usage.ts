@@ -146,13 +146,14 @@ export const usageRoutes = ({ assistants, allowances, insights, deliveries }: De
   return [
     handled(usageOperations.read, async ({ params: { id = '' }, query, costly }) => {
       const range = rangeOf(query);
-      const [byDay, byKey, hours, names] = await costly(() =>
-        Promise.all([
-          usage.sumBy('day', id, range),
-          usage.sumBy('keyId', id, range),
-          readHours(id, range.from, range.to),
-          namesOf(id),
-        ]),
+      const [byDay, byKey, hours, names] = await costly(
+        async () =>
+          [
+            await usage.sumBy('day', id, range),
+            await usage.sumBy('keyId', id, range),
+            await readHours(id, range.from, range.to),
+            await namesOf(id),
+          ] as const,
       );
       const used = new Map(byDay.map(({ _id, ...sums }) => [nameOf(_id), sums]));
       const own = hours.filter(({ hour }) => hour >= range.from && hour < range.to);
@@ -205,13 +206,19 @@ export const usageRoutes = ({ assistants, allowances, insights, deliveries }: De
     handled(usageOperations.download, async ({ params: { id = '' }, query, res, signal, ...call }) => {
       const range = rangeOf(query);
       const names = await namesOf(id);
+      const heading = csvLine(['day', 'key_id', 'key', ...USAGE_COUNTERS.map(snakeCase)]);
+      async function* pages(): AsyncGenerator<string, undefined> {
+        for await (const page of usage.streamDays(id, range))
+          yield page
+            .map(({ day, keyId, ...one }) => {
+              const counts = USAGE_COUNTERS.map((name) => one[name] ?? 0);
+              return csvLine([nameOf(day), keyId ?? '', names.get(keyId) ?? '', ...counts]);
+            })
+            .join('');
+      }
       async function* lines(): AsyncGenerator<string> {
-        yield csvLine(['day', 'key_id', 'key', ...USAGE_COUNTERS.map(snakeCase)]);
-        for await (const page of inTurns(usage.streamDays(id, range), call))
-          for (const { day, keyId, ...one } of page) {
-            const counts = USAGE_COUNTERS.map((name) => one[name] ?? 0);
-            yield csvLine([nameOf(day), keyId ?? '', names.get(keyId) ?? '', ...counts]);
-          }
+        yield heading;
+        yield* inTurns(pages(), call);
       }
       res.setHeader('Content-Disposition', `attachment; filename="usage-${nameOf(range.from)}.csv"`);
       await sendJson(res, lines(), signal, 'text/csv');
