@@ -434,7 +434,13 @@ export const createKnowledgeStore = ({
       const find = (position: 1 | -1) => knowledge.find(filter).sort({ position }).limit(LANGUAGE_SAMPLE).lean();
       return Promise.all([find(1), find(-1)]);
     });
-    const language = mainLanguage(sample.flat().map((entry) => ({ language: languageOfEntry(entry) })));
+    const slices = createSlices();
+    const languages: { language: string | null }[] = [];
+    for (const entry of sample.flat()) {
+      if (slices.isOver()) await slices.next();
+      languages.push({ language: languageOfEntry(entry) });
+    }
+    const language = mainLanguage(languages);
     await assistants.updateOne({ _id: assistantId }, { $set: { 'textLanguage.entries': language } });
   };
 
