@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import express from 'express';
+import express, { type Request, type Response } from 'express';
 import { expect, onTestFinished, test } from 'vitest';
-import { holdFor, limitEachSession, takeRoomForBody, workOn } from '../../src/platform/http/shares.ts';
+import { holdFor, limitEachPerson, limitEachSession, takeRoomForBody, workOn } from '../../src/platform/http/shares.ts';
 import { eventually } from '../support/eventually.ts';
 
 const serve = async (app: express.Express) => {
@@ -53,23 +53,33 @@ test('a session whose callers leave has no more work at once than one whose call
   expect((await Promise.all([next, other])).map(({ status }) => status)).toEqual([200, 200]);
 });
 
-test('after a large body, its place stays taken four times as long as it was used, half a second at most', async () => {
-  const begun: { holder: string; at: number }[] = [];
-  const app = express();
-  app.post('/:holder', async (req, res) => {
-    const { holder } = req.params;
-    holdFor(res, holder);
-    await takeRoomForBody(req, res);
-    begun.push({ holder, at: performance.now() });
-    if (begun.length <= 2) await sleep(100);
-    res.end();
-  });
-  const { ask } = await serve(app);
-  const post = (holder: string) => ask(`/${holder}`, { method: 'POST' });
+const PLACES: [string, number, (holder: string, req: Request, res: Response) => Promise<void>][] = [
+  [
+    'large body',
+    2, // of four, one holder has two
+    async (holder, req, res) => {
+      holdFor(res, holder);
+      await takeRoomForBody(req, res);
+    },
+  ],
+  ['request of a person', 4, (holder, _req, res) => limitEachPerson(holder, res)],
+];
 
-  // Of four places, one holder has two.
-  await Promise.all(['one', 'one', 'one'].map(post));
+test.each(PLACES)(
+  'after a %s, its place stays taken four times as long as it was used, half a second at most',
+  async (_what, places, take) => {
+    const begun: number[] = [];
+    const app = express();
+    app.post('/', async (req, res) => {
+      await take('one', req, res);
+      begun.push(performance.now());
+      if (begun.length <= places) await sleep(100);
+      res.end();
+    });
+    const { ask } = await serve(app);
 
-  const [first, , third] = begun.map(({ at }) => at);
-  expect(Number(third) - Number(first)).toBeGreaterThanOrEqual(490);
-});
+    await Promise.all(Array.from({ length: places + 1 }, () => ask('/', { method: 'POST' })));
+
+    expect(Number(begun.at(-1)) - Number(begun[0])).toBeGreaterThanOrEqual(490);
+  },
+);

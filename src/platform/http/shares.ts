@@ -184,9 +184,13 @@ export const limitEachSession =
     next();
   };
 
-/** How many requests of one person a process works on at once, however many sessions the person has begun. */
+/**
+ * How many requests of one person a process works on at once, however many sessions the person has begun. Each then
+ * rests, so that a program in the name of a person takes only a part of the time. Requests that follow one another wait
+ * for nothing.
+ */
 const OF_ONE_PERSON = 4;
-const ofPersons = createSlots(({ own }) => own < OF_ONE_PERSON);
+const ofPersons = withRests(createSlots(({ own }) => own < OF_ONE_PERSON));
 
 /** The same for all sessions of one person. Call this when the session is known. */
 export const limitEachPerson = async (operatorId: string, res: Response): Promise<void> => {
