@@ -72,7 +72,7 @@ export const usageUpdatesOf = (increments: UsageIncrement[]): mongo.AnyBulkWrite
   });
 
 const KEPT_S = 400 * 86_400;
-const ROWS_AT_ONCE = 500;
+const ROWS_AT_ONCE = 100;
 
 const schema = schemaOf<StoredUsage>('usage');
 schema.index({ assistantId: 1, day: 1 });
