@@ -5,7 +5,7 @@ import type { AssistantStore } from '../assistants/store.ts';
 import { insertAtMost } from '../platform/mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
-import { conflict, invalid, notFound, unavailable } from '../platform/process/errors.ts';
+import { conflict, invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { validate } from '../platform/process/validation.ts';
 import { checkEndpointUrl, type GuardOptions, requirePublicUrl } from '../platform/http/address-guard.ts';
@@ -219,8 +219,7 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       if (serverNow() > at.getTime() + UPLOADED_WITHIN_MS) throw tooSlow();
       const chunk = { _id: `${sourceId}:${upload}:${n}`, sourceId, upload, n, at, bytes: Buffer.concat(pieces) };
       [pieces, waiting, n] = [[], 0, n + 1];
-      const isStored = await rested(assistantId, () => files.insertOne(chunk, { writeConcern: DURABLE }));
-      if (!isStored) throw unavailable();
+      await rested(assistantId, () => files.insertOne(chunk, { writeConcern: DURABLE }));
     };
     for await (const piece of bytes) {
       size += piece.length;

@@ -6,6 +6,9 @@ import type { Stack } from './stack.ts';
 export type Profiled = {
   ns: string;
   op: string;
+  /** When it ended, and how many milliseconds it took. */
+  ts: Date;
+  millis: number;
   command: Record<string, unknown>;
   originatingCommand?: Record<string, unknown>;
   planSummary?: string;

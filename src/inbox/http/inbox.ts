@@ -175,15 +175,13 @@ type Listing = Pick<Call<Operation>, 'req' | 'res' | 'costly' | 'signal'>;
 const rested = { list: createRestedWork(), count: createRestedWork() };
 
 /** Lists in turn. With a filter, a page may have to read many conversations, so it is a costly read too. */
-export const listInTurn = async <Page>(
+export const listInTurn = <Page>(
   { req, res, costly, signal }: Listing,
   filter: object,
   list: () => Promise<Page>,
 ): Promise<Page> => {
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
-  const page = await rested.list(holderOf(req, res), () => (isFiltered ? costly(list) : list()), signal);
-  if (!page) throw unavailable();
-  return page;
+  return rested.list(holderOf(req, res), () => (isFiltered ? costly(list) : list()), signal);
 };
 
 /** The query in the form that the list takes. `me` is the caller. */
@@ -282,9 +280,7 @@ export const inboxRoutes = ({ assistants, conversations, inbox }: InboxDependenc
 
   handled(inboxOperations.waiting, async ({ operator, req, res, signal }) => {
     const count = async () => inbox.countWaiting(await assistants.listAssistantIds(assistantIdsOf(operator)));
-    const counted = await rested.count(holderOf(req, res), count, signal);
-    if (counted === null) throw unavailable();
-    return { count: counted };
+    return { count: await rested.count(holderOf(req, res), count, signal) };
   }),
 
   handled(inboxOperations.agents, async ({ params: { id = '' } }) => ({
