@@ -1,5 +1,5 @@
 import { constants, setPriority } from 'node:os';
-import { setFlagsFromString } from 'node:v8';
+import { getHeapStatistics, setFlagsFromString } from 'node:v8';
 import { type Config, ConfigError, describeConfig, readConfig } from './config.ts';
 import { secretsIn } from './credentials.ts';
 import { type Hint, hintOf } from './hints.ts';
@@ -41,10 +41,23 @@ export const explainFailure = (cause: unknown, environment: Record<string, strin
     : [describeFailure(cause, secretsIn(environment)), ...linesOf(hintOf(cause))].join('\n');
 
 /**
- * How far the heap grows beyond what is in use before V8 collects all garbage. By default it may grow to four times, so
- * a process that read a large knowledge again and again had 990 MB, of which 190 were in use. Now it has 570.
+ * How far a large heap grows beyond what is in use before V8 collects all garbage. By default it may grow to four times,
+ * so a process that read a large knowledge again and again had 990 MB, of which 190 were in use. A small heap keeps the
+ * default: with a quarter, turns took a fifth more of the processor, and a start half as long again.
  */
 const HEAP_GROWING_PERCENT = 25;
+const LARGE_HEAP_BYTES = 192 * 1024 * 1024;
+
+const boundHeap = (): void => {
+  let isLarge = false;
+  const bound = (): void => {
+    const wasLarge = isLarge;
+    isLarge = getHeapStatistics().total_heap_size > LARGE_HEAP_BYTES;
+    // V8 reads it when a collection ends, and 0 is its default.
+    if (isLarge !== wasLarge) setFlagsFromString(`--heap-growing-percent=${isLarge ? HEAP_GROWING_PERCENT : 0}`);
+  };
+  setInterval(bound, CHECK_EVERY_MS).unref();
+};
 
 type Closer = { name: string; close: () => unknown };
 
@@ -148,7 +161,6 @@ export const runProcess = async (
   open: (opening: Opening) => Promise<void>,
   { isModest = false } = {},
 ): Promise<void> => {
-  setFlagsFromString(`--heap-growing-percent=${HEAP_GROWING_PERCENT}`);
   try {
     requireNode();
     // Whatever this process starts has the same priority.
@@ -159,6 +171,7 @@ export const runProcess = async (
     const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
     lifecycle.listenToProcess();
     if (!isModest) watchStalls(logger);
+    boundHeap();
     await open({ config, logger, lifecycle });
   } catch (cause) {
     process.stderr.write(`${explainFailure(cause, process.env)}\n`);
