@@ -188,10 +188,9 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
         `None of its endpoint’s events was delivered since ${endpoint.failing.toISOString()}.`,
         'A delivery worker sends it: after five failures to connect it tries again every 30 s. Ten minutes after it happened it ends as not sent.',
       ];
-    const rate = endpoint.ratePerSecond ?? null;
-    if (rate !== null)
+    if (endpoint.ratePerSecond)
       return [
-        `Its endpoint gets at most ${rate} events a second, and those whose turn came before it are sent first.`,
+        `Its endpoint gets at most ${endpoint.ratePerSecond} events a second, and others may be before it.`,
         'A delivery worker sends it when its turn comes. Ten minutes after it happened it ends as not sent.',
       ];
     const what = event === 'webhook.test' ? 'test' : 'event';

@@ -207,10 +207,10 @@ export const conversationRoutes = ({
 
   return [
     handled(conversationOperations.list, async ({ params: { id = '' }, query, operator, ...call }) => {
-      const { limit = CONVERSATIONS, cursor: from, ...filter } = query;
-      const wanted = toInboxFilter({ ...filter, cursor: from }, operator.operatorId);
+      const { limit = CONVERSATIONS, ...rest } = query;
+      const wanted = toInboxFilter(rest, operator.operatorId);
       const list = () => inbox.list({ assistantIds: [id], limit, signal: call.signal, ...wanted });
-      const page = await listInTurn(call, filter, list);
+      const page = await listInTurn(call, rest, list);
       return { conversations: page.conversations.map(toView), nextCursor: page.next && timeCursor.encode(page.next) };
     }),
 

@@ -177,7 +177,7 @@ const rested = { list: createRestedWork(), count: createRestedWork() };
 /** Lists in turn. With a filter, a page may have to read many conversations, so it is a costly read too. */
 export const listInTurn = <Page>(
   { req, res, costly, signal }: Listing,
-  filter: object,
+  { cursor: _from, ...filter }: { cursor?: string | undefined },
   list: () => Promise<Page>,
 ): Promise<Page> => {
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
@@ -264,19 +264,16 @@ type InboxDependencies = {
 };
 
 export const inboxRoutes = ({ assistants, conversations, inbox }: InboxDependencies): Handled[] => [
-  handled(
-    inboxOperations.list,
-    async ({ query: { assistantId, limit = ROWS, cursor: from, ...filter }, operator, ...call }) => {
-      const own = await assistants.listAssistantIds(assistantIdsOf(operator));
-      const assistantIds = assistantId === undefined ? own : own.filter((id) => id === assistantId);
-      if (assistantId !== undefined && assistantIds.length === 0) throw notFound();
-      const wanted = toInboxFilter({ ...filter, cursor: from }, operator.operatorId);
-      const list = () => inbox.list({ assistantIds, limit, signal: call.signal, ...wanted });
-      const page = await listInTurn(call, filter, list);
-      const rows = await inbox.toRows(page.conversations, operator.operatorId);
-      return { conversations: rows, nextCursor: page.next && timeCursor.encode(page.next) };
-    },
-  ),
+  handled(inboxOperations.list, async ({ query: { assistantId, limit = ROWS, ...query }, operator, ...call }) => {
+    const own = await assistants.listAssistantIds(assistantIdsOf(operator));
+    const assistantIds = assistantId === undefined ? own : own.filter((id) => id === assistantId);
+    if (assistantId !== undefined && assistantIds.length === 0) throw notFound();
+    const wanted = toInboxFilter(query, operator.operatorId);
+    const list = () => inbox.list({ assistantIds, limit, signal: call.signal, ...wanted });
+    const page = await listInTurn(call, query, list);
+    const rows = await inbox.toRows(page.conversations, operator.operatorId);
+    return { conversations: rows, nextCursor: page.next && timeCursor.encode(page.next) };
+  }),
 
   handled(inboxOperations.waiting, async ({ operator, req, res, signal }) => {
     const count = async () => inbox.countWaiting(await assistants.listAssistantIds(assistantIdsOf(operator)));
