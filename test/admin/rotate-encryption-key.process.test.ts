@@ -46,23 +46,17 @@ const rotate = async ({ env }: Stack, ...args: string[]): Promise<{ status: numb
 
 type Held = { opid: number; lsid: { id: unknown; uid: unknown } };
 
-/** The commands that wait at a fail point. `appName`: of this connection only. */
-const heldAt =
-  (stack: Stack, command: string, collection: string | null, appName?: string) => async (): Promise<Held> => {
-    const [held] = await stack.service.mongo
-      .getClient()
-      .db('admin')
-      .aggregate<Held>(
-        [
-          { $currentOp: {} },
-          { $match: { [`command.${command}`]: collection ?? 1, active: true, ...(appName && { appName }) } },
-        ],
-        { readConcern: { level: 'local' } },
-      )
-      .toArray();
-    if (!held) throw new Error(`${command} is not reached`);
-    return held;
-  };
+/** The command of the process that is killed, if MongoDB works on one. */
+const heldAt = async (stack: Stack, command: string, collection: string | null): Promise<Held> => {
+  const match = { [`command.${command}`]: collection ?? 1, active: true, appName: 'killed' };
+  const [held] = await stack.service.mongo
+    .getClient()
+    .db('admin')
+    .aggregate<Held>([{ $currentOp: {} }, { $match: match }], { readConcern: { level: 'local' } })
+    .toArray();
+  if (!held) throw new Error(`${command} is not held`);
+  return held;
+};
 
 /** Runs the command, and `meanwhile` while its write, or the commit of another process, is held at a fail point. */
 const holding = async (
@@ -72,9 +66,9 @@ const holding = async (
 ): Promise<void> => {
   const namespace = collection === null ? {} : { namespace: `${stack.service.mongo.name}.${collection}` };
   const failPoint = { failCommands: [command], blockConnection: true, blockTimeMS: HELD_MS, ...namespace };
-  const during = async (): Promise<void> => {
+  const during = async (reached: () => Promise<unknown>): Promise<void> => {
     const begun = first();
-    await eventually(heldAt(stack, command, collection));
+    await reached();
     await meanwhile();
     await begun;
   };
@@ -187,22 +181,24 @@ test.for(sized({ everyday: KILLS.slice(1), long: [...KILLS] }))(
     own.searchParams.set('appName', 'killed');
     const failPoint = { failCommands: [command], blockConnection: true, blockTimeMS: 60_000, appName: 'killed' };
     const namespace = collection && { namespace: `${both.service.mongo.name}.${collection}` };
+    const held = () => heldAt(both, command, collection);
     const admin = both.service.mongo.getClient().db('admin');
 
     await withFailPoint(
       mongod.url,
       { ...failPoint, ...namespace },
-      async () => {
+      async (reached) => {
         const { PATH = '' } = process.env;
         const env = { PATH, ...both.env, MONGODB_URL: own.href };
         const { kill } = launch(process.execPath, ['scripts/admin.ts', 'rotate-encryption-key'], {
           env,
           stdio: 'ignore',
         });
-        const { opid, lsid } = await eventually(heldAt(both, command, collection, 'killed'));
+        await reached();
+        const { opid, lsid } = await held();
         await kill();
         await admin.command(collection ? { killOp: 1, op: opid } : { killAllSessionsByPattern: [{ lsid }] });
-        await eventually(() => expect(heldAt(both, command, collection, 'killed')()).rejects.toThrow('is not reached'));
+        await eventually(() => expect(held()).rejects.toThrow('is not held'));
       },
       mode,
     );

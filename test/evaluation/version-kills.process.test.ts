@@ -37,7 +37,7 @@ const killAt = async (command: Step[0], collection: Step[1], call: (url: string)
   const api = await startRealProcess('api', { ...stack.env, MONGODB_URL: own.href });
   onTestFinished(() => api.kill());
   const blocked = { [`command.${command}`]: collection ?? 1, appName: 'killed' };
-  const reached = (): Promise<Op[]> =>
+  const held = (): Promise<Op[]> =>
     admin
       .aggregate<Op>([{ $currentOp: {} }, { $match: { ...blocked, active: true } }], {
         readConcern: { level: 'local' },
@@ -50,19 +50,16 @@ const killAt = async (command: Step[0], collection: Step[1], call: (url: string)
     appName: 'killed',
     ...(collection !== null && { namespace: `${name}.${collection}` }),
   };
-  await withFailPoint(mongod.url, failPoint, async () => {
+  await withFailPoint(mongod.url, failPoint, async (reached) => {
     const ended = call(api.url).catch(() => 'ended');
-    const lsid = await eventually(async () => {
-      const [op] = await reached();
-      if (!op) throw new Error(`${command} is not reached`);
-      return op.lsid;
-    });
+    await reached();
+    const [op] = await held();
     await api.kill();
     expect(await ended).toBe('ended');
     // MongoDB ends the transaction of a client that is gone after a minute by itself.
-    await admin.command({ killAllSessionsByPattern: [{ lsid }] });
+    await admin.command({ killAllSessionsByPattern: [{ lsid: op?.lsid }] });
   });
-  await eventually(async () => expect(await reached()).toEqual([]));
+  await eventually(async () => expect(await held()).toEqual([]));
 };
 
 /** Calls other processes with the session of an operator. */
