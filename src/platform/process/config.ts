@@ -224,7 +224,7 @@ export const Environment = z.object({
   OTEL_SERVICE_NAME: text.optional().meta({
     group: 'Traces',
     description: 'The name of this process in traces.',
-    otherwise: '`parley-api`, `parley-reply-worker`, `parley-delivery-worker`',
+    otherwise: '`parley-api`, `parley-reply-worker`, `parley-delivery-worker`; one process: `parley`',
   }),
   OTEL_TRACES_SAMPLER: z
     .enum([
