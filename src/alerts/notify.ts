@@ -130,7 +130,8 @@ const toWebhook =
   async (alerts) => {
     const timestamp = Math.floor(serverNow() / 1000);
     const eventId = newId();
-    const body = JSON.stringify({ event: 'alerts.changed', timestamp, eventId, alerts: alerts.map(toAlertView) });
+    const envelope = { event: 'alerts.changed', event_id: eventId, timestamp, alerts: alerts.map(toAlertView) };
+    const body = JSON.stringify(envelope);
     const answer = await request(url, {
       dispatcher,
       method: 'POST',

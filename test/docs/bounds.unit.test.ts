@@ -49,7 +49,7 @@ const BOUND_BY: Record<string, string> = {
   'listVersions.versions': 'VERSIONS_MAX',
   'listKnowledgeConflicts.conflicts': 'the first 100',
   'listSources.sources': 'SOURCES_MAX',
-  'listMisses.misses': 'MAX_GROUPS',
+  'listMisses.misses': 'the 200 asked most often',
   'listMisses.misses[].examples': 'five of each group',
   'exportConversation.misses': 'sent as they are read',
   'exportConversation.misses[].examples': 'five of each group',

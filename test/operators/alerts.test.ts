@@ -132,6 +132,7 @@ test('an endpoint that is paused raises one alert, told once by webhook and by e
   await eventually(() => expect(toldOf(alert)).toEqual(['open', 'ended']));
   const [first] = operations.received;
   const signature = String(first?.headers['x-factory-signature']);
+  expect(first?.json).toMatchObject({ event: 'alerts.changed', event_id: first?.headers['x-factory-event-id'] });
   expect(verifyWebhook(first?.body ?? Buffer.alloc(0), signature, SECRET)).toMatchObject({ ok: true });
   await eventually(() => {
     const about = mailbox.mails.flatMap((mail) => mail.split('\n').filter((line) => line.endsWith(`${endpointId})`)));

@@ -17,7 +17,7 @@ const encryptionKeys = z.string().transform((value, context) => {
   if (keys.some(({ key }) => key.length !== 32)) {
     context.addIssue({
       code: 'custom',
-      message: 'must be 32 bytes in base64, or a list of such keys (newest first)',
+      message: 'must be 32 bytes in base64, or several, separated by commas',
     });
   }
   return keys;
