@@ -1,20 +1,5 @@
-import { createRequire } from 'node:module';
-import type { detectAll } from 'tinyld/heavy';
+import { detectAll } from './detector.ts';
 import { baseLanguage, fold, LEXICON, LOAN_WORDS, words } from './fold.ts';
-
-type Detector = { detectAll: typeof detectAll };
-
-const require = createRequire(import.meta.url);
-let loaded: Detector | undefined;
-
-/** The detector, loaded on the first call. That takes 0.3 s, as long as half of a process's start. */
-const detector = (): Detector => {
-  loaded ??= require('tinyld/heavy') as Detector; // `require` has no types
-  return loaded;
-};
-
-/** The weight of a phrase for each language. A phrase that many languages share has a small weight for each. */
-type Shares = readonly (readonly [language: string, share: number])[];
 
 const UNMARKED_WEIGHT = 0.8;
 const LOAN_WEIGHT = 0.3;
@@ -23,53 +8,47 @@ const LONGEST_PHRASE = 4;
 
 type Tables = {
   /** The languages of each phrase, and how well it is spelt in them. */
-  weights: ReadonlyMap<string, ReadonlyMap<string, number>>;
-  shares: ReadonlyMap<string, Shares>;
+  weights: ReadonlyMap<string, readonly (readonly [language: string, weight: number])[]>;
   loans: ReadonlySet<string>;
 };
 
-const sharesAmong = (
-  phrase: string,
-  { weights, loans }: Pick<Tables, 'weights' | 'loans'>,
-  among: readonly string[] | null,
-): Shares => {
-  const known = weights.get(phrase) ?? new Map<string, number>();
-  const languages = [...known].filter(([language]) => !among || among.includes(language));
-  const spread = languages.length ** SHARING;
-  const loan = loans.has(phrase) ? LOAN_WEIGHT : 1;
-  return languages.map(([language, weight]) => [language, (weight * loan) / spread] as const);
-};
-
 const readTables = (): Tables => {
-  const weights = new Map<string, Map<string, number>>();
-  const note = (phrase: string, language: string, weight: number): void => {
-    const known = weights.get(phrase) ?? new Map<string, number>();
-    known.set(language, Math.max(weight, known.get(language) ?? 0));
-    weights.set(phrase, known);
-  };
-  for (const [language, entry] of Object.entries(LEXICON)) {
-    for (const phrase of Object.values(entry).flatMap((list) => list.split('|'))) {
-      const spelled = phrase.toLowerCase();
-      note(spelled, language, 1);
-      // Visitors often omit diacritics. The spelling without diacritics weighs a little less than the correct spelling.
-      if (fold(spelled) !== spelled) note(fold(spelled), language, UNMARKED_WEIGHT);
-    }
+  const weights = new Map<string, [language: string, weight: number][]>();
+  for (const [language, lists] of Object.entries(LEXICON)) {
+    const note = (phrases: string, weight: number): void => {
+      for (const phrase of phrases.split('|')) {
+        const known = weights.get(phrase);
+        if (!known) weights.set(phrase, [[language, weight]]);
+        else if (known.at(-1)?.[0] !== language) known.push([language, weight]);
+      }
+    };
+    const spelled = Object.values(lists).join('|').toLowerCase();
+    note(spelled, 1);
+    // Visitors often omit diacritics. The spelling without diacritics weighs a little less than the correct spelling.
+    note(fold(spelled), UNMARKED_WEIGHT);
   }
-  const loans = new Set(LOAN_WORDS.split('|').map(fold));
-  const shares = new Map([...weights.keys()].map((phrase) => [phrase, sharesAmong(phrase, { weights, loans }, null)]));
-  return { weights, shares, loans };
+  return { weights, loans: new Set(LOAN_WORDS.split('|').map(fold)) };
 };
 
 let tables: Tables | undefined;
 /** The tables of chat words. They are made for the first message, because most processes decide no language. */
 const wordTables = (): Tables => (tables ??= readTables());
 
+/** The weight of a phrase for each language. A phrase that many languages share has a small weight for each. */
+const sharesOf = (phrase: string, among: readonly string[] | null): (readonly [language: string, share: number])[] => {
+  const { weights, loans } = wordTables();
+  const languages = (weights.get(phrase) ?? []).filter(([language]) => !among || among.includes(language));
+  const spread = languages.length ** SHARING;
+  const loan = loans.has(phrase) ? LOAN_WEIGHT : 1;
+  return languages.map(([language, weight]) => [language, (weight * loan) / spread]);
+};
+
 /** The longest known phrase that starts at this token. */
 const phraseAt = (tokens: readonly string[], at: number): { phrase: string; length: number } | null => {
-  const { shares } = wordTables();
+  const { weights } = wordTables();
   for (let length = Math.min(LONGEST_PHRASE, tokens.length - at); length > 0; length -= 1) {
     const phrase = length === 1 ? (tokens[at] ?? '') : tokens.slice(at, at + length).join(' ');
-    if (shares.has(phrase)) return { phrase, length };
+    if (weights.has(phrase)) return { phrase, length };
   }
   return null;
 };
@@ -77,9 +56,9 @@ const phraseAt = (tokens: readonly string[], at: number): { phrase: string; leng
 const DRAWN_OUT = /(.)\1{2,}/gu;
 
 const chatTokens = (text: string, most: number): string[] => {
-  const { shares } = wordTables();
+  const { weights } = wordTables();
   const tokens = words(text.toLowerCase().replaceAll('’', "'")).slice(0, most);
-  return tokens.map((token) => (shares.has(token) ? token : token.replace(DRAWN_OUT, '$1')));
+  return tokens.map((token) => (weights.has(token) ? token : token.replace(DRAWN_OUT, '$1')));
 };
 
 /** The weight of a message's words for each language. */
@@ -89,18 +68,10 @@ const weighWords = (tokens: readonly string[], among: readonly string[] | null):
     const found = phraseAt(tokens, at);
     at += found?.length ?? 1;
     if (!found) continue;
-    const known = among
-      ? sharesAmong(found.phrase, wordTables(), among)
-      : (wordTables().shares.get(found.phrase) ?? []);
-    for (const [language, share] of known) sums.set(language, (sums.get(language) ?? 0) + share * found.length);
+    for (const [language, share] of sharesOf(found.phrase, among))
+      sums.set(language, (sums.get(language) ?? 0) + share * found.length);
   }
   return sums;
-};
-
-/** Loads all that `decideLanguage` needs, so that the first message does not wait for it. */
-export const loadLanguages = (): void => {
-  wordTables();
-  detector();
 };
 
 const CHAT_LANGUAGES: readonly string[] = Object.keys(LEXICON);
@@ -244,6 +215,8 @@ const FAMILIES: readonly (readonly string[])[] = [
 /** The maximum number of words that are read, which are enough to recognise a language. */
 const MAX_WORDS = 40;
 const DETECTOR_WEIGHT = 0.8;
+/** How many characters the detector gets. The detector is slow on long texts, and one or two sentences are enough. */
+const DETECTOR_LENGTH = 200;
 const NEIGHBOUR_WEIGHT = 0.4;
 /** The text length from which the detector has its full weight. On shorter texts, the detector only guesses. */
 const DETECTOR_MIN_LENGTH = 15;
@@ -264,7 +237,6 @@ type TallyOptions = {
   /** The language that the letters of a shared script suggest. */
   hint: string | null;
   allowed: readonly string[];
-  detect: (text: string, only: string[]) => { lang: string; accuracy: number }[];
 };
 
 const add = (sums: Map<string, number>, language: string, weight: number): void => {
@@ -281,7 +253,7 @@ const weighLetters = (sample: string, sums: Map<string, number>): void => {
 const highest = (sums: Map<string, number>): [string, number][] => [...sums].sort((a, b) => b[1] - a[1]);
 
 /** Adds up the evidence of words, letters and the detector. */
-const tally = (sample: string, { among, hint, allowed, detect }: TallyOptions): Tally => {
+const tally = (sample: string, { among, hint, allowed }: TallyOptions): Tally => {
   const tokens = chatTokens(sample, MAX_WORDS);
   if (tokens.length === 0) return { best: hint, by: 'script', clear: hint !== null };
   const evidence = weighWords(tokens, among);
@@ -293,15 +265,15 @@ const tally = (sample: string, { among, hint, allowed, detect }: TallyOptions): 
   // asked.
   const detected = among?.includes('ja')
     ? []
-    : detect(sample, spoken.length > 0 ? spoken : [...(among ?? CHAT_LANGUAGES)]);
+    : detectAll(sample.slice(0, DETECTOR_LENGTH), spoken.length > 0 ? spoken : (among ?? CHAT_LANGUAGES));
 
   const likeliest = highest(evidence)[0]?.[0];
   const rivals = FAMILIES.find((family) => likeliest !== undefined && family.includes(likeliest)) ?? [];
   const total = new Map([...evidence].map(([language, weight]) => [language, weight / Math.sqrt(tokens.length)]));
   const enough = Math.min(1, sample.trim().length / DETECTOR_MIN_LENGTH);
-  for (const { lang, accuracy } of detected) {
-    const isNeighbour = lang !== likeliest && rivals.includes(lang);
-    add(total, lang, enough * accuracy * (isNeighbour ? NEIGHBOUR_WEIGHT : DETECTOR_WEIGHT));
+  for (const { language, accuracy } of detected) {
+    const isNeighbour = language !== likeliest && rivals.includes(language);
+    add(total, language, enough * accuracy * (isNeighbour ? NEIGHBOUR_WEIGHT : DETECTOR_WEIGHT));
   }
   for (const language of spoken) {
     const score = total.get(language);
@@ -376,8 +348,6 @@ export type LanguageEvidence = {
  * How many characters of a message are read. They are enough to recognise the language, and more would only cost time.
  */
 const SAMPLE_LENGTH = 500;
-/** How many characters the detector gets. The detector is slow on long texts, and one or two sentences are enough. */
-const DETECTOR_LENGTH = 200;
 /** Matches addresses, links and handles, which do not show the language of a message. */
 const NOT_LANGUAGE = /@|:\/\/|^www\.|^#/u;
 
@@ -436,7 +406,6 @@ export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => 
     among: script?.among ?? null,
     hint: script?.hint ?? null,
     allowed: evidence.allowed ?? [],
-    detect: (text, only) => detector().detectAll(text.slice(0, DETECTOR_LENGTH), { only }),
   });
   if (counted.best === null) return fallBack(evidence, null);
   const guess = { base: counted.best, by: counted.by };

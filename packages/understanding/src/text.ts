@@ -7,7 +7,6 @@ export {
   decideLanguage,
   type LanguageDecision,
   type LanguageEvidence,
-  loadLanguages,
   mainLanguage,
   sameLanguage,
 } from './language.ts';
