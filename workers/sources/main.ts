@@ -4,11 +4,7 @@ import { runProcess } from '../../src/platform/process/lifecycle.ts';
 await runProcess(
   'parley-sources-worker',
   async (opening) => {
-    const [{ openSourcesWorker }, { passageEngine }] = await Promise.all([
-      import('./worker.ts'),
-      import('@parley/understanding'),
-    ]);
-    passageEngine(); // slow the first time, so called before any work waits for it
+    const { openSourcesWorker } = await import('./worker.ts');
     const { healthPort } = await openSourcesWorker(opening);
     opening.logger.info({ healthPort }, 'reading sources');
   },
