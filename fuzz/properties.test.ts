@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { verifyWebhook } from '../packages/client/src/verify-webhook.ts';
 import { afterOpenMinutes, nextOpening, OpeningHours } from '../src/assistants/opening-hours.ts';
-import { createTimeCursor } from '../src/platform/http/operation.ts';
+import { createTimeCursor } from '../src/platform/process/validation.ts';
 import { ApiError } from '../src/platform/process/errors.ts';
 import { ChatRequest } from '../src/turns/turn.ts';
 import { truncateContent } from '../src/conversations/event.ts';

@@ -13,15 +13,8 @@ import { chatTurnRoutes, createGatedTurn, TURN_PATHS } from './turns/http/turn-r
 import type { StoredConversation } from './conversations/conversation.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from './events/queue.ts';
 import { createReadiness, type Readiness } from './platform/http/health.ts';
-import { createLongPolls } from './platform/http/shares.ts';
-import {
-  createToApiError,
-  errorHandler,
-  networkOf,
-  notFoundHandler,
-  requestId,
-  withErrorShape,
-} from './platform/http/http.ts';
+import { createLongPolls, networkOf } from './platform/http/shares.ts';
+import { createToApiError, errorHandler, notFoundHandler, requestId, withErrorShape } from './platform/http/http.ts';
 import { closeWebServer, createWebServer, listen } from './platform/http/web-server.ts';
 import { createInbox } from './inbox/inbox.ts';
 import { openLiveUpdates } from './live/live.ts';

@@ -1,7 +1,7 @@
 import { type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
-import { networkOf, noStranger } from '../platform/http/http.ts';
+import { noStranger } from '../platform/http/http.ts';
+import { holdFor, networkOf } from '../platform/http/shares.ts';
 import { bodyReader, type Declaration, mount, type Served } from '../platform/http/operation.ts';
-import { holdFor } from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { bearerIn } from '../platform/process/credentials.ts';

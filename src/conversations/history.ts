@@ -1,6 +1,6 @@
 import type { Connection } from 'mongoose';
 import * as z from 'zod';
-import { createCursor } from '../platform/http/operation.ts';
+import { createCursor } from '../platform/process/validation.ts';
 import { inBatches } from '../platform/mongo/batches.ts';
 import { DUPLICATE_KEY, toItemFailure } from '../platform/mongo/failures.ts';
 import {

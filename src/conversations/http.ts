@@ -14,12 +14,12 @@ import {
   toHistoryView,
   toListView,
 } from './view.ts';
-import { answerWith, answerWithList, bodyOf, createTimeCursor, cursor, queryOf } from '../platform/http/operation.ts';
+import { createTimeCursor, cursor, wholeNumber } from '../platform/process/validation.ts';
+import { answerWith, answerWithList, bodyOf, queryOf } from '../platform/http/operation.ts';
 import { buildAnswer, type LongPoll, takeRoomForAnswer } from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { notFound } from '../platform/process/errors.ts';
 import { conversationKeyOf } from '../platform/process/ids.ts';
-import { wholeNumber } from '../platform/process/validation.ts';
 
 const integer = (min: number, max: number, description: string) =>
   wholeNumber(min, max).meta({

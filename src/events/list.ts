@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import { createTimeCursor } from '../platform/http/operation.ts';
+import { createTimeCursor } from '../platform/process/validation.ts';
 import { invalid } from '../platform/process/errors.ts';
 import { isUuid } from '../platform/process/ids.ts';
 import { timeLimit } from '../platform/mongo/mongo.ts';

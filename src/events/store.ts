@@ -4,7 +4,7 @@ import type { OutboxEvent } from '../conversations/conversation.ts';
 import type { ErasedConversation } from '../conversations/erasure.ts';
 import type { Outbox } from '../conversations/outbox.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import { createCursor } from '../platform/http/operation.ts';
+import { createCursor } from '../platform/process/validation.ts';
 import { inBatches, inChunks, INDEX_RANGES_MAX } from '../platform/mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed, setClusterTime, timeLimit } from '../platform/mongo/mongo.ts';
 import { DAY_MS, serverDate } from '../platform/process/clock.ts';

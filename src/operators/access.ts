@@ -1,10 +1,9 @@
 import type { Request, RequestHandler, Response } from 'express';
 import type { Connection } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import { networkOf } from '../platform/http/http.ts';
+import { holdFor, limitEachPerson, networkOf, takeTurnsFor } from '../platform/http/shares.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
-import { holdFor, limitEachPerson, takeTurnsFor } from '../platform/http/shares.ts';
 import { workFor } from '../platform/process/slices.ts';
 import { type Audience, mayUse, type Operator, operatorModel, toOperator } from './operator.ts';
 import { endSession, isCurrent, readSession, sessionModel, storedIdOf, type StoredSession } from './session.ts';

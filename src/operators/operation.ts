@@ -1,6 +1,7 @@
 import type { Request, Response } from 'express';
 import * as z from 'zod';
-import { type BodyOf, createTimeCursor, type Declaration, type QueryOf } from '../platform/http/operation.ts';
+import { createTimeCursor } from '../platform/process/validation.ts';
+import type { BodyOf, Declaration, QueryOf } from '../platform/http/operation.ts';
 import type { Audience } from './operator.ts';
 import type { OperatorCaller } from './token.ts';
 

@@ -5,7 +5,7 @@ import session, { type SessionData } from 'express-session';
 import type { Connection } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import { schemaOf } from '../platform/mongo/mongo.ts';
-import { networkOf } from '../platform/http/http.ts';
+import { networkOf } from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Config } from '../platform/process/config.ts';

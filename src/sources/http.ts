@@ -1,9 +1,8 @@
 import * as z from 'zod';
 import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import type { AssistantStore } from '../assistants/store.ts';
-import { createCursor, cursor } from '../platform/http/operation.ts';
+import { createCursor, cursor, wholeNumber } from '../platform/process/validation.ts';
 import { uploadedBytes } from '../platform/http/json-body.ts';
-import { wholeNumber } from '../platform/process/validation.ts';
 import {
   FILE_MAX_BYTES,
   FileSourceInput,

@@ -241,6 +241,21 @@ test('OpenTelemetry is loaded only when traces are on: nothing but types are imp
   expect(atStart).toEqual([]);
 });
 
+test('no worker loads Express: it is a tenth of what a worker loads', () => {
+  const loaded = new Set(['delivery', 'reply', 'sources'].map((name) => `workers/${name}/worker.ts`));
+  const withExpress: string[] = [];
+  for (const file of loaded) {
+    const named = readFileSync(file, 'utf8').matchAll(/^(?:import|export) (?!type )[^;']*from '([^']+)'/gm);
+    for (const [, to = ''] of named) {
+      if (to === 'express') withExpress.push(file);
+      else if (to.startsWith('.')) loaded.add(join(dirname(file), to));
+    }
+  }
+
+  expect(withExpress).toEqual([]);
+  expect(loaded.size).toBeGreaterThan(100);
+});
+
 test('a package imports nothing of ours, and others use only its doors', () => {
   const exclude = ['**/node_modules/**']; // the bench installs a contender
   const outside = globSync('{src,workers,scripts,bench,chaos,test}/**/*.ts', { exclude }).flatMap(importsOf);

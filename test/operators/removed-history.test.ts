@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
-import { networkOf } from '../../src/platform/http/http.ts';
+import { networkOf } from '../../src/platform/http/shares.ts';
 import { SENT_AGAIN_MAX } from '../../src/events/delivery.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { limiterOf } from '../support/limits.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { networkOf } from '../../src/platform/http/http.ts';
+import { networkOf } from '../../src/platform/http/shares.ts';
 import { createSignInLimits } from '../../src/operators/session.ts';
 import { limiterOf } from '../support/limits.ts';
 import { openOperatorClient, PASSWORD } from '../support/operator-client.ts';

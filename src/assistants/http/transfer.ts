@@ -22,7 +22,7 @@ import { deliveryCursor } from '../../events/list.ts';
 import type { DeliveryStore } from '../../events/store.ts';
 import { toDeliveryRow } from '../../events/view.ts';
 import { sendJson, uploadedBytes } from '../../platform/http/json-body.ts';
-import { createCursor } from '../../platform/http/operation.ts';
+import { createCursor } from '../../platform/process/validation.ts';
 import { endsEarly, takeRoomForExport } from '../../platform/http/shares.ts';
 import { type Notes, readAllMessages } from '../../inbox/records.ts';
 import { serverDate } from '../../platform/process/clock.ts';

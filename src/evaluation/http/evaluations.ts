@@ -4,14 +4,13 @@ import type { ConversationStore } from '../../conversations/store.ts';
 import type { Asked, Evaluation, EvaluationResult, Evaluations } from '../evaluations.ts';
 import { Expected, VerdictCounts, VERDICTS, wholeCounts } from '../question.ts';
 import { createFindRealQuestions, type QuestionCase, type QuestionSets, RealQuestions } from '../question-sets.ts';
-import { createCursor, cursor } from '../../platform/http/operation.ts';
+import { createCursor, cursor, wholeNumber } from '../../platform/process/validation.ts';
 import { REPLY_OUTCOMES } from '../../insights/figures.ts';
 import type { Insights } from '../../insights/store.ts';
 import { createRestedWork } from '../../platform/http/shares.ts';
 import { DAY_MS, serverNow } from '../../platform/process/clock.ts';
 import { conflict, invalid } from '../../platform/process/errors.ts';
 import { cachedByCost } from '../../platform/process/lru.ts';
-import { wholeNumber } from '../../platform/process/validation.ts';
 import { type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';
 
 /** The tokens of a reply are averaged over this many days. */

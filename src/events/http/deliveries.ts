@@ -6,10 +6,9 @@ import { EventKind } from '../../conversations/event.ts';
 import { LIST_MAX } from '../list.ts';
 import type { DeliveryQueue } from '../queue.ts';
 import type { DeliveryStore } from '../store.ts';
-import { cursor } from '../../platform/http/operation.ts';
+import { cursor, wholeNumber } from '../../platform/process/validation.ts';
 import { createRestedWork } from '../../platform/http/shares.ts';
 import { invalid } from '../../platform/process/errors.ts';
-import { wholeNumber } from '../../platform/process/validation.ts';
 import { definedFields, type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';
 
 const tag = 'Operators';

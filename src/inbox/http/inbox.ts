@@ -7,7 +7,7 @@ import { CHANNELS, MESSAGE_ROLES, STATUSES } from '../../conversations/conversat
 import type { ConversationStore } from '../../conversations/store.ts';
 import { TagView } from '../../conversations/view.ts';
 import { EVENT_STREAM_HEADERS } from '../../platform/http/http.ts';
-import { cursor } from '../../platform/http/operation.ts';
+import { cursor, wholeNumber } from '../../platform/process/validation.ts';
 import { COUNTED_MAX, type Inbox } from '../inbox.ts';
 import type { Notes } from '../records.ts';
 import type { LiveUpdates } from '../../live/live.ts';
@@ -16,7 +16,6 @@ import type { EventSink } from '../../live/subscriber.ts';
 import { assistantIdsOf, ROLES as OPERATOR_ROLES } from '../../operators/operator.ts';
 import { createRestedWork, holderOf, signalOf } from '../../platform/http/shares.ts';
 import { ApiError, notFound, unavailable } from '../../platform/process/errors.ts';
-import { wholeNumber } from '../../platform/process/validation.ts';
 import {
   type Call,
   definedFields,

@@ -1,11 +1,10 @@
 import * as z from 'zod';
-import { cursor } from '../../platform/http/operation.ts';
+import { cursor, wholeNumber } from '../../platform/process/validation.ts';
 import { ACTORS, type Audit, AUDIT_DAYS } from '../audit.ts';
 import { AssistantIds, Email, type Operator, RoleName } from '../operator.ts';
 import { type Link, LINK_DAYS, type OperatorStore } from '../store.ts';
 import { type OperatorToken, SCOPES, type TokenStore } from '../token.ts';
 import { ApiError } from '../../platform/process/errors.ts';
-import { wholeNumber } from '../../platform/process/validation.ts';
 import {
   definedFields,
   type Handled,

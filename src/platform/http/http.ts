@@ -1,6 +1,5 @@
 import { existsSync, readdirSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { isIPv6 } from 'node:net';
 import { extname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from 'express';
@@ -112,22 +111,6 @@ export const pageHeaders = (tls: boolean, { scriptSrc, styleSrc, trustedTypes, .
       },
     },
   });
-
-const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
-
-/**
- * The network of one subscriber. An IPv6 subscriber has a whole /64 and could use a new address for every try. All
- * requests without an address count as one network.
- */
-export const networkOf = (ip = 'unknown'): string => {
-  const address = ip.replace(/^::ffff:(?=\d+\.)/i, '').split('%', 1)[0] ?? '';
-  if (!isIPv6(address)) return address;
-  // The URL parser converts all spellings of an address to the same text.
-  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
-  const [before, after] = [groupsOf(head), groupsOf(tail ?? '')];
-  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0');
-  return `${[...before, ...zeros, ...after].slice(0, 4).join(':')}::/64`;
-};
 
 /** The headers of a response that consists of server-sent events. */
 export const EVENT_STREAM_HEADERS = {

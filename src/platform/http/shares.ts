@@ -1,9 +1,25 @@
+import { isIPv6 } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request, RequestHandler, Response } from 'express';
-import { networkOf } from './http.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { ApiError, unavailable } from '../process/errors.ts';
 import { createSlots, type Slot, type Slots, whatRemains } from '../process/slots.ts';
+
+const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
+
+/**
+ * The network of one subscriber. An IPv6 subscriber has a whole /64 and could use a new address for every try. All
+ * requests without an address count as one network.
+ */
+export const networkOf = (ip = 'unknown'): string => {
+  const address = ip.replace(/^::ffff:(?=\d+\.)/i, '').split('%', 1)[0] ?? '';
+  if (!isIPv6(address)) return address;
+  // The URL parser converts all spellings of an address to the same text.
+  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
+  const [before, after] = [groupsOf(head), groupsOf(tail ?? '')];
+  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0');
+  return `${[...before, ...zeros, ...after].slice(0, 4).join(':')}::/64`;
+};
 
 /**
  * Sets who answers for the bytes of a request, when access has found this: the assistant of the key or channel, the

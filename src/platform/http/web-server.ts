@@ -15,8 +15,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../process/config.ts';
 import type { Logger } from '../process/logger.ts';
-import { networkOf } from './http.ts';
-import { createByteShares } from './shares.ts';
+import { createByteShares, networkOf } from './shares.ts';
 
 /** How long the client can read the answer before the connection is destroyed. */
 const LINGER_MS = 1_000;

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { ApiError, type ErrorDetail, MAX_DETAILS } from './errors.ts';
+import { ApiError, type ErrorDetail, invalid, MAX_DETAILS } from './errors.ts';
 import { createSlices } from './slices.ts';
 
 type TreeNode = { value: unknown; key: string; parent: TreeNode | null };
@@ -55,6 +55,46 @@ export const wholeNumber = (min: number, max: number) => {
       return z.NEVER;
     })
     .meta({ override: { type: 'integer', minimum: min, maximum: max } });
+};
+
+/** The cursor parameter of a query, in base64url. `decode` checks that the list has made this cursor. */
+export const cursor = z
+  .string()
+  .regex(/^[\w-]{1,500}$/)
+  .meta({ description: 'The `nextCursor` of the previous page. Any other text is refused with 422.' });
+
+/**
+ * Encodes a position in a list as a cursor that callers cannot read. A cursor whose position does not match the schema
+ * is refused with 422. `field`: the parameter that has it.
+ */
+export const createCursor = <Position>(schema: z.ZodType<Position>, field = 'cursor') => ({
+  encode: (position: Position): string => Buffer.from(JSON.stringify(position)).toString('base64url'),
+
+  decode: (text: string): Position => {
+    try {
+      return schema.parse(JSON.parse(Buffer.from(text, 'base64url').toString()));
+    } catch {
+      throw invalid(field, 'invalid', 'is not a cursor of this list');
+    }
+  },
+});
+
+type Position = { at: Date; id: string };
+
+/** The latest time that a Date can hold. */
+const LATEST_MS = 8_640_000_000_000_000;
+
+/** The cursor of a list ordered by time, then by id. */
+export const createTimeCursor = (id: RegExp) => {
+  const cursors = createCursor(z.tuple([z.int().min(0).max(LATEST_MS), z.string().regex(id)]));
+  return {
+    encode: (position: Position): string => cursors.encode([position.at.getTime(), position.id]),
+
+    decode: (text: string): Position => {
+      const [ms, lastId] = cursors.decode(text);
+      return { at: new Date(ms), id: lastId };
+    },
+  };
 };
 
 /** The part of a JSON Schema that describes the allowed values. */
