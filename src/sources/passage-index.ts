@@ -161,7 +161,7 @@ type Options = {
   store: Pick<PassageStore, 'readPassages' | 'readTokens'>;
   /** For reads of a whole index, which turns must not wait for. */
   background: Pick<PassageStore, 'areRead' | 'listVisible' | 'readEmbedded' | 'readStored'>;
-  embedder: Pick<Embedder, 'embedQuestion' | 'model' | 'calibration' | 'isChosen' | 'firstTry'>;
+  embedder: Pick<Embedder, 'embedQuestion' | 'model' | 'calibration' | 'isConfigured' | 'firstTry'>;
   /** Tells the owner how many passages have no room. */
   reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
   logger: Logger;
@@ -281,7 +281,7 @@ export const createPassages = (options: Options): Passages => {
     };
     const search: TurnPassages['search'] = {
       index,
-      isModelChosen: embedder.isChosen,
+      isModelChosen: embedder.isConfigured,
       calibration: embedder.calibration,
       embed,
       read: (ids, kind) => readTexts(ids, kind).catch(withoutPassages),

@@ -301,7 +301,7 @@ const aMemory = () => {
       store: stack.service.passages,
       background,
       embedder: {
-        isChosen: false,
+        isConfigured: false,
         calibration: () => null,
         firstTry: async () => undefined,
         model: () => null,
@@ -387,7 +387,7 @@ test('an owner is told how many passages have no room in the memory of a worker,
       store: passages,
       background: passages,
       embedder: {
-        isChosen: false,
+        isConfigured: false,
         calibration: () => null,
         firstTry: async () => undefined,
         model: () => null,

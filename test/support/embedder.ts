@@ -61,7 +61,7 @@ export const anEmbedder = ({ model = 'trigrams-1', msEach = 0 }: { model?: strin
     },
     model: () => (available ? named : null),
     calibration: () => null,
-    isChosen: true,
+    isConfigured: true,
     firstTry: async () => undefined,
     status: () => ({ available, detail: available ? `${named}, on this machine` : 'its file is damaged' }),
     close: async () => undefined,

@@ -27,6 +27,7 @@ const TOLD_MAX = 20;
 /** A session is looked for in so many assistants, in some at once: the keys of all take a process tens of milliseconds. */
 const ASSISTANTS_MAX = 10_000;
 const SESSIONS_AT_ONCE = 100;
+const EXPIRY = 'Ten minutes after it happened it ends as not sent.';
 
 type Holder = { worker: string; host: string | null; pid: number | null; heardAt: Date | null; until: Date | null };
 type FoundJob = { queue: string; jobId: string; state: string; addedAt: Date; page: string };
@@ -186,12 +187,12 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
     if (endpoint.failing)
       return [
         `None of its endpoint’s events was delivered since ${endpoint.failing.toISOString()}.`,
-        'A delivery worker sends it: after five failures to connect it tries again every 30 s. Ten minutes after it happened it ends as not sent.',
+        `A delivery worker sends it: after five failures to connect it tries again every 30 s. ${EXPIRY}`,
       ];
     if (endpoint.ratePerSecond)
       return [
         `Its endpoint gets at most ${endpoint.ratePerSecond} events a second, and others may be before it.`,
-        'A delivery worker sends it when its turn comes. Ten minutes after it happened it ends as not sent.',
+        `A delivery worker sends it when its turn comes. ${EXPIRY}`,
       ];
     const what = event === 'webhook.test' ? 'test' : 'event';
     return [

@@ -248,7 +248,7 @@ export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, l
 
   return (assistant, priority) => {
     const stored = assistant.semantic?.model;
-    if (stored === undefined || !embedder.isChosen || (embedder.model() ?? stored) !== stored) return undefined;
+    if (stored === undefined || !embedder.isConfigured || (embedder.model() ?? stored) !== stored) return undefined;
     let startedAt: number | undefined;
     return (...query) => {
       const since = startedAt;

@@ -64,7 +64,7 @@ export type ModelBackend = {
 };
 
 /** Tells the model process that the folder is one that an operator has chosen. */
-export const OWN = 'own';
+export const CHOSEN = 'chosen';
 
 /** A failure whose message may be logged and shown: the message contains no address, key or visitor text. */
 export class ModelError extends Error {

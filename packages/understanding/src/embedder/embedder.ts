@@ -40,10 +40,10 @@ const isProbeVector = (vector: Float32Array): boolean => {
 const AHEAD = 2;
 
 /** Starts a process. That of the local model must return the known vector of a probe text before it is used. */
-const startProbed = async (folder: string, signal: AbortSignal, isOwn: boolean) => {
-  const started = await startModelProcess(folder, signal, isOwn);
+const startProbed = async (folder: string, signal: AbortSignal, isChosen: boolean) => {
+  const started = await startModelProcess(folder, signal, isChosen);
   const { vector: probe } = await started.embed(PROBE, 'query');
-  if (!isOwn && !isProbeVector(probe)) {
+  if (!isChosen && !isProbeVector(probe)) {
     started.end('a wrong vector');
     throw new ModelError('the model gives a wrong vector for a known text');
   }
@@ -55,11 +55,11 @@ type ProbedProcess = Awaited<ReturnType<typeof startProbed>>;
 /** Starts all processes, or none if one of them does not start. */
 const startAll = async (
   folder: string,
-  { processes, isOwn }: { processes: number; isOwn: boolean },
+  { processes, isChosen }: { processes: number; isChosen: boolean },
   signal: AbortSignal,
 ): Promise<ProbedProcess[]> => {
   const starting = await Promise.allSettled(
-    Array.from({ length: processes }, () => startProbed(folder, signal, isOwn)),
+    Array.from({ length: processes }, () => startProbed(folder, signal, isChosen)),
   );
   const started = starting.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
   const failed = starting.find((one) => one.status === 'rejected');
@@ -88,7 +88,7 @@ export const localModel = (folder: string, { processes = 1, chosen = false }: Lo
   limits: { ...LOCAL_PIECES, texts: 1, concurrency: AHEAD * processes, answerMs: 400 },
 
   open: async (signal): Promise<OpenModel> => {
-    const started = await startAll(folder, { processes, isOwn: chosen !== false }, signal);
+    const started = await startAll(folder, { processes, isChosen: chosen !== false }, signal);
     const end = (reason: string): void => {
       for (const one of started) one.end(reason);
     };
@@ -151,8 +151,8 @@ export type Embedder = {
   model: () => string | null;
   /** What fits the decision to the model. Null: it was fitted to the local model. */
   calibration: () => ModelCalibration | null;
-  /** False if the settings choose no model. */
-  isChosen: boolean;
+  /** False if the settings name no model. */
+  isConfigured: boolean;
   /** Waits for the end of the first try to open the model, at most as long as a turn may wait. */
   firstTry: () => Promise<void>;
   /** One line for the log, the doctor and the assistant's page. */
@@ -172,7 +172,7 @@ export const unavailableEmbedder = (detail: string): Embedder => ({
   embedQuestion: () => Promise.resolve(null),
   model: () => null,
   calibration: () => null,
-  isChosen: false,
+  isConfigured: false,
   firstTry: () => Promise.resolve(),
   status: () => ({ available: false, detail }),
   close: () => Promise.resolve(),
@@ -222,7 +222,7 @@ export const openEmbedder = async (
     },
     model: model.model,
     calibration: model.calibration,
-    isChosen: true,
+    isConfigured: true,
     firstTry: async () => (isTried ? undefined : firstTry(waitMs)),
     status: model.status,
     close: model.close,

@@ -1,5 +1,5 @@
 import { createProjection } from './token-vectors.ts';
-import { ModelError, OWN } from './backend.ts';
+import { CHOSEN, ModelError } from './backend.ts';
 import { findDamage, openSession } from './model-files.ts';
 import { openModelFolder, projectionIn } from './model-folder.ts';
 import type { ModelMessage, ModelRequest } from './model-process.ts';
@@ -12,24 +12,24 @@ import type { ModelMessage, ModelRequest } from './model-process.ts';
 
 const send = (message: ModelMessage): void => void process.send?.(message);
 
-const openModel = async (folder: string, isOwn: boolean) => {
-  const { run, dimensions, model, tokenKind } = isOwn ? await openModelFolder(folder) : await openSession(folder);
+const openModel = async (folder: string, isChosen: boolean) => {
+  const { run, dimensions, model, tokenKind } = isChosen ? await openModelFolder(folder) : await openSession(folder);
   let tokenVectorsOf: ReturnType<typeof createProjection> | undefined; // most installations never ask for them
   const embed = async ({ text, isQuery, withTokens }: ModelRequest) => {
     const { vector, states, from, to } = await run(text, isQuery ? 'query' : 'passage', withTokens);
     if (!states) return { vector };
-    tokenVectorsOf ??= createProjection(dimensions, ...(isOwn ? [projectionIn(folder)] : []));
+    tokenVectorsOf ??= createProjection(dimensions, ...(isChosen ? [projectionIn(folder)] : []));
     return { vector, tokens: tokenVectorsOf(states, from, to) };
   };
   return { embed, model, tokenKind };
 };
 
-const main = async (folder: string, isOwn: boolean): Promise<void> => {
-  const damage = isOwn ? null : await findDamage(folder);
+const main = async (folder: string, isChosen: boolean): Promise<void> => {
+  const damage = isChosen ? null : await findDamage(folder);
   if (damage !== null) return send({ type: 'unusable', reason: damage });
   let opened: Awaited<ReturnType<typeof openModel>>;
   try {
-    opened = await openModel(folder, isOwn);
+    opened = await openModel(folder, isChosen);
   } catch (cause) {
     const [reason = ''] = (cause as Error).message.split('\n');
     return send({
@@ -53,4 +53,4 @@ process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 // These signals are ignored: Ctrl-C reaches the whole process group, but the worker first finishes its turns and may
 // need vectors for them.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
-await main(process.argv[2] ?? '', process.argv[3] === OWN);
+await main(process.argv[2] ?? '', process.argv[3] === CHOSEN);

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import type { ModelCalibration } from '../calibration.ts';
 import {
+  CHOSEN,
   type Embedded,
   type EmbeddedKind,
   type ModelBackend,
@@ -11,7 +12,6 @@ import {
   type ModelStatus,
   normalised,
   type OpenModel,
-  OWN,
 } from './backend.ts';
 import { TOKEN_DIMENSIONS } from './token-vectors.ts';
 
@@ -150,8 +150,8 @@ const PROGRAM = join(import.meta.dirname, 'model-process-main.ts');
  * tokenizer of a chosen model holds a vocabulary of 250,000 pieces as objects.
  */
 const FLAGS = ['--max-semi-space-size=1', '--v8-pool-size=1'];
-const HEAP_MB = { local: 64, own: 1_024 };
-const START_MS = { local: 20_000, own: 60_000 };
+const HEAP_MB = { local: 64, chosen: 1_024 };
+const START_MS = { local: 20_000, chosen: 60_000 };
 /** A piece takes 0.03 s, and a few times as long under load. A process that takes longer than this counts as hanging. */
 const ANSWER_MS = 5_000;
 
@@ -167,11 +167,11 @@ const environment = (): NodeJS.ProcessEnv => ({
   ...(process.env['NODE_COMPILE_CACHE'] && { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }),
 });
 
-/** Starts the model process. Resolves when the process has loaded the model. `isOwn`: the operator has chosen the folder. */
-export const startModelProcess = async (folder: string, signal: AbortSignal, isOwn = false) => {
-  const child: ChildProcess = fork(PROGRAM, [folder, ...(isOwn ? [OWN] : [])], {
+/** Starts the model process. Resolves when the process has loaded the model. `isChosen`: the operator has chosen the folder. */
+export const startModelProcess = async (folder: string, signal: AbortSignal, isChosen = false) => {
+  const child: ChildProcess = fork(PROGRAM, [folder, ...(isChosen ? [CHOSEN] : [])], {
     serialization: 'advanced',
-    execArgv: [...FLAGS, `--max-old-space-size=${isOwn ? HEAP_MB.own : HEAP_MB.local}`],
+    execArgv: [...FLAGS, `--max-old-space-size=${isChosen ? HEAP_MB.chosen : HEAP_MB.local}`],
     env: environment(),
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   });
@@ -230,7 +230,10 @@ export const startModelProcess = async (folder: string, signal: AbortSignal, isO
       child.send(message, (cause) => cause && end('its process does not listen'));
     });
 
-  const starting = setTimeout(() => end('its process did not start in time'), isOwn ? START_MS.own : START_MS.local);
+  const starting = setTimeout(
+    () => end('its process did not start in time'),
+    isChosen ? START_MS.chosen : START_MS.local,
+  );
   const stop = (): void => end('closed');
   signal.addEventListener('abort', stop, { once: true });
   if (signal.aborted) stop();
