@@ -5,8 +5,8 @@ import { holdFor, limitEachPerson, networkOf, takeTurnsFor } from '../platform/h
 import { ApiError } from '../platform/process/errors.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { workFor } from '../platform/process/slices.ts';
-import { type Audience, mayUse, type Operator, operatorModel, toOperator } from './operator.ts';
-import { endSession, isCurrent, readSession, sessionModel, storedIdOf, type StoredSession } from './session.ts';
+import { type Audience, mayUse, type Operator, operatorModel, sessionModel, toOperator } from './operator.ts';
+import { endSession, isCurrent, readSession, storedIdOf, type StoredSession } from './session.ts';
 import type { OperatorStore } from './store.ts';
 import { type OperatorCaller, callerOfToken, type OperatorToken, readToken, type TokenStore } from './token.ts';
 

@@ -119,6 +119,13 @@ operatorSchema.index(
 
 export const operatorModel = (connection: Connection) => connection.model<StoredOperator>('Operator', operatorSchema);
 
+/** The sessions of browsers, which `connect-mongo` writes. */
+export const SESSIONS = 'operatorSessions';
+const sessionSchema = schemaOf<{ _id: string; expires?: Date | null; session: unknown }>(SESSIONS);
+sessionSchema.index({ expires: 1 }, { expireAfterSeconds: 0 });
+
+export const sessionModel = (connection: Connection) => connection.model('OperatorSession', sessionSchema);
+
 export const toOperator = ({
   _id,
   passwordHash,

@@ -4,12 +4,11 @@ import type { Request, RequestHandler, Response } from 'express';
 import session, { type SessionData } from 'express-session';
 import type { Connection } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import { schemaOf } from '../platform/mongo/mongo.ts';
 import { networkOf } from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Config } from '../platform/process/config.ts';
-import type { Operator, StoredOperator } from './operator.ts';
+import { type Operator, SESSIONS, type StoredOperator } from './operator.ts';
 
 /** The limit of wrong passwords per minute for one device or session, and for one account from one address. */
 const OWN_LIMIT = 5;
@@ -184,7 +183,6 @@ const UNATTENDED_HEADER = 'X-Parley-Unattended';
 const IDLE_MS = 12 * 3_600_000;
 const SESSION_MAX_MS = 7 * 86_400_000;
 const TOUCH_AFTER_S = 60;
-const COLLECTION = 'operatorSessions';
 
 declare module 'express-session' {
   interface SessionData {
@@ -195,11 +193,6 @@ declare module 'express-session' {
 }
 
 type SessionConfig = Pick<Config, 'ENCRYPTION_KEY' | 'TLS_CERT_FILE' | 'TLS_TERMINATED_UPSTREAM'>;
-
-const sessionSchema = schemaOf<{ _id: string; expires?: Date | null; session: unknown }>(COLLECTION);
-sessionSchema.index({ expires: 1 }, { expireAfterSeconds: 0 });
-
-export const sessionModel = (connection: Connection) => connection.model('OperatorSession', sessionSchema);
 
 /**
  * The secrets that sign session cookies. They are derived from the same keys as the encryption of endpoint secrets, but
@@ -267,7 +260,7 @@ export const createSessions = (
     const store = new MongoStore({
       client: connection.getClient(),
       dbName: connection.name,
-      collectionName: COLLECTION,
+      collectionName: SESSIONS,
       stringify: false,
       autoRemove: 'disabled', // the model declares the index
       ttl: IDLE_MS / 1000,

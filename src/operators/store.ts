@@ -15,11 +15,11 @@ import {
   type Operator,
   operatorModel,
   type Role,
+  sessionModel,
   type StoredLink,
   type StoredOperator,
   toOperator,
 } from './operator.ts';
-import { sessionModel } from './session.ts';
 import { createTokenStore, tokenModel, type TokenStore } from './token.ts';
 
 /**
