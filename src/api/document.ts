@@ -16,7 +16,7 @@ import { chatConversationOperations } from '../conversations/http.ts';
 import { chatTurnOperations } from '../turns/http/turn-routes.ts';
 import { monitoringOperations } from './monitoring.ts';
 import type { Operation } from '../operators/operation.ts';
-import { OPERATIONS } from './operator-routes.ts';
+import { OPERATIONS, OPERATOR_PREFIX } from './operator-routes.ts';
 import { ApiError, ErrorBody, type ErrorCode, invalid } from '../platform/process/errors.ts';
 import type { Declaration } from '../platform/http/operation.ts';
 import { DELIVERY_DEADLINE_MS } from '../platform/process/time-limits.ts';
@@ -136,10 +136,8 @@ const answersOf = (one: Declaration, limited: Limited): ZodOpenApiResponsesObjec
   };
 };
 
-const OPERATOR_PREFIX = '/operator/v1';
-
 type Security = Record<string, string[]>[];
-type Access = { security: Security; limited: Limited; errors: ErrorCode[] };
+type Access = { tag: string; security: Security; limited: Limited; errors: ErrorCode[] };
 
 const paramsOf = ({ path, params }: Declaration): z.ZodObject | undefined => {
   const names = [...path.matchAll(/:(\w+)/g)].map(([, name]) => name as string);
@@ -147,14 +145,14 @@ const paramsOf = ({ path, params }: Declaration): z.ZodObject | undefined => {
   return z.object(Object.fromEntries(names.map((name) => [name, z.string()])));
 };
 
-const describe = (one: Declaration, { security, limited, errors }: Access): ZodOpenApiOperationObject => {
+const describe = (one: Declaration, { tag, security, limited, errors }: Access): ZodOpenApiOperationObject => {
   const path = paramsOf(one);
   const { headers: header, query, body, bodyExample: example, upload } = one;
   return {
     operationId: one.id,
     summary: one.summary,
     ...(one.description !== undefined && { description: one.description }),
-    tags: [one.tag],
+    tags: [tag],
     security,
     ...((path || header || query) && {
       requestParams: { ...(path && { path }), ...(header && { header }), ...(query && { query }) },
@@ -197,13 +195,14 @@ const UNAUTHORIZED: Record<Auth, ErrorCode[]> = {
 const INPUT: ErrorCode[] = ['payload_too_large', 'validation_failed', 'invalid_json'];
 
 const describePublic = (one: PublicOperation): ZodOpenApiOperationObject => {
-  const { auth, limiter, errors = [] } = one;
+  const { tag, auth, limiter, errors = [] } = one;
   const input: ErrorCode[] = one.body ? INPUT : one.query ? ['validation_failed'] : [];
   const general: ErrorCode[] = limiter ? ['rate_limited', 'internal_error', 'unavailable'] : [];
   // For a channel, this list has no 404, because an unknown channel is refused before the rate limit counts the
   // request.
   const afterCounting: ErrorCode[] = auth === 'apiKey' ? [...INPUT, 'not_found'] : INPUT;
   return describe(one, {
+    tag,
     security: SECURITY[auth],
     limited: { answers: limiter !== undefined, errors: limiter ? afterCounting : [] },
     errors: [...UNAUTHORIZED[auth], ...input, ...general, ...errors],
@@ -238,6 +237,7 @@ const describeOperator = (one: Operation): ZodOpenApiOperationObject =>
   describe(
     { ...one, description: AUDIENCE[one.audience], answerDescription: 'Done.' },
     {
+      tag: 'Operators',
       security: operatorSecurity(one),
       limited: { answers: one.limited === true, errors: [] },
       errors: operatorErrors(one),
@@ -263,6 +263,7 @@ const describeWeb = (one: WebOperation): ZodOpenApiOperationObject => {
     one.auth === 'visitor' ? ['invalid_visitor_token'] : one.limiter === 'starts' ? ['invalid_user_signature'] : [];
   const input: ErrorCode[] = one.body ? INPUT : one.query ? ['validation_failed'] : [];
   return describe(one, {
+    tag: 'Web channel',
     security: one.auth === 'visitor' ? [{ visitorToken: [] }] : [],
     limited: { answers: true, errors: INPUT },
     errors: [...unauthorized, ...OF_WEB, ...input, ...(one.errors ?? [])],

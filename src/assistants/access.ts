@@ -23,8 +23,8 @@ type Admission =
   | { auth: 'verifyToken' | 'secretAddress'; limiter: 'channel' }
   | { auth: 'none' | 'metricsToken'; limiter?: never };
 
-/** One operation of the public API. */
-export type PublicOperation = Declaration & Admission;
+/** One operation of the public API. `tag`: its section of the API document. */
+export type PublicOperation = Declaration & Admission & { tag: string };
 
 export const publicOperation = <const One extends PublicOperation>(one: One): One => one;
 

@@ -106,7 +106,7 @@ const uploadedName = FileSourceInput.extend({
   name: FileSourceInput.shape.name.meta({ description: `Ends with .${FILE_ENDINGS.join(', .')}.` }),
 });
 
-const one = { tag: 'Operators', audience: 'owners', resource: 'assistant', errors: ['not_found'] } as const;
+const one = { audience: 'owners', resource: 'assistant' } as const;
 
 export const sourceOperations = {
   list: operation({
@@ -133,7 +133,7 @@ export const sourceOperations = {
     status: 201,
     answer: SourceView,
     audit: 'source.add',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   upload: operation({
     ...one,
@@ -146,7 +146,7 @@ export const sourceOperations = {
     status: 201,
     answer: SourceView,
     audit: 'source.add',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   replace: operation({
     ...one,
@@ -186,7 +186,7 @@ export const sourceOperations = {
     summary: 'Remove a source, its passages and its proposed entries; with drafts, once it is published',
     query: Seen,
     audit: 'source.remove',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   keep: operation({
     ...one,
@@ -197,7 +197,7 @@ export const sourceOperations = {
     query: Seen,
     answer: SourceView,
     audit: 'source.keep',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   refresh: operation({
     ...one,

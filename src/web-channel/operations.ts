@@ -62,10 +62,7 @@ const IDS = {
   messageId: 'f3a1c9d2-5b7e-4c8a-8e1f-9d0b2a4c6e8f',
 };
 
-const common = {
-  tag: 'Web channel',
-  params: z.object({ assistant_id: z.uuid() }),
-} as const;
+const common = { params: z.object({ assistant_id: z.uuid() }) } as const;
 
 export const webOperations = {
   settings: webOperation({

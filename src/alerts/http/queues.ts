@@ -68,7 +68,7 @@ const WorkView = z
   })
   .meta({ id: 'Work' });
 
-const shared = { method: 'get', tag: 'Operators', audience: 'owners', resource: null } as const;
+const shared = { method: 'get', audience: 'owners', resource: null } as const;
 
 export const queueOperations = {
   read: operation({

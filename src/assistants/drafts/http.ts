@@ -97,7 +97,7 @@ const VersionView = z
   })
   .meta({ id: 'AssistantVersion' });
 
-const one = { tag: 'Operators', audience: 'owners', resource: 'assistant' } as const;
+const one = { audience: 'owners', resource: 'assistant' } as const;
 const path = '/assistants/:id/draft';
 
 export const draftOperations = {
@@ -113,7 +113,6 @@ export const draftOperations = {
       revision: z.int().min(0).meta({ description: 'Rises with each change of the draft: what `seen` means.' }),
       draft: DraftView.nullable().meta({ description: 'Null: nothing differs from what is live.' }),
     }),
-    errors: ['not_found'],
   }),
   discard: operation({
     ...one,
@@ -127,7 +126,7 @@ export const draftOperations = {
         .meta({ description: 'The revision that you have read: another one gives 409.' }),
     }),
     audit: 'draft.discard',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   publish: operation({
     ...one,
@@ -151,7 +150,7 @@ export const draftOperations = {
     }),
     answer: VersionView,
     audit: 'draft.publish',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   versions: operation({
     ...one,
@@ -160,7 +159,6 @@ export const draftOperations = {
     id: 'listVersions',
     summary: 'List the last 50 versions, newest first',
     answer: z.object({ versions: z.array(VersionView) }),
-    errors: ['not_found'],
   }),
   rollBack: operation({
     ...one,
@@ -180,7 +178,7 @@ export const draftOperations = {
     }),
     answer: VersionView,
     audit: 'version.roll_back',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
 };
 

@@ -8,8 +8,7 @@ import { assistantIdsOf } from '../../operators/operator.ts';
 import { authorOf, ofDraft, Seen } from '../drafts/http.ts';
 import { type Handled, handled, operation, time, uuid, WRITTEN } from '../../operators/operation.ts';
 
-const tag = 'Operators';
-const audience = 'owners';
+const one = { audience: 'owners', resource: 'assistant' } as const;
 
 const EngineView = z.union([
   z.object({ kind: z.literal('retrieval') }),
@@ -56,9 +55,8 @@ export const assistantOperations = {
     method: 'get',
     path: '/assistants',
     id: 'listAssistants',
-    tag,
     summary: 'List the assistants the caller has access to, oldest first',
-    audience,
+    audience: 'owners',
     resource: 'filtered',
     isLarge: true,
     answer: z.object({ assistants: z.array(AssistantView) }),
@@ -67,9 +65,8 @@ export const assistantOperations = {
     method: 'post',
     path: '/assistants',
     id: 'createAssistant',
-    tag,
     summary: 'Create an assistant',
-    audience,
+    audience: 'owners',
     resource: null,
     body: AssistantInput,
     status: 201,
@@ -77,44 +74,37 @@ export const assistantOperations = {
     audit: 'assistant.create',
   }),
   read: operation({
+    ...one,
     method: 'get',
     path: '/assistants/:id',
     id: 'getAssistant',
-    tag,
     summary: 'Read an assistant',
-    audience,
-    resource: 'assistant',
     query: ofDraft,
     answer: AssistantView,
-    errors: ['not_found'],
   }),
   update: operation({
+    ...one,
     method: 'patch',
     path: '/assistants/:id',
     id: 'updateAssistant',
-    tag,
     summary: 'Change the given fields; the rest stays',
-    audience,
-    resource: 'assistant',
     query: Seen,
     body: AssistantInput.partial(),
     answer: AssistantView,
     audit: 'assistant.update',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   setEngine: operation({
+    ...one,
     method: 'put',
     path: '/assistants/:id/engine',
     id: 'setEngine',
-    tag,
     summary: 'Set the engine; an omitted provider key keeps the stored one, for the same address',
-    audience,
-    resource: 'assistant',
     query: Seen,
     body: EngineInput,
     answer: AssistantView,
     audit: 'assistant.set_engine',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
 };
 

@@ -5,8 +5,7 @@ import { WebSettings } from '../settings.ts';
 import type { AssistantStore } from '../store.ts';
 import { definedFields, type Handled, handled, operation, time, uuid } from '../../operators/operation.ts';
 
-const tag = 'Operators';
-const audience = 'owners';
+const one = { audience: 'owners', resource: 'assistant' } as const;
 const path = '/assistants/:id/channel';
 
 const ChannelView = z
@@ -50,79 +49,62 @@ const Change = z.object({
 
 export const channelOperations = {
   read: operation({
+    ...one,
     method: 'get',
     path,
     id: 'getChannel',
-    tag,
     summary: 'Read the inbound webhook channel',
-    audience,
-    resource: 'assistant',
     answer: ChannelView,
-    errors: ['not_found'],
   }),
   change: operation({
+    ...one,
     method: 'patch',
     path,
     id: 'changeChannel',
-    tag,
     summary:
       'Connect the channel with or without a token, change its limit, or disconnect it (deletes token and secret address)',
-    audience,
-    resource: 'assistant',
     body: Change,
     answer: ChannelView,
     audit: 'channel.change',
-    errors: ['not_found'],
   }),
   calls: operation({
+    ...one,
     method: 'get',
     path: `${path}/calls`,
     id: 'listChannelCalls',
-    tag,
     summary: 'List the last 20 calls, newest first, including refused ones; kept 7 days',
-    audience,
-    resource: 'assistant',
     answer: z.object({ calls: z.array(CallView) }),
-    errors: ['not_found'],
   }),
   clearToken: operation({
+    ...one,
     method: 'delete',
     path: `${path}/token`,
     id: 'clearChannelToken',
-    tag,
     summary: 'Remove the token: anyone who knows the address can call',
-    audience,
-    resource: 'assistant',
     answer: ChannelView,
     audit: 'channel.clear_token',
-    errors: ['not_found'],
   }),
   rotateAddress: operation({
+    ...one,
     method: 'post',
     path: `${path}/secret-address`,
     id: 'rotateChannelAddress',
-    tag,
     summary: 'Make an address with a secret in its path, shown only once; the one before ends within a second',
-    audience,
-    resource: 'assistant',
     answer: z.object({
       channel: ChannelView,
       secretPath: z.string().meta({ description: 'The path to POST to, without a token. Shown only once.' }),
     }),
     audit: 'channel.rotate_address',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   removeAddress: operation({
+    ...one,
     method: 'delete',
     path: `${path}/secret-address`,
     id: 'removeChannelAddress',
-    tag,
     summary: 'Remove the address with a secret in its path: its callers get 401',
-    audience,
-    resource: 'assistant',
     answer: ChannelView,
     audit: 'channel.remove_address',
-    errors: ['not_found'],
   }),
 };
 
@@ -186,14 +168,13 @@ const WebView = z
   })
   .meta({ id: 'WebChannel' });
 
-const common = { tag: 'Operators', audience: 'owners', resource: 'assistant', errors: ['not_found'] } as const;
 const webPath = '/assistants/:id/web';
 
 const WebChange = z.object(WebSettings.shape).partial();
 
 export const webChannelOperations = {
   read: operation({
-    ...common,
+    ...one,
     method: 'get',
     path: webPath,
     id: 'getWebChannel',
@@ -201,7 +182,7 @@ export const webChannelOperations = {
     answer: WebView,
   }),
   change: operation({
-    ...common,
+    ...one,
     method: 'patch',
     path: webPath,
     id: 'changeWebChannel',
@@ -211,7 +192,7 @@ export const webChannelOperations = {
     audit: 'web.change',
   }),
   rotateIdentity: operation({
-    ...common,
+    ...one,
     method: 'post',
     path: `${webPath}/identity`,
     id: 'rotateWebIdentity',
@@ -220,7 +201,7 @@ export const webChannelOperations = {
     audit: 'web.rotate_identity',
   }),
   removeIdentity: operation({
-    ...common,
+    ...one,
     method: 'delete',
     path: `${webPath}/identity`,
     id: 'removeWebIdentity',

@@ -4,8 +4,8 @@ import { DEFAULT_LIMIT_PER_MINUTE, TurnsPerMonth } from '../assistant.ts';
 import type { AssistantStore } from '../store.ts';
 import { definedFields, type Handled, handled, line, operation, time, uuid } from '../../operators/operation.ts';
 
-const tag = 'Operators';
-const audience = 'owners';
+const ofAssistant = { audience: 'owners', resource: 'assistant' } as const;
+const one = { audience: 'owners', resource: 'key' } as const;
 const limit = z.int().min(1).max(1_000_000);
 
 const KeyView = z
@@ -29,24 +29,19 @@ const NewKeyView = z
 
 export const keyOperations = {
   list: operation({
+    ...ofAssistant,
     method: 'get',
     path: '/assistants/:id/keys',
     id: 'listApiKeys',
-    tag,
     summary: 'List keys by their last four characters, newest first',
-    audience,
-    resource: 'assistant',
     answer: z.object({ keys: z.array(KeyView) }),
-    errors: ['not_found'],
   }),
   create: operation({
+    ...ofAssistant,
     method: 'post',
     path: '/assistants/:id/keys',
     id: 'createApiKey',
-    tag,
     summary: 'Create a key; it is shown only once',
-    audience,
-    resource: 'assistant',
     body: z.object({
       name: line(100),
       limitPerMinute: limit.default(DEFAULT_LIMIT_PER_MINUTE),
@@ -55,16 +50,13 @@ export const keyOperations = {
     status: 201,
     answer: NewKeyView,
     audit: 'key.create',
-    errors: ['not_found'],
   }),
   update: operation({
+    ...one,
     method: 'patch',
     path: '/keys/:id',
     id: 'updateApiKey',
-    tag,
     summary: 'Change its name or limits within a second; the key stays the same',
-    audience,
-    resource: 'key',
     body: z.object({
       name: line(100).optional(),
       limitPerMinute: limit.optional(),
@@ -72,33 +64,26 @@ export const keyOperations = {
     }),
     answer: KeyView,
     audit: 'key.update',
-    errors: ['not_found'],
   }),
   rotate: operation({
+    ...one,
     method: 'post',
     path: '/keys/:id/rotate',
     id: 'rotateApiKey',
-    tag,
     summary: 'Rotate a key under the same id; the old one stops within a second, or after the overlap',
-    audience,
-    resource: 'key',
     body: z.object({ overlapHours: OverlapHours }),
     bodyOptional: true,
     answer: NewKeyView,
     audit: 'key.rotate',
-    errors: ['not_found'],
   }),
   revoke: operation({
+    ...one,
     method: 'post',
     path: '/keys/:id/revoke',
     id: 'revokeApiKey',
-    tag,
     summary: 'Revoke a key within a second, for good',
-    audience,
-    resource: 'key',
     answer: KeyView,
     audit: 'key.revoke',
-    errors: ['not_found'],
   }),
 };
 

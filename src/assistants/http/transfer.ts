@@ -41,7 +41,6 @@ export const exportOperations = {
     method: 'get',
     path: '/assistants/:id/export',
     id: 'exportAssistant',
-    tag: 'Operators',
     audience: 'owners',
     resource: 'assistant',
     lasts: true,
@@ -65,7 +64,7 @@ export const exportOperations = {
     answer: z.string(),
     answerHeaders: { 'Content-Disposition': z.string() },
     audit: 'assistant.export',
-    errors: ['not_found', 'conflict', 'unavailable'],
+    errors: ['conflict', 'unavailable'],
   }),
 };
 
@@ -287,7 +286,6 @@ export const importOperations = {
     method: 'post',
     path: '/assistants/:id/import',
     id: 'importAssistant',
-    tag: 'Operators',
     audience: 'owners',
     resource: 'assistant',
     summary: `Take over the settings and the knowledge of an export: at most ${IMPORT_MAX_BYTES / 1e6} MB, its bytes as the body`,
@@ -301,7 +299,7 @@ export const importOperations = {
       skipped: z.int().min(0).meta({ description: 'Lines of conversations, which are not imported.' }),
     }),
     audit: 'assistant.import',
-    errors: ['not_found', 'conflict', 'validation_failed', 'invalid_json'],
+    errors: ['conflict', 'validation_failed', 'invalid_json'],
   }),
 };
 

@@ -24,8 +24,7 @@ import {
   WRITTEN,
 } from '../../operators/operation.ts';
 
-const tag = 'Operators';
-const audience = 'owners';
+const one = { audience: 'owners', resource: 'assistant' } as const;
 const IMPORT_LIMIT_BYTES = 4 * 1024 * 1024;
 const path = '/assistants/:id/knowledge';
 
@@ -47,14 +46,12 @@ const EntryView = z
 
 export const knowledgeOperations = {
   list: operation({
+    ...one,
     method: 'get',
     path,
     id: 'listKnowledge',
     isLarge: true,
-    tag,
     summary: 'List an assistant’s knowledge entries, in their order',
-    audience,
-    resource: 'assistant',
     query: z.object({
       search: z
         .string()
@@ -69,16 +66,13 @@ export const knowledgeOperations = {
       draftRevision: z.int().min(0).optional().meta({ description: 'With `draft=true`, for `seen`.' }),
       entries: z.array(EntryView),
     }),
-    errors: ['not_found'],
   }),
   conflicts: operation({
+    ...one,
     method: 'get',
     path: '/assistants/:id/knowledge-conflicts',
     id: 'listKnowledgeConflicts',
-    tag,
     summary: 'List entries with similar questions (80 % of the words) but different answers, at most 100',
-    audience,
-    resource: 'assistant',
     answer: z.object({
       conflicts: z.array(
         z.object({
@@ -90,16 +84,13 @@ export const knowledgeOperations = {
         }),
       ),
     }),
-    errors: ['not_found'],
   }),
   status: operation({
+    ...one,
     method: 'get',
     path: '/assistants/:id/knowledge-status',
     id: 'getKnowledgeStatus',
-    tag,
     summary: 'Read the state of semantic search',
-    audience,
-    resource: 'assistant',
     answer: z
       .object({
         state: z.enum(['ready', 'making', 'off']),
@@ -115,16 +106,13 @@ export const knowledgeOperations = {
         }),
       })
       .meta({ id: 'KnowledgeStatus' }),
-    errors: ['not_found'],
   }),
   add: operation({
+    ...one,
     method: 'post',
     path,
     id: 'addKnowledge',
-    tag,
     summary: 'Add an entry',
-    audience,
-    resource: 'assistant',
     body: z.object({
       ...KnowledgeInput.shape,
       fromMiss: uuid
@@ -134,42 +122,36 @@ export const knowledgeOperations = {
     status: 201,
     answer: EntryView,
     audit: 'knowledge.add',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   update: operation({
+    ...one,
     method: 'put',
     path: `${path}/:entryId`,
     id: 'updateKnowledge',
-    tag,
     summary: 'Replace an entry; it keeps its place',
-    audience,
-    resource: 'assistant',
     query: Seen,
     body: KnowledgeInput,
     answer: EntryView,
     audit: 'knowledge.update',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   remove: operation({
+    ...one,
     method: 'delete',
     path: `${path}/:entryId`,
     id: 'removeKnowledge',
-    tag,
     summary: 'Remove an entry',
-    audience,
-    resource: 'assistant',
     query: Seen,
     audit: 'knowledge.remove',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   importFile: operation({
+    ...one,
     method: 'post',
     path: '/assistants/:id/knowledge-import',
     id: 'importKnowledge',
-    tag,
     summary: 'Import a file; wrong rows are reported with their line. At most 4 MiB and 10,000 entries',
-    audience,
-    resource: 'assistant',
     body: z.object({
       format: z.enum(KNOWLEDGE_FORMATS),
       text: z.string().min(1),
@@ -182,7 +164,7 @@ export const knowledgeOperations = {
       refused: z.array(z.object({ line: z.int(), reason: z.string() })),
     }),
     audit: 'knowledge.import',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
 };
 
@@ -296,7 +278,6 @@ export const knowledgeRoutes = ({
   ];
 };
 
-const shared = { tag: 'Operators', audience: 'owners', resource: 'assistant', errors: ['not_found'] } as const;
 const missPath = '/assistants/:id/misses';
 
 const MissView = z
@@ -319,7 +300,7 @@ const MissView = z
 
 export const missOperations = {
   list: operation({
-    ...shared,
+    ...one,
     method: 'get',
     path: missPath,
     id: 'listMisses',
@@ -328,7 +309,7 @@ export const missOperations = {
     answer: z.object({ misses: z.array(MissView) }),
   }),
   dismiss: operation({
-    ...shared,
+    ...one,
     method: 'post',
     path: `${missPath}/:missId/dismiss`,
     id: 'dismissMiss',

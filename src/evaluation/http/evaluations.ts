@@ -18,7 +18,7 @@ const AVERAGE_OF_DAYS = 30;
 /** The maximum number of results on a page. */
 const LIST_MAX = 100;
 
-const one = { tag: 'Operators', audience: 'owners', resource: 'assistant', errors: ['not_found'] } as const;
+const one = { audience: 'owners', resource: 'assistant' } as const;
 const runs = '/assistants/:id/evaluations';
 const run = `${runs}/:evaluationId`;
 
@@ -118,7 +118,7 @@ export const evaluationOperations = {
     status: 201,
     answer: EvaluationView,
     audit: 'evaluation.create',
-    errors: ['not_found', 'conflict'],
+    errors: ['conflict'],
   }),
   read: operation({
     ...one,

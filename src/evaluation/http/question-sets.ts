@@ -14,7 +14,7 @@ import { type Handled, handled, line, operation, time, uuid, WRITTEN } from '../
 
 const IMPORT_LIMIT_BYTES = 1024 * 1024;
 
-const one = { tag: 'Operators', audience: 'owners', resource: 'assistant', errors: ['not_found'] } as const;
+const one = { audience: 'owners', resource: 'assistant' } as const;
 const sets = '/assistants/:id/question-sets';
 const set = `${sets}/:setId`;
 

@@ -11,8 +11,6 @@ import { createRestedWork } from '../../platform/http/shares.ts';
 import { invalid } from '../../platform/process/errors.ts';
 import { definedFields, type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';
 
-const tag = 'Operators';
-const audience = 'owners';
 const ms = z.number().nullable();
 const when = z.iso.datetime({ offset: true });
 
@@ -85,9 +83,8 @@ export const deliveryOperations = {
     path: '/assistants/:id/deliveries',
     id: 'listDeliveries',
     isLarge: true,
-    tag,
     summary: 'List recent deliveries, newest first, including waiting ones',
-    audience,
+    audience: 'owners',
     resource: 'assistant',
     query: z.object({
       endpointId: uuid.optional(),
@@ -113,20 +110,17 @@ export const deliveryOperations = {
     method: 'get',
     path: '/deliveries/:id',
     id: 'getDelivery',
-    tag,
     summary: 'Read a delivery with request and response',
-    audience,
+    audience: 'owners',
     resource: 'delivery',
     answer: DeliveryView,
-    errors: ['not_found'],
   }),
   resend: operation({
     method: 'post',
     path: '/deliveries/:id/resend',
     id: 'resendDelivery',
-    tag,
     summary: 'Resend the event, marked as a redelivery, outside the order',
-    audience,
+    audience: 'owners',
     resource: 'delivery',
     body: z.object({
       number: z
@@ -141,7 +135,6 @@ export const deliveryOperations = {
     status: 202,
     answer: z.object({ deliveryId: z.string() }),
     audit: 'delivery.resend',
-    errors: ['not_found'],
   }),
 };
 

@@ -22,9 +22,6 @@ import {
   uuid,
 } from '../../operators/operation.ts';
 
-const tag = 'Operators';
-const audience = 'owners';
-
 const EndpointView = z
   .object({
     endpointId: uuid,
@@ -71,23 +68,20 @@ const Change = z.object({
   enabled: z.boolean().optional().meta({ description: 'False: pending events are not sent.' }),
 });
 
-const one = { tag, audience, errors: ['not_found'] } as const;
+const ofAssistant = { audience: 'owners', resource: 'assistant', path: '/assistants/:id/endpoints' } as const;
+const one = { audience: 'owners', resource: 'endpoint' } as const;
 
 export const endpointOperations = {
   list: operation({
-    ...one,
-    resource: 'assistant',
+    ...ofAssistant,
     method: 'get',
-    path: '/assistants/:id/endpoints',
     id: 'listEndpoints',
     summary: 'List endpoints, oldest first',
     answer: z.object({ endpoints: z.array(EndpointView) }),
   }),
   add: operation({
-    ...one,
-    resource: 'assistant',
+    ...ofAssistant,
     method: 'post',
-    path: '/assistants/:id/endpoints',
     id: 'addEndpoint',
     summary: 'Add an endpoint; its secret is shown only once',
     body: EndpointInput,
@@ -97,7 +91,6 @@ export const endpointOperations = {
   }),
   read: operation({
     ...one,
-    resource: 'endpoint',
     method: 'get',
     path: '/endpoints/:id',
     id: 'getEndpoint',
@@ -106,7 +99,6 @@ export const endpointOperations = {
   }),
   update: operation({
     ...one,
-    resource: 'endpoint',
     method: 'patch',
     path: '/endpoints/:id',
     id: 'updateEndpoint',
@@ -117,7 +109,6 @@ export const endpointOperations = {
   }),
   remove: operation({
     ...one,
-    resource: 'endpoint',
     method: 'delete',
     path: '/endpoints/:id',
     id: 'removeEndpoint',
@@ -126,7 +117,6 @@ export const endpointOperations = {
   }),
   rotate: operation({
     ...one,
-    resource: 'endpoint',
     method: 'post',
     path: '/endpoints/:id/rotate',
     id: 'rotateEndpointSecret',
@@ -137,7 +127,6 @@ export const endpointOperations = {
   }),
   resume: operation({
     ...one,
-    resource: 'endpoint',
     method: 'post',
     path: '/endpoints/:id/resume',
     id: 'resumeEndpoint',
@@ -147,7 +136,6 @@ export const endpointOperations = {
   }),
   test: operation({
     ...one,
-    resource: 'endpoint',
     method: 'post',
     path: '/endpoints/:id/test',
     id: 'testEndpoint',
@@ -268,10 +256,9 @@ const StartRecovery = z.object({
   dryRun: z.boolean().default(false).meta({ description: 'True: only count.' }),
 });
 
-const shared = { tag: 'Operators', audience: 'owners', errors: ['not_found'] } as const;
-const ofEndpoint = { ...shared, resource: 'endpoint', path: '/endpoints/:id/recoveries' } as const;
-const oneRecovery = { ...shared, resource: 'recovery', answer: RecoveryView } as const;
-const change = { ...oneRecovery, method: 'post', errors: ['not_found', 'validation_failed'] } as const;
+const ofEndpoint = { ...one, path: '/endpoints/:id/recoveries' } as const;
+const oneRecovery = { audience: 'owners', resource: 'recovery', answer: RecoveryView } as const;
+const change = { ...oneRecovery, method: 'post', errors: ['validation_failed'] } as const;
 
 export const recoveryOperations = {
   start: operation({

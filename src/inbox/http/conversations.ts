@@ -48,8 +48,7 @@ import {
 
 const CONVERSATIONS = 50;
 const MESSAGES = 200;
-const inbox = { tag: 'Operators', audience: 'operators', errors: ['not_found'] } as const;
-const one = { ...inbox, resource: 'conversation' } as const;
+const one = { audience: 'operators', resource: 'conversation' } as const;
 const path = '/conversations/:id';
 
 /** The conversation as callers see it, with the reasons for replies and for the lead score. */
@@ -77,7 +76,7 @@ const state = (name: string, summary: string) =>
 
 export const conversationOperations = {
   list: operation({
-    ...inbox,
+    audience: 'operators',
     resource: 'assistant',
     method: 'get',
     path: '/assistants/:id/conversations',
@@ -129,7 +128,7 @@ export const conversationOperations = {
     ...state('hand-back', 'Hand it back to the assistant'),
     id: 'handBackConversation',
     audit: 'conversation.hand_back',
-    errors: ['not_found', 'validation_failed'],
+    errors: ['validation_failed'],
   }),
   resolve: operation({
     ...state('resolve', 'Resolve it as the caller; with a token, as the named operator or the first owner'),
@@ -159,7 +158,7 @@ export const conversationOperations = {
     summary: 'Remove a tag',
     answer: ConversationView,
     audit: 'conversation.untag',
-    errors: ['not_found', 'validation_failed'],
+    errors: ['validation_failed'],
   }),
 };
 
@@ -276,9 +275,6 @@ export const conversationRoutes = ({
   ];
 };
 
-const ownData = { tag: 'Operators', audience: 'operators', resource: 'conversation', errors: ['not_found'] } as const;
-const dataPath = '/conversations/:id';
-
 const DeliveryStub = z.object({
   deliveryId: z.string(),
   endpointId: uuid,
@@ -320,9 +316,9 @@ const ExportView = z
 
 export const conversationDataOperations = {
   events: operation({
-    ...ownData,
+    ...one,
     method: 'get',
-    path: `${dataPath}/events`,
+    path: `${path}/events`,
     id: 'listConversationEvents',
     isLarge: true,
     summary: 'List its events with their deliveries, newest first: those of the newest 200 deliveries',
@@ -339,9 +335,9 @@ export const conversationDataOperations = {
     }),
   }),
   export: operation({
-    ...ownData,
+    ...one,
     method: 'get',
-    path: `${dataPath}/export`,
+    path: `${path}/export`,
     id: 'exportConversation',
     isLarge: true,
     summary: 'Download everything that is stored about it',
@@ -350,10 +346,10 @@ export const conversationDataOperations = {
     audit: 'conversation.export',
   }),
   erase: operation({
-    ...ownData,
+    ...one,
     audience: 'owners',
     method: 'delete',
-    path: dataPath,
+    path,
     id: 'eraseForVisitor',
     summary: 'Erase it with all its messages, for good',
     audit: 'conversation.erase',

@@ -32,7 +32,7 @@ import {
 
 const NOTE_MAX = 4_000;
 
-const shared = { tag: 'Operators', audience: 'operators', resource: 'conversation', errors: ['not_found'] } as const;
+const shared = { audience: 'operators', resource: 'conversation' } as const;
 const path = '/conversations/:id/notes';
 
 export const NoteView = z
@@ -58,7 +58,7 @@ export const noteOperations = {
     id: 'deleteNote',
     summary: 'Delete your own note; owners may delete every note',
     audit: 'conversation.note_delete',
-    errors: ['not_found', 'forbidden'],
+    errors: ['forbidden'],
   }),
 };
 
@@ -90,8 +90,8 @@ export const noteRoutes = ({ inbox, notes }: Dependencies): Handled[] => [
 const ROWS = 50;
 const SEQ_MAX = 999_999_999;
 
-const inbox = { tag: 'Operators', audience: 'operators' } as const;
-const one = { ...inbox, resource: 'conversation', method: 'post', errors: ['not_found'] } as const;
+const inbox = { audience: 'operators' } as const;
+const one = { ...inbox, resource: 'conversation', method: 'post' } as const;
 
 /** The parts of a conversation that only operators see. */
 export const handling = {
@@ -225,7 +225,6 @@ export const inboxOperations = {
     answer: z.object({
       agents: z.array(z.object({ operatorId: uuid, email: z.string(), role: z.enum(OPERATOR_ROLES) })),
     }),
-    errors: ['not_found'],
   }),
   assign: operation({
     ...one,
@@ -306,8 +305,6 @@ export const inboxRoutes = ({ assistants, conversations, inbox }: InboxDependenc
   })),
 ];
 
-const tag = 'Operators';
-
 const EXAMPLE = [
   'event: conversation\ndata: {"conversationId":"6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b","status":"escalated", …}',
   'event: presence\ndata: {"conversationId":"6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b","operatorId":"…","email":"a@example.com","state":"writing"}',
@@ -320,7 +317,6 @@ export const liveOperations = {
     path: '/live',
     lasts: true,
     id: 'followInbox',
-    tag,
     summary: 'Follow the inbox as server-sent events',
     description:
       'Sends the row of every conversation that changes, within a second. With the header `Last-Event-ID`, it first sends what changed since then; after the event `reset`, load everything again.',
@@ -339,14 +335,13 @@ export const liveOperations = {
     method: 'post',
     path: '/conversations/:id/presence',
     id: 'announcePresence',
-    tag,
     summary: 'Tell other operators that you read this conversation or write in it; expires after 15 s',
     audience: 'operators',
     resource: 'conversation',
     peopleOnly: true,
     body: z.object({ state: z.enum([...PRESENT_STATES, 'gone']) }),
     limited: true,
-    errors: ['not_found', 'rate_limited'],
+    errors: ['rate_limited'],
     // No audit line: nothing is stored for longer than 15 seconds.
   }),
 };

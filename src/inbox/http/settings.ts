@@ -19,9 +19,8 @@ import {
 const TITLE_MAX = 80;
 const CONTENT_MAX = 4_000;
 
-const shared = { tag: 'Operators', audience: 'operators', errors: ['not_found'] } as const;
-const list = { ...shared, resource: 'assistant', path: '/assistants/:id/canned-replies' } as const;
-const one = { ...shared, resource: 'canned reply', path: '/canned-replies/:id' } as const;
+const list = { audience: 'operators', resource: 'assistant', path: '/assistants/:id/canned-replies' } as const;
+const one = { audience: 'operators', resource: 'canned reply', path: '/canned-replies/:id' } as const;
 
 const CannedReplyView = z
   .object({
@@ -103,12 +102,7 @@ export const cannedReplyRoutes = ({ cannedReplies }: { cannedReplies: CannedRepl
 
 const TAGS_MAX = 100;
 
-const sharedTags = {
-  tag: 'Operators',
-  resource: 'assistant',
-  path: '/assistants/:id/tags',
-  errors: ['not_found'],
-} as const;
+const sharedTags = { resource: 'assistant', path: '/assistants/:id/tags' } as const;
 const answer = z.object({ tags: z.array(TagView) });
 
 export const managedTagOperations = {

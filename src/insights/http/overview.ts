@@ -176,7 +176,6 @@ export const overviewOperations = {
     method: 'get',
     path: '/assistants/:id/overview',
     id: 'getOverview',
-    tag: 'Operators',
     summary: 'Read what is unhealthy, figures of today, 7 or 30 days, and totals',
     audience: 'owners',
     resource: 'assistant',
@@ -204,7 +203,6 @@ export const overviewOperations = {
       apiKeys: count.meta({ description: 'Keys that are not revoked.' }),
       queues: z.object({ turns: jobs, deliveries: jobs }),
     }),
-    errors: ['not_found'],
   }),
 };
 
@@ -297,7 +295,7 @@ export const AlertView = z
   })
   .meta({ id: 'Alert' });
 
-const shared = { tag: 'Operators', audience: 'owners', resource: 'filtered' } as const;
+const shared = { audience: 'owners', resource: 'filtered' } as const;
 
 export const alertOperations = {
   list: operation({

@@ -42,7 +42,6 @@ const UsageView = z
 
 const shared = {
   method: 'get',
-  tag: 'Operators',
   audience: 'owners',
   resource: 'assistant',
   query: z.object({
@@ -50,7 +49,6 @@ const shared = {
     to: Day.optional().meta({ description: `The last day, at most ${DAYS_MAX} days. Today if omitted.` }),
   }),
   isLarge: true,
-  errors: ['not_found'],
 } as const;
 
 const AllowanceView = z
@@ -84,12 +82,10 @@ export const usageOperations = {
     method: 'get',
     path: '/assistants/:id/limits',
     id: 'getLimits',
-    tag: 'Operators',
     audience: 'owners',
     resource: 'assistant',
     summary: 'Read what is used of the quotas and the budget of an assistant',
     answer: LimitsView,
-    errors: ['not_found'],
   }),
   download: operation({
     ...shared,

@@ -17,8 +17,8 @@ import {
   uuid,
 } from '../operation.ts';
 
-const tag = 'Operators';
-const audience = 'owners';
+/** Only people invite others and handle tokens, so that a stolen token cannot make its own replacement. */
+const people = { audience: 'owners', resource: null, peopleOnly: true } as const;
 
 const OperatorView = z
   .object({
@@ -44,37 +44,32 @@ const LinkView = z
 
 export const operatorOperations = {
   list: operation({
+    audience: 'owners',
+    resource: null,
     method: 'get',
     path: '/operators',
     id: 'listOperators',
-    tag,
     summary: 'List operators',
-    audience,
-    resource: null,
     answer: z.object({ operators: z.array(OperatorView) }),
   }),
   invite: operation({
+    ...people,
     method: 'post',
     path: '/operators',
     id: 'inviteOperator',
-    tag,
     summary: 'Invite an operator; returns a link to send them',
-    audience,
-    resource: null,
-    peopleOnly: true,
     body: z.object({ email: Email, role: RoleName.default('agent'), assistantIds: AssistantIds.default(null) }),
     status: 201,
     answer: LinkView,
     audit: 'operator.invite',
   }),
   update: operation({
+    audience: 'owners',
+    resource: null,
     method: 'patch',
     path: '/operators/:id',
     id: 'updateOperator',
-    tag,
     summary: 'Change a role or an agent’s assistants; disable (ends all sessions) or enable',
-    audience,
-    resource: null,
     body: z.object({
       role: RoleName.optional(),
       disabled: z.boolean().optional(),
@@ -85,27 +80,23 @@ export const operatorOperations = {
     errors: ['not_found'],
   }),
   resetLink: operation({
+    ...people,
     method: 'post',
     path: '/operators/:id/link',
     id: 'makeOperatorLink',
-    tag,
     summary: 'Create a link for setting a new password',
-    audience,
-    resource: null,
-    peopleOnly: true,
     status: 201,
     answer: LinkView,
     audit: 'operator.make_link',
     errors: ['not_found'],
   }),
   endSessions: operation({
+    audience: 'owners',
+    resource: null,
     method: 'delete',
     path: '/operators/:id/sessions',
     id: 'endOperatorSessions',
-    tag,
     summary: 'Sign an operator out everywhere',
-    audience,
-    resource: null,
     audit: 'operator.end_sessions',
     errors: ['not_found'],
   }),
@@ -151,12 +142,6 @@ export const operatorRoutes = ({ operators }: { operators: OperatorStore }): Han
     await operators.endSessions(id);
   }),
 ];
-
-/**
- * Operations on tokens. Operator tokens cannot create, list or revoke tokens, so that a stolen token cannot make its
- * own replacement.
- */
-const people = { tag: 'Operators', audience: 'owners', resource: null, peopleOnly: true } as const;
 
 const TokenView = z
   .object({
@@ -255,7 +240,6 @@ export const auditOperations = {
     method: 'get',
     path: '/audit',
     id: 'listAudit',
-    tag: 'Operators',
     summary: `List the audit trail, newest first; kept for ${AUDIT_DAYS} days`,
     audience: 'owners',
     resource: null,

@@ -10,7 +10,7 @@ import type { OperatorStore } from '../store.ts';
 import type { OperatorCaller } from '../token.ts';
 import { type Handled, handled, operation, uuid } from '../operation.ts';
 
-const tag = 'Operators';
+const person = { audience: 'operators', resource: null, peopleOnly: true } as const;
 const token = z.string().min(1).max(100);
 /** A password of any possible length, so that a wrong password gives 401 and never 422. */
 const anyPassword = z.string().min(1).max(PASSWORD_MAX);
@@ -31,7 +31,6 @@ export const sessionOperations = {
     method: 'post',
     path: '/session',
     id: 'signIn',
-    tag,
     summary: 'Sign in with email and password',
     audience: 'anyone',
     body: z.object({ email: Email, password: anyPassword }),
@@ -40,56 +39,43 @@ export const sessionOperations = {
     errors: ['not_signed_in', 'rate_limited'],
   }),
   me: operation({
+    ...person,
     method: 'get',
     path: '/session',
     id: 'getSession',
-    tag,
     summary: 'Read the session',
-    audience: 'operators',
-    resource: null,
-    peopleOnly: true,
     answer: Me,
   }),
   current: operation({
     method: 'get',
     path: '/session/current',
     id: 'lookForSession',
-    tag,
     summary: 'Read the session, or null if nobody is signed in',
     audience: 'anyone',
     answer: z.object({ session: Me.nullable() }),
   }),
   signOut: operation({
+    ...person,
     method: 'delete',
     path: '/session',
     id: 'signOut',
-    tag,
     summary: 'Sign out of this browser',
-    audience: 'operators',
-    resource: null,
-    peopleOnly: true,
     audit: 'session.end',
   }),
   signOutEverywhere: operation({
+    ...person,
     method: 'delete',
     path: '/sessions',
     id: 'signOutEverywhere',
-    tag,
     summary: 'Sign out of all browsers',
-    audience: 'operators',
-    resource: null,
-    peopleOnly: true,
     audit: 'session.end_all',
   }),
   changePassword: operation({
+    ...person,
     method: 'put',
     path: '/session/password',
     id: 'changePassword',
-    tag,
     summary: 'Change your password; your other sessions end',
-    audience: 'operators',
-    resource: null,
-    peopleOnly: true,
     body: z.object({ current: anyPassword, next: Password }),
     audit: 'operator.change_password',
     errors: ['rate_limited'],
@@ -98,7 +84,6 @@ export const sessionOperations = {
     method: 'post',
     path: '/links/read',
     id: 'readLink',
-    tag,
     summary: 'Read whose invitation or reset link this is',
     audience: 'anyone',
     body: z.object({ token }),
@@ -109,7 +94,6 @@ export const sessionOperations = {
     method: 'post',
     path: '/links/use',
     id: 'useLink',
-    tag,
     summary: 'Set a password with the link, once, and sign in',
     audience: 'anyone',
     body: z.object({ token, password: Password }),

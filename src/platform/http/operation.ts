@@ -25,7 +25,6 @@ export type Declaration = {
   /** The path in Express syntax. */
   path: string;
   id: string;
-  tag: string;
   summary: string;
   description?: string;
   /** Describes the path's parameters. If omitted, each parameter is a string. */

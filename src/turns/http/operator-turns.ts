@@ -39,7 +39,6 @@ export const playgroundOperations = {
     path: '/assistants/:id/playground',
     lasts: true,
     id: 'playgroundTurn',
-    tag: 'Operators',
     summary: 'Try the assistant; no events are sent',
     audience: 'operators',
     resource: 'assistant',
@@ -51,7 +50,7 @@ export const playgroundOperations = {
     answer: ChatResponse,
     stream: STREAM,
     limited: true,
-    errors: ['not_found', 'rate_limited', 'session_busy', 'reply_timeout'],
+    errors: ['rate_limited', 'session_busy', 'reply_timeout'],
   }),
 };
 
@@ -273,12 +272,10 @@ export const turnOperations = {
     method: 'get',
     path: '/turns/:id',
     id: 'getTurnWay',
-    tag: 'Operators',
     summary: 'Read the trace of a turn: acceptance, job, reply, events and deliveries, with their times',
     audience: 'owners',
     resource: 'turn',
     answer: TurnTraceView,
-    errors: ['not_found'],
   }),
 };
 
