@@ -4,14 +4,12 @@ import { openAlerts } from './alerts/watch.ts';
 import { createAccess } from './assistants/access.ts';
 import { type ChannelCalls, createChannelCalls } from './assistants/channel.ts';
 import { createRateLimiter, type RateLimiter } from './assistants/rate-limit.ts';
-import { KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge/semantic-state.ts';
 import { chatConversationRoutes } from './conversations/http.ts';
 import { completionRoutes, COMPLETIONS_PATH, toCompletionError } from './turns/http/completions.ts';
 import { eventRoutes } from './events/http/events.ts';
 import { MCP_PATH, mcpRoutes } from './turns/http/mcp.ts';
 import { chatTurnRoutes, createGatedTurn, TURN_PATHS } from './turns/http/turn-routes.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
-import { DELIVERIES_QUEUE, type WakeUpJob } from './events/queue.ts';
 import { createReadiness, type Readiness } from './platform/http/health.ts';
 import { createLongPolls, networkOf } from './platform/http/shares.ts';
 import { createToApiError, errorHandler, notFoundHandler, requestId, withErrorShape } from './platform/http/http.ts';
@@ -29,11 +27,8 @@ import { openOperators } from './operators/store.ts';
 import { ApiError, unavailable } from './platform/process/errors.ts';
 import type { Opening } from './platform/process/lifecycle.ts';
 import { createMetrics } from './platform/process/metrics.ts';
-import { openQueues } from './platform/redis/queue.ts';
 import { closeRedis, openRedis } from './platform/redis/redis.ts';
-import { type SourceJob, SOURCES_QUEUE } from './sources/source.ts';
 import { measureTurns, refuseAtGate } from './turns/gate.ts';
-import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 import { openTurns, type OpenTurns } from './turns/start-turn.ts';
 import { createStreamTurn } from './turns/stream.ts';
 import { webPages } from './web-channel/pages.ts';
@@ -153,7 +148,7 @@ export const openApi = async (opening: Opening) => {
 /** The module of the API: it listens to callers. `stuck` is about other modules of its process. */
 export const serveApi = async (module: Module, stuck: () => string | null = () => null) => {
   const { service, metrics, config, logger, lifecycle } = module;
-  const { aside, redis, partitions } = service;
+  const { aside, redis } = service;
   const { orUnavailable } = service.mongoWatch;
   const { draining } = lifecycle;
   const count = countRequests(metrics);
@@ -168,10 +163,6 @@ export const serveApi = async (module: Module, stuck: () => string | null = () =
   lifecycle.add('channel calls', channelCalls, (opened) => opened.close());
   const forOperators = await openOperators(aside.mongo);
   const { operators, tokens, audit } = forOperators;
-  const openBoardQueues = <Data>(name: string) => {
-    const queues = openQueues<Data>(name, { redis, partitions }, logger);
-    return lifecycle.add(`queue ${name} of the board`, queues, (opened) => opened.close());
-  };
 
   const inbox = createInbox({
     conversations: aside.conversations,
@@ -200,12 +191,6 @@ export const serveApi = async (module: Module, stuck: () => string | null = () =
       ...aside.inboxRecords,
       ...forOperators,
       ...shared,
-      queues: {
-        turns: openBoardQueues<TurnsJob>(TURNS_QUEUE),
-        deliveries: openBoardQueues<WakeUpJob>(DELIVERIES_QUEUE),
-        knowledge: openBoardQueues<KnowledgeJob>(KNOWLEDGE_QUEUE),
-        sources: openBoardQueues<SourceJob>(SOURCES_QUEUE),
-      },
       sessions: createSessions(aside.mongo, config, orUnavailable),
       devices: createDevices(config, { secure: tls }),
       limits: createSignInLimits(rateLimiter),

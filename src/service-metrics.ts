@@ -1,11 +1,10 @@
 import type { CountEmbedding } from '@parley/understanding';
-import { countHeard, QUEUES, watchedQueuesOf, workersOf } from './alerts/queue-state.ts';
+import { countHeard, QUEUES, workersOf } from './alerts/queue-state.ts';
 import type { LimitKind } from './assistants/rate-limit.ts';
 import type { ReportEventWait } from './events/sending/deliver.ts';
 import type { CountDelivery } from './events/sending/dispatch.ts';
 import { serverNow } from './platform/process/clock.ts';
 import type { Metrics } from './platform/process/metrics.ts';
-import type { QueueWatch } from './platform/redis/queue.ts';
 import type { CountTurn } from './replies/answer-turn.ts';
 import type { CountBudgetUsedUp } from './replies/engines/openai/engine.ts';
 import type { Service } from './service.ts';
@@ -125,7 +124,6 @@ export const countRequests = (metrics: Metrics) => {
  * the sum.
  */
 export const sampleQueues = (metrics: Metrics, service: Service): void => {
-  const named: [string, QueueWatch][] = Object.entries(watchedQueuesOf(service));
   metrics.sampled(
     {
       name: 'parley_queue_jobs',
@@ -137,8 +135,11 @@ export const sampleQueues = (metrics: Metrics, service: Service): void => {
     },
     async () => {
       const counted = await Promise.all(
-        named.map(async ([queue, { countJobs }]) =>
-          Object.entries(await countJobs()).map(([state, value]) => ({ labels: { queue, state }, value })),
+        QUEUES.map(async (queue) =>
+          Object.entries(await service.queues[queue].countJobs()).map(([state, value]) => ({
+            labels: { queue, state },
+            value,
+          })),
         ),
       );
       return counted.flat();
@@ -152,8 +153,8 @@ export const sampleQueues = (metrics: Metrics, service: Service): void => {
     },
     () =>
       Promise.all(
-        named.map(async ([queue, { oldestWaitingAt }]) => {
-          const at = await oldestWaitingAt();
+        QUEUES.map(async (queue) => {
+          const at = await service.queues[queue].oldestWaitingAt();
           return { labels: { queue }, value: at === null ? 0 : Math.max(0, serverNow() - at) / 1000 };
         }),
       ),

@@ -26,11 +26,11 @@ import { type MongoWatch, watchMongo } from './platform/mongo/silence.ts';
 import {
   createLocalWorkers,
   createPartitions,
-  createWakeQueue,
+  createWake,
   type LocalWorkers,
   openQueues,
+  type PartitionedQueue,
   type Partitions,
-  type WakeQueue,
 } from './platform/redis/queue.ts';
 import { closeRedis, openRedis, type RedisClient } from './platform/redis/redis.ts';
 import type { RedisRole } from './platform/redis/address.ts';
@@ -114,8 +114,13 @@ export type Service = Stores & {
   memory: SharedMemory;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
-  knowledgeQueue: WakeQueue;
-  sourceQueue: WakeQueue;
+  /** The same two, and those of vectors and of sources, as the board and the alerts look at them. */
+  queues: {
+    turns: PartitionedQueue<TurnsJob>;
+    deliveries: PartitionedQueue<WakeUpJob>;
+    knowledge: PartitionedQueue<KnowledgeJob>;
+    sources: PartitionedQueue<SourceJob>;
+  };
 };
 
 /**
@@ -164,10 +169,16 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     const queue = openQueues<Data>(name, { redis, partitions, local: localWorkers }, logger);
     return lifecycle.add(`queue ${name}`, queue, (opened) => opened.close());
   };
-  const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE), tracing);
-  const deliveryQueue = createDeliveryQueue(openQueue<WakeUpJob>(DELIVERIES_QUEUE));
-  const knowledgeQueue = createWakeQueue(openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE), (assistantId) => ({ assistantId }));
-  const sourceQueue = createWakeQueue(openQueue<SourceJob>(SOURCES_QUEUE), (sourceId) => ({ sourceId }));
+  const queues = {
+    turns: openQueue<TurnsJob>(TURNS_QUEUE),
+    deliveries: openQueue<WakeUpJob>(DELIVERIES_QUEUE),
+    knowledge: openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE),
+    sources: openQueue<SourceJob>(SOURCES_QUEUE),
+  };
+  const turnQueue = createTurnQueue(queues.turns, tracing);
+  const deliveryQueue = createDeliveryQueue(queues.deliveries);
+  const wakeKnowledge = createWake(queues.knowledge, (assistantId) => ({ assistantId }));
+  const wakeSource = createWake(queues.sources, (sourceId) => ({ sourceId }));
 
   const worker = newToken();
   const vault = createVault({ keys: config.ENCRYPTION_KEY });
@@ -192,7 +203,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
       vault,
       sources: createVersionedSources(connection),
       memory,
-      onKnowledgeChanged: knowledgeQueue.wake,
+      onKnowledgeChanged: wakeKnowledge,
     });
     const idempotencyKeys = createIdempotencyKeys(connection);
     const inboxRecords = createInboxRecords(connection);
@@ -242,7 +253,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     const { retentionDays } = deliveryOptions;
     const recoveries = createRecoveries({ connection, endpoints, retentionDays, endWrittenWithinMs });
     const passages = createPassageStore({ connection });
-    const sources = createSourceStore({ connection, assistants, guard, wake: sourceQueue.wake });
+    const sources = createSourceStore({ connection, assistants, guard, wake: wakeSource });
     const { raisePassages } = assistants;
     const sourceRuns = createSourceRuns({ connection, timing: config.timing, raisePassages });
     const passageVectors = createPassageVectors({ connection, timing: config.timing });
@@ -280,8 +291,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     memory,
     turnQueue,
     deliveryQueue,
-    knowledgeQueue,
-    sourceQueue,
+    queues,
   };
 };
 

@@ -1,12 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
-import {
-  countHeard,
-  problemsOf,
-  type QueueState,
-  readQueueStates,
-  watchedQueuesOf,
-} from '../../src/alerts/queue-state.ts';
+import { countHeard, problemsOf, type QueueState, readQueueStates } from '../../src/alerts/queue-state.ts';
 import { hintOf } from '../../src/platform/process/hints.ts';
 import { VERSION } from '../../src/platform/process/lifecycle.ts';
 import { type Reached, reachApi, reachMongo, reachRedis } from './doctor/reach.ts';
@@ -135,7 +129,7 @@ const createExamine = (context: CommandContext): (() => Promise<Answer>) => {
     ]);
     const stores = mongodb.reachable && redis.reachable ? await open() : null;
     const [queues, stuck] = stores
-      ? await Promise.all([readQueueStates(watchedQueuesOf(stores), stores.workerSigns), findStuck(stores)])
+      ? await Promise.all([readQueueStates(stores.queues, stores.workerSigns), findStuck(stores)])
       : [null, null];
     const problems = [
       ...reachProblems({ mongodb, redis, api, source, partitions: context.config.PARTITIONS }),

@@ -87,19 +87,9 @@ const paceOf = (queue: QueueName, signs: WorkerSign[]): Pick<QueueState, 'perMin
 const ask = async <Value>(answer: Promise<Value>): Promise<Value | undefined> =>
   withDeadline(answer, ASKED_WITHIN_MS).catch(() => undefined);
 
-type WatchedQueues = Record<QueueName, QueueWatch>;
-export const watchedQueuesOf = (
-  service: Record<`${'turn' | 'delivery' | 'knowledge' | 'source'}Queue`, QueueWatch>,
-) => ({
-  turns: service.turnQueue,
-  deliveries: service.deliveryQueue,
-  knowledge: service.knowledgeQueue,
-  sources: service.sourceQueue,
-});
-
 /** What waits, since when, how fast it moves, and who works: for the dashboard’s page and for `doctor`. */
 export const readQueueStates = async (
-  queues: WatchedQueues,
+  queues: Record<QueueName, QueueWatch>,
   { list }: Pick<WorkerSigns, 'list'>,
 ): Promise<QueueState[]> => {
   const signs = await list();

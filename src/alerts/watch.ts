@@ -20,7 +20,7 @@ import {
   type StoredAlert,
 } from './alert.ts';
 import { createNotify } from './notify.ts';
-import { countHeard, QUEUES, workersOf, watchedQueuesOf } from './queue-state.ts';
+import { countHeard, QUEUES, workersOf } from './queue-state.ts';
 
 /** How many conditions without an open alert one round finds at most, by kind. The next round finds others. */
 const FOUND_MAX = 500;
@@ -208,10 +208,9 @@ const createWatch = ({ service, config, logger }: Module, channels: AlertChannel
 
   const findQueues = async (): Promise<Condition[]> => {
     const { alertQueueStuckMs, alertSourcesStuckMs } = timing;
-    const queues = watchedQueuesOf(service);
     const stuck: Condition[] = [];
     for (const name of QUEUES) {
-      const queue = queues[name];
+      const queue = service.queues[name];
       const longest = name === 'turns' || name === 'deliveries' ? alertQueueStuckMs : alertSourcesStuckMs;
       const at = await withDeadline(queue.oldestWaitingAt(), ASKED_WITHIN_MS).catch(() => Number.NaN);
       if (Number.isNaN(at)) return [...stuck, ofService('redis_unavailable', 'redis', {})];

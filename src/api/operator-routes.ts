@@ -38,7 +38,7 @@ import type { Submit } from '../turns/start-turn.ts';
 import type { StreamTurn } from '../turns/stream.ts';
 import { exportOperations, exportRoutes, importOperations, importRoutes } from '../assistants/http/transfer.ts';
 import { assistantOperations, assistantRoutes } from '../assistants/http/assistants.ts';
-import { type BoardQueues, boardRoutes } from '../alerts/http/board.ts';
+import { boardRoutes } from '../alerts/http/board.ts';
 import {
   channelOperations,
   channelRoutes,
@@ -348,7 +348,6 @@ const createOperatorRouter = (all: Handled[], dependencies: Dependencies): Route
 export type OperatorApiDependencies = Service &
   InboxRecords & {
     sessions: RequestHandler[];
-    queues: BoardQueues;
     tokens: TokenStore;
     orUnavailable: OrUnavailable;
     audit: Audit;

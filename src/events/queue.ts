@@ -2,13 +2,7 @@ import type { Queue } from 'bullmq';
 import * as z from 'zod';
 import { createBatcher } from '../platform/process/batch.ts';
 import { serverNow } from '../platform/process/clock.ts';
-import {
-  createFullCheck,
-  groupByPartition,
-  type PartitionedQueue,
-  type QueueWatch,
-  watchOf,
-} from '../platform/redis/queue.ts';
+import { createFullCheck, groupByPartition, type PartitionedQueue } from '../platform/redis/queue.ts';
 
 export const DELIVERIES_QUEUE = 'deliveries';
 
@@ -24,7 +18,7 @@ export const WakeUpJob = z.object({
 export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
 /** Adds wake-ups in the background. Callers do not wait for them, because a sweep replaces lost wake-ups. */
-export type DeliveryQueue = QueueWatch & {
+export type DeliveryQueue = {
   /** Wakes a conversation whose outbox has a new event. Never throws. */
   wake: (conversationKey: string) => void;
 
@@ -70,8 +64,6 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): Deliver
   };
 
   return {
-    ...watchOf(queue),
-
     wake: (conversationKey) => queue.addInBackground(add(conversationKey)(conversationKey)),
 
     wakeDelivery: (deliveryId) => {

@@ -4,13 +4,7 @@ import type { TurnRef } from '../conversations/conversation.ts';
 import { createBatcher } from '../platform/process/batch.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { NO_SPAN, type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
-import {
-  createFullCheck,
-  groupByPartition,
-  type PartitionedQueue,
-  type QueueWatch,
-  watchOf,
-} from '../platform/redis/queue.ts';
+import { createFullCheck, groupByPartition, type PartitionedQueue } from '../platform/redis/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
 
@@ -47,7 +41,7 @@ const addJobs = async (partition: Queue<TurnsJob>, jobs: ReturnType<typeof toJob
  * Jobs are wake-ups: MongoDB decides which turn is the head, and a sweep adds a lost job again. So a failure to add a
  * job is only logged, and the caller does not see it.
  */
-export type TurnQueue = QueueWatch & {
+export type TurnQueue = {
   /** Adds a job to answer this head. Never throws. `span`: the accept or commit that made it the head, if known. */
   enqueue: (head: TurnRef, span?: TraceSpan) => void;
 
@@ -76,8 +70,6 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, tracing: Trac
   const add = queue.perPartition(addTo);
 
   return {
-    ...watchOf(queue),
-
     enqueue: (head, span = NO_SPAN) => queue.addInBackground(add(head.key)({ head, span })),
 
     byPartition: <Head extends TurnRef>(heads: Head[]) => groupByPartition(queue, heads, ({ key }) => key),

@@ -213,7 +213,7 @@ test.concurrent('a worker that stops hands over its turns in flight and its pend
     askedWhenStopped = askedFor('handed over');
   };
   const closing = stop();
-  await eventually(async () => expect((await own.service.turnQueue.countJobs())['waiting']).toBeGreaterThan(0));
+  await eventually(async () => expect((await own.service.queues.turns.countJobs())['waiting']).toBeGreaterThan(0));
   provider.behave(({ open, say, done }) => {
     open();
     say('At once.');

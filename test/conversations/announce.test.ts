@@ -1,9 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
-import { DELIVERIES_QUEUE, type WakeUpJob } from '../../src/events/queue.ts';
-import { createLogger } from '../../src/platform/process/logger.ts';
-import { openQueues, type PartitionedQueue } from '../../src/platform/redis/queue.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { contentOf, openReceiver } from '../kit/receiver.ts';
@@ -15,17 +12,6 @@ const stack = useStack({ deliveryWorkers: 0 });
 
 /** A sweep sends wake-ups only for events that have waited for 2 seconds, so an earlier wake-up is not from a sweep. */
 const SOONER_THAN_A_SWEEP_MS = 1_900;
-
-let wakeUps: PartitionedQueue<WakeUpJob>;
-beforeAll(() => {
-  const { redis, partitions } = stack.service;
-  wakeUps = openQueues<WakeUpJob>(
-    DELIVERIES_QUEUE,
-    { redis, partitions },
-    createLogger({ name: 'test', level: 'silent' }),
-  );
-});
-afterAll(() => wakeUps.close());
 
 const HANDOFF = 'I want to speak to a human please';
 
@@ -47,7 +33,7 @@ const anAudience = async ({ listens }: { listens: boolean }) => {
 
 /** The time at which each wake-up of a conversation was added. */
 const wakeUpsOf = async (key: string): Promise<number[]> => {
-  const jobs = await Promise.all(wakeUps.queues.map((queue) => queue.getJobs(['waiting'])));
+  const jobs = await Promise.all(stack.service.queues.deliveries.queues.map((queue) => queue.getJobs(['waiting'])));
   return jobs
     .flat()
     .filter(({ data }) => data.conversations.includes(key))

@@ -46,12 +46,12 @@ test('a worker that stops wakes others for its streams', async () => {
   const first = await stack.startDeliveryWorker();
   await say('0', '1', '2');
   await receiver.waitFor((all) => all.length >= 1);
-  const before = await stack.service.deliveryQueue.countJobs();
+  const before = await stack.service.queues.deliveries.countJobs();
 
   const stopped = first.close();
   release();
   await stopped;
-  const after = await stack.service.deliveryQueue.countJobs();
+  const after = await stack.service.queues.deliveries.countJobs();
   const second = await stack.startDeliveryWorker();
   await receiver.waitFor((all) => all.length >= 3);
   await second.close();

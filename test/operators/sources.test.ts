@@ -1,15 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { expect, test } from 'vitest';
-import {
-  FILE_CHUNK_BYTES,
-  FILE_MAX_BYTES,
-  type SourceJob,
-  SOURCES_MAX,
-  SOURCES_QUEUE,
-} from '../../src/sources/source.ts';
-import { openQueues } from '../../src/platform/redis/queue.ts';
-import { createLogger } from '../../src/platform/process/logger.ts';
+import { FILE_CHUNK_BYTES, FILE_MAX_BYTES, SOURCES_MAX } from '../../src/sources/source.ts';
 import { anAssistant, aTurn, type ErrorBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
@@ -57,13 +49,8 @@ const storedBytes = async (sourceId: string): Promise<Buffer> => {
 
 /** The sources that a worker has been told about. */
 const wokenIn = async (): Promise<string[]> => {
-  const queue = openQueues<SourceJob>(SOURCES_QUEUE, stack.service, createLogger({ name: 'test', level: 'silent' }));
-  try {
-    const jobs = await Promise.all(queue.queues.map((one) => one.getJobs(['waiting'])));
-    return jobs.flat().map(({ data }) => data.sourceId);
-  } finally {
-    await queue.close();
-  }
+  const jobs = await Promise.all(stack.service.queues.sources.queues.map((one) => one.getJobs(['waiting'])));
+  return jobs.flat().map(({ data }) => data.sourceId);
 };
 
 test('an added website waits to be read, and the worker is told', async () => {

@@ -1,3 +1,4 @@
+import type { Queue } from 'bullmq';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
@@ -5,8 +6,6 @@ import { Redis } from 'ioredis';
 import mongoose from 'mongoose';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { OPERATIONS } from '../../src/api/operator-routes.ts';
-import { createLogger } from '../../src/platform/process/logger.ts';
-import { openQueues } from '../../src/platform/redis/queue.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { openCollector } from '../support/collector.ts';
 import { eventually } from '../support/eventually.ts';
@@ -416,17 +415,8 @@ const handle = async ({ asked, owner }: Confided): Promise<string> => {
 
 /** Jobs that are none, as a person with a shell may add them. */
 const poison = async (): Promise<void> => {
-  const { redis, partitions } = stack.service;
-  const logger = createLogger({ name: 'test', level: 'silent' });
-  for (const name of ['turns', 'deliveries', 'knowledge', 'sources']) {
-    const queue = openQueues<unknown>(name, { redis, partitions }, logger);
-    await queue.queues[0]?.add('poison', {
-      turns: [{ key: 'zqpoison' }],
-      conversations: 'zqpoison',
-      sourceId: 'zqpoison',
-    });
-    await queue.close();
-  }
+  const data = { turns: [{ key: 'zqpoison' }], conversations: 'zqpoison', sourceId: 'zqpoison' };
+  for (const { queues } of Object.values(stack.service.queues)) await (queues[0] as Queue).add('poison', data);
 };
 
 const logs = (): string =>

@@ -14,19 +14,19 @@ test('repeated sweeps and readings leave no commands behind while Redis is away'
   const partitions = createPartitions('p', 1);
   const queues = openQueues<WakeUpJob>('deliveries', { redis, partitions }, logger);
   const queue = createDeliveryQueue(queues);
-  await queue.countJobs();
+  await queues.countJobs();
   await server.kill();
 
   const swept = Array.from({ length: 20 }, () => {
-    void queue.countJobs();
-    void queue.oldestWaitingAt();
+    void queues.countJobs();
+    void queues.oldestWaitingAt();
     queue.wakeDelivery('delivery');
     return queue.byPartition([{ _id: 'conversation' }]);
   });
   for (const outcome of await Promise.allSettled(swept)) expect(outcome.status).toBe('rejected');
   await server.restart();
 
-  await eventually(async () => expect(await queue.countJobs()).toMatchObject({ waiting: 1 }));
+  await eventually(async () => expect(await queues.countJobs()).toMatchObject({ waiting: 1 }));
   const reader = new Redis(server.url);
   const scripts = Number(/cmdstat_evalsha:calls=(\d+)/.exec(await reader.info('commandstats'))?.[1]);
   expect(scripts).toBeLessThan(10);

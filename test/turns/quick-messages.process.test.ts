@@ -30,11 +30,11 @@ const saidIn = (assistant: TestAssistant, conversationId: string) =>
 
 test('the worker that waits for further messages is killed, and all jobs are lost: a sweep of the next one answers the group', async () => {
   const assistant = await anAssistant(stack, { input: { quickMessageSeconds: 5 } });
-  const { redis, turnQueue } = stack.service;
+  const { redis, queues } = stack.service;
   const killed = await startRealProcess('quickReply', stack.env);
   const conversationId = await acceptAll(assistant, randomUUID(), ['hi', 'what are your opening hours']);
   // The worker has taken the job, so it waits.
-  await eventually(async () => expect(await turnQueue.countJobs()).toMatchObject({ waiting: 0, active: 0 }));
+  await eventually(async () => expect(await queues.turns.countJobs()).toMatchObject({ waiting: 0, active: 0 }));
 
   await killed.kill();
   const keys = await redis.keys(`{${stack.env['REDIS_PREFIX']}-0}*`);

@@ -29,7 +29,7 @@ test('a killed worker’s job is soon found to be stalled', async () => {
   const MONGODB_URL = through(stack.env['MONGODB_URL'] ?? '', relay);
   const killed = await startRealProcess(kind, { ...stack.env, MONGODB_URL });
   await chat({ session_id: randomUUID(), message: 'What are your opening hours?' });
-  const active = async () => (await stack.service.turnQueue.countJobs())['active'];
+  const active = async () => (await stack.service.queues.turns.countJobs())['active'];
   await eventually(async () => expect(await active()).toBe(1));
   await eventually(() => expect(writes).toBeGreaterThan(0));
 

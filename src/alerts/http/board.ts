@@ -8,6 +8,7 @@ import type { OperatorAccess } from '../../operators/access.ts';
 import { notFound } from '../../platform/process/errors.ts';
 import { methodNotAllowed, OWN_ORIGIN, pageHeaders } from '../../platform/http/http.ts';
 import type { PartitionedQueue } from '../../platform/redis/queue.ts';
+import type { Service } from '../../service.ts';
 import type { SourceJob } from '../../sources/source.ts';
 import type { TurnsJob } from '../../turns/queue.ts';
 
@@ -74,13 +75,6 @@ class RedactedAdapter extends BullMQAdapter {
 }
 
 const BOARD_PATH = '/operator/queues';
-
-export type BoardQueues = {
-  turns: PartitionedQueue<TurnsJob>;
-  deliveries: PartitionedQueue<WakeUpJob>;
-  knowledge: PartitionedQueue<KnowledgeJob>;
-  sources: PartitionedQueue<SourceJob>;
-};
 
 /**
  * What the board shows instead of a conversation key, which is internal: the first 48 bits of the key. All ids of the
@@ -215,7 +209,7 @@ const POLICY = {
   formAction: ["'self'"], // the search for work
 };
 
-type Dependencies = { queues: BoardQueues; access: OperatorAccess; sessions: RequestHandler[]; tls: boolean };
+type Dependencies = { queues: Service['queues']; access: OperatorAccess; sessions: RequestHandler[]; tls: boolean };
 
 /** A read-only view of the queues, for owners. */
 export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Router => {

@@ -14,7 +14,7 @@ import type { SourceStore } from '../../sources/store.ts';
 import type { TurnLeases } from '../../turns/leases.ts';
 import { type EndpointStore, isPaused } from '../../events/endpoints.ts';
 import { serverNow } from '../../platform/process/clock.ts';
-import type { BoardQueues } from './board.ts';
+import type { Service } from '../../service.ts';
 import { isOthersPlayground } from '../../turns/http/operator-turns.ts';
 
 /** How many jobs of a state are looked through. A job is only a wake-up, so nothing is missing without it. */
@@ -54,7 +54,7 @@ export type FindingWork = {
   sources: Pick<SourceStore, 'findAny'>;
   workerSigns: Pick<WorkerSigns, 'listHeard'>;
   leases: Pick<TurnLeases, 'findHolder'>;
-  queues: BoardQueues;
+  queues: Service['queues'];
 };
 
 /** What the board shows of a conversation: the beginning of its id. */

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { toAlertView } from '../notify.ts';
-import { problemsOf, QUEUES, readQueueStates, watchedQueuesOf } from '../queue-state.ts';
+import { problemsOf, QUEUES, readQueueStates } from '../queue-state.ts';
 import { type FindingWork, findWork } from './find-work.ts';
 import { type Handled, handled, operation, time, uuid } from '../../operators/operation.ts';
 import type { Service } from '../../service.ts';
@@ -95,20 +95,19 @@ export const queueOperations = {
 
 const ALERTS = 50;
 
-type Dependencies = FindingWork &
-  Pick<Service, 'alerts' | 'workerSigns' | 'turnQueue' | 'deliveryQueue' | 'knowledgeQueue' | 'sourceQueue'>;
+type Dependencies = FindingWork & Pick<Service, 'alerts' | 'workerSigns'>;
 
 export const queueRoutes = (dependencies: Dependencies): Handled[] => {
-  const { alerts, workerSigns } = dependencies;
+  const { alerts, workerSigns, queues } = dependencies;
   return [
     handled(queueOperations.read, async ({ costly }) => {
-      const [queues, open] = await costly(() =>
+      const [states, open] = await costly(() =>
         Promise.all([
-          readQueueStates(watchedQueuesOf(dependencies), workerSigns),
+          readQueueStates(queues, workerSigns),
           alerts.list({ assistantIds: null, open: true, limit: ALERTS }),
         ]),
       );
-      return { at: new Date(), queues, problems: problemsOf(queues), alerts: open.alerts.map(toAlertView) };
+      return { at: new Date(), queues: states, problems: problemsOf(states), alerts: open.alerts.map(toAlertView) };
     }),
 
     handled(queueOperations.find, async ({ query: { search }, operator: { operatorId }, costly }) => ({

@@ -5,14 +5,13 @@ import type { AssistantStore } from '../../assistants/store.ts';
 import { STATUSES } from '../../conversations/conversation.ts';
 import type { ConversationStore } from '../../conversations/store.ts';
 import { type Outcome, OUTCOMES } from '../../events/delivery.ts';
-import type { DeliveryQueue } from '../../events/queue.ts';
 import type { DeliveryStore } from '../../events/store.ts';
 import { cursor, wholeNumber } from '../../platform/process/validation.ts';
 import { COUNTERS, ESCALATION_REASONS, hourOf, incrementId, type StoredFigures } from '../figures.ts';
 import type { Insights } from '../store.ts';
 import { type Days, isTimeZone, summarise, summarySince } from '../summary.ts';
 import { DAY_MS, HOUR_MS, serverNow } from '../../platform/process/clock.ts';
-import type { TurnQueue } from '../../turns/queue.ts';
+import type { QueueWatch } from '../../platform/redis/queue.ts';
 import { CERTIFICATE_SHOWN_MS, type Endpoint } from '../../events/endpoint.ts';
 import { type EndpointStore, isPaused } from '../../events/endpoints.ts';
 import {
@@ -113,8 +112,7 @@ type Ailment = z.input<typeof Ailment>;
 
 type Dependencies = {
   deliveries: Pick<DeliveryStore, 'findCertificateExpiry'>;
-  turnQueue: Pick<TurnQueue, 'oldestWaitingAt'>;
-  deliveryQueue: Pick<DeliveryQueue, 'oldestWaitingAt'>;
+  queues: Record<'turns' | 'deliveries', QueueWatch>;
 };
 
 const findPaused = (endpoints: Endpoint[], now: number): Ailment[] =>
@@ -141,9 +139,9 @@ const findFailing = (hours: StoredFigures[], now: number): Ailment[] => {
 };
 
 /** Finds what is unhealthy, for one assistant and for the queues that all assistants share. */
-const createFindAilments = ({ deliveries, turnQueue, deliveryQueue }: Dependencies) => {
-  const findSlow = async (queue: 'turns' | 'deliveries', since: Promise<number | null>): Promise<Ailment[]> => {
-    const at = await since;
+const createFindAilments = ({ deliveries, queues }: Dependencies) => {
+  const findSlow = async (queue: 'turns' | 'deliveries'): Promise<Ailment[]> => {
+    const at = await queues[queue].oldestWaitingAt();
     return at !== null && serverNow() - at > QUEUE_SLOW_MS
       ? [{ kind: 'queue_slow', queue, waitingSince: new Date(at) }]
       : [];
@@ -159,11 +157,7 @@ const createFindAilments = ({ deliveries, turnQueue, deliveryQueue }: Dependenci
 
   return async (endpoints: Endpoint[], hours: StoredFigures[]): Promise<Ailment[]> => {
     const now = serverNow();
-    const found = await Promise.all([
-      findSlow('turns', turnQueue.oldestWaitingAt()),
-      findSlow('deliveries', deliveryQueue.oldestWaitingAt()),
-      ...endpoints.map(findExpiring),
-    ]);
+    const found = await Promise.all([findSlow('turns'), findSlow('deliveries'), ...endpoints.map(findExpiring)]);
     return [...findPaused(endpoints, now), ...findFailing(hours, now), ...found.flat()];
   };
 };
@@ -212,8 +206,7 @@ type OverviewDependencies = {
   assistants: Pick<AssistantStore, 'countApiKeys' | 'countKnowledge' | 'getAssistant'>;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
-  turnQueue: Pick<TurnQueue, 'countJobs' | 'oldestWaitingAt'>;
-  deliveryQueue: Pick<DeliveryQueue, 'countJobs' | 'oldestWaitingAt'>;
+  queues: Record<'turns' | 'deliveries', QueueWatch>;
 };
 
 /** Adds pending events to `queued`. The outbox still contains events that are being sent, so these are subtracted. */
@@ -227,7 +220,7 @@ const all = (names: readonly string[], counted: Partial<Record<string, number>>)
   Object.fromEntries(names.map((name) => [name, counted[name] ?? 0]));
 
 export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] => {
-  const { assistants, conversations, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
+  const { assistants, conversations, endpoints, deliveries, queues } = dependencies;
   const outcomesOf = cachedByCost((id) => deliveries.countOutcomes(id, new Date(serverNow() - DAY_MS)));
   const readHours = createReadHours(dependencies);
   const findAilments = createFindAilments(dependencies);
@@ -249,8 +242,8 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
             conversations.outbox.countPending(endpointIds, OUTBOXES_MAX),
             assistants.countKnowledge(id),
             assistants.countApiKeys(id),
-            turnQueue.countJobs(),
-            deliveryQueue.countJobs(),
+            queues.turns.countJobs(),
+            queues.deliveries.countJobs(),
           ]),
         );
         const enabled = registered.filter((one) => one.enabled);

@@ -73,8 +73,18 @@ export type PartitionedQueue<Data> = {
   addInBackground: (job: Promise<unknown>) => void;
   /** True if a worker of this process has taken the work. Otherwise it needs a job. */
   offer: (data: Data) => boolean;
+  /**
+   * The time when the job that has waited longest was added, over all partitions, in ms since the epoch. Null when no job
+   * is waiting.
+   */
+  oldestWaitingAt: () => Promise<number | null>;
+  /** Counts jobs by state, over all partitions. */
+  countJobs: () => Promise<Record<string, number>>;
   close: () => Promise<void>;
 };
+
+/** How full a queue is. */
+export type QueueWatch = Pick<PartitionedQueue<unknown>, 'countJobs' | 'oldestWaitingAt'>;
 
 /** Opens one BullMQ queue per partition. All keys of a queue contain the partition's hash tag. Jobs are tried once. */
 export const openQueues = <Data>(
@@ -115,6 +125,8 @@ export const openQueues = <Data>(
       adding.add(tracked);
     },
     offer: (data) => local?.offer(name, data) === true,
+    oldestWaitingAt: () => oldestWaitingAt(queues),
+    countJobs: () => countJobs(queues),
     close: async () => {
       await withDeadline(Promise.all(adding), ADDED_WITHIN_MS).catch(() => undefined);
       await Promise.allSettled(queues.map((queue) => queue.close()));
@@ -138,8 +150,7 @@ const askOnce = <Answer>(ask: (queue: Queue) => Promise<Answer>): ((queue: Queue
 const countIn = askOnce((queue) => queue.getJobCounts('waiting', 'active', 'delayed', 'failed'));
 const oldestIn = askOnce((queue) => queue.getJobs(['waiting'], 0, 0, true));
 
-/** Counts jobs by state, over all partitions. */
-export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record<string, number>> => {
+const countJobs = async (queues: Queue[]): Promise<Record<string, number>> => {
   const counts = await Promise.all(queues.map(countIn));
   const total: Record<string, number> = {};
   for (const [state, count] of counts.flatMap((one) => Object.entries(one))) total[state] = (total[state] ?? 0) + count;
@@ -150,13 +161,13 @@ export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record
  * Tells whether too many jobs were waiting when they were last counted. Counts at most once a second, and nobody waits
  * for the count, because a node of a cluster may be unavailable. Above the limit, work is left to the sweeps.
  */
-export const createFullCheck = (queue: { queues: Queue[] }): (() => boolean) => {
+export const createFullCheck = (queue: QueueWatch): (() => boolean) => {
   let full = false;
   let counting = false;
   let startedAt = Number.NEGATIVE_INFINITY;
   let countedAt = Number.NEGATIVE_INFINITY;
   const count = async (): Promise<void> => {
-    const { waiting = 0 } = await countJobs(queue);
+    const { waiting = 0 } = await queue.countJobs();
     full = waiting > JOBS_MAX;
     countedAt = performance.now();
   };
@@ -175,37 +186,19 @@ export const createFullCheck = (queue: { queues: Queue[] }): (() => boolean) => 
   };
 };
 
-/**
- * The time when the job that has waited longest was added, over all partitions, in ms since the epoch. Null when no job
- * is waiting.
- */
-export const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> => {
+const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> => {
   const jobs = await Promise.all(queues.map(oldestIn));
   const times = jobs.flat().flatMap((job) => (job ? [job.timestamp] : []));
   return times.length > 0 ? Math.min(...times) : null;
 };
 
-/** How full a queue is, over all partitions. */
-export type QueueWatch = {
-  oldestWaitingAt: () => Promise<number | null>;
-  countJobs: () => Promise<Record<string, number>>;
-};
-
-export const watchOf = (queue: { queues: Queue[] }): QueueWatch => ({
-  oldestWaitingAt: () => oldestWaitingAt(queue.queues),
-  countJobs: () => countJobs(queue),
-});
-
-/** A queue whose jobs only say what has something to do. If a job is lost, a sweep finds it. */
-export type WakeQueue = QueueWatch & {
-  /** Adds a wake-up in the background. Never throws. */
-  wake: (id: string) => void;
-};
-
-export const createWakeQueue = <Data>(queue: PartitionedQueue<Data>, jobOf: (id: string) => Data): WakeQueue => ({
-  ...watchOf(queue),
-  wake: (id) => queue.addInBackground((queue.of(id) as Queue).add('wake', jobOf(id))),
-});
+/**
+ * Adds a wake-up in the background: a job that only says what has something to do. If it is lost, a sweep finds it.
+ */
+export const createWake =
+  <Data>(queue: PartitionedQueue<Data>, jobOf: (id: string) => Data) =>
+  (id: string): void =>
+    queue.addInBackground((queue.of(id) as Queue).add('wake', jobOf(id)));
 
 /**
  * Groups work by partition, with the time when the oldest waiting job of the partition was added. Leaves out partitions

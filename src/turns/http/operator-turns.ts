@@ -89,7 +89,7 @@ type TurnTraceDependencies = {
   deliveries: DeliveryStore;
   leases: TurnLeases;
   deliveredReplies: DeliveredReplies;
-  turnJobs: PartitionedQueue<TurnsJob>;
+  queues: { turns: PartitionedQueue<TurnsJob> };
 };
 
 const JOBS_LOOKED_AT = 2_500;
@@ -102,13 +102,10 @@ export const isOthersPlayground = (
 const timeOrNull = (ms: number | undefined): Date | null => (ms === undefined ? null : new Date(ms));
 
 /** The job of a turn. Null does not mean that the job never existed, because jobs are removed after use. */
-const findJob = async ({ turnJobs }: TurnTraceDependencies, key: string, turnId: string) => {
-  const queue = turnJobs.of(key);
-  const jobs = await queue.getJobs(
-    ['active', 'waiting', 'prioritized', 'delayed', 'completed', 'failed'],
-    0,
-    JOBS_LOOKED_AT,
-  );
+const findJob = async ({ queues }: TurnTraceDependencies, key: string, turnId: string) => {
+  const jobs = await queues.turns
+    .of(key)
+    .getJobs(['active', 'waiting', 'prioritized', 'delayed', 'completed', 'failed'], 0, JOBS_LOOKED_AT);
   // A job is undefined if it was removed after the ids were listed.
   const job = jobs.find((one: Job<TurnsJob> | undefined) => one?.data.turns.some((turn) => turn.turnId === turnId));
   if (!job) return null;
@@ -279,11 +276,9 @@ export const turnOperations = {
   }),
 };
 
-export const turnRoutes = (
-  dependencies: Omit<TurnTraceDependencies, 'turnJobs'> & { queues: { turns: TurnTraceDependencies['turnJobs'] } },
-): Handled[] => [
+export const turnRoutes = (dependencies: TurnTraceDependencies): Handled[] => [
   handled(turnOperations.read, ({ params: { id = '' }, operator: { operatorId }, costly }) =>
     // This is costly, because the job of the turn is searched among thousands.
-    costly(() => readTurnTrace({ ...dependencies, turnJobs: dependencies.queues.turns }, id, operatorId)),
+    costly(() => readTurnTrace(dependencies, id, operatorId)),
   ),
 ];
