@@ -1,8 +1,6 @@
-import type { Queue } from 'bullmq';
 import * as z from 'zod';
-import { createBatcher } from '../platform/process/batch.ts';
-import { serverNow } from '../platform/process/clock.ts';
-import { createFullCheck, groupByPartition, type PartitionedQueue } from '../platform/redis/queue.ts';
+import { inChunks } from '../platform/mongo/batches.ts';
+import { createGatheredJobs, groupByPartition, type PartitionedQueue } from '../platform/redis/queue.ts';
 
 export const DELIVERIES_QUEUE = 'deliveries';
 
@@ -32,25 +30,11 @@ export type DeliveryQueue = {
 };
 
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): DeliveryQueue => {
-  const isFull = createFullCheck(queue);
-  const addTo = (partition: Queue<WakeUpJob>) =>
-    createBatcher<string, void>(
-      async (keys) => {
-        const some = [...new Set(keys)];
-        for (let start = 0; start < some.length; start += CONVERSATIONS_PER_JOB) {
-          const data = { conversations: some.slice(start, start + CONVERSATIONS_PER_JOB), deliveries: [] };
-          // If the queue is full, sweeps will wake these conversations later.
-          if (queue.offer(data) || isFull()) continue;
-          // Sweeps compare the timestamp of a job with times from MongoDB.
-          await partition.add('wake', data, { timestamp: serverNow() });
-        }
-        return keys.map(() => undefined);
-      },
-      // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
-      { maxInFlight: 8, isShared: () => true },
-    );
-  // One batcher for each partition: while the node of one partition is unavailable, the others must not wait.
-  const add = queue.perPartition(addTo);
+  const add = createGatheredJobs<WakeUpJob, string>(queue, {
+    name: 'wake',
+    jobsOf: (keys) =>
+      inChunks([...new Set(keys)], CONVERSATIONS_PER_JOB).map((conversations) => ({ conversations, deliveries: [] })),
+  });
   // A sweep wakes a delivery again until it is sent. While the node of its partition is unavailable, only one wake-up
   // waits.
   const waking = new Set<string>();
@@ -64,7 +48,7 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): Deliver
   };
 
   return {
-    wake: (conversationKey) => queue.addInBackground(add(conversationKey)(conversationKey)),
+    wake: (conversationKey) => add(conversationKey, conversationKey),
 
     wakeDelivery: (deliveryId) => {
       if (queue.offer({ conversations: [], deliveries: [deliveryId] })) return;

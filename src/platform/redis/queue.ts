@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type JobsOptions, Queue } from 'bullmq';
+import { createBatcher } from '../process/batch.ts';
+import { serverNow } from '../process/clock.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { logHint } from '../process/hints.ts';
 import type { Logger } from '../process/logger.ts';
@@ -161,7 +163,7 @@ const countJobs = async (queues: Queue[]): Promise<Record<string, number>> => {
  * Tells whether too many jobs were waiting when they were last counted. Counts at most once a second, and nobody waits
  * for the count, because a node of a cluster may be unavailable. Above the limit, work is left to the sweeps.
  */
-export const createFullCheck = (queue: QueueWatch): (() => boolean) => {
+const createFullCheck = (queue: QueueWatch): (() => boolean) => {
   let full = false;
   let counting = false;
   let startedAt = Number.NEGATIVE_INFINITY;
@@ -190,6 +192,46 @@ const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> => {
   const jobs = await Promise.all(queues.map(oldestIn));
   const times = jobs.flat().flatMap((job) => (job ? [job.timestamp] : []));
   return times.length > 0 ? Math.min(...times) : null;
+};
+
+/**
+ * Adds jobs for what arrives together, in the background. `jobsOf` divides it into jobs, and `traced` waits for them.
+ * Each partition has a batcher of its own: while the node of one is unavailable, the others must not wait.
+ */
+export const createGatheredJobs = <Data, Item>(
+  queue: PartitionedQueue<Data>,
+  {
+    name,
+    jobsOf,
+    traced = (_items, added) => added,
+  }: {
+    name: string;
+    jobsOf: (items: Item[]) => Data[];
+    traced?: (items: Item[], added: Promise<unknown>) => Promise<unknown>;
+  },
+): ((conversationKey: string, item: Item) => void) => {
+  const isFull = createFullCheck(queue);
+  const add = async (partition: Queue, items: Item[]): Promise<void> => {
+    const left = jobsOf(items).filter((data) => !queue.offer(data));
+    // If the queue is full, sweeps find the work later.
+    if (left.length === 0 || isFull()) return;
+    // Sweeps compare the timestamp of a job with times from MongoDB.
+    const opts = { timestamp: serverNow() };
+    const [first, ...more] = left;
+    if (more.length === 0) await partition.add(name, first, opts);
+    else await partition.addBulk(left.map((data) => ({ name, data, opts })));
+  };
+  const batcherOf = (partition: Queue<Data>) =>
+    createBatcher<Item, void>(
+      async (items) => {
+        await traced(items, add(partition as Queue, items)); // BullMQ's types of names fit no type parameter
+        return items.map(() => undefined);
+      },
+      // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
+      { maxInFlight: 8, isShared: () => true },
+    );
+  const gather = queue.perPartition(batcherOf);
+  return (key, item) => queue.addInBackground(gather(key)(item));
 };
 
 /**
