@@ -279,18 +279,19 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     const target = targetOf(endpoint, at);
     if (!target || !breaker.tryAcquire(endpointId)) return 'foreign';
     const span = openSpan(claim, serverNow() - event.at.getTime() > WAITED_MS);
-    return within(span, claimAndSend({ claim, event, target }, slot, span));
+    return within(span, claimAndSend({ claim, target }, slot, span));
   };
 
+  /** With `again`, a missed event: its outbox may be empty. */
   const claimAndSend = async (
-    { claim, event, target }: { claim: Claim; event: OutboxEvent; target: Target },
+    { claim, again, target }: { claim: Claim; again?: Redelivery; target: Target },
     slot: Slot,
     span: TraceSpan,
   ): Promise<Sent> => {
     const { endpointId } = claim;
-    const claimed = await claimIn(span, claim).catch((cause: unknown) => {
+    const claimed = await claimIn(span, claim, again).catch((cause: unknown) => {
       breaker.release(endpointId);
-      if (isMongoUnavailable(cause)) throw cause;
+      if (again || isMongoUnavailable(cause)) throw cause;
       return endUnstorable(claim, cause);
     });
     if (claimed === 'ended') return 'ended';
@@ -300,11 +301,18 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       // unknown, the owner of its claim continues the stream.
       return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'foreign';
     }
-    const own = { ...claimed, redelivery: false, queued: false, span };
+    const own = { ...claimed, redelivery: again !== undefined, queued: false, span };
+    // If the outbox was empty, an erasure before the claim has waited for nothing. One after it waits for the outcome.
+    if (again && (await isOfErased(claim))) {
+      breaker.release(endpointId);
+      await deliveries.recordOutcome(own.deliveryId, own.token, neverSent('erased'));
+      dispatch.logEnd(claim, neverSent('erased'), span);
+      return 'ended';
+    }
     if (isFresh(target)) {
-      const waitedS = Math.max(0, serverNow() - event.at.getTime()) / 1000;
+      const waitedS = Math.max(0, serverNow() - claim.happenedAt.getTime()) / 1000;
       const how = await dispatch.dispatch(claim, own, target, slot);
-      if (how === 'ended') reportEventWait(waitedS);
+      if (how === 'ended' && !again) reportEventWait(waitedS);
       return how;
     }
     // The claim took so long that the endpoint may have changed since it was read. The event is therefore not sent now.
@@ -346,34 +354,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     const claim = claimAgain(delivery, { url, body });
     const again = { resend: number, recoveryId: recovery.recoveryId };
     const span = openSpan(claim, true);
-    return within(span, claimAndSendAgain({ claim, again, target }, slot, span));
-  };
-
-  const claimAndSendAgain = async (
-    { claim, again, target }: { claim: Claim; again: Redelivery; target: Target },
-    slot: Slot,
-    span: TraceSpan,
-  ): Promise<Sent> => {
-    const { endpointId } = claim;
-    const claimed = await claimIn(span, claim, again).catch((cause: unknown) => {
-      breaker.release(endpointId);
-      throw cause;
-    });
-    if (!claimed.won) {
-      breaker.release(endpointId);
-      return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'foreign';
-    }
-    const own = { ...claimed, redelivery: true, queued: false, span };
-    // Its outbox was empty, so an erasure before the claim has waited for nothing. One after it waits for the outcome.
-    if (await isOfErased(claim)) {
-      breaker.release(endpointId);
-      await deliveries.recordOutcome(own.deliveryId, own.token, neverSent('erased'));
-      dispatch.logEnd(claim, neverSent('erased'), span);
-      return 'ended';
-    }
-    if (isFresh(target)) return dispatch.dispatch(claim, own, target, slot);
-    breaker.release(endpointId);
-    return (await deliveries.release(own.deliveryId, own.token, own)) ? 'released' : 'ended';
+    return within(span, claimAndSend({ claim, again, target }, slot, span));
   };
 
   /** Sends the next missed event of a stream, in one of the slots that recoveries may use. */
