@@ -15,6 +15,7 @@ import {
   CONVERSATIONS,
   type FindDelivered,
   MAX_PENDING,
+  type OutboxEvent,
   PAGE_SIZE,
   type RecentTurn,
   RESUMABLE_FOR_MS,
@@ -23,7 +24,7 @@ import {
   updateOf,
 } from './conversation.ts';
 import { hasFullPage, lengthOfMessages, type MessagePages, type StoredPages } from './history.ts';
-import type { Ended } from './state.ts';
+import type { Effect, Ended } from './state.ts';
 
 /**
  * The fields of a conversation that an answer can depend on. A worker reads these fields, and computes them again after
@@ -63,15 +64,33 @@ const RECENT_MAX = 200 - RECENT_MIN;
 /** What a write removes from the document: messages that are stored as pages now, and the oldest finished turns. */
 type Compaction = StoredPages & { keepRecent: number };
 
-/** The fields for `$unset`: messages that are stored as pages now. */
-export const trimmedFields = ({ numbers }: Compaction): Record<string, 1> =>
-  Object.fromEntries(numbers.map((seq) => [`texts.${seq}`, 1]));
+type Written = Pick<Effect, 'changes' | 'entries'> & {
+  finished?: RecentTurn[];
+  events: OutboxEvent[];
+  compaction: Compaction | null;
+};
 
-/** The `$push` to `recent`. With a compaction, the oldest finished turns are removed. */
-export const pushFinished = (finished: RecentTurn[], compaction: Compaction | null) => ({
-  $each: finished,
-  ...(compaction && { $slice: -compaction.keepRecent }),
-});
+/** The parts of an update that store a change: its fields, messages, ended turns and events, and a compaction. */
+export const updateWith = ({ changes, entries, finished = [], events, compaction }: Written) => {
+  const { $set, $unset } = updateOf(changes);
+  const trimmed = compaction?.numbers.map((seq) => [`texts.${seq}`, 1] as const) ?? [];
+  const removed = { ...$unset, ...Object.fromEntries(trimmed) };
+  return {
+    $set: {
+      ...$set,
+      ...Object.fromEntries(entries.map(({ seq, messages }) => [`texts.${seq}`, messages])),
+      ...(compaction && { storedTo: compaction.storedTo }),
+    },
+    ...(Object.keys(removed).length > 0 && { $unset: removed }),
+    $push: {
+      ...((finished.length > 0 || compaction) && {
+        recent: { $each: finished, ...(compaction && { $slice: -compaction.keepRecent }) },
+      }),
+      ...(events.length > 0 && { outbox: { $each: events } }),
+    },
+    ...countAnnounced(events),
+  };
+};
 
 /**
  * How many finished turns the document keeps. The last `RECENT_MIN` turns are always kept. The older turns
@@ -148,8 +167,6 @@ export const commitStatement = (
     toOutbox(own, receiversOf, { key: read._id, at: finished.finishedAt, trace: committed[at]?.trace }),
   );
   const finished = ended.map(({ finished }) => finished);
-  const { $set, $unset } = updateOf(Object.assign({}, ...ended.map(({ changes }) => changes)));
-  const removed = { ...$unset, ...(compaction && trimmedFields(compaction)) };
   const statement: UpdateStatement = {
     q: {
       _id: read._id,
@@ -170,20 +187,16 @@ export const commitStatement = (
       ...(read.waiting.length === committed.length && { waiting: { $size: committed.length } }),
     },
     u: {
-      $set: {
-        ...$set,
-        ...Object.fromEntries(entries.map(({ seq, messages }) => [`texts.${seq}`, messages])),
-        ...(compaction && { storedTo: compaction.storedTo }),
-      },
-      ...(Object.keys(removed).length > 0 && { $unset: removed }),
+      ...updateWith({
+        changes: Object.assign({}, ...ended.map(({ changes }) => changes)),
+        entries,
+        finished,
+        events,
+        compaction,
+      }),
       ...(committed.length === 1
         ? { $pop: { waiting: -1 } }
         : { $pull: { waiting: { turnId: { $in: committed.map(({ turnId }) => turnId) } } } }),
-      $push: {
-        recent: pushFinished(finished, compaction),
-        ...(events.length > 0 && { outbox: { $each: events } }),
-      },
-      ...countAnnounced(events),
       $currentDate: { updatedAt: true, headSince: true },
     },
   };

@@ -6,15 +6,14 @@ import { serverDate } from '../platform/process/clock.ts';
 import { ApiError, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { createSlots } from '../platform/process/slots.ts';
-import { type Announce, countAnnounced, type ReceiversOf, toOutbox } from './outbox.ts';
-import { type Compact, pushFinished, trimmedFields } from './commit.ts';
+import { type Announce, type ReceiversOf, toOutbox } from './outbox.ts';
+import { type Compact, updateWith } from './commit.ts';
 import {
   type AttributeChange,
   conversationModels,
   type ConversationState,
   type StoredConversation,
   unchangedFilter,
-  updateOf,
   WITHOUT_CONTENTS,
 } from './conversation.ts';
 import type { MessagePages } from './history.ts';
@@ -63,7 +62,6 @@ export const createChangeConversation = ({
     if (compaction === 'changed') return null;
     const at = entries[0]?.messages[0]?.createdAt ?? serverDate();
     const events = toOutbox(effect.events, receiversOf, { key: read._id, at });
-    const { $set, $unset } = updateOf(effect.changes);
     const conversation = await conversations.findOneAndUpdate(
       {
         _id: read._id,
@@ -75,17 +73,7 @@ export const createChangeConversation = ({
         ...unchangedFilter(read, dependsOn),
       },
       {
-        $set: {
-          ...$set,
-          ...Object.fromEntries(entries.map(({ seq, messages }) => [`texts.${seq}`, messages])),
-          ...(compaction && { storedTo: compaction.storedTo }),
-        },
-        $unset: { ...$unset, ...(compaction && trimmedFields(compaction)) },
-        $push: {
-          ...(compaction && { recent: pushFinished([], compaction) }),
-          ...(events.length > 0 && { outbox: { $each: events } }),
-        },
-        ...countAnnounced(events),
+        ...updateWith({ ...effect, events, compaction }),
         ...(isVisible(effect) && { $currentDate: { updatedAt: true } }),
       },
       { projection: WITHOUT_CONTENTS, returnDocument: 'after', writeConcern: DURABLE },
