@@ -6,6 +6,7 @@ import { bearerIn } from '../platform/process/credentials.ts';
 import { unavailable } from '../platform/process/errors.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import type { Waiter } from './waiters.ts';
+import { addTo } from '../platform/process/slots.ts';
 import { createLru } from '../platform/process/lru.ts';
 
 /** Turns may take this much longer than without a queue. This bounds how long a turn waits behind turns of others. */
@@ -264,9 +265,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
 
   const drop = (turn: Turn): void => {
     if (!inFlight.delete(turn)) return;
-    const left = (owned.get(turn.assistantId) ?? 1) - 1;
-    if (left > 0) owned.set(turn.assistantId, left);
-    else owned.delete(turn.assistantId);
+    addTo(owned, turn.assistantId, -1);
     turn.waiter?.cancel();
     const now = performance.now();
     admitOf(turn.assistantId, now);
@@ -282,7 +281,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     const since = performance.now();
     const turn: Turn = { assistantId, since };
     inFlight.add(turn);
-    owned.set(assistantId, (owned.get(assistantId) ?? 0) + 1);
+    addTo(owned, assistantId, 1);
     let stays = false;
     let isTimed = true;
     const onReply = (): void => {

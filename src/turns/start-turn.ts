@@ -9,6 +9,7 @@ import { abortAfter, withDeadline } from '../platform/process/deadline.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import { conversationKeyOf, newId, newPrefixedId, newToken } from '../platform/process/ids.ts';
 import type { Logger } from '../platform/process/logger.ts';
+import { addTo } from '../platform/process/slots.ts';
 import { orFailed, type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
@@ -136,28 +137,6 @@ const createPrepareTurn = ({ conversations, idempotencyKeys, replies, replyTimeo
   };
 };
 
-/**
- * Counts the requests in flight in this process, by session. If a session has only one request in flight, its turn is
- * most likely the head of the pending turns. If it has several, a turn is most likely not the head.
- */
-const createSessionsInFlight = () => {
-  const counts = new Map<string, number>();
-
-  return {
-    /** Counts a request. The caller must call the returned function once, when the request has ended. */
-    enter: (key: string): (() => void) => {
-      counts.set(key, (counts.get(key) ?? 0) + 1);
-      return () => {
-        const left = (counts.get(key) ?? 1) - 1;
-        if (left === 0) counts.delete(key);
-        else counts.set(key, left);
-      };
-    },
-
-    isAlone: (key: string): boolean => (counts.get(key) ?? 0) <= 1,
-  };
-};
-
 /** The accepted turn, or the earlier turn that this request repeats. */
 type StartedTurn = {
   turnId: string;
@@ -256,7 +235,11 @@ export type StartTurn = (request: TurnRequest) => Promise<StartedTurn>;
 const createStartTurn = (dependencies: Dependencies): StartTurn => {
   const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;
   const { mustEnd, onRepeated, onBusy, onQuotaExceeded, orUnavailable, quotas, tracing } = dependencies;
-  const inFlight = createSessionsInFlight();
+  /**
+   * The requests in flight in this process, by session. If a session has only one, its turn is most likely the head of the
+   * pending turns.
+   */
+  const inFlight = new Map<string, number>();
   const storedReply = storedReplyOf(conversations);
   const prepareTurn = createPrepareTurn({ conversations, idempotencyKeys, replies, replyTimeoutMs });
 
@@ -281,7 +264,7 @@ const createStartTurn = (dependencies: Dependencies): StartTurn => {
     const accepted = await conversations
       .accept(turn, {
         windowMs: assistant.dedupeWindowSeconds * 1000,
-        readBack: needsConversationId(request) || !inFlight.isAlone(turn.key),
+        readBack: needsConversationId(request) || (inFlight.get(turn.key) ?? 0) > 1,
         watch,
         onlyRepeated: isUsedUp,
         span,
@@ -331,7 +314,8 @@ const createStartTurn = (dependencies: Dependencies): StartTurn => {
       held.defer(() => passed?.leave());
       // If the turn is not accepted, the reserved key keeps its turn id for the retry.
       const turn = await orUnavailable(prepareTurn(request, key, span));
-      held.defer(inFlight.enter(key));
+      addTo(inFlight, key, 1);
+      held.defer(() => addTo(inFlight, key, -1));
       passed?.follow(replies.watch({ key, turnId: turn.turnId }));
       if (!request.async) watch(turn.turnId);
       const step = tracing.step('accept', span.context);

@@ -11,6 +11,7 @@ import { serverNow } from '../platform/process/clock.ts';
 import { bearerIn } from '../platform/process/credentials.ts';
 import { ApiError, notFound } from '../platform/process/errors.ts';
 import { conversationKeyOf, isUuid } from '../platform/process/ids.ts';
+import { addTo } from '../platform/process/slots.ts';
 import type { VisitorLimit, WebOperation } from './operations.ts';
 
 /** How long a browser may come back to its conversation. */
@@ -222,16 +223,13 @@ export const createWaitForNews = ({
   };
 
   return async ({ key, assistantId }, known) => {
-    const own = waiting.get(key) ?? 0;
-    if (own >= WAITING_OF_SESSION || !places.take(assistantId, 1)) return;
-    waiting.set(key, own + 1);
+    if ((waiting.get(key) ?? 0) >= WAITING_OF_SESSION || !places.take(assistantId, 1)) return;
+    addTo(waiting, key, 1);
     try {
       await look(key, known);
     } finally {
       places.release(assistantId, 1);
-      const left = (waiting.get(key) ?? 1) - 1;
-      if (left === 0) waiting.delete(key);
-      else waiting.set(key, left);
+      addTo(waiting, key, -1);
     }
   };
 };

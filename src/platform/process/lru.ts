@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { addTo } from './slots.ts';
 import { TIMING } from './time-limits.ts';
 
 type Limits = { most: number; ttl?: number; noUpdateTTL?: true };
@@ -111,9 +112,7 @@ export const createSharedMemory = ({
 
   const count = (holder: string, more: number): void => {
     bytes += more;
-    const own = (bytesOfHolders.get(holder) ?? 0) + more;
-    if (own > 0) bytesOfHolders.set(holder, own);
-    else bytesOfHolders.delete(holder);
+    addTo(bytesOfHolders, holder, more);
   };
 
   const remove = (part: Part): void => {

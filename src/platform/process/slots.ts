@@ -70,7 +70,8 @@ export const whatRemains =
 type Grant = (slot: Slot | null) => void;
 type OfTenant = { inUse: number; holders: Map<string, number> };
 
-const add = (counts: Map<string, number>, key: string, change: number): void => {
+/** Adds to a count. A key whose count is zero leaves. */
+export const addTo = (counts: Map<string, number>, key: string, change: number): void => {
   const count = (counts.get(key) ?? 0) + change;
   if (count > 0) counts.set(key, count);
   else counts.delete(key);
@@ -100,8 +101,8 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean): Slo
     inUse -= 1;
     const one = usedBy(tenant);
     one.inUse -= 1;
-    add(one.holders, holder, -1);
-    add(held, holder, -1);
+    addTo(one.holders, holder, -1);
+    addTo(held, holder, -1);
     if (one.inUse === 0) active.delete(tenant);
     // Releasing one slot may allow several new grants, because shares depend on the number of holders.
     while (grantNext());
@@ -112,8 +113,8 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean): Slo
     const one = usedBy(tenant);
     active.set(tenant, one);
     one.inUse += 1;
-    add(one.holders, holder, 1);
-    add(held, holder, 1);
+    addTo(one.holders, holder, 1);
+    addTo(held, holder, 1);
     let isHeld = true;
     return {
       hasWaited,
