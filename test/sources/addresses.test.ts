@@ -126,8 +126,7 @@ test('a page without pages below it says that it links to pages beside it, also 
   const errorsOf = async (): Promise<unknown> =>
     (await owner.get(`/assistants/${reader.assistantId}/sources/${sourceId}/pages`)).body;
   const first = await errorsOf();
-  await reader.refresh(sourceId);
-  await reader.ended(sourceId, 2);
+  await reader.readAgain(sourceId, 2);
 
   const error = { code: 'pages_beside', message: expect.stringContaining(`add ${site.url}/news/`) };
   expect(first).toMatchObject({ pages: [{ state: 'read', error }] });

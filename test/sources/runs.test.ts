@@ -34,6 +34,14 @@ const THREE = {
   '/about': aPage('About', aSentence('about')),
 };
 
+/** A site whose three pages below `/help/` were read. */
+const aReadSite = async (page: (body: string) => SitePage = (body) => body) => {
+  const site = await aSite(Object.fromEntries(Object.entries(THREE).map(([path, body]) => [path, page(body)])));
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite(`${site.url}/help/`);
+  return { site, reader, sourceId, read: await reader.ended(sourceId) };
+};
+
 test('the pages below a path become passages with vectors, and what lies elsewhere does not', async () => {
   const site = await aSite(THREE);
   const reader = await aReader(stack);
@@ -73,10 +81,7 @@ test('the pages below a path become passages with vectors, and what lies elsewhe
 });
 
 test('vectors whose worker was killed before it stored their count are counted', async () => {
-  const site = await aSite(THREE);
-  const reader = await aReader(stack);
-  const { sourceId } = await reader.addSite(`${site.url}/help/`);
-  await reader.ended(sourceId);
+  const { reader, sourceId } = await aReadSite();
   await reader.storedIndex(sourceId);
   await eventually(async () => expect((await reader.findSource(sourceId)).vectors?.made).toBe('trigrams-1'));
 
@@ -129,20 +134,14 @@ const tagged =
   };
 
 test('pages that another version of the reader has read are read again, and keep what is the same', async () => {
-  const site = await aSite(THREE);
-  for (const [path, body] of Object.entries(THREE)) site.pages.set(path, tagged(body));
-  const reader = await aReader(stack);
-  const { sourceId } = await reader.addSite(`${site.url}/help/`);
-  const read = await reader.ended(sourceId);
+  const { reader, sourceId, read } = await aReadSite(tagged);
   const before = await reader.passagesOf(sourceId);
   const pages = stack.service.mongo.collection('sourcePages');
   const older = { $replaceOne: { input: '$hash', find: readerVersion(), replacement: 'older' } };
 
   const { modifiedCount } = await pages.updateMany({ sourceId }, [{ $set: { hash: older } }]);
-  await reader.refresh(sourceId);
-  const again = await reader.ended(sourceId, 2);
-  await reader.refresh(sourceId);
-  const same = await reader.ended(sourceId, 3);
+  const again = await reader.readAgain(sourceId, 2);
+  const same = await reader.readAgain(sourceId, 3);
 
   expect(modifiedCount).toBe(read.counts.read);
   expect(again.counts).toMatchObject({ read: modifiedCount, unchanged: 0 });
@@ -151,17 +150,12 @@ test('pages that another version of the reader has read are read again, and keep
 });
 
 test('a refresh asks whether pages have changed, and shows what has', async () => {
-  const site = await aSite(THREE);
-  for (const [path, body] of Object.entries(THREE)) site.pages.set(path, tagged(body));
-  const reader = await aReader(stack);
-  const { sourceId } = await reader.addSite(`${site.url}/help/`);
-  await reader.ended(sourceId);
+  const { site, reader, sourceId } = await aReadSite(tagged);
   const before = await reader.passagesOf(sourceId);
 
   site.pages.set('/help/parcels', tagged(aPage('Parcels', aSentence('heavy parcels'), ['/help/', '/help/letters'])));
   site.pages.set('/help/letters', tagged(aPage('Letters', aSentence('letters'))));
-  await reader.refresh(sourceId);
-  const source = await reader.ended(sourceId, 2);
+  const source = await reader.readAgain(sourceId, 2);
 
   expect(source).toMatchObject({ state: 'ready', live: 2, changed: { added: 1, changed: 1, removed: 0 } });
   expect(source.counts).toMatchObject({ found: 0, read: 2, unchanged: 2, passages: 4 });
@@ -173,18 +167,13 @@ test('a refresh asks whether pages have changed, and shows what has', async () =
 });
 
 test('a page that is gone leaves after the second refresh, and not before', async () => {
-  const site = await aSite(THREE);
-  const reader = await aReader(stack);
-  const { sourceId } = await reader.addSite(`${site.url}/help/`);
-  await reader.ended(sourceId);
+  const { site, reader, sourceId } = await aReadSite();
 
   site.pages.delete('/help/parcels');
   site.pages.set('/help/refunds', aPage('Refunds', aSentence('refunds')));
-  await reader.refresh(sourceId);
-  await reader.ended(sourceId, 2);
+  await reader.readAgain(sourceId, 2);
   const afterOne = (await reader.visibleTexts(sourceId)).join(' ');
-  await reader.refresh(sourceId);
-  const source = await reader.ended(sourceId, 3);
+  const source = await reader.readAgain(sourceId, 3);
 
   expect(afterOne).toContain('parcels');
   expect((await reader.visibleTexts(sourceId)).join(' ')).not.toContain('parcels');
@@ -193,15 +182,11 @@ test('a page that is gone leaves after the second refresh, and not before', asyn
 });
 
 test('a page that nothing links to any more leaves after the second refresh', async () => {
-  const site = await aSite(THREE);
-  const reader = await aReader(stack);
-  const { sourceId } = await reader.addSite(`${site.url}/help/`);
-  await reader.ended(sourceId);
+  const { site, reader, sourceId } = await aReadSite();
 
   site.pages.set('/help/', aPage('Help', aSentence('help'), ['/help/parcels']));
   for (const run of [2, 3]) {
-    await reader.refresh(sourceId);
-    await reader.ended(sourceId, run);
+    await reader.readAgain(sourceId, run);
   }
 
   expect((await reader.visibleTexts(sourceId)).join(' ')).not.toContain('refunds');
@@ -209,39 +194,30 @@ test('a page that nothing links to any more leaves after the second refresh', as
 });
 
 test('a site that cannot be reached keeps its last version, and says why', async () => {
-  const site = await aSite(THREE);
-  const reader = await aReader(stack);
-  const { sourceId } = await reader.addSite(`${site.url}/help/`);
-  await reader.ended(sourceId);
+  const { site, reader, sourceId } = await aReadSite();
   const before = await reader.visibleTexts(sourceId);
 
   await site.close();
   opened.length = 0;
-  await reader.refresh(sourceId);
-  const source = await reader.ended(sourceId, 2);
+  const source = await reader.readAgain(sourceId, 2);
 
   expect(source).toMatchObject({ state: 'failed', live: 1, error: { code: 'unreachable' } });
   expect(await reader.visibleTexts(sourceId)).toEqual(before);
 });
 
 test('a refresh that fails half-way changes nothing, and the next one reads what it had read', async () => {
-  const site = await aSite(THREE);
-  const reader = await aReader(stack);
-  const { sourceId } = await reader.addSite(`${site.url}/help/`);
-  await reader.ended(sourceId);
+  const { site, reader, sourceId } = await aReadSite();
   const before = await reader.visibleTexts(sourceId);
   const links = Array.from({ length: 12 }, (_, nth) => `/help/broken-${nth}`);
   const changed = aPage('Help', aSentence('help in winter'), ['/help/parcels', '/help/refunds', ...links]);
   for (const link of links) site.pages.set(link, (_request, response) => response.destroy());
   site.pages.set('/help/', changed);
-  await reader.refresh(sourceId);
-  const failed = await reader.ended(sourceId, 2);
+  const failed = await reader.readAgain(sourceId, 2);
   const during = await reader.visibleTexts(sourceId);
   const left = await reader.passagesOf(sourceId);
 
   for (const link of links) site.pages.set(link, aPage(link, aSentence(link)));
-  await reader.refresh(sourceId);
-  await reader.ended(sourceId, 3);
+  await reader.readAgain(sourceId, 3);
 
   expect(failed).toMatchObject({ state: 'failed', live: 1, error: { code: 'unreachable' } });
   expect(during).toEqual(before);
@@ -265,8 +241,7 @@ test('equal texts are stored once, and stay when the page that has them leaves',
   const holder = first[0]?.url?.endsWith('/a') ? '/a' : '/b';
 
   site.pages.set(holder, aPage('Other', aSentence('something else')));
-  await reader.refresh(sourceId);
-  await reader.ended(sourceId, 2);
+  await reader.readAgain(sourceId, 2);
 
   const second = (await reader.passagesOf(sourceId)).filter(({ text }) => text.includes('everybody'));
   expect(first.length).toBe(1);
@@ -299,8 +274,7 @@ test('a replaced file answers whole, also under another name, and a renamed one 
   versions.push(await reader.visibleTexts(sourceId));
 
   await sources.change(reader.assistantId, sourceId, { name: 'The handbook' });
-  await reader.refresh(sourceId);
-  await reader.ended(sourceId, 2);
+  await reader.readAgain(sourceId, 2);
   versions.push(await reader.visibleTexts(sourceId));
   await sources.replaceFile(reader.assistantId, sourceId, 'handbook.txt', bytes(aSentence('parking')));
   const { counts, state } = await reader.ended(sourceId, 3);
@@ -368,8 +342,7 @@ test('an entry that was accepted follows its page until its owner edits it', asy
     Object.fromEntries((await assistants.listKnowledge(assistantId)).map((one) => [one.question, one.answer]));
   const read = async (dog: string, kite: string, run: number): Promise<void> => {
     site.pages.set(SHOP, asking(dog, kite));
-    await reader.refresh(sourceId);
-    await reader.ended(sourceId, run);
+    await reader.readAgain(sourceId, run);
   };
   const { sourceId } = await reader.addSite(`${site.url}${SHOP}`);
   await reader.ended(sourceId);
@@ -410,8 +383,7 @@ test('the entry of an assistant with drafts is proposed again, and changes its d
   await sources.accept(assistantId, null);
 
   site.pages.set(SHOP, asking('Yes, for 15 EUR.', 'No.'));
-  await reader.refresh(sourceId);
-  await reader.ended(sourceId, 2);
+  await reader.readAgain(sourceId, 2);
   const { proposals } = await sources.listProposals({ assistantId, limit: 9 });
   const ids = proposals.map(({ proposalId }) => proposalId);
   const count = await sources.accept(assistantId, ids);
@@ -468,10 +440,7 @@ test('a schedule reads a source again when it is due', async () => {
 });
 
 test('the index of a source is stored with its vectors, follows each run, and has no pieces of an older one', async () => {
-  const site = await aSite(THREE);
-  const reader = await aReader(stack);
-  const { sourceId } = await reader.addSite(`${site.url}/help/`);
-  await reader.ended(sourceId);
+  const { site, reader, sourceId } = await aReadSite();
   const { passages } = stack.service;
   const { assistantId } = reader;
   /** What a reply worker gets that starts now, and how many passages it has to read for it. */
@@ -492,8 +461,7 @@ test('the index of a source is stored with its vectors, follows each run, and ha
 
   await eventually(async () => expect(await start()).toEqual({ ids: await visible(), read: 0 }));
   site.pages.set('/help/refunds', aPage('Refunds', aSentence('other refunds'), ['/help/parcels']));
-  await reader.refresh(sourceId);
-  await reader.ended(sourceId, 2);
+  await reader.readAgain(sourceId, 2);
   const before = await visible();
   expect((await start()).ids).toEqual(before);
   await eventually(async () => expect(await start()).toEqual({ ids: before, read: 0 }));

@@ -171,8 +171,7 @@ test('pages of sitemaps that are no longer read in time stay', async () => {
   site.pages.set('/1.xml', drip);
 
   for (const run of [2, 3]) {
-    await reader.refresh(sourceId);
-    await reader.ended(sourceId, run);
+    await reader.readAgain(sourceId, run);
   }
 
   expect(before).toHaveLength(3);
@@ -197,8 +196,7 @@ test('slow globs against the long addresses of a site do not hold up the worker'
   );
   const stop = watchLoop();
 
-  await reader.refresh(sourceId);
-  await reader.ended(sourceId, 2);
+  await reader.readAgain(sourceId, 2);
 
   const { ms, name } = stop();
   expect(ms, name).toBeLessThan(atPace(100));

@@ -116,9 +116,11 @@ export const readingOf = ({ service }: Pick<Stack, 'service'>) => {
 export const aReader = async (stack: Stack) => {
   const { assistantId } = await anAssistant(stack);
   const { sources } = stack.service;
+  const stored = readingOf(stack);
+  const refresh = (sourceId: string) => sources.refresh(assistantId, sourceId);
   return {
     assistantId,
-    ...readingOf(stack),
+    ...stored,
     addSite: (url: string, more: object = {}) => sources.add(assistantId, { kind: 'site', url, ...more }),
     addPage: (url: string, more: object = {}) => sources.add(assistantId, { kind: 'page', url, ...more }),
     addFile: async (name: string, text: string | Uint8Array) => {
@@ -127,7 +129,12 @@ export const aReader = async (stack: Stack) => {
       };
       return sources.addFile(assistantId, name, bytes());
     },
-    refresh: (sourceId: string) => sources.refresh(assistantId, sourceId),
+    refresh,
+    /** Refreshes the source, and waits until this run has ended. */
+    readAgain: async (sourceId: string, run: number) => {
+      await refresh(sourceId);
+      return stored.ended(sourceId, run);
+    },
     remove: (sourceId: string) => sources.remove(assistantId, sourceId),
   };
 };
