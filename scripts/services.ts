@@ -16,6 +16,8 @@ export type Services = {
   mongodbUrl: string;
   /** Process ids of the services that this run started. A service given by URL has no process id. */
   pids: { redis?: number; mongod?: number };
+  /** These services, with their names. */
+  started: [name: string, service: Service][];
   stop: () => Promise<void>;
 };
 
@@ -36,11 +38,11 @@ export const startServices = async ({
     env['REDIS_URL'] ? none : startRedis({ ...dataDirOf('redis'), persistent: dataDir !== undefined }),
     env['MONGODB_URL'] ? none : startMongod(dataDirOf('mongodb')),
   ]);
-  const started = [redis, mongod].flatMap((one): Service[] =>
-    one.status === 'fulfilled' && one.value ? [one.value] : [],
+  const started = Object.entries({ Redis: redis, MongoDB: mongod }).flatMap(([name, one]): Services['started'] =>
+    one.status === 'fulfilled' && one.value ? [[name, one.value]] : [],
   );
   const stop = async (): Promise<void> => {
-    await Promise.all(started.map((service) => service.dispose()));
+    await Promise.all(started.map(([, service]) => service.dispose()));
   };
   if (redis.status === 'rejected' || mongod.status === 'rejected') {
     await stop();
@@ -53,6 +55,7 @@ export const startServices = async ({
       ...(redis.value?.pid === undefined ? {} : { redis: redis.value.pid }),
       ...(mongod.value?.pid === undefined ? {} : { mongod: mongod.value.pid }),
     },
+    started,
     stop,
   };
 };

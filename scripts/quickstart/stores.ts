@@ -1,6 +1,5 @@
 import { mkdirSync } from 'node:fs';
-import { join } from 'node:path';
-import { type Service, startMongod, startRedis } from '../services.ts';
+import { type Service, startServices } from '../services.ts';
 
 const CHECK_EVERY_MS = 500;
 
@@ -34,22 +33,7 @@ const keepAlive = (name: string, service: Service, say: (line: string) => void):
 /** Opens MongoDB and Redis with persistent data: those of MONGODB_URL and REDIS_URL, or new processes on free ports. */
 export const openStores = async ({ dataDir, env, say }: Options): Promise<Stores> => {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 }); // the data has visitors' messages
-  const own = (url: string | undefined, start: () => Promise<Service>) => (url ? Promise.resolve(undefined) : start());
-  const [mongod, redis] = await Promise.allSettled([
-    own(env['MONGODB_URL'], () => startMongod({ dataDir: join(dataDir, 'mongodb') })),
-    own(env['REDIS_URL'], () => startRedis({ dataDir: join(dataDir, 'redis'), persistent: true })),
-  ]);
-  const stops = Object.entries({ MongoDB: mongod, Redis: redis }).flatMap(([name, one]) =>
-    one.status === 'fulfilled' && one.value ? [keepAlive(name, one.value, say)] : [],
-  );
-  const stop = async (): Promise<void> => void (await Promise.all(stops.map((end) => end())));
-  if (mongod.status === 'rejected' || redis.status === 'rejected') {
-    await stop();
-    throw mongod.status === 'rejected' ? mongod.reason : (redis as PromiseRejectedResult).reason; // one of the two was rejected
-  }
-  return {
-    mongodbUrl: mongod.value?.url ?? env['MONGODB_URL'] ?? '',
-    redisUrl: redis.value?.url ?? env['REDIS_URL'] ?? '',
-    stop,
-  };
+  const { mongodbUrl, redisUrl, started } = await startServices({ dataDir, env });
+  const stops = started.map(([name, service]) => keepAlive(name, service, say));
+  return { mongodbUrl, redisUrl, stop: async () => void (await Promise.all(stops.map((end) => end()))) };
 };
