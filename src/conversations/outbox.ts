@@ -1,6 +1,7 @@
 import type { Connection } from 'mongoose';
 import { serverNow } from '../platform/process/clock.ts';
 import { isUuid, newPrefixedId, prefixRange } from '../platform/process/ids.ts';
+import { addTo } from '../platform/process/slots.ts';
 import {
   collectionOf,
   createReader,
@@ -54,7 +55,7 @@ export const toOutbox = (
 /** How many of these events go to each endpoint. */
 export const countByEndpoint = (events: OutboxEvent[]): Map<string, number> => {
   const counts = new Map<string, number>();
-  for (const { endpoints } of events) for (const id of endpoints) counts.set(id, (counts.get(id) ?? 0) + 1);
+  for (const { endpoints } of events) for (const id of endpoints) addTo(counts, id, 1);
   return counts;
 };
 

@@ -102,7 +102,7 @@ export const newRecord = (
   };
 };
 
-const WITHOUT_TEXTS = { responseHeaders: [], responseBody: null, truncated: true, tls: null };
+const NO_RESPONSE = { responseHeaders: [], responseBody: null, truncated: true, tls: null };
 
 /** The length of the stored response: at most 16 KiB of headers and 16 KiB of body. */
 const lengthOf = ({ responseHeaders, responseBody }: Exchange): number =>
@@ -202,7 +202,7 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
         await recordOutcome({ deliveryId, token, exchange });
       } catch (cause) {
         if (isMongoUnavailable(cause)) throw cause;
-        const bare = { ...exchange, errorDetail: 'the response could not be stored', ...WITHOUT_TEXTS };
+        const bare = { ...exchange, errorDetail: 'the response could not be stored', ...NO_RESPONSE };
         await recordOutcome({ deliveryId, token, exchange: bare });
       }
     },

@@ -9,6 +9,7 @@ import { createEndUndeliverable, type OnEnded } from './claims.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import { createLru } from '../platform/process/lru.ts';
+import { addTo } from '../platform/process/slots.ts';
 
 /** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
 const MANY = 100;
@@ -101,10 +102,9 @@ type SweepDependencies = {
 };
 
 /** How many of these outboxes have events for an endpoint. */
-const countByEndpoint = (outboxes: StaleOutbox[]): Map<string, number> => {
+const countStreams = (outboxes: StaleOutbox[]): Map<string, number> => {
   const counts = new Map<string, number>();
-  for (const outbox of outboxes)
-    for (const endpointId of endpointsOf(outbox)) counts.set(endpointId, (counts.get(endpointId) ?? 0) + 1);
+  for (const endpointId of outboxes.flatMap(endpointsOf)) addTo(counts, endpointId, 1);
   return counts;
 };
 
@@ -202,7 +202,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
         .map(([endpointId]) => endpointId);
       if (outboxes.length < outboxesPerSweep) return;
       // The next round leaves out endpoints without progress, and an endpoint whose streams alone fill most of a round.
-      const most = [...countByEndpoint(outboxes)].filter(([, count]) => count > outboxesPerSweep / 2);
+      const most = [...countStreams(outboxes)].filter(([, count]) => count > outboxesPerSweep / 2);
       const left = excluded.size;
       for (const endpointId of [...unmoved, ...most.map(([endpointId]) => endpointId)]) excluded.add(endpointId);
       if (excluded.size === left) return;

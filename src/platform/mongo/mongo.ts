@@ -266,7 +266,6 @@ type WriteError = { index: number; code: number; errmsg: string };
 type WriteReply = {
   n: number;
   nModified?: number;
-  upserted?: { index: number; _id: unknown }[];
   writeErrors?: WriteError[];
 };
 
