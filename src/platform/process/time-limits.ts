@@ -143,198 +143,131 @@ type ConfiguredTiming = {
   DELIVERY_RETENTION_DAYS: number;
 };
 
-type Limit = readonly [name: string, ms: number];
-type Rule = { less: Limit; than: Limit; orEqual?: boolean; why: string };
+/** All in milliseconds. */
+type Limits = Timing & ConfiguredTiming;
+/** The name of a limit, or a computation with some of them. */
+type Side = keyof Limits | readonly [text: string, ms: (t: Limits) => number];
+type Rule = [small: Side, sign: '<' | '≤', large: Side, why: string];
 
-const deliveryRules = (t: Timing): Rule[] => [
-  {
-    less: ['bodyGraceMs', t.bodyGraceMs],
-    than: ['deliveryDeadlineMs', t.deliveryDeadlineMs],
-    why: 'the rest of a body is only part of a response',
-  },
-  {
-    less: ['readFreshMs + deliveryDeadlineMs', t.readFreshMs + t.deliveryDeadlineMs],
-    than: ['writeBeforeMs', t.writeBeforeMs],
-    orEqual: true,
-    why: 'a delivery that starts with the oldest fresh reading needs its whole deadline',
-  },
-  {
-    less: ['writeBeforeMs', t.writeBeforeMs],
-    than: ['claimLostMs', t.claimLostMs],
-    why: 'nothing may be written for a claim that a sweep has ended',
-  },
-  {
-    less: ['claimLostMs + sweepEveryMs', t.claimLostMs + t.sweepEveryMs],
-    than: ['claimEndedWithinMs', t.claimEndedWithinMs],
-    orEqual: true,
-    why: 'a lost claim ends in time only if a sweep comes soon enough',
-  },
-  {
-    less: ['claimLostMs', t.claimLostMs],
-    than: ['recordForMs', t.recordForMs],
-    orEqual: true,
-    why: 'an outcome is worth a new try for as long as no sweep has ended its claim',
-  },
-  {
-    less: ['endWrittenWithinMs', t.endWrittenWithinMs],
-    than: ['claimLostMs', t.claimLostMs],
-    why: 'an end that takes longer to write is written by a sweep',
-  },
-];
-
-const turnRules = (t: Timing): Rule[] => [
-  {
-    less: ['3 × turnLeaseRenewMs', 3 * t.turnLeaseRenewMs],
-    than: ['turnLeaseMs', t.turnLeaseMs],
-    why: 'a lease must outlive two renewals that are lost',
-  },
-  {
-    less: ['turnLeaseMs', t.turnLeaseMs],
-    than: ['jobLockMs', t.jobLockMs],
-    orEqual: true,
-    why: 'a job that comes back sooner finds its turns leased to the dead worker',
-  },
-  {
-    less: ['jobStalledEveryMs', t.jobStalledEveryMs],
-    than: ['jobLockMs', t.jobLockMs],
-    orEqual: true,
-    why: 'a lock that has run out should be seen within as long again',
-  },
-  {
-    less: ['turnStaleMs', t.turnStaleMs],
-    than: ['turnJobReplacedAfterMs', t.turnJobReplacedAfterMs],
-    why: 'a job may wait in the queue before another one is made',
-  },
-  {
-    less: [
+const RULES: Rule[] = [
+  // A delivery.
+  ['bodyGraceMs', '<', 'deliveryDeadlineMs', 'the rest of a body is only part of a response'],
+  [
+    ['readFreshMs + deliveryDeadlineMs', (t) => t.readFreshMs + t.deliveryDeadlineMs],
+    '≤',
+    'writeBeforeMs',
+    'a delivery that starts with the oldest fresh reading needs its whole deadline',
+  ],
+  ['writeBeforeMs', '<', 'claimLostMs', 'nothing may be written for a claim that a sweep has ended'],
+  [
+    ['claimLostMs + sweepEveryMs', (t) => t.claimLostMs + t.sweepEveryMs],
+    '≤',
+    'claimEndedWithinMs',
+    'a lost claim ends in time only if a sweep comes soon enough',
+  ],
+  ['claimLostMs', '≤', 'recordForMs', 'an outcome is worth a new try for as long as no sweep has ended its claim'],
+  ['endWrittenWithinMs', '<', 'claimLostMs', 'an end that takes longer to write is written by a sweep'],
+  // A turn.
+  [
+    ['3 × turnLeaseRenewMs', (t) => 3 * t.turnLeaseRenewMs],
+    '<',
+    'turnLeaseMs',
+    'a lease must outlive two renewals that are lost',
+  ],
+  ['turnLeaseMs', '≤', 'jobLockMs', 'a job that comes back sooner finds its turns leased to the dead worker'],
+  ['jobStalledEveryMs', '≤', 'jobLockMs', 'a lock that has run out should be seen within as long again'],
+  ['turnStaleMs', '<', 'turnJobReplacedAfterMs', 'a job may wait in the queue before another one is made'],
+  [
+    [
       '3 × (turnLeaseMs + turnJobReplacedAfterMs + sweepEveryMs)',
-      3 * (t.turnLeaseMs + t.turnJobReplacedAfterMs + t.sweepEveryMs),
+      (t) => 3 * (t.turnLeaseMs + t.turnJobReplacedAfterMs + t.sweepEveryMs),
     ],
-    than: ['triesKeptMs', t.triesKeptMs],
-    why: 'a turn fails after three tries, so their count must outlive three lost ones',
-  },
-  {
-    less: ['max(resumableForMs, dedupeWindowMaxMs)', Math.max(t.resumableForMs, t.dedupeWindowMaxMs)],
-    than: ['deliveredKeptMs', t.deliveredKeptMs],
-    why: 'a turn that can still be matched must be known to be delivered',
-  },
-  {
-    less: ['providerTimeoutMs', t.providerTimeoutMs],
-    than: ['providerTimeoutMaxMs', t.providerTimeoutMaxMs],
-    orEqual: true,
-    why: 'the default is one of the allowed values',
-  },
-  {
-    less: ['providerTimeoutMaxMs', t.providerTimeoutMaxMs],
-    than: ['replyTimeoutMs', t.replyTimeoutMs],
-    why: 'there must be time to answer without a provider that is too slow',
-  },
-  {
-    less: ['checkStoreAfterMs + checkStoreEveryMs', t.checkStoreAfterMs + t.checkStoreEveryMs],
-    than: ['replyTimeoutMs', t.replyTimeoutMs],
-    why: 'a caller whose message was lost must still get the stored reply',
-  },
-];
-
-const sourceRules = (t: Timing): Rule[] => [
-  {
-    less: ['3 × sourceRenewMs', 3 * t.sourceRenewMs],
-    than: ['sourceLeaseMs', t.sourceLeaseMs],
-    why: 'a lease must outlive two renewals that are lost',
-  },
-  {
-    less: ['sourceSilentMs', t.sourceSilentMs],
-    than: ['sourceFetchMs', t.sourceFetchMs],
-    orEqual: true,
-    why: 'silence is only part of a request',
-  },
-  {
-    less: ['sourceRequestEveryMs', t.sourceRequestEveryMs],
-    than: ['sourceRequestEveryMaxMs', t.sourceRequestEveryMaxMs],
-    orEqual: true,
-    why: 'a host may ask for more time between requests, never for less',
-  },
-  {
-    less: ['sourceBackoffMs', t.sourceBackoffMs],
-    than: ['sourceBackoffMaxMs', t.sourceBackoffMaxMs],
-    orEqual: true,
-    why: 'the first backoff is the shortest',
-  },
-];
-
-const processRules = (t: Timing): Rule[] => [
-  {
-    less: ['replyStopAfterMs', t.replyStopAfterMs],
-    than: ['connectionsCutAfterMs', t.connectionsCutAfterMs],
-    why: 'a caller who waits for its reply must get an answer before its connection is cut',
-  },
-  {
-    less: ['2 × sweepEveryMs', 2 * t.sweepEveryMs],
-    than: ['sweepStuckMs', t.sweepStuckMs],
-    why: 'a sweep that is merely waiting is not stuck',
-  },
-  {
-    less: ['3 × workerBeatMs', 3 * t.workerBeatMs],
-    than: ['workerSilentMs', t.workerSilentMs],
-    why: 'a worker that is merely slow is not silent',
-  },
-  {
-    less: ['sweepEveryMs', t.sweepEveryMs],
-    than: ['eventStaleMs and turnStaleMs', Math.min(t.eventStaleMs, t.turnStaleMs)],
-    orEqual: true,
-    why: 'work on its way must not be woken by every sweep',
-  },
-  {
-    less: ['settingsCachedForMs', t.settingsCachedForMs],
-    than: ['settingsSeenWithinMs', t.settingsSeenWithinMs],
-    why: 'no process may act on older settings',
-  },
-];
-
-const configuredRules = (t: Timing, env: ConfiguredTiming): Rule[] => [
-  {
-    less: ['REPLY_TIMEOUT_MS', env.REPLY_TIMEOUT_MS],
-    than: ['resumableForMs', t.resumableForMs],
-    why: 'a caller who has waited in vain must still find the reply when asking again',
-  },
-  {
-    less: ['EVENT_MAX_AGE_S', env.EVENT_MAX_AGE_S * 1_000],
-    than: ['DELIVERY_RETENTION_DAYS', env.DELIVERY_RETENTION_DAYS * DAY_MS],
-    why: 'an event whose record is gone could be sent twice',
-  },
-  {
-    less: ['deliveryDeadlineMs', t.deliveryDeadlineMs],
-    than: ['SHUTDOWN_DEADLINE_MS', env.SHUTDOWN_DEADLINE_MS],
-    why: 'a process that stops must let its deliveries end',
-  },
-  {
-    less: ['SHUTDOWN_GRACE_MS', env.SHUTDOWN_GRACE_MS],
-    than: ['replyStopAfterMs', t.replyStopAfterMs],
-    why: 'a caller who waits for its reply must not be told to ask again before others can answer',
-  },
-  {
-    less: ['connectionsCutAfterMs', t.connectionsCutAfterMs],
-    than: ['SHUTDOWN_DEADLINE_MS', env.SHUTDOWN_DEADLINE_MS],
-    why: 'a process that stops must let its requests end',
-  },
-  {
-    less: ['providerStopAfterMs', t.providerStopAfterMs],
-    than: ['SHUTDOWN_DEADLINE_MS', env.SHUTDOWN_DEADLINE_MS],
-    why: 'a process that stops must let its providers end',
-  },
+    '<',
+    'triesKeptMs',
+    'a turn fails after three tries, so their count must outlive three lost ones',
+  ],
+  [
+    ['max(resumableForMs, dedupeWindowMaxMs)', (t) => Math.max(t.resumableForMs, t.dedupeWindowMaxMs)],
+    '<',
+    'deliveredKeptMs',
+    'a turn that can still be matched must be known to be delivered',
+  ],
+  ['providerTimeoutMs', '≤', 'providerTimeoutMaxMs', 'the default is one of the allowed values'],
+  ['providerTimeoutMaxMs', '<', 'replyTimeoutMs', 'there must be time to answer without a provider that is too slow'],
+  [
+    ['checkStoreAfterMs + checkStoreEveryMs', (t) => t.checkStoreAfterMs + t.checkStoreEveryMs],
+    '<',
+    'replyTimeoutMs',
+    'a caller whose message was lost must still get the stored reply',
+  ],
+  // Sources.
+  [
+    ['3 × sourceRenewMs', (t) => 3 * t.sourceRenewMs],
+    '<',
+    'sourceLeaseMs',
+    'a lease must outlive two renewals that are lost',
+  ],
+  ['sourceSilentMs', '≤', 'sourceFetchMs', 'silence is only part of a request'],
+  [
+    'sourceRequestEveryMs',
+    '≤',
+    'sourceRequestEveryMaxMs',
+    'a host may ask for more time between requests, never for less',
+  ],
+  ['sourceBackoffMs', '≤', 'sourceBackoffMaxMs', 'the first backoff is the shortest'],
+  // A process.
+  [
+    'replyStopAfterMs',
+    '<',
+    'connectionsCutAfterMs',
+    'a caller who waits for its reply must get an answer before its connection is cut',
+  ],
+  [['2 × sweepEveryMs', (t) => 2 * t.sweepEveryMs], '<', 'sweepStuckMs', 'a sweep that is merely waiting is not stuck'],
+  [
+    ['3 × workerBeatMs', (t) => 3 * t.workerBeatMs],
+    '<',
+    'workerSilentMs',
+    'a worker that is merely slow is not silent',
+  ],
+  [
+    'sweepEveryMs',
+    '≤',
+    ['eventStaleMs and turnStaleMs', (t) => Math.min(t.eventStaleMs, t.turnStaleMs)],
+    'work on its way must not be woken by every sweep',
+  ],
+  ['settingsCachedForMs', '<', 'settingsSeenWithinMs', 'no process may act on older settings'],
+  // What is configured.
+  [
+    'REPLY_TIMEOUT_MS',
+    '<',
+    'resumableForMs',
+    'a caller who has waited in vain must still find the reply when asking again',
+  ],
+  ['EVENT_MAX_AGE_S', '<', 'DELIVERY_RETENTION_DAYS', 'an event whose record is gone could be sent twice'],
+  ['deliveryDeadlineMs', '<', 'SHUTDOWN_DEADLINE_MS', 'a process that stops must let its deliveries end'],
+  [
+    'SHUTDOWN_GRACE_MS',
+    '<',
+    'replyStopAfterMs',
+    'a caller who waits for its reply must not be told to ask again before others can answer',
+  ],
+  ['connectionsCutAfterMs', '<', 'SHUTDOWN_DEADLINE_MS', 'a process that stops must let its requests end'],
+  ['providerStopAfterMs', '<', 'SHUTDOWN_DEADLINE_MS', 'a process that stops must let its providers end'],
 ];
 
 /** One line for each inequality that does not hold, with the configured limits included. */
-export const timingProblems = (env: ConfiguredTiming, timing: Timing = TIMING): string[] =>
-  [
-    ...deliveryRules(timing),
-    ...turnRules(timing),
-    ...sourceRules(timing),
-    ...processRules(timing),
-    ...configuredRules(timing, env),
-  ]
-    .filter(({ less: [, small], than: [, large], orEqual }) => !(orEqual ? small <= large : small < large))
-    .map(({ less: [small, smallMs], than: [large, largeMs], orEqual, why }) => {
-      const words = orEqual ? 'must be at most' : 'must be less than';
-      return `${small} (${smallMs} ms) ${words} ${large} (${largeMs} ms): ${why}`;
-    });
+export const timingProblems = (env: ConfiguredTiming, timing: Timing = TIMING): string[] => {
+  const ages = {
+    EVENT_MAX_AGE_S: env.EVENT_MAX_AGE_S * 1_000,
+    DELIVERY_RETENTION_DAYS: env.DELIVERY_RETENTION_DAYS * DAY_MS,
+  };
+  const limits = { ...timing, ...env, ...ages };
+  const nameOf = (side: Side): string => (typeof side === 'string' ? side : side[0]);
+  const msOf = (side: Side): number => (typeof side === 'string' ? limits[side] : side[1](limits));
+  return RULES.flatMap(([small, sign, large, why]) => {
+    const [least, most] = [msOf(small), msOf(large)];
+    if (sign === '≤' ? least <= most : least < most) return [];
+    const words = sign === '≤' ? 'must be at most' : 'must be less than';
+    return [`${nameOf(small)} (${least} ms) ${words} ${nameOf(large)} (${most} ms): ${why}`];
+  });
+};
