@@ -188,7 +188,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     (opened) => opened.close(),
   );
   const deliveredReplies = createDeliveredReplies(redis, partitions);
-  const deliveryOptions = { worker, retentionDays: config.DELIVERY_RETENTION_DAYS };
+  const retentionDays = config.DELIVERY_RETENTION_DAYS;
   const guard = { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE };
   const endpoints = createEndpointStore({
     connection: mongo,
@@ -246,24 +246,31 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     const deliveries = createDeliveryStore({
       connection,
       endWrittenWithinMs,
-      ...deliveryOptions,
+      worker,
+      retentionDays,
       conversations,
       listEndpointIds: endpoints.listEndpointIds,
     });
-    const { retentionDays } = deliveryOptions;
-    const recoveries = createRecoveries({ connection, endpoints, retentionDays, endWrittenWithinMs });
-    const passages = createPassageStore({ connection });
-    const sources = createSourceStore({ connection, assistants, guard, wake: wakeSource });
-    const { raisePassages } = assistants;
-    const sourceRuns = createSourceRuns({ connection, timing: config.timing, raisePassages });
-    const passageVectors = createPassageVectors({ connection, timing: config.timing });
-    const ofSources = { passages, sources, sourceRuns, passageVectors };
-    const alerts = createAlertStore(connection);
-    const workerSigns = createWorkerSigns(connection);
-    const allowances = createAllowances({ connection, usage: insights.usage });
-    const people = { inboxRecords, insights, operators, questionSets, evaluations };
-    const facts = { conversations, deliveries, recoveries, idempotencyKeys };
-    return { alerts, workerSigns, allowances, assistants, ...facts, ...people, ...ofSources };
+    const { timing } = config;
+    return {
+      alerts: createAlertStore(connection),
+      allowances: createAllowances({ connection, usage: insights.usage }),
+      assistants,
+      conversations,
+      deliveries,
+      recoveries: createRecoveries({ connection, endpoints, retentionDays, endWrittenWithinMs }),
+      evaluations,
+      idempotencyKeys,
+      inboxRecords,
+      insights,
+      operators,
+      passages: createPassageStore({ connection }),
+      questionSets,
+      sources: createSourceStore({ connection, assistants, guard, wake: wakeSource }),
+      sourceRuns: createSourceRuns({ connection, timing, raisePassages: assistants.raisePassages }),
+      passageVectors: createPassageVectors({ connection, timing }),
+      workerSigns: createWorkerSigns(connection),
+    };
   };
   const stores = createStores(mongo);
   const aside = mongoAside === mongo ? stores : createStores(mongoAside);
