@@ -1,19 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
-import { beforeAll, expect, test } from 'vitest';
-import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
+import { expect, test } from 'vitest';
+import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { problemOf } from '../support/problem.ts';
 import { sendRaw } from '../kit/raw-http.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const stack = useStack();
 const LIMIT = 65_536;
-let assistant: TestAssistant;
-
-beforeAll(async () => {
-  assistant = await anAssistant(stack, { knowledge: [] });
-});
+const assistant = useOpened(() => anAssistant(stack, { knowledge: [] }));
 
 const send = (body: string | Uint8Array, headers: Record<string, string> = {}) =>
   assistant.call<{ messageId?: string }>('/api/v1/chat', { body, headers });

@@ -1,16 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { apiDocument } from '../../src/api/document.ts';
-import { anAssistant, aTurn, type ErrorBody, type TestAssistant } from '../support/builders.ts';
+import { anAssistant, aTurn, type ErrorBody } from '../support/builders.ts';
 import { problemOf } from '../support/problem.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack();
-let assistant: TestAssistant;
-
-beforeAll(async () => {
-  assistant = await anAssistant(stack, { knowledge: [] });
-});
+const assistant = useOpened(() => anAssistant(stack, { knowledge: [] }));
 
 const chat = (overrides: Record<string, unknown>, headers: Record<string, string> = {}) =>
   assistant.chat(aTurn(overrides), { headers });

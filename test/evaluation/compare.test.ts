@@ -1,7 +1,7 @@
 import { writeFileSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { findSemanticStatus } from '../../src/assistants/knowledge/semantic-state.ts';
 import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
@@ -11,15 +11,12 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const embedder = anEmbedder();
 const stack = useStack({ deliveryWorkers: 0, embedder: () => embedder });
-let owner: Awaited<ReturnType<typeof anOperator>>;
+const owner = useOpened(() => anOperator(stack));
 
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
 const env = useAdmin(stack);
 
 const HOURS = anEntry({ question: 'What are your opening hours?', answer: 'We are open from 9 to 5.' });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import type { evaluationOperations } from '../../src/evaluation/http/evaluations.ts';
 import type { questionSetOperations } from '../../src/evaluation/http/question-sets.ts';
 import type { usageOperations } from '../../src/insights/http/usage.ts';
@@ -9,15 +9,12 @@ import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../kit/operations.ts';
 import { useProjection } from '../support/projection.ts';
 import { contentOf, openReceiver } from '../kit/receiver.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0 });
 useProjection(stack);
-let owner: Awaited<ReturnType<typeof anOperator>>;
+const owner = useOpened(() => anOperator(stack));
 
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
 type SetBody = AnswerOf<typeof questionSetOperations.read>;
 type Run = AnswerOf<typeof evaluationOperations.read>;
 type Results = AnswerOf<typeof evaluationOperations.results>;

@@ -1,23 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
-import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import type { Asked } from '../../src/evaluation/evaluations.ts';
 import { aTurn, anAssistant, type ErrorBody } from '../support/builders.ts';
-import { anOperator, type OperatorClient } from '../support/operator-client.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { collectionIn, examinedBy, type Profiled, profileStatements } from '../support/profile.ts';
 import { sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0 });
 /** Rows that are read together. */
 const AT_ONCE = 50;
 /** So many questions and results are more than the kernel's buffers hold. */
 const MANY = sized({ everyday: 400, long: 1_200 });
-let owner: OperatorClient;
-
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 const range = (count: number) => Array.from({ length: count }, (_, nth) => nth);
 const asked = (question = 'Where?'): Asked => ({

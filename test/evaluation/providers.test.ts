@@ -12,15 +12,12 @@ import { problemOf } from '../support/problem.ts';
 import { useProjection } from '../support/projection.ts';
 import { openProvider, type Provider, replyWith } from '../kit/provider.ts';
 import { sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, embedder: () => anEmbedder() });
 useProjection(stack, anEmbedder());
-let owner: Awaited<ReturnType<typeof anOperator>>;
+const owner = useOpened(() => anOperator(stack));
 
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
 const env = useAdmin(stack);
 
 let provider: Provider;

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, type TestContext, test } from 'vitest';
-import { type Service, startMongod } from '../../scripts/services.ts';
+import { expect, type TestContext, test } from 'vitest';
+import { startMongod } from '../../scripts/services.ts';
 import type { Timing } from '../../src/platform/process/time-limits.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -8,7 +8,7 @@ import { withFailPoint } from '../support/fail-point.ts';
 import { createFeed } from '../kit/feed.ts';
 import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
-import { openStack, type Stack } from '../support/stack.ts';
+import { openStack, useOpened, useStack } from '../support/stack.ts';
 
 /** Shorter than the time after which the service takes MongoDB for unavailable. */
 const SLOW_WRITE_MS = 1_500;
@@ -24,16 +24,11 @@ const SLOW_DEADLINE = {
 
 const ONE_AT_A_TIME = { ENDPOINT_CONCURRENCY: '1', DELIVERY_CONCURRENCY: '1' };
 
-let mongod: Service;
-let stack: Stack;
-beforeAll(async () => {
-  mongod = await startMongod({ failPoints: true });
-  stack = await openStack({ replyWorkers: 0, env: { MONGODB_URL: mongod.url, ...ONE_AT_A_TIME } });
-});
-afterAll(async () => {
-  await stack.close();
-  await mongod.dispose();
-});
+const mongod = useOpened(
+  () => startMongod({ failPoints: true }),
+  (opened) => opened.dispose(),
+);
+const stack = useStack(() => ({ replyWorkers: 0, env: { MONGODB_URL: mongod.url, ...ONE_AT_A_TIME } }));
 
 /** Delays each update by `SLOW_WRITE_MS` while `during` runs. Claims are inserts, so they are not delayed. */
 const delayUpdates = (during: () => Promise<void>): Promise<void> =>

@@ -1,16 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
-import { beforeAll, expect, test } from 'vitest';
-import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
+import { expect, test } from 'vitest';
+import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack();
-let assistant: TestAssistant;
-
-beforeAll(async () => {
-  assistant = await anAssistant(stack);
-});
+const assistant = useOpened(() => anAssistant(stack));
 
 const headOf = (path: string, headers: string[] = []) =>
   [`POST ${path} HTTP/1.1`, 'Host: x', 'Content-Type: application/json', ...headers, '', ''].join('\r\n');

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { createGroupMisses, type Embedding } from '../../src/insights/group-misses.ts';
 import { MAX_GROUPS } from '../../src/insights/misses.ts';
 import type { missOperations } from '../../src/assistants/knowledge/http.ts';
@@ -11,17 +11,14 @@ import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../kit/operations.ts';
 import { useProjection } from '../support/projection.ts';
 import { sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, embedder: anEmbedder });
 useProjection(stack, anEmbedder());
 type Misses = AnswerOf<typeof missOperations.list>['misses'];
 const WAIT_MS = 25_000;
 
-let owner: Awaited<ReturnType<typeof anOperator>>;
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 const aLearner = async () => {
   const assistant = await anAssistant(stack);

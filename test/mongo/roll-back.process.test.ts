@@ -1,25 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import mongoose from 'mongoose';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type ReplicaSet, type Service, startReplicaSet } from '../../scripts/services.ts';
+import { expect, test } from 'vitest';
+import { type Service, startReplicaSet } from '../../scripts/services.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
 import { contentOf, openReceiver } from '../kit/receiver.ts';
 import { longTest } from '../support/size.ts';
-import { openStack, type Stack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
-let set: ReplicaSet;
-let stack: Stack;
-beforeAll(async () => {
+const set = useOpened(
   // The election timeout is long, so that a primary without secondaries stays primary until the test kills it.
-  set = await startReplicaSet(3, { electionTimeoutMs: 600_000 });
-  stack = await openStack({ env: { MONGODB_URL: set.url }, deliveryWorkers: 0, dropsItsData: false });
-});
-afterAll(async () => {
-  await stack.close();
-  await set.dispose();
-});
+  () => startReplicaSet(3, { electionTimeoutMs: 600_000 }),
+  (opened) => opened.dispose(),
+);
+const stack = useStack(() => ({ env: { MONGODB_URL: set.url }, deliveryWorkers: 0, dropsItsData: false }));
 
 /**
  * While `during` runs, the primary applies writes that no secondary copies. Then the primary is killed, and the

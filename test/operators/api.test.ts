@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { serverNow } from '../../src/platform/process/clock.ts';
 import { anEntry, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -7,16 +7,12 @@ import { openStream, spokenOf } from '../support/event-stream.ts';
 import { anOperator, openOperatorClient, type OperatorClient } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { openReceiver } from '../kit/receiver.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 import { apiDocument } from '../support/validate-response.ts';
 import { atPace } from '../support/pace.ts';
 
 const stack = useStack({ env: { TRUST_PROXY: '1' } });
-let owner: Awaited<ReturnType<typeof anOperator>>;
-
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 type Id<Name extends string> = Record<Name, string>;
 type NewKey = { apiKey: string; key: { keyId: string; lastFour: string; overlapUntil: string | null } };

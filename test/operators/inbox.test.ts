@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { mongo } from 'mongoose';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { createInboxList } from '../../src/inbox/inbox.ts';
 import type { Operator } from '../../src/operators/operator.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
@@ -8,14 +8,10 @@ import { anOperator, openOperatorClient, type OperatorClient } from '../support/
 import { watchPool } from '../support/pool.ts';
 import { profileStatements } from '../support/profile.ts';
 import { problemOf } from '../support/problem.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
-let owner: Awaited<ReturnType<typeof anOperator>>;
-
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 type Row = {
   conversationId: string;

@@ -1,18 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 
 const stack = useStack();
-let owner: Awaited<ReturnType<typeof anOperator>>;
-
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 type Entries = { entries: { question: string }[] };
 type Conflicts = { conflicts: { entryIds: string[]; questions: string[]; likeness: number }[] };

@@ -5,14 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
-import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { runAdmin, useAdmin } from '../support/admin.ts';
 import { anAssistant, anEntry, type ErrorBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { anOperator, type OperatorClient } from '../support/operator-client.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { watchLoop } from '../support/loop.ts';
 import { sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
 
@@ -23,11 +23,7 @@ const TOO_MANY = 'file must have at most 10,000 entries';
 
 const stack = useStack({ deliveryWorkers: 0 });
 const command = useAdmin(stack);
-let owner: OperatorClient;
-
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 const range = (count: number) => Array.from({ length: count }, (_, index) => index);
 const rows = (count: number) => range(count).map((row) => ({ question: row.toString(36), answer: 'b' }));

@@ -1,19 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { boundedLine } from '../../src/operators/audit.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { limiterOf } from '../support/limits.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
-let owner: Awaited<ReturnType<typeof anOperator>>;
-
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 test.each([
   'chrome-extension://abcdefghijklmnop',

@@ -1,26 +1,22 @@
 import { randomUUID } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
-import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { networkOf } from '../../src/platform/http/shares.ts';
 import { SENT_AGAIN_MAX } from '../../src/events/delivery.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { limiterOf } from '../support/limits.ts';
-import { anOperator, type OperatorClient } from '../support/operator-client.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { collectionIn, examinedBy, profileStatements } from '../support/profile.ts';
 import { sized } from '../support/size.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 // What one assistant has used, or sends slowly, must not be read again for each request, nor keep out another one.
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { TRUST_PROXY: '1' } });
 const LARGE = 'x'.repeat(10_000);
 const DAY_MS = 86_400_000;
-let owner: OperatorClient;
-
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
+const owner = useOpened(() => anOperator(stack));
 
 const store = async (collection: string, rows: object[]): Promise<void> => {
   await stack.service.mongo.collection(collection).insertMany(rows);

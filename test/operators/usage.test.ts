@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { usageOperations } from '../../src/insights/http/usage.ts';
 import { aTurn, anAssistant, type ErrorBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -7,15 +7,12 @@ import { anOperator } from '../support/operator-client.ts';
 import type { AnswerOf } from '../kit/operations.ts';
 import { useProjection } from '../support/projection.ts';
 import { openProvider } from '../kit/provider.ts';
-import { useStack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0 });
 useProjection(stack);
-let owner: Awaited<ReturnType<typeof anOperator>>;
+const owner = useOpened(() => anOperator(stack));
 
-beforeAll(async () => {
-  owner = await anOperator(stack);
-});
 type Usage = AnswerOf<typeof usageOperations.read>;
 
 const today = (): string => new Date().toISOString().slice(0, 10);

@@ -1,26 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Service, startRedis } from '../../scripts/services.ts';
+import { expect, test } from 'vitest';
+import { startRedis } from '../../scripts/services.ts';
 import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Kind, type RealProcess, startRealProcess } from '../kit/processes.ts';
 import { openReceiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
-import { openStack, type Stack } from '../support/stack.ts';
+import { useOpened, useStack } from '../support/stack.ts';
 
 const MINUTES_MS = 60_000;
 const SKEW_MS = 11 * MINUTES_MS;
 
-let redis: Service;
-let stack: Stack;
-beforeAll(async () => {
-  redis = await startRedis();
-  stack = await openStack({ env: { REDIS_URL: redis.url }, replyWorkers: 0, deliveryWorkers: 0 });
-});
-afterAll(async () => {
-  await stack.close();
-  await redis.dispose();
-});
+const redis = useOpened(startRedis, (opened) => opened.dispose());
+const stack = useStack(() => ({ env: { REDIS_URL: redis.url }, replyWorkers: 0, deliveryWorkers: 0 }));
 
 const start = (kind: Kind, skewMs: number): Promise<RealProcess> => startRealProcess(kind, stack.env, { skewMs });
 

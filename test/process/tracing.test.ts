@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { openCollector } from '../support/collector.ts';
 import { eventually } from '../support/eventually.ts';
@@ -7,23 +7,18 @@ import { HOSTILE, openHostile } from '../kit/hostile-receiver.ts';
 import { openReceiver } from '../kit/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { sized } from '../support/size.ts';
-import { openStack, type Stack } from '../support/stack.ts';
+import { openStack, useOpened, useStack } from '../support/stack.ts';
 
 const { engine, hold, asked } = aScriptedEngine();
 /** A worker takes a turn in some ms. */
 const TAKEN_WITHIN_MS = 20_000;
 
-let collector: Awaited<ReturnType<typeof openCollector>>;
-let stack: Stack;
-beforeAll(async () => {
-  collector = await openCollector();
-  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.url}/`, WEBHOOK_TRACEPARENT: 'true' };
-  stack = await openStack({ env, engine, replyWorkers: 2 });
-});
-afterAll(async () => {
-  await stack.close();
-  await collector.close();
-});
+const collector = useOpened(openCollector, (opened) => opened.close());
+const stack = useStack(() => ({
+  env: { OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.url}/`, WEBHOOK_TRACEPARENT: 'true' },
+  engine,
+  replyWorkers: 2,
+}));
 
 const hex = (bytes: number): string => randomBytes(bytes).toString('hex');
 const aTraceparent = (flags = '01') => {

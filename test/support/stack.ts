@@ -217,9 +217,9 @@ export const useOpened = <Opened extends object>(
   });
 };
 
-/** One stack for a file, opened before its tests and closed after them. */
-export const useStack = (options: StackOptions = {}): Stack =>
+/** One stack for a file, opened before its tests and closed after them. A function may use what was opened before. */
+export const useStack = (options: StackOptions | (() => StackOptions) = {}): Stack =>
   useOpened(
-    () => openStack(options),
+    () => openStack(typeof options === 'function' ? options() : options),
     (stack) => stack.close(),
   );
