@@ -1,6 +1,6 @@
 import { type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
 import { noStranger } from '../platform/http/http.ts';
-import { holdFor, networkOf } from '../platform/http/shares.ts';
+import { holdFor, limitEachAssistant, networkOf, workOn } from '../platform/http/shares.ts';
 import { bodyReader, type Declaration, mount, type Served } from '../platform/http/operation.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverDate } from '../platform/process/clock.ts';
@@ -16,10 +16,10 @@ import type { AssistantStore } from './store.ts';
 /**
  * How a call is authenticated, and which rate-limit window counts the call. With `key or poll` (of messages) and `key or
  * event poll`, a long poll counts in a window of its own. Without `limiter`, calls are not counted, and a missing token
- * gives 404.
+ * gives 404. `hasOwnTurn`: the gate (`src/turns/gate.ts`) or its handler decides when it is worked on.
  */
 type Admission =
-  | { auth: 'apiKey'; limiter: 'key' | 'key or poll' | 'key or event poll' }
+  | { auth: 'apiKey'; limiter: 'key' | 'key or poll' | 'key or event poll'; hasOwnTurn?: true }
   | { auth: 'verifyToken' | 'secretAddress'; limiter: 'channel' }
   | { auth: 'none' | 'metricsToken'; limiter?: never };
 
@@ -29,6 +29,14 @@ export type PublicOperation = Declaration & Admission & { tag: string };
 export const publicOperation = <const One extends PublicOperation>(one: One): One => one;
 
 type Limiter = NonNullable<PublicOperation['limiter']>;
+
+/** Works on a few requests of an assistant's keys at once. One whose caller leaves counts until its work is over. */
+export const takingTurns =
+  (handle: RequestHandler): RequestHandler =>
+  async (req, res, next) => {
+    await limitEachAssistant(callerOf(res).assistant.assistantId, res);
+    await workOn(res, Promise.resolve(handle(req, res, next)));
+  };
 
 /**
  * Routes for public operations. The checks follow docs/contract.md, Order of checks: 404 for an unknown channel, 401
@@ -47,7 +55,8 @@ export const createPublicRouter = (
   const router = Router({ caseSensitive: true });
   const served = all.map(({ operation, handle }): Served => {
     const admit = operation.limiter ? [admits[operation.limiter]] : [];
-    return { operation, handlers: [...admit, ...bodyReader(operation), handle] };
+    const isLimited = operation.auth === 'apiKey' && !operation.hasOwnTurn;
+    return { operation, handlers: [...admit, ...bodyReader(operation), isLimited ? takingTurns(handle) : handle] };
   });
   mount(router, served);
   return router;

@@ -16,7 +16,14 @@ import {
 } from './view.ts';
 import { createTimeCursor, cursor, wholeNumber } from '../platform/process/validation.ts';
 import { answerWith, answerWithList, bodyOf, queryOf } from '../platform/http/operation.ts';
-import { buildAnswer, type LongPoll, takeRoomForAnswer } from '../platform/http/shares.ts';
+import {
+  buildAnswer,
+  createRestedWork,
+  limitEachAssistant,
+  type LongPoll,
+  signalOf,
+  takeRoomForAnswer,
+} from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { notFound } from '../platform/process/errors.ts';
 import { conversationKeyOf } from '../platform/process/ids.ts';
@@ -123,6 +130,7 @@ const params = z.object({ id: z.uuid().meta({ description: 'A `conversationId`.'
 export const chatConversationOperations = {
   list: publicOperation({
     ...common,
+    hasOwnTurn: true,
     method: 'get',
     path: '/api/v1/conversations',
     id: 'listConversations',
@@ -244,6 +252,7 @@ export const chatConversationRoutes = ({
     if (isNewer(seq)) return;
     const isThere = async (): Promise<boolean> => isNewer(await conversations.findSeq({ key, conversationId }));
     await longPoll(req, res, { waitMs, isThere });
+    await limitEachAssistant(callerOf(res).assistant.assistantId, res); // the wait has given it back
   };
 
   const readHistory: RequestHandler = async (req, res) => {
@@ -267,11 +276,12 @@ export const chatConversationRoutes = ({
     });
   };
 
+  const rested = createRestedWork();
   const list: RequestHandler = async (req, res) => {
     const { session_id, updated_after, limit, cursor } = queryOf(chatConversationOperations.list, req);
     await takeRoomForAnswer(req, res);
     const { assistantId, sessionKey } = callerOf(res).assistant;
-    const { conversations: rows, next } = await conversations.list({
+    const wanted = {
       assistantId,
       ...(session_id !== undefined && {
         key: conversationKeyOf({ sessionKey, sessionId: session_id, playground: false }),
@@ -279,7 +289,9 @@ export const chatConversationRoutes = ({
       ...(updated_after !== undefined && { updatedAfter: new Date(updated_after) }),
       ...(limit !== undefined && { limit }),
       ...(cursor !== undefined && { after: listCursor.decode(cursor) }),
-    });
+    };
+    const read = () => conversations.list(wanted);
+    const { conversations: rows, next } = await rested(assistantId, read, signalOf(res));
     answerWith(chatConversationOperations.list, res, toListView(rows, next && listCursor.encode(next)));
   };
 

@@ -62,6 +62,7 @@ export const eventOperations = {
     tag: 'Events',
     auth: 'apiKey',
     limiter: 'key or event poll',
+    hasOwnTurn: true,
     method: 'get',
     path: '/api/v1/events',
     id: 'listEvents',

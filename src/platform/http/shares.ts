@@ -138,6 +138,8 @@ const shared = (total: number): Slots => createSlots(whatRemains(total));
 const REST_SHARE = 4;
 const REST_MOST_MS = 500;
 const restAfter = (ms: number): number => Math.min(REST_MOST_MS, REST_SHARE * ms);
+/** The same for work that callers do one after the other: as long as it took. */
+const restAsLong = (ms: number): number => Math.min(REST_MOST_MS, ms);
 
 /** Slots that stay taken for a rest. */
 const withRests = (slots: Slots, restOf = restAfter): Acquiring => ({
@@ -213,9 +215,25 @@ export const limitEachPerson = async (operatorId: string, res: Response): Promis
   res.locals.personSlot = await takeSlot(ofPersons, operatorId, res);
 };
 
-/** Lets the next request of the session begin, because this one only waits, for its reader or for something new. */
+/**
+ * How many requests of the keys of one assistant a process works on at once, messages apart, which pass the gate. Each
+ * then rests for as long as it took: callers read and change far more than a person.
+ */
+const OF_ONE_ASSISTANT = 4;
+const ofAssistants = withRests(
+  createSlots(({ own }) => own < OF_ONE_ASSISTANT),
+  restAsLong,
+);
+
+/** The same for all keys of one assistant. Call this when the body has arrived. */
+export const limitEachAssistant = async (assistantId: string, res: Response): Promise<void> => {
+  res.locals.assistantSlot = await takeSlot(ofAssistants, assistantId, res);
+};
+
+/** Lets the next request of the caller begin, because this one only waits, for its reader or for something new. */
 export const freeSessionSlot = (res: Response): void => {
-  for (const slot of [res.locals.sessionSlot, res.locals.personSlot] as (Slot | undefined)[]) slot?.release();
+  const { sessionSlot, personSlot, assistantSlot } = res.locals as Record<string, Slot | undefined>;
+  for (const slot of [sessionSlot, personSlot, assistantSlot]) slot?.release();
 };
 
 /** After a caller has waited this long for a place, a caller who does not read or send loses one. */
@@ -324,8 +342,14 @@ export const takeRoomForExport = createPlaces({
   },
 });
 
-/** Large answers are built in steps, and other requests run in between. So one holder builds only two at a time. */
-const building = createSlots(({ own }) => own < 2);
+/**
+ * Large answers are built in steps, and other requests run in between. So one holder builds only two at a time, and one of
+ * the two places rests as long as an answer took. So one after the other never waits.
+ */
+const building = withRests(
+  createSlots(({ own }) => own < 2),
+  restAsLong,
+);
 
 /** Builds a large answer: reads it, encodes it and hands it to the connection. */
 export const buildAnswer = <Built>(req: Request, res: Response, build: () => Promise<Built>): Promise<Built> =>
@@ -399,6 +423,7 @@ export const createLongPolls = (draining: AbortSignal): LongPoll => {
     if (others >= POLLS_MAX) throw new ApiError('rate_limited', { headers: { 'Retry-After': '1' } });
     polls.set(holder, others + 1);
     waiting += 1;
+    freeSessionSlot(res);
     try {
       while (!isOver()) {
         const pause = Math.max(everyMs, (waiting * 1_000) / LOOKS_A_SECOND);

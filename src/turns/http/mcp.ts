@@ -3,7 +3,7 @@ import { pipeline } from 'node:stream/promises';
 import type { McpHttpHandler, McpServer } from '@modelcontextprotocol/server';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
 import * as z from 'zod';
-import { type Access, callerOf } from '../../assistants/access.ts';
+import { type Access, callerOf, takingTurns } from '../../assistants/access.ts';
 import type { KnowledgeStore } from '../../assistants/knowledge/store.ts';
 import { rankKnowledge } from '../../assistants/knowledge/search.ts';
 import { LanguageTag } from '../../assistants/knowledge/entry.ts';
@@ -12,7 +12,7 @@ import type { ConversationStore } from '../../conversations/store.ts';
 import { toEscalationView, toHistoryView } from '../../conversations/view.ts';
 import { methodNotAllowed } from '../../platform/http/http.ts';
 import { jsonBody } from '../../platform/http/json-body.ts';
-import { buildAnswer, signalOf, takeRoomForAnswer } from '../../platform/http/shares.ts';
+import { buildAnswer, createRestedWork, signalOf, takeRoomForAnswer } from '../../platform/http/shares.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
 import { ApiError, notFound } from '../../platform/process/errors.ts';
 import { VERSION } from '../../platform/process/lifecycle.ts';
@@ -89,6 +89,9 @@ const resultOf = (value: object, text: string) => ({
   structuredContent: JSON.parse(JSON.stringify(value)) as Record<string, unknown>, // with times as texts
 });
 
+/** All entries are read for each search. */
+const rested = createRestedWork();
+
 const addTools = (server: McpServer, { req, res }: Call, dependencies: Dependencies): void => {
   const { gatedTurn, submit, conversations, knowledge, orUnavailable, toApiError } = dependencies;
   const { assistantId } = callerOf(res).assistant;
@@ -124,9 +127,8 @@ const addTools = (server: McpServer, { req, res }: Call, dependencies: Dependenc
     answering(async ({ query, limit = ENTRIES_FOUND }: z.infer<typeof SEARCH.inputSchema>) => {
       const signal = signalOf(res);
       await takeRoomForAnswer(req, res);
-      const best = await buildAnswer(req, res, () =>
-        rankKnowledge(knowledge.readKnowledge(assistantId, signal), query, limit),
-      );
+      const rank = () => rankKnowledge(knowledge.readKnowledge(assistantId, signal), query, limit);
+      const best = await rested(assistantId, rank, signal);
       const entries = best.map(({ question, answer, language }) => ({ question, answer, language }));
       return resultOf({ entries }, entries.map(({ question, answer }) => `${question}\n${answer}`).join('\n\n'));
     }),
@@ -180,6 +182,10 @@ const openHandler = async (dependencies: Dependencies): Promise<McpHttpHandler> 
 /** A stream of changes would stay open, and there are none to tell. */
 const isSubscription = ({ method }: { method?: unknown }): boolean => method === 'subscriptions/listen';
 
+/** A message, which passes the gate. */
+const isMessage = ({ method, params }: { method?: unknown; params?: { name?: unknown } }): boolean =>
+  method === 'tools/call' && params?.name === 'ask';
+
 const asWebRequest = (req: Request): globalThis.Request => {
   const headers = Object.entries(req.headers).flatMap(([name, value]): [string, string][] =>
     typeof value === 'string' ? [[name, value]] : [],
@@ -201,8 +207,11 @@ export const mcpRoutes = (dependencies: Dependencies): Router => {
     await pipeline(Readable.fromWeb(answered.body), res).catch(() => undefined); // the caller has left
   };
 
+  const other = takingTurns(answer);
+  const route: RequestHandler = (req, res, next) => (isMessage(req.body as object) ? answer : other)(req, res, next);
+
   const router = Router({ caseSensitive: true });
-  router.post(MCP_PATH, dependencies.access.byApiKey, jsonBody(), answer);
+  router.post(MCP_PATH, dependencies.access.byApiKey, jsonBody(), route);
   router.all(MCP_PATH, methodNotAllowed('POST'));
   return router;
 };

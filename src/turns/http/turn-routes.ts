@@ -127,6 +127,7 @@ export const chatTurnOperations = {
     description: [ANSWERS, RETRYING, LIMITS].join('\n\n'),
     auth: 'apiKey',
     limiter: 'key',
+    hasOwnTurn: true,
     headers: ASYNC_HEADERS,
     otherAnswers: {
       202: {

@@ -1,0 +1,65 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { watchPool } from '../support/pool.ts';
+import { sized } from '../support/size.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+/** More than the connections to MongoDB, and many times what the keys of an assistant may use of them. */
+const FLOOD = sized({ everyday: 40, long: 80 });
+const KEYS = 4;
+
+/** An assistant with several keys and conversations. */
+const aCaller = async () => {
+  const { assistantId, apiKey, chat } = await anAssistant(stack);
+  const makeKey = (name: string) =>
+    stack.service.assistants.createApiKey({ assistantId, name, limitPerMinute: 1_000_000 });
+  const made = await Promise.all(Array.from({ length: KEYS }, (_, nth) => makeKey(`key ${nth}`)));
+  const keys = [apiKey, ...made.map((one) => one.apiKey)];
+  const accepted = await Promise.all(
+    Array.from({ length: FLOOD }, () =>
+      chat(aTurn({ session_id: randomUUID() }), { headers: { Prefer: 'respond-async' } }),
+    ),
+  );
+  const conversations = accepted.map(({ body }) => (body as { conversationId: string }).conversationId);
+  const ask = async (path: string, nth = 0, body?: object, signal?: AbortSignal) => {
+    const headers = { Authorization: `Bearer ${keys[nth % keys.length]}`, 'Content-Type': 'application/json' };
+    const sent = body && { method: 'POST', body: JSON.stringify(body) };
+    const answer = await fetch(`${stack.url}${path}`, { headers, ...sent, ...(signal && { signal }) });
+    await answer.arrayBuffer();
+    return answer.status;
+  };
+  for (const [nth] of keys.entries()) await ask('/v1/models', nth); // the keys are known
+  return { conversations, ask };
+};
+
+const attributes = { plan: 'pro' };
+
+test.each([
+  ['change conversations', (id: string): string => `/api/v1/conversations/${id}/attributes`, attributes],
+  ['read turns', (id: string): string => `/api/v1/turns/${id}`, undefined],
+  ['list conversations', (): string => '/api/v1/conversations', undefined],
+])('of many requests of an assistant’s keys that %s a few are worked on at once', async (_what, pathOf, body) => {
+  const { conversations, ask } = await aCaller();
+  const stop = watchPool(stack.service.mongo);
+
+  const statuses = await Promise.all(conversations.map((id, nth) => ask(pathOf(id), nth, body)));
+
+  expect(stop()).toBeLessThan(8);
+  expect(statuses.filter((status) => status >= 500)).toEqual([]);
+});
+
+test('long polls do not hold up other requests of their assistant', async () => {
+  const { conversations, ask } = await aCaller();
+  const leaving = new AbortController();
+  const polls = conversations
+    .slice(0, 10)
+    .map((id, nth) => ask(`/api/v1/conversations/${id}?after_seq=1&wait=25`, nth, undefined, leaving.signal));
+
+  const status = await ask(`/api/v1/conversations/${conversations[0]}`);
+
+  expect(status).toBe(200);
+  leaving.abort();
+  await Promise.allSettled(polls);
+});
