@@ -14,6 +14,7 @@ import {
   type CostlyReads,
   createCostlyReads,
   freeSessionSlot,
+  freeTeamSlot,
   holderOf,
   holdFor,
   senderOf,
@@ -290,6 +291,7 @@ const run =
       signal,
       costly: (read) => {
         const { operatorId: caller } = operator;
+        freeTeamSlot(res);
         return dependencies.costlyReads(
           { caller, holder: holderOf(req, res), tenant: senderOf(req, res), signal },
           read,

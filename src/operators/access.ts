@@ -1,7 +1,7 @@
 import type { Request, RequestHandler, Response } from 'express';
 import type { Connection } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import { holdFor, limitEachPerson, networkOf, takeTurnsFor } from '../platform/http/shares.ts';
+import { holdFor, limitEachPerson, limitEachTeam, networkOf, takeTurnsFor } from '../platform/http/shares.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { workFor } from '../platform/process/slices.ts';
@@ -67,6 +67,10 @@ const senderOf = ({ operatorId, token }: OperatorCaller): string =>
  * share together, and so have all unlimited ones.
  */
 const shareOf = (caller: OperatorCaller): string => caller.token?.assistantIds?.join(' ') ?? senderOf(caller);
+
+/** All people, or all tokens, with the same assistants. Whoever has all of them is alone. */
+const teamOf = (caller: OperatorCaller): string =>
+  `${caller.token ? 'tokens' : 'people'} of ${caller.assistantIds?.join(' ') ?? senderOf(caller)}`;
 
 type AccessRule = {
   audience: Exclude<Audience, 'anyone'>;
@@ -183,6 +187,7 @@ export const createOperatorAccess = (dependencies: {
       const secret = readToken(req.headers.authorization);
       const caller = await (secret === null ? getSignedIn(req, rule.audience) : getWithToken(req, secret, rule));
       if (!caller.token) await limitEachPerson(caller.operatorId, res);
+      await limitEachTeam(teamOf(caller), senderOf(caller), res);
       res.locals.operator = caller;
       holdFor(res, shareOf(caller));
       takeTurnsFor(res, senderOf(caller));

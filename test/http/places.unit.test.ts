@@ -4,7 +4,14 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import express, { type Request, type Response } from 'express';
 import { expect, onTestFinished, test } from 'vitest';
-import { holdFor, limitEachPerson, limitEachSession, takeRoomForBody, workOn } from '../../src/platform/http/shares.ts';
+import {
+  holdFor,
+  limitEachPerson,
+  limitEachSession,
+  limitEachTeam,
+  takeRoomForBody,
+  workOn,
+} from '../../src/platform/http/shares.ts';
 import { eventually } from '../support/eventually.ts';
 
 const serve = async (app: express.Express) => {
@@ -63,6 +70,7 @@ const PLACES: [string, number, (holder: string, req: Request, res: Response) => 
     },
   ],
   ['request of a person', 4, (holder, _req, res) => limitEachPerson(holder, res)],
+  ['request of a team', 6, (holder, _req, res) => limitEachTeam(holder, 'somebody', res)],
 ];
 
 test.each(PLACES)(

@@ -1,7 +1,8 @@
 import { request as sendRequest } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
+import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { anOperator, openOperatorClient } from '../support/operator-client.ts';
+import { anOperator, openOperatorClient, PASSWORD } from '../support/operator-client.ts';
 import { watchPool } from '../support/pool.ts';
 import { sized } from '../support/size.ts';
 import { useOpened, useStack } from '../support/stack.ts';
@@ -88,15 +89,34 @@ test('live updates and turns of the playground do not hold up the rest of their 
 const OTHERS = 20;
 const ARRIVED_WITHIN_MS = 15_000;
 
-test('a person who signs in again and again is worked on no more at once', async () => {
-  const [{ email }, other] = [await anOperator(stack), await anOperator(stack)];
-  const sessions = await Promise.all(
-    Array.from({ length: 5 }, async () => {
-      const client = openOperatorClient(stack.url);
-      await client.signIn(email);
-      return client;
+const signedIn = async (email: string) => {
+  const client = openOperatorClient(stack.url);
+  await client.signIn(email);
+  return client;
+};
+
+const manySessions = async () => {
+  const { email } = await anOperator(stack);
+  return Promise.all(Array.from({ length: 5 }, () => signedIn(email)));
+};
+
+const manyPeople = async () => {
+  const { assistantId } = await anAssistant(stack);
+  return Promise.all(
+    Array.from({ length: 7 }, async (_, nth) => {
+      const email = `agent-${nth}-${assistantId}@example.com`;
+      const access = { role: 'agent' as const, assistantIds: [assistantId] };
+      await stack.service.operators.createOperator({ email, password: PASSWORD, ...access });
+      return signedIn(email);
     }),
   );
+};
+
+test.each([
+  ['a person who signs in again and again is', manySessions],
+  ['many people of one assistant are', manyPeople],
+])('%s worked on no more at once', async (_who, open) => {
+  const [sessions, other] = [await open(), await anOperator(stack)];
   const last = sessions.pop();
   const bodies = sessions.map((one) => {
     const headers = { Cookie: one.cookie() ?? '', 'Content-Type': 'application/json', 'Content-Length': 9 };

@@ -90,6 +90,7 @@ const roomForMessage: RequestHandler = async (req, res, next) => {
 
 const roomForUpload: RequestHandler = async (req, res, next) => {
   await takeRoomForUpload(req, res);
+  freeSessionSlot(res); // a file may take minutes, and has its own share
   next();
 };
 

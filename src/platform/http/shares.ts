@@ -216,6 +216,21 @@ export const limitEachPerson = async (operatorId: string, res: Response): Promis
 };
 
 /**
+ * How many requests of all people with the same assistants a process works on at once, and of all such tokens. A tenant
+ * may have many of both. They take turns, and each request is followed by the same rest.
+ */
+const OF_ONE_TEAM = 6;
+const ofTeams = withRests(createSlots(({ own }) => own < OF_ONE_TEAM));
+
+/** The same for a team, after what limits one person. */
+export const limitEachTeam = async (team: string, sender: string, res: Response): Promise<void> => {
+  res.locals.teamSlot = await takeSlot(ofTeams, team, res, { tenant: sender });
+};
+
+/** Lets the next request of the team begin, because this one takes turns elsewhere, where it may wait for seconds. */
+export const freeTeamSlot = (res: Response): void => (res.locals.teamSlot as Slot | undefined)?.release();
+
+/**
  * How many requests of the keys of one assistant a process works on at once, messages apart, which pass the gate. Each
  * then rests for as long as it took: callers read and change far more than a person.
  */
@@ -232,8 +247,8 @@ export const limitEachAssistant = async (assistantId: string, res: Response): Pr
 
 /** Lets the next request of the caller begin, because this one only waits, for its reader or for something new. */
 export const freeSessionSlot = (res: Response): void => {
-  const { sessionSlot, personSlot, assistantSlot } = res.locals as Record<string, Slot | undefined>;
-  for (const slot of [sessionSlot, personSlot, assistantSlot]) slot?.release();
+  const { sessionSlot, personSlot, teamSlot, assistantSlot } = res.locals as Record<string, Slot | undefined>;
+  for (const slot of [sessionSlot, personSlot, teamSlot, assistantSlot]) slot?.release();
 };
 
 /** After a caller has waited this long for a place, a caller who does not read or send loses one. */
