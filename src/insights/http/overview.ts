@@ -72,10 +72,8 @@ export const createReadHours = ({
   });
 
   return async (assistantId, since, to) => {
-    const [hours, latest] = await Promise.all([
-      insights.figures.listHours(assistantId, { from: since, ...(to && { to }) }),
-      latestDeliveries(assistantId),
-    ]);
+    const hours = await insights.figures.listHours(assistantId, { from: since, ...(to && { to }) });
+    const latest = await latestDeliveries(assistantId);
     // The records know the latest hours better than the projection, which counts an hour after its end.
     const uncounted = new Set(latest.map(({ _id }) => _id));
     const known = hours.map((hour) => (uncounted.has(hour._id) ? { ...hour, deliveries: undefined } : hour));
@@ -234,18 +232,19 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
         const period = Number(days) as Days; // one of the three values
         const registered = await endpoints.listEndpoints(id);
         const endpointIds = registered.map(({ endpointId }) => endpointId);
-        const [hours, statuses, outcomes, pending, knowledgeEntries, apiKeys, turns, wakeUps] = await costly(() =>
-          Promise.all([
-            readHours(id, summarySince(period, now)),
-            conversations.inbox.countStatuses(id, since),
-            outcomesOf(id),
-            conversations.outbox.countPending(endpointIds, OUTBOXES_MAX),
-            assistants.countKnowledge(id),
-            assistants.countApiKeys(id),
-            queues.turns.countJobs(),
-            queues.deliveries.countJobs(),
-          ]),
+        // One after the other: each may read all of an assistant.
+        const [hours, statuses, outcomes, pending, knowledgeEntries, apiKeys] = await costly(
+          async () =>
+            [
+              await readHours(id, summarySince(period, now)),
+              await conversations.inbox.countStatuses(id, since),
+              await outcomesOf(id),
+              await conversations.outbox.countPending(endpointIds, OUTBOXES_MAX),
+              await assistants.countKnowledge(id),
+              await assistants.countApiKeys(id),
+            ] as const,
         );
+        const [turns, wakeUps] = await Promise.all([queues.turns.countJobs(), queues.deliveries.countJobs()]);
         const enabled = registered.filter((one) => one.enabled);
         const sending = enabled.filter((one) => !isPaused(one, now));
         return {
