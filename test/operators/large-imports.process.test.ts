@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { constants, getPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
@@ -85,13 +85,14 @@ test.each(sized({ everyday: LARGE_FILES.slice(0, 1), long: LARGE_FILES }))(
   },
 );
 
-/** How many processes read a file for this one. */
-const runningReaders = (): number =>
+/** The priorities of the processes that read a file for this one. */
+const readersPriorities = (): number[] =>
   readFileSync(`/proc/${process.pid}/task/${process.pid}/children`, 'utf8')
     .split(' ')
-    .filter((pid) => pid !== '' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('knowledge/reader.ts')).length;
+    .filter((pid) => pid !== '' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('knowledge/reader.ts'))
+    .map((pid) => getPriority(Number(pid)));
 
-test('a file whose caller has left is read no further', async () => {
+test('a file is read after turns have their time, and if its caller has left, no further', async () => {
   const [{ assistantId }, other] = [await newAssistant(), await newAssistant()];
   const rights = { scope: 'manage' as const, assistantIds: [assistantId], createdBy: null };
   const { secret } = await stack.service.tokens.createToken({ name: 'a program', ...rights });
@@ -102,7 +103,7 @@ test('a file whose caller has left is read no further', async () => {
     body: JSON.stringify({ format: 'markdown', text: filled(QUESTION, '[') }),
     signal: caller.signal,
   }).catch(() => 'left');
-  await eventually(() => expect(runningReaders()).toBe(1)); // it reads as long as a file may take
+  await eventually(() => expect(readersPriorities()).toEqual([constants.priority.PRIORITY_BELOW_NORMAL])); // it reads as long as a file may take
   const begun = performance.now();
   const imported = importInto(other.assistantId, { format: 'json', text: JSON.stringify(rows(40)) });
 
