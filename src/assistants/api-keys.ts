@@ -7,6 +7,7 @@ import { HOUR_MS, serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { cachedSettings } from '../platform/process/lru.ts';
+import { createSlices } from '../platform/process/slices.ts';
 import { DEFAULT_LIMIT_PER_MINUTE } from './assistant.ts';
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -88,6 +89,8 @@ const apiKeyModel = (connection: Connection) => connection.model<StoredApiKey>('
 
 /** How many keys an assistant may have. Revoked keys count, because they are still listed. */
 const KEYS_MAX = 1_000;
+/** How many keys come in one answer of MongoDB. All at once would hold the event loop for many milliseconds. */
+const LISTED_AT_ONCE = 100;
 const LAST_USED_EVERY_MS = 60_000;
 const AFTER = { returnDocument: 'after' } as const;
 
@@ -191,8 +194,16 @@ export const createApiKeyStore = (
 
     getApiKey,
 
-    listApiKeys: async (assistantId) =>
-      (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) => toApiKey(stored)),
+    listApiKeys: async (assistantId) => {
+      const options = { sort: { createdAt: -1 }, batchSize: LISTED_AT_ONCE } as const;
+      const slices = createSlices();
+      const keys: ApiKey[] = [];
+      for await (const stored of collectionOf<StoredApiKey>(apiKeys).find({ assistantId }, options)) {
+        keys.push(toApiKey(stored));
+        if (slices.isOver()) await slices.next();
+      }
+      return keys;
+    },
 
     countApiKeys: (assistantId) => apiKeys.countDocuments({ assistantId, revokedAt: null }).exec(),
 

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { anAssistant, aTurn, type ErrorBody, request } from '../support/builders.ts';
 import { anOperator } from '../support/operator-client.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
 import { problemOf } from '../support/problem.ts';
 import { useOpened, useStack } from '../support/stack.ts';
 
@@ -226,4 +227,20 @@ test.each([
   expect(body[what]?.length).toBeLessThanOrEqual(1_000);
   expect(body[what]).toHaveLength(995 + made.filter(({ status }) => status === 201).length);
   expect(problemOf(made.find(({ status }) => status !== 201)!)).toBe('422 validation_failed name');
+});
+
+test('a long list of keys is read in parts', async () => {
+  const { assistantId, keyId } = await anAssistant(stack);
+  const rows = stack.service.mongo.collection<{ _id: string }>('apiKeys');
+  const key = await rows.findOne({ _id: keyId });
+  await rows.insertMany(Array.from({ length: 300 }, () => ({ ...key, _id: randomUUID(), hash: randomUUID() })));
+  const listed: object[] = [];
+
+  const sent = await profileStatements(stack, async () => {
+    listed.push(...(await owner.get<{ keys: object[] }>(`/assistants/${assistantId}/keys`)).body.keys);
+  });
+
+  expect(listed).toHaveLength(301);
+  const read = sent.filter((one) => collectionIn(one) === 'apiKeys').map(({ nreturned = 0 }) => nreturned);
+  expect(Math.max(...read)).toBe(100);
 });

@@ -33,6 +33,7 @@ export const keyOperations = {
     method: 'get',
     path: '/assistants/:id/keys',
     id: 'listApiKeys',
+    isLarge: true,
     summary: 'List keys by their last four characters, newest first',
     answer: z.object({ keys: z.array(KeyView) }),
   }),
