@@ -16,8 +16,8 @@ const stack = useStack({
   deliveryWorkers: 0,
   timing: { ...QUICK, sourceFetchMs: 3_000, sourceSilentMs: 2_000, sourceSliceMs: 2_000, sourceSitemapsMs: 2_500 },
 });
-/** How long a neighbour's site may take beside hostile ones. */
-const SOON_MS = 60_000;
+/** How long a neighbour's site may take beside hostile ones, of which each takes 147 s: 49 sitemaps of three seconds. */
+const SOON_MS = 120_000;
 const opened: { close: () => Promise<unknown> }[] = [];
 afterEach(() => Promise.all(opened.splice(0).map((one) => one.close())));
 
