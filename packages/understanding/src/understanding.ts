@@ -185,9 +185,11 @@ const PASSAGE_SHARES: Readonly<Record<PassageEvidence, { hedge: number; offer: n
 const PLAUSIBLE_PASSAGE = 0.03;
 /**
  * The confidence by words and meaning was fitted to assistants without documents. Beside passages, an entry that is not
- * sure is less likely: its odds are multiplied by this.
+ * sure is less likely: its odds are multiplied by this. Beside fewer than `FEW_PASSAGES`, only by a part of it, so that the
+ * first passage of an assistant changes hardly anything.
  */
 const ENTRY_ODDS = 0.3;
+const FEW_PASSAGES = 20;
 
 const passageThreshold = ({ threshold, answering }: Pick<Inquiry, 'threshold' | 'answering'>): number =>
   threshold ?? PASSAGE_THRESHOLDS[answering];
@@ -530,10 +532,11 @@ const besidePassages = <Page extends Passage>(
   { hits, threshold, by, inquiry }: Pick<Context<IndexedEntry, Page>, 'hits' | 'threshold' | 'by' | 'inquiry'>,
   [passage]: FoundPassage<Page>[],
 ): Hit[] => {
+  const odds = ENTRY_ODDS ** Math.min(1, (inquiry.passages?.index.size ?? 0) / FEW_PASSAGES);
   const sure = passage && passage.confidence >= passageThreshold(inquiry) ? passage.confidence : 0;
   return hits.map((hit) => {
     if (by !== 'both') return hit;
-    const confidence = (ENTRY_ODDS * hit.confidence) / (1 - (1 - ENTRY_ODDS) * hit.confidence);
+    const confidence = (odds * hit.confidence) / (1 - (1 - odds) * hit.confidence);
     return hit.confidence >= threshold && confidence >= sure ? hit : { ...hit, confidence };
   });
 };

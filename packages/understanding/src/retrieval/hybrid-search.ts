@@ -136,16 +136,16 @@ type RankedCandidate = Candidate & { score: number; confidence: number };
 export const rankCandidates = (candidates: Candidate[], { score }: Calibration = ENTRY_WEIGHTS) =>
   rankByScore(candidates, score);
 
-/** The lead that a candidate gets if there is no other candidate. */
-const LONE_LEAD = 3;
+/** Stands beside a candidate without others: the runner-up of five entries that do not answer scores about 0. */
+const RIVAL = { score: 0 };
 
 /**
  * The features from which the confidence of the candidate at `position` is computed: a constant 1 for the bias, the
  * lead over the best rival, the share among all candidates, and the candidate's own features.
  */
 export const featuresInRanking = (ranked: readonly (Candidate & { score: number })[], position: number): number[] => {
-  const { lead, share } = standingIn(ranked, position);
-  return [1, lead ?? LONE_LEAD, share, ...(ranked[position]?.confidenceFeatures ?? [])];
+  const { lead, share } = standingIn(ranked.length === 1 ? [...ranked, RIVAL] : ranked, position);
+  return [1, lead ?? 0, share, ...(ranked[position]?.confidenceFeatures ?? [])];
 };
 
 /** Evidence for and against an entry has a weight each: as the positive and as the negative part of the change. */
