@@ -13,7 +13,7 @@ import { bodyReader, mount, type Served } from '../platform/http/operation.ts';
 import {
   type CostlyReads,
   createCostlyReads,
-  freeSessionSlot,
+  freeCallerSlots,
   freeTeamSlot,
   holderOf,
   holdFor,
@@ -300,7 +300,7 @@ const run =
       req,
       res,
     };
-    if (operation.lasts) freeSessionSlot(res);
+    if (operation.lasts) freeCallerSlots(res);
     if (operation.isLarge) await takeRoomForAnswer(req, res);
     const answer = await workOn(res, handle(call)).catch((cause: unknown) => {
       if (cause instanceof CallerLeft) return WRITTEN; // nobody waits for an answer

@@ -152,7 +152,7 @@ export type ConversationStore = Erasure & {
   /** Finds a turn, pending or finished. Null if the turn's id is malformed, or the turn is unknown or erased. */
   findTurn: (turnId: string, assistantId?: string) => Promise<FoundTurn | null>;
 
-  /** The oldest escalations past their take-by time. All are of one assistant: the next after `after` that has any. */
+  /** The oldest escalations past their take-by time, of one assistant: the next after `after` that has any. */
   findNotTaken: (after: string, limit: number) => Promise<NotTaken[]>;
 
   /** True if a visitor of this assistant waits for a person, and operators were already reminded of this. */

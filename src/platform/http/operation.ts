@@ -4,7 +4,7 @@ import type { ErrorCode } from '../process/errors.ts';
 import { validate } from '../process/validation.ts';
 import { methodNotAllowed } from './http.ts';
 import { isSmallBody, jsonBody, toJson } from './json-body.ts';
-import { freeSessionSlot, takeRoomForBody, takeRoomForMessage, takeRoomForUpload } from './shares.ts';
+import { freeCallerSlots, takeRoomForBody, takeRoomForMessage, takeRoomForUpload } from './shares.ts';
 
 /** An additional response. With `code`, the response is an error and has the headers of that error. */
 type OtherAnswer = {
@@ -90,7 +90,7 @@ const roomForMessage: RequestHandler = async (req, res, next) => {
 
 const roomForUpload: RequestHandler = async (req, res, next) => {
   await takeRoomForUpload(req, res);
-  freeSessionSlot(res); // a file may take minutes, and has its own share
+  freeCallerSlots(res); // a file may take minutes, and has its own share
   next();
 };
 
@@ -119,7 +119,7 @@ export const answerWithList = async <
     res.write(piece);
   }
   res.end();
-  freeSessionSlot(res);
+  freeCallerSlots(res);
 };
 
 export const bodyReader = (operation: Declaration): RequestHandler[] => {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request, RequestHandler, Response } from 'express';
 import { withDeadline } from '../process/deadline.ts';
 import { ApiError, unavailable } from '../process/errors.ts';
-import { createSlots, type Slot, type Slots, whatRemains } from '../process/slots.ts';
+import { addTo, createSlots, type Slot, type Slots, whatRemains } from '../process/slots.ts';
 
 const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
 
@@ -53,9 +53,7 @@ export const createByteShares = (total: number) => {
 
   const add = (holder: string, bytes: number): void => {
     inUse += bytes;
-    const own = (held.get(holder) ?? 0) + bytes;
-    if (own > 0) held.set(holder, own);
-    else held.delete(holder);
+    addTo(held, holder, bytes);
   };
 
   return {
@@ -246,7 +244,7 @@ export const limitEachAssistant = async (assistantId: string, res: Response): Pr
 };
 
 /** Lets the next request of the caller begin, because this one only waits, for its reader or for something new. */
-export const freeSessionSlot = (res: Response): void => {
+export const freeCallerSlots = (res: Response): void => {
   const { sessionSlot, personSlot, teamSlot, assistantSlot } = res.locals as Record<string, Slot | undefined>;
   for (const slot of [sessionSlot, personSlot, teamSlot, assistantSlot]) slot?.release();
 };
@@ -434,11 +432,10 @@ export const createLongPolls = (draining: AbortSignal): LongPoll => {
     const until = performance.now() + waitMs;
     const isOver = (): boolean => performance.now() >= until || res.destroyed || res.writableEnded || draining.aborted;
     const holder = holderOf(req, res);
-    const others = polls.get(holder) ?? 0;
-    if (others >= POLLS_MAX) throw new ApiError('rate_limited', { headers: { 'Retry-After': '1' } });
-    polls.set(holder, others + 1);
+    if ((polls.get(holder) ?? 0) >= POLLS_MAX) throw new ApiError('rate_limited', { headers: { 'Retry-After': '1' } });
+    addTo(polls, holder, 1);
     waiting += 1;
-    freeSessionSlot(res);
+    freeCallerSlots(res);
     try {
       while (!isOver()) {
         const pause = Math.max(everyMs, (waiting * 1_000) / LOOKS_A_SECOND);
@@ -447,9 +444,7 @@ export const createLongPolls = (draining: AbortSignal): LongPoll => {
       }
     } finally {
       waiting -= 1;
-      const left = (polls.get(holder) ?? 1) - 1;
-      if (left === 0) polls.delete(holder);
-      else polls.set(holder, left);
+      addTo(polls, holder, -1);
     }
   };
 };
