@@ -167,19 +167,16 @@ export const createOutcomeCounts =
     const those = { assistantId, createdAt: { $gte: since } };
     const count = (query: object, hint: string) =>
       deliveries.countDocuments({ ...those, ...query }, { hint, ...timeLimit(COUNT_WITHIN_MS) });
-    const failures = deliveries
+    const endpointId = { $in: await endpointsIn(deliveries, assistantId) };
+    const all = await count({ endpointId, event: { $in: EVENT_KINDS } }, BY_ASSISTANT);
+    const failed = await deliveries
       .aggregate<{ _id: Outcome; count: number }>(
         [{ $match: { ...those, outcome: { $in: FAILURES } } }, { $group: { _id: '$outcome', count: { $sum: 1 } } }],
         { hint: 'failures', ...timeLimit(COUNT_WITHIN_MS) },
       )
       .toArray();
-    const endpointId = { $in: await endpointsIn(deliveries, assistantId) };
-    const [all, failed, queued, sending] = await Promise.all([
-      count({ endpointId, event: { $in: EVENT_KINDS } }, BY_ASSISTANT),
-      failures,
-      count({ outcome: 'queued' }, IN_FLIGHT.queued),
-      count({ outcome: 'sending' }, IN_FLIGHT.sending),
-    ]);
+    const queued = await count({ outcome: 'queued' }, IN_FLIGHT.queued);
+    const sending = await count({ outcome: 'sending' }, IN_FLIGHT.sending);
     const others = failed.reduce((sum, one) => sum + one.count, queued + sending);
     return {
       ...Object.fromEntries(failed.map((one) => [one._id, one.count])),
@@ -215,28 +212,26 @@ export const createHourlyOutcomes =
           { hint: IN_FLIGHT[outcome], ...timeLimit(COUNT_WITHIN_MS) },
         )
         .toArray();
-    const [all, failed, queued, sending] = await Promise.all([
-      deliveries
-        .aggregate<{ _id: Date; count: number }>(
-          [
-            { $match: { assistantId, endpointId: { $in: endpoints }, event: { $in: EVENT_KINDS }, createdAt } },
-            { $group: { _id: hour, count: { $sum: 1 } } },
-          ],
-          timeLimit(COUNT_WITHIN_MS),
-        )
-        .toArray(),
-      deliveries
-        .aggregate<{ _id: { hour: Date; outcome: (typeof FAILURES)[number] }; count: number }>(
-          [
-            { $match: { assistantId, outcome: { $in: FAILURES }, createdAt } },
-            { $group: { _id: { hour, outcome: '$outcome' }, count: { $sum: 1 } } },
-          ],
-          { hint: 'failures', ...timeLimit(COUNT_WITHIN_MS) },
-        )
-        .toArray(),
-      countInFlight('queued'),
-      countInFlight('sending'),
-    ]);
+    const all = await deliveries
+      .aggregate<{ _id: Date; count: number }>(
+        [
+          { $match: { assistantId, endpointId: { $in: endpoints }, event: { $in: EVENT_KINDS }, createdAt } },
+          { $group: { _id: hour, count: { $sum: 1 } } },
+        ],
+        timeLimit(COUNT_WITHIN_MS),
+      )
+      .toArray();
+    const failed = await deliveries
+      .aggregate<{ _id: { hour: Date; outcome: (typeof FAILURES)[number] }; count: number }>(
+        [
+          { $match: { assistantId, outcome: { $in: FAILURES }, createdAt } },
+          { $group: { _id: { hour, outcome: '$outcome' }, count: { $sum: 1 } } },
+        ],
+        { hint: 'failures', ...timeLimit(COUNT_WITHIN_MS) },
+      )
+      .toArray();
+    const queued = await countInFlight('queued');
+    const sending = await countInFlight('sending');
     const inFlight = [...queued, ...sending];
     return all.map(({ _id, count }) => {
       const own = failed.filter((one) => one._id.hour.getTime() === _id.getTime());

@@ -25,6 +25,7 @@ import {
   uuid,
 } from '../../operators/operation.ts';
 import { cachedByCost } from '../../platform/process/lru.ts';
+import { mapAtMost } from '../../platform/process/slots.ts';
 
 const count = z.int().min(0);
 
@@ -155,8 +156,9 @@ const createFindAilments = ({ deliveries, queues }: Dependencies) => {
 
   return async (endpoints: Endpoint[], hours: StoredFigures[]): Promise<Ailment[]> => {
     const now = serverNow();
-    const found = await Promise.all([findSlow('turns'), findSlow('deliveries'), ...endpoints.map(findExpiring)]);
-    return [...findPaused(endpoints, now), ...findFailing(hours, now), ...found.flat()];
+    const slow = [...(await findSlow('turns')), ...(await findSlow('deliveries'))];
+    const expiring = await mapAtMost(1, endpoints, findExpiring);
+    return [...findPaused(endpoints, now), ...findFailing(hours, now), ...slow, ...expiring.flat()];
   };
 };
 
