@@ -152,7 +152,10 @@ export type ConversationStore = Erasure & {
   /** Finds a turn, pending or finished. Null if the turn's id is malformed, or the turn is unknown or erased. */
   findTurn: (turnId: string, assistantId?: string) => Promise<FoundTurn | null>;
 
-  /** The oldest escalations past their take-by time, of one assistant: the next after `after` that has any. */
+  /**
+   * Finds escalations past their take-by time: those of one assistant, oldest first. It is the first assistant with any
+   * whose id is greater than `after`.
+   */
   findNotTaken: (after: string, limit: number) => Promise<NotTaken[]>;
 
   /** True if a visitor of this assistant waits for a person, and operators were already reminded of this. */

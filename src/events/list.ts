@@ -168,15 +168,16 @@ export const createOutcomeCounts =
     const count = (query: object, hint: string) =>
       deliveries.countDocuments({ ...those, ...query }, { hint, ...timeLimit(COUNT_WITHIN_MS) });
     const endpointId = { $in: await endpointsIn(deliveries, assistantId) };
+    // In the order of a delivery's states, so that one that fails meanwhile is not taken for delivered.
     const all = await count({ endpointId, event: { $in: EVENT_KINDS } }, BY_ASSISTANT);
+    const queued = await count({ outcome: 'queued' }, IN_FLIGHT.queued);
+    const sending = await count({ outcome: 'sending' }, IN_FLIGHT.sending);
     const failed = await deliveries
       .aggregate<{ _id: Outcome; count: number }>(
         [{ $match: { ...those, outcome: { $in: FAILURES } } }, { $group: { _id: '$outcome', count: { $sum: 1 } } }],
         { hint: 'failures', ...timeLimit(COUNT_WITHIN_MS) },
       )
       .toArray();
-    const queued = await count({ outcome: 'queued' }, IN_FLIGHT.queued);
-    const sending = await count({ outcome: 'sending' }, IN_FLIGHT.sending);
     const others = failed.reduce((sum, one) => sum + one.count, queued + sending);
     return {
       ...Object.fromEntries(failed.map((one) => [one._id, one.count])),
@@ -202,25 +203,20 @@ export const createHourlyOutcomes =
     if (endpoints.length === 0) return [];
     const createdAt = { $gte: from, $lt: to };
     const hour = { $dateTrunc: { date: '$createdAt', unit: 'hour' } };
-    const countInFlight = (outcome: keyof typeof IN_FLIGHT) =>
+    const countByHour = (those: object, options: { hint?: string } = {}) =>
       deliveries
         .aggregate<{ _id: Date; count: number }>(
           [
-            { $match: { assistantId, outcome, event: { $in: EVENT_KINDS }, createdAt } },
+            { $match: { assistantId, event: { $in: EVENT_KINDS }, createdAt, ...those } },
             { $group: { _id: hour, count: { $sum: 1 } } },
           ],
-          { hint: IN_FLIGHT[outcome], ...timeLimit(COUNT_WITHIN_MS) },
+          { ...options, ...timeLimit(COUNT_WITHIN_MS) },
         )
         .toArray();
-    const all = await deliveries
-      .aggregate<{ _id: Date; count: number }>(
-        [
-          { $match: { assistantId, endpointId: { $in: endpoints }, event: { $in: EVENT_KINDS }, createdAt } },
-          { $group: { _id: hour, count: { $sum: 1 } } },
-        ],
-        timeLimit(COUNT_WITHIN_MS),
-      )
-      .toArray();
+    // In the order of a delivery's states, as above.
+    const all = await countByHour({ endpointId: { $in: endpoints } });
+    const queued = await countByHour({ outcome: 'queued' }, { hint: IN_FLIGHT.queued });
+    const sending = await countByHour({ outcome: 'sending' }, { hint: IN_FLIGHT.sending });
     const failed = await deliveries
       .aggregate<{ _id: { hour: Date; outcome: (typeof FAILURES)[number] }; count: number }>(
         [
@@ -230,8 +226,6 @@ export const createHourlyOutcomes =
         { hint: 'failures', ...timeLimit(COUNT_WITHIN_MS) },
       )
       .toArray();
-    const queued = await countInFlight('queued');
-    const sending = await countInFlight('sending');
     const inFlight = [...queued, ...sending];
     return all.map(({ _id, count }) => {
       const own = failed.filter((one) => one._id.hour.getTime() === _id.getTime());

@@ -26,7 +26,6 @@ const BOUND_BY: Record<string, string[]> = {
   'src/events/list.ts': [
     'deliveries: one for each failure',
     'deliveries: one for each hour of a day',
-    'deliveries: one for each hour of a day',
     'deliveries: one for each hour of a day and failure',
   ],
   'src/events/recoveries.ts': [

@@ -156,9 +156,9 @@ const createFindAilments = ({ deliveries, queues }: Dependencies) => {
 
   return async (endpoints: Endpoint[], hours: StoredFigures[]): Promise<Ailment[]> => {
     const now = serverNow();
-    const slow = [...(await findSlow('turns')), ...(await findSlow('deliveries'))];
+    const slow = await Promise.all([findSlow('turns'), findSlow('deliveries')]);
     const expiring = await mapAtMost(1, endpoints, findExpiring);
-    return [...findPaused(endpoints, now), ...findFailing(hours, now), ...slow, ...expiring.flat()];
+    return [...findPaused(endpoints, now), ...findFailing(hours, now), ...slow.flat(), ...expiring.flat()];
   };
 };
 
