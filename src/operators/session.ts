@@ -4,7 +4,7 @@ import type { Request, RequestHandler, Response } from 'express';
 import session, { type SessionData } from 'express-session';
 import type { Connection } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import { networkOf } from '../platform/http/shares.ts';
+import { blockOf, networkOf } from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Config } from '../platform/process/config.ts';
@@ -17,14 +17,16 @@ const OWN_LIMIT = 5;
  * addresses.
  */
 const SHARED_LIMIT = 20;
+/** The limit of wrong passwords per minute from all networks of one customer: each costs a hash, and sign-ins share them. */
+const BLOCK_LIMIT = 100;
 
 const hashed = (text: string): string => createHash('sha256').update(text).digest('base64url');
 
 type Subject = { name: string; limit: number };
 
 /**
- * Limits how often a password may be guessed. Unknown browsers have three counts: by address, by account and address,
- * and by account. If one limit refuses a request, the request does not count at the other limits. A browser that has
+ * Limits how often a password may be guessed. Unknown browsers have four counts: by address, by its block, by account and
+ * address, and by account. If one limit refuses a request, the request does not count at the other limits. A browser that has
  * signed in to the account before has a separate count, so that other people's attempts do not lock its user out.
  */
 export type SignInLimits = {
@@ -75,7 +77,10 @@ export const createSignInLimits = (rateLimiter: RateLimiter): SignInLimits => {
     }
   };
 
-  const ofAddress = (ip: string): Subject => ({ name: `address:${networkOf(ip)}`, limit: SHARED_LIMIT });
+  const ofAddress = (ip: string): Subject[] => [
+    { name: `address:${networkOf(ip)}`, limit: SHARED_LIMIT },
+    { name: `block:${blockOf(ip)}`, limit: BLOCK_LIMIT },
+  ];
   const ofOne = (kind: 'device' | 'session', id: string): Subject => ({
     name: `${kind}:${hashed(id)}`,
     limit: OWN_LIMIT,
@@ -83,11 +88,11 @@ export const createSignInLimits = (rateLimiter: RateLimiter): SignInLimits => {
 
   return {
     limited,
-    byAddress: (ip) => [ofAddress(ip)],
+    byAddress: ofAddress,
     bySession: (sessionId) => [ofOne('session', sessionId)],
     byDevice: (deviceId) => [ofOne('device', deviceId)],
     byStranger: (ip, email) => [
-      ofAddress(ip),
+      ...ofAddress(ip),
       { name: `account:${hashed(email)}:${networkOf(ip)}`, limit: OWN_LIMIT },
       { name: `account:${hashed(email)}`, limit: SHARED_LIMIT },
     ],

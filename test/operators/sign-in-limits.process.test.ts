@@ -12,6 +12,7 @@ const stack = useStack({ env: { TRUST_PROXY: '1' }, apis: 2, replyWorkers: 0, de
 
 const OWN = 5;
 const SHARED = 20;
+const BLOCK = 100;
 
 let networks = 0;
 /** An address that no other test uses. */
@@ -269,4 +270,19 @@ test('all addresses of an IPv6 subscriber count as one', async () => {
     '192.0.2.7',
     'unknown',
   ]);
+});
+
+test('the networks of an IPv6 customer have a limit together, and another customer does not notice', async () => {
+  const { limited, byAddress } = createSignInLimits(limiterOf(stack));
+  const read = (address: string) => aBrowser(address).call('POST', '/links/read', { token: 'x'.repeat(43) });
+  for (const [index] of times(BLOCK - 1).entries()) {
+    await limited(byAddress(`2001:db8:8:${index.toString(16)}::1`), async () => null);
+  }
+
+  expect([problemOf(await read('2001:db8:8:fffe::1')), problemOf(await read('2001:db8:8:ffff::1'))]).toEqual([
+    '404 not_found',
+    '429 rate_limited',
+  ]);
+  expect(problemOf(await read('2001:db8:9:ffff::1'))).toBe('404 not_found');
+  expect(problemOf(await read('192.0.2.8'))).toBe('404 not_found');
 });

@@ -7,19 +7,25 @@ import { addTo, createSlots, type Slot, type Slots, whatRemains } from '../proce
 
 const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
 
-/**
- * The network of one subscriber. An IPv6 subscriber has a whole /64 and could use a new address for every try. All
- * requests without an address count as one network.
- */
-export const networkOf = (ip = 'unknown'): string => {
+/** The first groups of an IPv6 address, or the whole of another one. */
+const beginningOf = (ip: string, groups: number): string => {
   const address = ip.replace(/^::ffff:(?=\d+\.)/i, '').split('%', 1)[0] ?? '';
   if (!isIPv6(address)) return address;
   // The URL parser converts all spellings of an address to the same text.
   const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
   const [before, after] = [groupsOf(head), groupsOf(tail ?? '')];
   const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0');
-  return `${[...before, ...zeros, ...after].slice(0, 4).join(':')}::/64`;
+  return `${[...before, ...zeros, ...after].slice(0, groups).join(':')}::/${groups * 16}`;
 };
+
+/**
+ * The network of one subscriber. An IPv6 subscriber has a whole /64 and could use a new address for every try. All
+ * requests without an address count as one network.
+ */
+export const networkOf = (ip = 'unknown'): string => beginningOf(ip, 4);
+
+/** The networks that an IPv6 customer may have: the 65,536 of a /48. An IPv4 address is a block of its own. */
+export const blockOf = (ip: string): string => beginningOf(ip, 3);
 
 /**
  * Sets who answers for the bytes of a request, when access has found this: the assistant of the key or channel, the
