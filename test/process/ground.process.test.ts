@@ -9,6 +9,7 @@ import { withFailPoint } from '../support/fail-point.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver, contentOf } from '../kit/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { watchPool } from '../support/pool.ts';
 import { hintsIn, openStack, type Stack } from '../support/stack.ts';
 import { problemOf } from '../support/problem.ts';
 
@@ -89,6 +90,25 @@ test('a list of the inbox that takes too long says which filter covers too much,
 
   const refused = ['search', 'attribute', 'tag'].map((field) => `422 validation_failed ${field}`);
   expect(problems).toEqual([...refused, '503 unavailable']);
+});
+
+test('a session whose callers leave is worked on no more at once than one whose callers wait', async () => {
+  await anAssistant(stack);
+  const owner = await anOperator(stack);
+  const ask = (signal: AbortSignal) =>
+    fetch(`${stack.url}/operator/v1/session`, { headers: { Cookie: owner.cookie() ?? '' }, signal }).catch(() => null);
+  const slow = {
+    failCommands: ['find'],
+    namespace: `${stack.service.mongo.name}.assistants`,
+    blockConnection: true,
+    blockTimeMS: 1_000,
+  };
+
+  await withFailPoint(mongod.url, slow, async () => {
+    const stop = watchPool(stack.service.aside.mongo);
+    await Promise.all(Array.from({ length: 20 }, (_, nth) => ask(AbortSignal.timeout(25 * (nth + 1)))));
+    expect(stop()).toBeLessThan(8);
+  });
 });
 
 test('an answer whose reads fail after its first piece ends midway, and the process answers on', async () => {
