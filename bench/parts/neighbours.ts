@@ -13,7 +13,8 @@ import type { Figure, Part } from '../support/figures.ts';
 import { type Child, type BenchAssistant, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
 import { openWebsite } from '../../test/kit/website.ts';
 import { openAsker, requestText } from '../../test/kit/raw-http.ts';
-import { memoryMbOf } from '../../test/kit/services.ts';
+import { openProvider, replyWith } from '../../test/kit/provider.ts';
+import { atClose, memoryMbOf } from '../../test/kit/services.ts';
 
 /** The neighbour sends this many turns a second, each in a session of its own. */
 const TURNS_A_SECOND = 20;
@@ -28,6 +29,7 @@ const WAVE_EVERY_MS = 1_000;
 const RECOVERED_WITHIN_S = 30;
 const RECOVERED_P99_MS = 100;
 const LANES = 64;
+const SLOW_PROVIDER_MS = 5_000;
 const SAMPLE_EVERY_MS = 100;
 
 type Scene = {
@@ -302,11 +304,57 @@ const ATTACKS: Attack[] = [
       return (signal) => times(5, () => send(scene.api.port, request, signal, { reads: 'whole' }));
     },
   },
+  {
+    name: '200 connections with turns for later, which wait for further messages',
+    prepare: async (scene) => {
+      const attacker = await scene.parley.addAssistant();
+      await scene.parley.service.assistants.updateAssistant(attacker.assistantId, { quickMessageSeconds: 2 });
+      return () => withoutPause(scene, 200, () => aChatForLater(attacker, sureQuestion(0)));
+    },
+  },
+  {
+    name: '200 connections with turns for later, of a slow provider',
+    prepare: async (scene) => {
+      const attacker = await scene.parley.addAssistant();
+      const provider = await openProvider();
+      provider.behave(async (...call) => {
+        await sleep(SLOW_PROVIDER_MS);
+        replyWith('Slowly.')(...call);
+      });
+      atClose(() => provider.close());
+      const engine = { kind: 'openai', baseUrl: provider.baseUrl, model: 'slow', apiKey: null } as const;
+      await scene.parley.service.assistants.setEngine(attacker.assistantId, engine);
+      return () => withoutPause(scene, 200, () => aChatForLater(attacker, sureQuestion(0)));
+    },
+  },
+  {
+    name: '200 connections with one message, again and again',
+    prepare: async (scene) => {
+      const attacker = await scene.parley.addAssistant();
+      const request = aChat(attacker, sureQuestion(0), randomUUID());
+      return () => withoutPause(scene, 200, () => request);
+    },
+  },
 ];
 
-const aChat = ({ apiKey }: BenchAssistant, message: string): string => {
-  const body = JSON.stringify({ session_id: randomUUID(), message, language: 'en' });
+const aChat = ({ apiKey }: BenchAssistant, message: string, session_id: string = randomUUID()): string => {
+  const body = JSON.stringify({ session_id, message, language: 'en' });
   return requestText({ method: 'POST', path: '/api/v1/chat', apiKey, body });
+};
+
+/** Answered with 202 once the turn is accepted. */
+const aChatForLater = (owner: BenchAssistant, message: string): string =>
+  aChat(owner, message).replace('\r\n', '\r\nPrefer: respond-async\r\n');
+
+/** For the time of a wave, sends on so many connections the next request as soon as the last one is answered. */
+const withoutPause = async ({ api }: Scene, connections: number, request: () => string): Promise<void> => {
+  const asker = openAsker(api.port);
+  const until = performance.now() + WAVE_EVERY_MS;
+  await asker.warmUp(connections);
+  await times(connections, async () => {
+    while (performance.now() < until) await asker.ask(request()).catch(() => undefined);
+  });
+  asker.close();
 };
 
 const storeSearchWords = async ({ parley }: Scene, { assistantId, sessionKey }: BenchAssistant): Promise<void> => {

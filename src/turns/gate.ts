@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Request, RequestHandler, Response } from 'express';
+import type { Assistant } from '../assistants/assistant.ts';
 import { errorBodyOf } from '../platform/http/http.ts';
 import { createByteShares } from '../platform/http/shares.ts';
 import { bearerIn } from '../platform/process/credentials.ts';
@@ -102,6 +103,8 @@ type Waiting = { key: string; admit: () => void };
 /** The waiting turns of an assistant. Its keys take turns. */
 class Line {
   size = 0;
+  /** How many turns of the assistant may be in flight. It is what the last one allows, because settings may change. */
+  atMost = Number.POSITIVE_INFINITY;
   readonly #keys = new Map<string, Set<Waiting>>();
   readonly #since: number;
   #countedFrom: number;
@@ -163,6 +166,11 @@ const STUCK_AFTER_MS = 250;
 /** At most this many turns are in flight beyond the window. All belong to assistants below their share. */
 const BESIDE_MAX = 128;
 /**
+ * How many turns are accepted at once of an assistant whose turns are in flight only until then. The window follows
+ * replies, so it does not notice when these are too many.
+ */
+const ACCEPTED_AT_ONCE = 16;
+/**
  * A turn older than this no longer counts as in flight, even if no newer turn is answered: its caller no longer waits.
  */
 const IN_FLIGHT_MAX_MS = 30_000;
@@ -190,7 +198,20 @@ export type PassedTurn = {
 };
 
 type Turn = { assistantId: string; since: number; waiter?: Waiter };
-type Caller = { assistantId: string; keyId: string | null; bytes: number; req: Request; res: Response };
+type Caller = {
+  assistant: Pick<Assistant, 'assistantId' | 'engine' | 'quickMessageSeconds'>;
+  keyId: string | null;
+  bytes: number;
+  req: Request;
+  res: Response;
+};
+
+/**
+ * True if reply workers answer the assistant's turns in the order of all turns. Turns of a provider, and those that wait
+ * for another message, have slots of their own, so they are in flight only until they are accepted.
+ */
+export const isAnsweredInOrder = ({ engine, quickMessageSeconds }: Caller['assistant']): boolean =>
+  engine.kind === 'retrieval' && quickMessageSeconds === null;
 
 /**
  * Admits turns by shares, so that an assistant that sends more than the service can answer delays only itself
@@ -240,6 +261,8 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     inFlight.size < window.size + BESIDE_MAX &&
     (owned.get(assistantId) ?? 0) < Math.max(1, window.size / Math.max(1, owned.size));
 
+  const hasMost = (assistantId: string, atMost: number): boolean => (owned.get(assistantId) ?? 0) >= atMost;
+
   const admitOne = (assistantId: string, line: Line, now: number): void => {
     const one = line.next(now);
     lines.delete(assistantId);
@@ -247,18 +270,23 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     one?.admit();
   };
 
+  const firstFree = (): [string, Line] | null => {
+    for (const [assistantId, line] of lines) if (!hasMost(assistantId, line.atMost)) return [assistantId, line];
+    return null;
+  };
+
   const admitWaiting = (now: number): void => {
     while (inFlight.size < window.size) {
-      const [[assistantId, line] = []] = lines;
-      if (assistantId === undefined || !line) return;
-      admitOne(assistantId, line, now);
+      const next = firstFree();
+      if (!next) return;
+      admitOne(...next, now);
     }
   };
 
   const admitOf = (assistantId: string, now: number): void => {
     for (;;) {
       const line = lines.get(assistantId);
-      if (!line || !isBelowShare(assistantId)) return;
+      if (!line || hasMost(assistantId, line.atMost) || !isBelowShare(assistantId)) return;
       admitOne(assistantId, line, now);
     }
   };
@@ -286,7 +314,9 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     let isTimed = true;
     const onReply = (): void => {
       const now = performance.now();
-      if (isTimed) window.answered({ since, now, isFull: lines.size > 0 });
+      // A line whose assistant has the most that it may have does not wait for the window.
+      const isFull = lines.size > 0 && inFlight.size >= window.size;
+      if (isTimed) window.answered({ since, now, isFull });
       if (inFlight.has(turn)) dropOlder(STUCK_AFTER_MS, now);
       drop(turn);
     };
@@ -333,7 +363,10 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   };
 
   /** Waits in the line of the assistant. Leaves it if the caller leaves, or has waited too long. */
-  const wait = ({ assistantId, keyId, res }: Caller, bytes: number): Promise<PassedTurn> =>
+  const wait = (
+    { assistant: { assistantId }, keyId, res }: Caller,
+    { bytes, atMost }: { bytes: number; atMost: number },
+  ): Promise<PassedTurn> =>
     new Promise((resolve, reject) => {
       const line = lines.get(assistantId) ?? new Line(performance.now());
       const leave = (): void => {
@@ -360,6 +393,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
       };
       res.once('close', leave);
       line.add(one);
+      line.atMost = atMost;
       lines.set(assistantId, line);
     });
 
@@ -383,20 +417,21 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     refuse,
 
     pass: async (caller) => {
-      const { assistantId, req, res } = caller;
+      const { assistant, req, res } = caller;
+      const { assistantId } = assistant;
       const now = performance.now();
+      const atMost = isAnsweredInOrder(assistant) ? Number.POSITIVE_INFINITY : ACCEPTED_AT_ONCE;
       assistants.set(markOf(req), assistantId);
       if (res.closed) throw unavailable();
       dropOlder(IN_FLIGHT_MAX_MS, now);
-      if (!lines.has(assistantId) && (inFlight.size < window.size || isBelowShare(assistantId))) {
-        return enter(assistantId);
-      }
+      const isFree = inFlight.size < window.size || isBelowShare(assistantId);
+      if (!lines.has(assistantId) && isFree && !hasMost(assistantId, atMost)) return enter(assistantId);
       const bytes = BYTES_OF_A_REQUEST + caller.bytes;
       if (lines.get(assistantId)?.isFull(now) || !bytesWaiting.take(assistantId, bytes)) {
         await refuse(res);
         throw unavailable();
       }
-      return wait(caller, bytes);
+      return wait(caller, { bytes, atMost });
     },
   };
 };

@@ -198,7 +198,7 @@ export const createGatedTurn =
   ({ gate, rateLimiter }: { gate: Gate; rateLimiter: Pick<RateLimiter, 'forVisitor'> }): GatedTurn =>
   (req, res, said) => {
     const { assistant, channel, keyId, keyTurnsPerMonth } = callerOf(res);
-    const { assistantId, sessionLimitPerMinute } = assistant;
+    const { sessionLimitPerMinute } = assistant;
     const bytes = 2 * said.message.length;
     noteCall(res, { sessionId: said.sessionId });
     return {
@@ -211,7 +211,7 @@ export const createGatedTurn =
       traceparent: req.get('traceparent'),
       pass: async (conversationKey) => {
         await rateLimiter.forVisitor(conversationKey, sessionLimitPerMinute);
-        return gate.pass({ assistantId, keyId, bytes, req, res });
+        return gate.pass({ assistant, keyId, bytes, req, res });
       },
     };
   };
