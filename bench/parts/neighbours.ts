@@ -328,6 +328,40 @@ const ATTACKS: Attack[] = [
     },
   },
   {
+    name: '200 connections with long bodies that are refused',
+    prepare: async (scene) => {
+      const attacker = await scene.parley.addAssistant();
+      const values = Array.from({ length: 5_000 }, (_, nth) => ({ [`a${nth}`]: 0 }));
+      const body = JSON.stringify({ values });
+      const request = requestText({ method: 'POST', path: '/api/v1/chat', apiKey: attacker.apiKey, body });
+      return () => withoutPause(scene, 200, () => request);
+    },
+  },
+  {
+    name: '200 connections that call a tool of MCP wrongly',
+    prepare: async (scene) => {
+      const attacker = await scene.parley.addAssistant();
+      const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'ask', arguments: {} } };
+      const { apiKey } = attacker;
+      const text = requestText({ method: 'POST', path: '/mcp', apiKey, body: JSON.stringify(call) });
+      const request = text.replace('\r\n', '\r\nAccept: application/json, text/event-stream\r\n');
+      return () => withoutPause(scene, 200, () => request);
+    },
+  },
+  {
+    name: '200 connections with an old message and its key, again and again',
+    prepare: async (scene) => {
+      const attacker = await scene.parley.addAssistant();
+      const session = randomUUID();
+      const keyed = aChat(attacker, 'hi', session).replace('\r\n', '\r\nIdempotency-Key: old\r\n');
+      const asker = openAsker(scene.api.port);
+      await asker.ask(keyed);
+      for (let nth = 0; nth < 40; nth += 1) await asker.ask(aChat(attacker, `${nth} ${'😀'.repeat(7_900)}`, session));
+      asker.close();
+      return () => withoutPause(scene, 200, () => keyed);
+    },
+  },
+  {
     name: '200 connections with one message, again and again',
     prepare: async (scene) => {
       const attacker = await scene.parley.addAssistant();

@@ -16,7 +16,7 @@ import type { AssistantStore } from './store.ts';
 /**
  * How a call is authenticated, and which rate-limit window counts the call. With `key or poll` (of messages) and `key or
  * event poll`, a long poll counts in a window of its own. Without `limiter`, calls are not counted, and a missing token
- * gives 404. `hasOwnTurn`: the gate (`src/turns/gate.ts`) or its handler decides when it is worked on.
+ * gives 404. `hasOwnTurn`: its handler decides when it is worked on.
  */
 type Admission =
   | { auth: 'apiKey'; limiter: 'key' | 'key or poll' | 'key or event poll'; hasOwnTurn?: true }
@@ -30,7 +30,10 @@ export const publicOperation = <const One extends PublicOperation>(one: One): On
 
 type Limiter = NonNullable<PublicOperation['limiter']>;
 
-/** Works on a few requests of an assistant's keys at once. One whose caller leaves counts until its work is over. */
+/**
+ * Works on a few requests of an assistant's callers at once. One whose caller leaves counts until its work is over, and a
+ * message until it is at the gate (src/turns/gate.ts).
+ */
 export const takingTurns =
   (handle: RequestHandler): RequestHandler =>
   async (req, res, next) => {
@@ -55,7 +58,7 @@ export const createPublicRouter = (
   const router = Router({ caseSensitive: true });
   const served = all.map(({ operation, handle }): Served => {
     const admit = operation.limiter ? [admits[operation.limiter]] : [];
-    const isLimited = operation.auth === 'apiKey' && !operation.hasOwnTurn;
+    const isLimited = operation.limiter !== undefined && !(operation.auth === 'apiKey' && operation.hasOwnTurn);
     return { operation, handlers: [...admit, ...bodyReader(operation), isLimited ? takingTurns(handle) : handle] };
   });
   mount(router, served);

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
 import type { ItemFailure } from '../platform/process/batch.ts';
+import { createRestedWork } from '../platform/http/shares.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { ApiError, unavailable } from '../platform/process/errors.ts';
 import { type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
@@ -299,6 +300,9 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
 const mayAnnounce = (receiversOf: ReceiversOf): boolean =>
   receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;
 
+/** Of one assistant, one turn is looked for in whole histories at a time, with a rest after each: few callers repeat one. */
+const lookingBack = createRestedWork();
+
 type Dependencies = { connection: Connection; findDelivered: FindDelivered; history: History };
 type Options = AcceptOptions & { receiversOf: ReceiversOf };
 
@@ -373,13 +377,14 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
   };
 
   const decideOn = async (conversation: KnownConversation, turn: NewTurn, windowMs: number): Promise<Decision> => {
-    const { turnId, dedupeKey, key } = turn;
+    const { turnId, dedupeKey, key, assistantId } = turn;
     const similar = conversation.recent.filter((known) => known.dedupeKey === dedupeKey && dedupeKey !== null);
     const delivered = await findDelivered(similar.map((known) => ({ key, turnId: known.turnId })));
     const query = { turnId, dedupeKey, reserved: turn.reservation !== null, windowMs, now: serverNow() };
     const decision = decide(conversation, query, (known) => delivered.has(known));
     const longAgo = decision.kind === 'new' && turn.reservation === 'known';
-    const finished = longAgo ? await history.findFinishedTurn(conversation, turnId) : null;
+    if (!longAgo) return decision;
+    const finished = await lookingBack(assistantId, () => history.findFinishedTurn(conversation, turnId));
     if (!finished) return decision;
     return finished.outcome === 'failed' ? { kind: 'resume', turn: finished } : { kind: 'replay', turn: finished };
   };

@@ -142,9 +142,10 @@ const SENT_AT_ONCE = 100;
 const LINGER_MS = 10_000;
 /**
  * How many browsers that come back are sent what they missed at the same time, apart from the rounds. Each operator has
- * one of these at a time.
+ * one of these at a time, and all people with the same assistants have half.
  */
 export const CATCH_UPS = 4;
+const CATCH_UPS_OF_A_TEAM = 2;
 /**
  * A catch-up reads again what changed during its last pass, at most this often. What is left is sent when the browser
  * joins the rounds. If that is more than `REST_MAX`, the browser loads everything again.
@@ -199,7 +200,9 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
   const subscribers = new Set<Subscriber>();
   const erasedIds = createErasedIds();
   const inTurn = createSerial();
-  const catchUps = createSlots(({ own, inUse }) => own === 0 && inUse < CATCH_UPS);
+  const catchUps = createSlots(
+    ({ own, ofTenant, inUse }) => own === 0 && ofTenant < CATCH_UPS_OF_A_TEAM && inUse < CATCH_UPS,
+  );
   let source: Promise<Source> | null = null;
   let running: Source | null = null;
   let users = 0;
@@ -289,7 +292,9 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
    * has reached, or null if it has to load everything again.
    */
   const catchUp = async (opened: Source, subscriber: Subscriber, from: string): Promise<string | null> => {
-    const slot = await catchUps.acquire(subscriber.access.operatorId);
+    const { access, left: signal } = subscriber;
+    const tenant = access.assistantIds?.join(' ') ?? access.operatorId;
+    const slot = await catchUps.acquire(access.operatorId, { tenant, signal }).catch(() => null);
     try {
       if (!slot || subscriber.left.aborted) return null;
       let position = from;

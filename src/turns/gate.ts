@@ -1,6 +1,5 @@
 import { hash } from 'node:crypto';
 import type { Request, RequestHandler, Response } from 'express';
-import type { Assistant } from '../assistants/assistant.ts';
 import { errorBodyOf } from '../platform/http/http.ts';
 import { createByteShares } from '../platform/http/shares.ts';
 import { bearerIn } from '../platform/process/credentials.ts';
@@ -103,8 +102,6 @@ type Waiting = { key: string; admit: () => void };
 /** The waiting turns of an assistant. Its keys take turns. */
 class Line {
   size = 0;
-  /** How many turns of the assistant may be in flight. It is what the last one allows, because settings may change. */
-  atMost = Number.POSITIVE_INFINITY;
   readonly #keys = new Map<string, Set<Waiting>>();
   readonly #since: number;
   #countedFrom: number;
@@ -166,8 +163,8 @@ const STUCK_AFTER_MS = 250;
 /** At most this many turns are in flight beyond the window. All belong to assistants below their share. */
 const BESIDE_MAX = 128;
 /**
- * How many turns are accepted at once of an assistant whose turns are in flight only until then. The window follows
- * replies, so it does not notice when these are too many.
+ * How many turns of one assistant are accepted at once. Those that only repeat one, or that wait for a provider or for
+ * further messages, have no reply that tells the window when they are too many.
  */
 const ACCEPTED_AT_ONCE = 16;
 /**
@@ -180,7 +177,7 @@ const SAME_OVERLOAD_MS = 10_000;
 const REFUSED_LATE_MS = 1_000;
 /** How many refusals wait in a process. Further ones are answered immediately. */
 const LATE_MAX = 2_000;
-/** While turns wait, at most this many requests of unknown callers are checked at once. */
+/** While turns wait for the window, at most this many requests of unknown callers are checked at once. */
 const STRANGERS_MAX = 500;
 const CALLERS_KNOWN = 10_000;
 
@@ -197,21 +194,8 @@ export type PassedTurn = {
   leave: () => void;
 };
 
-type Turn = { assistantId: string; since: number; waiter?: Waiter };
-type Caller = {
-  assistant: Pick<Assistant, 'assistantId' | 'engine' | 'quickMessageSeconds'>;
-  keyId: string | null;
-  bytes: number;
-  req: Request;
-  res: Response;
-};
-
-/**
- * True if reply workers answer the assistant's turns in the order of all turns. Turns of a provider, and those that wait
- * for another message, have slots of their own, so they are in flight only until they are accepted.
- */
-export const isAnsweredInOrder = ({ engine, quickMessageSeconds }: Caller['assistant']): boolean =>
-  engine.kind === 'retrieval' && quickMessageSeconds === null;
+type Turn = { assistantId: string; since: number; isAccepted: boolean; waiter?: Waiter };
+type Caller = { assistantId: string; keyId: string | null; bytes: number; req: Request; res: Response };
 
 /**
  * Admits turns by shares, so that an assistant that sends more than the service can answer delays only itself
@@ -248,6 +232,8 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   const inFlight = new Set<Turn>();
   /** How many turns each assistant has in flight. */
   const owned = new Map<string, number>();
+  /** How many of them are not accepted yet. */
+  const accepting = new Map<string, number>();
   const assistants = createLru<string>({ most: CALLERS_KNOWN });
   let strangers = 0;
   let late = 0;
@@ -261,7 +247,10 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     inFlight.size < window.size + BESIDE_MAX &&
     (owned.get(assistantId) ?? 0) < Math.max(1, window.size / Math.max(1, owned.size));
 
-  const hasMost = (assistantId: string, atMost: number): boolean => (owned.get(assistantId) ?? 0) >= atMost;
+  const acceptsMost = (assistantId: string): boolean => (accepting.get(assistantId) ?? 0) >= ACCEPTED_AT_ONCE;
+
+  /** True if turns wait for the window. A line whose assistant accepts the most that it may does not. */
+  const isFull = (): boolean => lines.size > 0 && inFlight.size >= window.size;
 
   const admitOne = (assistantId: string, line: Line, now: number): void => {
     const one = line.next(now);
@@ -271,7 +260,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   };
 
   const firstFree = (): [string, Line] | null => {
-    for (const [assistantId, line] of lines) if (!hasMost(assistantId, line.atMost)) return [assistantId, line];
+    for (const one of lines) if (!acceptsMost(one[0])) return one;
     return null;
   };
 
@@ -286,18 +275,29 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   const admitOf = (assistantId: string, now: number): void => {
     for (;;) {
       const line = lines.get(assistantId);
-      if (!line || hasMost(assistantId, line.atMost) || !isBelowShare(assistantId)) return;
+      if (!line || acceptsMost(assistantId) || !isBelowShare(assistantId)) return;
       admitOne(assistantId, line, now);
     }
+  };
+
+  const admitAfter = ({ assistantId }: Turn): void => {
+    const now = performance.now();
+    admitOf(assistantId, now);
+    admitWaiting(now);
+  };
+
+  /** The turn is accepted, or is not any longer. */
+  const endAccept = (turn: Turn): void => {
+    if (!turn.isAccepted) addTo(accepting, turn.assistantId, -1);
+    turn.isAccepted = true;
   };
 
   const drop = (turn: Turn): void => {
     if (!inFlight.delete(turn)) return;
     addTo(owned, turn.assistantId, -1);
+    endAccept(turn);
     turn.waiter?.cancel();
-    const now = performance.now();
-    admitOf(turn.assistantId, now);
-    admitWaiting(now);
+    admitAfter(turn);
   };
 
   const dropOlder = (than: number, now: number): void => {
@@ -307,16 +307,15 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
 
   const enter = (assistantId: string): PassedTurn => {
     const since = performance.now();
-    const turn: Turn = { assistantId, since };
+    const turn: Turn = { assistantId, since, isAccepted: false };
     inFlight.add(turn);
     addTo(owned, assistantId, 1);
+    addTo(accepting, assistantId, 1);
     let stays = false;
     let isTimed = true;
     const onReply = (): void => {
       const now = performance.now();
-      // A line whose assistant has the most that it may have does not wait for the window.
-      const isFull = lines.size > 0 && inFlight.size >= window.size;
-      if (isTimed) window.answered({ since, now, isFull });
+      if (isTimed) window.answered({ since, now, isFull: isFull() });
       if (inFlight.has(turn)) dropOlder(STUCK_AFTER_MS, now);
       drop(turn);
     };
@@ -329,6 +328,8 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
         stays = true;
         isTimed = inOrder;
         turn.waiter?.arm();
+        endAccept(turn);
+        admitAfter(turn);
       },
       leave: () => {
         if (!stays) drop(turn);
@@ -363,10 +364,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   };
 
   /** Waits in the line of the assistant. Leaves it if the caller leaves, or has waited too long. */
-  const wait = (
-    { assistant: { assistantId }, keyId, res }: Caller,
-    { bytes, atMost }: { bytes: number; atMost: number },
-  ): Promise<PassedTurn> =>
+  const wait = ({ assistantId, keyId, res }: Caller, bytes: number): Promise<PassedTurn> =>
     new Promise((resolve, reject) => {
       const line = lines.get(assistantId) ?? new Line(performance.now());
       const leave = (): void => {
@@ -393,7 +391,6 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
       };
       res.once('close', leave);
       line.add(one);
-      line.atMost = atMost;
       lines.set(assistantId, line);
     });
 
@@ -402,6 +399,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
       if (lines.size === 0) return false;
       const assistantId = assistants.get(markOf(req));
       if (assistantId !== undefined) return lines.get(assistantId)?.isFull(performance.now()) === true;
+      if (!isFull()) return false;
       if (strangers >= STRANGERS_MAX) return true;
       strangers += 1;
       let counted = true;
@@ -417,21 +415,19 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     refuse,
 
     pass: async (caller) => {
-      const { assistant, req, res } = caller;
-      const { assistantId } = assistant;
+      const { assistantId, req, res } = caller;
       const now = performance.now();
-      const atMost = isAnsweredInOrder(assistant) ? Number.POSITIVE_INFINITY : ACCEPTED_AT_ONCE;
       assistants.set(markOf(req), assistantId);
       if (res.closed) throw unavailable();
       dropOlder(IN_FLIGHT_MAX_MS, now);
       const isFree = inFlight.size < window.size || isBelowShare(assistantId);
-      if (!lines.has(assistantId) && isFree && !hasMost(assistantId, atMost)) return enter(assistantId);
+      if (!lines.has(assistantId) && isFree && !acceptsMost(assistantId)) return enter(assistantId);
       const bytes = BYTES_OF_A_REQUEST + caller.bytes;
       if (lines.get(assistantId)?.isFull(now) || !bytesWaiting.take(assistantId, bytes)) {
         await refuse(res);
         throw unavailable();
       }
-      return wait(caller, { bytes, atMost });
+      return wait(caller, bytes);
     },
   };
 };

@@ -14,7 +14,7 @@ import { orFailed, type TraceSpan, type Tracing, within } from '../platform/proc
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
 import type { Module } from '../service.ts';
-import { createGate, type Gate, isAnsweredInOrder, type PassedTurn } from './gate.ts';
+import { createGate, type Gate, type PassedTurn } from './gate.ts';
 import { type DeliveredReplies, openReplies, type Progress, type Replies, type Waiter } from './waiters.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
 import { type Allowance, createQuotas, type Quotas, type Reservation } from './allowances.ts';
@@ -203,9 +203,15 @@ const isNewTurn = (accepted: Accepted, { messageId }: NewTurn): boolean => {
   }
 };
 
-/** True for a new turn that counts until its reply. */
-const isInFlight = ({ assistant }: TurnRequest, accepted: Accepted): accepted is Accepted & { kind: 'accepted' } =>
-  isAnsweredInOrder(assistant) && accepted.kind === 'accepted' && !accepted.resumed;
+/**
+ * True for a new turn that reply workers answer in the order of all turns. Turns of a provider, and those that wait for
+ * another message, have slots of their own.
+ */
+const isInFlight = (
+  { assistant: { engine, quickMessageSeconds } }: TurnRequest,
+  accepted: Accepted,
+): accepted is Accepted & { kind: 'accepted' } =>
+  engine.kind === 'retrieval' && quickMessageSeconds === null && accepted.kind === 'accepted' && !accepted.resumed;
 
 /**
  * True if the conversation's id is needed before the answer. A caller who waits for the whole answer gets the id with

@@ -6,6 +6,7 @@ import type { Assistant } from '../assistants/assistant.ts';
 import { type RateLimiter, rateLimitHeaders } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { createByteShares, holdFor, networkOf } from '../platform/http/shares.ts';
+import { noStranger } from '../platform/http/http.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { bearerIn } from '../platform/process/credentials.ts';
@@ -128,6 +129,7 @@ export const createWebAccess = ({ assistants, rateLimiter, publicUrl, orUnavaila
   const isOwn = (origin: string, req: Request): boolean => origin === own || URL.parse(origin)?.host === req.host;
 
   const refuse = async (req: Request, error: ApiError): Promise<never> => {
+    if (req.res) noStranger(req.res);
     await rateLimiter.forFailing(networkOf(req.ip));
     throw error;
   };
@@ -165,6 +167,7 @@ export const createWebAccess = ({ assistants, rateLimiter, publicUrl, orUnavaila
         caller.visitor = visitorOfToken(bearerOf(req), caller.assistant);
         if (!caller.visitor) return refuse(req, unauthorized());
       }
+      noStranger(res);
       const network = networkOf(req.ip);
       res.set(await countFor[limiter](network));
       // The network holds the answer, not the assistant: visitors who do not read must not block the assistant's API

@@ -93,6 +93,7 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
     const { message, language = null } = bodyOf(webOperations.send, req);
     const key = IdempotencyKey.nullable().safeParse(req.get('Idempotency-Key') ?? null);
     if (!key.success) throw invalid('Idempotency-Key', 'invalid', 'must be 1–255 visible ASCII characters');
+    const { assistantId } = assistant;
     return {
       assistant,
       channel: 'web',
@@ -104,7 +105,7 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
       quotas: quotasOf(assistant, null),
       pass: async (conversationKey) => {
         await rateLimiter.forVisitor(conversationKey, assistant.sessionLimitPerMinute);
-        return gate.pass({ assistant, keyId: null, bytes: 2 * message.length, req, res });
+        return gate.pass({ assistantId, keyId: null, bytes: 2 * message.length, req, res });
       },
     };
   };

@@ -10,15 +10,15 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const FLOOD = sized({ everyday: 40, long: 80 });
 const KEYS = 4;
 
-/** An assistant with several keys and conversations. */
-const aCaller = async () => {
+/** An assistant with several keys, and so many conversations. */
+const aCaller = async (conversationCount = FLOOD) => {
   const { assistantId, apiKey, chat } = await anAssistant(stack);
   const makeKey = (name: string) =>
     stack.service.assistants.createApiKey({ assistantId, name, limitPerMinute: 1_000_000 });
   const made = await Promise.all(Array.from({ length: KEYS }, (_, nth) => makeKey(`key ${nth}`)));
   const keys = [apiKey, ...made.map((one) => one.apiKey)];
   const accepted = await Promise.all(
-    Array.from({ length: FLOOD }, () =>
+    Array.from({ length: conversationCount }, () =>
       chat(aTurn({ session_id: randomUUID() }), { headers: { Prefer: 'respond-async' } }),
     ),
   );
@@ -48,6 +48,24 @@ test.each([
 
   expect(stop()).toBeLessThan(8);
   expect(statuses.filter((status) => status >= 500)).toEqual([]);
+});
+
+const LONG_BODY = { values: Array.from({ length: 5_000 }, (_, nth) => ({ [`a${nth}`]: 0 })) };
+
+test('a long body of an assistant is parsed after a rest of four times as long as the one before took', async () => {
+  const { ask } = await aCaller(0);
+  const text = JSON.stringify(LONG_BODY);
+  const times = Array.from({ length: 20 }, () => {
+    const since = performance.now();
+    JSON.parse(text);
+    return performance.now() - since;
+  });
+
+  const begun = performance.now();
+  const statuses = await Promise.all(Array.from({ length: FLOOD }, (_, nth) => ask('/api/v1/chat', nth, LONG_BODY)));
+
+  expect(performance.now() - begun).toBeGreaterThan(3 * FLOOD * Math.min(...times));
+  expect([...new Set(statuses)]).toEqual([422]);
 });
 
 test('long polls do not hold up other requests of their assistant', async () => {

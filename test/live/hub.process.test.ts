@@ -197,6 +197,33 @@ test('a browser that catches up slowly does not delay the rows of others', async
   expect(back.written()).not.toContain('event: reset');
 });
 
+test('people of one assistant who catch up slowly do not keep others from it', async () => {
+  const [slow, quick] = [await anAssistant(stack), await anAssistant(stack)];
+  const gate = Promise.withResolvers<void>();
+  let reading = 0;
+  const { join, roundOf } = await aHub({
+    beforeRows: (assistantIds) => {
+      if (assistantIds?.join() !== slow.assistantId) return undefined;
+      reading += 1;
+      return gate.promise;
+    },
+  });
+  const follower = await join(anAgentOf(quick.assistantId));
+  const from = follower.position();
+  const keys = await conversationsOf(quick.assistantId, 5);
+  await roundOf([...(await conversationsOf(slow.assistantId, 5)), ...keys]);
+
+  const people = ['one', 'two', 'three', 'four'].map((operatorId) =>
+    join({ ...anAgentOf(slow.assistantId), operatorId }, from),
+  );
+  await eventually(() => expect(reading).toBe(2));
+  const back = await join({ ...anAgentOf(quick.assistantId), operatorId: 'back' }, from);
+
+  for (const id of await idsOf(keys)) expect(back.written()).toContain(id);
+  gate.resolve();
+  await Promise.all(people);
+});
+
 describe('a long log', () => {
   let mongod: Service;
   beforeAll(async () => {

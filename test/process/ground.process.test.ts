@@ -111,6 +111,37 @@ test('a session whose callers leave is worked on no more at once than one whose 
   });
 });
 
+const ANY = 'application/json, text/event-stream';
+const WRONG_CALL = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'ask', arguments: {} } };
+
+test.each([
+  ['message', '/api/v1/chat', {}],
+  ['message in OpenAI’s protocol', '/v1/chat/completions', {}],
+  ['call of a tool', '/mcp', WRONG_CALL],
+])('a %s that is refused waits for its turn among the requests of its assistant', async (_what, path, body) => {
+  const { apiKey } = await anAssistant(stack);
+  const order: string[] = [];
+  const headers = { Authorization: `Bearer ${apiKey}`, 'Content-Type': 'application/json', Accept: ANY };
+  const ask = async (name: string, address: string, sent: RequestInit = {}) => {
+    await (await fetch(`${stack.url}${address}`, { headers, ...sent })).arrayBuffer();
+    order.push(name);
+  };
+  const slow = {
+    failCommands: ['find'],
+    namespace: `${stack.service.mongo.name}.conversations`,
+    blockConnection: true,
+    blockTimeMS: 300,
+  };
+
+  await withFailPoint(mongod.url, slow, async (reached) => {
+    const reads = Array.from({ length: 8 }, () => ask('read', `/api/v1/conversations/${randomUUID()}`));
+    await reached();
+    await Promise.all([ask('refused', path, { method: 'POST', body: JSON.stringify(body) }), ...reads]);
+  });
+
+  expect(order.slice(0, 4)).toEqual(['read', 'read', 'read', 'read']);
+});
+
 test('an answer whose reads fail after its first piece ends midway, and the process answers on', async () => {
   const { assistantId } = await anAssistant(stack, { knowledge: [] });
   const answer = 'a'.repeat(3_000);

@@ -33,10 +33,14 @@ const stack = useStack({ engine: slow, deliveryWorkers: 0, env: { REPLY_CONCURRE
 const RESPOND_ASYNC = { headers: { Prefer: 'respond-async' } };
 
 /** Sends on many connections without a pause. Counts the answers by status. */
-const sendWithoutPause = (apiKey: string, callers: number): { statuses: Map<string, number> } => {
+const sendWithoutPause = (
+  apiKey: string,
+  callers: number,
+  path = '/api/v1/chat',
+): { statuses: Map<string, number> } => {
   const { port } = new URL(stack.url);
   const statuses = new Map<string, number>();
-  const head = `POST /api/v1/chat HTTP/1.1\r\nHost: greedy\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\n`;
+  const head = `POST ${path} HTTP/1.1\r\nHost: greedy\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\n`;
   const send = (socket: Socket): void => {
     const body = JSON.stringify(aTurn({ language: 'en' }));
     socket.write(`${head}Content-Length: ${body.length}\r\n\r\n${body}`);
@@ -135,6 +139,19 @@ test('callers that are refused, or send their bodies slowly, take no places from
   const refused = sendWithoutPause(randomUUID(), SLOW_CALLERS);
   await eventually(() => expect(refused.statuses.get('429')).toBeGreaterThan(100));
   await eventually(newOnesAreServed);
+  for (const socket of sockets) socket.destroy();
+});
+
+test('visitors who are refused take no places from callers who are new', async () => {
+  const greedy = await anAssistant(stack);
+  const some = await Promise.all(Array.from({ length: 10 }, () => anAssistant(stack)));
+  const { statuses } = sendWithoutPause(greedy.apiKey, GREEDY_CALLERS);
+  await eventually(() => expect(statuses.get('503')).toBeGreaterThan(0));
+  const refused = sendWithoutPause('', SLOW_CALLERS, '/api/v1/web/nobody/messages');
+  await eventually(() => expect(refused.statuses.get('429')).toBeGreaterThan(SLOW_CALLERS));
+
+  const served = await Promise.all(some.map(({ chat }) => chat(aTurn())));
+  expect(served.map(({ status }) => status)).toEqual(some.map(() => 200));
 });
 
 // Each has a gate of its own, and mostly waits to be refused, so they wait together.

@@ -3,7 +3,7 @@ import { MIMEType, promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import type { Request, RequestHandler, Response } from 'express';
 import { ApiError, invalid, unavailable } from '../process/errors.ts';
-import { createByteShares, holderOf } from './shares.ts';
+import { createByteShares, createRestedWork, holderOf, signalOf } from './shares.ts';
 import { createSlices, restIfBusy } from '../process/slices.ts';
 import { createSlots } from '../process/slots.ts';
 import { forEachJsonMark, JSON_MARKS } from '../process/validation.ts';
@@ -218,6 +218,11 @@ const discardRest = (req: Request, res: Response): void => {
   });
 };
 
+/** The bodies of most messages are shorter. */
+const SHORT_BODY_BYTES = 4 * 1024;
+/** Of one holder, one longer body is parsed at a time. The next one waits, four times as long as that took. */
+const parsing = createRestedWork<object>();
+
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 const parseObject = (bytes: Buffer): object => {
@@ -252,7 +257,8 @@ const readObject = async (req: Request, res: Response, limitBytes: number): Prom
   const bytes = decode ? await decodeAll(decode, sent, { limitBytes, holder, res }) : sent;
   if (!isJson(req.headers['content-type'])) throw invalidJson();
   if (bytes.length > BODY_LIMIT_BYTES) await checkValues(bytes);
-  return parseObject(bytes);
+  if (bytes.length <= SHORT_BODY_BYTES) return parseObject(bytes);
+  return parsing(holder, async () => parseObject(bytes), signalOf(res));
 };
 
 /**

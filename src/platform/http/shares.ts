@@ -235,8 +235,8 @@ export const limitEachTeam = async (team: string, sender: string, res: Response)
 export const freeTeamSlot = (res: Response): void => (res.locals.teamSlot as Slot | undefined)?.release();
 
 /**
- * How many requests of the keys of one assistant a process works on at once, messages apart, which pass the gate. Each
- * then rests for as long as it took: callers read and change far more than a person.
+ * How many requests of the keys and the channel of one assistant a process works on at once, of messages until they are
+ * at the gate. Each then rests for as long as it took: callers read and change far more than a person.
  */
 const OF_ONE_ASSISTANT = 4;
 const ofAssistants = withRests(
@@ -244,7 +244,7 @@ const ofAssistants = withRests(
   restAsLong,
 );
 
-/** The same for all keys of one assistant. Call this when the body has arrived. */
+/** The same for all callers of one assistant. Call this when the body has arrived. */
 export const limitEachAssistant = async (assistantId: string, res: Response): Promise<void> => {
   res.locals.assistantSlot = await takeSlot(ofAssistants, assistantId, res);
 };

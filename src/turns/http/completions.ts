@@ -107,7 +107,6 @@ export const completionOperations = {
       '`param` of this protocol beside them.',
     auth: 'apiKey',
     limiter: 'key',
-    hasOwnTurn: true,
     headers: z.object({
       'X-Session-Id': z.string().optional().meta({ description: 'Names the session, before `user`.' }),
     }),

@@ -182,10 +182,6 @@ const openHandler = async (dependencies: Dependencies): Promise<McpHttpHandler> 
 /** A stream of changes would stay open, and there are none to tell. */
 const isSubscription = ({ method }: { method?: unknown }): boolean => method === 'subscriptions/listen';
 
-/** A message, which passes the gate. */
-const isMessage = ({ method, params }: { method?: unknown; params?: { name?: unknown } }): boolean =>
-  method === 'tools/call' && params?.name === 'ask';
-
 const asWebRequest = (req: Request): globalThis.Request => {
   const headers = Object.entries(req.headers).flatMap(([name, value]): [string, string][] =>
     typeof value === 'string' ? [[name, value]] : [],
@@ -207,11 +203,8 @@ export const mcpRoutes = (dependencies: Dependencies): Router => {
     await pipeline(Readable.fromWeb(answered.body), res).catch(() => undefined); // the caller has left
   };
 
-  const other = takingTurns(answer);
-  const route: RequestHandler = (req, res, next) => (isMessage(req.body as object) ? answer : other)(req, res, next);
-
   const router = Router({ caseSensitive: true });
-  router.post(MCP_PATH, dependencies.access.byApiKey, jsonBody(), route);
+  router.post(MCP_PATH, dependencies.access.byApiKey, jsonBody(), takingTurns(answer));
   router.all(MCP_PATH, methodNotAllowed('POST'));
   return router;
 };

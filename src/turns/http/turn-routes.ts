@@ -5,6 +5,7 @@ import type { RateLimiter } from '../../assistants/rate-limit.ts';
 import { IncludeQuery } from '../../assistants/suggested-action.ts';
 import { BODY_LIMIT_BYTES } from '../../platform/http/json-body.ts';
 import { answerWith, bodyOf, queryOf } from '../../platform/http/operation.ts';
+import { freeCallerSlots } from '../../platform/http/shares.ts';
 import { invalid } from '../../platform/process/errors.ts';
 import { quotasOf } from '../allowances.ts';
 import type { Gate } from '../gate.ts';
@@ -127,7 +128,6 @@ export const chatTurnOperations = {
     description: [ANSWERS, RETRYING, LIMITS].join('\n\n'),
     auth: 'apiKey',
     limiter: 'key',
-    hasOwnTurn: true,
     headers: ASYNC_HEADERS,
     otherAnswers: {
       202: {
@@ -198,7 +198,7 @@ export const createGatedTurn =
   ({ gate, rateLimiter }: { gate: Gate; rateLimiter: Pick<RateLimiter, 'forVisitor'> }): GatedTurn =>
   (req, res, said) => {
     const { assistant, channel, keyId, keyTurnsPerMonth } = callerOf(res);
-    const { sessionLimitPerMinute } = assistant;
+    const { assistantId, sessionLimitPerMinute } = assistant;
     const bytes = 2 * said.message.length;
     noteCall(res, { sessionId: said.sessionId });
     return {
@@ -210,8 +210,9 @@ export const createGatedTurn =
       idempotencyKey: idempotencyKeyOf(req.get('Idempotency-Key')),
       traceparent: req.get('traceparent'),
       pass: async (conversationKey) => {
+        freeCallerSlots(res);
         await rateLimiter.forVisitor(conversationKey, sessionLimitPerMinute);
-        return gate.pass({ assistant, keyId, bytes, req, res });
+        return gate.pass({ assistantId, keyId, bytes, req, res });
       },
     };
   };
