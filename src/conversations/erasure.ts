@@ -82,6 +82,10 @@ const SENT_UNTIL_MS = TIMING.claimEndedWithinMs + 1_000;
 
 /** An erasure that cannot be announced yet is tried again after this time, so that others go first. */
 const ANNOUNCED_AGAIN_AFTER_MS = 2_000;
+/** While a process announces an erasure, others leave it. One that failed is tried again after this time. */
+const ANNOUNCE_LEASE_MS = 30_000;
+/** A sweep begins announcements for this long. What each costs depends on how many events were delivered. */
+const ANNOUNCED_FOR_MS = 5_000;
 
 type Dependencies = {
   connection: Connection;
@@ -283,10 +287,11 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     if ((erased.outbox ?? []).length === 0 && tombstone.announceAt) await announce(tombstone).catch(() => undefined);
   };
 
-  /** False if another process makes this purge. */
-  const lease = async ({ _id, purgeAt }: StoredTombstone): Promise<boolean> => {
-    const leased = { $set: { purgeAt: new Date(serverNow() + PURGE_LEASE_MS) } };
-    return (await tombstones.updateOne({ _id, purgeAt }, leased)).modifiedCount === 1;
+  /** False if another process makes this purge or announcement. */
+  const lease = async (tombstone: StoredTombstone, when: 'purgeAt' | 'announceAt', ms: number): Promise<boolean> => {
+    const { _id, [when]: due } = tombstone;
+    const leased = { $set: { [when]: new Date(serverNow() + ms) } };
+    return (await tombstones.updateOne({ _id, [when]: due }, leased)).modifiedCount === 1;
   };
 
   return {
@@ -318,16 +323,13 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
 
     announceErasures: async () => {
       const due = await listDue('announceAt');
+      const until = performance.now() + ANNOUNCED_FOR_MS;
       await inTurns(due, async (one) => {
-        let isDone = false;
-        try {
-          isDone = !(await isLeft(one)) && (await announce(one));
-        } finally {
-          // It failed, or an event of the conversation is still being sent. It is tried again later.
-          const announceAt = new Date(serverNow() + ANNOUNCED_AGAIN_AFTER_MS);
-          const open = { _id: one._id, announceAt: { $exists: true } };
-          if (!isDone) await tombstones.updateOne(open, { $set: { announceAt } });
-        }
+        if (performance.now() >= until || !(await lease(one, 'announceAt', ANNOUNCE_LEASE_MS))) return;
+        if (!(await isLeft(one)) && (await announce(one))) return;
+        // An event of the conversation is still being sent.
+        const announceAt = new Date(serverNow() + ANNOUNCED_AGAIN_AFTER_MS);
+        await tombstones.updateOne({ _id: one._id, announceAt: { $exists: true } }, { $set: { announceAt } });
       });
     },
 
@@ -335,7 +337,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
       const due = await listDue('purgeAt');
       let purged = 0;
       await inTurns(due, async (one) => {
-        if (!(await lease(one))) return;
+        if (!(await lease(one, 'purgeAt', PURGE_LEASE_MS))) return;
         try {
           await purgeDue(one);
           purged += 1;

@@ -169,6 +169,10 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome'>> & {
   expiresAt: Date;
 };
 
+/** True for the event that tells of an erasure, and not for a test of this kind. */
+export const tellsOfErasure = ({ event, conversationId }: Pick<StoredDelivery, 'event' | 'conversationId'>): boolean =>
+  event === 'conversation.erased' && conversationId !== null;
+
 /**
  * The id of a delivery. The id of a resend ends with the resend number that the dashboard showed. Both clicks of a
  * double click send the same number, so only one resend is created.

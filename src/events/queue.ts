@@ -4,14 +4,14 @@ import { createGatheredJobs, groupByPartition, type PartitionedQueue } from '../
 
 export const DELIVERIES_QUEUE = 'deliveries';
 
-const CONVERSATIONS_PER_JOB = 50;
+const WOKEN_PER_JOB = 50;
 /**
  * A wake-up for conversations with pending events, and for queued deliveries (tests, resends). The worker reads from
  * MongoDB which events are due and whether they may be sent.
  */
 export const WakeUpJob = z.object({
-  conversations: z.array(z.string().length(32)).max(CONVERSATIONS_PER_JOB).default([]),
-  deliveries: z.array(z.string().max(200)).max(CONVERSATIONS_PER_JOB).default([]),
+  conversations: z.array(z.string().length(32)).max(WOKEN_PER_JOB).default([]),
+  deliveries: z.array(z.string().max(200)).max(WOKEN_PER_JOB).default([]),
 });
 export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
@@ -33,27 +33,18 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): Deliver
   const add = createGatheredJobs<WakeUpJob, string>(queue, {
     name: 'wake',
     jobsOf: (keys) =>
-      inChunks([...new Set(keys)], CONVERSATIONS_PER_JOB).map((conversations) => ({ conversations, deliveries: [] })),
+      inChunks([...new Set(keys)], WOKEN_PER_JOB).map((conversations) => ({ conversations, deliveries: [] })),
   });
-  // A sweep wakes a delivery again until it is sent. While the node of its partition is unavailable, only one wake-up
-  // waits.
-  const waking = new Set<string>();
-  const addDelivery = async (deliveryId: string): Promise<void> => {
-    waking.add(deliveryId);
-    try {
-      await queue.of(deliveryId).add('wake', { conversations: [], deliveries: [deliveryId] });
-    } finally {
-      waking.delete(deliveryId);
-    }
-  };
+  const addDelivery = createGatheredJobs<WakeUpJob, string>(queue, {
+    name: 'wake',
+    jobsOf: (ids) =>
+      inChunks([...new Set(ids)], WOKEN_PER_JOB).map((deliveries) => ({ conversations: [], deliveries })),
+  });
 
   return {
     wake: (conversationKey) => add(conversationKey, conversationKey),
 
-    wakeDelivery: (deliveryId) => {
-      if (queue.offer({ conversations: [], deliveries: [deliveryId] })) return;
-      if (!waking.has(deliveryId)) queue.addInBackground(addDelivery(deliveryId));
-    },
+    wakeDelivery: (deliveryId) => addDelivery(deliveryId, deliveryId),
 
     byPartition: <Conversation extends { _id: string }>(some: Conversation[]) =>
       groupByPartition(queue, some, ({ _id }) => _id),

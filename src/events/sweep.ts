@@ -132,7 +132,9 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   const claims = async (): Promise<void> => {
     const lost = await deliveries.endLostClaims(timing.claimLostMs);
     if (lost > 0) onLost(lost);
-    const queued = await deliveries.sweepQueued({ wakeAfterMs: timing.eventStaleMs, expireAfterMs: eventMaxAgeMs });
+    const pausedIds = new Set([...(await endpoints.listPausedIds()), ...suspended()]);
+    const older = { wakeAfterMs: timing.eventStaleMs, expireAfterMs: eventMaxAgeMs };
+    const queued = await deliveries.sweepQueued({ ...older, pausedIds });
     for (const deliveryId of queued) deliveryQueue.wakeDelivery(deliveryId);
   };
 

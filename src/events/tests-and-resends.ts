@@ -16,6 +16,7 @@ import {
   stateBefore,
   deliveryModel,
   type StoredDelivery,
+  tellsOfErasure,
 } from './delivery.ts';
 import type { ErasureEvent } from '../conversations/erasure.ts';
 import type { Endpoint } from './endpoint.ts';
@@ -76,10 +77,16 @@ export type TestsAndResends = {
 
   /**
    * Ends queued tests and resends that are too old. Returns the ids of those that need another wake-up: the oldest ones
-   * of some assistants. The next call continues with other assistants.
+   * of some assistants. The next call continues with other assistants. What tells of erasures waits at paused endpoints.
    */
-  sweepQueued: (options: { wakeAfterMs: number; expireAfterMs: number }) => Promise<string[]>;
+  sweepQueued: (options: {
+    wakeAfterMs: number;
+    expireAfterMs: number;
+    pausedIds: ReadonlySet<string>;
+  }) => Promise<string[]>;
 };
+
+type QueuedRow = Pick<StoredDelivery, '_id' | 'assistantId' | 'endpointId' | 'event' | 'conversationId'>;
 
 export const createTestsAndResends = ({ connection, worker, retentionDays }: ClaimOptions): TestsAndResends => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
@@ -226,7 +233,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
       return delivery && { delivery, token };
     },
 
-    sweepQueued: async ({ wakeAfterMs, expireAfterMs }) => {
+    sweepQueued: async ({ wakeAfterMs, expireAfterMs, pausedIds }) => {
       // The range makes MongoDB use the index, with one seek for each assistant. The exact comparison is the one with
       // `$$NOW`.
       const older = (ms: number) => ({
@@ -242,13 +249,14 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
       const behind = sweptTo === null ? {} : { assistantId: { $lt: sweptTo } };
       const rows = await deliveries
         .find({ ...stateBefore('claimQueued'), ...older(wakeAfterMs), ...behind })
-        .project<{ _id: string; assistantId: string }>({ _id: 1, assistantId: 1 })
+        .project<QueuedRow>({ _id: 1, assistantId: 1, endpointId: 1, event: 1, conversationId: 1 })
         .sort({ assistantId: -1, createdAt: 1, _id: 1 })
         .hint(IN_FLIGHT.queued)
         .limit(QUEUED_PER_SWEEP)
         .toArray();
       sweptTo = rows.length < QUEUED_PER_SWEEP ? null : (rows.at(-1)?.assistantId ?? null);
-      return rows.map(({ _id }) => _id);
+      const waits = (row: QueuedRow): boolean => tellsOfErasure(row) && pausedIds.has(row.endpointId);
+      return rows.filter((row) => !waits(row)).map(({ _id }) => _id);
     },
   };
 };

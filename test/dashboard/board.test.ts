@@ -140,7 +140,11 @@ test('a page of the board has 100 jobs at most, whatever its address asks for', 
   const owner = await anOperator(stack);
   const [{ assistantId }, receiver] = [await anAssistant(stack), await openReceiver()];
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
-  for (let nth = 0; nth < 150; nth += 1) stack.service.deliveryQueue.wakeDelivery(`${nth}:${endpoint.endpointId}`);
+  const { deliveries } = stack.service.queues;
+  for (let nth = 0; nth < 150; nth += 1) {
+    const id = `${nth}:${endpoint.endpointId}`;
+    await deliveries.of(id).add('wake', { conversations: [], deliveries: [id] });
+  }
   const jobsOf = async (query: string) => {
     const { text } = await look(`/api/queues?activeQueue=deliveries&status=completed&${query}`, owner.cookie());
     const { queues } = JSON.parse(text) as {

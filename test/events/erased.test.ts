@@ -164,11 +164,18 @@ test('while its endpoint is paused it waits; of the playground nothing is told',
   await endpoints.pauseEndpoint(told.endpointId, { reason: 'gone', until: null });
   await erase(assistant, conversationId);
   await announceNow(conversationId);
-  const waiting = await stack.service.deliveries.listRecords({ assistantId: assistant.assistantId, outcome: 'queued' });
+  const { deliveries } = stack.service;
+  const waiting = await deliveries.listRecords({ assistantId: assistant.assistantId, outcome: 'queued' });
+  const woken = (pausedIds: string[]) =>
+    deliveries.sweepQueued({ wakeAfterMs: 0, expireAfterMs: 3_600_000, pausedIds: new Set(pausedIds) });
+  const [ofPaused, ofOthers] = [await woken([told.endpointId]), await woken([])];
   await endpoints.resumeEndpoint(told.endpointId);
   await told.receiver.waitFor((received) => received.length >= 2);
 
   expect(waiting.deliveries).toMatchObject([{ event: KIND, sequence: 2 }]);
+  const ids = waiting.deliveries.map(({ _id }) => _id);
+  expect(ofPaused).not.toEqual(expect.arrayContaining(ids)); // a sweep wakes none that would only wait again
+  expect(ofOthers).toEqual(expect.arrayContaining(ids));
 });
 
 test('erasures that wait for an event in flight keep no others waiting', async () => {
@@ -210,6 +217,31 @@ test('erasures that wait for an event in flight keep no others waiting', async (
   expect(still).toHaveLength(500);
   await mongo.collection('deliveries').deleteMany({ endpointId });
   await tombstones.deleteMany({ _id: { $in: ids } });
+});
+
+test('an erasure that cannot be announced is not tried again and again, and keeps no others waiting', async () => {
+  const [{ assistantId }, other] = [await anAssistant(stack), await anAssistant(stack)];
+  const { endpointId } = await anEndpoint(assistantId, [KIND]);
+  const { mongo } = stack.service;
+  const later = new Date(Date.now() + 3_600_000);
+  const conversationId = randomUUID();
+  const got = { assistantId, conversationId, endpointId, event: 'message.received', outcome: 'delivered' };
+  await mongo
+    .collection<{ _id: string }>('deliveries')
+    .insertOne({ _id: `${randomUUID()}:${endpointId}`, ...got, eventId: randomUUID(), expiresAt: later } as never);
+  const tombstones = mongo.collection<{ _id: string; announceAt?: Date }>('tombstones');
+  const due = { announceAt: new Date(0), purgeAt: later, purgesLeft: 1 };
+  const inserted = Date.now();
+  const broken = { _id: conversationId, assistantId, eventId: randomUUID(), erasedAt: 'no date', ...due };
+  const sound = { _id: randomUUID(), assistantId: other.assistantId, eventId: randomUUID(), erasedAt: later, ...due };
+  await tombstones.insertMany([broken, sound] as never);
+
+  await eventually(async () => expect(await tombstones.findOne({ _id: sound._id })).not.toHaveProperty('announceAt'));
+  await eventually(async () => {
+    const { announceAt } = (await tombstones.findOne({ _id: conversationId })) ?? {};
+    expect(announceAt?.getTime()).toBeGreaterThan(inserted + 20_000);
+  });
+  await tombstones.deleteOne({ _id: conversationId });
 });
 
 test('texts that an erasure has not removed yet are not sent, by a recovery or by a person', async () => {

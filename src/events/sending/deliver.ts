@@ -22,7 +22,7 @@ import {
   type Redelivery,
   undeliverableOf,
 } from '../claims.ts';
-import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../delivery.ts';
+import { type ErrorKind, isFinal, neverSent, type StoredDelivery, tellsOfErasure } from '../delivery.ts';
 import { serverNow } from '../../platform/process/clock.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { type TraceSpan, type Tracing, within } from '../../platform/process/tracing.ts';
@@ -89,10 +89,6 @@ const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
 
   return { read, readForEnding, readAfter, readInSlot };
 };
-
-/** True for the event that tells of an erasure, and not for a test of this kind. */
-const tellsOfErasure = ({ event, conversationId }: Pick<StoredDelivery, 'event' | 'conversationId'>): boolean =>
-  event === 'conversation.erased' && conversationId !== null;
 
 /** The slots of sends. A send to an endpoint with a rate also waits for its time. */
 export type SendSlots = Pick<Slots, 'saturated' | 'close'> & {
