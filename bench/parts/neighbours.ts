@@ -180,6 +180,36 @@ const storePage = async ({ parley }: Scene, assistantId: string): Promise<void> 
   await site.close();
 };
 
+const aChat = ({ apiKey }: BenchAssistant, message: string, session_id: string = randomUUID()): string => {
+  const body = JSON.stringify({ session_id, message, language: 'en' });
+  return requestText({ method: 'POST', path: '/api/v1/chat', apiKey, body });
+};
+
+const withHeader = (request: string, header: string): string => request.replace('\r\n', `\r\n${header}\r\n`);
+
+/** Answered with 202 once the turn is accepted. */
+const aChatForLater = (owner: BenchAssistant, message: string): string =>
+  withHeader(aChat(owner, message), 'Prefer: respond-async');
+
+const FLOOD_CONNECTIONS = 200;
+
+/** An assistant whose caller sends on many connections, on each the next request as soon as the last one is answered. */
+const flood = (what: string, prepare: (scene: Scene, attacker: BenchAssistant) => Promise<() => string>): Attack => ({
+  name: `${FLOOD_CONNECTIONS} connections with ${what}`,
+  prepare: async (scene) => {
+    const request = await prepare(scene, await scene.parley.addAssistant());
+    return async () => {
+      const asker = openAsker(scene.api.port);
+      const until = performance.now() + WAVE_EVERY_MS;
+      await asker.warmUp(FLOOD_CONNECTIONS);
+      await times(FLOOD_CONNECTIONS, async () => {
+        while (performance.now() < until) await asker.ask(request()).catch(() => undefined);
+      });
+      asker.close();
+    };
+  },
+});
+
 const ATTACKS: Attack[] = [
   {
     name: '60 long histories that nobody reads',
@@ -304,92 +334,46 @@ const ATTACKS: Attack[] = [
       return (signal) => times(5, () => send(scene.api.port, request, signal, { reads: 'whole' }));
     },
   },
-  {
-    name: '200 connections with turns for later, which wait for further messages',
-    prepare: async (scene) => {
-      const attacker = await scene.parley.addAssistant();
-      await scene.parley.service.assistants.updateAssistant(attacker.assistantId, { quickMessageSeconds: 2 });
-      return () => withoutPause(scene, 200, () => aChatForLater(attacker, sureQuestion(0)));
-    },
-  },
-  {
-    name: '200 connections with turns for later, of a slow provider',
-    prepare: async (scene) => {
-      const attacker = await scene.parley.addAssistant();
-      const provider = await openProvider();
-      provider.behave(async (...call) => {
-        await sleep(SLOW_PROVIDER_MS);
-        replyWith('Slowly.')(...call);
-      });
-      atClose(() => provider.close());
-      const engine = { kind: 'openai', baseUrl: provider.baseUrl, model: 'slow', apiKey: null } as const;
-      await scene.parley.service.assistants.setEngine(attacker.assistantId, engine);
-      return () => withoutPause(scene, 200, () => aChatForLater(attacker, sureQuestion(0)));
-    },
-  },
-  {
-    name: '200 connections with long bodies that are refused',
-    prepare: async (scene) => {
-      const attacker = await scene.parley.addAssistant();
-      const values = Array.from({ length: 5_000 }, (_, nth) => ({ [`a${nth}`]: 0 }));
-      const body = JSON.stringify({ values });
-      const request = requestText({ method: 'POST', path: '/api/v1/chat', apiKey: attacker.apiKey, body });
-      return () => withoutPause(scene, 200, () => request);
-    },
-  },
-  {
-    name: '200 connections that call a tool of MCP wrongly',
-    prepare: async (scene) => {
-      const attacker = await scene.parley.addAssistant();
-      const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'ask', arguments: {} } };
-      const { apiKey } = attacker;
-      const text = requestText({ method: 'POST', path: '/mcp', apiKey, body: JSON.stringify(call) });
-      const request = text.replace('\r\n', '\r\nAccept: application/json, text/event-stream\r\n');
-      return () => withoutPause(scene, 200, () => request);
-    },
-  },
-  {
-    name: '200 connections with an old message and its key, again and again',
-    prepare: async (scene) => {
-      const attacker = await scene.parley.addAssistant();
-      const session = randomUUID();
-      const keyed = aChat(attacker, 'hi', session).replace('\r\n', '\r\nIdempotency-Key: old\r\n');
-      const asker = openAsker(scene.api.port);
-      await asker.ask(keyed);
-      for (let nth = 0; nth < 40; nth += 1) await asker.ask(aChat(attacker, `${nth} ${'😀'.repeat(7_900)}`, session));
-      asker.close();
-      return () => withoutPause(scene, 200, () => keyed);
-    },
-  },
-  {
-    name: '200 connections with one message, again and again',
-    prepare: async (scene) => {
-      const attacker = await scene.parley.addAssistant();
-      const request = aChat(attacker, sureQuestion(0), randomUUID());
-      return () => withoutPause(scene, 200, () => request);
-    },
-  },
+  flood('turns for later, which wait for further messages', async ({ parley }, attacker) => {
+    await parley.service.assistants.updateAssistant(attacker.assistantId, { quickMessageSeconds: 2 });
+    return () => aChatForLater(attacker, sureQuestion(0));
+  }),
+  flood('turns for later, of a slow provider', async ({ parley }, attacker) => {
+    const provider = await openProvider();
+    provider.behave(async (...call) => {
+      await sleep(SLOW_PROVIDER_MS);
+      replyWith('Slowly.')(...call);
+    });
+    atClose(() => provider.close());
+    const engine = { kind: 'openai', baseUrl: provider.baseUrl, model: 'slow', apiKey: null } as const;
+    await parley.service.assistants.setEngine(attacker.assistantId, engine);
+    return () => aChatForLater(attacker, sureQuestion(0));
+  }),
+  flood('long bodies that are refused', async (_scene, { apiKey }) => {
+    const values = Array.from({ length: 5_000 }, (_, nth) => ({ [`a${nth}`]: 0 }));
+    const request = requestText({ method: 'POST', path: '/api/v1/chat', apiKey, body: JSON.stringify({ values }) });
+    return () => request;
+  }),
+  flood('wrong calls of a tool of MCP', async (_scene, { apiKey }) => {
+    const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'ask', arguments: {} } };
+    const text = requestText({ method: 'POST', path: '/mcp', apiKey, body: JSON.stringify(call) });
+    const request = withHeader(text, 'Accept: application/json, text/event-stream');
+    return () => request;
+  }),
+  flood('an old message and its key, again and again', async ({ api }, attacker) => {
+    const session = randomUUID();
+    const request = withHeader(aChat(attacker, 'hi', session), 'Idempotency-Key: old');
+    const asker = openAsker(api.port);
+    await asker.ask(request);
+    for (let nth = 0; nth < 40; nth += 1) await asker.ask(aChat(attacker, `${nth} ${'😀'.repeat(7_900)}`, session));
+    asker.close();
+    return () => request;
+  }),
+  flood('one message, again and again', async (_scene, attacker) => {
+    const request = aChat(attacker, sureQuestion(0), randomUUID());
+    return () => request;
+  }),
 ];
-
-const aChat = ({ apiKey }: BenchAssistant, message: string, session_id: string = randomUUID()): string => {
-  const body = JSON.stringify({ session_id, message, language: 'en' });
-  return requestText({ method: 'POST', path: '/api/v1/chat', apiKey, body });
-};
-
-/** Answered with 202 once the turn is accepted. */
-const aChatForLater = (owner: BenchAssistant, message: string): string =>
-  aChat(owner, message).replace('\r\n', '\r\nPrefer: respond-async\r\n');
-
-/** For the time of a wave, sends on so many connections the next request as soon as the last one is answered. */
-const withoutPause = async ({ api }: Scene, connections: number, request: () => string): Promise<void> => {
-  const asker = openAsker(api.port);
-  const until = performance.now() + WAVE_EVERY_MS;
-  await asker.warmUp(connections);
-  await times(connections, async () => {
-    while (performance.now() < until) await asker.ask(request()).catch(() => undefined);
-  });
-  asker.close();
-};
 
 const storeSearchWords = async ({ parley }: Scene, { assistantId, sessionKey }: BenchAssistant): Promise<void> => {
   const rows = collectionOf<ProjectedConversation>(searchModel(parley.service.mongo));

@@ -58,7 +58,7 @@ export const createPublicRouter = (
   const router = Router({ caseSensitive: true });
   const served = all.map(({ operation, handle }): Served => {
     const admit = operation.limiter ? [admits[operation.limiter]] : [];
-    const isLimited = operation.limiter !== undefined && !(operation.auth === 'apiKey' && operation.hasOwnTurn);
+    const isLimited = operation.limiter !== undefined && !('hasOwnTurn' in operation);
     return { operation, handlers: [...admit, ...bodyReader(operation), isLimited ? takingTurns(handle) : handle] };
   });
   mount(router, served);

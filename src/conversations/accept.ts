@@ -300,7 +300,7 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
 const mayAnnounce = (receiversOf: ReceiversOf): boolean =>
   receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;
 
-/** Of one assistant, one turn is looked for in whole histories at a time, with a rest after each: few callers repeat one. */
+/** A look for an old turn reads whole pages of messages. An assistant has one at a time, and a rest after it. */
 const lookingBack = createRestedWork();
 
 type Dependencies = { connection: Connection; findDelivered: FindDelivered; history: History };

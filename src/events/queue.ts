@@ -30,16 +30,13 @@ export type DeliveryQueue = {
 };
 
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): DeliveryQueue => {
-  const add = createGatheredJobs<WakeUpJob, string>(queue, {
-    name: 'wake',
-    jobsOf: (keys) =>
-      inChunks([...new Set(keys)], WOKEN_PER_JOB).map((conversations) => ({ conversations, deliveries: [] })),
-  });
-  const addDelivery = createGatheredJobs<WakeUpJob, string>(queue, {
-    name: 'wake',
-    jobsOf: (ids) =>
-      inChunks([...new Set(ids)], WOKEN_PER_JOB).map((deliveries) => ({ conversations: [], deliveries })),
-  });
+  const gather = (jobOf: (ids: string[]) => WakeUpJob) =>
+    createGatheredJobs<WakeUpJob, string>(queue, {
+      name: 'wake',
+      jobsOf: (ids) => inChunks([...new Set(ids)], WOKEN_PER_JOB).map(jobOf),
+    });
+  const add = gather((conversations) => ({ conversations, deliveries: [] }));
+  const addDelivery = gather((deliveries) => ({ conversations: [], deliveries }));
 
   return {
     wake: (conversationKey) => add(conversationKey, conversationKey),

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, mongo } from 'mongoose';
+import { teamOf } from '../operators/access.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
@@ -293,7 +294,7 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
    */
   const catchUp = async (opened: Source, subscriber: Subscriber, from: string): Promise<string | null> => {
     const { access, left: signal } = subscriber;
-    const tenant = access.assistantIds?.join(' ') ?? access.operatorId;
+    const tenant = teamOf({ ...access, token: null });
     const slot = await catchUps.acquire(access.operatorId, { tenant, signal }).catch(() => null);
     try {
       if (!slot || subscriber.left.aborted) return null;

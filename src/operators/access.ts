@@ -59,7 +59,7 @@ const originOf = (url: string | undefined): string | null => {
  * The sender of a request: a person, or all tokens together that one person or the admin command has made. A person and
  * the tokens that this person has made are two senders.
  */
-const senderOf = ({ operatorId, token }: OperatorCaller): string =>
+const senderOf = ({ operatorId, token }: Pick<OperatorCaller, 'operatorId' | 'token'>): string =>
   token ? `tokens of ${token.createdBy}` : operatorId;
 
 /**
@@ -69,7 +69,7 @@ const senderOf = ({ operatorId, token }: OperatorCaller): string =>
 const shareOf = (caller: OperatorCaller): string => caller.token?.assistantIds?.join(' ') ?? senderOf(caller);
 
 /** All people, or all tokens, with the same assistants. Whoever has all of them is alone. */
-const teamOf = (caller: OperatorCaller): string =>
+export const teamOf = (caller: Pick<OperatorCaller, 'operatorId' | 'assistantIds' | 'token'>): string =>
   `${caller.token ? 'tokens' : 'people'} of ${caller.assistantIds?.join(' ') ?? senderOf(caller)}`;
 
 type AccessRule = {

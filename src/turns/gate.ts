@@ -194,7 +194,7 @@ export type PassedTurn = {
   leave: () => void;
 };
 
-type Turn = { assistantId: string; since: number; isAccepted: boolean; waiter?: Waiter };
+type Turn = { assistantId: string; since: number; isAccepting: boolean; waiter?: Waiter };
 type Caller = { assistantId: string; keyId: string | null; bytes: number; req: Request; res: Response };
 
 /**
@@ -232,7 +232,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   const inFlight = new Set<Turn>();
   /** How many turns each assistant has in flight. */
   const owned = new Map<string, number>();
-  /** How many of them are not accepted yet. */
+  /** How many of them are being accepted. */
   const accepting = new Map<string, number>();
   const assistants = createLru<string>({ most: CALLERS_KNOWN });
   let strangers = 0;
@@ -259,14 +259,15 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     one?.admit();
   };
 
-  const firstFree = (): [string, Line] | null => {
+  /** The line whose turn it is. */
+  const nextLine = (): [string, Line] | null => {
     for (const one of lines) if (!acceptsMost(one[0])) return one;
     return null;
   };
 
   const admitWaiting = (now: number): void => {
     while (inFlight.size < window.size) {
-      const next = firstFree();
+      const next = nextLine();
       if (!next) return;
       admitOne(...next, now);
     }
@@ -286,10 +287,9 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     admitWaiting(now);
   };
 
-  /** The turn is accepted, or is not any longer. */
   const endAccept = (turn: Turn): void => {
-    if (!turn.isAccepted) addTo(accepting, turn.assistantId, -1);
-    turn.isAccepted = true;
+    if (turn.isAccepting) addTo(accepting, turn.assistantId, -1);
+    turn.isAccepting = false;
   };
 
   const drop = (turn: Turn): void => {
@@ -307,7 +307,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
 
   const enter = (assistantId: string): PassedTurn => {
     const since = performance.now();
-    const turn: Turn = { assistantId, since, isAccepted: false };
+    const turn: Turn = { assistantId, since, isAccepting: true };
     inFlight.add(turn);
     addTo(owned, assistantId, 1);
     addTo(accepting, assistantId, 1);

@@ -92,19 +92,19 @@ test('a list of the inbox that takes too long says which filter covers too much,
   expect(problems).toEqual([...refused, '503 unavailable']);
 });
 
+/** Lets each read of a collection take this long while `during` runs. */
+const slowReads = (collection: string, blockTimeMS: number, during: Parameters<typeof withFailPoint>[2]) => {
+  const namespace = `${stack.service.mongo.name}.${collection}`;
+  return withFailPoint(mongod.url, { failCommands: ['find'], namespace, blockConnection: true, blockTimeMS }, during);
+};
+
 test('a session whose callers leave is worked on no more at once than one whose callers wait', async () => {
   await anAssistant(stack);
   const owner = await anOperator(stack);
   const ask = (signal: AbortSignal) =>
     fetch(`${stack.url}/operator/v1/session`, { headers: { Cookie: owner.cookie() ?? '' }, signal }).catch(() => null);
-  const slow = {
-    failCommands: ['find'],
-    namespace: `${stack.service.mongo.name}.assistants`,
-    blockConnection: true,
-    blockTimeMS: 1_000,
-  };
 
-  await withFailPoint(mongod.url, slow, async () => {
+  await slowReads('assistants', 1_000, async () => {
     const stop = watchPool(stack.service.aside.mongo);
     await Promise.all(Array.from({ length: 20 }, (_, nth) => ask(AbortSignal.timeout(25 * (nth + 1)))));
     expect(stop()).toBeLessThan(8);
@@ -126,14 +126,8 @@ test.each([
     await (await fetch(`${stack.url}${address}`, { headers, ...sent })).arrayBuffer();
     order.push(name);
   };
-  const slow = {
-    failCommands: ['find'],
-    namespace: `${stack.service.mongo.name}.conversations`,
-    blockConnection: true,
-    blockTimeMS: 300,
-  };
 
-  await withFailPoint(mongod.url, slow, async (reached) => {
+  await slowReads('conversations', 300, async (reached) => {
     const reads = Array.from({ length: 8 }, () => ask('read', `/api/v1/conversations/${randomUUID()}`));
     await reached();
     await Promise.all([ask('refused', path, { method: 'POST', body: JSON.stringify(body) }), ...reads]);

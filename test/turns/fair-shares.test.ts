@@ -139,7 +139,6 @@ test('callers that are refused, or send their bodies slowly, take no places from
   const refused = sendWithoutPause(randomUUID(), SLOW_CALLERS);
   await eventually(() => expect(refused.statuses.get('429')).toBeGreaterThan(100));
   await eventually(newOnesAreServed);
-  for (const socket of sockets) socket.destroy();
 });
 
 test('visitors who are refused take no places from callers who are new', async () => {
