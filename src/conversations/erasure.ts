@@ -1,7 +1,7 @@
 import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { isUuid, newId, prefixRange } from '../platform/process/ids.ts';
-import { createSlots, mapAtMost } from '../platform/process/slots.ts';
+import { createSlots, mapAtMost, whatRemains } from '../platform/process/slots.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { collectionOf, DURABLE, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
@@ -16,9 +16,10 @@ const PURGES = 2;
 const PURGE_LEASE_MS = 60_000;
 /** The longest time that a caller waits for the purge. Most purges end sooner. */
 const PURGED_WITHIN_MS = 1_000;
-/** How many purges run at once, so that they leave connections to turns, and how many of one assistant. */
+/** How many purges run at once, so that they leave connections to turns. An assistant has as many as remain free. */
 const PURGES_AT_ONCE = 4;
-const PURGES_OF_ASSISTANT = 2;
+/** A round begins to erase old conversations of one assistant for this long, so that others do not wait for them. */
+const UNCHANGED_FOR_MS = 5_000;
 /** How many tombstones a sweep reads, of all and of one assistant, and how many assistants it handles at once. */
 const DUE_MAX = 500;
 const DUE_OF_ONE = 50;
@@ -112,7 +113,7 @@ export type Erasure = {
    */
   erase: (conversation: Erased) => Promise<{ erased: StoredConversation | null; purged: Promise<void> }>;
 
-  /** Erases conversations unchanged since `since` and without a pending turn, oldest first. Returns their number. */
+  /** Erases conversations unchanged since `since` and without a pending turn, oldest first, for some seconds. Returns their number. */
   eraseUnchanged: (
     of: { assistantId: string; since: Date; most: number },
     onErased: (erased: StoredConversation) => void,
@@ -140,7 +141,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const purges = createSlots(({ own, inUse }) => own < PURGES_OF_ASSISTANT && inUse < PURGES_AT_ONCE);
+  const purges = createSlots(whatRemains(PURGES_AT_ONCE));
   const purge = async (erased: ErasedConversation, unboundBefore?: Date): Promise<void> => {
     const slot = await purges.acquire(erased.assistantId, { signal: draining });
     if (!slot) throw new Error('too many purges of this assistant wait');
@@ -156,12 +157,15 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
   const purgeOrLeave = async (erased: ErasedConversation): Promise<void> => {
     try {
       await purge(erased);
-    } catch (cause) {
+    } catch {
       const next = { purgeAt: new Date(0), purgesLeft: PURGES + 1 };
       await tombstones.updateOne({ _id: erased.conversationId, purgesLeft: PURGES }, { $set: next });
-      throw cause;
     }
   };
+
+  /** Purges what was just erased. Resolves after a second at the latest, and a longer purge continues. */
+  const purgeNow = (erased: ErasedConversation): Promise<void> =>
+    withDeadline(purgeOrLeave(erased), PURGED_WITHIN_MS).catch(() => undefined);
 
   /** True if the conversation was to be erased because of its age, but still exists. */
   const isLeft = async ({ _id, unchangedSince }: StoredTombstone): Promise<boolean> => {
@@ -300,23 +304,22 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     erase: async ({ _id, conversationId, assistantId }) => {
       const buried = await bury({ _id, conversationId, assistantId });
       if (buried) await announceNow(buried);
-      const purged = withDeadline(purgeOrLeave({ assistantId, conversationId }), PURGED_WITHIN_MS).catch(
-        () => undefined,
-      );
-      return { erased: buried?.erased ?? null, purged };
+      return { erased: buried?.erased ?? null, purged: purgeNow({ assistantId, conversationId }) };
     },
 
     eraseUnchanged: async ({ assistantId, since, most }, onErased) => {
       const due = conversations.find({ assistantId, ...unchanged(since) }, { projection: { conversationId: 1 } });
+      const until = performance.now() + UNCHANGED_FOR_MS;
       let count = 0;
       await inOrder(await due.sort({ updatedAt: 1 }).limit(most).toArray(), async ({ _id, conversationId }) => {
+        if (performance.now() >= until) return;
         // Null if the visitor has come back, or another process has erased the conversation.
         const buried = await bury({ _id, conversationId, assistantId }, since);
         if (!buried) return;
         onErased(buried.erased);
         count += 1;
         await announceNow(buried);
-        await purgeOrLeave({ assistantId, conversationId });
+        await purgeNow({ assistantId, conversationId });
       });
       return count;
     },

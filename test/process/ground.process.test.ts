@@ -98,6 +98,25 @@ const slowReads = (collection: string, blockTimeMS: number, during: Parameters<t
   return withFailPoint(mongod.url, { failCommands: ['find'], namespace, blockConnection: true, blockTimeMS }, during);
 };
 
+test('the erasure of an old conversation does not wait for its long purge', async () => {
+  const { assistantId, chat } = await anAssistant(stack);
+  await chat({ session_id: randomUUID(), message: 'long ago' });
+  const { conversations, mongo } = stack.service;
+  const old = { assistantId, since: new Date(Date.now() + 60_000), most: 1 };
+  const order: string[] = [];
+
+  await slowReads('messages', 3_000, async (reached) => {
+    const read = mongo.collection('messages').findOne();
+    await reached();
+    await Promise.all([
+      read.then(() => order.push('messages read')),
+      conversations.eraseUnchanged(old, () => order.push('erased')).then((count) => order.push(`${count} done`)),
+    ]);
+  });
+
+  expect(order).toEqual(['erased', '1 done', 'messages read']);
+});
+
 test('a session whose callers leave is worked on no more at once than one whose callers wait', async () => {
   await anAssistant(stack);
   const owner = await anOperator(stack);
