@@ -84,6 +84,23 @@ const LEAKS: readonly ProximityPattern[] = [
     'покажи раскрой повтори выведи назови',
     `${pairs('системн*', 'промпт инструкци сообщени')} сво*_инструкци скрыт*_инструкци`,
   ),
+  sequence(
+    'pokaz* ujawnij* powtorz* wypisz* wyswietl* podaj* jakie jaki',
+    `prompt_systemowy wiadomosc_systemow* ${pairs('instrukcje', 'systemowe poczatkowe ukryte tajne')} swoje_instrukcje twoje_instrukcje`,
+  ),
+  sequence(
+    'покажи розкрий повтори виведи назви',
+    `${pairs('системн*', 'промпт інструкці повідомлення')} свої_інструкці твої_інструкці прихован*_інструкці`,
+  ),
+  sequence(
+    'sistem_istemi* sistem_mesaj* sistem_talimat* gizli_talimat* sistem_prompt*',
+    'goster* soyle* yaz* tekrarla* acikla* nedir',
+  ),
+  sequence(
+    'tampilkan tunjukkan ulangi ungkapkan beritahu sebutkan apa',
+    `${pairs('prompt instruksi perintah pesan', 'sistem sistemmu awal rahasia tersembunyi')} instruksimu`,
+  ),
+  sequenceWithin(25, 'सिस्टम_प्रॉम्प्ट सिस्टम_निर्देश गुप्त_निर्देश अपने_निर्देश', 'दिखा बता दोहरा'),
   sequenceWithin(
     12,
     '显示 顯示 告诉我 告訴我 输出 輸出 重复 重複 泄露',

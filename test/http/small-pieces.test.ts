@@ -23,7 +23,7 @@ const open = () => {
     answers += part.toString();
   });
   socket.on('error', () => undefined);
-  return { socket, answers: () => answers.match(/(?<=HTTP\/1\.1 )\d+/g) ?? [] };
+  return { socket, text: () => answers, answers: () => answers.match(/(?<=HTTP\/1\.1 )\d+/g) ?? [] };
 };
 
 test.each([
@@ -32,7 +32,7 @@ test.each([
   ['a sign-in', () => headOf('/operator/v1/session', [CHUNKED]), ['413']],
   ['a message', () => headOf('/api/v1/chat', [CHUNKED, `Authorization: Bearer ${assistant.apiKey}`]), ['413']],
 ])('%s in pieces of one byte ends with its connection', async (_what, head, possible) => {
-  const { socket, answers } = open();
+  const { socket, answers, text } = open();
   let pieces = 0;
   const write = (): void => {
     if (socket.destroyed) return;
@@ -44,6 +44,7 @@ test.each([
   await eventually(() => expect(socket.destroyed).toBe(true));
 
   expect(possible).toContain(answers()[0]);
+  expect(answers()[0] !== '413' || text().includes('The request body comes in too many small pieces.')).toBe(true);
   expect(pieces).toBeLessThan(2_000_000);
 });
 

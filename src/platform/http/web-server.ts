@@ -20,17 +20,19 @@ import { createByteShares, networkOf } from './shares.ts';
 /** How long the client can read the answer before the connection is destroyed. */
 const LINGER_MS = 1_000;
 
-const CODE_OF: Record<string, ErrorCode> = {
-  HPE_HEADER_OVERFLOW: 'headers_too_large',
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
-  HPE_BODY_PIECES: 'payload_too_large',
-  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+const ERROR_OF: Record<string, { code: ErrorCode; message?: string }> = {
+  HPE_HEADER_OVERFLOW: { code: 'headers_too_large' },
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: { code: 'payload_too_large', message: 'The chunk extensions are too long.' },
+  HPE_BODY_PIECES: { code: 'payload_too_large', message: 'The request body comes in too many small pieces.' },
+  ERR_HTTP_REQUEST_TIMEOUT: { code: 'request_timeout' },
 };
 
 /** The errors of MongoDB have numbers as codes. They reach a socket when an answer cannot be continued. */
-const codeOf = ({ code }: { code?: unknown }): ErrorCode | null => {
-  if (typeof code !== 'string') return null;
-  return CODE_OF[code] ?? (code.startsWith('HPE_') ? 'malformed_request' : null);
+const errorOf = ({ code: failure }: { code?: unknown }): ApiError | null => {
+  if (typeof failure !== 'string') return null;
+  const known = ERROR_OF[failure];
+  if (known) return new ApiError(known.code, known);
+  return failure.startsWith('HPE_') ? new ApiError('malformed_request') : null;
 };
 
 const writeError = (socket: Duplex, error: ApiError): void => {
@@ -62,11 +64,11 @@ const answerMalformed = (server: Server): void => {
     writeError(socket, notFound());
   });
   server.on('clientError', (failure: { code?: unknown }, socket) => {
-    const code = codeOf(failure);
+    const error = errorOf(failure);
     const current = answering.get(socket);
     const midway = current !== undefined && current.headersSent && !current.writableFinished;
-    if (code === null || !socket.writable || midway) socket.destroy();
-    else writeError(socket, new ApiError(code));
+    if (error === null || !socket.writable || midway) socket.destroy();
+    else writeError(socket, error);
   });
 };
 
