@@ -20,7 +20,7 @@ COPY packages/widget ./packages/widget
 COPY dashboard/package.json ./dashboard/
 RUN npm install --no-save --workspace dashboard --workspace packages/widget --no-audit --no-fund
 COPY dashboard ./dashboard
-COPY src/platform/process/time-limits.ts ./src/platform/process/
+COPY src ./src
 RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts \
     && NODE_ENV=production node_modules/.bin/vite build packages/widget --config packages/widget/vite.config.ts
 

@@ -23,6 +23,7 @@ export const dashboardSpec = (apiUrl: string): ChildSpec => ({
 export const openPretty = async (): Promise<(logs: Readable) => void> => {
   const { build } = await import('pino-pretty');
   const colorize = process.stdout.isTTY || Boolean(process.env['FORCE_COLOR']);
+  process.stdout.setMaxListeners(0); // each process has a formatter of its own
   return (logs) => {
     const lines = build({
       colorize,

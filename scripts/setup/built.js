@@ -5,19 +5,21 @@ import { run } from './command.js';
 import { SetupError } from './report.js';
 
 /** What is built for browsers: the folder, and the folders and files of which it is built. */
-const DASHBOARD = {
+export const DASHBOARD = {
   folder: 'dashboard',
   sources: ['dashboard/src', 'dashboard/build', 'dashboard/public'],
   files: [
     'dashboard/index.html',
     'dashboard/vite.config.ts',
     'dashboard/tsconfig.json',
-    // The only file of the service from which the pages import values, not only types.
+    // The files of the service from which the pages import values, not only types.
+    'src/platform/process/clock.ts',
+    'src/platform/process/text-file.ts',
     'src/platform/process/time-limits.ts',
     'package-lock.json',
   ],
 };
-const WIDGET = {
+export const WIDGET = {
   folder: 'packages/widget',
   sources: ['packages/widget/src', 'dashboard/build'],
   files: ['packages/widget/vite.config.ts', 'packages/widget/tsconfig.json', 'package-lock.json'],

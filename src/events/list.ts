@@ -207,7 +207,7 @@ export const createHourlyOutcomes =
       deliveries
         .aggregate<{ _id: Date; count: number }>(
           [
-            { $match: { assistantId, event: { $in: EVENT_KINDS }, createdAt, ...those } },
+            { $match: { assistantId, ...those, event: { $in: EVENT_KINDS }, createdAt } },
             { $group: { _id: hour, count: { $sum: 1 } } },
           ],
           { ...options, ...timeLimit(COUNT_WITHIN_MS) },

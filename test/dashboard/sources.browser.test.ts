@@ -109,14 +109,14 @@ longTest('an owner accepts and dismisses what is proposed, one by one and all', 
     (await stack.service.assistants.listKnowledge(assistantId)).map(({ question }) => question);
 
   await page.getByRole('button', { name: 'Accept “What is number 0?”' }).click();
-  await page.getByText('1 entry added to the knowledge.').waitFor();
+  await page.getByText('1 entry of the knowledge added or changed.').waitFor();
   await page.getByRole('button', { name: 'Dismiss “What is number 1?”' }).click();
   await proposed.getByText('What is number 1?').waitFor({ state: 'detached' });
   expect(await questions()).toEqual(['What is number 0?']);
   await page.getByRole('button', { name: 'Show all 6' }).click();
-  await page.getByRole('button', { name: 'Accept all 6' }).click();
+  await page.getByRole('button', { name: 'Accept all new' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Accept all' }).click();
-  await page.getByText('6 entries added to the knowledge.').waitFor();
+  await page.getByText('6 entries of the knowledge added or changed.').waitFor();
 
   await eventually(async () => expect(await proposed.count()).toBe(0));
   expect(await questions()).toHaveLength(7);

@@ -118,6 +118,7 @@ const NOT_MADE: Record<string, string> = {
   'src/evaluation/evaluations.ts: results.bulkWrite': 'by `_id`',
   'src/sources/runs.ts: sources.updateOne': 'by `_id`',
   'src/sources/passage-vectors.ts: indexes.insertOne': 'an insert',
+  'src/sources/passage-vectors.ts: indexes.deleteMany': 'the pieces of one source',
   'src/sources/passage-vectors.ts: sources.updateOne': 'by `_id`',
   'src/insights/group-misses.ts: misses.bulkWrite': 'by `_id`',
   'src/insights/group-misses.ts: pending.deleteMany': 'by `_id`',

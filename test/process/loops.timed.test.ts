@@ -157,7 +157,7 @@ const LONG: Work[] = [
         expect(body.state).toBe('ready');
       });
       await eventually(async () => {
-        const { body } = await ask(url, 'Where is parcel 77 kept?');
+        const { body } = await ask(url, 'Behind which door is parcel 77?');
         expect(body.reply).toContain('door 77');
       });
     },

@@ -84,7 +84,7 @@ test.runIf(process.platform === 'linux')(
     expect(await ask(state)).toContain('PayPal');
 
     child.kill('SIGINT');
-    expect(await ended).toBe(0);
+    expect(await ended).toMatchObject({ status: 0, stderr: '' });
     await eventually(() => expect(leftRunning()).toEqual([]));
   },
 );

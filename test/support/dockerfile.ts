@@ -116,7 +116,7 @@ export const buildImage = async (context: string, into: string, path: string): P
     }
     if (!stage) throw new Error('the Dockerfile does not begin with FROM');
     if (name === 'WORKDIR') await enter(stage, rest);
-    else if (name === 'ENV') Object.assign(stage.env, Object.fromEntries(words.map((word) => word.split('='))));
+    else if (name === 'ENV') Object.assign(stage.env, Object.fromEntries(words.map((word) => word.split(/=(.*)/s))));
     else if (name === 'COPY') await copy(stage, words, kitchen);
     else if (name === 'RUN') await runCommand(stage, rest, kitchen);
     else if (name === 'USER') stage.user = rest;
