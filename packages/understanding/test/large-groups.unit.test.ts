@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { workedMs } from '../../../test/support/loop.ts';
 import { atPace } from '../../../test/support/pace.ts';
 import { indexEntries } from '../src/retrieval/knowledge-index.ts';
-import { searchGroup } from '../src/retrieval/search.ts';
+import { searchGroup, searchLexical } from '../src/retrieval/search.ts';
 
 const COMMON = Array.from(
   { length: 32 },
@@ -43,4 +43,27 @@ test('a rare word among words that all entries have still finds its entry', () =
   const { candidates } = searchGroup(`${COMMON.slice(0, 10).join(' ')} ${rareWord(77)} please`, group, 'en');
 
   expect(candidates[0]?.entry).toBe(77);
+});
+
+test('entries in thousands of invented languages are searched in a short step', () => {
+  const letters = (nth: number): string => String.fromCharCode(97 + (nth % 20), 97 + ((nth / 20) % 20), 97 + nth / 400);
+  const knowledge = Array.from({ length: 8_000 }, (_, nth) => ({
+    entryId: `e${nth}`,
+    language: letters(nth),
+    question: `${rareWord(nth)} place`,
+    variants: [],
+    answer: 'Here.',
+    tags: [],
+  }));
+  const index = indexEntries({ knowledge, languages: ['en'] });
+  const timed = (): number => {
+    const since = workedMs();
+    searchLexical(`where is the ${rareWord(77)} place`, index, 'en', 1);
+    return workedMs() - since;
+  };
+  timed();
+
+  expect(index.groups.length).toBeLessThan(100);
+  expect(Math.min(...Array.from({ length: 5 }, timed))).toBeLessThan(atPace(20));
+  expect(searchLexical(`${rareWord(77)} place`, index, 'en', 1)[0]?.entry.entryId).toBe('e77');
 });

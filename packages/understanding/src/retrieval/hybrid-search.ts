@@ -14,7 +14,7 @@ import {
   rankEntries,
   toHits,
 } from './search.ts';
-import type { KnowledgeIndex } from './knowledge-index.ts';
+import { isOfLanguage, type KnowledgeIndex } from './knowledge-index.ts';
 import { readTerms, type Term, PLACE, placesOf } from './terms.ts';
 
 /** A message before the current one. A reply's `why` is what `decideReply` gave with it. */
@@ -186,7 +186,7 @@ const isIn = (term: Term, { group, entry }: Candidate): boolean => {
  * or if the entry is in another language.
  */
 export const withoutUnknownWords = ({ message, visitorLanguage }: Question, candidate: Candidate): string | null => {
-  if (candidate.group.language !== visitorLanguage) return null;
+  if (!isOfLanguage(candidate.group, visitorLanguage)) return null;
   const unknownWords = new Set(
     readTerms(message, candidate.group.language, visitorLanguage)
       .filter((term) => !isIn(term, candidate))

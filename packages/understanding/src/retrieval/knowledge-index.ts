@@ -8,6 +8,7 @@ import {
   shareOfKey,
   type WordIndex,
   WordReader,
+  wordsLanguageOf,
 } from './terms.ts';
 
 /** An entry of the knowledge: a question, its variants and the answer. */
@@ -237,12 +238,16 @@ export type KnowledgeIndex<Known extends IndexedEntry = IndexedEntry> = {
   leftOut: number;
 };
 
+/** True if the words of both are read in one way. */
+export const isOfLanguage = ({ language }: Pick<KnowledgeGroup, 'language'>, other: string): boolean =>
+  wordsLanguageOf(language) === wordsLanguageOf(other);
+
 export const countWordings = (knowledge: readonly Pick<IndexedEntry, 'variants'>[]): number =>
   knowledge.reduce((sum, { variants }) => sum + 1 + variants.length, 0);
 
 /**
  * Builds the index in small steps, so that the caller can yield to other work. Entries are grouped by language, because
- * stemming depends on the language.
+ * stemming depends on the language. Each question searches every group, so languages without words of their own share one.
  */
 export function* indexInSteps<Known extends IndexedEntry>(
   { knowledge, languages }: Knowledge<Known>,
@@ -254,11 +259,12 @@ export function* indexInSteps<Known extends IndexedEntry>(
     for (const variant of variants) budget.bytes += variant.length;
     yield;
   }
-  const byLanguage = Map.groupBy(knowledge, (entry) => baseLanguage(entry.language ?? languages[0] ?? 'en'));
+  const languageOf = (entry: Known | undefined): string => baseLanguage(entry?.language ?? languages[0] ?? 'en');
+  const byWords = Map.groupBy(knowledge, (entry) => wordsLanguageOf(languageOf(entry)));
   const groups: KnowledgeGroup[] = [];
   const entriesById: KnowledgeIndex<Known>['entriesById'] = new Map();
-  for (const [language, entries] of byLanguage) {
-    const group = yield* buildGroup(language, entries, { all: knowledge.length, budget });
+  for (const entries of byWords.values()) {
+    const group = yield* buildGroup(languageOf(entries[0]), entries, { all: knowledge.length, budget });
     groups.push(group);
     for (const entry of entries) entriesById.set(entry.entryId, { entry, group });
   }

@@ -5,6 +5,7 @@ import {
   type IndexedEntry,
   type KnowledgeGroup,
   type KnowledgeIndex,
+  isOfLanguage,
   normaliseWording,
 } from './knowledge-index.ts';
 import { conceptOf, conceptWeight, misspeltConcept, relatedTo } from './concepts.ts';
@@ -107,7 +108,7 @@ export const toHits = (
 
 /** The groups of an index. The group in the visitor's language is first. */
 export const inLanguageOrder = ({ groups }: KnowledgeIndex, visitorLanguage: string): KnowledgeGroup[] =>
-  [...groups].sort((a, b) => Number(b.language === visitorLanguage) - Number(a.language === visitorLanguage));
+  [...groups].sort((a, b) => Number(isOfLanguage(b, visitorLanguage)) - Number(isOfLanguage(a, visitorLanguage)));
 
 /**
  * The best hits of one language. This is the visitor's language if its confidence reaches the threshold. Otherwise the
@@ -122,7 +123,7 @@ export const searchLexical = (
   let best: Hit[] = [];
   for (const group of inLanguageOrder(index, visitorLanguage)) {
     const { candidates, exact } = searchGroup(message, group, visitorLanguage);
-    const share = best.length > 0 && group.language !== visitorLanguage ? FOREIGN_SHARE : 1;
+    const share = best.length > 0 && !isOfLanguage(group, visitorLanguage) ? FOREIGN_SHARE : 1;
     const hits = toHits(candidates, group, (candidate) => (exact ? 1 : share * lexicalConfidence(candidate.evidence)));
     if ((hits[0]?.confidence ?? 0) > (best[0]?.confidence ?? 0)) best = hits;
     if ((best[0]?.confidence ?? 0) >= threshold) break;
@@ -188,7 +189,7 @@ export const candidatesOf = (
     const found = index.entriesById.get(entryId);
     if (!found) return []; // the index is newer than the vectors
     const { entry, group } = found;
-    const isVisitorLanguage = group.language === visitorLanguage ? 1 : 0;
+    const isVisitorLanguage = isOfLanguage(group, visitorLanguage) ? 1 : 0;
     const unknownShare = unknownShares.get(group) ?? { withConcepts: 1, literal: 1 };
     const near = similar.get(entryId);
     const evidence = lexical.get(entryId);

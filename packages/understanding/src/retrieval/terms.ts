@@ -121,9 +121,12 @@ const KNOWN = new Set([...Object.keys(PACKAGED), ...Object.keys(LEXICON), ...Obj
 const UNKNOWN = 'und';
 const ready = new Map<string, Stemming>();
 
+/** The base language whose words are read, or `und` for all others: so there are few, however many are named. */
+export const wordsLanguageOf = (tag: string): string => (KNOWN.has(tag) ? tag : UNKNOWN);
+
 /** Stemmer and stop words of a base language, created on first use. */
 export const stemmingOf = (tag: string): Stemming => {
-  const language = KNOWN.has(tag) ? tag : UNKNOWN;
+  const language = wordsLanguageOf(tag);
   const known = ready.get(language);
   if (known) return known;
   const [stem, stops] = Object.hasOwn(PACKAGED, language) ? (PACKAGED[language] ?? []) : [];
