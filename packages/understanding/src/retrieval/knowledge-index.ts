@@ -238,7 +238,7 @@ export type KnowledgeIndex<Known extends IndexedEntry = IndexedEntry> = {
   leftOut: number;
 };
 
-/** True if the words of both are read in one way. */
+/** True if the words of both languages are read in the same way. */
 export const isOfLanguage = ({ language }: Pick<KnowledgeGroup, 'language'>, other: string): boolean =>
   wordsLanguageOf(language) === wordsLanguageOf(other);
 
