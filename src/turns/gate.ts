@@ -187,14 +187,15 @@ export type PassedTurn = {
   follow: (waiter: Waiter) => void;
   /**
    * Call this when the turn is accepted. It then stays in flight until its reply, even if its caller disconnects.
-   * `inOrder`: the turn is the head of its conversation, so the window may follow its time.
+   * `inOrder`: the turn is the head of its conversation, so the window may follow its time. Any other turn may wait behind
+   * its head for a provider or for further messages, so it counts for 0.25 s at most.
    */
   stay: (inOrder: boolean) => void;
   /** Call this when nothing of the turn waits behind the gate. Has no effect after `stay`. */
   leave: () => void;
 };
 
-type Turn = { assistantId: string; since: number; isAccepting: boolean; waiter?: Waiter };
+type Turn = { assistantId: string; since: number; isAccepting: boolean; waiter?: Waiter; timer?: NodeJS.Timeout };
 type Caller = { assistantId: string; keyId: string | null; bytes: number; req: Request; res: Response };
 
 /**
@@ -241,11 +242,12 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
 
   /**
    * True if the assistant has less than its share in flight. A window that has just shrunk delays only assistants above
-   * their share.
+   * their share. One that has none in flight never waits, whatever others do.
    */
-  const isBelowShare = (assistantId: string): boolean =>
-    inFlight.size < window.size + BESIDE_MAX &&
-    (owned.get(assistantId) ?? 0) < Math.max(1, window.size / Math.max(1, owned.size));
+  const isBelowShare = (assistantId: string): boolean => {
+    const own = owned.get(assistantId) ?? 0;
+    return own === 0 || (inFlight.size < window.size + BESIDE_MAX && own < window.size / owned.size);
+  };
 
   const acceptsMost = (assistantId: string): boolean => (accepting.get(assistantId) ?? 0) >= ACCEPTED_AT_ONCE;
 
@@ -297,6 +299,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
     addTo(owned, turn.assistantId, -1);
     endAccept(turn);
     turn.waiter?.cancel();
+    clearTimeout(turn.timer);
     admitAfter(turn);
   };
 
@@ -328,6 +331,7 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
         stays = true;
         isTimed = inOrder;
         turn.waiter?.arm();
+        if (!inOrder && inFlight.has(turn)) turn.timer = setTimeout(drop, STUCK_AFTER_MS, turn);
         endAccept(turn);
         admitAfter(turn);
       },

@@ -33,10 +33,10 @@ const aGate = (): Gate =>
   createGate({ onRefused: () => undefined, logger: createLogger({ name: 'test', level: 'fatal' }) });
 
 /** A turn behind the gate. `answer` is its reply. */
-const follow = (passed: PassedTurn): (() => void) => {
+const follow = (passed: PassedTurn, { inOrder = true } = {}): (() => void) => {
   const { promise, resolve } = Promise.withResolvers<never>();
   passed.follow({ turnId: '', reply: promise, arm: () => undefined, cancel: () => undefined });
-  passed.stay(true);
+  passed.stay(inOrder);
   return resolve as () => void;
 };
 
@@ -260,6 +260,47 @@ test('sixteen turns of an assistant are accepted at once, and those of others pa
   await vi.advanceTimersByTimeAsync(1);
 
   expect(counts()).toEqual([16, 0]);
+});
+
+const fill = async (gate: Gate, name: string, inOrder: boolean): Promise<number> => {
+  let passed = 0;
+  const pass = async (): Promise<void> => {
+    const { req, res } = aRequest(name);
+    follow(await gate.pass({ assistantId: name, keyId: null, bytes: 100, req, res }), { inOrder });
+    passed += 1;
+  };
+  for (let count = 0; count < 200; count += 1) void pass().catch(() => undefined);
+  await vi.advanceTimersByTimeAsync(1);
+  return passed;
+};
+
+const FOUR = ['one', 'two', 'three', 'four'];
+
+test('while four assistants hold all that may be in flight with turns that are never answered, others pass', async () => {
+  const gate = aGate();
+  const held = [];
+  for (const name of FOUR) held.push(await fill(gate, name, true));
+  expect(held).toEqual([128, 64, 43, 21]);
+
+  expect(await fill(gate, 'neighbour', true)).toBe(1);
+});
+
+test('turns that wait behind others of their conversation do not hold the window', async () => {
+  const gate = aGate();
+  for (const name of FOUR) await fill(gate, name, false);
+  let passed = 0;
+  for (let count = 0; count < 10; count += 1) {
+    const { req, res } = aRequest('neighbour');
+    const passing = gate.pass({ assistantId: 'neighbour', keyId: null, bytes: 100, req, res });
+    void passing.then((turn) => {
+      follow(turn);
+      passed += 1;
+    });
+  }
+
+  await vi.advanceTimersByTimeAsync(300);
+
+  expect(passed).toBe(10);
 });
 
 test('few turns that are never answered are no overload', async () => {
