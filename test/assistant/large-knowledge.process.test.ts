@@ -80,6 +80,29 @@ test('large knowledge that changes again and again is read with rests, and its l
   await eventually(async () => expect((await read()).entries[0]?.question).toContain(`new${READ_AGAIN.edits}x`));
 });
 
+test('of knowledge that exceeds the memory, only what can be kept is read from MongoDB', async () => {
+  const { assistants, mongo } = stack.service;
+  const { assistantId } = await anAssistant(stack);
+  const variants = Array.from({ length: 50 }, () => '問'.repeat(500));
+  const knowledge = Array.from({ length: 1_500 }, () => anEntry({ variants, answer: '答'.repeat(4_000) }));
+  await assistants.addKnowledge(assistantId, knowledge, { replace: true });
+
+  await mongo.collection('system.profile').drop();
+  await mongo.db?.command({ profile: 2 });
+  const { entries, leftOut } = await assistants.findKnowledge(await assistants.getAssistant(assistantId));
+  await mongo.db?.command({ profile: 0 });
+
+  const texts = entries.reduce((sum, one) => sum + 1 + one.variants.length, 0);
+  expect(texts + leftOut).toBe(1_500 * 51);
+  const sum = { _id: null, bytes: { $sum: '$responseLength' } };
+  const ofReads = { ns: /\.knowledge$/ };
+  const [read] = await mongo
+    .collection('system.profile')
+    .aggregate([{ $match: ofReads }, { $group: sum }])
+    .toArray();
+  expect(read?.['bytes']).toBeLessThan(100_000_000); // of 132 MB
+});
+
 /** Texts of words that occur only once need the most memory. */
 const rareWords = () => {
   let nth = 0;

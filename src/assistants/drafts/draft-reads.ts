@@ -227,10 +227,20 @@ export const createDraftReads = (
     }
     try {
       if (!draft) return null;
-      const kept = await keepWithin(entries());
+      const { entries: kept, leftOut, bytes } = await keepWithin(entries());
       const settings = withEdits(draftedSettingsOf(toAssistant(assistant)), draft);
       const { revision, sources = {} } = draft;
-      return { ...kept, assistantId, edited, settings, sources, version: assistant.version, revision };
+      return {
+        entries: kept,
+        leftOut,
+        bytes,
+        assistantId,
+        edited,
+        settings,
+        sources,
+        version: assistant.version,
+        revision,
+      };
     } finally {
       await snapshot.options.session.endSession();
     }

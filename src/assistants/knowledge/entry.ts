@@ -60,8 +60,10 @@ const TEXT_BYTES = 40;
 export const bytesOfEntry = (entry: KnowledgeInput | null): number => {
   let bytes = ENTRY_BYTES;
   if (entry === null) return bytes;
-  const { question, variants, answer, tags } = entry;
-  for (const text of [question, answer, ...variants, ...tags]) bytes += TEXT_BYTES + Buffer.byteLength(text);
+  const { question, variants, answer, tags, actions } = entry;
+  const ofActions = actions.flatMap(({ label, payload }) => [label, payload]);
+  for (const text of [question, answer, ...variants, ...tags, ...ofActions])
+    bytes += TEXT_BYTES + Buffer.byteLength(text);
   return bytes;
 };
 

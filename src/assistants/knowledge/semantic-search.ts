@@ -23,7 +23,7 @@ import { withDeadline } from '../../platform/process/deadline.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createLru, createSharedMemory, type SharedMemory } from '../../platform/process/lru.ts';
 import { createSlices } from '../../platform/process/slices.ts';
-import { createSlots } from '../../platform/process/slots.ts';
+import { createPacedSlots } from '../../platform/process/paced-slots.ts';
 
 /** The maximum memory of an assistant's vectors, in bytes. */
 const MAX_BYTES = 50_000_000;
@@ -33,6 +33,11 @@ const MAX_BYTES = 50_000_000;
  */
 const RETRY_MS = 10 * 60_000;
 const LESS_MAX = 10_000;
+/**
+ * How many assistants' vectors are read at the same time. Few, because a read needs as much memory as its result, and
+ * changes what others hold. Those that take longer have one of these places.
+ */
+const READS = { total: 2, slowMs: 250, hangsMs: 1_000 };
 /** Estimated memory of an entry without its vectors. */
 const ENTRY_BYTES = 600;
 /** The order in which kinds of vectors are dropped if they exceed the memory. Without any, only words decide. */
@@ -114,8 +119,13 @@ export const createVectorReader = (
     },
   });
   const reading = new Map<string, Promise<CachedVectors>>();
-  /** One read at a time: a read needs as much memory as its result, and changes what others hold. */
-  const reads = createSlots(({ inUse }) => inUse === 0);
+  const reads = createPacedSlots({
+    ...READS,
+    shareOf:
+      (total) =>
+      ({ inUse }) =>
+        inUse < total,
+  });
 
   const isLessOver = ({ lessUntil }: CachedVectors): boolean => lessUntil > 0 && lessUntil <= now();
 
@@ -176,7 +186,7 @@ export const createVectorReader = (
   const readInTurn = async (known: AssistantVersion, model: string): Promise<CachedVectors> => {
     const slot = await reads.acquire(known.assistantId);
     try {
-      return await read(known, model);
+      return await reads.watch(known.assistantId, read(known, model));
     } finally {
       slot?.release();
     }

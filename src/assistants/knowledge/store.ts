@@ -7,7 +7,7 @@ import { ApiError, invalid, notFound } from '../../platform/process/errors.ts';
 import { newId } from '../../platform/process/ids.ts';
 import type { SharedMemory } from '../../platform/process/lru.ts';
 import { createSlices } from '../../platform/process/slices.ts';
-import { createSlots } from '../../platform/process/slots.ts';
+import { createPacedSlots } from '../../platform/process/paced-slots.ts';
 import {
   type Assistant,
   type assistantModels,
@@ -147,8 +147,8 @@ const FEWER_VARIANTS = 3;
  */
 const LARGE_BYTES = 4_000_000;
 const REST_SHARE = 4;
-/** How many assistants' entries are read at the same time. */
-const READS = 4;
+/** How many assistants' entries are read at the same time. Those that take longer have half of these places, or one. */
+const READS = { total: 4, slowMs: 250, hangsMs: 1_000 };
 /** Decoding one batch takes a few milliseconds; other work runs between batches. */
 const READ_BATCH = 250;
 /** Entries in a batch of a read that is not cached. A batch may have 1.5 MB. */
@@ -169,39 +169,42 @@ export const toEntry = ({
   entryId: _id,
 });
 
+/** `variants`: how many of each entry are kept. `isFull`: without any variants, an entry exceeded the memory. */
+type Kept = { entries: KnowledgeEntry[]; leftOut: number; bytes: number; variants: number; isFull: boolean };
+const noneKept = (): Kept => ({ entries: [], leftOut: 0, bytes: 0, variants: Number.POSITIVE_INFINITY, isFull: false });
+
 /** Keeps entries within `MAX_BYTES`. Whenever they exceed it, fewer variants of each entry are kept. */
-export const keepWithin = async (
-  entries: AsyncIterable<KnowledgeEntry>,
-): Promise<{ entries: KnowledgeEntry[]; leftOut: number; bytes: number }> => {
-  const held = { entries: [] as KnowledgeEntry[], leftOut: 0, bytes: 0 };
-  let variants = Number.POSITIVE_INFINITY;
+export const keepWithin = async (entries: AsyncIterable<KnowledgeEntry>, kept = noneKept()): Promise<Kept> => {
   const slices = createSlices();
   const trimmed = (entry: KnowledgeEntry): KnowledgeEntry => {
-    held.leftOut += Math.max(0, entry.variants.length - variants);
-    return entry.variants.length > variants ? { ...entry, variants: entry.variants.slice(0, variants) } : entry;
+    kept.leftOut += Math.max(0, entry.variants.length - kept.variants);
+    return entry.variants.length > kept.variants
+      ? { ...entry, variants: entry.variants.slice(0, kept.variants) }
+      : entry;
   };
   for await (const one of entries) {
     if (slices.isOver()) await slices.next();
     const entry = trimmed(one);
-    held.bytes += bytesOfEntry(entry);
-    held.entries.push(entry);
-    while (held.bytes > MAX_BYTES && variants > 0) {
-      variants = variants > 50 ? 25 : Math.floor(variants / FEWER_VARIANTS);
-      held.bytes = 0;
-      for (const [nth, before] of held.entries.entries()) {
+    kept.bytes += bytesOfEntry(entry);
+    kept.entries.push(entry);
+    while (kept.bytes > MAX_BYTES && kept.variants > 0) {
+      kept.variants = kept.variants > 50 ? 25 : Math.floor(kept.variants / FEWER_VARIANTS);
+      kept.bytes = 0;
+      for (const [nth, before] of kept.entries.entries()) {
         const less = trimmed(before);
-        held.entries[nth] = less;
-        held.bytes += bytesOfEntry(less);
+        kept.entries[nth] = less;
+        kept.bytes += bytesOfEntry(less);
         if (slices.isOver()) await slices.next();
       }
     }
-    if (held.bytes > MAX_BYTES) {
-      held.bytes -= bytesOfEntry(entry);
-      held.entries.pop();
-      held.leftOut += 1;
+    if (kept.bytes > MAX_BYTES) {
+      kept.bytes -= bytesOfEntry(entry);
+      kept.entries.pop();
+      kept.leftOut += 1;
+      kept.isFull = true;
     }
   }
-  return held;
+  return kept;
 };
 
 /**
@@ -215,6 +218,7 @@ type KnowledgeEntries = {
   published: { version: number; settings: DraftedSettings } | null;
 };
 type CachedEntries = KnowledgeEntries & { bytes: number; restUntil: number };
+type Snapshot = { session: ClientSession; readConcern: { level: 'snapshot' } };
 
 type Dependencies = ReturnType<typeof assistantModels> & {
   vectors: VectorStore;
@@ -289,7 +293,13 @@ export const createKnowledgeStore = ({
   const newest = memory.openCache<CachedEntries>(WORTH.entries);
   const loading = new Map<string, Promise<CachedEntries>>();
   const now = (): number => performance.now();
-  const reads = createSlots(({ own, inUse }) => own === 0 && inUse < READS);
+  const reads = createPacedSlots({
+    ...READS,
+    shareOf:
+      (total) =>
+      ({ own, inUse }) =>
+        own === 0 && inUse < total,
+  });
   const positions = createKnowledgePositions({ assistants, knowledge });
 
   /**
@@ -317,19 +327,49 @@ export const createKnowledgeStore = ({
     });
   };
 
+  /** Reads only what can be kept: no variants that are left out, and no entries once there is no room for one. */
+  async function* readUntilFull(
+    filter: ReturnType<typeof visibleEntries>,
+    kept: Kept,
+    options: Snapshot,
+  ): AsyncGenerator<KnowledgeEntry> {
+    for (let [after, isOver] = [-1, false]; !isOver && !kept.isFull; ) {
+      const { variants } = kept;
+      isOver = true;
+      const rows = collectionOf(knowledge)
+        .find({ $and: [filter, { position: { $gt: after } }] }, { ...options, batchSize: READ_BATCH })
+        .sort({ position: 1 });
+      if (Number.isFinite(variants)) rows.project({ variants: { $slice: variants } });
+      for await (const row of rows) {
+        yield toEntry(row);
+        after = row.position;
+        isOver = kept.variants === variants;
+        if (!isOver || kept.isFull) break;
+      }
+    }
+  }
+
+  /** How many questions and variants the entries have. */
+  const countTexts = async (filter: ReturnType<typeof visibleEntries>, options: Snapshot): Promise<number> => {
+    const texts = { $sum: { $add: [1, { $size: '$variants' }] } };
+    const counted = collectionOf(knowledge).aggregate([{ $match: filter }, { $group: { _id: null, texts } }], options);
+    return Number((await counted.next())?.['texts'] ?? 0);
+  };
+
   /** Reads the assistant and its entries as they were at one moment, so a reply is made from one version. */
   const loadWithin = async (assistantId: string, version: number): Promise<CachedEntries> => {
     const session = await assistants.db.startSession({ snapshot: true });
     try {
-      const options = { session, readConcern: { level: 'snapshot' as const } };
+      const options: Snapshot = { session, readConcern: { level: 'snapshot' } };
       const stored = await collectionOf(assistants).findOne({ _id: assistantId }, options);
       const at = stored && toAssistant(stored);
       const published = at?.drafts ? { version: at.publishedVersion ?? 0, settings: draftedSettingsOf(at) } : null;
-      const rows = collectionOf(knowledge)
-        .find(visibleEntries(assistantId, stored?.knowledgePlaces ?? {}), { ...options, batchSize: READ_BATCH })
-        .sort({ position: 1 });
-      const kept = await keepWithin(rows.map(toEntry));
-      return { ...kept, version: at?.version ?? version, published, restUntil: 0 };
+      const filter = visibleEntries(assistantId, stored?.knowledgePlaces ?? {});
+      const kept = noneKept();
+      const { entries, bytes } = await keepWithin(readUntilFull(filter, kept, options), kept);
+      const texts = entries.reduce((sum, { variants }) => sum + 1 + variants.length, 0);
+      const leftOut = Number.isFinite(kept.variants) ? (await countTexts(filter, options)) - texts : 0;
+      return { entries, bytes, leftOut, version: at?.version ?? version, published, restUntil: 0 };
     } finally {
       await session.endSession();
     }
@@ -340,7 +380,7 @@ export const createKnowledgeStore = ({
     try {
       const before = newest.get(assistantId);
       const startedAt = now();
-      const held = await loadWithin(assistantId, version);
+      const held = await reads.watch(assistantId, loadWithin(assistantId, version));
       if (before && held.bytes > LARGE_BYTES) held.restUntil = now() + REST_SHARE * (now() - startedAt);
       newest.set(assistantId, held, held);
       return held;
