@@ -297,11 +297,12 @@ const run =
           read,
         );
       },
+      takeRoom: () => takeRoomForAnswer(req, res),
       req,
       res,
     };
     if (operation.lasts) freeCallerSlots(res);
-    if (operation.isLarge) await takeRoomForAnswer(req, res);
+    if (operation.isLarge === true) await call.takeRoom();
     const answer = await workOn(res, handle(call)).catch((cause: unknown) => {
       if (cause instanceof CallerLeft) return WRITTEN; // nobody waits for an answer
       throw cause;

@@ -279,7 +279,6 @@ export const chatConversationRoutes = ({
   const rested = createRestedWork();
   const list: RequestHandler = async (req, res) => {
     const { session_id, updated_after, limit, cursor } = queryOf(chatConversationOperations.list, req);
-    await takeRoomForAnswer(req, res);
     const { assistantId, sessionKey } = callerOf(res).assistant;
     const wanted = {
       assistantId,
@@ -290,7 +289,10 @@ export const chatConversationRoutes = ({
       ...(limit !== undefined && { limit }),
       ...(cursor !== undefined && { after: listCursor.decode(cursor) }),
     };
-    const read = () => conversations.list(wanted);
+    const read = async () => {
+      await takeRoomForAnswer(req, res);
+      return conversations.list(wanted);
+    };
     const { conversations: rows, next } = await rested(assistantId, read, signalOf(res));
     answerWith(chatConversationOperations.list, res, toListView(rows, next && listCursor.encode(next)));
   };

@@ -94,8 +94,11 @@ export type Operation = (ForSome | ForAnyone) &
      * True if a rate limit also counts successful calls. The headers of the response then show the state of this limit.
      */
     limited?: boolean;
-    /** True if the answer may have some MiB. The call then waits for its place (`src/platform/http/shares.ts`). */
-    isLarge?: boolean;
+    /**
+     * Set if the answer may have some MiB. The call then waits for its place (`src/platform/http/shares.ts`). `inTurn`: it
+     * waits for something else before, so the handler takes the place (`takeRoom`).
+     */
+    isLarge?: true | 'inTurn';
     /** True if the call waits for something and has a limit of its own. Other calls of its session begin meanwhile. */
     lasts?: boolean;
   };
@@ -118,6 +121,8 @@ export type Call<One extends Operation> = {
   signal: AbortSignal;
   /** Runs a read that may take seconds. One caller's reads of this kind wait for each other. */
   costly: <Value>(read: () => Promise<Value>) => Promise<Value>;
+  /** Waits for the place of a large answer, which the call keeps until the caller has the answer. */
+  takeRoom: () => Promise<void>;
   req: Request;
   res: Response;
 };

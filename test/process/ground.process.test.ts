@@ -130,6 +130,25 @@ test('a session whose callers leave is worked on no more at once than one whose 
   });
 });
 
+test('lists that wait for their turn among those of their assistant take no place for large answers', async () => {
+  // All places, one each. After a list, the next one of the assistant waits for half a second.
+  const others = await Promise.all(Array.from({ length: 16 }, () => anAssistant(stack, { knowledge: [] })));
+  const neighbour = await anAssistant(stack, { knowledge: [] });
+  const order: string[] = [];
+  const read = async (name: string, { apiKey }: { apiKey: string }, path: string) => {
+    const { status } = await request(`${stack.url}/api/v1/${path}`, { bearer: apiKey });
+    order.push(`${name} ${status}`);
+  };
+
+  await slowReads('conversations', 1_500, async () => {
+    const lists = [...others, ...others].map((one) => read('list', one, 'conversations'));
+    await eventually(() => expect(order).toHaveLength(16));
+    await Promise.all([read('neighbour', neighbour, 'events'), ...lists]);
+  });
+
+  expect(order.indexOf('neighbour 200')).toBe(16);
+});
+
 const ANY = 'application/json, text/event-stream';
 const WRONG_CALL = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'ask', arguments: {} } };
 

@@ -82,7 +82,7 @@ export const deliveryOperations = {
     method: 'get',
     path: '/assistants/:id/deliveries',
     id: 'listDeliveries',
-    isLarge: true,
+    isLarge: 'inTurn',
     summary: 'List recent deliveries, newest first, including waiting ones',
     audience: 'owners',
     resource: 'assistant',
@@ -165,10 +165,17 @@ export const deliveryRoutes = ({ endpoints, deliveries, deliveryQueue }: Depende
   // An assistant may have deliveries of hundreds of endpoints, with removed ones.
   const rested = createRestedWork();
   return [
-    handled(deliveryOperations.list, async ({ params: { id = '' }, query: { from, to, ...rest }, signal }) => {
-      const filter = definedFields({ ...rest, from: toDate(from), to: toDate(to) });
-      return rested(id, () => deliveries.list({ assistantId: id, ...filter }), signal);
-    }),
+    handled(
+      deliveryOperations.list,
+      async ({ params: { id = '' }, query: { from, to, ...rest }, signal, takeRoom }) => {
+        const filter = definedFields({ ...rest, from: toDate(from), to: toDate(to) });
+        const list = async () => {
+          await takeRoom();
+          return deliveries.list({ assistantId: id, ...filter });
+        };
+        return rested(id, list, signal);
+      },
+    ),
 
     handled(deliveryOperations.read, async ({ params: { id = '' } }) => {
       const found = await deliveries.findDelivery(id);

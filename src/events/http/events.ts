@@ -158,9 +158,12 @@ export const eventRoutes = ({ access, deliveries, longPoll, orUnavailable }: Dep
         if (wait > 0 && !(await isThere())) {
           await longPoll(req, res, { waitMs: wait * 1_000, everyMs: LOOK_EVERY_MS, isThere });
         }
-        await takeRoomForAnswer(req, res);
+        const list = async () => {
+          await takeRoomForAnswer(req, res);
+          return deliveries.listEnded(filter);
+        };
         await buildAnswer(req, res, async () => {
-          const found = await orUnavailable(rested(assistantId, () => deliveries.listEnded(filter), signal));
+          const found = await orUnavailable(rested(assistantId, list, signal));
           const { cursor, hasMore, readUpTo, bytes, ...page } = found;
           const view = { cursor, hasMore, readUpTo, events: page.deliveries.map(toView) };
           await answerWithList(eventOperations.list, res, view, { list: 'events', bytes });

@@ -81,7 +81,7 @@ export const conversationOperations = {
     method: 'get',
     path: '/assistants/:id/conversations',
     id: 'listInbox',
-    isLarge: true,
+    isLarge: 'inTurn',
     summary: 'List conversations, latest change first',
     query: z.object({
       ...filters,

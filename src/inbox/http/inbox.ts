@@ -168,19 +168,23 @@ export const filters = {
   cursor: cursor.optional(),
 };
 
-type Listing = Pick<Call<Operation>, 'req' | 'res' | 'costly' | 'signal'>;
+type Listing = Pick<Call<Operation>, 'req' | 'res' | 'costly' | 'signal' | 'takeRoom'>;
 
 /** A page may have some ten MiB of conversations, and a count reads all that are snoozed. */
 const rested = { list: createRestedWork(), count: createRestedWork() };
 
 /** Lists in turn. With a filter, a page may have to read many conversations, so it is a costly read too. */
 export const listInTurn = <Page>(
-  { req, res, costly, signal }: Listing,
+  { req, res, costly, signal, takeRoom }: Listing,
   { cursor: _from, ...filter }: { cursor?: string | undefined },
   list: () => Promise<Page>,
 ): Promise<Page> => {
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
-  return rested.list(holderOf(req, res), () => (isFiltered ? costly(list) : list()), signal);
+  const listInRoom = async (): Promise<Page> => {
+    await takeRoom();
+    return isFiltered ? costly(list) : list();
+  };
+  return rested.list(holderOf(req, res), listInRoom, signal);
 };
 
 /** The query in the form that the list takes. `me` is the caller. */
@@ -200,7 +204,7 @@ export const inboxOperations = {
     method: 'get',
     path: '/inbox',
     id: 'readInbox',
-    isLarge: true,
+    isLarge: 'inTurn',
     summary: 'List the conversations of all your assistants, latest change first',
     query: z.object({ assistantId: uuid.optional(), ...filters }),
     answer: z.object({ conversations: z.array(InboxRow), nextCursor }),

@@ -255,8 +255,9 @@ export const freeCallerSlots = (res: Response): void => {
   for (const slot of [sessionSlot, personSlot, teamSlot, assistantSlot]) slot?.release();
 };
 
-/** After a caller has waited this long for a place, a caller who does not read or send loses one. */
+/** A caller who does not read or send loses its place once it has had it, and another has waited, this long in all. */
 const PATIENCE_MS = 2_000;
+const FREED_EVERY_MS = 100;
 /** After this time, a body that arrives more slowly than `SLOW_BODY_BYTES_PER_MS` may lose its place. */
 const SLOW_BODY_AFTER_MS = 5_000;
 const SLOW_BODY_BYTES_PER_MS = 500;
@@ -288,16 +289,17 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
 
   const hasPlace = (holder: string): boolean => [...places].some((one) => one.holder === holder);
 
-  const freeFor = (holder: string): void => {
+  const freeFor = (holder: string, waitsSince: number): void => {
     if (hasPlace(holder)) return;
-    const unused = [...places].find(isUnused);
+    const now = performance.now();
+    const unused = [...places].find((one) => now - one.since + now - waitsSince > PATIENCE_MS && isUnused(one));
     if (unused) end(unused);
   };
 
   return async (req: Request, res: Response): Promise<void> => {
     const holder = holderOf(req, res);
     const turn = { tenant: senderOf(req, res), waitMs: hasPlace(holder) ? againMs : waitMs };
-    const timer = setInterval(() => freeFor(holder), PATIENCE_MS);
+    const timer = setInterval(freeFor, FREED_EVERY_MS, holder, performance.now());
     const slot = await takeSlot(slots, holder, res, turn).finally(() => clearInterval(timer));
     const place = { holder, req, res, since: performance.now(), readBefore: req.socket.bytesRead };
     const leave = (): void => {
@@ -415,7 +417,7 @@ export const createRestedWork = <Result = unknown>(
 };
 
 const LOOK_EVERY_MS = 200;
-/** All long polls together look at most this often. */
+/** All long polls together look at most this often. Their holders share it equally. */
 const LOOKS_A_SECOND = 1_000;
 /** How many long polls of one assistant’s keys may wait in this process. */
 const POLLS_MAX = 200;
@@ -430,9 +432,8 @@ export type LongPoll = (req: Request, res: Response, poll: Poll) => Promise<void
 
 /** `draining` ends long polls when the process drains. */
 export const createLongPolls = (draining: AbortSignal): LongPoll => {
-  /** The long polls that wait, by their holder and in all. */
+  /** The long polls that wait, by their holder. */
   const polls = new Map<string, number>();
-  let waiting = 0;
 
   return async (req, res, { waitMs, everyMs = LOOK_EVERY_MS, isThere }) => {
     const until = performance.now() + waitMs;
@@ -440,16 +441,15 @@ export const createLongPolls = (draining: AbortSignal): LongPoll => {
     const holder = holderOf(req, res);
     if ((polls.get(holder) ?? 0) >= POLLS_MAX) throw new ApiError('rate_limited', { headers: { 'Retry-After': '1' } });
     addTo(polls, holder, 1);
-    waiting += 1;
     freeCallerSlots(res);
     try {
       while (!isOver()) {
-        const pause = Math.max(everyMs, (waiting * 1_000) / LOOKS_A_SECOND);
+        const ofHolder = LOOKS_A_SECOND / polls.size;
+        const pause = Math.max(everyMs, (1_000 * (polls.get(holder) ?? 0)) / ofHolder);
         await sleep(Math.min(pause, until - performance.now()), undefined, { signal: draining }).catch(() => undefined);
         if (isOver() || (await isThere())) return;
       }
     } finally {
-      waiting -= 1;
       addTo(polls, holder, -1);
     }
   };

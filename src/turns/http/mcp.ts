@@ -126,8 +126,10 @@ const addTools = (server: McpServer, { req, res }: Call, dependencies: Dependenc
     SEARCH,
     answering(async ({ query, limit = ENTRIES_FOUND }: z.infer<typeof SEARCH.inputSchema>) => {
       const signal = signalOf(res);
-      await takeRoomForAnswer(req, res);
-      const rank = () => rankKnowledge(knowledge.readKnowledge(assistantId, signal), query, limit);
+      const rank = async () => {
+        await takeRoomForAnswer(req, res);
+        return rankKnowledge(knowledge.readKnowledge(assistantId, signal), query, limit);
+      };
       const best = await rested(assistantId, rank, signal);
       const entries = best.map(({ question, answer, language }) => ({ question, answer, language }));
       return resultOf({ entries }, entries.map(({ question, answer }) => `${question}\n${answer}`).join('\n\n'));
