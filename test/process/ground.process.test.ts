@@ -149,6 +149,27 @@ test('lists that wait for their turn among those of their assistant take no plac
   expect(order.indexOf('neighbour 200')).toBe(16);
 });
 
+test('an assistant’s repeated turns are looked for in old messages one at a time', async () => {
+  const { apiKey } = await anAssistant(stack);
+  const session_id = randomUUID();
+  const ask = async (message: string, key: string) => {
+    const headers = { Authorization: `Bearer ${apiKey}`, 'Content-Type': 'application/json', 'Idempotency-Key': key };
+    const body = JSON.stringify({ session_id, message });
+    const answer = await fetch(`${stack.url}/api/v1/chat`, { method: 'POST', headers, body });
+    return `${answer.status} ${answer.headers.get('Idempotent-Replayed')}`;
+  };
+  await ask('old', 'old');
+  for (let nth = 0; nth < 40; nth += 1) await ask(`later ${nth}`, randomUUID());
+
+  await slowReads('messages', 200, async () => {
+    const begun = performance.now();
+    const answers = await Promise.all(Array.from({ length: 3 }, () => ask('old', 'old')));
+    // Each is followed by a rest of half a second.
+    expect(performance.now() - begun).toBeGreaterThan(3 * 200 + 2 * 450);
+    expect(answers).toEqual(answers.map(() => '200 true'));
+  });
+});
+
 const ANY = 'application/json, text/event-stream';
 const WRONG_CALL = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'ask', arguments: {} } };
 

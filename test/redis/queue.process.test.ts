@@ -7,6 +7,28 @@ import { createPartitions, openQueues } from '../../src/platform/redis/queue.ts'
 import { closeRedis, openRedis } from '../../src/platform/redis/redis.ts';
 import { eventually } from '../support/eventually.ts';
 
+test('wake-ups at the same moment share jobs', async () => {
+  const server = await startRedis();
+  const logger = createLogger({ name: 'test', level: 'silent' });
+  const redis = await openRedis({ url: server.url, role: 'worker' }, logger);
+  const queues = openQueues<WakeUpJob>('deliveries', { redis, partitions: createPartitions('p', 1) }, logger);
+  const queue = createDeliveryQueue(queues);
+  const keys = Array.from({ length: 120 }, (_, nth) => String(nth).padStart(32, '0'));
+
+  for (const key of [...keys, ...keys]) queue.wake(key);
+
+  const partition = queues.of(keys[0] ?? '');
+  const woken = await eventually(async () => {
+    const jobs = await partition.getWaiting();
+    expect(jobs.flatMap(({ data }) => data.conversations)).toEqual(expect.arrayContaining(keys));
+    return jobs;
+  });
+  expect(woken.length).toBeLessThan(10);
+  await queues.close();
+  await closeRedis(redis);
+  await server.dispose();
+});
+
 test('repeated sweeps and readings leave no commands behind while Redis is away', async () => {
   const server = await startRedis();
   const logger = createLogger({ name: 'test', level: 'silent' });
