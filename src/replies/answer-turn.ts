@@ -398,7 +398,7 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
   /** True if the head waits for nothing: neither for a provider nor for another message of its session. */
   const endsInJob = async (read: AnswerableConversation): Promise<boolean> => {
     const [head] = read.waiting;
-    return head !== undefined && !isQuick(read) && askEngine.endsWithoutProvider(read, head);
+    return head !== undefined && !isQuick(read) && askEngine.endsSoon(read, head);
   };
 
   const NO_PROGRESS: StepResult = { nextTurnId: null, ended: 0, failed: false };

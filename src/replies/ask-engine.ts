@@ -244,6 +244,8 @@ type Dependencies = {
   assistants: Pick<AssistantStore, 'drafts' | 'findAssistant' | 'findKnowledge' | 'getAssistant'>;
   engine: AssistantEngine;
   semanticSearchOf: SemanticSearchOf;
+  /** True if the entries or vectors must be read, which takes long. */
+  isLongRead: (assistant: Assistant) => boolean;
   /** For comparisons of drafts: an engine whose indexes take no memory from live ones, and the vectors of drafts. */
   draftEngine: AssistantEngine;
   draftVectors: DraftVectors;
@@ -304,8 +306,8 @@ export type AskEngine = {
   /** Decides how a turn ends. The turn fails if the assistant was deleted. */
   endOf: (question: Question) => Promise<TurnEnd>;
 
-  /** True if the turn needs no provider, so that it ends within milliseconds. */
-  endsWithoutProvider: (conversation: AnswerableConversation, turn: PendingTurn) => Promise<boolean>;
+  /** True if the turn needs no provider and reads nothing that takes long, so that it ends within milliseconds. */
+  endsSoon: (conversation: AnswerableConversation, turn: PendingTurn) => Promise<boolean>;
 
   /**
    * True if the turn waits for neither a provider nor the model, so that it may share a commit with the turns before
@@ -315,8 +317,8 @@ export type AskEngine = {
 };
 
 export const createAskEngine = (dependencies: Dependencies): AskEngine => {
-  const { conversations, assistants, engine, semanticSearchOf, passages, publish, draining, stopping, logger } =
-    dependencies;
+  const { conversations, assistants, engine, semanticSearchOf, isLongRead, passages } = dependencies;
+  const { publish, draining, stopping, logger } = dependencies;
   const { draftEngine, draftVectors, draftSearchOf, draftPassages } = dependencies;
 
   /** If a draft changes no source, the index of what is live serves. */
@@ -487,9 +489,10 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       return assistant ? endWithEngine(question, assistant) : { kind: 'failed' };
     },
 
-    endsWithoutProvider: async ({ assistantId, status }, { message }) => {
+    endsSoon: async ({ assistantId, status }, { message }) => {
       const assistant = await assistants.findAssistant(assistantId);
       if (assistant === null || status === 'escalated') return true;
+      if (isLongRead(assistant)) return false;
       const isImmediate = engine.needsProvider?.(await profileOf(assistant)) === false;
       if (isImmediate && !passages.isLongWait(assistant)) return true;
       return assistant.guard === 'refuse' && inspectMessage(message) !== null;

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Redis } from 'ioredis';
 import mongoose from 'mongoose';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type Service, startMongod, startRedis } from '../../scripts/services.ts';
 import { anAssistant, anEntry, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -93,8 +93,13 @@ test('a list of the inbox that takes too long says which filter covers too much,
 });
 
 /** Lets each read of a collection take this long while `during` runs. */
-const slowReads = (collection: string, blockTimeMS: number, during: Parameters<typeof withFailPoint>[2]) => {
-  const namespace = `${stack.service.mongo.name}.${collection}`;
+const slowReads = (
+  collection: string,
+  blockTimeMS: number,
+  during: Parameters<typeof withFailPoint>[2],
+  { service } = stack,
+) => {
+  const namespace = `${service.mongo.name}.${collection}`;
   return withFailPoint(mongod.url, { failCommands: ['find'], namespace, blockConnection: true, blockTimeMS }, during);
 };
 
@@ -115,6 +120,36 @@ test('the erasure of an old conversation does not wait for its long purge', asyn
   });
 
   expect(order).toEqual(['erased', '1 done', 'messages read']);
+});
+
+test('while turns wait for knowledge that takes long to read, the turns of others are answered', async () => {
+  const env = { REDIS_URL: redis.url, MONGODB_URL: mongod.url, SEMANTIC: 'off', REPLY_CONCURRENCY: '2' };
+  const own = await openStack({ env, deliveryWorkers: 0 });
+  onTestFinished(own.close);
+  const slow = await anAssistant(own);
+  const neighbour = await anAssistant(own);
+  const order: string[] = [];
+  const ask = async (name: string, { chat }: Pick<typeof slow, 'chat'>) => {
+    const { status } = await chat({ session_id: randomUUID(), message: 'What are your opening hours?' });
+    order.push(`${name} ${status}`);
+  };
+  await ask('neighbour', neighbour);
+
+  const edit = async (): Promise<void> => {
+    await ask('slow', slow);
+    // It returns after another read, when no process has the settings of before any more.
+    await own.service.assistants.addKnowledge(slow.assistantId, [anEntry({ question: 'What is new?' })]);
+  };
+  await slowReads('knowledge', 1_000, edit, own);
+
+  const askAll = async (reached: () => Promise<unknown>): Promise<void> => {
+    const asked = Array.from({ length: 8 }, () => ask('slow', slow));
+    await reached();
+    await Promise.all([ask('neighbour', neighbour), ...asked]);
+  };
+  await slowReads('knowledge', 1_500, askAll, own);
+
+  expect(order).toEqual(['neighbour 200', 'slow 200', 'neighbour 200', ...Array.from({ length: 8 }, () => 'slow 200')]);
 });
 
 test('a session whose callers leave is worked on no more at once than one whose callers wait', async () => {

@@ -125,7 +125,7 @@ test('an assistant keeps to its memory by dropping vectors of answers first', as
   const logger = { warn: (line: unknown) => logged.push(line) } as never;
 
   // 100 entries of three texts take 176 kB.
-  const vectorsOf = createVectorReader(stack.service.assistants.vectors, { logger, maxBytes: 140_000 });
+  const { vectorsOf } = createVectorReader(stack.service.assistants.vectors, { logger, maxBytes: 140_000 });
   const vectors = await vectorsOf(assistant);
 
   const kinds = nearestOf(vectors, vectorOf('The thing 7 is on its shelf.')).map(({ kind }) => kind);
@@ -152,7 +152,7 @@ test('assistants in use push each other’s vectors out once at most, and get dr
   let now = 0;
   const logger = { warn: () => undefined } as never;
   // Each takes 176 kB, so that two fit and three do not.
-  const vectorsOf = createVectorReader(store, {
+  const { vectorsOf } = createVectorReader(store, {
     logger,
     memory: createSharedMemory({ maxBytes: 450_000, now: () => now }),
     now: () => now,

@@ -92,6 +92,12 @@ export type VectorsOf = (
   assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>,
 ) => Promise<AssistantVectors | null>;
 
+type VectorReader = {
+  vectorsOf: VectorsOf;
+  /** True if vectors must be read, and the last read took long. */
+  isLongRead: (assistant: Pick<Assistant, 'assistantId' | 'semantic'>) => boolean;
+};
+
 /**
  * Caches vectors, at most `maxBytes` of an assistant. If the assistant's version or revision has increased, the stored
  * hashes are compared and only changed entries are read. Vectors that make room while they are in use are read again
@@ -107,7 +113,7 @@ export const createVectorReader = (
     now = () => performance.now(),
     onRead = () => undefined,
   }: Options,
-): VectorsOf => {
+): VectorReader => {
   /** How many kinds assistants do without, and until when. */
   const less = createLru<{ kinds: number; until: number }>({ most: LESS_MAX });
   const cached = memory.openCache<CachedVectors>({
@@ -215,12 +221,17 @@ export const createVectorReader = (
     }
   };
 
-  return async ({ assistantId, version, semantic }) => {
-    const { model, revision = 0 } = semantic ?? {};
-    if (model === undefined) return null;
-    const { list, dropped } = await readCurrent({ assistantId, version, revision }, model);
-    if (list.length === 0 || dropped.has('question')) return null;
-    return { model, entries: list };
+  return {
+    vectorsOf: async ({ assistantId, version, semantic }) => {
+      const { model, revision = 0 } = semantic ?? {};
+      if (model === undefined) return null;
+      const { list, dropped } = await readCurrent({ assistantId, version, revision }, model);
+      if (list.length === 0 || dropped.has('question')) return null;
+      return { model, entries: list };
+    },
+
+    isLongRead: ({ assistantId, semantic }) =>
+      semantic?.model !== undefined && !cached.has(assistantId) && reads.of(assistantId) !== 'fast',
   };
 };
 

@@ -246,6 +246,9 @@ export type KnowledgeStore = {
    */
   findKnowledge: (assistant: Assistant) => Promise<KnowledgeEntries>;
 
+  /** True if the entries must be read, and the last read took long. */
+  isLongRead: (assistant: Assistant) => boolean;
+
   /** Stores how many texts of the knowledge are not searched, for the owner to see. */
   reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
 
@@ -492,6 +495,9 @@ export const createKnowledgeStore = ({
     noteLanguage,
 
     findKnowledge: ({ assistantId, version }) => loadCurrent(assistantId, version),
+
+    isLongRead: ({ assistantId, version }) =>
+      (newest.get(assistantId)?.version ?? -1) < version && reads.of(assistantId) !== 'fast',
 
     reportLeftOut: async (assistantId, leftOut) => {
       if (leftOut > 0) await assistants.updateOne({ _id: assistantId }, { $set: { leftOut } });

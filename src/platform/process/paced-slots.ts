@@ -79,7 +79,7 @@ export const createPaces = ({ slowMs, hangsMs, holdersMax = SLOW_HOLDERS_MAX }: 
   };
 };
 
-export type PacedSlots = Slots & Pick<Paces, 'watch'>;
+export type PacedSlots = Slots & Pick<Paces, 'of' | 'watch'>;
 
 type Options = PaceLimits & {
   total: number;
@@ -141,6 +141,7 @@ export const createPacedSlots = ({ total, shareOf, ...limits }: Options): PacedS
       for (const pool of pools.toReversed()) pool.close();
     },
 
+    of: paces.of,
     watch: paces.watch,
   };
 };
