@@ -11,7 +11,7 @@ import { openQueueWorkers } from '../../src/worker-process.ts';
 
 const PROJECT_EVERY_MS = 2_000;
 const COUNT_EVERY_MS = 10_000;
-/** A round erases at most this many old conversations of one assistant, and begins none after 5 s. */
+/** A round erases at most this many old conversations of one assistant. */
 const ERASED_OF_ONE = 200;
 
 /** Purges erased conversations again, after a minute and after a day. */

@@ -20,18 +20,20 @@ import { createByteShares, networkOf } from './shares.ts';
 /** How long the client can read the answer before the connection is destroyed. */
 const LINGER_MS = 1_000;
 
-const ERROR_OF: Record<string, { code: ErrorCode; message?: string }> = {
-  HPE_HEADER_OVERFLOW: { code: 'headers_too_large' },
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: { code: 'payload_too_large', message: 'The chunk extensions are too long.' },
-  HPE_BODY_PIECES: { code: 'payload_too_large', message: 'The request body comes in too many small pieces.' },
-  ERR_HTTP_REQUEST_TIMEOUT: { code: 'request_timeout' },
+const ERROR_OF: Record<string, [code: ErrorCode, message?: string]> = {
+  HPE_HEADER_OVERFLOW: ['headers_too_large'],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: ['payload_too_large', 'The chunk extensions are too long.'],
+  HPE_BODY_PIECES: ['payload_too_large', 'The request body comes in too many small pieces.'],
+  ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout'],
 };
 
 /** The errors of MongoDB have numbers as codes. They reach a socket when an answer cannot be continued. */
 const errorOf = ({ code: failure }: { code?: unknown }): ApiError | null => {
   if (typeof failure !== 'string') return null;
-  const known = ERROR_OF[failure];
-  if (known) return new ApiError(known.code, known);
+  if (ERROR_OF[failure]) {
+    const [code, message] = ERROR_OF[failure];
+    return new ApiError(code, message === undefined ? {} : { message });
+  }
   return failure.startsWith('HPE_') ? new ApiError('malformed_request') : null;
 };
 
