@@ -140,6 +140,7 @@ type IndexOptions = {
   embedder: Pick<Embedder, 'model'>;
   /** The language of passages without one. */
   languageOf: (assistantId: string) => Promise<string>;
+  timing: Pick<Timing, 'sourceRenewMs'>;
   draining: AbortSignal;
 };
 
@@ -154,13 +155,22 @@ function* piecesOf(sections: Uint8Array[]): Generator<Buffer> {
  * Stores the index of sources that have changed, so that a reply worker that starts need not make it: reading it takes a
  * thirtieth of the time.
  */
-export const createStoreIndexes = ({ vectors, passages, embedder, languageOf, draining }: IndexOptions) => {
+export const createStoreIndexes = ({
+  vectors,
+  passages,
+  embedder,
+  languageOf,
+  timing,
+  draining,
+}: IndexOptions): (() => Promise<void>) => {
   /** False if no source needs an index. */
   const storeOne = async (): Promise<boolean> => {
     const engine = passageEngine();
     const claim = await vectors.claimIndex(newToken(), engine);
     if (!claim) return false;
     let [made, isStored]: [string | null, boolean] = [null, false];
+    // A large index takes longer than a lease lasts. A lost one is noticed by the next write of a piece.
+    const renewing = setInterval(() => void vectors.renewIndex(claim).catch(() => undefined), timing.sourceRenewMs);
     try {
       const { assistantId, sourceId } = claim;
       const language = await languageOf(assistantId);
@@ -182,6 +192,7 @@ export const createStoreIndexes = ({ vectors, passages, embedder, languageOf, dr
     } catch (cause) {
       if (!(cause instanceof RunLost)) throw cause;
     } finally {
+      clearInterval(renewing);
       // If MongoDB is unavailable, the lease expires by itself.
       await vectors.endIndex(claim, made, isStored).catch(() => undefined);
     }

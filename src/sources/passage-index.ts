@@ -150,7 +150,7 @@ export type Passages = {
   of: (assistant: Owner, by?: AskedBy) => PassageAccess | undefined;
   /** True if these sources are read, and the index has them. `findOwner` reads the owner as it is then. */
   prepare: (sourceIds: string[], findOwner: () => Promise<Owner>) => Promise<boolean>;
-  /** True if a turn would have to wait for seconds. */
+  /** True if a turn would have to wait for an index. */
   isLongWait: (assistant: Owner) => boolean;
 };
 
@@ -191,6 +191,8 @@ export const createPassages = (options: Options): Passages => {
     now = () => performance.now(),
   } = options;
   const reading = new Map<string, Promise<void>>();
+  /** Assistants whose turns wait for the next index, because passages of the present one are gone. */
+  const outdated = new Set<string>();
   const refused = createLru<true>({ most: REFUSED_MAX, ttl: REFUSED_MS });
   /** One read at a time: a read needs as much memory as its result. A small one does not wait for a large one. */
   const [largeReads, smallReads] = [createSlots(({ inUse }) => inUse === 0), createSlots(({ inUse }) => inUse === 0)];
@@ -252,7 +254,10 @@ export const createPassages = (options: Options): Passages => {
     if (held && (isCurrent(held, version) || held.restUntil > now())) return;
     const started = read(owner, version)
       .catch((cause: unknown) => logger.warn({ err: cause, assistantId }, 'passages could not be read'))
-      .finally(() => reading.delete(assistantId));
+      .finally(() => {
+        reading.delete(assistantId);
+        outdated.delete(assistantId);
+      });
     reading.set(assistantId, started);
   };
 
@@ -308,6 +313,7 @@ export const createPassages = (options: Options): Passages => {
         const found = newerThan(before);
         const running = reading.get(assistantId);
         if (found || !running) return found;
+        if (before) outdated.add(assistantId);
         await withDeadline(running, before ? WAIT_MS.next : WAIT_MS.first).catch(() => undefined);
         return newerThan(before);
       },
@@ -326,7 +332,10 @@ export const createPassages = (options: Options): Passages => {
       const held = indexes.get(assistantId);
       return held !== undefined && isCurrent(held, passages?.version ?? 0);
     },
-    isLongWait: (assistant) =>
-      hasPassages(assistant) && !indexes.has(assistant.assistantId) && !refused.has(assistant.assistantId),
+    isLongWait: (assistant) => {
+      const { assistantId } = assistant;
+      const isMissing = !indexes.has(assistantId) || outdated.has(assistantId);
+      return hasPassages(assistant) && isMissing && !refused.has(assistantId);
+    },
   };
 };

@@ -1,4 +1,4 @@
-import type { Connection, mongo } from 'mongoose';
+import type { ClientSession, Connection, mongo } from 'mongoose';
 import { leaseIn } from '../platform/mongo/batches.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
 import { serverNow } from '../platform/process/clock.ts';
@@ -46,6 +46,8 @@ export type PassageVectors = {
 
   /** Takes the lease of a source that lacks a stored index of this engine. Assistants take turns. */
   claimIndex: (token: string, engine: string) => Promise<IndexClaim | null>;
+  /** Renews the lease of an index that is being made, if it is not lost. */
+  renewIndex: (claim: IndexClaim) => Promise<void>;
   /** Stores a piece of a part of the index, and renews the lease. Throws `RunLost` if the lease is lost. */
   saveIndexPiece: (
     claim: IndexClaim,
@@ -72,6 +74,14 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
   /** The assistants that had their turn last. */
   const last = { vectors: '', index: '' };
   let isShortestNext = false;
+
+  /** False if the lease is lost. */
+  const renewIndex = async ({ sourceId, token }: IndexClaim, session?: ClientSession): Promise<boolean> => {
+    const lease = { ...ofIndex.renewed(token), session: '$indexed.lease.session' };
+    const held = { _id: sourceId, removedAt: null, ...ofIndex.heldBy(token) };
+    const options = session && { session };
+    return (await sources.updateOne(held, [{ $set: { 'indexed.lease': lease } }], options)).matchedCount === 1;
+  };
 
   type Take = (of: mongo.Filter<StoredSource>, sort: Record<string, 1>) => Promise<StoredSource | null>;
 
@@ -189,14 +199,15 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
       );
     },
 
-    saveIndexPiece: ({ sourceId, assistantId, token }, row) =>
-      transactAs(token, async (session) => {
+    renewIndex: async (claim) => void (await renewIndex(claim)),
+
+    saveIndexPiece: (claim, row) =>
+      transactAs(claim.token, async (session) => {
+        const { sourceId, assistantId, token } = claim;
         const _id = [sourceId, token, row.part, row.piece].join(':');
         await indexes.insertOne({ _id, assistantId, sourceId, of: token, ...row }, { session });
-        const lease = { ...ofIndex.renewed(token), session: '$indexed.lease.session' };
-        const held = { _id: sourceId, removedAt: null, ...ofIndex.heldBy(token) };
-        const { matchedCount } = await sources.updateOne(held, [{ $set: { 'indexed.lease': lease } }], { session });
-        if (matchedCount === 0) throw new RunLost('another worker makes the index, or the source was removed');
+        if (!(await renewIndex(claim, session)))
+          throw new RunLost('another worker makes the index, or the source was removed');
       }),
 
     endIndex: async ({ sourceId, token }, made, isStored) => {

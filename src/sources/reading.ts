@@ -1,9 +1,10 @@
 import type { Embedder } from '@parley/understanding';
-import { openReader, type Reader } from '@parley/reading';
+import { openReader, type Reader, type ReadInput } from '@parley/reading';
 import { openGuardedAgent } from '../platform/http/address-guard.ts';
 import { newToken } from '../platform/process/ids.ts';
 import type { Logger } from '../platform/process/logger.ts';
-import { createSlots } from '../platform/process/slots.ts';
+import { createPacedSlots } from '../platform/process/paced-slots.ts';
+import type { Occupancy } from '../platform/process/slots.ts';
 import { type Sweeper, startSweeper } from '../platform/process/sweeper.ts';
 import type { Module } from '../service.ts';
 import { createFetcher, createHosts } from './fetch.ts';
@@ -15,21 +16,27 @@ import { SourceJob } from './source.ts';
 
 /** How many documents are read at the same time, each in a process of its own. One assistant uses at most one. */
 const READERS = 2;
+/** An assistant whose document takes longer is slow, or hangs. All that are slow share half of the readers. */
+const READS = { slowMs: 2_000, hangsMs: 8_000 };
 const CONNECTIONS_OF_HOST = 4;
 const HEADERS_MAX_BYTES = 32 * 1024;
 
-/** Readers that assistants share: a document that takes long does not delay those of other assistants. */
-const openReaders = (open: () => Reader) => {
+/** Readers that assistants share: documents that take long leave a reader to the other assistants. */
+export const openReaders = (open: () => Reader, paces = READS) => {
   const idle = Array.from({ length: READERS }, open);
   const all = [...idle];
-  const slots = createSlots(({ own, inUse }) => inUse < READERS && own < Math.max(1, READERS / 2));
+  const shareOf =
+    (total: number) =>
+    ({ own, inUse }: Occupancy) =>
+      inUse < total && own === 0;
+  const slots = createPacedSlots({ total: READERS, shareOf, ...paces });
   return {
-    read: async (assistantId: string, ...given: Parameters<Reader['read']>): ReturnType<Reader['read']> => {
-      const slot = await slots.acquire(assistantId);
+    read: async (assistantId: string, input: ReadInput, signal?: AbortSignal): ReturnType<Reader['read']> => {
+      const slot = await slots.acquire(assistantId, signal && { signal });
       if (!slot) throw new Error('the readers are closed');
       const reader = idle.pop() as Reader; // a slot means that one is idle
       try {
-        return await reader.read(...given);
+        return await slots.watch(assistantId, reader.read(input, signal));
       } finally {
         idle.push(reader);
         slot.release();
@@ -166,7 +173,7 @@ export const openReading = (
 
   const languageOf = async (assistantId: string): Promise<string> =>
     (await assistants.findAssistant(assistantId))?.languages[0] ?? 'en';
-  const storeIndexes = createStoreIndexes({ vectors, passages, embedder, languageOf, draining });
+  const storeIndexes = createStoreIndexes({ vectors, passages, embedder, languageOf, timing, draining });
 
   const everyMs = timing.sweepEveryMs;
   const sweeps = [startSweeper('sources', sweep, { everyMs, logger })];

@@ -120,7 +120,14 @@ const openWithModel = async () => {
     stack,
     model,
     env: { ...stack.env, ...embeddings },
-    storeIndexes: createStoreIndexes({ vectors, passages, embedder: { model: () => model }, languageOf, draining }),
+    storeIndexes: createStoreIndexes({
+      vectors,
+      passages,
+      embedder: { model: () => model },
+      languageOf,
+      timing: { sourceRenewMs: 4_000 },
+      draining,
+    }),
   };
 };
 

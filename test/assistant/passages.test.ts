@@ -368,6 +368,28 @@ test('a small index does not wait while a large one is read', async () => {
   expect(await held.of(small)!.open()).not.toBeNull();
 });
 
+test('while passages of an index are gone and the next index is read, further turns take no places of quick ones', async () => {
+  const owner = await anOwner();
+  const { hold } = aMemory();
+  const { passages } = stack.service;
+  const go = Promise.withResolvers<void>();
+  let isHeld = false;
+  const listVisible: typeof passages.listVisible = async function* (scope) {
+    if (isHeld) await go.promise;
+    yield* passages.listVisible(scope);
+  };
+  const held = hold(undefined, { ...passages, listVisible });
+  const before = (await held.of(owner)!.open())!;
+  isHeld = true;
+
+  const next = held.of(owner)!.open(before);
+  const meanwhile = held.isLongWait(owner);
+  go.resolve();
+
+  expect(await next).not.toBeNull();
+  expect([meanwhile, held.isLongWait(owner)]).toEqual([true, false]);
+});
+
 test('an owner is told how many passages have no room in the memory of a worker, until there is room', async () => {
   const source = await aSource();
   const { assistants, passages } = stack.service;

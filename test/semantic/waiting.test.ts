@@ -1,6 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { openEmbedder } from '@parley/understanding';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { startVectorUpdates } from '../../src/assistants/knowledge/update-vectors.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
+import { someEntries } from '../support/assistant-with-vectors.ts';
 import { anAssistant, anEntry, aTurn, type TestAssistant } from '../support/builders.ts';
 import { anEmbedder, vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
@@ -201,4 +206,37 @@ test('a question that passages answer by their words alone says so', async () =>
   expect(body.reply).toContain('14 working days');
   expect(whyOf(body.conversationId)).toMatchObject({ by: 'words only', passages: [expect.any(Object)] });
   await worker.close();
+});
+
+test('an assistant whose knowledge changes all the time rests after each plan of its vectors', async () => {
+  const logger = createLogger({ name: 'test', level: 'silent' });
+  const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
+  onTestFinished(lifecycle.close);
+  const { assistants } = stack.service;
+  const { vectors, semantic, embedders } = assistants;
+  const { assistantId } = await anAssistant(stack, { knowledge: someEntries(1_000) });
+  const plans: { from: number; to: number }[] = [];
+  const list: typeof vectors.list = async function* (of) {
+    if (of === assistantId) plans.push({ from: performance.now(), to: Number.POSITIVE_INFINITY });
+    yield* vectors.list(of);
+  };
+  const readTexts: typeof vectors.readTexts = async function* (of, ids) {
+    yield* vectors.readTexts(of, ids);
+    if (of === assistantId && !ids) plans.at(-1)!.to = performance.now();
+  };
+  const process = await startVectorUpdates({
+    store: { vectors: { ...vectors, list, readTexts }, semantic, embedders },
+    embedder: anEmbedder(),
+    timing: readConfig(stack.env).timing,
+    logger,
+    lifecycle,
+  });
+
+  for (let nth = 0; plans.length < 5; nth += 1) {
+    await assistants.addKnowledge(assistantId, [anEntry({ question: `What is number ${nth}?` })]);
+    await process({ assistantId });
+  }
+
+  const rests = plans.slice(1).map(({ from }, nth) => (from - plans[nth]!.to) / (plans[nth]!.to - plans[nth]!.from));
+  expect(Math.min(...rests)).toBeGreaterThan(0.9);
 });

@@ -1,6 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { openReader, type ReadInput } from '@parley/reading';
 import { afterEach, expect, test } from 'vitest';
+import { createStoreIndexes } from '../../src/sources/make-vectors.ts';
+import { openReaders } from '../../src/sources/reading.ts';
 import { NO_COUNTS, type StoredSource } from '../../src/sources/source.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -84,6 +87,61 @@ test('an assistant whose short sources change all the time leaves turns to the s
     [8, 2, 2],
     [4, 4, 4],
   ]);
+});
+
+test('the lease of an index is renewed while the index is made', async () => {
+  const { passages, passageVectors: vectors, mongo } = stack.service;
+  const assistantId = await addSources(1, 10);
+  const go = Promise.withResolvers<string>();
+  const storeIndexes = createStoreIndexes({
+    vectors,
+    passages,
+    embedder: { model: () => null },
+    languageOf: async (id) => (id === assistantId ? go.promise : 'en'),
+    timing: { sourceRenewMs: 50 },
+    draining: new AbortController().signal,
+  });
+  const findLease = (): Promise<number> =>
+    eventually(async () => {
+      const source = await mongo.collection<StoredSource>('sources').findOne({ assistantId });
+      return source!.indexed!.lease!.until.getTime();
+    });
+
+  const stored = storeIndexes();
+  const first = await findLease();
+  await eventually(async () => expect(await findLease()).toBeGreaterThan(first));
+  go.resolve('en');
+  await stored;
+});
+
+test('assistants whose documents take long leave a reader to the others', async () => {
+  const readers = openReaders(() => openReader({ timeoutMs: 2_000 }), { slowMs: 200, hangsMs: 60_000 });
+  opened.push(readers);
+  const aDocument = (text: string): ReadInput => ({
+    bytes: Buffer.from(text),
+    contentType: 'text/html',
+    name: 'a.html',
+    url: null,
+  });
+  const slow = aDocument(`<html>${'<i>'.repeat(9_000)}${'</x>'.repeat(4_000_000)}`);
+  let ended = 0;
+  const readSlow = (assistantId: string) =>
+    readers
+      .read(assistantId, slow)
+      .catch(() => undefined) // the readers are closed
+      .finally(() => {
+        ended += 1;
+      });
+  await Promise.all(['one', 'other'].map(readSlow));
+
+  const again = Promise.all(['one', 'other'].map(readSlow));
+  ended = 0;
+  const read = await readers.read('a neighbour', aDocument(`<main><p>${aSentence('the neighbour')}</p></main>`));
+
+  expect(read).toMatchObject({ passages: [expect.any(Object)] });
+  expect(ended).toBe(0);
+  await readers.close();
+  await again;
 });
 
 /** So many assistants with four sites of slow sitemaps each, of which some have begun. */

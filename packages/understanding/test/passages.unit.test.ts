@@ -448,6 +448,23 @@ test('two small parts do not keep larger ones of one size apart', () => {
   expect((index as PassageIndex | null)?.parts.length).toBeLessThan(7);
 });
 
+test('a passage that comes back does not do all work on parts in one step', () => {
+  const all = Array.from({ length: 1_000 }, (_, nth) => aPassage({ passageId: `${nth}`, text: `Text ${nth}.` }));
+  const update = new PassageIndexUpdate(changed(null, { add: all }), { model: MODEL });
+  // So many leave that their part is written again.
+  for (const { passageId } of all.slice(0, 400)) update.remove(passageId);
+  update.add(aPassage({ passageId: 'new' }));
+
+  update.add(all[0]!);
+
+  const left = update.finish();
+  let step = left.next();
+  let steps = 0;
+  for (; !step.done; steps += 1) step = left.next();
+  expect(step.value.size).toBe(602);
+  expect(steps).toBeGreaterThan(30);
+});
+
 test('a stored index finds what the index finds, once, and drops vectors of another model', async () => {
   const vectorOf = (nth: number): Int8Array =>
     quantised(Float32Array.from({ length: DIMENSIONS }, (_, at) => Math.sin(nth * 7 + at)));

@@ -15,6 +15,7 @@ import { newToken } from '../../platform/process/ids.ts';
 import type { Lifecycle } from '../../platform/process/lifecycle.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createLru } from '../../platform/process/lru.ts';
+import { createSlices, workFor } from '../../platform/process/slices.ts';
 import { startSweeper } from '../../platform/process/sweeper.ts';
 import type { Timing } from '../../platform/process/time-limits.ts';
 
@@ -38,14 +39,19 @@ type Plan = VectorProgress & {
  * last.
  */
 const planWork = async (vectors: VectorStore, assistantId: string, model: string): Promise<Plan> => {
+  const slices = createSlices();
   const stored = new Map<string, VectorsInfo>();
-  for await (const name of vectors.list(assistantId)) stored.set(name.entryId, name);
+  for await (const name of vectors.list(assistantId)) {
+    if (slices.isOver()) await slices.next();
+    stored.set(name.entryId, name);
+  }
 
   const edited: WorkItem[] = [];
   const fresh: WorkItem[] = [];
   const unanswered: WorkItem[] = [];
   let [answers, total] = [0, 0];
   for await (const { entryId, texts } of vectors.readTexts(assistantId)) {
+    if (slices.isOver()) await slices.next();
     total += 1;
     const name = stored.get(entryId);
     stored.delete(entryId);
@@ -61,6 +67,7 @@ const planWork = async (vectors: VectorStore, assistantId: string, model: string
   if (fresh.length + edited.length > 0) {
     const usable = orphans.filter((one) => one.model === model).map(({ entryId }) => entryId);
     for await (const { entryId, texts } of vectors.readTextKeys(usable)) {
+      if (slices.isOver()) await slices.next();
       for (const name of texts) sources.set(name.slice(name.indexOf(' ') + 1), entryId);
     }
   }
@@ -227,9 +234,16 @@ type Dependencies = {
 type PassOutcome =
   | { kind: 'made' }
   | { kind: 'refused' }
-  | { kind: 'changed'; version: number }
+  | { kind: 'changed' }
   | { kind: 'lost' }
   | { kind: 'postponed' };
+
+/**
+ * A plan reads all entries. Then its assistant rests for as long as the plan took, but at most this time. So an owner who
+ * edits a large knowledge again and again leaves time to others.
+ */
+const RESTS_MOST_MS = 2_000;
+const RESTING_MAX = 1_000;
 
 /**
  * Brings the vectors of one assistant up to date, under a lease. Each pass creates the missing vectors of one version.
@@ -238,17 +252,32 @@ type PassOutcome =
  */
 const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, logger }: Dependencies) => {
   const embedEntries = createEmbedEntries({ vectors, embedder, draining });
+  /** The time until which an assistant rests. */
+  const rests = createLru<number>({ most: RESTING_MAX, ttl: RESTS_MOST_MS });
+
+  const rest = async (assistantId: string): Promise<void> => {
+    const ms = (rests.get(assistantId) ?? 0) - performance.now();
+    if (ms > 0) await sleep(Math.ceil(ms), undefined, { signal: draining }).catch(() => undefined);
+  };
+
+  const planAndRest = async (assistantId: string, model: string): Promise<Plan> => {
+    const startedAt = performance.now();
+    const plan = await planWork(vectors, assistantId, model);
+    const endedAt = performance.now();
+    rests.set(assistantId, endedAt + Math.min(endedAt - startedAt, RESTS_MOST_MS));
+    return plan;
+  };
 
   const pass = async (lease: VectorLease, model: string, version: number): Promise<PassOutcome> => {
     const { assistantId } = lease;
-    const plan = await planWork(vectors, assistantId, model);
+    const plan = await planAndRest(assistantId, model);
     const figures = { done: plan.done, answers: plan.answers, total: plan.total };
     let savedAt = performance.now();
     const saveProgress = async (): Promise<PassOutcome | null> => {
       savedAt = performance.now();
       const now = await semantic.reportProgress(lease, { ...figures, model, version });
       if (now === null) return { kind: 'lost' };
-      return now === version ? null : { kind: 'changed', version: now };
+      return now === version ? null : { kind: 'changed' };
     };
 
     let outcome = await saveProgress();
@@ -287,36 +316,33 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, lo
     if (refused.size > 0) return { kind: 'refused' };
     await vectors.remove(plan.orphans);
     if (await semantic.complete(lease, { ...figures, version })) return { kind: 'made' };
-    return (await saveProgress()) ?? { kind: 'changed', version };
+    return (await saveProgress()) ?? { kind: 'changed' };
   };
 
   /** Returns how the last pass ended. Null if there was nothing to do. */
   return async (assistantId: string): Promise<PassOutcome['kind'] | null> => {
-    const model = embedder.model();
-    if (model === null) return null;
-    const lease = { assistantId, token: newToken() };
     const startedAt = performance.now();
-    let version = await semantic.acquire(lease, { model, others: others() });
-    if (version === null) return null;
-    try {
-      for (;;) {
-        const outcome = await pass(lease, model, version);
-        if (outcome.kind === 'changed') {
-          version = outcome.version;
-          continue;
-        }
-        if (outcome.kind === 'lost') await semantic.markStale(assistantId);
-        const isLeft = outcome.kind === 'postponed' || outcome.kind === 'refused';
+    for (;;) {
+      await rest(assistantId);
+      const model = embedder.model();
+      if (model === null) return null;
+      const lease = { assistantId, token: newToken() };
+      const version = await semantic.acquire(lease, { model, others: others() });
+      if (version === null) return null;
+      try {
+        const { kind } = await pass(lease, model, version);
+        const isLeft = kind !== 'made' && kind !== 'lost';
+        if (kind === 'lost') await semantic.markStale(assistantId);
         if (isLeft) await semantic.release(lease);
+        if (kind === 'changed' && !draining.aborted) continue;
         const ms = Math.round(performance.now() - startedAt);
-        const line = { assistantId, model, ended: outcome.kind, ms };
-        logger[isLeft ? 'debug' : 'info'](line, 'knowledge vectors');
-        return outcome.kind;
+        logger[isLeft ? 'debug' : 'info']({ assistantId, model, ended: kind, ms }, 'knowledge vectors');
+        return kind;
+      } catch (cause) {
+        // The sweep retries the update. If the store is unavailable, the lease expires by itself.
+        await semantic.release(lease).catch(() => undefined);
+        throw cause;
       }
-    } catch (cause) {
-      // The sweep retries the update. If the store is unavailable, the lease expires by itself.
-      await semantic.release(lease).catch(() => undefined);
-      throw cause;
     }
   };
 };
@@ -382,7 +408,7 @@ export const startVectorUpdates = async ({
   const running = new Map<string, Promise<void>>();
   const start = (assistantId: string): void => {
     if (running.has(assistantId) || running.size >= MAX_RUNNING || lifecycle.draining.aborted) return;
-    const ended = update(assistantId)
+    const ended = workFor(assistantId, () => update(assistantId))
       .catch((cause: unknown) => logger.warn({ err: cause, assistantId }, 'knowledge vectors were not made'))
       .finally(() => running.delete(assistantId));
     running.set(assistantId, ended);

@@ -530,7 +530,11 @@ export class PassageIndexUpdate {
 
   /** Removes a passage of the previous index. This takes longer after the first `add`. */
   remove(passageId: string): void {
-    if (!this.#parts.some(({ words }) => words.numbers.has(passageId))) return;
+    const isIn = ({ words, removed }: IndexPart): boolean => {
+      const number = words.numbers.get(passageId);
+      return number !== undefined && !removed?.[number];
+    };
+    if (!this.#parts.some(isIn)) return;
     this.#settle();
     for (const part of this.#parts) {
       const number = part.words.numbers.get(passageId);
