@@ -208,6 +208,35 @@ test('a question that passages answer by their words alone says so', async () =>
   await worker.close();
 });
 
+test('assistants whose knowledge changes all the time leave the model to one whose knowledge has changed once', async () => {
+  const greedy: TestAssistant[] = [];
+  for (let nth = 0; nth < 16; nth += 1) greedy.push(await anAssistant(stack, { knowledge: [] }));
+  const neighbour = await anAssistant(stack, { knowledge: [] });
+  const { assistants } = stack.service;
+  const add = async ({ assistantId }: TestAssistant, question: string) => {
+    await assistants.addKnowledge(assistantId, [anEntry({ question })]);
+  };
+  const held: (() => void)[] = [];
+  const embedder = anEmbedder();
+  embedder.gate = ([text = '']) =>
+    text.startsWith('greedy') ? new Promise((resolve) => void held.push(resolve)) : undefined;
+  const worker = await stack.startReplyWorker(undefined, embedder);
+  for (const one of greedy) await add(one, 'greedy once');
+  await eventually(() => expect(held).toHaveLength(16));
+
+  await add(neighbour, 'When are you open?');
+  for (const one of greedy) await add(one, 'greedy again');
+  for (const letGo of held.splice(0)) letGo();
+
+  await eventually(async () => {
+    const { semantic } = await assistants.getAssistant(neighbour.assistantId);
+    expect(semantic).toMatchObject({ answers: 1 });
+  });
+  embedder.gate = () => undefined;
+  for (const letGo of held.splice(0)) letGo();
+  await worker.close();
+});
+
 test('an assistant whose knowledge changes all the time rests after each plan of its vectors', async () => {
   const logger = createLogger({ name: 'test', level: 'silent' });
   const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });

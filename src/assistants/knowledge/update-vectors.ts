@@ -16,6 +16,7 @@ import type { Lifecycle } from '../../platform/process/lifecycle.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createLru } from '../../platform/process/lru.ts';
 import { createSlices, workFor } from '../../platform/process/slices.ts';
+import { createSlots } from '../../platform/process/slots.ts';
 import { startSweeper } from '../../platform/process/sweeper.ts';
 import type { Timing } from '../../platform/process/time-limits.ts';
 
@@ -247,7 +248,7 @@ const RESTING_MAX = 1_000;
 
 /**
  * Brings the vectors of one assistant up to date, under a lease. Each pass creates the missing vectors of one version.
- * A change during a pass ends that pass early and starts the next, so an edit never waits for the end of a long import.
+ * A change during a pass ends that pass early, so an edit never waits for the end of a long import.
  * A worker that lost its lease may have stored vectors of old texts, so it marks the assistant as stale.
  */
 const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, logger }: Dependencies) => {
@@ -319,39 +320,39 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, lo
     return (await saveProgress()) ?? { kind: 'changed' };
   };
 
-  /** Returns how the last pass ended. Null if there was nothing to do. */
-  return async (assistantId: string): Promise<PassOutcome['kind'] | null> => {
+  /** Makes one pass. Returns how it ended. Null if there was nothing to do. */
+  const update = async (assistantId: string): Promise<PassOutcome['kind'] | null> => {
+    const model = embedder.model();
+    if (model === null) return null;
     const startedAt = performance.now();
-    for (;;) {
-      await rest(assistantId);
-      const model = embedder.model();
-      if (model === null) return null;
-      const lease = { assistantId, token: newToken() };
-      const version = await semantic.acquire(lease, { model, others: others() });
-      if (version === null) return null;
-      try {
-        const { kind } = await pass(lease, model, version);
-        const isLeft = kind !== 'made' && kind !== 'lost';
-        if (kind === 'lost') await semantic.markStale(assistantId);
-        if (isLeft) await semantic.release(lease);
-        if (kind === 'changed' && !draining.aborted) continue;
-        const ms = Math.round(performance.now() - startedAt);
-        logger[isLeft ? 'debug' : 'info']({ assistantId, model, ended: kind, ms }, 'knowledge vectors');
-        return kind;
-      } catch (cause) {
-        // The sweep retries the update. If the store is unavailable, the lease expires by itself.
-        await semantic.release(lease).catch(() => undefined);
-        throw cause;
-      }
+    const lease = { assistantId, token: newToken() };
+    const version = await semantic.acquire(lease, { model, others: others() });
+    if (version === null) return null;
+    try {
+      const { kind } = await pass(lease, model, version);
+      const isLeft = kind !== 'made' && kind !== 'lost';
+      if (kind === 'lost') await semantic.markStale(assistantId);
+      if (isLeft) await semantic.release(lease);
+      const ms = Math.round(performance.now() - startedAt);
+      logger[isLeft ? 'debug' : 'info']({ assistantId, model, ended: kind, ms }, 'knowledge vectors');
+      return kind;
+    } catch (cause) {
+      // The sweep retries the update. If the store is unavailable, the lease expires by itself.
+      await semantic.release(lease).catch(() => undefined);
+      throw cause;
     }
   };
+
+  return { rest, update };
 };
 
 /**
  * The maximum number of assistants that are updated at the same time. They share the embedder, so that a small edit
- * does not wait for a large import.
+ * does not wait for a large import. One that has changed meanwhile continues after those that wait.
  */
 const MAX_RUNNING = 16;
+/** The maximum number of assistants that are updated or wait for it. The sweep finds the others. */
+const MAX_STARTED = 200;
 const THOROUGH_EVERY_MS = 60_000;
 /**
  * How long one sweep keeps starting updates for more assistants. The limit matters after an upgrade, when all
@@ -384,7 +385,7 @@ export const startVectorUpdates = async ({
   let published = { text: '', at: Number.NEGATIVE_INFINITY };
   let thoroughAt = Number.NEGATIVE_INFINITY;
 
-  const updateVectors = createUpdateVectors({
+  const { rest, update } = createUpdateVectors({
     vectors,
     semantic,
     embedder,
@@ -400,15 +401,26 @@ export const startVectorUpdates = async ({
     const ms = Math.min(SUSPENDED_SWEEPS * timing.sweepEveryMs * 2 ** times, SUSPENDED_MOST_MS);
     suspended.set(assistantId, { until: performance.now() + ms, times: times + 1 });
   };
-  const update = async (assistantId: string): Promise<void> => {
-    const outcome = await updateVectors(assistantId);
-    if (outcome === 'refused') suspend(assistantId);
-    if (outcome === 'made') suspended.delete(assistantId);
+  const slots = createSlots(({ own, inUse }) => own === 0 && inUse < MAX_RUNNING);
+  const updateInTurns = async (assistantId: string): Promise<void> => {
+    for (let isChanged = true; isChanged && !lifecycle.draining.aborted; ) {
+      await rest(assistantId);
+      const slot = await slots.acquire(assistantId);
+      if (!slot) return;
+      try {
+        const outcome = await update(assistantId);
+        if (outcome === 'refused') suspend(assistantId);
+        if (outcome === 'made') suspended.delete(assistantId);
+        isChanged = outcome === 'changed';
+      } finally {
+        slot.release();
+      }
+    }
   };
   const running = new Map<string, Promise<void>>();
   const start = (assistantId: string): void => {
-    if (running.has(assistantId) || running.size >= MAX_RUNNING || lifecycle.draining.aborted) return;
-    const ended = workFor(assistantId, () => update(assistantId))
+    if (running.has(assistantId) || running.size >= MAX_STARTED || lifecycle.draining.aborted) return;
+    const ended = workFor(assistantId, () => updateInTurns(assistantId))
       .catch((cause: unknown) => logger.warn({ err: cause, assistantId }, 'knowledge vectors were not made'))
       .finally(() => running.delete(assistantId));
     running.set(assistantId, ended);
@@ -435,13 +447,13 @@ export const startVectorUpdates = async ({
     if (thorough) thoroughAt = performance.now();
     for (;;) {
       const model = embedder.model();
-      const limit = MAX_RUNNING - running.size;
+      const limit = MAX_STARTED - running.size;
       if (model === null || limit === 0 || performance.now() > until || lifecycle.draining.aborted) return;
       const found = await semantic.findOutdated({ model, others }, { thorough, limit, except: listSuspended() });
       for (const assistantId of found) start(assistantId);
       if (found.length < limit) return;
-      const rest = Math.max(0, until - performance.now());
-      await withDeadline(Promise.race(running.values()), rest, { signal: lifecycle.draining }).catch(
+      const left = Math.max(0, until - performance.now());
+      await withDeadline(Promise.race(running.values()), left, { signal: lifecycle.draining }).catch(
         () => undefined, // no time left, or told to stop
       );
     }
@@ -450,7 +462,10 @@ export const startVectorUpdates = async ({
   await publishOffer();
   // A registration expires by itself, so an unavailable MongoDB must not fail the stop.
   lifecycle.add('embedder offered', worker, (id) => embedders.unregister(id).catch(() => undefined));
-  lifecycle.add('knowledge vectors', running, (all) => Promise.all(all.values()));
+  lifecycle.add('knowledge vectors', running, (all) => {
+    slots.close();
+    return Promise.all(all.values());
+  });
   const sweeper = startSweeper('knowledge vectors', sweep, { everyMs: timing.sweepEveryMs, logger });
   lifecycle.add('knowledge sweep', sweeper, (one) => one.stop());
   return async (data) => start(KnowledgeJob.parse(data).assistantId);
