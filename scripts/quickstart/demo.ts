@@ -81,7 +81,7 @@ const findOwner = async (
   { operators }: OperatorStores,
   { operator }: Partial<SavedDemo>,
 ): Promise<Demo['operator']> => {
-  if (operator && (await operators.checkSignIn(operator.email, operator.password))) return operator;
+  if (operator && (await operators.checkSignIn(operator.email, operator.password, 'quickstart'))) return operator;
   if (await operators.findFirstOwner()) return null;
   const made = { email: OWNER, password: newPassword() };
   await operators.createOperator({ ...made, role: 'owner' });

@@ -28,18 +28,24 @@ import { createTokenStore, tokenModel, type TokenStore } from './token.ts';
  */
 const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
 
-/** How many passwords are hashed at once. Files and compressed bodies use the same threads, of which there are four. */
+/**
+ * How many passwords are hashed at once, one of each caller. Files and compressed bodies use the same threads, of which
+ * there are four.
+ */
 const HASHED_AT_ONCE = 2;
-const hashing = createSlots(({ inUse }) => inUse < HASHED_AT_ONCE);
+const hashing = createSlots(({ own, inUse }) => own === 0 && inUse < HASHED_AT_ONCE);
 
-/** Throws 503 if too many wait. The library is loaded by the first, because workers hash nothing. It takes 3 MB. */
-const inHashing = async <Value>(work: (library: typeof argon2) => Promise<Value>): Promise<Value> => {
-  const slot = await acquireInTime(hashing, 'passwords');
+/**
+ * Callers take turns: an operator, or the networks of one customer. Throws 503 if too many wait. The library is loaded by
+ * the first, because workers hash nothing. It takes 3 MB.
+ */
+const inHashing = async <Value>(caller: string, work: (library: typeof argon2) => Promise<Value>): Promise<Value> => {
+  const slot = await acquireInTime(hashing, caller);
   return import('@node-rs/argon2').then(work).finally(slot.release);
 };
 
-const hashPassword = (password: string): Promise<string> =>
-  inHashing(({ hash }) => hash(password.normalize('NFKC'), COST));
+const hashPassword = (password: string, caller: string): Promise<string> =>
+  inHashing(caller, ({ hash }) => hash(password.normalize('NFKC'), COST));
 
 /** Generates a password from 120 random bits. The password is shown once. */
 export const newPassword = (): string => randomBytes(15).toString('base64url');
@@ -57,8 +63,10 @@ const noPasswordsHash = (): string => {
  * Compares a password with a stored hash. Without a stored hash, the password is compared with a hash that no password
  * has, so that the response time does not show whether the account exists.
  */
-const isPassword = async (stored: string | null, password: string): Promise<boolean> => {
-  const matches = await inHashing(({ verify }) => verify(stored ?? noPasswordsHash(), password.normalize('NFKC')));
+const isPassword = async (stored: string | null, password: string, caller: string): Promise<boolean> => {
+  const matches = await inHashing(caller, ({ verify }) =>
+    verify(stored ?? noPasswordsHash(), password.normalize('NFKC')),
+  );
   return matches && stored !== null;
 };
 
@@ -94,9 +102,9 @@ export type OperatorStore = {
 
   /**
    * Checks an email and a password. Returns null for a wrong password, an unknown email, an unused invitation and a
-   * disabled operator. All these cases take the same time.
+   * disabled operator. All these cases take the same time. `block`: the networks of the caller (`blockOf`).
    */
-  checkSignIn: (email: string, password: string) => Promise<Operator | null>;
+  checkSignIn: (email: string, password: string, block: string) => Promise<Operator | null>;
 
   /**
    * Creates an operator without a password, and a link to set a password. Only this answer contains the link's token.
@@ -116,7 +124,7 @@ export type OperatorStore = {
    * Sets a password by a link, which works once: if two requests use the link concurrently, one sets its password and
    * the other gets null.
    */
-  useLink: (token: string, password: string) => Promise<Operator | null>;
+  useLink: (token: string, password: string, block: string) => Promise<Operator | null>;
 
   /** Changes the password. Returns null if the current password is wrong. An unused link becomes invalid too. */
   changePassword: (operatorId: string, current: string, next: string) => Promise<Operator | null>;
@@ -190,7 +198,7 @@ export const createOperatorStore = (connection: Connection): OperatorStore => {
         email,
         role,
         assistantIds: await checkAssistantIds({ role, assistantIds }),
-        passwordHash: await hashPassword(password),
+        passwordHash: await hashPassword(password, email),
       }),
 
     findOperator: async (operatorId) => {
@@ -217,9 +225,9 @@ export const createOperatorStore = (connection: Connection): OperatorStore => {
     listOperators: async () =>
       (await operators.find().sort({ createdAt: 1 }).lean()).map((stored) => toOperator(stored)),
 
-    checkSignIn: async (email, password) => {
+    checkSignIn: async (email, password, block) => {
       const stored = await operators.findOne({ email }).lean();
-      const right = await isPassword(stored?.passwordHash ?? null, password);
+      const right = await isPassword(stored?.passwordHash ?? null, password, block);
       if (!right || !stored) return null;
       // The filter matches nothing if the account was disabled or its password changed during the comparison.
       const { _id, passwordHash } = stored;
@@ -243,18 +251,18 @@ export const createOperatorStore = (connection: Connection): OperatorStore => {
       return stored && toOperator(stored);
     },
 
-    useLink: async (token, password) => {
+    useLink: async (token, password, block) => {
       const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: serverDate() }, disabled: false };
       if (!(await operators.findOne(filter).lean())) return null;
-      const passwordHash = await hashPassword(password);
+      const passwordHash = await hashPassword(password, block);
       const set = { passwordHash, link: null, lastSignInAt: serverDate() };
       return change(filter, { $set: set, $inc: { generation: 1 } });
     },
 
     changePassword: async (operatorId, current, next) => {
       const stored = await operators.findById(operatorId).lean();
-      if (!(await isPassword(stored?.passwordHash ?? null, current))) return null;
-      const set = { passwordHash: await hashPassword(next), link: null };
+      if (!(await isPassword(stored?.passwordHash ?? null, current, operatorId))) return null;
+      const set = { passwordHash: await hashPassword(next, operatorId), link: null };
       // The filter contains the hash that was compared, so only one of two concurrent changes succeeds.
       return change({ _id: operatorId, passwordHash: stored?.passwordHash }, { $set: set, $inc: { generation: 1 } });
     },

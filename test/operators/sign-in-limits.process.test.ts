@@ -286,3 +286,18 @@ test('the networks of an IPv6 customer have a limit together, and another custom
   expect(problemOf(await read('2001:db8:9:ffff::1'))).toBe('404 not_found');
   expect(problemOf(await read('192.0.2.8'))).toBe('404 not_found');
 });
+
+test('callers take turns with the passwords that are compared', async () => {
+  const address = newAddress();
+  const order: string[] = [];
+  const signIn = async (name: string, from: string): Promise<void> => {
+    const { status } = await openOperatorClient(stack.url, { 'X-Forwarded-For': from }).signIn(anyEmail(), 'wrong');
+    order.push(`${name} ${status}`);
+  };
+
+  const others = times(SHARED).map(() => signIn('other', address));
+  await Promise.all([...others, signIn('neighbour', newAddress())]);
+
+  expect(order.indexOf('neighbour 401')).toBeLessThan(SHARED / 2);
+  expect(order).toHaveLength(SHARED + 1);
+});

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import type { Request, Response } from 'express';
 import type { AssistantStore } from '../../assistants/store.ts';
+import { blockOf } from '../../platform/http/shares.ts';
 import { ApiError, invalid, notFound } from '../../platform/process/errors.ts';
 import type { OperatorAccess } from '../access.ts';
 import { beginSession, type Devices, endSession, type SignInLimits } from '../session.ts';
@@ -147,7 +148,8 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
   return [
     handled(sessionOperations.signIn, async ({ body: { email, password }, req, res }) => {
       const subjects = await orUnavailable(subjectsOf(email, req));
-      const operator = await limits.limited(subjects, () => orUnavailable(operators.checkSignIn(email, password)));
+      const check = () => orUnavailable(operators.checkSignIn(email, password, blockOf(addressOf(req))));
+      const operator = await limits.limited(subjects, check);
       if (!operator) throw wrongCredentials();
       return completeSignIn(operator, { req, res });
     }),
@@ -184,7 +186,9 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
     }),
 
     handled(sessionOperations.useLink, async ({ body: { token: one, password }, req, res, note }) => {
-      const operator = await limits.limited(limits.byAddress(addressOf(req)), () => operators.useLink(one, password));
+      const ip = addressOf(req);
+      const use = () => operators.useLink(one, password, blockOf(ip));
+      const operator = await limits.limited(limits.byAddress(ip), use);
       if (!operator) throw notFound();
       note({ target: operator.operatorId });
       return completeSignIn(operator, { req, res });
