@@ -388,12 +388,13 @@ test('the audit trail has assignments and snoozes, and no read positions', async
 const REST_MOST_MS = 500;
 
 test.each([
-  ['/inbox/waiting', 'aggregate'],
-  ['/inbox?snoozed=false', 'find'],
-])('however many sessions a person has, %s is read once at a time, with rests', async (path, command) => {
+  ['people with the same assistants', '/inbox/waiting', 'aggregate', 4],
+  ['sessions a person has', '/inbox?snoozed=false', 'find', 1],
+])('however many %s, %s is read once at a time, with rests', async (_what, path, command, people) => {
   const { assistantId, say } = await anInbox();
-  const agent = await anOperator(stack, 'agent');
-  await owner.call('PATCH', `/operators/${agent.operatorId}`, { assistantIds: [assistantId] });
+  const agents = await Promise.all(Array.from({ length: people }, () => anOperator(stack, 'agent')));
+  for (const { operatorId } of agents)
+    await owner.call('PATCH', `/operators/${operatorId}`, { assistantIds: [assistantId] });
   const conversationId = await say('one');
   await owner.post(`/conversations/${conversationId}/escalate`, {});
   await owner.post(`/conversations/${conversationId}/snooze`, { until: inMinutes(60) });
@@ -402,9 +403,9 @@ test.each([
   const others = Array.from({ length: 3_000 }, (_, nth) => ({ ...one, _id: `z${nth} ${assistantId}` as never }));
   await conversations.insertMany(others.map((row) => ({ ...row, conversationId: randomUUID(), outbox: [] })));
   const sessions = await Promise.all(
-    Array.from({ length: 4 }, async () => {
+    Array.from({ length: 4 }, async (_, nth) => {
       const client = openOperatorClient(stack.url);
-      await client.signIn(agent.email);
+      await client.signIn(agents[nth % people]?.email ?? '');
       return client;
     }),
   );

@@ -15,6 +15,7 @@ import { PRESENT_STATES } from '../../live/presence.ts';
 import type { EventSink } from '../../live/subscriber.ts';
 import { assistantIdsOf, ROLES as OPERATOR_ROLES } from '../../operators/operator.ts';
 import { createRestedWork, holderOf, signalOf } from '../../platform/http/shares.ts';
+import { teamOf } from '../../operators/access.ts';
 import { ApiError, notFound, unavailable } from '../../platform/process/errors.ts';
 import {
   type Call,
@@ -170,8 +171,12 @@ export const filters = {
 
 type Listing = Pick<Call<Operation>, 'req' | 'res' | 'costly' | 'signal' | 'takeRoom'>;
 
-/** A page may have some ten MiB of conversations, and a count reads all that are snoozed. */
-const rested = { list: createRestedWork(), count: createRestedWork() };
+const COUNT_REST_MOST_MS = 5_000;
+/** A page may have some ten MiB of conversations, and a count reads all that are snoozed, for seconds. */
+const rested = {
+  list: createRestedWork(),
+  count: createRestedWork((ms) => Math.min(COUNT_REST_MOST_MS, 4 * ms)),
+};
 
 /** Lists in turn. With a filter, a page may have to read many conversations, so it is a costly read too. */
 export const listInTurn = <Page>(
@@ -277,9 +282,9 @@ export const inboxRoutes = ({ assistants, conversations, inbox }: InboxDependenc
     return { conversations: rows, nextCursor: page.next && timeCursor.encode(page.next) };
   }),
 
-  handled(inboxOperations.waiting, async ({ operator, req, res, signal }) => {
+  handled(inboxOperations.waiting, async ({ operator, signal }) => {
     const count = async () => inbox.countWaiting(await assistants.listAssistantIds(assistantIdsOf(operator)));
-    return { count: await rested.count(holderOf(req, res), count, signal) };
+    return { count: await rested.count(teamOf(operator), count, signal) };
   }),
 
   handled(inboxOperations.agents, async ({ params: { id = '' } }) => ({
