@@ -250,8 +250,8 @@ export const CONVERSATIONS = 'conversations';
 // documents.
 const conversationSchema = schemaOf<StoredConversation>(CONVERSATIONS);
 conversationSchema.index(
-  { headSince: 1 },
-  { name: 'waiting_heads', partialFilterExpression: { 'waiting.0': { $exists: true } } },
+  { assistantId: 1, headSince: 1 },
+  { name: 'heads_by_assistant', partialFilterExpression: { 'waiting.0': { $exists: true } } },
 );
 // Very many events may wait for a suspended endpoint. The index begins with the endpoint, so that a sweep can skip the
 // part of such an endpoint.

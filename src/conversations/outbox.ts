@@ -111,11 +111,12 @@ const OUTBOX_FIELDS = {
 
 /** The part of an event that is needed to choose the next event. */
 type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
+type Length = { endpointId: string; count: number };
 /**
- * The part of each outbox that a sweep reads: the first event of each endpoint, without its payload. `isFull`: the
- * outbox has more events than a stream may have.
+ * The part of each outbox that a sweep reads: the first event of each endpoint, without its payload. `lengths`: how many
+ * events each stream has, if the outbox has more than a stream may have.
  */
-export type StaleOutbox = { _id: string; conversationId: string; isFull: boolean; outbox?: EventStub[] };
+export type StaleOutbox = { _id: string; conversationId: string; lengths: Length[]; outbox?: EventStub[] };
 const FIRST = { eventId: '$$this.eventId', at: '$$this.at', endpoints: '$$this.endpoints' };
 /** Computed by MongoDB: a sweep reads thousands of outboxes, and each may hold hundreds of events. */
 const FIRST_EVENTS = {
@@ -134,10 +135,13 @@ const FIRST_EVENTS = {
     },
   },
 };
+const COUNT = { $size: { $filter: { input: '$outbox.endpoints', as: 'of', cond: { $in: ['$$id', '$$of'] } } } };
+const LENGTHS = { $map: { input: '$$first.known', as: 'id', in: { endpointId: '$$id', count: COUNT } } };
+const stubOf = (wanted: object | string) => ({ $let: { vars: { first: FIRST_EVENTS }, in: wanted } });
 const STUB_FIELDS = {
   conversationId: 1,
-  isFull: { $gt: [{ $size: '$outbox' }, BACKLOG_MAX] },
-  outbox: { $let: { vars: { first: FIRST_EVENTS }, in: '$$first.events' } },
+  lengths: { $cond: [{ $gt: [{ $size: { $ifNull: ['$outbox', []] } }, BACKLOG_MAX] }, stubOf(LENGTHS), []] },
+  outbox: stubOf('$$first.events'),
 };
 
 /** The pending events of a stream, oldest first. */
@@ -265,6 +269,8 @@ type FindStale = {
 const HAS_EVENTS = { 'outbox.0': { $exists: true } };
 const lateBefore = (before: Date) => ({ ...HAS_EVENTS, 'outbox.0.at': { $lt: before } });
 
+/** How many whole outboxes one statement reads. None of them is handed over before all have been decoded. */
+const WHOLE_AT_ONCE = 8;
 const LIST_WITHIN_MS = 2_000;
 /** An outbox may have hundreds of events, so few are read at once. */
 const LISTED_AT_ONCE = 10;
@@ -285,18 +291,14 @@ export type OutboxStore = {
   keepSequences: (outbox: Outbox, endpointId: string, stay: OutboxEvent[]) => Promise<void>;
 
   read: (key: string) => Promise<Outbox | null>;
+  /** Reads only the first event of each endpoint, without its payload. */
+  readStub: (key: string) => Promise<Pick<StaleOutbox, 'outbox'> | null>;
 
   /**
    * Removes ended events from their stream. Call this only after MongoDB has acknowledged their outcomes. Returns the
-   * beginning of the changed outbox, so that the caller can choose the next event. With `readWhole`, returns the
-   * whole changed outbox.
+   * beginning of the changed outbox, so that the caller can choose the next event.
    */
-  pullEnded: (
-    outbox: Outbox,
-    endpointId: string,
-    ended: OutboxEvent[],
-    options?: { readWhole?: boolean },
-  ) => Promise<Outbox | null>;
+  pullEnded: (outbox: Outbox, endpointId: string, ended: OutboxEvent[]) => Promise<Outbox | null>;
 
   /**
    * Conversations with a pending event older than `olderThanMs` by MongoDB's clock. `exclude` lists endpoints whose
@@ -347,7 +349,7 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   /** The outbox of a conversation, or null if the conversation is gone. Reads are batched. */
-  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS);
+  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS, WHOLE_AT_ONCE);
   const readNext: typeof read = createReader(conversations, NEXT_FIELDS);
 
   /**
@@ -372,6 +374,7 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
 
   return {
     read,
+    readStub: createReader(conversations, STUB_FIELDS),
 
     keepSequences: async (outbox, endpointId, stay) => {
       const numbers = sequencesOf(outbox, endpointId);
@@ -384,9 +387,9 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       if (statements.length > 0) await updateMany(connection, CONVERSATIONS, statements);
     },
 
-    pullEnded: async ({ _id: key, conversationId }, endpointId, ended, { readWhole = false } = {}) => {
+    pullEnded: async ({ _id: key, conversationId }, endpointId, ended) => {
       const after = await pull({ key, conversationId, endpointId, ended });
-      return after && (readWhole || mayHideNext(after, endpointId)) ? read(key) : after;
+      return after && mayHideNext(after, endpointId) ? read(key) : after;
     },
 
     findStale: async ({ olderThanMs, exclude, limit, expiredMs }) => {

@@ -74,7 +74,7 @@ type ConversationOwner = Pick<StoredConversation, 'assistantId' | 'channel' | 's
 export type NotTaken = Pick<StoredConversation, 'conversationId' | 'assistantId' | 'language'>;
 
 /** The head of a session's pending turns, and when a job for it was last added. */
-type StaleHead = TurnRef & { headSince: Date; queuedAt: Date };
+type StaleHead = TurnRef & { assistantId: string; headSince: Date; queuedAt: Date };
 
 export type ConversationHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>;
 /** The fields that tell a waiting visitor whether there is something new. */
@@ -137,8 +137,8 @@ export type ConversationStore = Erasure & {
   /** True if the turn is pending. Reads are batched. */
   isPending: (turn: TurnRef) => Promise<boolean>;
 
-  /** Finds heads since `from` that wait longer than `olderThanMs`, by MongoDB's clock. Their job may be lost. */
-  findStaleHeads: (where: { olderThanMs: number; from: Date; limit: number }) => Promise<StaleHead[]>;
+  /** Finds heads whose job may be lost: of an assistant since `from`, or of the next ones. MongoDB's clock decides. */
+  findStaleHeads: (of: { assistantId: string; from?: Date }, olderThanMs: number, most: number) => Promise<StaleHead[]>;
 
   /**
    * Records that a job is being added for these heads. If several sweeps record this concurrently, only one of them
@@ -190,7 +190,7 @@ const ANSWERABLE_AT = {
     in: { $cond: ['$$head.quick', { $min: ['$$head.quick.atLatest', '$$last.quick.until'] }, '$$head.acceptedAt'] },
   },
 };
-type HeadRow = Pick<StoredConversation, '_id' | 'headSince' | 'waiting'> & { answerableAt: Date };
+type HeadRow = Pick<StoredConversation, '_id' | 'assistantId' | 'headSince' | 'waiting'> & { answerableAt: Date };
 
 export const createConversationStore = (dependencies: Dependencies): ConversationStore => {
   const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, announceErased } = dependencies;
@@ -256,23 +256,24 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     isPending: async ({ key, turnId }) =>
       (await readPending(key))?.waiting.some((turn) => turn.turnId === turnId) ?? false,
 
-    findStaleHeads: async ({ olderThanMs, from, limit }) => {
+    findStaleHeads: async ({ assistantId, from }, olderThanMs, most) => {
       const older = (path: string | object) => ({ $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] });
       const rows = await conversations
         .find<HeadRow>(
           {
             'waiting.0': { $exists: true },
+            assistantId: from ? assistantId : { $gt: assistantId },
             // The range makes MongoDB use the index. The exact comparison is the one with `$$NOW`.
-            headSince: { $gte: from, $lt: new Date(serverNow() - olderThanMs) },
+            headSince: { ...(from && { $gte: from }), $lt: new Date(serverNow() - olderThanMs) },
             $expr: { $and: [older('$headSince'), older(ANSWERABLE_AT)] },
           },
-          { projection: { headSince: 1, 'waiting.turnId': 1, answerableAt: ANSWERABLE_AT } },
+          { projection: { assistantId: 1, headSince: 1, 'waiting.turnId': 1, answerableAt: ANSWERABLE_AT } },
         )
-        .hint('waiting_heads')
-        .limit(limit)
+        .hint('heads_by_assistant')
+        .limit(most)
         .toArray();
-      return rows.flatMap(({ _id: key, headSince, answerableAt, waiting: [head] }) =>
-        head ? [{ key, turnId: head.turnId, headSince, queuedAt: new Date(Math.max(+headSince, +answerableAt)) }] : [],
+      return rows.flatMap(({ _id: key, answerableAt: at, waiting: [head], ...row }) =>
+        head ? [{ ...row, key, turnId: head.turnId, queuedAt: new Date(Math.max(+row.headSince, +at)) }] : [],
       );
     },
 
@@ -298,7 +299,7 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
           },
           { projection: { 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
         )
-        .hint('waiting_heads')
+        .hint('heads_by_assistant')
         .limit(limit)
         .toArray();
       return rows.flatMap(({ _id: key, waiting: [head] }) =>

@@ -317,7 +317,7 @@ type Dependencies = {
 /**
  * Ends the undeliverable events of a stream and removes them from the stream. For each event, a record that has already
  * ended is inserted. An event that a worker is sending is not changed. The endpoint must have been read after the
- * outbox, because ending is final. Returns the changed outbox, or null if nothing was ended.
+ * outbox, because ending is final. Returns the beginning of the changed outbox, or null if nothing was ended.
  */
 type EndUndeliverable = (
   read: { outbox: Outbox; endpoint: StoredEndpoint | null },
@@ -346,6 +346,5 @@ export const createEndUndeliverable =
       endpointId,
       stay.map(({ event }) => event),
     );
-    // The next events are probably undeliverable too, so the whole outbox is read.
-    return conversations.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
+    return conversations.outbox.pullEnded(outbox, endpointId, ended);
   };

@@ -84,6 +84,8 @@ export const createWakeStreams = ({ outbox, deliveryQueue }: Dependencies) => {
 
 const OUTBOXES_PER_SWEEP = 5_000;
 const ROUNDS_PER_SWEEP = 3;
+/** The time in which a sweep begins to end the oldest events of streams. */
+const TRIMMED_FOR_MS = 1_000;
 
 type SweepDependencies = {
   conversations: { outbox: OutboxStore };
@@ -113,9 +115,8 @@ type Head = { key: string; endpointId: string; deliveryId: string };
 /**
  * The sweeps of deliveries (docs/design.md, Sweeps). Workers of both kinds run these sweeps, and each step is a
  * compare-and-set. `claims` ends claims whose worker is gone, and runs separately, so that nothing delays it. `streams`
- * wakes streams whose head no worker is sending. No sweep sends events. `streams` also ends the oldest events of
- * streams that exceed the backlog limit, because without a running delivery worker nothing else keeps a busy session's
- * document small.
+ * wakes streams whose head no worker is sending. No sweep sends events. `streams` then ends the oldest events of
+ * streams that exceed the backlog limit, because nothing else does while no worker sends, and while a stream waits.
  */
 export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   const { conversations, deliveries, endpoints, deliveryQueue, eventMaxAgeMs, timing } = dependencies;
@@ -158,21 +159,33 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
 
   /**
    * Ends the oldest events of streams that exceed the backlog limit, even if a worker is sending other events of the
-   * stream.
+   * stream. An outbox is read once for all of its streams, and only if one has more than the limit beside the event that
+   * is being sent. Each sweep begins with another outbox, so that many of one assistant do not always come first.
    */
   const trim = async (outboxes: StaleOutbox[]): Promise<void> => {
-    for (const { _id: key } of outboxes.filter(({ isFull }) => isFull)) {
-      const read = await outboxStore.read(key);
-      const over = read ? endpointsOf(read).filter((id) => pendingOf(read, id).length > BACKLOG_MAX) : [];
-      for (const endpointId of over) {
-        const outbox = await outboxStore.read(key);
-        if (outbox)
-          await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
-      }
+    const until = performance.now() + TRIMMED_FOR_MS;
+    const long = outboxes.flatMap((outbox) =>
+      outbox.lengths.flatMap(({ endpointId, count }) => {
+        const [head] = pendingOf(outbox, endpointId);
+        if (!head || count <= BACKLOG_MAX) return [];
+        return [{ key: outbox._id, endpointId, count, deliveryId: deliveryIdOf(head.eventId, endpointId) }];
+      }),
+    );
+    const known = await deliveries.readOutcomes(long.map(({ deliveryId }) => deliveryId));
+    const over = long.filter(({ count, deliveryId }) => count > BACKLOG_MAX + 1 || known.get(deliveryId) !== 'sending');
+    const byKey = [...Map.groupBy(over, ({ key }) => key)];
+    const first = Math.floor(Math.random() * byKey.length);
+    for (const [key, some] of [...byKey.slice(first), ...byKey.slice(0, first)]) {
+      if (performance.now() > until) return;
+      const outbox = await outboxStore.read(key);
+      if (!outbox) continue;
+      for (const { endpointId } of some)
+        await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     }
   };
 
-  const streams = async (): Promise<void> => {
+  /** Wakes the streams that no worker is sending, and adds the outboxes to those that it has found. */
+  const wakeIdle = async (found: Map<string, StaleOutbox>): Promise<void> => {
     const excluded = new Set([...(await endpoints.listPausedIds()), ...suspended(), ...backoff.suspended()]);
     for (let round = 0; round < ROUNDS_PER_SWEEP; round += 1) {
       const outboxes = await outboxStore.findStale({
@@ -182,8 +195,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
         // Events of a suspended stream must also end once they are too old.
         expiredMs: eventMaxAgeMs,
       });
-      if (outboxes.length === 0) return;
-      await trim(outboxes);
+      for (const outbox of outboxes) found.set(outbox._id, outbox);
       // If old wake-ups are still waiting in the queue, adding more would not help.
       const awaited = (await deliveryQueue.byPartition(outboxes)).filter(
         ({ oldestWaitingAt }) => oldestWaitingAt === null || serverNow() - oldestWaitingAt <= timing.eventStaleMs,
@@ -208,6 +220,15 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
       const left = excluded.size;
       for (const endpointId of [...unmoved, ...most.map(([endpointId]) => endpointId)]) excluded.add(endpointId);
       if (excluded.size === left) return;
+    }
+  };
+
+  const streams = async (): Promise<void> => {
+    const found = new Map<string, StaleOutbox>();
+    try {
+      await wakeIdle(found);
+    } finally {
+      await trim([...found.values()]); // also while Redis is unavailable
     }
   };
 

@@ -62,9 +62,13 @@ export const createNotTakenSweep = ({
   };
 };
 
-const HEADS_AT_ONCE = 1_000;
-/** How often a sweep reads on, because all heads so far are being answered: those of slow providers come first. */
-const READS_PER_SWEEP = 10;
+const RESTORED_PER_SWEEP = 1_000;
+/** How many heads of one assistant a sweep reads before it is the turn of the next one. */
+const HEADS_AT_ONCE = 200;
+/** How often a sweep reads. It reads on in one assistant while all heads so far are being answered. */
+const READS_PER_SWEEP = 50;
+
+type StaleHead = Awaited<ReturnType<ConversationStore['findStaleHeads']>>[number];
 
 type SweepDependencies = {
   conversations: Pick<ConversationStore, 'findStaleHeads' | 'renewHeads'>;
@@ -75,7 +79,8 @@ type SweepDependencies = {
 
 /**
  * Adds a job for each head whose job was lost, because Redis was wiped or a worker was killed between two steps
- * (docs/design.md, Sweeps).
+ * (docs/design.md, Sweeps). Assistants take turns, because one with a slow provider may have thousands of heads that
+ * wait without a lease, like those whose job was lost.
  */
 export const createTurnSweep = ({
   conversations,
@@ -83,9 +88,9 @@ export const createTurnSweep = ({
   turnQueue,
   timing,
 }: SweepDependencies): (() => Promise<void>) => {
-  /** How many of the heads had lost their job. */
-  const restoreJobs = async (heads: Awaited<ReturnType<ConversationStore['findStaleHeads']>>): Promise<number> => {
-    let restored = 0;
+  /** The heads that had lost their job. */
+  const restoreJobs = async (heads: StaleHead[]): Promise<StaleHead[]> => {
+    const restored: StaleHead[] = [];
     // `byPartition` leaves out unavailable partitions: no job can be added there, so their heads must not be renewed.
     for (const { items, oldestWaitingAt } of await turnQueue.byPartition(heads)) {
       const leased = await leases.findLeased(items);
@@ -99,19 +104,36 @@ export const createTurnSweep = ({
       });
       await conversations.renewHeads(lost);
       for (const { key, turnId } of lost) turnQueue.enqueue({ key, turnId });
-      restored += lost.length;
+      restored.push(...lost);
     }
     return restored;
   };
 
+  /** The assistant that had its turn last. */
+  let last = '';
   return async () => {
-    let from = new Date(0);
-    for (let reads = 0; reads < READS_PER_SWEEP; reads += 1) {
-      const heads = await conversations.findStaleHeads({ olderThanMs: timing.turnStaleMs, from, limit: HEADS_AT_ONCE });
-      const restored = await restoreJobs(heads);
-      const last = heads.at(-1)?.headSince ?? from;
-      if (restored > 0 || heads.length < HEADS_AT_ONCE || last <= from) return;
-      from = last;
+    let of: { assistantId: string; from?: Date } = { assistantId: last };
+    let restored = 0;
+    /** How many were restored when this round began with the first assistant. */
+    let before = last === '' ? 0 : -1;
+    for (let reads = 0; reads < READS_PER_SWEEP && restored < RESTORED_PER_SWEEP; reads += 1) {
+      const heads = await conversations.findStaleHeads(of, timing.turnStaleMs, HEADS_AT_ONCE);
+      const lost = await restoreJobs(heads);
+      restored += lost.length;
+      const hasMore = heads.length === HEADS_AT_ONCE;
+      const end = heads.at(-1);
+      last = end?.assistantId ?? last;
+      const isAnswered = lost.every(({ assistantId }) => assistantId !== last);
+      if (end && hasMore && isAnswered && end.headSince > (of.from ?? new Date(0))) {
+        of = { assistantId: last, from: end.headSince };
+        continue;
+      }
+      if (!hasMore && !of.from) {
+        last = '';
+        if (restored === before) return;
+        before = restored;
+      }
+      of = { assistantId: last };
     }
   };
 };

@@ -4,6 +4,7 @@ import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
 import { contentOf, openReceiver } from '../kit/receiver.ts';
+import { profileStatements } from '../support/profile.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
@@ -121,4 +122,37 @@ test('beyond 500 pending events the oldest end, also behind one that is being se
   // Every day, other files use the machine too.
   expect(median(hot)).toBeLessThan(median(calm) + atPace(sized({ everyday: 500, long: 50 })));
   expect(median(calm)).toBeLessThan(atPace(500));
+});
+
+test('new events of a full stream read hardly any of those that wait, and the oldest still end', async () => {
+  const worker = await stack.startDeliveryWorker();
+  const { assistantId } = await anAssistant(stack);
+  const { promise, resolve: release } = Promise.withResolvers<void>();
+  const receiver = await openReceiver({ respond: () => promise.then(() => ({})) });
+  const { endpoints, queues } = stack.service;
+  const ENDPOINTS = 5;
+  for (let nth = 0; nth < ENDPOINTS; nth += 1) await endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const feed = createFeed(stack.service);
+  const [key = ''] = await feed.openConversations(assistantId, 1);
+  await feed.say(assistantId, key, ['0']);
+  await receiver.waitFor((all) => all.length === ENDPOINTS);
+  await feed.say(assistantId, key, numbers(1, 501), { silent: true });
+
+  const NEW = 20;
+  const statements = await profileStatements(stack, async () => {
+    for (const number of numbers(501, 501 + NEW)) {
+      await feed.say(assistantId, key, [number]);
+      await eventually(async () =>
+        expect(await queues.deliveries.countJobs()).toMatchObject({ waiting: 0, active: 0 }),
+      );
+    }
+  });
+  await eventually(async () => expect(await readOutbox(assistantId)).toHaveLength(501));
+  const ends = await countEnds(assistantId);
+  release();
+  await worker.close();
+
+  const whole = statements.filter(({ command }) => (command['projection'] as { outbox?: unknown })?.outbox === 1);
+  expect(whole.length).toBeLessThan(NEW / 2);
+  expect(ends).toEqual({ sending: ENDPOINTS, backlog: ENDPOINTS * NEW });
 });

@@ -74,8 +74,22 @@ test('a sweep reads the first event of each endpoint, and not the others', async
   const { ms, name } = stop();
   expect(ms, name).toBeLessThan(heldFor(60));
   expect(found).toHaveLength(CONVERSATIONS);
-  expect(found.every(({ outbox: events, isFull }) => events?.length === 1 && !isFull)).toBe(true);
+  expect(found.every(({ outbox: events, lengths }) => events?.length === 1 && lengths.length === 0)).toBe(true);
   expect(found[0]?.outbox?.[0]?.endpoints).toEqual(endpointIds);
+});
+
+test('streams that are woken together get their outboxes a few at a time', async () => {
+  const rows = await stack.service.mongo
+    .collection('conversations')
+    .find({ 'outbox.0': { $exists: true } })
+    .toArray();
+  const { outbox } = stack.service.conversations;
+
+  const statements = await profileStatements(stack, () => Promise.all(rows.map(({ _id }) => outbox.read(String(_id)))));
+
+  const wholes = statements.filter(({ command }) => (command['projection'] as { outbox?: unknown })?.outbox === 1);
+  expect(wholes.reduce((sum, { nreturned = 0 }) => sum + nreturned, 0)).toBe(CONVERSATIONS);
+  expect(Math.max(...wholes.map(({ nreturned = 0 }) => nreturned))).toBeLessThanOrEqual(8);
 });
 
 test('a list of deliveries reads a bounded part of the events that wait', async () => {

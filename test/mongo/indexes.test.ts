@@ -20,7 +20,7 @@ test('processes that start together build the indexes of a new database, and ind
     (await database.collection(collection).indexes()).map(({ name }) => name);
   expect(await namesOn('deliveries')).toEqual(expect.arrayContaining(['monthly_report', 'failures', 'claimedAt_1']));
   expect(await namesOn('conversations')).toEqual(
-    expect.arrayContaining(['by_change', 'outbox_endpoints', 'outbox_full', 'waiting_heads']),
+    expect.arrayContaining(['by_change', 'outbox_endpoints', 'outbox_full', 'heads_by_assistant']),
   );
   expect(stack.logs.filter(({ level }) => Number(level) >= WARN)).toEqual([]);
 });
@@ -38,7 +38,7 @@ test('a start makes an index that somebody dropped, also if the list of another 
 
   await dropAndStart('deliveries', 'failures');
   await dropAndStart('audit', (await mongo.collection('audit').indexes())[1]?.name ?? '');
-  await dropAndStart('conversations', 'waiting_heads');
+  await dropAndStart('conversations', 'heads_by_assistant');
 });
 
 test('a start with all indexes asks for none', async () => {

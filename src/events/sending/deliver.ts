@@ -154,12 +154,6 @@ export type Deliver = {
   deliverStream: (key: string, endpointId: string, given: GivenReading) => Promise<number>;
 
   /**
-   * Ends the events above the stream's size limit. It runs while an event is being sent, because a send may take
-   * long.
-   */
-  trimStream: (stream: StreamRef, endpointId: string) => Promise<void>;
-
-  /**
    * True while a stream of this conversation ends events, or waits to do so. The wake-up is then only noted: the
    * conversation is woken again later, and until then its hundreds of events are not read.
    */
@@ -382,10 +376,12 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     endpointId: string,
     slot: Slot,
   ): Promise<{ reading: Reading | null; sent?: Ended }> => {
-    let reading = await readInSlot(before, endpointId, slot);
+    const found = await readInSlot(before, endpointId, slot);
+    // Without the events behind it, an event above the bound is sent. If it ended, a stream that gets many new events
+    // would always give its slot back.
+    const reading = found && forNextStep(found, endpointId);
     const next = reading && nextOf(reading, endpointId);
     if (!reading || next?.kind !== 'send') return { reading };
-    reading = forNextStep(reading, endpointId);
     const how = await sendHead(reading, next, slot);
     return { reading, sent: { event: next.event, how } };
   };
@@ -482,10 +478,6 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       const noted = ending.get(key);
       if (noted) noted.woken = true;
       return noted !== undefined;
-    },
-
-    trimStream: async (stream, endpointId) => {
-      await endUnwanted(stream, endpointId);
     },
 
     deliverQueued: async (deliveryId) => {

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { BACKLOG_MAX } from '../../conversations/conversation.ts';
-import { endpointsOf, type OutboxStore, pendingOf } from '../../conversations/outbox.ts';
+import { endpointsOf, type OutboxStore } from '../../conversations/outbox.ts';
 import type { BreakerOptions } from '../../platform/process/breaker.ts';
 import { serverNow } from '../../platform/process/clock.ts';
 import { VERSION } from '../../platform/process/lifecycle.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createPacedSlots, type PacedSlots } from '../../platform/process/paced-slots.ts';
-import { createSlots, mapAtMost, type Occupancy, whatRemains } from '../../platform/process/slots.ts';
+import { addTo, createSlots, mapAtMost, type Occupancy, whatRemains } from '../../platform/process/slots.ts';
 import { startSweeper } from '../../platform/process/sweeper.ts';
 import type { Module } from '../../service.ts';
 import type { EndpointStore } from '../endpoints.ts';
@@ -26,7 +25,7 @@ import { createSender, type SenderOptions } from './send.ts';
 type Running = { key: string | null; wokenAt: number; ended?: Promise<void> };
 
 type Dependencies = {
-  outbox: Pick<OutboxStore, 'read'>;
+  outbox: Pick<OutboxStore, 'read' | 'readStub'>;
   deliver: Deliver;
   deliveryQueue: Pick<DeliveryQueue, 'wake'>;
   logger: Logger;
@@ -42,11 +41,14 @@ const OUTBOXES_AT_ONCE = 10;
  */
 const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dependencies) => {
   const active = new Map<string, Running>();
+  /** How many streams of each conversation are active. */
+  const activeOf = new Map<string, number>();
   let idle: (() => void)[] = [];
   let closing = false;
 
-  const stop = (streamId: string): void => {
+  const stop = (streamId: string, { key }: Running): void => {
     active.delete(streamId);
+    if (key !== null) addTo(activeOf, key, -1);
     if (active.size === 0) for (const go of idle.splice(0)) go();
   };
 
@@ -68,39 +70,29 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
   /** Runs `work` until no wake-up is newer than its last read. `work` returns the time when that read began. */
   const run = (streamId: string, stream: Running, work: () => Promise<number>): Promise<void> => {
     active.set(streamId, stream);
+    if (stream.key !== null) addTo(activeOf, stream.key, 1);
     const untilDone = async (): Promise<void> => {
       let readAt = await runOnce(streamId, work);
       while (readAt < stream.wokenAt && !closing) readAt = await runOnce(streamId, work);
-      stop(streamId);
+      stop(streamId, stream);
     };
     stream.ended = untilDone();
     return stream.ended;
   };
 
-  /** The first run of a stream uses the reading that woke it; later ones read again. */
-  const workOf = (reading: OutboxReading, endpointId: string): (() => Promise<number>) => {
-    const key = reading.outbox._id;
+  /** The first run of a stream uses the reading that woke it, if there is one; later ones read again. */
+  const workOf = (key: string, endpointId: string, reading: OutboxReading | null): (() => Promise<number>) => {
     const given: GivenReading = { reading };
     return () => deliver.deliverStream(key, endpointId, given);
   };
 
-  const deliverFrom = (reading: OutboxReading, endpointId: string): void => {
-    const { at, outbox } = reading;
-    const streamId = `${outbox._id}:${endpointId}`;
+  /** Starts a stream, or lets it read again if it is active. A read of its conversation that began `at` has found it. */
+  const start = (key: string, endpointId: string, at: number, reading: OutboxReading | null): void => {
+    const streamId = `${key}:${endpointId}`;
     const running = active.get(streamId);
-    if (!running) {
-      void run(streamId, { key: outbox._id, wokenAt: at }, workOf(reading, endpointId));
-      return;
-    }
     // The maximum is taken, because reads may finish in a different order than they started.
-    running.wokenAt = Math.max(running.wokenAt, at);
-    const trimId = `${streamId}:trim`;
-    if (pendingOf(outbox, endpointId).length <= BACKLOG_MAX + 1 || active.has(trimId)) return;
-    const { _id, assistantId } = outbox;
-    void run(trimId, { key: null, wokenAt: at }, async () => {
-      await deliver.trimStream({ _id, assistantId }, endpointId);
-      return at;
-    });
+    if (running) running.wokenAt = Math.max(running.wokenAt, at);
+    else void run(streamId, { key, wokenAt: at }, workOf(key, endpointId, reading));
   };
 
   return {
@@ -123,9 +115,13 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
       await mapAtMost(OUTBOXES_AT_ONCE, keys, async (key) => {
         if (deliver.leaveToEnding(key)) return;
         const at = performance.now();
-        const outbox = await outboxes.read(key);
-        if (closing || !outbox) return;
-        for (const endpointId of endpointsOf(outbox)) deliverFrom({ at, outbox }, endpointId);
+        // Active streams may wait for a slot with hundreds of events, and every new event and every sweep wakes them. So
+        // these events are not read for them.
+        const isActive = activeOf.has(key);
+        const outbox = isActive ? null : await outboxes.read(key);
+        const pending = isActive ? await outboxes.readStub(key) : outbox;
+        if (closing || !pending) return;
+        for (const endpointId of endpointsOf(pending)) start(key, endpointId, at, outbox && { at, outbox });
       });
     },
 

@@ -232,15 +232,19 @@ const readRows = async <Row extends { _id: string }>(
   return byId;
 };
 
-/** Reads single documents by `_id`. Concurrent reads share one command. A missing document gives null. */
+/** Reads single documents by `_id`. Concurrent reads share one command, `maxItems` at most. A missing one gives null. */
 export const createReader = <Row extends { _id: string }>(
   collection: mongo.Collection<Row>,
   projection: mongo.Document,
+  maxItems?: number,
 ): ((id: string) => Promise<Row | null>) =>
-  createStoreBatcher(async (ids: string[]) => {
-    const byId = await readRows(collection, ids, projection);
-    return ids.map((id) => byId.get(id) ?? null);
-  });
+  createStoreBatcher(
+    async (ids: string[]) => {
+      const byId = await readRows(collection, ids, projection);
+      return ids.map((id) => byId.get(id) ?? null);
+    },
+    maxItems === undefined ? {} : { maxItems },
+  );
 
 const PARTS_AT_ONCE = 4;
 
