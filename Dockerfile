@@ -36,7 +36,7 @@ FROM node:24-slim AS semantic
 WORKDIR /semantic
 COPY --from=weights /semantic/model ./model
 COPY packages/understanding/setup ./setup
-COPY packages/understanding/src/embedder/model-files.ts ./src/embedder/
+COPY packages/understanding/src/embedder ./src/embedder
 RUN node setup/convert-model.ts model
 
 # Node and its libraries, without a shell or a package manager: who breaks in finds no tools. Its entrypoint is Node itself.
