@@ -240,7 +240,7 @@ const createWatch = ({ service, config, logger }: Module, channels: AlertChannel
   };
 
   const findRoom = async (): Promise<Condition[]> => {
-    const { redis, disk } = await readRoomOf(service.redis, aside.mongo);
+    const { redis, disk } = await withDeadline(readRoomOf(service.redis, aside.mongo), ASKED_WITHIN_MS);
     const isFull = (room: StoreRoom): room is { used: number; total: number } =>
       room !== null && room.used > FULL * room.total;
     return [
