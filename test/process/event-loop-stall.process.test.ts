@@ -60,10 +60,8 @@ test('a busy event loop of 500 ms in each process loses and doubles nothing, sta
     for (let round = 1; round <= ROUNDS; round += 1) {
       for (const { child, said } of processes) {
         child.kill('SIGUSR2');
-        // The line comes after the stall. So the process works again before the next one.
-        await eventually(() =>
-          expect(said.filter((line) => line.includes(STALLED)).length).toBeGreaterThanOrEqual(round),
-        );
+        // The process works again before the next one. Not each stall is logged: at most one in a second.
+        await eventually(() => expect(said.filter((line) => line === 'goes on')).toHaveLength(round));
       }
     }
     over = true;
