@@ -1,6 +1,6 @@
 import type { Connection, mongo } from 'mongoose';
 import { inChunks } from '../platform/mongo/batches.ts';
-import { collectionOf, timeLimit } from '../platform/mongo/mongo.ts';
+import { collectionOf, createReader, timeLimit } from '../platform/mongo/mongo.ts';
 import { mapAtMost } from '../platform/process/slots.ts';
 import {
   conversationModels,
@@ -31,13 +31,7 @@ export type ReadConversation = Pick<
 >;
 
 const CHANGE = { _id: 1, assistantId: 1, updatedAt: 1 } as const satisfies FieldsOf<ChangedConversation>;
-const READ = {
-  ...IDENTITY,
-  seq: 1,
-  texts: 1,
-  updatedAt: 1,
-  resolutions: 1,
-} as const satisfies FieldsOf<ReadConversation>;
+const READ = { ...IDENTITY, seq: 1, texts: 1, updatedAt: 1, resolutions: 1 } satisfies FieldsOf<ReadConversation>;
 
 const oldestFirst = (a: ChangedConversation, b: ChangedConversation): number =>
   a.updatedAt.getTime() - b.updatedAt.getTime() || (a._id < b._id ? -1 : 1);
@@ -52,6 +46,7 @@ export type ChangedConversations = {
   /** Conversations of one assistant that changed before this position, latest change first. */
   listBefore: (assistantId: string, position: ChangePosition, limit: number) => Promise<ChangedConversation[]>;
 
+  /** In the order of the keys: ids begin with a part that visitors may choose, and a batch may not be read to its end. */
   read: (keys: string[]) => Promise<ReadConversation[]>;
 
   /**
@@ -69,6 +64,7 @@ export const createChangedConversations = (connection: Connection): ChangedConve
   const models = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(models.conversations);
   const pages = collectionOf<StoredPage>(models.messages);
+  const readOne: (key: string) => Promise<ReadConversation | null> = createReader(conversations, READ);
 
   const list = (filter: mongo.Filter<StoredConversation>, direction: 1 | -1, limit: number) =>
     conversations
@@ -97,7 +93,7 @@ export const createChangedConversations = (connection: Connection): ChangedConve
         limit,
       ),
 
-    read: (keys) => conversations.find<ReadConversation>({ _id: { $in: keys } }, { projection: READ }).toArray(),
+    read: async (keys) => (await Promise.all(keys.map(readOne))).filter((one) => one !== null),
 
     readEntries: async ({ conversationId, texts, seq: last }, after) => {
       const upTo = Math.min(last, after + NUMBERS_AT_ONCE);

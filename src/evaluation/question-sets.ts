@@ -296,10 +296,13 @@ const questionsIn = (entries: Entry[], conversationId: string): (Found & { isEsc
     }),
   );
 
+/** Each part of the work runs in its turn. */
+type InTurns = { inTurn: <Value>(work: () => Promise<Value>) => Promise<Value>; signal: AbortSignal };
+
 /** Finds the last questions that visitors asked, each text once. Playground conversations do not count. */
 export const createFindRealQuestions =
   (changed: Pick<ChangedConversations, 'listBefore' | 'read' | 'readEntries'>) =>
-  async (assistantId: string, wanted: RealQuestions, signal: AbortSignal): Promise<Asked[]> => {
+  async (assistantId: string, wanted: RealQuestions, { inTurn, signal }: InTurns): Promise<Asked[]> => {
     const from = wanted.from ? new Date(wanted.from) : new Date(0);
     const to = wanted.to ? new Date(wanted.to) : new Date(serverNow() + AHEAD_MS);
     const isWanted = ({ at, before, language, isEscalated }: ReturnType<typeof questionsIn>[number]): boolean => {
@@ -311,17 +314,16 @@ export const createFindRealQuestions =
     };
     const found = new Map<string, Found>();
     let position: ChangePosition = { at: new Date(serverNow() + AHEAD_MS), id: '' };
-    for (let scanned = 0; scanned < SCANNED_MAX && found.size < wanted.limit && !signal.aborted; ) {
+    let scanned = 0;
+    /** Reads the next conversations. False if there are no more that count. */
+    const readNext = async (): Promise<boolean> => {
       const listed = await changed.listBefore(assistantId, position, CONVERSATIONS_AT_ONCE);
       const last = listed.at(-1);
-      if (!last) break;
+      if (!last) return false;
       position = { at: last.updatedAt, id: last._id };
       scanned += listed.length;
-      const read = await changed.read(listed.map(({ _id }) => _id));
-      const byKey = new Map(read.map((one) => [one._id, one]));
-      for (const { _id } of listed) {
-        const one = byKey.get(_id);
-        if (!one || one.channel === 'playground') continue;
+      for (const one of await changed.read(listed.map(({ _id }) => _id))) {
+        if (one.channel === 'playground') continue;
         const { entries } = await changed.readEntries(one, Math.max(0, one.seq - NUMBERS_MAX));
         for (const { isEscalated, ...question } of questionsIn(entries, one.conversationId).toReversed()) {
           const key = question.question.trim().toLowerCase();
@@ -329,7 +331,10 @@ export const createFindRealQuestions =
             found.set(key, question);
         }
       }
-      if (last.updatedAt < from) break;
+      return last.updatedAt >= from;
+    };
+    while (scanned < SCANNED_MAX && found.size < wanted.limit && !signal.aborted) {
+      if (!(await inTurn(readNext))) break;
     }
     return [...found.values()].map(({ at: _at, ...asked }) => asked);
   };

@@ -11,7 +11,6 @@ const BOUND_BY: Record<string, string[]> = {
     'stored: INFO_BATCH entries, keys of 51 texts each, 2 MB',
   ],
   'src/conversations/changed-since.ts': [
-    'conversations: keys of a step, 50 documents without texts',
     'pages: NUMBERS_AT_ONCE messages, 2 MB',
     'conversations: keys of a step, their ids',
   ],

@@ -243,6 +243,21 @@ test('a conversation that is erased while it is projected leaves nothing', () =>
     expect(await mongo.collection('search').findOne({ _id: conversationId as never })).toBeNull();
   }));
 
+test('conversations are read in the order of their keys, so that low ids do not always come first', async () => {
+  const assistant = await anAssistant(stack);
+  for (let nth = 0; nth < 5; nth += 1) await say(assistant, ['hello']);
+  const { assistantId } = assistant;
+  const stored = await stack.service.mongo.collection<{ _id: string }>('conversations').find({ assistantId }).toArray();
+  const keys = stored
+    .map(({ _id }) => _id)
+    .toSorted()
+    .toReversed();
+
+  const read = await stack.service.conversations.changed.read(keys);
+
+  expect(read.map(({ _id }) => _id)).toEqual(keys);
+});
+
 test('a step learns at most 50 lessons, and the others in later steps', () =>
   withOwnWorkers(async (own) => {
     const assistant = await anAssistant(own);

@@ -184,6 +184,35 @@ test('lists that wait for their turn among those of their assistant take no plac
   expect(order.indexOf('neighbour 200')).toBe(16);
 });
 
+test('evaluations that look for real questions in many conversations leave costly reads to others', async () => {
+  const owner = await anOperator(stack);
+  const order: string[] = [];
+  const conversations = stack.service.mongo.collection('conversations');
+  const assistants = await Promise.all(Array.from({ length: 4 }, () => anAssistant(stack)));
+  for (const { assistantId, chat } of assistants) {
+    await chat({ session_id: randomUUID(), message: 'hello' });
+    const one = await conversations.findOne({ assistantId });
+    const copies = Array.from({ length: 149 }, (_, nth) => ({ ...one, _id: `${String(one?._id)} ${nth}`, outbox: [] }));
+    await conversations.insertMany(copies.map((copy) => ({ ...copy, conversationId: randomUUID() })) as never[]);
+  }
+  const people = await Promise.all(assistants.map(() => anOperator(stack)));
+  const neighbour = await anAssistant(stack);
+
+  await slowReads('conversations', 500, async (reached) => {
+    const evaluations = people.map(async (person, nth) => {
+      const real = { only: 'escalated', limit: 500 };
+      const path = `/assistants/${assistants[nth]?.assistantId}/evaluations`;
+      order.push(problemOf(await person.post(path, { against: 'live', real })));
+    });
+    await reached();
+    const { status } = await owner.get(`/assistants/${neighbour.assistantId}/overview`);
+    order.push(`overview ${status}`);
+    await Promise.all(evaluations);
+  });
+
+  expect(order).toEqual(['overview 200', ...people.map(() => '422 validation_failed real')]);
+});
+
 test('an assistant’s repeated turns are looked for in old messages one at a time', async () => {
   const { apiKey } = await anAssistant(stack);
   const session_id = randomUUID();

@@ -234,12 +234,12 @@ export const evaluationRoutes = ({
           const found = await questionSets.get({ assistantId: id, setId });
           set = { setId, name: found.name, version: found.version };
           for await (const page of questionSets.readCases(found)) questions.push(...page.map(askedOf));
-        } else if (real != null) questions = await findRealQuestions(id, real, signal);
+        } else if (real != null) questions = await findRealQuestions(id, real, { inTurn: costly, signal });
         if (questions.length === 0)
           throw invalid(setId == null ? 'real' : 'setId', 'invalid', 'has no such question yet');
         return evaluations.create({ assistantId: id, set, questions, draftRevision: draft?.revision ?? null, tokens });
       };
-      const created = await rested(id, () => costly(create), signal);
+      const created = await rested(id, create, signal);
       note({ target: id, details: { evaluationId: created.evaluationId, questions: created.total } });
       return toView(created);
     }),
