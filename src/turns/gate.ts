@@ -164,9 +164,12 @@ const STUCK_AFTER_MS = 250;
 const BESIDE_MAX = 128;
 /**
  * How many turns of one assistant are accepted at once. Those that only repeat one, or that wait for a provider or for
- * further messages, have no reply that tells the window when they are too many.
+ * further messages, have no reply that tells the window when they are too many. So each keeps its place for a rest, so
+ * many times as long as it took.
  */
 const ACCEPTED_AT_ONCE = 16;
+const REST_SHARE = 4;
+const REST_MOST_MS = 500;
 /**
  * A turn older than this no longer counts as in flight, even if no newer turn is answered: its caller no longer waits.
  */
@@ -336,7 +339,15 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
         admitAfter(turn);
       },
       leave: () => {
-        if (!stays) drop(turn);
+        if (stays || !inFlight.has(turn)) return;
+        const over = (): void => {
+          addTo(accepting, assistantId, -1);
+          admitAfter(turn);
+        };
+        if (turn.isAccepting)
+          setTimeout(over, Math.min(REST_MOST_MS, REST_SHARE * (performance.now() - since))).unref();
+        turn.isAccepting = false;
+        drop(turn);
       },
     };
   };
