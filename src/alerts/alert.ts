@@ -131,8 +131,8 @@ export type AlertStore = {
   /** All open alerts. */
   listOpen: () => Promise<StoredAlert[]>;
 
-  /** The oldest changes that a channel has not been told. */
-  listUntold: (channel: AlertChannel, limit: number) => Promise<StoredAlert[]>;
+  /** The oldest changes of other kinds that a channel has not been told. */
+  listUntold: (channel: AlertChannel, limit: number, except: AlertKind[]) => Promise<StoredAlert[]>;
   /** Notes that the channel was told. An alert that has changed since remains untold. */
   markTold: (channel: AlertChannel, alerts: StoredAlert[]) => Promise<void>;
 
@@ -290,9 +290,9 @@ export const createAlertStore = (connection: Connection): AlertStore => {
 
     listOpen: () => alerts.find({ open: true }, { limit: LISTED_MAX }).hint('open').toArray(),
 
-    listUntold: (channel, limit) =>
+    listUntold: (channel, limit, except) =>
       alerts
-        .find({ untold: channel, ...ofKnownKind }, { limit, sort: { beganAt: 1 } })
+        .find({ untold: channel, kind: { ...ofKnownKind.kind, $nin: except } }, { limit, sort: { beganAt: 1 } })
         .hint('untold')
         .toArray(),
 

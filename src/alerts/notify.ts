@@ -7,7 +7,7 @@ import type { Logger } from '../platform/process/logger.ts';
 import { signEvent } from '../events/signature.ts';
 import type { AlertChannel, AlertKind, AlertStore, StoredAlert } from './alert.ts';
 
-/** The maximum number of alerts in one message. If the message is refused, the next one has half as many. */
+/** The maximum number of alerts in one message. If it is refused, the next one has half as many, and follows at once. */
 const ALERTS_AT_ONCE = 100;
 const SEND_MS = 10_000;
 /** The longest pause of a channel that fails. */
@@ -73,6 +73,13 @@ export const WORDS: Record<AlertKind, { title: string; remedy: string }> = {
   },
 };
 
+/** The alert without any text from outside, which a filter may refuse: our own words, ids and times. */
+const bareOf = (alert: StoredAlert): StoredAlert => ({
+  ...alert,
+  details: {},
+  acknowledged: alert.acknowledged && { ...alert.acknowledged, by: '' },
+});
+
 /** An alert as people and programs read it. */
 export const toAlertView = ({
   _id,
@@ -117,13 +124,20 @@ type Settings = Pick<
 
 class NotTold extends Error {
   override name = 'NotTold';
-  /** True if the receiver did not want this message. It may be too large. */
   readonly isRefused: boolean;
   constructor(status: number) {
     super(`the alert webhook answered with ${status}`);
-    this.isRefused = status >= 400 && status < 500;
+    this.isRefused = status >= 400 && status < 500 && status !== 429;
   }
 }
+
+/** True if the receiver did not want this message: its size, or a text in it. Another one may pass. */
+const isRefused = (cause: unknown): boolean => {
+  if (cause instanceof NotTold) return cause.isRefused;
+  // nodemailer: the server has refused the contents, and not the sender, the password or a recipient.
+  const { code, responseCode = 500 } = cause as { code?: string; responseCode?: number };
+  return code === 'EMESSAGE' && responseCode >= 500;
+};
 
 const toWebhook =
   (url: string, secret: string, dispatcher: Dispatcher): Send =>
@@ -186,6 +200,10 @@ const sendersOf = (settings: Settings, dispatcher: Dispatcher, mailMs: number): 
 /**
  * Tells each channel what began and ended, up to a hundred alerts in one message. A channel that fails is tried again
  * after a growing pause; neither the watch nor the other channel waits for it.
+ *
+ * An alert that is refused alone is sent bare. If that is refused too, alerts of other kinds are tried, because only the
+ * kind can be the reason. If one of them is accepted and the alert is refused once more, it counts as told. So one alert
+ * does not silence a channel, and a channel that refuses everything has been told nothing.
  */
 export const createNotify = (
   alerts: Pick<AlertStore, 'listUntold' | 'markTold'>,
@@ -205,21 +223,52 @@ export const createNotify = (
   const running = new Map<AlertChannel, Promise<void>>();
   const failing = new Map<AlertChannel, { waitMs: number; until: number; atOnce: number }>();
 
+  /** Sends the alerts, one alone also bare. Returns why they were refused, or null. */
+  const offer = async (send: Send, some: StoredAlert[]): Promise<unknown> => {
+    const tries = some.length === 1 ? [some, some.map(bareOf)] : [some];
+    let refusal: unknown = null;
+    for (const one of tries) {
+      try {
+        await send(one);
+        return null;
+      } catch (cause) {
+        if (!isRefused(cause)) throw cause;
+        refusal = cause;
+      }
+    }
+    return refusal;
+  };
+
   const tellChannel = async (channel: AlertChannel, send: Send, mayTell: () => boolean): Promise<void> => {
     let atOnce = failing.get(channel)?.atOnce ?? ALERTS_AT_ONCE;
-    let sent = 0;
+    /** Alerts that were refused bare, by kind, since another one was accepted; and the ids of those before that. */
+    const refused = new Map<AlertKind, string>();
+    const refusedBefore = new Set<string>();
+    let refusal: unknown = null;
     try {
       while (mayTell()) {
-        const untold = await alerts.listUntold(channel, atOnce);
-        if (untold.length === 0) break;
-        sent = untold.length;
-        await send(untold);
-        await alerts.markTold(channel, untold);
+        const untold = await alerts.listUntold(channel, atOnce, [...refused.keys()]);
+        const [first] = untold;
+        if (!first) break;
+        const cause = await offer(send, untold);
+        if (cause === null) {
+          await alerts.markTold(channel, untold);
+          atOnce = Math.min(ALERTS_AT_ONCE, 2 * atOnce);
+          for (const alertId of refused.values()) refusedBefore.add(alertId);
+          refused.clear();
+        } else if (untold.length > 1) atOnce = untold.length >> 1;
+        else if (refusedBefore.has(first._id)) {
+          await alerts.markTold(channel, untold);
+          logger.warn({ err: cause, channel, alertId: first._id, kind: first.kind }, 'an alert was refused for good');
+        } else {
+          refused.set(first.kind, first._id);
+          refusal = cause;
+        }
       }
+      if (refused.size > 0) throw refusal;
       failing.delete(channel);
     } catch (cause) {
       const waitMs = Math.min(2 * (failing.get(channel)?.waitMs ?? everyMs / 2), WAIT_MAX_MS);
-      if (cause instanceof NotTold && cause.isRefused) atOnce = Math.max(1, sent >> 1);
       failing.set(channel, { waitMs, until: performance.now() + waitMs, atOnce });
       logger.warn({ err: cause, channel, againMs: waitMs }, 'alerts could not be told');
     }

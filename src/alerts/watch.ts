@@ -26,6 +26,10 @@ import { countHeard, QUEUES, workersOf } from './queue-state.ts';
 const FOUND_MAX = 500;
 /** How many targets of open alerts are read at once. */
 const READ_AT_ONCE = 4;
+/** A target that could not be read is left alone for so long. A slow one delays all alerts. */
+const UNREAD_MS = 300_000;
+/** After so many of these, a finder reads no more targets in this round. */
+const UNREAD_MAX = 20;
 /** From this share on, a store counts as full. */
 const FULL = 0.9;
 const FAILING_HOUR_MS = 3_600_000;
@@ -87,12 +91,27 @@ const createWatch = ({ service, config, logger }: Module, channels: AlertChannel
   const { alerts, conversations, insights, allowances, assistants, workerSigns } = aside;
   const { figures } = insights;
 
-  /** Alerts whose condition still holds. */
+  /** Open alerts whose target could not be read, and until when it is left alone. */
+  const unread = new Map<string, number>();
+
+  /** Alerts whose condition still holds, or may still hold because the target was not read. */
   const lasting = async (
     open: StoredAlert[],
     holds: (alert: StoredAlert) => Promise<boolean>,
   ): Promise<Condition[]> => {
-    const held = await mapAtMost(READ_AT_ONCE, open, holds);
+    const failures: { err: unknown; kind: AlertKind; target: string }[] = [];
+    const held = await mapAtMost(READ_AT_ONCE, open, async (alert) => {
+      const { _id: alertId, kind, target } = alert;
+      if (failures.length >= UNREAD_MAX || (unread.get(alertId) ?? 0) > performance.now()) return true;
+      unread.delete(alertId);
+      return holds(alert).catch((err: unknown) => {
+        unread.set(alertId, performance.now() + UNREAD_MS);
+        failures.push({ err, kind, target });
+        return true;
+      });
+    });
+    if (failures[0])
+      logger.warn({ ...failures[0], count: failures.length }, 'what open alerts are about could not be read');
     return open.filter((_, nth) => held[nth]);
   };
 

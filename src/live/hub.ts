@@ -143,10 +143,14 @@ const SENT_AT_ONCE = 100;
 const LINGER_MS = 10_000;
 /**
  * How many browsers that come back are sent what they missed at the same time, apart from the rounds. Each operator has
- * one of these at a time, and all people with the same assistants have half.
+ * one of these at a time, and all people with the same assistants have half. Their part then rests for as long as it
+ * took, without a place. A browser that gets no place in time loads everything again, and so does one that has not read
+ * everything in time.
  */
 export const CATCH_UPS = 4;
 const CATCH_UPS_OF_A_TEAM = 2;
+const PLACE_WITHIN_MS = 2_000;
+const CATCH_UP_MS = 10_000;
 /**
  * A catch-up reads again what changed during its last pass, at most this often. What is left is sent when the browser
  * joins the rounds. If that is more than `REST_MAX`, the browser loads everything again.
@@ -166,6 +170,7 @@ type Dependencies = {
   readRows: (keys: string[], assistantIds: string[] | null) => Promise<LiveRow[]>;
   lingerMs?: number;
   readWithinMs?: number;
+  catchUpMs?: number;
   logger: Logger;
 };
 
@@ -197,13 +202,19 @@ export type Hub = {
   close: () => Promise<void>;
 };
 
-export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinMs, logger }: Dependencies): Hub => {
+export const createHub = ({
+  connect,
+  readRows,
+  lingerMs = LINGER_MS,
+  readWithinMs,
+  catchUpMs = CATCH_UP_MS,
+  logger,
+}: Dependencies): Hub => {
   const subscribers = new Set<Subscriber>();
   const erasedIds = createErasedIds();
   const inTurn = createSerial();
-  const catchUps = createSlots(
-    ({ own, ofTenant, inUse }) => own === 0 && ofTenant < CATCH_UPS_OF_A_TEAM && inUse < CATCH_UPS,
-  );
+  const ofTeams = createSlots(({ own, ofTenant }) => own === 0 && ofTenant < CATCH_UPS_OF_A_TEAM);
+  const catchUps = createSlots(({ inUse }) => inUse < CATCH_UPS);
   let source: Promise<Source> | null = null;
   let running: Source | null = null;
   let users = 0;
@@ -281,11 +292,28 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
   const missedSince = async (
     { connection, recent }: Source,
     from: string,
-    left: AbortSignal,
+    over: AbortSignal,
   ): Promise<Changes | null> => {
     if (!isPosition(from)) return null;
     if (from >= recent.oldest) return recent.since(from);
-    return readMissed(connection, { from, until: recent.newest, left });
+    return readMissed(connection, { from, until: recent.newest, left: over });
+  };
+
+  const sendMissed = async (
+    opened: Source,
+    subscriber: Subscriber,
+    { from, over }: { from: string; over: AbortSignal },
+  ): Promise<string | null> => {
+    let position = from;
+    for (let pass = 0; pass < PASSES; pass += 1) {
+      const missed = await missedSince(opened, position, over);
+      const isPossible = missed && !missed.reload && missed.keys.length + missed.erased.length <= MISSED_MAX;
+      if (!isPossible || over.aborted) return null;
+      if (pass > 0 && missed.keys.length <= ROWS_AT_ONCE) break;
+      await publish(missed, new Set([subscriber]), () => subscriber.drained(over));
+      position = missed.position;
+    }
+    return position;
   };
 
   /**
@@ -293,23 +321,22 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
    * has reached, or null if it has to load everything again.
    */
   const catchUp = async (opened: Source, subscriber: Subscriber, from: string): Promise<string | null> => {
-    const { access, left: signal } = subscriber;
+    const { access, left } = subscriber;
+    const { operatorId } = access;
     const tenant = teamOf({ ...access, token: null });
-    const slot = await catchUps.acquire(access.operatorId, { tenant, signal }).catch(() => null);
+    const wanted = { tenant, signal: AbortSignal.any([left, AbortSignal.timeout(PLACE_WITHIN_MS)]) };
+    const own = await ofTeams.acquire(operatorId, wanted).catch(() => null);
+    const place = own && (await catchUps.acquire(operatorId, wanted).catch(() => null));
+    const since = performance.now();
+    const over = AbortSignal.any([left, AbortSignal.timeout(catchUpMs)]);
     try {
-      if (!slot || subscriber.left.aborted) return null;
-      let position = from;
-      for (let pass = 0; pass < PASSES; pass += 1) {
-        const missed = await missedSince(opened, position, subscriber.left);
-        const isPossible = missed && !missed.reload && missed.keys.length + missed.erased.length <= MISSED_MAX;
-        if (!isPossible || subscriber.left.aborted) return null;
-        if (pass > 0 && missed.keys.length <= ROWS_AT_ONCE) break;
-        await publish(missed, new Set([subscriber]), subscriber.drained);
-        position = missed.position;
-      }
-      return position;
+      return place && (await sendMissed(opened, subscriber, { from, over }));
+    } catch (cause) {
+      if (over.aborted) return null;
+      throw cause;
     } finally {
-      slot?.release();
+      place?.release();
+      if (own) setTimeout(own.release, Math.min(catchUpMs, performance.now() - since)).unref();
     }
   };
 
@@ -353,6 +380,7 @@ export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinM
     },
 
     close: async () => {
+      ofTeams.close();
       catchUps.close();
       for (const subscriber of subscribers) subscriber.end();
       await stop();

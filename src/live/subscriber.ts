@@ -1,5 +1,4 @@
 import { hasAssistant, type Operator } from '../operators/operator.ts';
-import { withDeadline } from '../platform/process/deadline.ts';
 import type { Erased } from './change-feed.ts';
 
 export type LiveAccess = Pick<Operator, 'operatorId' | 'role' | 'assistantIds'>;
@@ -24,7 +23,6 @@ export type EventSink = {
 
 /** A browser that leaves more than this unread is disconnected. It resumes at its last position. */
 const UNREAD_MAX_BYTES = 8_388_608;
-const DRAINED_WITHIN_MS = 30_000;
 
 const eventOf = (event: string, json: string): string => `event: ${event}\ndata: ${json}\n`;
 
@@ -39,8 +37,8 @@ export type Subscriber = {
   left: AbortSignal;
   unread: () => number;
 
-  /** Waits until the browser has read what it was sent. One that does not read is cut off. */
-  drained: () => Promise<void>;
+  /** Waits until the browser has read what it was sent. Throws when `over` aborts before. */
+  drained: (over: AbortSignal) => Promise<void>;
 
   /**
    * Only the last event of a batch has a position. A browser that got a part of the batch therefore gets the whole
@@ -85,8 +83,12 @@ export const createSubscriber = ({ access, sink }: { access: LiveAccess; sink: E
     left: sink.left,
     unread: () => (ended ? 0 : sink.writableLength),
 
-    drained: async () => {
-      await withDeadline(sink.drained(), DRAINED_WITHIN_MS).catch(cutOff);
+    drained: async (over) => {
+      const aborted = Promise.withResolvers<never>();
+      const abort = (): void => aborted.reject(over.reason);
+      over.addEventListener('abort', abort, { once: true });
+      if (over.aborted) abort();
+      await Promise.race([sink.drained(), aborted.promise]).finally(() => over.removeEventListener('abort', abort));
     },
 
     send: ({ rows, erased, position }) => {

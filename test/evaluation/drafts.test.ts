@@ -32,7 +32,7 @@ type DraftBody = {
     entries: { kind: string; question: string; by: { name: string } }[];
   } | null;
 };
-type Version = { version: number; name: string | null; by: { name: string } };
+type Version = { version: number; name: string | null; by: { name: string }; at: string };
 type Listed = { versions: (Version & { note: string | null; changes: object; canRollBack: boolean })[] };
 
 const HOURS = 'What are your opening hours?';
@@ -50,7 +50,7 @@ const withDrafts = async (...knowledge: ReturnType<typeof anEntry>[]) => {
     own,
     entries,
     draft: async () => (await anna.get<DraftBody>(`${own}/draft`)).body,
-    publish: (body: object = {}) => anna.post<Version>(`${own}/draft/publish`, body),
+    publish: (body: object = {}, who = anna) => who.post<Version>(`${own}/draft/publish`, body),
     rollBack: (to: number | string, body: object = {}, who = anna) =>
       who.post<Version>(`${own}/versions/${to}/roll-back`, body),
     versions: async () => (await anna.get<Listed>(`${own}/versions`)).body.versions,
@@ -471,4 +471,59 @@ test('drafts that are published at the same time are written one after the other
   const order = statements.map(transactionOf).filter((one) => made.has(one));
   expect(made.size).toBe(3);
   expect(order.filter((one, nth) => one !== order[nth - 1])).toHaveLength(3);
+});
+
+/** Begins something, and waits until its transaction writes entries. */
+const untilItWrites = async <Begun>(begin: () => Begun): Promise<{ begun: Begun }> => {
+  const database = stack.service.mongo.db!;
+  const places = ['knowledge', 'pastEntries'].map((name) => `${database.databaseName}.${name}`);
+  const written = { ns: { $in: places }, op: { $in: ['insert', 'remove'] } };
+  const ts = { $gte: new Date() };
+  await database.command({ profile: 2 });
+  const begun = begin();
+  await eventually(async () =>
+    expect(await database.collection('system.profile').findOne({ ...written, ts })).not.toBeNull(),
+  );
+  await database.command({ profile: 0 });
+  return { begun };
+};
+const questionsOf = (word: string, count: number) =>
+  Array.from({ length: count }, (_, nth) => `What is ${word} ${nth}?`);
+
+test('a roll back of a few entries does not wait for large versions of others', async () => {
+  const neighbour = await withDrafts();
+  const [hours] = await neighbour.entries();
+  await neighbour.put(anna, hours?.entryId ?? '', 'From 10 to 6.');
+  await neighbour.publish();
+  const owners = [await withDrafts(), await withDrafts(), await withDrafts()];
+  for (const { replaceAll } of owners) await replaceAll(...questionsOf('offer', 1_000));
+  const people = [anna, ben, await anOperator(stack)]; // a session waits for its own requests
+  let made = 0;
+
+  const { begun } = await untilItWrites(() =>
+    owners.map(({ publish }, nth) => publish({}, people[nth]).finally(() => (made += 1))),
+  );
+  const back = await neighbour.rollBack(1, {}, ben);
+  const madeBefore = made;
+
+  expect(back.body).toMatchObject({ version: 3 });
+  expect(madeBefore).toBeLessThan(3);
+  for (const { status } of await Promise.all(begun)) expect(status).toBe(200);
+});
+
+test('after a large version its assistant rests for as long as that took before it makes the next one', async () => {
+  const { replaceAll, publish, rollBack, versions } = await withDrafts();
+  for (const word of ['offer', 'room']) {
+    await replaceAll(...questionsOf(word, 1_000));
+    await publish();
+  }
+
+  const statements = await profileStatements(stack, async () => {
+    for (const to of [1, 2]) expect((await rollBack(to)).status).toBe(200);
+  });
+
+  const [stored] = statements.filter((one) => collectionIn(one) === 'versions' && one.op === 'insert');
+  const [second, first] = (await versions()).map(({ at }) => Date.parse(at));
+  const end = stored!.ts.getTime(); // a version is stored last
+  expect(second! - end).toBeGreaterThan(Math.min(4_000, 0.9 * (end - first!)));
 });

@@ -30,12 +30,19 @@ type HubOptions = {
   url?: string;
   readWithinMs?: number;
   lingerMs?: number;
+  catchUpMs?: number;
   /** Called before rows of these assistants are read. */
   beforeRows?: (assistantIds: string[] | null) => Promise<unknown> | undefined;
 };
 
 /** A hub with a connection of its own, which shows what the hub has read. */
-const aHub = async ({ url = stack.env['MONGODB_URL'] ?? '', readWithinMs, lingerMs, beforeRows }: HubOptions = {}) => {
+const aHub = async ({
+  url = stack.env['MONGODB_URL'] ?? '',
+  readWithinMs,
+  lingerMs,
+  catchUpMs,
+  beforeRows,
+}: HubOptions = {}) => {
   const connection = mongoose.createConnection(url, { monitorCommands: true, socketTimeoutMS: FEED_SILENT_AFTER_MS });
   await connection.asPromise();
   const changed = new Set<string>();
@@ -57,6 +64,7 @@ const aHub = async ({ url = stack.env['MONGODB_URL'] ?? '', readWithinMs, linger
     },
     ...(readWithinMs !== undefined && { readWithinMs }),
     ...(lingerMs !== undefined && { lingerMs }),
+    ...(catchUpMs !== undefined && { catchUpMs }),
     logger: createLogger({ name: 'test', level: 'silent' }),
   });
   onTestFinished(async () => {
@@ -64,11 +72,14 @@ const aHub = async ({ url = stack.env['MONGODB_URL'] ?? '', readWithinMs, linger
     await connection.close();
   });
 
-  const join = async (access: LiveAccess, from: string | null = null) => {
+  const join = async (
+    access: LiveAccess,
+    from: string | null = null,
+    drained = async (): Promise<void> => undefined,
+  ) => {
     let written = '';
     const write = (text: string): void => void (written += text);
     const left = new AbortController();
-    const drained = async (): Promise<void> => undefined;
     const sink = {
       write,
       end: () => undefined,
@@ -222,6 +233,33 @@ test('people of one assistant who catch up slowly do not keep others from it', a
   for (const id of await idsOf(keys)) expect(back.written()).toContain(id);
   gate.resolve();
   await Promise.all(people);
+});
+
+test('browsers that do not read what they missed hold up others for seconds only, and load everything again', async () => {
+  const teams = [await anAssistant(stack), await anAssistant(stack), await anAssistant(stack)];
+  const { join, roundOf } = await aHub({ catchUpMs: 4_000 });
+  const from = (await join(OWNER)).position();
+  const keys = await Promise.all(teams.map(({ assistantId }) => conversationsOf(assistantId, 1)));
+  await roundOf(keys.flat());
+  const [one, two, third] = teams.map(({ assistantId }) => anAgentOf(assistantId));
+  const hanging = Promise.withResolvers<void>();
+  let waits = 0;
+  const hang = (): Promise<void> => {
+    waits += 1;
+    return hanging.promise;
+  };
+
+  const slow = [one!, two!].flatMap((access) =>
+    ['a', 'b'].map((name) => join({ ...access, operatorId: `${name} of ${access.operatorId}` }, from, hang)),
+  );
+  await eventually(() => expect(waits).toBe(4));
+  const fifth = await join(third!, from);
+
+  expect(fifth.written()).toContain('event: reset');
+  for (const browser of await Promise.all(slow)) expect(browser.written()).toContain('event: reset');
+  // The places are free again, and those who held them rest.
+  const again = await Promise.all([join(third!, from), join({ ...one!, operatorId: `a of ${one!.operatorId}` }, from)]);
+  expect(again.map((browser) => browser.written().includes('event: reset'))).toEqual([false, true]);
 });
 
 describe('a long log', () => {

@@ -30,8 +30,10 @@ type Alerts = AnswerOf<typeof alertOperations.list>;
 type Alert = Alerts['alerts'][number];
 type Told = { event: string; alerts: Alert[] };
 
-/** A mail server that keeps what it is sent. */
-const openMailbox = async (): Promise<{ url: string; mails: string[]; server: Server }> => {
+/** A mail server that keeps what it is sent, and does not refuse. */
+const openMailbox = async (
+  refuses: (mail: string) => boolean = () => false,
+): Promise<{ url: string; mails: string[]; server: Server }> => {
   const mails: string[] = [];
   const server = createServer((socket) => {
     let mail: string | null = null;
@@ -41,9 +43,10 @@ const openMailbox = async (): Promise<{ url: string; mails: string[]; server: Se
       for (const line of chunk.toString().split('\r\n')) {
         if (mail !== null) {
           if (line === '.') {
-            mails.push(mail.replaceAll('=\n', '')); // long lines are folded
+            const whole = mail.replaceAll('=\n', ''); // long lines are folded
+            if (!refuses(whole)) mails.push(whole);
             mail = null;
-            socket.write('250 kept\r\n');
+            socket.write(refuses(whole) ? '554 spam\r\n' : '250 kept\r\n');
           } else mail += `${line}\n`;
         } else if (/^DATA/i.test(line)) {
           mail = '';
@@ -303,14 +306,17 @@ test('a channel that fails delays neither the alerts nor the other channel, and 
   await Promise.all([worker.close(), receiver.close()]);
 });
 
-/** Alerts that a stack of its own tells to a receiver. */
-const aTeller = async (respond: (told: Told, own: Stack) => { status: number; delayMs?: number }) => {
+/** Alerts that a stack of its own tells to a receiver. `env`: also elsewhere. `of`: what the nth alert is about. */
+const aTeller = async (
+  respond: (told: Told, own: Stack) => { status: number; delayMs?: number },
+  { env = {}, of = () => ({}) }: { env?: Record<string, string>; of?: (nth: number) => object } = {},
+) => {
   const receiver = await openReceiver({ respond: ({ json }) => respond(json as Told, own) });
   const own: Stack = await openStack({
     replyWorkers: 0,
     deliveryWorkers: 0,
     timing: QUICK,
-    env: { ALERT_WEBHOOK_URL: receiver.url, ALERT_WEBHOOK_SECRET: SECRET },
+    env: { ALERT_WEBHOOK_URL: receiver.url, ALERT_WEBHOOK_SECRET: SECRET, ...env },
   });
   onTestFinished(async () => {
     await own.close();
@@ -323,14 +329,15 @@ const aTeller = async (respond: (told: Told, own: Stack) => { status: number; de
     target: String(nth),
     assistantId: 'a',
     details: {},
-    beganAt: new Date(),
+    beganAt: new Date(nth),
     seenAt: new Date(),
     endedAt: new Date(),
     acknowledged: null,
-    untold: ['webhook'],
+    untold: ['webhook', ...(env['ALERT_SMTP_URL'] ? ['email'] : [])],
+    ...of(nth),
   }));
   await own.service.mongo.collection('alerts').insertMany(untold);
-  const countUntold = () => own.service.mongo.collection('alerts').countDocuments({ untold: 'webhook' });
+  const countUntold = () => own.service.mongo.collection('alerts').countDocuments({ untold: { $exists: true } });
   return { receiver, countUntold };
 };
 
@@ -352,6 +359,48 @@ test('a process that has lost the lease tells no more', async () => {
 
 test('a receiver that refuses large messages is told in smaller ones', async () => {
   const { countUntold } = await aTeller(({ alerts }) => ({ status: alerts.length > 30 ? 413 : 200 }));
+
+  await eventually(async () => expect(await countUntold()).toBe(0));
+});
+
+test('alerts whose texts a filter refuses are told without them, on each channel, and the others whole', async () => {
+  const NAMES = [3, 4, 120];
+  const NAME = '${jndi:ldap://x/a}';
+  const spamless = await openMailbox((mail) => mail.includes(NAME));
+  onTestFinished(() => void spamless.server.close());
+  const { receiver, countUntold } = await aTeller(
+    (told) => ({ status: JSON.stringify(told).includes(NAME) ? 403 : 200 }),
+    {
+      env: {
+        ALERT_SMTP_URL: spamless.url,
+        ALERT_EMAIL_FROM: 'parley@example.com',
+        ALERT_EMAIL_TO: 'ops@example.com',
+      },
+      of: (nth) => ({ details: { key: NAMES.includes(nth) ? NAME : 'a key' } }),
+    },
+  );
+
+  await eventually(async () => expect(await countUntold()).toBe(0));
+
+  const accepted = receiver.received.flatMap(({ json }) =>
+    JSON.stringify(json).includes(NAME) ? [] : (json as Told).alerts,
+  );
+  expect(accepted).toHaveLength(250);
+  expect(accepted.filter(({ details }) => !('key' in details)).map(({ target }) => Number(target))).toEqual(NAMES);
+  const mailed = spamless.mails.join('').matchAll(/\(endpoint_paused, (\d+)\)/g);
+  expect(new Set([...mailed].map(([, target]) => target)).size).toBe(250);
+});
+
+test('a kind of alert that is always refused silences no other, and a receiver that refuses all is told later', async () => {
+  let isGone = true;
+  const { receiver, countUntold } = await aTeller(
+    ({ alerts }) => ({ status: isGone || alerts.some(({ kind }) => kind === 'quota_near') ? 404 : 200 }),
+    { of: (nth) => (nth === 0 ? { kind: 'quota_near' } : {}) },
+  );
+
+  await eventually(() => expect(receiver.received.length).toBeGreaterThan(12));
+  expect(await countUntold()).toBe(250);
+  isGone = false;
 
   await eventually(async () => expect(await countUntold()).toBe(0));
 });

@@ -109,6 +109,23 @@ longTest('late events of many conversations of others hide no late event', async
   await eventually(async () => expect(await alertsOf('events_late', endpointId)).toMatchObject([{ state: 'open' }]));
 });
 
+test('an assistant whose waiting visitors cannot be read keeps its alert, and that of another ends', async () => {
+  const { mongo, assistantId, ended } = await aNeighbour();
+  const waitingAt = (target: unknown) => {
+    const own = { _id: randomUUID() as never, kind: 'person_waits', key: `person_waits:${String(target)}`, target };
+    const since = new Date(Date.now() - HOUR_MS);
+    const times = { beganAt: since, seenAt: since, endedAt: null };
+    return { ...own, ...times, assistantId: target, details: {}, open: true, acknowledged: null };
+  };
+  const unreadable = { $unknown: 'MongoDB refuses to look for this' };
+
+  await mongo.collection('alerts').insertMany([waitingAt(unreadable), waitingAt(assistantId)]);
+
+  await ended('person_waits', assistantId);
+  const open = await mongo.collection('alerts').find({ open: true }).toArray();
+  expect(open.map(({ target }) => target)).toEqual([unreadable]);
+});
+
 test('used-up quotas of others, which are no limits any more, hide no quota', async () => {
   const { mongo, owner, assistantId, keyId, alertsOf } = await aNeighbour();
   await owner.call('PATCH', `/keys/${keyId}`, { turnsPerMonth: 10 });

@@ -55,8 +55,15 @@ const ADDED_FROM = 2 ** 40;
 
 /** One version may write as much as MongoDB can take before turns are delayed. So a process makes one at a time. */
 const makingLarge = createSlots(({ inUse }) => inUse === 0);
-/** A version of a draft with fewer bytes, which does not replace all entries, does not wait for these. */
+/** After a large version its assistant rests for as long as it took, at most so long. */
+const LARGE_REST_MOST_MS = 5_000;
+const ofAssistant = createSlots(({ own }) => own === 0);
+/**
+ * A version of a draft with fewer bytes, which does not replace all entries, does not wait for these. Nor does a roll
+ * back of versions that changed at most so many entries.
+ */
 const SMALL_BYTES = 20_000;
+const SMALL_ENTRIES = 20;
 const SMALL_AT_ONCE = 8;
 const makingSmall = createSlots(({ own, inUse }) => own === 0 && inUse < SMALL_AT_ONCE);
 /** A large version may wait for this long. Then it is refused with 503. */
@@ -231,16 +238,24 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     write: (transaction: Transaction) => Promise<VersionMade>,
   ): Promise<AssistantVersion> => {
     let made: VersionMade | null = null;
-    await inTurn(connection, async (session) => {
-      const slot = isSmall
-        ? await acquireInTime(makingSmall, assistantId)
-        : await acquireInTime(makingLarge, assistantId, { waitMs: LARGE_WAIT_MS });
-      try {
-        made = await write(await begin(session, assistantId, by));
-      } finally {
-        slot.release();
-      }
-    });
+    const own = isSmall ? null : await acquireInTime(ofAssistant, assistantId, { waitMs: LARGE_WAIT_MS });
+    let tookMs = 0;
+    try {
+      await inTurn(connection, async (session) => {
+        const slot = isSmall
+          ? await acquireInTime(makingSmall, assistantId)
+          : await acquireInTime(makingLarge, assistantId, { waitMs: LARGE_WAIT_MS });
+        const since = performance.now();
+        try {
+          made = await write(await begin(session, assistantId, by));
+        } finally {
+          slot.release();
+          tookMs += performance.now() - since;
+        }
+      });
+    } finally {
+      if (own) setTimeout(own.release, Math.min(LARGE_REST_MOST_MS, tookMs)).unref();
+    }
     const { version, ...rest } = made as unknown as VersionMade; // set by the transaction, or it has thrown
     await versions.finish(assistantId, rest);
     return version;
@@ -421,8 +436,14 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
       });
     },
 
-    rollBack: async (assistantId, to, { by = NO_AUTHOR, live, note }) =>
-      makeVersion({ assistantId, by, isSmall: false }, async (transaction) => {
+    rollBack: async (assistantId, to, { by = NO_AUTHOR, live, note }) => {
+      const undone = (await versions.list(assistantId)).filter(({ version }) => version > to);
+      const entries = undone.reduce(
+        (sum, { changes: { added, changed, removed } }) => sum + added + changed + removed,
+        0,
+      );
+      const isSmall = entries <= SMALL_ENTRIES && undone.every(({ changes }) => !changes.isReplaced);
+      return makeVersion({ assistantId, by, isSmall }, async (transaction) => {
         const { publishedVersion } = transaction.assistant;
         if (live !== undefined && publishedVersion !== live) {
           const detail = {
@@ -437,7 +458,8 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         await drafts.updateOne({ _id: assistantId }, { $set: { revision: edit.revision } }, { session });
         const words = note === null ? `Back to version ${to}.` : `Back to version ${to}. ${note}`;
         return versions.rollBack(transaction, to, { name: null, note: words, by, at: edit.at });
-      }),
+      });
+    },
 
     resealSecrets: async (assistantId, options) => {
       let resealing = createResealing(vault, options);
