@@ -402,9 +402,7 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
           { ...olderThan(olderThanMs), 'outbox.endpoints': { $elemMatch: { $nin: exclude } } },
           OUTBOX_INDEXES.byEndpoint,
         ),
-        ...(exclude.length > 0
-          ? [find({ ...olderThan(olderThanMs), [`outbox.${BACKLOG_MAX}`]: { $exists: true } }, OUTBOX_INDEXES.full)]
-          : []),
+        find({ ...olderThan(olderThanMs), [`outbox.${BACKLOG_MAX}`]: { $exists: true } }, OUTBOX_INDEXES.full),
         ...(exclude.length > 0 && expiredMs !== undefined
           ? [find({ ...olderThan(expiredMs), 'outbox.endpoints': { $in: exclude } }, OUTBOX_INDEXES.byEndpoint)]
           : []),

@@ -269,6 +269,7 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
           },
           { projection: { assistantId: 1, headSince: 1, 'waiting.turnId': 1, answerableAt: ANSWERABLE_AT } },
         )
+        .sort({ assistantId: 1, headSince: 1 })
         .hint('heads_by_assistant')
         .limit(most)
         .toArray();

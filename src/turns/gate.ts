@@ -164,12 +164,30 @@ const STUCK_AFTER_MS = 250;
 const BESIDE_MAX = 128;
 /**
  * How many turns of one assistant are accepted at once. Those that only repeat one, or that wait for a provider or for
- * further messages, have no reply that tells the window when they are too many. So each keeps its place for a rest, so
- * many times as long as it took.
+ * further messages, have no reply that tells the window when they are too many. So while this process is busy and other
+ * assistants send too, each keeps its place for a rest, so many times as long as it took.
  */
 const ACCEPTED_AT_ONCE = 16;
 const REST_SHARE = 4;
 const REST_MOST_MS = 500;
+/** The process is busy from this share of the time on, measured so often. */
+const BUSY = 0.8;
+const MEASURED_EVERY_MS = 100;
+/** Others send too if a turn of another assistant came within this time. */
+const OTHERS_WITHIN_MS = 1_000;
+
+/** True if the event loop was busy for most of the last time. */
+const createBusyCheck = (): (() => boolean) => {
+  let [last, at, isBusy] = [performance.eventLoopUtilization(), performance.now(), false];
+  return () => {
+    const now = performance.now();
+    if (now - at < MEASURED_EVERY_MS) return isBusy;
+    const used = performance.eventLoopUtilization();
+    isBusy = performance.eventLoopUtilization(used, last).utilization > BUSY;
+    [last, at] = [used, now];
+    return isBusy;
+  };
+};
 /**
  * A turn older than this no longer counts as in flight, even if no newer turn is answered: its caller no longer waits.
  */
@@ -220,7 +238,7 @@ export type Gate = {
   pass: (caller: Caller) => Promise<PassedTurn>;
 };
 
-type Dependencies = { onRefused: () => void; logger: Logger };
+type Dependencies = { onRefused: () => void; logger: Logger; isBusy?: () => boolean };
 
 /** What a request says about its caller, without a look into a store: the channel's assistant, or a hash of its key. */
 const markOf = ({ params, headers }: Request): string =>
@@ -228,7 +246,7 @@ const markOf = ({ params, headers }: Request): string =>
     ? hash('sha256', bearerIn(headers.authorization) ?? '')
     : String(params.assistant_id);
 
-export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
+export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: Dependencies): Gate => {
   const window = createWindow();
   const lines = new Map<string, Line>();
   const bytesWaiting = createByteShares(WAITING_BYTES);
@@ -242,6 +260,9 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
   let strangers = 0;
   let late = 0;
   let refusedAt = Number.NEGATIVE_INFINITY;
+  let last = '';
+  /** When a turn came last that was not of the assistant before. */
+  let othersAt = Number.NEGATIVE_INFINITY;
 
   /**
    * True if the assistant has less than its share in flight. A window that has just shrunk delays only assistants above
@@ -340,13 +361,15 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
       },
       leave: () => {
         if (stays || !inFlight.has(turn)) return;
-        const over = (): void => {
-          addTo(accepting, assistantId, -1);
-          admitAfter(turn);
-        };
-        if (turn.isAccepting)
-          setTimeout(over, Math.min(REST_MOST_MS, REST_SHARE * (performance.now() - since))).unref();
-        turn.isAccepting = false;
+        const now = performance.now();
+        if (now - othersAt < OTHERS_WITHIN_MS && isBusy()) {
+          const over = (): void => {
+            addTo(accepting, assistantId, -1);
+            admitAfter(turn);
+          };
+          setTimeout(over, Math.min(REST_MOST_MS, REST_SHARE * (now - since))).unref();
+          turn.isAccepting = false;
+        }
         drop(turn);
       },
     };
@@ -433,6 +456,8 @@ export const createGate = ({ onRefused, logger }: Dependencies): Gate => {
       const { assistantId, req, res } = caller;
       const now = performance.now();
       assistants.set(markOf(req), assistantId);
+      if (last !== assistantId && last !== '') othersAt = now;
+      last = assistantId;
       if (res.closed) throw unavailable();
       dropOlder(IN_FLIGHT_MAX_MS, now);
       const isFree = inFlight.size < window.size || isBelowShare(assistantId);

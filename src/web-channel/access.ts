@@ -181,12 +181,13 @@ export const createWebAccess = ({ assistants, rateLimiter, publicUrl, orUnavaila
 
 /** How many requests of one session may wait in this process: some tabs, each with one. */
 const WAITING_OF_SESSION = 4;
-/** How many requests of visitors wait in this process. An assistant may have as many as remain free. */
+/**
+ * How many requests of visitors wait in this process. Each of them reads every second. An assistant may have as many as
+ * remain free.
+ */
 const WAITING_MAX = 4_000;
-/** All of them together read at most this often. */
-const LOOKS_A_SECOND = 3_000;
 const LOOK_EVERY_MS = 1_000;
-/** While a person answers, the store is read this often if few wait, so that the visitor sees a message sooner. */
+/** While a person answers, the store is read this often, so that the visitor sees a message sooner. */
 const LOOK_FOR_PERSON_MS = 300;
 
 type Head = { seq: number; status: string };
@@ -219,8 +220,7 @@ export const createWaitForNews = ({
     for (;;) {
       const head = await find(key);
       if (isNews(head, { after, status }) || performance.now() >= until || res.closed || draining.aborted) return;
-      const everyMs = head?.status === 'escalated' ? LOOK_FOR_PERSON_MS : LOOK_EVERY_MS;
-      const pause = Math.max(everyMs, (1_000 * places.inUse) / LOOKS_A_SECOND);
+      const pause = head?.status === 'escalated' ? LOOK_FOR_PERSON_MS : LOOK_EVERY_MS;
       await sleep(pause, undefined, { signal: draining }).catch(() => undefined);
     }
   };

@@ -388,9 +388,9 @@ test('the audit trail has assignments and snoozes, and no read positions', async
 const REST_MOST_MS = 500;
 
 test.each([
-  ['people with the same assistants', '/inbox/waiting', 'aggregate', 4],
-  ['sessions a person has', '/inbox?snoozed=false', 'find', 1],
-])('however many %s, %s is read once at a time, with rests', async (_what, path, command, people) => {
+  ['people with the same assistants', '/inbox/waiting', 'aggregate', 4, 2],
+  ['sessions a person has', '/inbox?snoozed=false', 'find', 1, 4],
+])('however many %s, %s is read once at a time, with rests', async (_what, path, command, people, times) => {
   const { assistantId, say } = await anInbox();
   const agents = await Promise.all(Array.from({ length: people }, () => anOperator(stack, 'agent')));
   for (const { operatorId } of agents)
@@ -424,7 +424,7 @@ test.each([
   const byStart = reads
     .map(({ ts, millis }) => ({ from: ts.getTime() - millis, to: ts.getTime(), rest: Math.min(millis, REST_MOST_MS) }))
     .toSorted((one, other) => one.from - other.from);
-  expect(byStart).toHaveLength(4);
+  expect(byStart).toHaveLength(times); // who asks while a count waits gets it too
   const isTooSoon = ({ from }: { from: number }, nth: number): boolean => {
     const before = byStart[nth - 1];
     return before !== undefined && from < before.to + before.rest;

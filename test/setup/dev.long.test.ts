@@ -21,7 +21,15 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 const dev = () => {
   const { child, output, ended, kill } = launch(process.execPath, ['scripts/quickstart.ts', '--watch'], {
-    env: { ...process.env, REDIS_URL: '', MONGODB_URL: '', PORT: '0', LOCAL_DIR: dir, FORCE_COLOR: '1', NO_COLOR: undefined },
+    env: {
+      ...process.env,
+      REDIS_URL: '',
+      MONGODB_URL: '',
+      PORT: '0',
+      LOCAL_DIR: dir,
+      FORCE_COLOR: '1',
+      NO_COLOR: undefined,
+    },
   });
   onTestFinished(() => kill()); // its guards then end what it started
   return { child, run: output, ended };

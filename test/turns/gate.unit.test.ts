@@ -29,8 +29,8 @@ const aRequest = (key: string) => {
   return { req, res };
 };
 
-const aGate = (): Gate =>
-  createGate({ onRefused: () => undefined, logger: createLogger({ name: 'test', level: 'fatal' }) });
+const aGate = (isBusy = () => false): Gate =>
+  createGate({ onRefused: () => undefined, logger: createLogger({ name: 'test', level: 'fatal' }), isBusy });
 
 /** A turn behind the gate. `answer` is its reply. */
 const follow = (passed: PassedTurn, { inOrder = true } = {}): (() => void) => {
@@ -237,32 +237,38 @@ test('the keys of an assistant take turns', async () => {
   expect(order.slice(before).filter((key) => key === 'quiet')).toHaveLength(5);
 });
 
-test('sixteen turns of an assistant are accepted at once, and those that nothing follows rest', async () => {
-  const gate = aGate();
-  const passed: { name: string; turn: PassedTurn }[] = [];
-  const pass = async (name: string): Promise<void> => {
-    const { req, res } = aRequest(name);
-    passed.push({ name, turn: await gate.pass({ assistantId: name, keyId: null, bytes: 100, req, res }) });
-  };
-  const counts = () => ['greedy', 'neighbour'].map((name) => passed.filter((one) => one.name === name).length);
-  for (let count = 0; count < 40; count += 1) void pass('greedy');
-  for (let count = 0; count < 16; count += 1) void pass('neighbour');
-  await vi.advanceTimersByTimeAsync(10);
-  expect(counts()).toEqual([16, 16]);
-  const { req, res } = aRequest('unknown');
-  expect(gate.refuses(req, res)).toBe(false);
+test.each([
+  ['in a busy process rest', true, 8],
+  ['do not rest if nobody has to wait for them', false, 16],
+])(
+  'sixteen turns of an assistant are accepted at once, and those that nothing follows %s',
+  async (_how, isBusy, soon) => {
+    const gate = aGate(() => isBusy);
+    const passed: { name: string; turn: PassedTurn }[] = [];
+    const pass = async (name: string): Promise<void> => {
+      const { req, res } = aRequest(name);
+      passed.push({ name, turn: await gate.pass({ assistantId: name, keyId: null, bytes: 100, req, res }) });
+    };
+    const counts = () => ['greedy', 'neighbour'].map((name) => passed.filter((one) => one.name === name).length);
+    for (let count = 0; count < 40; count += 1) void pass('greedy');
+    for (let count = 0; count < 16; count += 1) void pass('neighbour');
+    await vi.advanceTimersByTimeAsync(10);
+    expect(counts()).toEqual([16, 16]);
+    const { req, res } = aRequest('unknown');
+    expect(gate.refuses(req, res)).toBe(false);
 
-  for (const [nth, { name, turn }] of passed.splice(0).entries()) {
-    if (name !== 'greedy') continue;
-    if (nth % 2) turn.leave();
-    else follow(turn);
-  }
-  await vi.advanceTimersByTimeAsync(30);
-  expect(counts()).toEqual([8, 0]);
-  await vi.advanceTimersByTimeAsync(20);
+    for (const [nth, { name, turn }] of passed.splice(0).entries()) {
+      if (name !== 'greedy') continue;
+      if (nth % 2) turn.leave();
+      else follow(turn);
+    }
+    await vi.advanceTimersByTimeAsync(30);
+    expect(counts()).toEqual([soon, 0]);
+    await vi.advanceTimersByTimeAsync(20);
 
-  expect(counts()).toEqual([16, 0]);
-});
+    expect(counts()).toEqual([16, 0]);
+  },
+);
 
 const fill = async (gate: Gate, name: string, inOrder: boolean): Promise<number> => {
   let passed = 0;

@@ -68,7 +68,7 @@ const aTurnSweep = async (heads: Head[], leased: Head[] = []) => {
       byPartition: async (items) => [{ items, oldestWaitingAt: null }] as never,
       enqueue: ({ turnId }) => void restored.push(turnId),
     },
-    timing: { turnStaleMs: 2_000, turnJobReplacedAfterMs: 60_000 } as never,
+    timing: { turnStaleMs: 20_000, turnJobReplacedAfterMs: 60_000 } as never,
   });
   return { sweep, restored };
 };
@@ -90,7 +90,7 @@ test.for([
   'heads without a job of $busy busy assistants delay the job of another by $sweeps sweeps',
   async ({ busy, sweeps }) => {
     const waiting = Array.from({ length: 2_500 }, (_, nth) => head(`busy ${nth % busy}`, at(60 - nth / 100)));
-    const own = head('neighbour', at(3));
+    const own = head('neighbour', at(25));
     const { sweep, restored } = await aTurnSweep([...waiting, own]);
 
     for (let nth = 0; nth < sweeps; nth += 1) await sweep();

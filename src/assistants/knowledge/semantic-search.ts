@@ -37,7 +37,8 @@ const LESS_MAX = 10_000;
  * How many assistants' vectors are read at the same time. Few, because a read needs as much memory as its result, and
  * changes what others hold. Those that take longer have one of these places.
  */
-const READS = { total: 2, slowMs: 250, hangsMs: 1_000 };
+const READS_AT_ONCE = 2;
+const READS = { total: READS_AT_ONCE, slowMs: 250, hangsMs: 1_000 };
 /** Estimated memory of an entry without its vectors. */
 const ENTRY_BYTES = 600;
 /** The order in which kinds of vectors are dropped if they exceed the memory. Without any, only words decide. */

@@ -1,7 +1,7 @@
 import { decideLanguage, mainLanguage, type TextKind } from '@parley/understanding/text';
 import type { ClientSession } from 'mongoose';
 import { inBatches, inPages } from '../../platform/mongo/batches.ts';
-import { collectionOf, inTurn } from '../../platform/mongo/mongo.ts';
+import { collectionOf, inTurn, timeLimit } from '../../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../../platform/process/clock.ts';
 import { ApiError, invalid, notFound } from '../../platform/process/errors.ts';
 import { newId } from '../../platform/process/ids.ts';
@@ -147,8 +147,11 @@ const FEWER_VARIANTS = 3;
  */
 const LARGE_BYTES = 4_000_000;
 const REST_SHARE = 4;
+/** For the count of texts that do not fit in memory, which only the owner sees. */
+const COUNTED_WITHIN_MS = 1_000;
 /** How many assistants' entries are read at the same time. Those that take longer have half of these places, or one. */
-const READS = { total: 4, slowMs: 250, hangsMs: 1_000 };
+const READS_AT_ONCE = 4;
+const READS = { total: READS_AT_ONCE, slowMs: 250, hangsMs: 1_000 };
 /** Decoding one batch takes a few milliseconds; other work runs between batches. */
 const READ_BATCH = 250;
 /** Entries in a batch of a read that is not cached. A batch may have 1.5 MB. */
@@ -352,10 +355,11 @@ export const createKnowledgeStore = ({
     }
   }
 
-  /** How many questions and variants the entries have. */
+  /** How many questions and variants the entries have. MongoDB must read them all. */
   const countTexts = async (filter: ReturnType<typeof visibleEntries>, options: Snapshot): Promise<number> => {
     const texts = { $sum: { $add: [1, { $size: '$variants' }] } };
-    const counted = collectionOf(knowledge).aggregate([{ $match: filter }, { $group: { _id: null, texts } }], options);
+    const steps = [{ $match: filter }, { $group: { _id: null, texts } }];
+    const counted = collectionOf(knowledge).aggregate(steps, { ...options, ...timeLimit(COUNTED_WITHIN_MS) });
     return Number((await counted.next())?.['texts'] ?? 0);
   };
 
@@ -371,7 +375,9 @@ export const createKnowledgeStore = ({
       const kept = noneKept();
       const { entries, bytes } = await keepWithin(readUntilFull(filter, kept, options), kept);
       const texts = entries.reduce((sum, { variants }) => sum + 1 + variants.length, 0);
-      const leftOut = Number.isFinite(kept.variants) ? (await countTexts(filter, options)) - texts : 0;
+      const countLeftOut = async (): Promise<number> => (await countTexts(filter, options)) - texts;
+      // If the count takes too long, the owner sees at least what was left out of what was read.
+      const leftOut = Number.isFinite(kept.variants) ? await countLeftOut().catch(() => kept.leftOut) : 0;
       return { entries, bytes, leftOut, version: at?.version ?? version, published, restUntil: 0 };
     } finally {
       await session.endSession();

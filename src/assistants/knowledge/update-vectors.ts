@@ -411,7 +411,7 @@ export const startVectorUpdates = async ({
         const outcome = await update(assistantId);
         if (outcome === 'refused') suspend(assistantId);
         if (outcome === 'made') suspended.delete(assistantId);
-        isChanged = outcome === 'changed';
+        isChanged = outcome === 'changed' && running.size < MAX_STARTED;
       } finally {
         slot.release();
       }

@@ -233,7 +233,9 @@ export const evaluationRoutes = ({
         if (setId != null) {
           const found = await questionSets.get({ assistantId: id, setId });
           set = { setId, name: found.name, version: found.version };
-          for await (const page of questionSets.readCases(found)) questions.push(...page.map(askedOf));
+          await costly(async () => {
+            for await (const page of questionSets.readCases(found)) questions.push(...page.map(askedOf));
+          });
         } else if (real != null) questions = await findRealQuestions(id, real, { inTurn: costly, signal });
         if (questions.length === 0)
           throw invalid(setId == null ? 'real' : 'setId', 'invalid', 'has no such question yet');

@@ -162,9 +162,8 @@ export const eventRoutes = ({ access, deliveries, longPoll, orUnavailable }: Dep
           await takeRoomForAnswer(req, res);
           return deliveries.listEnded(filter);
         };
+        const { cursor, hasMore, readUpTo, bytes, ...page } = await orUnavailable(rested(assistantId, list, signal));
         await buildAnswer(req, res, async () => {
-          const found = await orUnavailable(rested(assistantId, list, signal));
-          const { cursor, hasMore, readUpTo, bytes, ...page } = found;
           const view = { cursor, hasMore, readUpTo, events: page.deliveries.map(toView) };
           await answerWithList(eventOperations.list, res, view, { list: 'events', bytes });
         });

@@ -376,10 +376,10 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     endpointId: string,
     slot: Slot,
   ): Promise<{ reading: Reading | null; sent?: Ended }> => {
-    const found = await readInSlot(before, endpointId, slot);
+    let reading = await readInSlot(before, endpointId, slot);
     // Without the events behind it, an event above the bound is sent. If it ended, a stream that gets many new events
     // would always give its slot back.
-    const reading = found && forNextStep(found, endpointId);
+    if (reading) reading = forNextStep(reading, endpointId);
     const next = reading && nextOf(reading, endpointId);
     if (!reading || next?.kind !== 'send') return { reading };
     const how = await sendHead(reading, next, slot);

@@ -14,7 +14,7 @@ import type { LiveUpdates } from '../../live/live.ts';
 import { PRESENT_STATES } from '../../live/presence.ts';
 import type { EventSink } from '../../live/subscriber.ts';
 import { assistantIdsOf, ROLES as OPERATOR_ROLES } from '../../operators/operator.ts';
-import { createRestedWork, holderOf, signalOf } from '../../platform/http/shares.ts';
+import { createRestedWork, freeTeamSlot, holderOf, signalOf } from '../../platform/http/shares.ts';
 import { teamOf } from '../../operators/access.ts';
 import { ApiError, notFound, unavailable } from '../../platform/process/errors.ts';
 import {
@@ -171,11 +171,24 @@ export const filters = {
 
 type Listing = Pick<Call<Operation>, 'req' | 'res' | 'costly' | 'signal' | 'takeRoom'>;
 
-const COUNT_REST_MOST_MS = 5_000;
 /** A page may have some ten MiB of conversations, and a count reads all that are snoozed, for seconds. */
-const rested = {
-  list: createRestedWork(),
-  count: createRestedWork((ms) => Math.min(COUNT_REST_MOST_MS, 4 * ms)),
+const rested = { list: createRestedWork(), count: createRestedWork() };
+
+/** The counts that wait for their turn. Everybody of a team has the same, so whoever asks meanwhile gets it too. */
+const counts = new Map<string, Promise<number>>();
+const countInTurn = (team: string, count: () => Promise<number>): Promise<number> => {
+  const asked = counts.get(team);
+  if (asked) return asked;
+  const forget = (): void => {
+    if (counts.get(team) === counting) counts.delete(team);
+  };
+  const counting = rested.count(team, () => {
+    forget();
+    return count();
+  });
+  counts.set(team, counting);
+  counting.catch(forget);
+  return counting;
 };
 
 /** Lists in turn. With a filter, a page may have to read many conversations, so it is a costly read too. */
@@ -282,9 +295,10 @@ export const inboxRoutes = ({ assistants, conversations, inbox }: InboxDependenc
     return { conversations: rows, nextCursor: page.next && timeCursor.encode(page.next) };
   }),
 
-  handled(inboxOperations.waiting, async ({ operator, signal }) => {
+  handled(inboxOperations.waiting, async ({ operator, res }) => {
     const count = async () => inbox.countWaiting(await assistants.listAssistantIds(assistantIdsOf(operator)));
-    return { count: await rested.count(teamOf(operator), count, signal) };
+    freeTeamSlot(res);
+    return { count: await countInTurn(teamOf(operator), count) };
   }),
 
   handled(inboxOperations.agents, async ({ params: { id = '' } }) => ({

@@ -255,7 +255,10 @@ export const freeCallerSlots = (res: Response): void => {
   for (const slot of [sessionSlot, personSlot, teamSlot, assistantSlot]) slot?.release();
 };
 
-/** A caller who does not read or send loses its place once it has had it, and another has waited, this long in all. */
+/**
+ * A caller who does not read or send loses its place once that and the wait of another have taken this long in all. It is
+ * looked at while somebody waits.
+ */
 const PATIENCE_MS = 2_000;
 const FREED_EVERY_MS = 100;
 /** After this time, a body that arrives more slowly than `SLOW_BODY_BYTES_PER_MS` may lose its place. */
@@ -264,8 +267,25 @@ const SLOW_BODY_BYTES_PER_MS = 500;
 /** After this time, an export may lose its place. */
 const EXPORT_YIELDS_AFTER_MS = 10_000;
 
-/** `readBefore`: what had been read from the connection when the request got its place. */
-type Place = { holder: string; req: Request; res: Response; since: number; readBefore: number };
+/**
+ * `readBefore`: what had been read from the connection when the request got its place. `sent`: what its client had taken
+ * when somebody looked, and since when it takes nothing.
+ */
+type Place = {
+  holder: string;
+  req: Request;
+  res: Response;
+  since: number;
+  readBefore: number;
+  sent: { bytes: number; at: number };
+};
+
+const takesNothingSince = (place: Place, now: number): number => {
+  const { bytesWritten, writableLength } = place.req.socket;
+  const bytes = bytesWritten - writableLength;
+  if (bytes !== place.sent.bytes) place.sent = { bytes, at: now };
+  return place.sent.at;
+};
 
 const cutOff = ({ req }: Place): void => void req.socket.destroy();
 
@@ -292,7 +312,8 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
   const freeFor = (holder: string, waitsSince: number): void => {
     if (hasPlace(holder)) return;
     const now = performance.now();
-    const unused = [...places].find((one) => now - one.since + now - waitsSince > PATIENCE_MS && isUnused(one));
+    const isOver = (one: Place): boolean => now - takesNothingSince(one, now) + now - waitsSince > PATIENCE_MS;
+    const unused = [...places].filter(isOver).find(isUnused);
     if (unused) end(unused);
   };
 
@@ -301,7 +322,8 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
     const turn = { tenant: senderOf(req, res), waitMs: hasPlace(holder) ? againMs : waitMs };
     const timer = setInterval(freeFor, FREED_EVERY_MS, holder, performance.now());
     const slot = await takeSlot(slots, holder, res, turn).finally(() => clearInterval(timer));
-    const place = { holder, req, res, since: performance.now(), readBefore: req.socket.bytesRead };
+    const since = performance.now();
+    const place = { holder, req, res, since, readBefore: req.socket.bytesRead, sent: { bytes: -1, at: since } };
     const leave = (): void => {
       places.delete(place);
       slot.release();
