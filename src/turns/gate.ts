@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { performance as measured } from 'node:perf_hooks';
 import type { Request, RequestHandler, Response } from 'express';
 import { errorBodyOf } from '../platform/http/http.ts';
 import { createByteShares } from '../platform/http/shares.ts';
@@ -178,12 +179,12 @@ const OTHERS_WITHIN_MS = 1_000;
 
 /** True if the event loop was busy for most of the last time. */
 const createBusyCheck = (): (() => boolean) => {
-  let [last, at, isBusy] = [performance.eventLoopUtilization(), performance.now(), false];
+  let [last, at, isBusy] = [measured.eventLoopUtilization(), performance.now(), false];
   return () => {
     const now = performance.now();
     if (now - at < MEASURED_EVERY_MS) return isBusy;
-    const used = performance.eventLoopUtilization();
-    isBusy = performance.eventLoopUtilization(used, last).utilization > BUSY;
+    const used = measured.eventLoopUtilization();
+    isBusy = measured.eventLoopUtilization(used, last).utilization > BUSY;
     [last, at] = [used, now];
     return isBusy;
   };

@@ -123,7 +123,9 @@ test('the erasure of an old conversation does not wait for its long purge', asyn
 });
 
 test('while turns wait for knowledge that takes long to read, the turns of others are answered', async () => {
-  const env = { REDIS_URL: redis.url, MONGODB_URL: mongod.url, SEMANTIC: 'off', REPLY_CONCURRENCY: '2' };
+  const database = new URL(mongod.url);
+  database.pathname = '/own'; // a stack empties its database when it closes
+  const env = { REDIS_URL: redis.url, MONGODB_URL: database.href, SEMANTIC: 'off', REPLY_CONCURRENCY: '2' };
   const own = await openStack({ env, deliveryWorkers: 0 });
   onTestFinished(own.close);
   const slow = await anAssistant(own);
