@@ -131,7 +131,7 @@ export type AlertStore = {
   /** All open alerts. */
   listOpen: () => Promise<StoredAlert[]>;
 
-  /** The oldest changes of other kinds that a channel has not been told. */
+  /** The oldest changes that a channel has not been told, but none of the kinds `except`. */
   listUntold: (channel: AlertChannel, limit: number, except: AlertKind[]) => Promise<StoredAlert[]>;
   /** Notes that the channel was told. An alert that has changed since remains untold. */
   markTold: (channel: AlertChannel, alerts: StoredAlert[]) => Promise<void>;

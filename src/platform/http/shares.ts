@@ -309,18 +309,21 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
 
   const hasPlace = (holder: string): boolean => [...places].some((one) => one.holder === holder);
 
-  const freeFor = (holder: string, waitsSince: number): void => {
-    if (hasPlace(holder)) return;
+  /** Ends one request for the waiting one, and another one only if that gives no place within the same time. */
+  const freeFor = (waiting: { holder: string; since: number }): void => {
+    if (hasPlace(waiting.holder)) return;
     const now = performance.now();
-    const isOver = (one: Place): boolean => now - takesNothingSince(one, now) + now - waitsSince > PATIENCE_MS;
+    const isOver = (one: Place): boolean => now - takesNothingSince(one, now) + now - waiting.since > PATIENCE_MS;
     const unused = [...places].filter(isOver).find(isUnused);
-    if (unused) end(unused);
+    if (!unused) return;
+    end(unused);
+    waiting.since = now;
   };
 
   return async (req: Request, res: Response): Promise<void> => {
     const holder = holderOf(req, res);
     const turn = { tenant: senderOf(req, res), waitMs: hasPlace(holder) ? againMs : waitMs };
-    const timer = setInterval(freeFor, FREED_EVERY_MS, holder, performance.now());
+    const timer = setInterval(freeFor, FREED_EVERY_MS, { holder, since: performance.now() });
     const slot = await takeSlot(slots, holder, res, turn).finally(() => clearInterval(timer));
     const since = performance.now();
     const place = { holder, req, res, since, readBefore: req.socket.bytesRead, sent: { bytes: -1, at: since } };
