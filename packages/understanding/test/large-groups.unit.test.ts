@@ -1,8 +1,14 @@
 import { expect, test } from 'vitest';
 import { workedMs } from '../../../test/support/loop.ts';
 import { atPace } from '../../../test/support/pace.ts';
-import { indexEntries } from '../src/retrieval/knowledge-index.ts';
-import { searchGroup, searchLexical } from '../src/retrieval/search.ts';
+import {
+  indexEntries,
+  indexInSteps,
+  type IndexedEntry,
+  type KnowledgeIndex,
+} from '../src/retrieval/knowledge-index.ts';
+import { searchFollowUp, withoutUnknownWords } from '../src/retrieval/hybrid-search.ts';
+import { candidatesOf, collectLexicalEvidence, searchGroup, searchLexical } from '../src/retrieval/search.ts';
 
 const COMMON = Array.from(
   { length: 32 },
@@ -66,4 +72,56 @@ test('entries in thousands of invented languages are searched in a short step', 
   expect(index.groups.length).toBeLessThan(100);
   expect(Math.min(...Array.from({ length: 5 }, timed))).toBeLessThan(atPace(20));
   expect(searchLexical(`${rareWord(77)} place`, index, 'en', 1)[0]?.entry.entryId).toBe('e77');
+});
+
+/** Words of which each is nearly the same as every other. */
+const alike = (nth: number): string => `zzzzzz${String.fromCharCode(0xa000 + (nth % 200), 0xa000 + nth / 200)}`;
+const ALIKE = 30_000;
+const MADE_UP = Array.from({ length: 32 }, (_, nth) => alike(ALIKE + 200 * nth + nth)).join(' ');
+
+/** What the index has no room for is the variants of the first entry. */
+const ofWordsAlike = (): KnowledgeIndex => {
+  const knowledge = Array.from(
+    { length: ALIKE / 30 },
+    (_, text): IndexedEntry => ({
+      entryId: `e${text}`,
+      language: 'vi',
+      question: Array.from({ length: 30 }, (_word, nth) => alike(text * 30 + nth)).join(' '),
+      variants: text > 0 ? [] : Array.from({ length: 20 }, (_variant, nth) => MADE_UP.replaceAll('zzzz', `zzz${nth}`)),
+      answer: 'Here.',
+      tags: [],
+    }),
+  );
+  const steps = indexInSteps({ knowledge, languages: ['vi'] }, 13_000_000);
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+};
+
+test('words that are nearly all words of a large vocabulary are looked up in short steps', async () => {
+  const index = ofWordsAlike();
+  const question = { message: MADE_UP, visitorLanguage: 'vi', index };
+  const afterTheFirst = async () => [
+    { role: 'assistant', content: '', why: { kind: 'answer', hits: [{ entryId: 'e0' }] } },
+  ];
+  const timeOfStep = async (work: () => unknown): Promise<number> => {
+    const times: number[] = [];
+    for (let run = 0; run < 3; run += 1) {
+      const since = workedMs();
+      await work();
+      times.push(workedMs() - since);
+    }
+    return Math.min(...times);
+  };
+  const nothing = { count: 0, mean: 0, deviation: 0 };
+  const evidence = () => collectLexicalEvidence(MADE_UP, index, 'vi');
+  const [candidate] = candidatesOf(question, evidence(), { entries: [], question: nothing, answer: nothing });
+
+  expect(index.leftOut).toBeGreaterThanOrEqual(20);
+  expect(await timeOfStep(() => searchLexical(MADE_UP, index, 'vi', 1))).toBeLessThan(atPace(40));
+  expect(await timeOfStep(evidence)).toBeLessThan(atPace(40));
+  expect(await timeOfStep(() => withoutUnknownWords(question, candidate!))).toBeLessThan(atPace(40));
+  const followUp = () => searchFollowUp({ message: 'and qqq?', history: afterTheFirst }, index, 'vi');
+  expect(await timeOfStep(followUp)).toBeLessThan(atPace(40));
 });

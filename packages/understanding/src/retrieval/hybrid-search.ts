@@ -5,6 +5,7 @@ import {
   type Candidate,
   candidatesOf,
   collectLexicalEvidence,
+  comparisons,
   type EntryEvidence,
   expandTerm,
   type Hit,
@@ -119,7 +120,7 @@ export const searchFollowUp = async (
     const subjectTerms: Term[] = [previous.question, ...previous.variants]
       .flatMap((wording) => readTerms(wording, group.language))
       .filter(({ stem }) => !known.has(stem) && known.add(stem));
-    const candidates = rankEntries(fresh, group, { terms: subjectTerms, share: SUBJECT_SHARE });
+    const candidates = rankEntries(fresh, group, { subject: { terms: subjectTerms, share: SUBJECT_SHARE } });
     const found = candidates.filter(({ evidence }) => evidence.ownCoverage >= MIN_NEW_SHARE);
     const base = cued ? CUED_CONFIDENCE : UNCUED_CONFIDENCE;
     return toHits(found, group, ({ evidence }) => Math.min(0.95, base + NEW_CONFIDENCE * evidence.ownCoverage));
@@ -174,11 +175,22 @@ const LEAST_WORDS = 2;
 /** Cosine differences are small. This factor scales them to about 1, like the factor in `search.ts`. */
 const SCALE = 20;
 
-const isIn = (term: Term, { group, entry }: Candidate): boolean => {
+/** The most places in which the words of a message are looked for. A word that is in more is in this entry too. */
+const MOST_PLACES = 200_000;
+
+/** True for a term that the entry contains. */
+const createIsIn = ({ group, entry }: Candidate): ((term: Term) => boolean) => {
   const number = group.entries.indexOf(entry);
-  return [...expandTerm({ ...term, concept: null }, group).keys()].some((key) =>
-    placesOf(group.words, key).some((place) => group.entryOf[place >>> PLACE.bits] === number),
-  );
+  const compared = comparisons();
+  let left = MOST_PLACES;
+  return (term) =>
+    expandTerm({ ...term, concept: null }, group, compared)
+      .keys()
+      .some((key) => {
+        const places = placesOf(group.words, key);
+        left -= places.length;
+        return left < 0 || places.some((place) => group.entryOf[place >>> PLACE.bits] === number);
+      });
 };
 
 /**
@@ -187,9 +199,10 @@ const isIn = (term: Term, { group, entry }: Candidate): boolean => {
  */
 export const withoutUnknownWords = ({ message, visitorLanguage }: Question, candidate: Candidate): string | null => {
   if (!isOfLanguage(candidate.group, visitorLanguage)) return null;
+  const isIn = createIsIn(candidate);
   const unknownWords = new Set(
     readTerms(message, candidate.group.language, visitorLanguage)
-      .filter((term) => !isIn(term, candidate))
+      .filter((term) => !isIn(term))
       .flatMap(({ word }) => word.split(' ')),
   );
   if (unknownWords.size === 0) return null;

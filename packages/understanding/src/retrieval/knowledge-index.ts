@@ -4,6 +4,7 @@ import {
   readTerms,
   conceptKey,
   inverseDocumentFrequency,
+  isConceptKey,
   PLACE,
   shareOfKey,
   type WordIndex,
@@ -91,8 +92,8 @@ export type KnowledgeGroup = {
   wordingWeights: Float64Array;
   /** The weight of each key, by its number. */
   weights: Float64Array;
-  /** All stems, to find misspelt and shortened words. */
-  stems: SearchableMap<string>;
+  /** All stems by their first letter, to find misspelt and shortened words. No map is so large that a look takes long. */
+  stems: Map<string, SearchableMap<string>[]>;
   /**
    * Maps a folded word to the stem of the word as the knowledge spells it. A message without diacritics thus finds the
    * right stem.
@@ -145,6 +146,29 @@ function* textsByWorth(entries: readonly IndexedEntry[]): Generator<Text> {
       for (const variant of variants.slice(VARIANTS[nth - 1] ?? 0, to)) yield [entry, variant, 0];
 }
 
+const STEMS_IN_A_MAP = 500;
+
+function* stemsOf({ terms }: WordIndex): Generator<void, KnowledgeGroup['stems']> {
+  const byLetter = new Map<string, string[]>();
+  for (const key of terms.keys()) {
+    if (isConceptKey(key)) continue;
+    const own = byLetter.get(key.charAt(0));
+    if (own) own.push(key);
+    else byLetter.set(key.charAt(0), [key]);
+    yield;
+  }
+  const stems: KnowledgeGroup['stems'] = new Map();
+  for (const [letter, keys] of byLetter) {
+    const maps: SearchableMap<string>[] = [];
+    for (let from = 0; from < keys.length; from += STEMS_IN_A_MAP) {
+      maps.push(SearchableMap.from(keys.slice(from, from + STEMS_IN_A_MAP).map((key): [string, string] => [key, key])));
+      yield;
+    }
+    stems.set(letter, maps);
+  }
+  return stems;
+}
+
 /**
  * Builds the index of one language. `all` is the number of the assistant's entries in all languages, so that term
  * weights are comparable between languages.
@@ -155,7 +179,6 @@ function* buildGroup(
   { all, budget }: { all: number; budget: Budget },
 ): Generator<void, KnowledgeGroup> {
   const reader = new WordReader();
-  const stems = new SearchableMap<string>();
   const spellings = new Map<string, string>();
   const exact = new Map<string, number>();
   const texts: number[] = [];
@@ -176,7 +199,6 @@ function* buildGroup(
         spellings.set(word, stem);
         budget.bytes += BYTES.word;
       }
-      stems.set(stem, stem);
       reader.note(stem, texts.length, concept === null ? bits + 1 : bits);
       if (concept !== null) reader.note(conceptKey(concept), texts.length, bits + 1);
     }
@@ -185,6 +207,7 @@ function* buildGroup(
   }
 
   const words = yield* reader.finish();
+  const stems = yield* stemsOf(words);
   const entryOf = Uint32Array.from(texts);
   const weights = new Float64Array(words.terms.size);
   const wordingWeights = new Float64Array(texts.length);

@@ -39,11 +39,12 @@ export const collectLexicalEvidence = (
   visitorLanguage: string,
 ): Map<string, EntryEvidence> => {
   const found = new Map<string, EntryEvidence>();
+  const compared = { withConcepts: comparisons(), literal: comparisons() };
   for (const group of index.groups) {
     const terms = readTerms(message, group.language, visitorLanguage);
     const literal = terms.map((term) => ({ ...term, concept: null }));
     for (const [kind, read] of [['withConcepts', terms] as const, ['literal', literal] as const]) {
-      for (const { entry: number, evidence } of rankEntries(read, group)) {
+      for (const { entry: number, evidence } of rankEntries(read, group, { compared: compared[kind] })) {
         const entry = group.entries[number];
         if (!entry) continue;
         const before = found.get(entry.entryId) ?? { entry, group, withConcepts: NO_EVIDENCE, literal: NO_EVIDENCE };
@@ -121,8 +122,9 @@ export const searchLexical = (
   threshold: number,
 ): Hit[] => {
   let best: Hit[] = [];
+  const compared = comparisons();
   for (const group of inLanguageOrder(index, visitorLanguage)) {
-    const { candidates, exact } = searchGroup(message, group, visitorLanguage);
+    const { candidates, exact } = searchGroup(message, group, visitorLanguage, compared);
     const share = best.length > 0 && !isOfLanguage(group, visitorLanguage) ? FOREIGN_SHARE : 1;
     const hits = toHits(candidates, group, (candidate) => (exact ? 1 : share * lexicalConfidence(candidate.evidence)));
     if ((hits[0]?.confidence ?? 0) > (best[0]?.confidence ?? 0)) best = hits;
@@ -236,9 +238,31 @@ const SECOND_TYPO_WEIGHT = 0.7;
 const PREFIX_WEIGHT = 0.7;
 const SHORTEST_FUZZY = 4;
 const TWO_TYPOS_FROM = 8;
+/** The most stems with which a search compares the words that it does not know, so that it is one short step. */
+const MOST_COMPARED = 20_000;
 
-/** Query expansion: the index keys that a term may mean, each with a weight from 0 to 1. */
-export const expandTerm = (term: Term, { words: { terms }, spellings, stems }: KnowledgeGroup): Map<string, number> => {
+/** How many stems a search may still compare. */
+export type Comparisons = { left: number };
+export const comparisons = (): Comparisons => ({ left: MOST_COMPARED });
+
+/** The stems that begin like this one, a map at a time, while the search may compare them. */
+function* stemsLike(stem: string, { stems }: KnowledgeGroup, compared: Comparisons) {
+  for (const some of stems.get(stem.charAt(0)) ?? []) {
+    if (compared.left <= 0) return;
+    compared.left -= some.size;
+    yield some;
+  }
+}
+
+/**
+ * Query expansion: the index keys that a term may mean, each with a weight from 0 to 1. A term that is misspelt or
+ * shortened is compared with stems.
+ */
+export const expandTerm = (term: Term, group: KnowledgeGroup, compared: Comparisons): Map<string, number> => {
+  const {
+    words: { terms },
+    spellings,
+  } = group;
   const found = new Map<string, number>();
   const stem = spellings.get(term.word) ?? term.stem;
   if (terms.has(stem)) found.set(stem, 1);
@@ -258,15 +282,18 @@ export const expandTerm = (term: Term, { words: { terms }, spellings, stems }: K
     if (concept !== null && terms.has(conceptKey(concept))) found.set(conceptKey(concept), CONCEPT_WEIGHT);
     if (found.size > 0) return found;
   }
-  for (const [near, [, distance]] of stems.fuzzyGet(term.stem, term.stem.length >= TWO_TYPOS_FROM ? 2 : 1)) {
-    if (near[0] === term.stem[0]) found.set(near, distance > 1 ? SECOND_TYPO_WEIGHT : TYPO_WEIGHT);
+  if (compared.left <= 0) return found;
+  for (const some of stemsLike(term.stem, group, compared)) {
+    for (const [near, [, distance]] of some.fuzzyGet(term.stem, term.stem.length >= TWO_TYPOS_FROM ? 2 : 1))
+      found.set(near, distance > 1 ? SECOND_TYPO_WEIGHT : TYPO_WEIGHT);
   }
   if (found.size > 0) return found;
   const concept = misspeltConcept(term.word);
   if (concept !== null && terms.has(conceptKey(concept))) {
     found.set(conceptKey(concept), CONCEPT_WEIGHT * TYPO_WEIGHT);
   } else if (term.stem.length > SHORTEST_FUZZY) {
-    for (const [longer] of stems.atPrefix(term.stem)) found.set(longer, PREFIX_WEIGHT);
+    for (const some of stemsLike(term.stem, group, compared))
+      for (const longer of some.atPrefix(term.stem).keys()) found.set(longer, PREFIX_WEIGHT);
   }
   return found;
 };
@@ -303,7 +330,12 @@ const MAX_CANDIDATES = 5;
 const MAX_PLACES = 40_000;
 
 /** Searches the entries of one language. `visitorLanguage` is the base language of the message. */
-export const searchGroup = (message: string, group: KnowledgeGroup, visitorLanguage: string): SearchResult => {
+export const searchGroup = (
+  message: string,
+  group: KnowledgeGroup,
+  visitorLanguage: string,
+  compared = comparisons(),
+): SearchResult => {
   const exact = group.exact.get(normaliseWording(message));
   if (exact !== undefined) {
     const evidence = {
@@ -317,7 +349,8 @@ export const searchGroup = (message: string, group: KnowledgeGroup, visitorLangu
     };
     return { candidates: [{ entry: exact, score: 1, evidence }], group, exact: true };
   }
-  return { candidates: rankEntries(readTerms(message, group.language, visitorLanguage), group), group, exact: false };
+  const terms = readTerms(message, group.language, visitorLanguage);
+  return { candidates: rankEntries(terms, group, { compared }), group, exact: false };
 };
 
 type Found = { term: Term; isOwn: boolean; weight: number; keys: [key: number, similarity: number][]; places: number };
@@ -334,6 +367,9 @@ const withinPlaces = (terms: Found[]): Found[] => {
   return terms.filter((one) => kept.has(one));
 };
 
+/** The terms of an entry are spelt as its index spells them. */
+const AS_SPELT: Comparisons = { left: 0 };
+
 /**
  * Ranks the entries of a group for a message. For a follow-up question, `subject` has the terms of the last answered
  * entry.
@@ -341,7 +377,7 @@ const withinPlaces = (terms: Found[]): Found[] => {
 export const rankEntries = (
   own: Term[],
   group: KnowledgeGroup,
-  subject?: { terms: Term[]; share: number },
+  { subject, compared = comparisons() }: { subject?: { terms: Term[]; share: number }; compared?: Comparisons } = {},
 ): LexicalCandidate[] => {
   const { byWording, coverage, wordingCoverage, ownCoverage, matchedTerms } = group.accumulators;
   const accumulators = [byWording, coverage, wordingCoverage, ownCoverage, matchedTerms];
@@ -352,8 +388,9 @@ export const rankEntries = (
     words: { starts, places },
   } = group;
   const terms = [...own, ...(subject?.terms ?? [])].map((term, position): Found => {
-    const found: Found = { term, isOwn: position < own.length, weight: 0, keys: [], places: 0 };
-    for (const [name, similarity] of expandTerm(term, group)) {
+    const isOwn = position < own.length;
+    const found: Found = { term, isOwn, weight: 0, keys: [], places: 0 };
+    for (const [name, similarity] of expandTerm(term, group, isOwn ? compared : AS_SPELT)) {
       const key = group.words.terms.get(name);
       if (key === undefined) continue;
       found.keys.push([key, similarity]);

@@ -286,8 +286,9 @@ export const inverseDocumentFrequency = (containing: number, all: number): numbe
 
 const CONCEPT = '§';
 export const conceptKey = (concept: string): string => `${CONCEPT}${concept}`;
+export const isConceptKey = (key: string): boolean => key.startsWith(CONCEPT);
 /** The share of a key's weight that counts. */
-export const shareOfKey = (key: string): number => conceptWeight(key.startsWith(CONCEPT) ? key.slice(1) : null);
+export const shareOfKey = (key: string): number => conceptWeight(isConceptKey(key) ? key.slice(1) : null);
 
 /** A copy that does not keep the text that it was cut from in memory. */
 const detached = (word: string): string => Buffer.from(word).toString();
