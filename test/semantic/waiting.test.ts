@@ -237,10 +237,39 @@ test('assistants whose knowledge changes all the time leave the model to one who
   await worker.close();
 });
 
-test('an assistant whose knowledge changes all the time rests after each plan of its vectors', async () => {
+const aLifecycle = () => {
   const logger = createLogger({ name: 'test', level: 'silent' });
   const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
   onTestFinished(lifecycle.close);
+  return { logger, lifecycle };
+};
+
+test('assistants with long imports leave the model to one that has a short one', async () => {
+  const { logger, lifecycle } = aLifecycle();
+  const { assistants } = stack.service;
+  const { vectors, semantic, embedders } = assistants;
+  const large: TestAssistant[] = [];
+  for (let nth = 0; nth < 16; nth += 1) large.push(await anAssistant(stack, { knowledge: someEntries(40) }));
+  const neighbour = await anAssistant(stack, { knowledge: [anEntry({ question: 'When are you open?' })] });
+  const embedder = anEmbedder({ msEach: 1 });
+  const process = await startVectorUpdates({
+    store: { vectors, semantic, embedders },
+    embedder,
+    timing: readConfig(stack.env).timing,
+    logger,
+    lifecycle,
+    passMs: 0,
+  });
+
+  for (const { assistantId } of [...large, neighbour]) await process({ assistantId });
+
+  await eventually(() => expect(embedder.texts).toContain('When are you open?'));
+  const ofLarge = 16 * 40 * 3;
+  expect(embedder.texts.indexOf('When are you open?')).toBeLessThan(ofLarge / 2);
+});
+
+test('an assistant whose knowledge changes all the time rests after each plan of its vectors', async () => {
+  const { logger, lifecycle } = aLifecycle();
   const { assistants } = stack.service;
   const { vectors, semantic, embedders } = assistants;
   const { assistantId } = await anAssistant(stack, { knowledge: someEntries(1_000) });

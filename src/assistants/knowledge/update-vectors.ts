@@ -225,17 +225,20 @@ type Dependencies = {
   /** Returns the models of other running workers. */
   others: () => string[];
   draining: AbortSignal;
+  /** True if a pass that began then must leave its place to another assistant. */
+  isOver: (since: number) => boolean;
   logger: Logger;
 };
 
 /**
- * How a pass ended: all vectors are stored, or all but those of refused texts, the assistant has changed, the lease was
- * lost, or the work was postponed.
+ * How a pass ended: all vectors are stored, or all but those of refused texts, the assistant has changed, its time was
+ * over, the lease was lost, or the work was postponed.
  */
 type PassOutcome =
   | { kind: 'made' }
   | { kind: 'refused' }
   | { kind: 'changed' }
+  | { kind: 'over' }
   | { kind: 'lost' }
   | { kind: 'postponed' };
 
@@ -251,7 +254,7 @@ const RESTING_MAX = 1_000;
  * A change during a pass ends that pass early, so an edit never waits for the end of a long import.
  * A worker that lost its lease may have stored vectors of old texts, so it marks the assistant as stale.
  */
-const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, logger }: Dependencies) => {
+const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, isOver, logger }: Dependencies) => {
   const embedEntries = createEmbedEntries({ vectors, embedder, draining });
   /** The time until which an assistant rests. */
   const rests = createLru<number>({ most: RESTING_MAX, ttl: RESTS_MOST_MS });
@@ -272,6 +275,7 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, lo
   const pass = async (lease: VectorLease, model: string, version: number): Promise<PassOutcome> => {
     const { assistantId } = lease;
     const plan = await planAndRest(assistantId, model);
+    const plannedAt = performance.now();
     const figures = { done: plan.done, answers: plan.answers, total: plan.total };
     let savedAt = performance.now();
     const saveProgress = async (): Promise<PassOutcome | null> => {
@@ -290,6 +294,7 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, lo
       if (!batch) break;
       if (outcome) return outcome;
       if (draining.aborted) return { kind: 'postponed' };
+      if (figures.done + figures.answers > plan.done + plan.answers && isOver(plannedAt)) return { kind: 'over' };
       const embedding = embedEntries({ assistantId, model, plan, batch });
       // If the call takes long, the progress of the previous calls is saved meanwhile.
       const inTime = await withDeadline(embedding, PROGRESS_EVERY_MS).then(
@@ -348,9 +353,11 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, lo
 
 /**
  * The maximum number of assistants that are updated at the same time. They share the embedder, so that a small edit
- * does not wait for a large import. One that has changed meanwhile continues after those that wait.
+ * does not wait for a large import. One that has changed meanwhile, or that had its place for this time, continues after
+ * those that wait.
  */
 const MAX_RUNNING = 16;
+const PASS_MS = 10_000;
 /** The maximum number of assistants that are updated or wait for it. The sweep finds the others. */
 const MAX_STARTED = 200;
 const THOROUGH_EVERY_MS = 60_000;
@@ -366,6 +373,8 @@ type UpdatesDependencies = {
   timing: Timing;
   logger: Logger;
   lifecycle: Lifecycle;
+  /** How long a pass lasts while others wait, in ms. */
+  passMs?: number;
 };
 
 /**
@@ -378,6 +387,7 @@ export const startVectorUpdates = async ({
   timing,
   logger,
   lifecycle,
+  passMs = PASS_MS,
 }: UpdatesDependencies): Promise<(data: unknown) => Promise<void>> => {
   const { vectors, semantic, embedders } = store;
   const worker = newToken();
@@ -391,6 +401,7 @@ export const startVectorUpdates = async ({
     embedder,
     others: () => others,
     draining: lifecycle.draining,
+    isOver: (since) => performance.now() - since >= passMs && running.size > slots.inUse,
     logger,
   });
   const suspended = createLru<{ until: number; times: number }>({ most: SUSPENDED_MAX });
@@ -403,7 +414,7 @@ export const startVectorUpdates = async ({
   };
   const slots = createSlots(({ own, inUse }) => own === 0 && inUse < MAX_RUNNING);
   const updateInTurns = async (assistantId: string): Promise<void> => {
-    for (let isChanged = true; isChanged && !lifecycle.draining.aborted; ) {
+    for (let goesOn = true; goesOn && !lifecycle.draining.aborted; ) {
       await rest(assistantId);
       const slot = await slots.acquire(assistantId);
       if (!slot) return;
@@ -411,7 +422,7 @@ export const startVectorUpdates = async ({
         const outcome = await update(assistantId);
         if (outcome === 'refused') suspend(assistantId);
         if (outcome === 'made') suspended.delete(assistantId);
-        isChanged = outcome === 'changed' && running.size < MAX_STARTED;
+        goesOn = (outcome === 'changed' || outcome === 'over') && running.size < MAX_STARTED;
       } finally {
         slot.release();
       }
@@ -449,7 +460,8 @@ export const startVectorUpdates = async ({
       const model = embedder.model();
       const limit = MAX_STARTED - running.size;
       if (model === null || limit === 0 || performance.now() > until || lifecycle.draining.aborted) return;
-      const found = await semantic.findOutdated({ model, others }, { thorough, limit, except: listSuspended() });
+      const except = [...listSuspended(), ...running.keys()];
+      const found = await semantic.findOutdated({ model, others }, { thorough, limit, except });
       for (const assistantId of found) start(assistantId);
       if (found.length < limit) return;
       const left = Math.max(0, until - performance.now());
