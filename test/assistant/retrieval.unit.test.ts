@@ -300,6 +300,21 @@ test('an older version that is indexed last does not replace a newer one', async
   expect(served).toBe('The answer to w1.');
 });
 
+test('an index of some hundred entries does not wait for the large ones of others', async () => {
+  const own = createRetrievalEngine();
+  const ended: string[] = [];
+  const askOwn = async (assistantId: string, size: number): Promise<void> => {
+    const context = { message: 'do you sell lamps', language: 'en', history: async () => [] };
+    const assistant = { ...aLarge(assistantId, size), assistantId };
+    await own.reply({ ...context, assistant, signal: new AbortController().signal });
+    ended.push(assistantId);
+  };
+
+  await Promise.all([...['a', 'b', 'c', 'd'].map((id) => askOwn(id, 3_000)), askOwn('neighbour', 600)]);
+
+  expect(ended.indexOf('neighbour')).toBeLessThan(2);
+});
+
 test('knowledge that exceeds the memory is indexed in part, the questions first, and how much is left out is told', async () => {
   const told: number[] = [];
   const own = createRetrievalEngine({ maxBytes: 3_000_000, onLargeBuilt: (_, leftOut) => told.push(leftOut) });

@@ -19,7 +19,7 @@ import {
 } from '../../assistants/suggested-action.ts';
 import { WORTH } from '../../assistants/knowledge/store.ts';
 import { inSlices, restIfBusy } from '../../platform/process/slices.ts';
-import { createSlots } from '../../platform/process/slots.ts';
+import { createSlots, type Slots } from '../../platform/process/slots.ts';
 import type { ReadPassage } from '../../sources/passages.ts';
 import type { TurnPassages } from '../../sources/passage-index.ts';
 import {
@@ -48,10 +48,12 @@ export type IndexOptions = {
 /** The maximum memory of an assistant's index. */
 const MAX_BYTES = 64_000_000;
 /** For at most this many entries and wordings, a turn waits for the new index, so that it sees the latest edit. */
-const SMALL_KNOWLEDGE = { entries: 500, wordings: 2_000 };
+const SMALL = { entries: 500, wordings: 2_000 };
+/** Indexes of more are built for up to a second, and still larger ones for some seconds. */
+const MIDDLE = { entries: 2_500, wordings: 10_000 };
 /**
- * How many small indexes are built at the same time. Only one large index is built at a time, because it needs much
- * memory.
+ * How many small indexes are built at the same time. Of the others only one is, because it needs much memory, and one
+ * that is large: nobody else waits for it.
  */
 const SMALL_BUILDS = 8;
 
@@ -60,8 +62,9 @@ type Built = { index: KnowledgeIndex<EngineEntry>; assistant: AssistantProfile }
 type Build = { key: string; done: Promise<Built>; next: AssistantProfile | null };
 
 const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
-const isSmall = ({ knowledge }: AssistantProfile): boolean =>
-  knowledge.length <= SMALL_KNOWLEDGE.entries && countWordings(knowledge) <= SMALL_KNOWLEDGE.wordings;
+const isAtMost = ({ knowledge }: AssistantProfile, { entries, wordings }: typeof SMALL): boolean =>
+  knowledge.length <= entries && countWordings(knowledge) <= wordings;
+const isSmall = (assistant: AssistantProfile): boolean => isAtMost(assistant, SMALL);
 
 /** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
 const createIndexes = ({
@@ -79,12 +82,18 @@ const createIndexes = ({
    */
   const latest = createLru<{ key: string; nth: number }>({ most: 10_000 });
   const building = new Map<string, Build>();
-  const smallBuilds = createSlots(({ inUse }) => inUse < SMALL_BUILDS);
-  const largeBuilds = createSlots(({ inUse }) => inUse === 0);
+  const [smallBuilds, middleBuilds, largeBuilds] = [SMALL_BUILDS, 1, 1].map((most) =>
+    createSlots(({ inUse }) => inUse < most),
+  ) as [Slots, Slots, Slots];
   let builds = 0;
 
+  const buildsOf = (assistant: AssistantProfile): Slots => {
+    if (isSmall(assistant)) return smallBuilds;
+    return isAtMost(assistant, MIDDLE) ? middleBuilds : largeBuilds;
+  };
+
   const build = async (assistant: AssistantProfile): Promise<Built> => {
-    const slot = await (isSmall(assistant) ? smallBuilds : largeBuilds).acquire(assistant.assistantId);
+    const slot = await buildsOf(assistant).acquire(assistant.assistantId);
     if (!slot) throw new Error('too many indexes wait to be built');
     try {
       return { index: await inSlices(indexInSteps(assistant, maxBytes)), assistant };
