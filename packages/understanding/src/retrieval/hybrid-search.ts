@@ -184,13 +184,11 @@ const createIsIn = ({ group, entry }: Candidate): ((term: Term) => boolean) => {
   const compared = comparisons();
   let left = MOST_PLACES;
   return (term) =>
-    expandTerm({ ...term, concept: null }, group, compared)
-      .keys()
-      .some((key) => {
-        const places = placesOf(group.words, key);
-        left -= places.length;
-        return left < 0 || places.some((place) => group.entryOf[place >>> PLACE.bits] === number);
-      });
+    [...expandTerm({ ...term, concept: null }, group, compared).keys()].some((key) => {
+      const places = placesOf(group.words, key);
+      left -= places.length;
+      return left < 0 || places.some((place) => group.entryOf[place >>> PLACE.bits] === number);
+    });
 };
 
 /**
