@@ -3,7 +3,7 @@ import { DAY_MS, serverDate } from '../platform/process/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
-import { leaseIn, type Lease } from '../platform/mongo/batches.ts';
+import { createRound, leaseIn, type Lease } from '../platform/mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed, schemaOf, timeLimit } from '../platform/mongo/mongo.ts';
 import type { EndpointStore } from './endpoints.ts';
 import { behindEnd, clusterTimeOf, createReadHorizon, type EndPosition } from './store.ts';
@@ -34,6 +34,8 @@ const CANDIDATES_AT_ONCE = 10;
 const REACHED_MAX = 10_000;
 const REACHED_FOR_MS = 30_000;
 const LEASE_MS = 10_000;
+/** How many due recoveries of one assistant are listed. A worker drives no more. */
+const DUE_OF_ONE = 2;
 
 export const RECOVERY_STATES = ['running', 'paused', 'done', 'cancelled'] as const;
 type RecoveryState = (typeof RECOVERY_STATES)[number];
@@ -82,7 +84,10 @@ recoverySchema.index(
   { name: 'active', unique: true, partialFilterExpression: { active: { $exists: true } } },
 );
 recoverySchema.index({ endpointId: 1, createdAt: -1 });
-recoverySchema.index({ due: 1 }, { name: 'due', partialFilterExpression: { due: { $exists: true } } });
+recoverySchema.index(
+  { assistantId: 1, due: 1 },
+  { name: 'due_by_assistant', partialFilterExpression: { due: { $exists: true } } },
+);
 recoverySchema.index({ expiresAt: 1 }, { expireAfterSeconds: 0 });
 
 /** A delivery whose event a recovery may send next, and the number of its redelivery. */
@@ -109,7 +114,10 @@ export type Recoveries = {
   /** Changes the state of a recovery that is not over. */
   change: (recoveryId: string, to: Exclude<RecoveryState, 'done'>) => Promise<void>;
 
-  /** Recoveries of which nobody has the lease and that have something to do, the longest due first. */
+  /**
+   * Recoveries of which nobody has the lease and that have something to do, the longest due first: a few of each
+   * assistant. If there are more than `limit`, the next call goes on with other assistants.
+   */
   findDue: (limit: number) => Promise<StoredRecovery[]>;
 
   /** Takes or renews the lease, and stores the position. Null if another worker has the lease, or nothing is due. */
@@ -160,6 +168,7 @@ export const createRecoveries = ({
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
   const readHorizon = createReadHorizon(connection, endWrittenWithinMs);
   const leases = leaseIn('lease', LEASE_MS);
+  const round = createRound<StoredRecovery>();
   /**
    * How far a recovery has dealt with a conversation. Without this, each event would read all earlier ones again, and
    * the time of a long conversation would grow with the square of its events. It is only a hint: at the end, and now
@@ -330,7 +339,7 @@ export const createRecoveries = ({
       if (changed) {
         await tellEndpoint(changed);
         // A worker that drives it may still note it at its endpoint, and removes the note. If none does, nothing is left
-        // to do: many that were cancelled at once would else stand before those of other assistants.
+        // to do: many that were cancelled at once would else stand before others of their assistant.
         const { version } = changed;
         if (to !== 'running')
           await recoveries.updateOne({ _id: recoveryId, version, ...leases.free }, { $unset: { due: '' } });
@@ -341,18 +350,22 @@ export const createRecoveries = ({
       if (now.state !== to) throw new ApiError('validation_failed', { message: `The recovery is ${now.state}.` });
     },
 
-    findDue: (limit) =>
-      recoveries
-        .find({ due: { $exists: true }, ...leases.free })
-        .sort({ due: 1 })
-        .hint('due')
-        .limit(limit)
-        .toArray(),
+    findDue: async (limit) => {
+      const found = await round(limit, (assistantId) =>
+        recoveries
+          .find({ assistantId, due: { $exists: true }, ...leases.free })
+          .sort({ assistantId: 1, due: 1 })
+          .hint('due_by_assistant')
+          .limit(DUE_OF_ONE)
+          .toArray(),
+      );
+      return found.toSorted((one, other) => Number(one.due) - Number(other.due));
+    },
 
     lease: (recoveryId, token, position) =>
       recoveries.findOneAndUpdate(
         { _id: recoveryId, due: { $exists: true }, $or: [leases.free, leases.heldBy(token)] },
-        // `findDue` takes the longest due first, so a recovery that had its turn goes to the end.
+        // `findDue` lists the longest due first, so a recovery that had its turn goes behind others of its assistant.
         [
           {
             $set: { lease: leases.renewed(token), due: '$$NOW', ...(position && { position: { $literal: position } }) },

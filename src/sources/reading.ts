@@ -1,8 +1,10 @@
 import type { Embedder } from '@parley/understanding';
 import { openReader, type Reader, type ReadInput } from '@parley/reading';
 import { openGuardedAgent } from '../platform/http/address-guard.ts';
+import { serverNow } from '../platform/process/clock.ts';
 import { newToken } from '../platform/process/ids.ts';
 import type { Logger } from '../platform/process/logger.ts';
+import { createLru } from '../platform/process/lru.ts';
 import { createPacedSlots } from '../platform/process/paced-slots.ts';
 import type { Occupancy } from '../platform/process/slots.ts';
 import { type Sweeper, startSweeper } from '../platform/process/sweeper.ts';
@@ -54,13 +56,19 @@ type ReadSource = ReturnType<typeof createReadSource>;
 
 /** A run that others wait for is interrupted after so many slices, whatever it does. It should yield by itself before. */
 const SLICES_MAX = 3;
+/** For how many assistants a worker remembers when they had a place. */
+const SERVED_MAX = 10_000;
 
 /** The sources that this worker reads now. An assistant gets as many places as stay free, and at least a quarter. */
 const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, logger }: RunningOptions) => {
   const running = new Map<string, { assistantId: string; ended: Promise<void> }>();
+  const servedAt = createLru<number>({ most: SERVED_MAX });
   let isContested = false;
 
-  const listReading = (): string[] => [...new Set([...running.values()].map(({ assistantId }) => assistantId))];
+  const turnOf = (assistantId: string) => ({
+    places: [...running.values()].filter((one) => one.assistantId === assistantId).length,
+    servedAt: servedAt.get(assistantId) ?? 0,
+  });
   const listFull = (): string[] => {
     const share = Math.max(most - running.size, most / 4);
     const byAssistant = Map.groupBy(running.values(), ({ assistantId }) => assistantId);
@@ -94,7 +102,7 @@ const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, 
 
   return {
     all: running,
-    listReading,
+    turnOf,
     listFull,
     hasRoom: (): boolean => running.size < most,
 
@@ -107,7 +115,10 @@ const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, 
       if (draining.aborted || running.has(sourceId) || running.size >= most || listFull().includes(assistantId)) return;
       const ended = run(sourceId, sliceMs)
         .catch((cause: unknown) => logger.warn({ err: cause, sourceId }, 'a source was not read'))
-        .finally(() => running.delete(sourceId));
+        .finally(() => {
+          running.delete(sourceId);
+          servedAt.set(assistantId, serverNow());
+        });
       running.set(sourceId, { assistantId, ended });
     },
   };
@@ -155,14 +166,11 @@ export const openReading = (
   const running = createRunning(readSource, { most, runs, draining, renewMs: timing.sourceRenewMs, logger });
   lifecycle.add('sources', running.all, (all) => Promise.all([...all.values()].map(({ ended }) => ended)));
   const sweep = async (): Promise<void> => {
-    // Assistants without a place go first, however many sources of the others are due.
-    const found = [];
-    for (const list of [running.listReading, running.listFull]) {
-      const due = await runs.findDue({ limit: most + 1, except: list() });
-      for (const one of due) running.start(one, timing.sourceSliceMs);
-      found.push(...due);
-    }
-    running.contest(!running.hasRoom() && found.some(({ sourceId }) => !running.all.has(sourceId)));
+    const due = await runs.findDue({ limit: most + 1, except: running.listFull(), turnOf: running.turnOf });
+    for (const one of due) running.start(one, timing.sourceSliceMs);
+    const full = running.listFull();
+    const othersWait = due.some((one) => !running.all.has(one.sourceId) && !full.includes(one.assistantId));
+    running.contest(!running.hasRoom() && othersWait);
   };
 
   const listOthers = async (model: string): Promise<string[]> => {

@@ -1,6 +1,6 @@
 import { mainLanguage } from '@parley/understanding/text';
 import type { ClientSession, Connection, mongo } from 'mongoose';
-import { leaseIn } from '../platform/mongo/batches.ts';
+import { createRound, leaseIn } from '../platform/mongo/batches.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
@@ -9,6 +9,7 @@ import { createLeaseSessions, type RunLease, RunLost } from './lease-sessions.ts
 import { createPagesOfRun, type FoundPage, type PageEnd, type PageReads, type SourceUpdate } from './run-pages.ts';
 import {
   dueAfter,
+  FIRST_OF_ASSISTANT,
   isPublished,
   passagesOf,
   NO_CHANGES,
@@ -25,11 +26,41 @@ import {
 } from './source.ts';
 
 const ROWS_AT_ONCE = 200;
-/** A run that has not begun goes before those that go on, unless they have waited this much longer. */
+/**
+ * A run that has not begun goes before those that go on, unless they have waited this much longer, or its assistant had
+ * a place since.
+ */
 const AHEAD_MS = 10 * 60_000;
+/** Of how many assistants the first due source is looked for, if more are due than are read. */
+const LOOKED_AT = 20;
 /** So many passages tell the language of a source. */
 const LANGUAGE_SAMPLE = 500;
 const AFTER = { returnDocument: 'after' } as const;
+
+/** `goesOn`: its run has begun. */
+type DueSource = { sourceId: string; assistantId: string; since: Date; goesOn: boolean };
+/** How many places an assistant has, and when it had one last, in ms since the epoch. */
+type TurnOf = (assistantId: string) => { places: number; servedAt: number };
+
+/**
+ * The assistant with the fewest places goes first, then the one that has waited longest for a place, so that the many
+ * sources of one never stand before the first one of another. Runs that have not begun go before those that go on.
+ */
+const inTurns = (due: DueSource[], turnOf: TurnOf = () => ({ places: 0, servedAt: 0 })): DueSource[] => {
+  const rank = ({ since, goesOn }: DueSource, servedAt = 0): number =>
+    Math.max(since.getTime() - (goesOn ? 0 : AHEAD_MS), servedAt);
+  const counted = new Map<string, number>();
+  return due
+    .toSorted((one, other) => rank(one) - rank(other))
+    .map((one) => {
+      const { places, servedAt } = turnOf(one.assistantId);
+      const nth = counted.get(one.assistantId) ?? places;
+      counted.set(one.assistantId, nth + 1);
+      return { one, nth, rank: rank(one, servedAt) };
+    })
+    .toSorted((one, other) => one.nth - other.nth || one.rank - other.rank)
+    .map(({ one }) => one);
+};
 
 type Dependencies = {
   connection: Connection;
@@ -45,14 +76,10 @@ type Dependencies = {
  */
 export type SourceRuns = PageReads & {
   /**
-   * Sources that are due and that no worker holds, the longest wait first. Runs that have not begun go before those
-   * that go on. `before`: only those due by then.
+   * Sources that are due and that no worker holds, in the order in which they get a place: of each assistant one before
+   * the second one of any. `except`: assistants that get no place. `before`: only those due by then.
    */
-  findDue: (options: {
-    limit: number;
-    except: string[];
-    before?: Date;
-  }) => Promise<{ sourceId: string; assistantId: string; since: Date }[]>;
+  findDue: (options: { limit: number; except: string[]; turnOf?: TurnOf; before?: Date }) => Promise<DueSource[]>;
 
   /** Takes the lease of a source that has something to do. `isLeft`: another worker has left its work unfinished. */
   claim: (
@@ -179,6 +206,13 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
     return { endedAt: now, nextAt: source.nextAt ?? (source.retired ? null : due) };
   };
 
+  /** For each kind of due sources, the assistants take turns to be looked at. */
+  const rounds = {
+    removedAt: createRound<StoredSource>(),
+    nextAt: createRound<StoredSource>(),
+    'lease.until': createRound<StoredSource>(),
+  };
+
   const isDue = (now: Date) => ({
     removedAt: null,
     ...ofRun.free,
@@ -189,26 +223,38 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
   return {
     ...pagesOfRun.reads,
 
-    findDue: async ({ limit, except, before: now = serverDate() }) => {
+    findDue: async ({ limit, except, turnOf, before = serverDate() }) => {
       const projection = { assistantId: 1, nextAt: 1, lease: 1, removedAt: 1 };
-      const others = except.length > 0 ? { assistantId: { $nin: except } } : {};
-      const find = (filter: mongo.Filter<StoredSource>, sort: mongo.Sort) =>
-        sources.find({ ...filter, ...others }, { projection, sort, limit }).toArray();
-      // The partial indexes hold dates, and MongoDB uses them only if the filter says so too.
-      const past = { $lte: now, $type: 'date' as const };
-      const found = await Promise.all([
-        find({ removedAt: past, ...ofRun.free }, { removedAt: 1 }),
-        find({ nextAt: past, removedAt: null, ...ofRun.free }, { nextAt: 1 }),
-        find({ 'lease.until': { $lte: now }, removedAt: null, ...ofRun.free }, { 'lease.until': 1 }),
-      ]);
-      const since = ({ removedAt, lease, nextAt }: StoredSource): Date =>
-        removedAt ?? lease?.until ?? nextAt ?? serverDate();
-      const byId = new Map(found.flat().map((row) => [row._id, row]));
-      const rank = (row: StoredSource): number => since(row).getTime() - (row.lease ? 0 : AHEAD_MS);
-      return [...byId.values()]
-        .toSorted((one, other) => rank(one) - rank(other))
-        .slice(0, limit)
-        .map((row) => ({ sourceId: row._id, assistantId: row.assistantId, since: since(row) }));
+      const findKind = async (path: keyof typeof FIRST_OF_ASSISTANT): Promise<StoredSource[]> => {
+        const due = {
+          removedAt: { $not: { $gt: serverDate() } },
+          ...ofRun.free,
+          // The partial indexes hold dates, and MongoDB uses them only if the filter says so too.
+          [path]: { $lte: before, $type: 'date' as const },
+        };
+        const oldest = sources.find(due, { projection }).sort({ [path]: 1 });
+        const found = await oldest.limit(limit).toArray();
+        if (found.length < limit) return found;
+        // Those of other assistants may be behind these. One statement each, so that not all that is due is read.
+        const others = await rounds[path](LOOKED_AT, (behind) =>
+          sources
+            .find({ ...due, assistantId: { ...behind, $nin: except } }, { projection })
+            .sort({ assistantId: 1, [path]: 1 })
+            .hint(FIRST_OF_ASSISTANT[path])
+            .limit(1)
+            .toArray(),
+        );
+        return [...found, ...others];
+      };
+      const found = (await Promise.all([findKind('removedAt'), findKind('nextAt'), findKind('lease.until')])).flat();
+      const due = [...new Map(found.map((row) => [row._id, row])).values()].map(
+        ({ _id: sourceId, assistantId, removedAt, lease, nextAt }) => {
+          const since = removedAt ?? lease?.until ?? nextAt ?? serverDate();
+          return { sourceId, assistantId, since, goesOn: lease !== undefined };
+        },
+      );
+      const wanted = due.filter(({ assistantId }) => !except.includes(assistantId));
+      return inTurns(wanted, turnOf).slice(0, limit);
     },
 
     claim: async (sourceId, token) => {

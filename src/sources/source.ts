@@ -363,15 +363,29 @@ export type StoredProposedEntry = Omit<ProposedEntry, 'proposalId'> & {
 };
 
 const sourceSchema = schemaOf<StoredSource>('sources');
-sourceSchema.index({ assistantId: 1, removedAt: 1, createdAt: 1 });
+/**
+ * The indexes by which the first due source of each assistant is found: those that were removed, those whose next run is
+ * due, and those whose run goes on.
+ */
+export const FIRST_OF_ASSISTANT = {
+  removedAt: { assistantId: 1, removedAt: 1, createdAt: 1 },
+  nextAt: { assistantId: 1, nextAt: 1 },
+  'lease.until': { assistantId: 1, 'lease.until': 1 },
+} as const;
+const withDate = (path: keyof typeof FIRST_OF_ASSISTANT) => ({
+  partialFilterExpression: { [path]: { $type: 'date' } },
+});
+sourceSchema.index(FIRST_OF_ASSISTANT.removedAt);
+sourceSchema.index(FIRST_OF_ASSISTANT.nextAt, withDate('nextAt'));
+sourceSchema.index(FIRST_OF_ASSISTANT['lease.until'], withDate('lease.until'));
 // What the worker's sweep looks for: due, running without a lease, removed.
-sourceSchema.index({ nextAt: 1 }, { partialFilterExpression: { nextAt: { $type: 'date' } } });
+sourceSchema.index({ nextAt: 1 }, withDate('nextAt'));
 sourceSchema.index({ 'lease.until': 1 }, { sparse: true });
 // Sources without vectors by a model, those with the fewest passages first.
 sourceSchema.index({ 'vectors.made': 1, 'counts.passages': 1 });
 // Sources without an index by an engine.
 sourceSchema.index({ 'indexed.by': 1, state: 1, 'counts.passages': 1 });
-sourceSchema.index({ removedAt: 1 }, { partialFilterExpression: { removedAt: { $type: 'date' } } });
+sourceSchema.index({ removedAt: 1 }, withDate('removedAt'));
 
 const fileSchema = schemaOf<StoredFileChunk>('sourceFiles');
 fileSchema.index({ sourceId: 1, upload: 1, n: 1 });

@@ -162,6 +162,31 @@ test('recoveries that an assistant starts and cancels again and again hide none 
   await recoveries.change(recoveryId, 'cancelled');
 });
 
+test('the due recoveries of 21 assistants hide none of another', async () => {
+  const recoveries = stack.service.mongo.collection<{ _id: string; assistantId: string; due: Date }>('recoveries');
+  const aRow = (assistantId: string, minutesAgo: number) => ({
+    _id: randomUUID() as string,
+    assistantId,
+    endpointId: randomUUID(),
+    state: 'running',
+    due: new Date(Date.now() - minutesAgo * MINUTE_MS),
+  });
+  const rows = Array.from({ length: 210 }, (_, nth) => aRow(`busy ${nth % 21}`, 10));
+  const newest = aRow('a neighbour', 1);
+  await recoveries.insertMany([...rows, newest]);
+
+  let found: string[] = [];
+  const sent = await profileStatements(stack, async () => {
+    for (let nth = 0; nth < 2; nth += 1) found = (await stack.service.recoveries.findDue(200)).map(({ _id }) => _id);
+  });
+
+  expect(found).toContain(newest._id);
+  expect(found.at(-1)).toBe(newest._id);
+  const read = sent.filter((one) => collectionIn(one) === 'recoveries').reduce((sum, one) => sum + examinedBy(one), 0);
+  expect(read).toBeLessThan(2 * rows.length);
+  await recoveries.deleteMany({ _id: { $in: [...rows, newest].map(({ _id }) => _id) } });
+});
+
 test('a recovery leaves four fifths of its endpoint to live events', async () => {
   const { assistantId } = await anAssistant(stack);
   const letGo = Promise.withResolvers<{ status: number }>();

@@ -9,6 +9,7 @@ import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
+import { collectionIn, examinedBy, profileStatements } from '../support/profile.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
 import { addPages } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
@@ -158,7 +159,7 @@ const openHostile = async (count: number) => {
   const worker = await stack.startSourcesWorker();
   const countBegun = () => sites.filter(({ asked }) => asked.includes('/0.xml')).length;
   await eventually(() => expect(countBegun()).toBeGreaterThanOrEqual(6));
-  return { worker, ends };
+  return { worker, ends, assistantIds: readers.map(({ assistantId }) => assistantId) };
 };
 
 /** Waits until a small site of another assistant is read. */
@@ -198,13 +199,78 @@ test('a run that has not begun goes before those that go on, unless they have wa
   ];
   await stack.service.mongo.collection<(typeof rows)[number]>('sources').insertMany(rows);
 
-  const due = await stack.service.sourceRuns.findDue({ limit: 10, except: [] });
+  const due = await stack.service.sourceRuns.findDue({ limit: 100, except: [] });
 
   expect(due.flatMap(({ sourceId, assistantId: id }) => (id === assistantId ? [sourceId] : []))).toEqual([
     'waits for 12 minutes',
     'new',
     'waits for 9 minutes',
   ]);
+});
+
+test('while the sites of nine assistants wait, one of another assistant is among the next', async () => {
+  const { worker, assistantIds } = await openHostile(9);
+  const sources = stack.service.mongo.collection('sources');
+
+  await readNeighbour();
+
+  const notBegun = { assistantId: { $in: assistantIds }, state: 'waiting' };
+  expect(await sources.countDocuments(notBegun)).toBeGreaterThan(0);
+  await worker.close();
+  await sources.deleteMany({});
+});
+
+/** So many sources of a new assistant that are due since then. */
+const addDue = async (count: number, minutesAgo: number, more: object = {}): Promise<string> => {
+  const { assistantId } = await anAssistant(stack);
+  const at = new Date(Date.now() - minutesAgo * 60_000);
+  const due = { assistantId, removedAt: null, state: 'waiting', nextAt: at, ...more };
+  const rows = Array.from({ length: count }, () => ({ _id: randomUUID() as string, ...due }));
+  await stack.service.mongo.collection<(typeof rows)[number]>('sources').insertMany(rows);
+  return assistantId;
+};
+
+test('of each assistant one source gets a place before the second one of any, however many are due', async () => {
+  const sources = stack.service.mongo.collection('sources');
+  const { sourceRuns } = stack.service;
+  const left = { nextAt: null, state: 'running', lease: { token: '', until: new Date(0) } };
+  for (const more of [{}, left, { removedAt: new Date(0) }]) {
+    const busy = [await addDue(150, 60, more), await addDue(150, 50, more)];
+    const neighbours = [await addDue(1, 1, more), await addDue(1, 2, more)];
+    const find = () => sourceRuns.findDue({ limit: 5, except: [] });
+    let due: Awaited<ReturnType<typeof find>> = [];
+
+    const sent = await profileStatements(stack, async () => {
+      due = await find();
+    });
+
+    const ids = due.map(({ assistantId }) => assistantId);
+    expect(new Set(ids.slice(0, 4))).toEqual(new Set([...busy, ...neighbours]));
+    expect(busy).toContain(ids[4]);
+    // It does not read all that is due.
+    const read = sent.filter((one) => collectionIn(one) === 'sources').reduce((sum, one) => sum + examinedBy(one), 0);
+    expect(read).toBeLessThan(200);
+    await sources.deleteMany({});
+  }
+});
+
+test('the assistant that has waited longest for a place gets it, if all have as many', async () => {
+  const now = Date.now();
+  const minutesAgo = (count: number): number => now - count * 60_000;
+  const goesOn = { nextAt: null, state: 'running', lease: { token: '', until: new Date(minutesAgo(60)) } };
+  const turns = new Map([
+    [await addDue(1, 60), { places: 1, servedAt: 0 }],
+    [await addDue(1, 60), { places: 0, servedAt: minutesAgo(1) }],
+    [await addDue(1, 60, goesOn), { places: 0, servedAt: minutesAgo(8) }],
+    [await addDue(1, 2), { places: 0, servedAt: 0 }],
+    [await addDue(1, 60, goesOn), { places: 0, servedAt: minutesAgo(15) }],
+  ]);
+
+  const turnOf = (assistantId: string) => turns.get(assistantId) ?? { places: 9, servedAt: 0 };
+  const due = await stack.service.sourceRuns.findDue({ limit: 5, except: [], turnOf });
+
+  expect(due.map(({ assistantId }) => assistantId)).toEqual([...turns.keys()].toReversed());
+  await stack.service.mongo.collection('sources').deleteMany({});
 });
 
 test('pages of sitemaps that are no longer read in time stay', async () => {

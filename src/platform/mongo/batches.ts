@@ -21,6 +21,34 @@ export const leaseIn = <Path extends string>(path: Path, lastsMs: number) => ({
   ended: { [path]: '' } as Record<Path, ''>,
 });
 
+type Behind = { $gt: string; $lte?: string };
+
+/**
+ * Reads some rows of one assistant after the other, until there are `most` rows or each assistant was read once. The
+ * next read goes on behind the last assistant, and with the first one after all others. So the many rows of some
+ * assistants hide none of another. `readNext` reads the first rows of a range, in the order of assistants.
+ */
+export const createRound = <Row extends { assistantId: string }>() => {
+  let last = '';
+  return async (most: number, readNext: (assistantId: Behind) => Promise<Row[]>): Promise<Row[]> => {
+    const rows: Row[] = [];
+    const walk = async (range: Behind): Promise<void> => {
+      for (let behind = range; rows.length < most; ) {
+        const next = await readNext(behind);
+        const assistantId = next[0]?.assistantId;
+        if (assistantId === undefined) return;
+        rows.push(...next.filter((row) => row.assistantId === assistantId));
+        behind = { ...range, $gt: assistantId };
+      }
+    };
+    const start = last;
+    await walk({ $gt: start });
+    if (start !== '') await walk({ $gt: '', $lte: start });
+    last = rows.at(-1)?.assistantId ?? '';
+    return rows;
+  };
+};
+
 /** The highest number of index ranges that MongoDB merges in order. With more ranges, it would sort all results. */
 export const INDEX_RANGES_MAX = 200;
 const VALUES_AT_ONCE = 100;
