@@ -289,13 +289,13 @@ const run =
       },
       record,
       signal,
-      costly: (read) => {
-        const { operatorId: caller } = operator;
+      costly: (read, within) => {
+        const { operatorId: caller, assistantIds } = operator;
         freeTeamSlot(res);
-        return dependencies.costlyReads(
-          { caller, holder: holderOf(req, res), tenant: senderOf(req, res), signal },
-          read,
-        );
+        // A list of all assistants of the caller counts for everybody with the same ones, as if it concerned one of them.
+        const team = operation.resource === 'filtered' ? assistantIds?.join(' ') : undefined;
+        const holder = team ?? holderOf(req, res);
+        return dependencies.costlyReads({ caller, holder, tenant: senderOf(req, res), signal }, read, within);
       },
       takeRoom: () => takeRoomForAnswer(req, res),
       req,

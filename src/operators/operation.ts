@@ -2,6 +2,7 @@ import type { Request, Response } from 'express';
 import * as z from 'zod';
 import { createTimeCursor } from '../platform/process/validation.ts';
 import type { BodyOf, Declaration, QueryOf } from '../platform/http/operation.ts';
+import type { Within } from '../platform/http/shares.ts';
 import type { Audience } from './operator.ts';
 import type { OperatorCaller } from './token.ts';
 
@@ -119,8 +120,11 @@ export type Call<One extends Operation> = {
   record: () => Promise<void>;
   /** Aborts when the caller leaves. */
   signal: AbortSignal;
-  /** Runs a read that may take seconds. One caller's reads of this kind wait for each other. */
-  costly: <Value>(read: () => Promise<Value>) => Promise<Value>;
+  /**
+   * Runs a read that may take seconds. One caller's reads of this kind wait for each other. `within`: what the read waits
+   * for besides, see `createCostlyReads`.
+   */
+  costly: <Value>(read: () => Promise<Value>, within?: Within) => Promise<Value>;
   /** Waits for the place of a large answer, which the call keeps until the caller has the answer. */
   takeRoom: () => Promise<void>;
   req: Request;

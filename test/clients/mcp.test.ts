@@ -120,3 +120,18 @@ test('each request has one call, which counts for its key, and there is nothing 
   expect(await send([list, list])).toEqual([422, expect.stringContaining('invalid_json')]);
   expect((await send(list))[0]).toBe(429);
 });
+
+test.each([
+  ['long', `"${'x'.repeat(17_000)}"`],
+  ['deep', '['.repeat(6_000) + ']'.repeat(6_000)],
+])('a call with a %s field beside its arguments is refused', async (_how, text) => {
+  const { apiKey } = await anAssistant(stack);
+
+  const { status } = await fetch(`${stack.url}/mcp`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${apiKey}`, 'Content-Type': 'application/json', Accept: 'application/json' },
+    body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{},"_meta":{"x":${text}}}}`,
+  });
+
+  expect(status).toBe(413);
+});

@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import {
   aLongConversation,
@@ -11,11 +13,15 @@ import {
   request,
 } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
+import { webOperations } from '../../src/web-channel/operations.ts';
+import { aVisitor, aWebAssistant } from '../support/visitor.ts';
 
-const stack = useStack({ engine: aScriptedEngine().engine, deliveryWorkers: 0 });
+const { engine, hold } = aScriptedEngine();
+const stack = useStack({ engine, deliveryWorkers: 0 });
 const MB = 1024 * 1024;
 /** So many of the longest messages, and the most pages that they may take. */
 const MESSAGES = sized({ everyday: 96, long: LONG_MESSAGES });
@@ -97,4 +103,85 @@ test('a page of history ends at its bytes as well as at its limit, and the curso
   expect(Math.max(...sizes)).toBeLessThan(1.1 * MB);
   expect(sizes.length).toBeLessThanOrEqual(PAGES); // pages are as large as they may be
   expect(two.body.messages.map(({ seq }) => seq)).toEqual([MESSAGES - 9, MESSAGES - 8]);
+});
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+const heapMb = (): number => {
+  collect();
+  return process.memoryUsage().heapUsed / MB;
+};
+
+/** As JSON 60 kB, and more than ten times as many bytes when it was parsed. */
+const PADDING = Array.from({ length: 20_000 }, () => []);
+const WAITING = 40;
+
+/** Each begins a turn with fields that nobody reads. */
+const CHANNELS: [string, () => Promise<{ assistantId: string; send: (message: string) => Promise<number> }>][] = [
+  [
+    'of the chat API',
+    async () => {
+      const { assistantId, chat } = await anAssistant(stack);
+      const body = (message: string) => ({ ...aTurn({ message }), padding: PADDING });
+      return { assistantId, send: async (message) => (await chat(body(message))).status };
+    },
+  ],
+  [
+    'of the web channel',
+    async () => {
+      const { assistantId } = await aWebAssistant(stack);
+      const send = async (message: string) => {
+        const { call, token: bearer } = await aVisitor(stack, assistantId);
+        return (await call(webOperations.send, { body: { message, padding: PADDING }, bearer })).status;
+      };
+      return { assistantId, send };
+    },
+  ],
+  [
+    'of MCP',
+    async () => {
+      const { assistantId, apiKey } = await anAssistant(stack);
+      const headers = {
+        Authorization: `Bearer ${apiKey}`,
+        Accept: 'application/json, text/event-stream',
+        'Content-Type': 'application/json',
+      };
+      const send = async (message: string) => {
+        const params = { name: 'ask', arguments: { ...aTurn({ message }), padding: PADDING } };
+        const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params });
+        const answer = await fetch(`${stack.url}/mcp`, { method: 'POST', headers, body });
+        expect(await answer.text()).toContain(message);
+        return answer.status;
+      };
+      return { assistantId, send };
+    },
+  ],
+  [
+    'of the playground',
+    async () => {
+      const { assistantId } = await anAssistant(stack);
+      const owner = await anOperator(stack);
+      const path = `/assistants/${assistantId}/playground`;
+      const send = async (message: string) =>
+        (await owner.post(path, { sessionId: randomUUID(), message, padding: PADDING })).status;
+      return { assistantId, send };
+    },
+  ],
+];
+
+test.each(CHANNELS)('turns %s that wait for their reply keep no other field of their bodies', async (_of, open) => {
+  const { assistantId, send } = await open();
+  await send('hello'); // loads what the first caller needs
+  const message = randomUUID();
+  const release = hold(message);
+  const count = () => stack.service.mongo.collection('conversations').countDocuments({ assistantId });
+  const before = heapMb();
+
+  const waiting = Array.from({ length: WAITING }, () => send(message));
+  await eventually(async () => expect(await count()).toBe(WAITING + 1));
+  const held = heapMb() - before;
+  release();
+
+  expect([...new Set(await Promise.all(waiting))]).toEqual([200]);
+  expect(held).toBeLessThan(WAITING * 0.25);
 });

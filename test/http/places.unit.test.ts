@@ -1,16 +1,18 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, IncomingMessage, ServerResponse } from 'node:http';
+import { type AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import express, { type Request, type Response } from 'express';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import {
   holdFor,
   limitEachPerson,
   limitEachSession,
   limitEachTeam,
   takeRoomForBody,
+  takeTurnsFor,
   workOn,
+  workOnBody,
 } from '../../src/platform/http/shares.ts';
 import { eventually } from '../support/eventually.ts';
 
@@ -91,3 +93,42 @@ test.each(PLACES)(
     expect(Number(begun.at(-1)) - Number(begun[0])).toBeGreaterThanOrEqual(490);
   },
 );
+
+/** Asks for a place for a large body, then works for so long. */
+const ask = async (holder: string, ms: number): Promise<void> => {
+  const req = new IncomingMessage(new Socket()) as Request;
+  const res = Object.assign(new ServerResponse(req), { locals: {} }) as unknown as Response;
+  holdFor(res, holder);
+  takeTurnsFor(res, 'a tenant');
+  await takeRoomForBody(req, res);
+  await workOnBody(req, res, sleepFor(ms));
+  res.emit('close');
+};
+const sleepFor = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms));
+
+test('slow work on the large bodies of four holders leaves a place for a fifth of the same tenant', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const over = new AbortController();
+  const goOn = async (holder: string): Promise<void> => {
+    while (!over.signal.aborted) await ask(holder, 20_000).catch(() => undefined);
+  };
+  const slow = ['one', 'two', 'three', 'four'].flatMap((holder) => [goOn(holder), goOn(holder), goOn(holder)]);
+  const waits: number[] = [];
+  const askOnce = async (): Promise<void> => {
+    const begun = performance.now();
+    const answer = ask('five', 0).catch(() => undefined);
+    void answer.then(() => waits.push(performance.now() - begun));
+    await vi.advanceTimersByTimeAsync(50_000);
+  };
+
+  await vi.advanceTimersByTimeAsync(1_000);
+  await askOnce();
+  await askOnce();
+  over.abort();
+  await vi.advanceTimersByTimeAsync(600_000);
+  await Promise.all(slow);
+
+  expect(waits[0]).toBeLessThan(21_000); // until the first are known to be slow, and have ended
+  expect(waits[1]).toBeLessThan(1_000);
+});

@@ -16,7 +16,8 @@ import { useOpened, useStack } from '../support/stack.ts';
 import { atPace } from '../support/pace.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
 
-const FILE = sized({ everyday: 1, long: 4 }) * 1024 * 1024 - 4_096;
+const LARGEST = 4 * 1024 * 1024 - 4_096;
+const FILE = sized({ everyday: 1024 * 1024 - 4_096, long: LARGEST });
 const MOST = 10_000;
 const MANY = sized({ everyday: 1_000, long: MOST });
 const TOO_MANY = 'file must have at most 10,000 entries';
@@ -92,26 +93,46 @@ const readersPriorities = (): number[] =>
     .filter((pid) => pid !== '' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('knowledge/reader.ts'))
     .map((pid) => getPriority(Number(pid)));
 
-test('a file is read after turns have their time, and if its caller has left, no further', async () => {
-  const [{ assistantId }, other] = [await newAssistant(), await newAssistant()];
+/** An assistant and a program that imports into it a file whose reading takes as long as it may, until it leaves. */
+const aSlowImport = async () => {
+  const { assistantId } = await newAssistant();
   const rights = { scope: 'manage' as const, assistantIds: [assistantId], createdBy: null };
   const { secret } = await stack.service.tokens.createToken({ name: 'a program', ...rights });
   const caller = new AbortController();
   const left = fetch(`${stack.url}/operator/v1/assistants/${assistantId}/knowledge-import`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${secret}`, 'Content-Type': 'application/json' },
-    body: JSON.stringify({ format: 'markdown', text: filled(QUESTION, '[') }),
+    body: JSON.stringify({ format: 'markdown', text: QUESTION + '['.repeat(LARGEST) }),
     signal: caller.signal,
   }).catch(() => 'left');
-  await eventually(() => expect(readersPriorities()).toEqual([constants.priority.PRIORITY_BELOW_NORMAL])); // it reads as long as a file may take
-  const begun = performance.now();
-  const imported = importInto(other.assistantId, { format: 'json', text: JSON.stringify(rows(40)) });
+  onTestFinished(() => caller.abort());
+  await eventually(() => expect(readersPriorities()).toEqual([constants.priority.PRIORITY_BELOW_NORMAL]));
+  return { assistantId, left, leave: () => caller.abort() };
+};
 
-  caller.abort();
+test('a file is read after turns have their time, and if its caller has left, no further', async () => {
+  const { assistantId, left, leave } = await aSlowImport();
+  const begun = performance.now();
+  const imported = importInto(assistantId, { format: 'json', text: JSON.stringify(rows(40)) });
+
+  leave();
 
   expect((await imported).body).toEqual({ imported: 40, refused: [] });
   // The file would be read for 20 s, however fast the machine is.
   expect(performance.now() - begun).toBeLessThan(15_000);
+  expect(await left).toBe('left');
+});
+
+test('while the file of an assistant takes as long as it may, another one’s is read', async () => {
+  const { left, leave } = await aSlowImport();
+  const { assistantId } = await newAssistant();
+  const first = await Promise.race([
+    left.then(() => 'the slow one'),
+    importInto(assistantId, { format: 'json', text: JSON.stringify(rows(40)) }).then(({ status }) => status),
+  ]);
+  leave();
+
+  expect(first).toBe(200);
   expect(await left).toBe('left');
 });
 

@@ -28,7 +28,8 @@ const comparisonOf = async (count: number): Promise<number> => {
   }
   const assistant = { assistantId: 'a', version: 1 } as Assistant;
   const begun = workedMs();
-  await createFindConflicts()(assistant, read, new AbortController().signal);
+  const inTurn = <Value>(find: () => Promise<Value>) => find();
+  await createFindConflicts()(assistant, read, { inTurn, signal: new AbortController().signal });
   return workedMs() - begun;
 };
 

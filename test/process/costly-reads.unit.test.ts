@@ -1,5 +1,8 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { createCostlyReads, createRestedWork } from '../../src/platform/http/shares.ts';
+import type { Assistant } from '../../src/assistants/assistant.ts';
+import type { KnowledgeEntry } from '../../src/assistants/knowledge/entry.ts';
+import { createFindConflicts } from '../../src/assistants/knowledge/search.ts';
+import { createCostlyReads, createRestedWork, type Within } from '../../src/platform/http/shares.ts';
 
 test('many people of one assistant have its share of the costly reads', async () => {
   const costly = createCostlyReads();
@@ -81,4 +84,28 @@ test('after a costly read, one of its holder’s places rests as long as the rea
 
   await vi.advanceTimersByTimeAsync(1_000);
   await Promise.all(all);
+});
+
+test('comparisons that wait for each other leave the other costly reads to others', async () => {
+  const costly = createCostlyReads();
+  const findConflicts = createFindConflicts();
+  const { signal } = new AbortController();
+  const released = Promise.withResolvers<KnowledgeEntry[]>();
+  async function* entries(): AsyncGenerator<KnowledgeEntry[]> {
+    yield await released.promise;
+  }
+  const readerOf = (name: string) => ({ caller: name, holder: name, tenant: name, signal });
+  const compare = (name: string) => {
+    const inTurn = <Value>(find: () => Promise<Value>, within: Within) => costly(readerOf(name), find, within);
+    return findConflicts({ assistantId: name, version: 1 } as Assistant, entries, { inTurn, signal });
+  };
+  const comparing = ['one', 'two', 'three', 'four'].map(compare);
+
+  const other = costly(readerOf('another'), async () => 'read');
+  const first = await Promise.race([other, new Promise((resolve) => void setTimeout(resolve, 500, 'waits'))]);
+  released.resolve([]);
+
+  expect(first).toBe('read');
+  expect(await Promise.all(comparing)).toEqual([[], [], [], []]);
+  await other;
 });

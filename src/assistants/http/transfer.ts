@@ -11,7 +11,8 @@ import {
   readExportFile,
 } from '../export-file.ts';
 import type { KnowledgeInput } from '../knowledge/entry.ts';
-import { readKnowledge } from '../knowledge/reading.ts';
+import { readFor } from '../knowledge/http.ts';
+import { type ReadFor, readKnowledge } from '../knowledge/reading.ts';
 import { toEngineView } from '../settings.ts';
 import type { AssistantStore } from '../store.ts';
 import { type StoredConversation, toAttributesView } from '../../conversations/conversation.ts';
@@ -312,10 +313,7 @@ const differing = <Fields extends object>(wanted: Fields, now: object): Partial<
 type ImportDependencies = { assistants: AssistantStore; allowPrivate: boolean };
 
 export const importRoutes = ({ assistants, allowPrivate }: ImportDependencies): Handled[] => {
-  const readEntries = async (
-    { text, lineOf }: ExportFile['entries'],
-    caller: { assistantId: string; signal: AbortSignal },
-  ): Promise<KnowledgeInput[]> => {
+  const readEntries = async ({ text, lineOf }: ExportFile['entries'], caller: ReadFor): Promise<KnowledgeInput[]> => {
     if (text === '') return [];
     const { entries, refused } = await readKnowledge('json', text, caller);
     const [first] = refused;
@@ -346,7 +344,7 @@ export const importRoutes = ({ assistants, allowPrivate }: ImportDependencies): 
     handled(importOperations.import, async ({ params: { id = '' }, operator, req, res, note, signal }) => {
       const stored = await assistants.getAssistant(id);
       const file = await readExportFile(uploadedBytes(req, res, IMPORT_MAX_BYTES));
-      const entries = await readEntries(file.entries, { assistantId: id, signal });
+      const entries = await readEntries(file.entries, { assistantId: id, signal, ...readFor(req, res) });
       const by = authorOf(operator);
       const now = await assistants.drafts.apply(stored);
       const { apiKey: _key, ...engine } = { apiKey: undefined, ...toEngineView(now.engine) };

@@ -1,13 +1,15 @@
+import type { Request, Response } from 'express';
 import * as z from 'zod';
 import type { DraftedEntry } from '../drafts/draft-reads.ts';
 import { type KnowledgeEntry, KnowledgeInput } from './entry.ts';
 import { KNOWLEDGE_FORMATS } from './import.ts';
-import { readKnowledge } from './reading.ts';
+import { type ReadFor, readKnowledge } from './reading.ts';
 import { createFindConflicts, searchKnowledge } from './search.ts';
 import { findSemanticStatus } from './semantic-state.ts';
 import type { AssistantStore } from '../store.ts';
 import { SuggestedAction } from '../suggested-action.ts';
 import { sendJson, toJson } from '../../platform/http/json-body.ts';
+import { senderOf, workOnBody } from '../../platform/http/shares.ts';
 import type { StoredMiss } from '../../insights/misses.ts';
 import type { Insights } from '../../insights/store.ts';
 import { invalid } from '../../platform/process/errors.ts';
@@ -168,6 +170,12 @@ export const knowledgeOperations = {
   }),
 };
 
+/** Whose turn the reading of a file is, and who answers for its time. */
+export const readFor = (req: Request, res: Response): Pick<ReadFor, 'tenant' | 'work'> => ({
+  tenant: senderOf(req, res),
+  work: (reading) => workOnBody(req, res, reading),
+});
+
 async function* toDraftEntries(
   batches: AsyncGenerator<DraftedEntry[], undefined>,
 ): AsyncGenerator<KnowledgeEntry[], undefined> {
@@ -232,10 +240,11 @@ export const knowledgeRoutes = ({
       return WRITTEN;
     }),
 
-    handled(knowledgeOperations.conflicts, async ({ params: { id = '' }, costly, signal }) => {
+    handled(knowledgeOperations.conflicts, async ({ params: { id = '' }, costly, signal, req, res }) => {
       const assistant = await assistants.getAssistant(id);
       const read = () => assistants.readKnowledge(id, signal);
-      return { conflicts: await costly(() => findConflicts(assistant, read, signal)) };
+      const turn = { tenant: senderOf(req, res), inTurn: costly, signal };
+      return { conflicts: await findConflicts(assistant, read, turn) };
     }),
 
     handled(knowledgeOperations.status, ({ params: { id = '' } }) => findSemanticStatus(assistants, id)),
@@ -266,10 +275,10 @@ export const knowledgeRoutes = ({
       },
     ),
 
-    handled(knowledgeOperations.importFile, async ({ params: { id = '' }, body, operator, note, signal }) => {
+    handled(knowledgeOperations.importFile, async ({ params: { id = '' }, body, operator, note, signal, req, res }) => {
       await assistants.getAssistant(id);
       const { format, text, replace, dryRun } = body;
-      const { entries, refused } = await readKnowledge(format, text, { assistantId: id, signal });
+      const { entries, refused } = await readKnowledge(format, text, { assistantId: id, signal, ...readFor(req, res) });
       note({ target: id, details: { imported: entries.length, refused: refused.length, replace, dryRun } });
       if (dryRun || entries.length === 0) return { imported: entries.length, refused };
       await assistants.addKnowledge(id, entries, { replace, by: authorOf(operator) });

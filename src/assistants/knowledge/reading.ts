@@ -3,7 +3,7 @@ import { constants, setPriority } from 'node:os';
 import { join } from 'node:path';
 import { ApiError, type ErrorDetail, invalid, unavailable } from '../../platform/process/errors.ts';
 import { withDeadline } from '../../platform/process/deadline.ts';
-import { createSlots } from '../../platform/process/slots.ts';
+import { createPacedSlots } from '../../platform/process/paced-slots.ts';
 import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './import.ts';
 
 /** A file of at most this size is read in this process. A hostile file of 8 KiB held the event loop for 49 ms. */
@@ -42,6 +42,16 @@ const collect = (reader: ChildProcess, file: File): Promise<ParsedKnowledge> =>
 type Leaving = { signal?: AbortSignal };
 
 /**
+ * For whom a file is read. `tenant`: whose turn it is. `work`: is told the reading, without the wait for it, so that
+ * whoever lets it take long delays others less.
+ */
+export type ReadFor = Leaving & {
+  assistantId: string;
+  tenant: string;
+  work: <Value>(reading: Promise<Value>) => Promise<Value>;
+};
+
+/**
  * Reads a file in a process of its own, because a hostile file of 4 MiB needs more than half a GB, and V8 ends the
  * whole process if one of its threads has no memory left. The process gets none of the settings, which contain keys.
  */
@@ -63,10 +73,20 @@ const readInProcess = async (file: File, leaving: Leaving): Promise<ParsedKnowle
 };
 
 /**
- * Files are read by one process at a time, because that process shares the processor cores with turns. Assistants take
- * turns, so that many files of one assistant do not delay another's.
+ * Files are read by two processes at a time, because these share the processor cores with turns. Assistants take turns,
+ * and one whose file takes longer is slow, or hangs. All that are slow share one of the two, so that others do not wait
+ * for files that take as long as they may.
  */
-const readers = createSlots(({ inUse }) => inUse < 1);
+const READERS = 2;
+const READS = { slowMs: 2_000, hangsMs: 8_000 };
+const readers = createPacedSlots({
+  ...READS,
+  total: READERS,
+  shareOf:
+    (total) =>
+    ({ own, inUse }) =>
+      own === 0 && inUse < total,
+});
 
 /**
  * The same as `parseKnowledge`, but a large file is read in another process, so that other requests are not delayed.
@@ -75,13 +95,13 @@ const readers = createSlots(({ inUse }) => inUse < 1);
 export const readKnowledge = async (
   format: KnowledgeFormat,
   text: string,
-  { assistantId, ...leaving }: { assistantId: string } & Leaving,
+  { assistantId, tenant, work, ...leaving }: ReadFor,
 ): Promise<ParsedKnowledge> => {
   if (text.length <= INLINE_MAX_CHARS) return parseKnowledge(format, text);
-  const slot = await readers.acquire(assistantId, leaving);
+  const slot = await readers.acquire(assistantId, { tenant, ...leaving });
   if (!slot) throw unavailable();
   try {
-    return await readInProcess({ format, text }, leaving);
+    return await readers.watch(assistantId, work(readInProcess({ format, text }, leaving)));
   } finally {
     slot.release();
   }

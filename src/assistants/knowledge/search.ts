@@ -8,7 +8,7 @@ import { stopwords as portuguese } from '@orama/stopwords/portuguese';
 import { stopwords as spanish } from '@orama/stopwords/spanish';
 import { LRUCache } from 'lru-cache';
 import { segmentWords } from '@parley/understanding/text';
-import { unavailable } from '../../platform/process/errors.ts';
+import { inSlot, type Within } from '../../platform/http/shares.ts';
 import { createSlices, type Slices } from '../../platform/process/slices.ts';
 import { createSlots } from '../../platform/process/slots.ts';
 import type { Assistant } from '../assistant.ts';
@@ -242,12 +242,15 @@ const conflictsIn = async (batches: Entries, signal: AbortSignal): Promise<Knowl
   return [...found.values()].toSorted((a, b) => b.likeness - a.likeness).slice(0, CONFLICTS_MAX);
 };
 
+/** Reads in the turn of the costly reads. */
+type InTurn = <Value>(read: () => Promise<Value>, within: Within) => Promise<Value>;
+
 /**
  * Finds entries with similar questions but different answers. The search compares words, not meanings: the folded words
  * of each question and variant, without stop words. Two phrasings are similar if they share at least 80 % of these
  * words. Two similar phrasings always share a word that is among the rarest words of both, so only pairs with such a
- * word are compared. A process makes one comparison at a time, because of its memory; assistants take turns. The result
- * is cached for each version of an assistant.
+ * word are compared. A process makes one comparison at a time, because of its memory; assistants take turns. So those
+ * that wait have no slot of the costly reads (`inTurn`). The result is cached for each version of an assistant.
  */
 export const createFindConflicts = () => {
   const known = new LRUCache<string, { version: number; conflicts: KnowledgeConflict[] }>({ max: CACHED_ASSISTANTS });
@@ -255,18 +258,15 @@ export const createFindConflicts = () => {
   return async (
     { assistantId, version }: Assistant,
     readEntries: () => Entries,
-    signal: AbortSignal,
+    { tenant, inTurn, signal }: { tenant?: string; inTurn: InTurn; signal: AbortSignal },
   ): Promise<KnowledgeConflict[]> => {
-    const slot = await slots.acquire(assistantId, { signal });
-    if (!slot) throw unavailable();
-    try {
+    const find = async (): Promise<KnowledgeConflict[]> => {
       const last = known.get(assistantId);
       if (last?.version === version) return last.conflicts;
       const conflicts = await conflictsIn(readEntries(), signal);
       known.set(assistantId, { version, conflicts });
       return conflicts;
-    } finally {
-      slot.release();
-    }
+    };
+    return inTurn(find, (read) => inSlot(slots, assistantId, read, { tenant, signal }));
   };
 };

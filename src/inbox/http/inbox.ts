@@ -198,10 +198,12 @@ export const listInTurn = <Page>(
   list: () => Promise<Page>,
 ): Promise<Page> => {
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
-  const listInRoom = async (): Promise<Page> => {
+  const inRoom = async <Value>(read: () => Promise<Value>): Promise<Value> => {
     await takeRoom();
-    return isFiltered ? costly(list) : list();
+    return read();
   };
+  // A costly read takes its room only once it is its holder's turn.
+  const listInRoom = () => (isFiltered ? costly(list, inRoom) : inRoom(list));
   return rested.list(holderOf(req, res), listInRoom, signal);
 };
 

@@ -64,8 +64,15 @@ export type BodyOf<One> = One extends { body: infer Schema extends z.ZodType } ?
 export const queryOf = <One extends { query: z.ZodObject }>(one: One, req: Request) =>
   validate<One['query']>(one.query, req.query);
 
-export const bodyOf = <One extends { body: z.ZodType }>(one: One, req: Request) =>
-  validate<One['body']>(one.body, req.body);
+/**
+ * Validates the body and drops it, because the request may wait for seconds, and unknown fields would stay in memory.
+ * So it can be read only once.
+ */
+export const bodyOf = <One extends { body: z.ZodType }>(one: One, req: Request) => {
+  const body: unknown = req.body;
+  req.body = undefined;
+  return validate<One['body']>(one.body, body);
+};
 
 /** Sends the response that the operation declares. The type checker refuses any other value. */
 export const answerWith = <One extends { answer: z.ZodType; status?: number }>(

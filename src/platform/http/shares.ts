@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request, RequestHandler, Response } from 'express';
 import { withDeadline } from '../process/deadline.ts';
 import { ApiError, unavailable } from '../process/errors.ts';
+import { createPacedSlots } from '../process/paced-slots.ts';
 import { addTo, createSlots, type Slot, type Slots, whatRemains } from '../process/slots.ts';
 
 const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
@@ -159,9 +160,15 @@ const withRests = (slots: Slots, restOf = restAfter): Acquiring => ({
  * How many large answers are read from MongoDB, built or written at once. Each holds some MiB until its caller has it.
  */
 const largeAnswers = shared(16);
-/** How many large bodies are read and worked on at once. Each holds some ten MiB until it is answered. */
-const largeBodies = withRests(shared(4));
-/** The same for messages, whose bodies are at most a MiB and are dropped before the turn begins. */
+/**
+ * How many large bodies are read and worked on at once. Each holds some ten MiB until it is answered. A holder whose work
+ * takes longer by itself is slow, or hangs. All that are slow share half of these places.
+ */
+const LARGE_BODIES = 4;
+const WORK = { slowMs: 2_000, hangsMs: 8_000 };
+const pacedBodies = createPacedSlots({ ...WORK, total: LARGE_BODIES, shareOf: whatRemains });
+const largeBodies = withRests(pacedBodies);
+/** How many large bodies with a message there are at once. Each has at most a MiB and is dropped before the turn begins. */
 const largeMessages = shared(16);
 /** How many files are read at once. Each holds some MiB, because a part of it is stored before the next is read. */
 const uploads = shared(16);
@@ -352,6 +359,10 @@ const isSlowlySent = ({ req, since, readBefore }: Place): boolean => {
 /** Call this before a large body is read. A client must send its body. */
 export const takeRoomForBody = createPlaces({ slots: largeBodies, waitMs: BODY_WAIT_MS, isUnused: isSlowlySent });
 
+/** Works on what a large body asks for. What the work waits for does not belong here, because others may cause it. */
+export const workOnBody = <Value>(req: Request, res: Response, work: Promise<Value>): Promise<Value> =>
+  pacedBodies.watch(holderOf(req, res), work);
+
 /**
  * Call this before a large body with a message is read. Messages wait neither for imports, which may take seconds, nor
  * for each other's replies: their handler calls `freeRoomForMessage`.
@@ -492,13 +503,16 @@ const COSTLY_REST_MOST_MS = 5_000;
 
 /** Who reads, what, and whose turn it is. `signal` aborts when the caller leaves. */
 type Reader = { caller: string; holder: string; tenant: string; signal: AbortSignal };
-export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>) => Promise<Value>;
+/** Waits for something else, then reads. */
+export type Within = <Value>(read: () => Promise<Value>) => Promise<Value>;
+export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>, within?: Within) => Promise<Value>;
 
 /**
  * Takes turns between reads that may cost seconds: searches, long lists and comparisons. A caller has one at a time, so
  * that many requests of one program do not delay a person who searches once. A holder has at most `COSTLY_PER_HOLDER`
  * of the slots, so that the others are left for others, and half of the time one of them rests. A read that waits too
- * long is refused.
+ * long is refused. `within`: a read that waits for something else does so once it is its holder's turn, and without one of
+ * the slots of all.
  */
 export const createCostlyReads = (): CostlyReads => {
   const ofCaller = createSlots(({ own }) => own < 1);
@@ -508,9 +522,9 @@ export const createCostlyReads = (): CostlyReads => {
   );
   const ofAll = createSlots(({ inUse }) => inUse < COSTLY_AT_ONCE);
 
-  return ({ caller, holder, tenant, signal }, read) => {
+  return ({ caller, holder, tenant, signal }, read, within = (last) => last()) => {
     const turn = { tenant, signal };
-    const ofOne = () => inSlot(ofHolder, holder, () => inSlot(ofAll, holder, read, turn), turn);
+    const ofOne = () => inSlot(ofHolder, holder, () => within(() => inSlot(ofAll, holder, read, turn)), turn);
     return inSlot(ofCaller, caller, ofOne, { signal });
   };
 };

@@ -12,7 +12,13 @@ import type { ConversationStore } from '../../conversations/store.ts';
 import { toEscalationView, toHistoryView } from '../../conversations/view.ts';
 import { methodNotAllowed } from '../../platform/http/http.ts';
 import { jsonBody } from '../../platform/http/json-body.ts';
-import { buildAnswer, createRestedWork, signalOf, takeRoomForAnswer } from '../../platform/http/shares.ts';
+import {
+  buildAnswer,
+  createRestedWork,
+  freeRoomForMessage,
+  signalOf,
+  takeRoomForAnswer,
+} from '../../platform/http/shares.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
 import { ApiError, notFound } from '../../platform/process/errors.ts';
 import { VERSION } from '../../platform/process/lifecycle.ts';
@@ -181,6 +187,41 @@ const openHandler = async (dependencies: Dependencies): Promise<McpHttpHandler> 
   );
 };
 
+const TOOLS = new Map(
+  Object.entries({ ask: ASK, search_knowledge: SEARCH, read_conversation: READ, escalate: ESCALATE }).map(
+    ([name, { inputSchema }]) => [name, Object.keys(inputSchema.shape)],
+  ),
+);
+/** The maximum length of a call of a tool without the arguments that the tool knows, in characters. */
+const BESIDE_ARGUMENTS_MAX = 16 * 1024;
+
+const Message = z.looseObject({
+  params: z.looseObject({ name: z.string(), arguments: z.record(z.string(), z.unknown()).optional() }),
+});
+
+const isLong = (value: object): boolean => {
+  try {
+    return JSON.stringify(value).length > BESIDE_ARGUMENTS_MAX;
+  } catch {
+    return true; // its objects are inside each other a thousand times
+  }
+};
+
+/**
+ * The message without arguments that its tool does not know. The library keeps what it gets until the answer, which may
+ * take long, so the rest must be short.
+ */
+const withoutUnknown = (body: unknown): unknown => {
+  const { data: message } = Message.safeParse(body);
+  const known = message && TOOLS.get(message.params.name);
+  if (!known) return body;
+  const { arguments: args = {}, ...params } = message.params;
+  if (isLong({ ...message, params }))
+    throw new ApiError('payload_too_large', { message: 'The message has too much beside its arguments.' });
+  const named = Object.entries(args).filter(([name]) => known.includes(name));
+  return { ...message, params: { ...params, arguments: Object.fromEntries(named) } };
+};
+
 /** A stream of changes would stay open, and there are none to tell. */
 const isSubscription = ({ method }: { method?: unknown }): boolean => method === 'subscriptions/listen';
 
@@ -198,7 +239,9 @@ export const mcpRoutes = (dependencies: Dependencies): Router => {
     if (isSubscription(req.body as object)) throw new ApiError('forbidden', { message: 'There are no subscriptions.' });
     const { fetch } = await (opening ??= openHandler(dependencies));
     const authInfo = { token: '', clientId: callerOf(res).keyId ?? '', scopes: [], extra: { req, res } };
-    const answered = await fetch(asWebRequest(req), { authInfo, parsedBody: req.body as unknown });
+    const parsedBody = withoutUnknown(req.body);
+    freeRoomForMessage(req, res);
+    const answered = await fetch(asWebRequest(req), { authInfo, parsedBody });
     res.status(answered.status);
     for (const [name, value] of answered.headers) res.setHeader(name, value);
     if (answered.body === null) return void res.end();
