@@ -43,7 +43,7 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   memory: { load: async () => (await import('./parts/memory.ts')).memory, withinS: 800, byName: true },
   ordinary: { load: async () => (await import('./parts/ordinary.ts')).ordinary, withinS: 900, byName: true },
   fair: { load: async () => (await import('./parts/fair.ts')).fair, withinS: 300, byName: true },
-  neighbours: { load: async () => (await import('./parts/neighbours.ts')).neighbours, withinS: 900, byName: true },
+  neighbours: { load: async () => (await import('./parts/neighbours.ts')).neighbours, withinS: 1_800, byName: true },
 };
 
 /**

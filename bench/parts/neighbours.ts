@@ -8,8 +8,9 @@ import { openOperators } from '../../src/operators/store.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/platform/process/ids.ts';
 import { collectionOf } from '../../src/platform/mongo/mongo.ts';
 import { conversationAfter, fill } from '../../test/kit/fill.ts';
-import { ascending, median, quantile } from '../../test/kit/quantiles.ts';
+import { median } from '../../test/kit/quantiles.ts';
 import type { Figure, Part } from '../support/figures.ts';
+import { type NeighbourOrder, openNeighbour, type Turns } from '../support/neighbour.ts';
 import { type Child, type BenchAssistant, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
 import { openWebsite } from '../../test/kit/website.ts';
 import { openAsker, requestText } from '../../test/kit/raw-http.ts';
@@ -28,7 +29,6 @@ const WAVE_EVERY_MS = 1_000;
 /** After an attack, the service gets this time to end what it began. */
 const RECOVERED_WITHIN_S = 30;
 const RECOVERED_P99_MS = 100;
-const LANES = 64;
 const SLOW_PROVIDER_MS = 5_000;
 const SAMPLE_EVERY_MS = 100;
 
@@ -36,6 +36,8 @@ type Scene = {
   parley: Parley;
   api: Child;
   neighbour: BenchAssistant;
+  /** Sends the neighbour’s turns. */
+  ask: ReturnType<typeof openNeighbour>;
   /** A key with the default limit, whose caller attacks. */
   anAttacker: () => Promise<BenchAssistant>;
   /** An operator token that may read one empty assistant. */
@@ -50,11 +52,9 @@ type Attack = {
   /** Stores what the attack needs. The returned function makes one wave; waves are repeated for the whole time. */
   prepare: (scene: Scene) => Promise<(signal: AbortSignal) => Promise<unknown>>;
   /** The neighbour’s questions, if others than those with a sure answer matter. */
-  ask?: (nth: number) => string;
+  questions?: NeighbourOrder['questions'];
   turnsASecond?: number;
 };
-
-type Turns = { p50: number; p99: number; refused: number; sent: number };
 
 /** The medians of the rounds' times, and the sums of their turns. */
 const summaryOf = (rounds: Turns[]): Turns => ({
@@ -64,43 +64,13 @@ const summaryOf = (rounds: Turns[]): Turns => ({
   sent: rounds.reduce((sum, { sent }) => sum + sent, 0),
 });
 
-const sureQuestion = (nth: number): string => `${QUESTIONS[nth % QUESTIONS.length]} (${nth})`;
-/** Answered only with the language model, because the words differ from those of every entry. */
-const vagueQuestion = (nth: number): string => `what must I do to make the ${nth}th gadget act the way I like it`;
-
-/** Requests that are due at fixed times. The time of a request counts from the moment when it was due. */
-const askFor = async (
-  { api, neighbour }: Scene,
+const askFor = (
+  { api, neighbour, ask }: Scene,
   seconds: number,
-  { ask = sureQuestion, turnsASecond = TURNS_A_SECOND }: Pick<Attack, 'ask' | 'turnsASecond'> = {},
-): Promise<Turns> => {
-  const times: number[] = [];
-  let refused = 0;
-  let sent = 0;
-  const run = randomUUID().slice(0, 8);
-  const asker = openAsker(api.port);
-  await asker.warmUp(LANES);
-  const send = async (nth: number, dueAt: number): Promise<void> => {
-    const body = JSON.stringify({ session_id: `${run}-${nth}`, message: ask(nth), language: 'en' });
-    const request = requestText({ method: 'POST', path: '/api/v1/chat', apiKey: neighbour.apiKey, body });
-    const { ok } = await asker.ask(request).catch(() => ({ ok: false }));
-    times.push(performance.now() - dueAt);
-    if (!ok) refused += 1;
-  };
-  const begun = performance.now();
-  while (performance.now() - begun < seconds * 1000) {
-    const dueAt = begun + (sent * 1000) / turnsASecond;
-    if (performance.now() < dueAt || sent - times.length >= LANES) await sleep(1);
-    else void send(sent++, dueAt);
-  }
-  const until = performance.now() + 35_000;
-  while (times.length < sent && performance.now() < until) await sleep(10);
-  asker.close();
-  // Turns without any answer took at least as long as was waited for them.
-  while (times.length < sent) times.push(Number.POSITIVE_INFINITY);
-  const sorted = ascending(times);
-  return { p50: quantile(sorted, 0.5), p99: quantile(sorted, 0.99), refused, sent };
-};
+  { questions = 'sure', turnsASecond = TURNS_A_SECOND }: Pick<Attack, 'questions' | 'turnsASecond'> = {},
+): Promise<Turns> => ask({ port: api.port, apiKey: neighbour.apiKey, seconds, questions, turnsASecond });
+
+const sureQuestion = QUESTIONS[0] as string;
 
 /** Sends a request on a connection of its own. Of the answer it discards the beginning or the whole, or reads nothing. */
 const send = (
@@ -283,7 +253,7 @@ const ATTACKS: Attack[] = [
   },
   {
     name: 'three keys that send 60 vague questions at once',
-    ask: vagueQuestion,
+    questions: 'vague',
     turnsASecond: VAGUE_TURNS_A_SECOND,
     prepare: async (scene) => {
       const attackers = await times(3, scene.anAttacker);
@@ -336,7 +306,7 @@ const ATTACKS: Attack[] = [
   },
   flood('turns for later, which wait for further messages', async ({ parley }, attacker) => {
     await parley.service.assistants.updateAssistant(attacker.assistantId, { quickMessageSeconds: 2 });
-    return () => aChatForLater(attacker, sureQuestion(0));
+    return () => aChatForLater(attacker, sureQuestion);
   }),
   flood('turns for later, of a slow provider', async ({ parley }, attacker) => {
     const provider = await openProvider();
@@ -347,7 +317,7 @@ const ATTACKS: Attack[] = [
     atClose(() => provider.close());
     const engine = { kind: 'openai', baseUrl: provider.baseUrl, model: 'slow', apiKey: null } as const;
     await parley.service.assistants.setEngine(attacker.assistantId, engine);
-    return () => aChatForLater(attacker, sureQuestion(0));
+    return () => aChatForLater(attacker, sureQuestion);
   }),
   flood('long bodies that are refused', async (_scene, { apiKey }) => {
     const values = Array.from({ length: 5_000 }, (_, nth) => ({ [`a${nth}`]: 0 }));
@@ -370,7 +340,7 @@ const ATTACKS: Attack[] = [
     return () => request;
   }),
   flood('one message, again and again', async (_scene, attacker) => {
-    const request = aChat(attacker, sureQuestion(0), randomUUID());
+    const request = aChat(attacker, sureQuestion, randomUUID());
     return () => request;
   }),
 ];
@@ -433,6 +403,7 @@ export const neighbours: Part = async ({ scale }, say) => {
     parley,
     api,
     neighbour,
+    ask: openNeighbour(),
     anAttacker: async () => {
       const assistant = await parley.addAssistant();
       const key = { assistantId: assistant.assistantId, name: 'default', limitPerMinute: 60 };
