@@ -303,14 +303,16 @@ test('an older version that is indexed last does not replace a newer one', async
 test('an index of some hundred entries does not wait for the large ones of others', async () => {
   const own = createRetrievalEngine();
   const ended: string[] = [];
-  const askOwn = async (assistantId: string, size: number): Promise<void> => {
-    const context = { message: 'do you sell lamps', language: 'en', history: async () => [] };
-    const assistant = { ...aLarge(assistantId, size), assistantId };
+  const askOwn = async (assistantId: string, size: number, answer: string): Promise<void> => {
+    const knowledge = Array.from({ length: size }, (_, nth) => anEntry(`${nth}`, `Where is thing ${nth}?`, { answer }));
+    const assistant = anAssistant({ assistantId, knowledge });
+    const context = { message: 'where is thing 7', language: 'en', history: async () => [] };
     await own.reply({ ...context, assistant, signal: new AbortController().signal });
     ended.push(assistantId);
   };
+  const large = ['a', 'b', 'c', 'd'].map((id) => askOwn(id, 1_500, 'On the shelf. '.repeat(60)));
 
-  await Promise.all([...['a', 'b', 'c', 'd'].map((id) => askOwn(id, 3_000)), askOwn('neighbour', 600)]);
+  await Promise.all([...large, askOwn('neighbour', 600, 'On the shelf.')]);
 
   expect(ended.indexOf('neighbour')).toBeLessThan(2);
 });

@@ -54,8 +54,22 @@ export const fold = (text: string): string => {
     .normalize('NFC');
 };
 
-/** Folds the beginning of a text. The result is cut again, because folding can turn one character into eighteen. */
-export const foldBeginning = (text: string, length: number): string => fold(text.slice(0, length)).slice(0, length);
+/** The last beginning, because a message is read once for each language of the knowledge. */
+let latest = { beginning: '', plain: '' };
+
+/** The beginning of a text in NFKC. It is cut again, because one character can become eighteen. */
+export const plainBeginning = (text: string, length: number): string => {
+  const beginning = text.slice(0, length);
+  if (ASCII.test(beginning)) return beginning;
+  if (latest.beginning !== beginning) {
+    latest = { beginning, plain: withoutPiledMarks(beginning).normalize('NFKC').slice(0, length) };
+  }
+  return latest.plain.slice(0, length);
+};
+
+/** Folds the beginning of a text. */
+export const foldBeginning = (text: string, length: number): string =>
+  fold(plainBeginning(text, length)).slice(0, length);
 
 /**
  * Scripts that are written without spaces. Splitting their texts into words needs a dictionary (`Intl.Segmenter`)

@@ -7,6 +7,7 @@ import {
   type IndexedEntry,
   type KnowledgeIndex,
 } from '../src/retrieval/knowledge-index.ts';
+import { LEXICON } from '../src/fold.ts';
 import { searchFollowUp, withoutUnknownWords } from '../src/retrieval/hybrid-search.ts';
 import { candidatesOf, collectLexicalEvidence, searchGroup, searchLexical } from '../src/retrieval/search.ts';
 
@@ -74,6 +75,16 @@ test('entries in thousands of invented languages are searched in a short step', 
   expect(searchLexical(`${rareWord(77)} place`, index, 'en', 1)[0]?.entry.entryId).toBe('e77');
 });
 
+const timeOfStep = async (work: () => unknown): Promise<number> => {
+  const times: number[] = [];
+  for (let run = 0; run < 3; run += 1) {
+    const since = workedMs();
+    await work();
+    times.push(workedMs() - since);
+  }
+  return Math.min(...times);
+};
+
 /** Words of which each is nearly the same as every other. */
 const alike = (nth: number): string => `zzzzzz${String.fromCharCode(0xa000 + (nth % 200), 0xa000 + nth / 200)}`;
 const ALIKE = 30_000;
@@ -105,15 +116,6 @@ test('words that are nearly all words of a large vocabulary are looked up in sho
   const afterTheFirst = async () => [
     { role: 'assistant', content: '', why: { kind: 'answer', hits: [{ entryId: 'e0' }] } },
   ];
-  const timeOfStep = async (work: () => unknown): Promise<number> => {
-    const times: number[] = [];
-    for (let run = 0; run < 3; run += 1) {
-      const since = workedMs();
-      await work();
-      times.push(workedMs() - since);
-    }
-    return Math.min(...times);
-  };
   const nothing = { count: 0, mean: 0, deviation: 0 };
   const evidence = () => collectLexicalEvidence(MADE_UP, index, 'vi');
   const [candidate] = candidatesOf(question, evidence(), { entries: [], question: nothing, answer: nothing });
@@ -124,4 +126,29 @@ test('words that are nearly all words of a large vocabulary are looked up in sho
   expect(await timeOfStep(() => withoutUnknownWords(question, candidate!))).toBeLessThan(atPace(40));
   const followUp = () => searchFollowUp({ message: 'and qqq?', history: afterTheFirst }, index, 'vi');
   expect(await timeOfStep(followUp)).toBeLessThan(atPace(40));
+});
+
+test('a message of letters that become many is searched in short steps in all languages', async () => {
+  const knowledge = [...Object.keys(LEXICON), 'hy', 'ta', 'lo', 'km', 'my', 'und'].map(
+    (language): IndexedEntry => ({
+      entryId: language,
+      language,
+      question: 'Where is the door?',
+      variants: [],
+      answer: 'Here.',
+      tags: [],
+    }),
+  );
+  const index = indexEntries({ knowledge, languages: ['en'] });
+
+  expect(index.groups.length).toBeGreaterThan(45);
+  for (const message of [
+    'ﷺ'.repeat(1_000),
+    'ﷺ and '.repeat(150),
+    'where is this door '.repeat(50),
+    '私の部屋は'.repeat(200),
+  ]) {
+    expect(await timeOfStep(() => searchLexical(message, index, 'en', 1))).toBeLessThan(atPace(32));
+    expect(await timeOfStep(() => collectLexicalEvidence(message, index, 'en'))).toBeLessThan(atPace(32));
+  }
 });

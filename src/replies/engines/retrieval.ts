@@ -49,22 +49,32 @@ export type IndexOptions = {
 const MAX_BYTES = 64_000_000;
 /** For at most this many entries and wordings, a turn waits for the new index, so that it sees the latest edit. */
 const SMALL = { entries: 500, wordings: 2_000 };
-/** Indexes of more are built for up to a second, and still larger ones for some seconds. */
-const MIDDLE = { entries: 2_500, wordings: 10_000 };
+/** Characters of a text beyond these are left out. */
+const READ_CHARS = 1_000;
+/** An index of more characters is large: it is built for some seconds, one of fewer for less than one. */
+const LARGE_CHARS = 1_000_000;
 /**
- * How many small indexes are built at the same time. Of the others only one is, because it needs much memory, and one
- * that is large: nobody else waits for it.
+ * How many indexes are built at the same time: small ones, those between, and large ones, because they need much memory.
+ * Nobody else waits for a large one.
  */
-const SMALL_BUILDS = 8;
+const BUILDS = { small: 8, middle: 2, large: 1 };
 
 /** An index, with the assistant that it was built for. */
 type Built = { index: KnowledgeIndex<EngineEntry>; assistant: AssistantProfile };
 type Build = { key: string; done: Promise<Built>; next: AssistantProfile | null };
 
 const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
-const isAtMost = ({ knowledge }: AssistantProfile, { entries, wordings }: typeof SMALL): boolean =>
-  knowledge.length <= entries && countWordings(knowledge) <= wordings;
-const isSmall = (assistant: AssistantProfile): boolean => isAtMost(assistant, SMALL);
+const isSmall = ({ knowledge }: AssistantProfile): boolean =>
+  knowledge.length <= SMALL.entries && countWordings(knowledge) <= SMALL.wordings;
+const sizeOf = (assistant: AssistantProfile): keyof typeof BUILDS => {
+  if (isSmall(assistant)) return 'small';
+  let chars = 0;
+  for (const { question, answer, variants } of assistant.knowledge) {
+    for (const { length } of [question, answer, ...variants]) chars += Math.min(length, READ_CHARS);
+    if (chars > LARGE_CHARS) return 'large';
+  }
+  return 'middle';
+};
 
 /** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
 const createIndexes = ({
@@ -82,18 +92,12 @@ const createIndexes = ({
    */
   const latest = createLru<{ key: string; nth: number }>({ most: 10_000 });
   const building = new Map<string, Build>();
-  const [smallBuilds, middleBuilds, largeBuilds] = [SMALL_BUILDS, 1, 1].map((most) =>
-    createSlots(({ inUse }) => inUse < most),
-  ) as [Slots, Slots, Slots];
+  const slotsFor = (most: number): Slots => createSlots(({ inUse }) => inUse < most);
+  const slots = { small: slotsFor(BUILDS.small), middle: slotsFor(BUILDS.middle), large: slotsFor(BUILDS.large) };
   let builds = 0;
 
-  const buildsOf = (assistant: AssistantProfile): Slots => {
-    if (isSmall(assistant)) return smallBuilds;
-    return isAtMost(assistant, MIDDLE) ? middleBuilds : largeBuilds;
-  };
-
   const build = async (assistant: AssistantProfile): Promise<Built> => {
-    const slot = await buildsOf(assistant).acquire(assistant.assistantId);
+    const slot = await slots[sizeOf(assistant)].acquire(assistant.assistantId);
     if (!slot) throw new Error('too many indexes wait to be built');
     try {
       return { index: await inSlices(indexInSteps(assistant, maxBytes)), assistant };

@@ -2,10 +2,10 @@ import { type Calibration, ENTRY_WEIGHTS } from '../calibration.ts';
 import { fold, foldBeginning, words } from '../fold.ts';
 import { type SemanticSearch, type Similarities, probability, rankByScore, standingIn } from '../similarity.ts';
 import {
+  anEffort,
   type Candidate,
   candidatesOf,
   collectLexicalEvidence,
-  comparisons,
   type EntryEvidence,
   expandTerm,
   type Hit,
@@ -175,19 +175,15 @@ const LEAST_WORDS = 2;
 /** Cosine differences are small. This factor scales them to about 1, like the factor in `search.ts`. */
 const SCALE = 20;
 
-/** The most places in which the words of a message are looked for. A word that is in more is in this entry too. */
-const MOST_PLACES = 200_000;
-
-/** True for a term that the entry contains. */
+/** True for a term that the entry contains. Words that are in too many places are in this entry too. */
 const createIsIn = ({ group, entry }: Candidate): ((term: Term) => boolean) => {
   const number = group.entries.indexOf(entry);
-  const compared = comparisons();
-  let left = MOST_PLACES;
+  const effort = anEffort();
   return (term) =>
-    [...expandTerm({ ...term, concept: null }, group, compared).keys()].some((key) => {
+    [...expandTerm({ ...term, concept: null }, group, effort).keys()].some((key) => {
       const places = placesOf(group.words, key);
-      left -= places.length;
-      return left < 0 || places.some((place) => group.entryOf[place >>> PLACE.bits] === number);
+      effort.places -= places.length;
+      return effort.places < 0 || places.some((place) => group.entryOf[place >>> PLACE.bits] === number);
     });
 };
 

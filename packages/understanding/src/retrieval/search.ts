@@ -39,12 +39,12 @@ export const collectLexicalEvidence = (
   visitorLanguage: string,
 ): Map<string, EntryEvidence> => {
   const found = new Map<string, EntryEvidence>();
-  const compared = { withConcepts: comparisons(), literal: comparisons() };
+  const efforts = { withConcepts: anEffort(), literal: anEffort() };
   for (const group of index.groups) {
     const terms = readTerms(message, group.language, visitorLanguage);
     const literal = terms.map((term) => ({ ...term, concept: null }));
     for (const [kind, read] of [['withConcepts', terms] as const, ['literal', literal] as const]) {
-      for (const { entry: number, evidence } of rankEntries(read, group, { compared: compared[kind] })) {
+      for (const { entry: number, evidence } of rankEntries(read, group, { effort: efforts[kind] })) {
         const entry = group.entries[number];
         if (!entry) continue;
         const before = found.get(entry.entryId) ?? { entry, group, withConcepts: NO_EVIDENCE, literal: NO_EVIDENCE };
@@ -122,9 +122,9 @@ export const searchLexical = (
   threshold: number,
 ): Hit[] => {
   let best: Hit[] = [];
-  const compared = comparisons();
+  const effort = anEffort();
   for (const group of inLanguageOrder(index, visitorLanguage)) {
-    const { candidates, exact } = searchGroup(message, group, visitorLanguage, compared);
+    const { candidates, exact } = searchGroup(message, group, visitorLanguage, effort);
     const share = best.length > 0 && !isOfLanguage(group, visitorLanguage) ? FOREIGN_SHARE : 1;
     const hits = toHits(candidates, group, (candidate) => (exact ? 1 : share * lexicalConfidence(candidate.evidence)));
     if ((hits[0]?.confidence ?? 0) > (best[0]?.confidence ?? 0)) best = hits;
@@ -238,18 +238,21 @@ const SECOND_TYPO_WEIGHT = 0.7;
 const PREFIX_WEIGHT = 0.7;
 const SHORTEST_FUZZY = 4;
 const TWO_TYPOS_FROM = 8;
-/** The most stems with which a search compares the words that it does not know, so that it is one short step. */
-const MOST_COMPARED = 20_000;
+/**
+ * The most that a search of all languages does, so that it is one short step: the stems with which it compares the words
+ * that it does not know, and the places that it reads.
+ */
+const MOST = { stems: 20_000, places: 120_000 };
 
-/** How many stems a search may still compare. */
-export type Comparisons = { left: number };
-export const comparisons = (): Comparisons => ({ left: MOST_COMPARED });
+/** What a search may still do. */
+export type Effort = typeof MOST;
+export const anEffort = (): Effort => ({ ...MOST });
 
 /** The stems that begin like this one, a map at a time, while the search may compare them. */
-function* stemsLike(stem: string, { stems }: KnowledgeGroup, compared: Comparisons) {
+function* stemsLike(stem: string, { stems }: KnowledgeGroup, effort: Effort) {
   for (const some of stems.get(stem.charAt(0)) ?? []) {
-    if (compared.left <= 0) return;
-    compared.left -= some.size;
+    if (effort.stems <= 0) return;
+    effort.stems -= some.size;
     yield some;
   }
 }
@@ -258,7 +261,7 @@ function* stemsLike(stem: string, { stems }: KnowledgeGroup, compared: Compariso
  * Query expansion: the index keys that a term may mean, each with a weight from 0 to 1. A term that is misspelt or
  * shortened is compared with stems.
  */
-export const expandTerm = (term: Term, group: KnowledgeGroup, compared: Comparisons): Map<string, number> => {
+export const expandTerm = (term: Term, group: KnowledgeGroup, effort: Effort): Map<string, number> => {
   const {
     words: { terms },
     spellings,
@@ -282,8 +285,8 @@ export const expandTerm = (term: Term, group: KnowledgeGroup, compared: Comparis
     if (concept !== null && terms.has(conceptKey(concept))) found.set(conceptKey(concept), CONCEPT_WEIGHT);
     if (found.size > 0) return found;
   }
-  if (compared.left <= 0) return found;
-  for (const some of stemsLike(term.stem, group, compared)) {
+  if (effort.stems <= 0) return found;
+  for (const some of stemsLike(term.stem, group, effort)) {
     for (const [near, [, distance]] of some.fuzzyGet(term.stem, term.stem.length >= TWO_TYPOS_FROM ? 2 : 1))
       found.set(near, distance > 1 ? SECOND_TYPO_WEIGHT : TYPO_WEIGHT);
   }
@@ -292,7 +295,7 @@ export const expandTerm = (term: Term, group: KnowledgeGroup, compared: Comparis
   if (concept !== null && terms.has(conceptKey(concept))) {
     found.set(conceptKey(concept), CONCEPT_WEIGHT * TYPO_WEIGHT);
   } else if (term.stem.length > SHORTEST_FUZZY) {
-    for (const some of stemsLike(term.stem, group, compared))
+    for (const some of stemsLike(term.stem, group, effort))
       for (const longer of some.atPrefix(term.stem).keys()) found.set(longer, PREFIX_WEIGHT);
   }
   return found;
@@ -324,8 +327,8 @@ type SearchResult = { candidates: LexicalCandidate[]; group: KnowledgeGroup; exa
 const ANSWER_SHARE = 0.6;
 const MAX_CANDIDATES = 5;
 /**
- * The most places that a search reads, the rarest words first, so that it is one short step. Only the places of the
- * rarest word are read even if there are more.
+ * The most places that a search reads in a language, the rarest words first. Only the places of the rarest word are read
+ * even if there are more.
  */
 const MAX_PLACES = 40_000;
 
@@ -334,7 +337,7 @@ export const searchGroup = (
   message: string,
   group: KnowledgeGroup,
   visitorLanguage: string,
-  compared = comparisons(),
+  effort = anEffort(),
 ): SearchResult => {
   const exact = group.exact.get(normaliseWording(message));
   if (exact !== undefined) {
@@ -350,25 +353,26 @@ export const searchGroup = (
     return { candidates: [{ entry: exact, score: 1, evidence }], group, exact: true };
   }
   const terms = readTerms(message, group.language, visitorLanguage);
-  return { candidates: rankEntries(terms, group, { compared }), group, exact: false };
+  return { candidates: rankEntries(terms, group, { effort }), group, exact: false };
 };
 
 type Found = { term: Term; isOwn: boolean; weight: number; keys: [key: number, similarity: number][]; places: number };
 
 /** Leaves out the commonest terms of a message, which distinguish the least, if all together are in too many places. */
-const withinPlaces = (terms: Found[]): Found[] => {
-  let left = MAX_PLACES;
+const withinPlaces = (terms: Found[], effort: Effort): Found[] => {
+  let left = Math.min(MAX_PLACES, effort.places);
   const kept = new Set<Found>();
   for (const one of terms.toSorted((a, b) => a.places - b.places)) {
     left -= one.places;
     if (left < 0 && kept.size > 0) break;
+    effort.places -= one.places;
     kept.add(one);
   }
   return terms.filter((one) => kept.has(one));
 };
 
 /** The terms of an entry are spelt as its index spells them. */
-const AS_SPELT: Comparisons = { left: 0 };
+const AS_SPELT: Effort = { stems: 0, places: 0 };
 
 /**
  * Ranks the entries of a group for a message. For a follow-up question, `subject` has the terms of the last answered
@@ -377,7 +381,7 @@ const AS_SPELT: Comparisons = { left: 0 };
 export const rankEntries = (
   own: Term[],
   group: KnowledgeGroup,
-  { subject, compared = comparisons() }: { subject?: { terms: Term[]; share: number }; compared?: Comparisons } = {},
+  { subject, effort = anEffort() }: { subject?: { terms: Term[]; share: number }; effort?: Effort } = {},
 ): LexicalCandidate[] => {
   const { byWording, coverage, wordingCoverage, ownCoverage, matchedTerms } = group.accumulators;
   const accumulators = [byWording, coverage, wordingCoverage, ownCoverage, matchedTerms];
@@ -390,7 +394,7 @@ export const rankEntries = (
   const terms = [...own, ...(subject?.terms ?? [])].map((term, position): Found => {
     const isOwn = position < own.length;
     const found: Found = { term, isOwn, weight: 0, keys: [], places: 0 };
-    for (const [name, similarity] of expandTerm(term, group, isOwn ? compared : AS_SPELT)) {
+    for (const [name, similarity] of expandTerm(term, group, isOwn ? effort : AS_SPELT)) {
       const key = group.words.terms.get(name);
       if (key === undefined) continue;
       found.keys.push([key, similarity]);
@@ -399,7 +403,7 @@ export const rankEntries = (
     }
     return found;
   });
-  for (const { term, isOwn, weight: found, keys } of withinPlaces(terms)) {
+  for (const { term, isOwn, weight: found, keys } of withinPlaces(terms, effort)) {
     const share = conceptWeight(term.concept) * (isOwn ? 1 : (subject?.share ?? 0));
     const weight = share * (keys.length === 0 ? group.unknownTermWeight : found);
     weights.all += weight;

@@ -48,7 +48,7 @@ import { stopwords as swedishStops } from '@orama/stopwords/swedish';
 import { stopwords as tamilStops } from '@orama/stopwords/tamil';
 import { stopwords as turkishStops } from '@orama/stopwords/turkish';
 import { stopwords as ukrainianStops } from '@orama/stopwords/ukrainian';
-import { fold, LEXICON, UNSPACED, withoutPiledMarks, words } from '../fold.ts';
+import { fold, LEXICON, plainBeginning, UNSPACED, words } from '../fold.ts';
 import { CONCEPTS, conceptOf, conceptWeight, phraseConcept } from './concepts.ts';
 
 import fillerWords from './fillers.json' with { type: 'json' };
@@ -209,7 +209,7 @@ export const readTerms = (
 ): Term[] => {
   const { stem, stopWords } = stemmingOf(language);
   const spokenStops = stemmingOf(visitorLanguage).stopWords;
-  const plain = withoutPiledMarks(text.slice(0, most.length)).normalize('NFKC').toLowerCase().replaceAll('’', "'");
+  const plain = plainBeginning(text, most.length).toLowerCase().replaceAll('’', "'");
   const written = splitWords(plain.slice(0, most.length), language)
     .slice(0, most.words)
     .map((word) => word.slice(0, LONGEST_WORD));
