@@ -10,7 +10,7 @@ import { LRUCache } from 'lru-cache';
 import { segmentWords } from '@parley/understanding/text';
 import { inSlot, type Within } from '../../platform/http/shares.ts';
 import { createSlices, type Slices } from '../../platform/process/slices.ts';
-import { createSlots } from '../../platform/process/slots.ts';
+import { createPacedSlots } from '../../platform/process/paced-slots.ts';
 import type { Assistant } from '../assistant.ts';
 import type { KnowledgeEntry } from './entry.ts';
 
@@ -176,6 +176,10 @@ const COMPARED_CHARS = 4_000_000;
  * skipped.
  */
 const COMPARED_WORDS = 250_000_000;
+/** How many comparisons are made at once, and which are slow. */
+const COMPARISONS = { total: 2, slowMs: 1_000, hangsMs: 4_000 };
+/** A comparison that did not begin in this time is refused. */
+const COMPARED_WITHIN_MS = 30_000;
 /** How many assistants' conflicts are cached: up to 250 kB each. */
 const CACHED_ASSISTANTS = 100;
 
@@ -249,12 +253,19 @@ type InTurn = <Value>(read: () => Promise<Value>, within: Within) => Promise<Val
  * Finds entries with similar questions but different answers. The search compares words, not meanings: the folded words
  * of each question and variant, without stop words. Two phrasings are similar if they share at least 80 % of these
  * words. Two similar phrasings always share a word that is among the rarest words of both, so only pairs with such a
- * word are compared. A process makes one comparison at a time, because of its memory; assistants take turns. So those
- * that wait have no slot of the costly reads (`inTurn`). The result is cached for each version of an assistant.
+ * word are compared. A process makes two comparisons at a time, because of its memory; assistants take turns, and all
+ * that are slow share one. Those that wait have no slot of the costly reads (`inTurn`). The result is cached for each
+ * version of an assistant.
  */
 export const createFindConflicts = () => {
   const known = new LRUCache<string, { version: number; conflicts: KnowledgeConflict[] }>({ max: CACHED_ASSISTANTS });
-  const slots = createSlots(({ inUse }) => inUse < 1);
+  const slots = createPacedSlots({
+    ...COMPARISONS,
+    shareOf:
+      (total) =>
+      ({ own, inUse }) =>
+        own === 0 && inUse < total,
+  });
   return async (
     { assistantId, version }: Assistant,
     readEntries: () => Entries,
@@ -263,10 +274,10 @@ export const createFindConflicts = () => {
     const find = async (): Promise<KnowledgeConflict[]> => {
       const last = known.get(assistantId);
       if (last?.version === version) return last.conflicts;
-      const conflicts = await conflictsIn(readEntries(), signal);
+      const conflicts = await slots.watch(assistantId, conflictsIn(readEntries(), signal));
       known.set(assistantId, { version, conflicts });
       return conflicts;
     };
-    return inTurn(find, (read) => inSlot(slots, assistantId, read, { tenant, signal }));
+    return inTurn(find, (read) => inSlot(slots, assistantId, read, { tenant, signal, waitMs: COMPARED_WITHIN_MS }));
   };
 };
