@@ -30,6 +30,8 @@ const REFUSED_MS = 60_000;
 const WAIT_MS = { first: 5_000, next: 1_000 };
 /** An index of at most this many passages is small: it is read in a moment, and needs a few MB. */
 const SMALL = 2_000;
+/** One with up to so many is read in less than a second. */
+const MIDDLE = 10_000;
 /** How long a turn waits for the vector of its question. */
 const EMBED_MS: Record<Priority, number> = { turn: 2_000, background: 20_000 };
 /** While sources are read, the index is made again and again. It takes at most a fifth of the time. */
@@ -194,8 +196,11 @@ export const createPassages = (options: Options): Passages => {
   /** Assistants whose turns wait for the next index, because passages of the present one are gone. */
   const outdated = new Set<string>();
   const refused = createLru<true>({ most: REFUSED_MAX, ttl: REFUSED_MS });
-  /** One read at a time: a read needs as much memory as its result. A small one does not wait for a large one. */
-  const [largeReads, smallReads] = [createSlots(({ inUse }) => inUse === 0), createSlots(({ inUse }) => inUse === 0)];
+  /** One read of each size at a time: a read needs as much memory as its result. None waits for a larger one. */
+  const reads = [SMALL, MIDDLE, Number.POSITIVE_INFINITY].map((most) => ({
+    most,
+    slots: createSlots(({ inUse }) => inUse === 0),
+  }));
 
   const indexes = memory.openCache<CachedIndex>({
     ...(isForDrafts ? WORTH.draft : WORTH.passages),
@@ -227,8 +232,7 @@ export const createPassages = (options: Options): Passages => {
 
   const read = async (owner: Owner, version: number): Promise<void> => {
     const { assistantId, passages } = owner;
-    const reads = (passages?.count ?? 0) <= SMALL ? smallReads : largeReads;
-    const slot = await reads.acquire(assistantId);
+    const slot = await reads.find(({ most }) => (passages?.count ?? 0) <= most)?.slots.acquire(assistantId);
     if (!slot) return;
     try {
       const startedAt = now();

@@ -352,8 +352,8 @@ test('two large indexes in use do not push out a small one', async () => {
   expect([held.of(one)!.current(), held.of(other)!.current()].filter((index) => index !== null)).toHaveLength(1);
 });
 
-test('a small index does not wait while a large one is read', async () => {
-  const [large, small] = [await anOwner(), await anOwner()];
+test('a smaller index does not wait while a large one is read', async () => {
+  const [large, middle, small] = [await anOwner(), await anOwner(), await anOwner()];
   const { hold } = aMemory();
   const never = new Promise<never>(() => undefined);
   const { passages } = stack.service;
@@ -366,6 +366,7 @@ test('a small index does not wait while a large one is read', async () => {
   void held.of({ ...large, passages: { version: 1, count: 50_000 } })!.open();
 
   expect(await held.of(small)!.open()).not.toBeNull();
+  expect(await held.of({ ...middle, passages: { version: 1, count: 5_000 } })!.open()).not.toBeNull();
 });
 
 test('while passages of an index are gone and the next index is read, further turns take no places of quick ones', async () => {
