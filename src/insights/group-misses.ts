@@ -7,6 +7,7 @@ import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { newId } from '../platform/process/ids.ts';
 import type { Logger } from '../platform/process/logger.ts';
+import { createLru } from '../platform/process/lru.ts';
 import { mapAtMost } from '../platform/process/slots.ts';
 import { type ProjectedConversation, searchModel, searchWordsOf } from './conversation-search.ts';
 import {
@@ -28,6 +29,8 @@ const LATE_MS = 60_000;
 const LEFT_ALONE_MS = 10 * 60_000;
 /** How long one call of `group` may work. The next call continues. */
 const WORK_MS = 8_000;
+/** Of so many assistants it is remembered when their questions were last grouped. */
+const SERVED_MAX = 10_000;
 
 /** The lessons that one step of the projection has read of a conversation, or one hedged answer. Removed once grouped. */
 type StoredPending = {
@@ -88,7 +91,10 @@ export type PendingMisses = {
 
   eraseConversations: (conversationIds: string[]) => Promise<void>;
 
-  /** Groups what waits, until its time is up. Assistants take turns, one step each. */
+  /**
+   * Groups what waits, until its time is up. Assistants take turns, one step each. Those whose last turn is longest ago
+   * come first, so that the next call goes on with others.
+   */
   group: (groupMisses: GroupMisses, options: { draining: AbortSignal; logger: Logger }) => Promise<void>;
 };
 
@@ -97,6 +103,8 @@ export const createPendingMisses = (connection: Connection): PendingMisses => {
   const pending = collectionOf(model);
   const misses = collectionOf<StoredMiss>(missModel(connection));
   const rows = collectionOf<ProjectedConversation>(searchModel(connection));
+  /** When an assistant last had its turn here. Losing an entry only changes the order. */
+  const servedAt = createLru<number>({ most: SERVED_MAX });
 
   /** The oldest steps of an assistant whose lessons fit into one grouping, but at least one step. */
   const readOldest = async (assistantId: string): Promise<StoredPending[]> => {
@@ -153,10 +161,13 @@ export const createPendingMisses = (connection: Connection): PendingMisses => {
       const until = performance.now() + WORK_MS;
       // Most wait for the visitor's next message. The first condition lets the index find the others.
       const due = { assistantId: { $gte: '' }, at: { $lte: serverDate() } };
-      let waiting = await pending.distinct('assistantId', due);
+      let waiting = (await pending.distinct('assistantId', due)).toSorted(
+        (a, b) => (servedAt.get(a) ?? 0) - (servedAt.get(b) ?? 0),
+      );
       while (waiting.length > 0) {
         const more = await mapAtMost(ASSISTANTS_AT_ONCE, waiting, async (assistantId) => {
           if (draining.aborted || performance.now() > until) return false;
+          servedAt.set(assistantId, performance.now());
           return groupSome(assistantId, groupMisses).catch((cause: unknown) => {
             if (isMongoUnavailable(cause)) throw cause;
             logger.warn({ err: cause, assistantId }, 'questions were not grouped; they wait for the next round');

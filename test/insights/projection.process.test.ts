@@ -297,6 +297,29 @@ test('a step learns at most 50 lessons, and the others in later steps', () =>
     expect(await sumsOf(own, assistant.assistantId)).toMatchObject({ turns: 2, operatorReplies: replies });
   }));
 
+test('assistants whose questions take all the time are grouped after those that waited', () =>
+  withOwnWorkers(async ({ service: { mongo, insights } }) => {
+    const assistantIds = Array.from({ length: 5 }, newId);
+    const waiting = assistantIds.map((assistantId) => ({ _id: newId(), assistantId, at: new Date(0), lessons: [] }));
+    await mongo.collection('pendingMisses').insertMany(waiting as never);
+    const groupUntilTimeIsUp = async (): Promise<string[]> => {
+      const draining = new AbortController();
+      const begun: string[] = [];
+      const groupMisses: ReturnType<typeof createGroupMisses> = async (learners) => {
+        begun.push(...learners.map(({ assistantId }) => assistantId));
+        draining.abort();
+        throw new Error('these stay pending');
+      };
+      const logger = createLogger({ name: 'test', level: 'silent' });
+      await insights.pendingMisses.group(groupMisses, { draining: draining.signal, logger });
+      return begun;
+    };
+
+    const begun = [...(await groupUntilTimeIsUp()), ...(await groupUntilTimeIsUp())];
+
+    expect(new Set(begun)).toEqual(new Set(assistantIds));
+  }));
+
 test('lists over many assistants are read from an index in order', () =>
   withOwnWorkers(async ({ service: { mongo, conversations: stored, insights } }) => {
     const assistantIds = Array.from({ length: 250 }, newId);

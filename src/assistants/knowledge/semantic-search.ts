@@ -294,14 +294,19 @@ const DRAFT_TEXTS_MAX = 2_000;
 const TEXTS_PER_CALL = 8;
 /** How long one call makes vectors, so that an evaluation keeps its lease and others have their turn. */
 const PREPARED_FOR_MS = 3_000;
-/** A worker holds the vectors of at most `DRAFTS_HELD` drafts, for `TEXTS_HELD_FOR_MS` after their last use. */
+/**
+ * A worker holds the vectors of at most `DRAFTS_HELD` drafts, for `TEXTS_HELD_FOR_MS` after their last use. Those of a
+ * full draft take 3 MB and minutes to make. So drafts of at most `FEW_TEXTS` have places of their own.
+ */
 const DRAFTS_HELD = 2;
+const FEW_TEXTS = 100;
+const DRAFTS_OF_FEW_HELD = 32;
 const TEXTS_HELD_FOR_MS = 10 * 60_000;
 /**
- * Vectors that are still being made keep their place for this time. Otherwise drafts would push each other out, and
- * none would be ready.
+ * Vectors that are still being made keep their place for this time after the last call. Otherwise drafts would push each
+ * other out, and none would be ready. A round of all drafts with few texts takes less.
  */
-const PLACE_KEPT_FOR_MS = 60_000;
+const PLACE_KEPT_FOR_MS = 180_000;
 
 type EntryOfDraft = { entryId: string; texts: KnowledgeText[] };
 type Plan = {
@@ -312,7 +317,9 @@ type Plan = {
   /** The vectors of `edited`, once they are made. */
   own: { model: string; entries: VectorEntry[] } | null;
 };
-type HeldTexts = { model: string; byHash: Map<string, Float32Array>; keptUntil: number };
+/** `made`: texts that got a vector since the place was taken, or since a draft was ready. */
+type HeldTexts = { model: string; byHash: Map<string, Float32Array>; made: number; keptUntil: number };
+type Wanted = { assistantId: string; model: string; plan: Plan; texts: number };
 
 /**
  * The vectors of a draft: those of live entries that it does not change, and its own, made by the worker that compares.
@@ -325,7 +332,12 @@ export type DraftVectors = {
   vectorsOf: (draft: DraftKnowledge) => VectorsOf;
 };
 
-type Dependencies = { vectors: Pick<VectorStore, 'read'>; vectorsOf: VectorsOf; embedder: Embedder };
+type Dependencies = {
+  vectors: Pick<VectorStore, 'read'>;
+  vectorsOf: VectorsOf;
+  embedder: Embedder;
+  now?: () => number;
+};
 
 const planOf = async ({ entries, edited }: DraftKnowledge): Promise<Plan> => {
   const plan: Plan = { edited: [], unchanged: new Set(), own: null };
@@ -354,30 +366,33 @@ const vectorEntryOf = (model: string, { entryId, texts }: EntryOfDraft, { byHash
   return [{ entryId, hash: textsHash(model, kept), kinds: kept.map(({ kind }) => kind), rows }];
 };
 
-export const createDraftVectors = ({ vectors, vectorsOf, embedder }: Dependencies): DraftVectors => {
+export const createDraftVectors = ({
+  vectors,
+  vectorsOf,
+  embedder,
+  now = () => performance.now(),
+}: Dependencies): DraftVectors => {
   const plans = new WeakMap<DraftKnowledge, Plan>();
   /** By assistant, so that after a further change of a draft, only the changed texts need vectors. */
-  const held = new LRUCache<string, HeldTexts>({
-    max: DRAFTS_HELD,
-    ttl: TEXTS_HELD_FOR_MS,
-    ttlAutopurge: true,
-    updateAgeOnGet: true,
-  });
+  const openPlaces = (max: number) =>
+    new LRUCache<string, HeldTexts>({ max, ttl: TEXTS_HELD_FOR_MS, ttlAutopurge: true, updateAgeOnGet: true });
+  const places = { many: openPlaces(DRAFTS_HELD), few: openPlaces(DRAFTS_OF_FEW_HELD) };
 
   /**
    * The known vectors of a draft's texts. They are held already, or stored for the live entries: an edited entry keeps
    * most of its texts. Null if there is no place for them yet.
    */
-  const textsHeld = async (assistantId: string, model: string, edited: EntryOfDraft[]): Promise<HeldTexts | null> => {
+  const textsHeld = async ({ assistantId, model, plan, texts: count }: Wanted): Promise<HeldTexts | null> => {
+    const held = count <= FEW_TEXTS ? places.few : places.many;
     const known = held.get(assistantId);
     if (known?.model === model) return known;
-    if (!known && held.size === DRAFTS_HELD) {
-      const [free] = [...held].findLast(([, { keptUntil }]) => keptUntil < performance.now()) ?? [];
+    if (!known && held.size === held.max) {
+      const [free] = [...held].findLast(([, { keptUntil }]) => keptUntil < now()) ?? [];
       if (free === undefined) return null;
       held.delete(free);
     }
-    const texts: HeldTexts = { model, byHash: new Map(), keptUntil: 0 };
-    for await (const row of vectors.read(edited.map(({ entryId }) => entryId))) {
+    const texts: HeldTexts = { model, byHash: new Map(), made: 0, keptUntil: 0 };
+    for await (const row of vectors.read(plan.edited.map(({ entryId }) => entryId))) {
       if (row.model !== model) continue;
       const length = row.vectors.length / row.texts.length;
       for (const [nth, name] of row.texts.entries())
@@ -394,15 +409,16 @@ export const createDraftVectors = ({ vectors, vectorsOf, embedder }: Dependencie
       plans.set(draft, plan);
       if (model === null || plan.own?.model === model) return true;
       const { assistantId } = draft;
-      const texts = await textsHeld(assistantId, model, plan.edited);
-      if (!texts) return false;
-      texts.keptUntil = performance.now() + PLACE_KEPT_FOR_MS;
       const wanted = new Map(plan.edited.flatMap((one) => one.texts.map(({ hash, text }) => [hash, text])));
+      const texts = await textsHeld({ assistantId, model, plan, texts: wanted.size });
+      if (!texts) return false;
+      // A draft that changes all the time would never be ready, and others would wait for its place.
+      texts.keptUntil = texts.made <= wanted.size ? now() + PLACE_KEPT_FOR_MS : 0;
       for (const hash of texts.byHash.keys()) if (!wanted.has(hash)) texts.byHash.delete(hash);
       const missing = [...wanted].filter(([hash]) => !texts.byHash.has(hash));
-      const until = performance.now() + PREPARED_FOR_MS;
+      const until = now() + PREPARED_FOR_MS;
       for (let from = 0; from < missing.length; from += TEXTS_PER_CALL) {
-        if (performance.now() > until) return false;
+        if (now() > until) return false;
         const some = missing.slice(from, from + TEXTS_PER_CALL);
         const asked = { priority: 'background', holder: assistantId } as const;
         const made = await embedder.embed(
@@ -412,6 +428,7 @@ export const createDraftVectors = ({ vectors, vectorsOf, embedder }: Dependencie
         );
         if (made === null) break; // without the model, words decide
         for (const [nth, [hash]] of some.entries()) texts.byHash.set(hash, made[nth] ?? new Float32Array());
+        texts.made += some.length;
       }
       const slices = createSlices();
       const entries: VectorEntry[] = [];
@@ -420,7 +437,7 @@ export const createDraftVectors = ({ vectors, vectorsOf, embedder }: Dependencie
         if (slices.isOver()) await slices.next();
       }
       plan.own = { model, entries };
-      texts.keptUntil = 0;
+      Object.assign(texts, { made: 0, keptUntil: 0 });
       return true;
     },
 
