@@ -11,8 +11,8 @@ import type { SourceRuns } from './runs.ts';
 
 /** How many texts are embedded in one step. Between two steps, the progress is stored and the lease renewed. */
 const PASSAGES_AT_ONCE = 16;
-/** After this many texts, another source has its turn. */
-const TURN = 64;
+/** After this time another source has its turn. A text of one script takes several times as long as one of another. */
+const TURN_MS = 2_000;
 const PROBE = 'Opening hours';
 /**
  * A passage whose text is refused so often, while others are not, gets no vector by this model: words find it. At most
@@ -30,11 +30,13 @@ type VectorsOptions = {
   timing: Timing;
   draining: AbortSignal;
   logger: Logger;
+  /** How long a source has its turn, in ms. */
+  turnMs?: number;
 };
 
-/** Makes the vectors of passages in the background: by turns those of the shortest source and of the next assistant. */
+/** Makes the vectors of passages in the background: by turns those of a short source and of the next assistant. */
 export const createMakeVectors = (options: VectorsOptions) => {
-  const { vectors, runs, embedder, listOthers, timing, draining, logger } = options;
+  const { vectors, runs, embedder, listOthers, timing, draining, logger, turnMs = TURN_MS } = options;
   let kind: VectorsKind | null = null;
   const tries = createLru<number>({ most: TRIED_MAX });
 
@@ -98,9 +100,14 @@ export const createMakeVectors = (options: VectorsOptions) => {
     if (!claimed) return false;
     const { sourceId, assistantId } = claimed;
     let isWhole = false;
-    let announcedAt = performance.now();
+    const begunAt = performance.now();
+    let announcedAt = begunAt;
     try {
-      for (let made = 0; made < TURN && !draining.aborted; ) {
+      for (
+        let isFirst = true;
+        (isFirst || performance.now() - begunAt < turnMs) && !draining.aborted;
+        isFirst = false
+      ) {
         const some = await vectors.listWithoutVectors(sourceId, wanted.made, PASSAGES_AT_ONCE);
         if (some.length === 0) {
           // A worker that was killed may have stored the last vectors and not their count.
@@ -110,7 +117,6 @@ export const createMakeVectors = (options: VectorsOptions) => {
         const rows = await embedEach(assistantId, some, wanted);
         if (!rows || embedder.model() !== wanted.model) return false;
         await vectors.saveVectors(sourceId, token, wanted, rows);
-        made += some.length;
         if (!(await vectors.reportVectors(sourceId, token, wanted.made))) return true;
         if (performance.now() - announcedAt < timing.sourceAnnouncedEveryMs) continue;
         announcedAt = performance.now();

@@ -29,8 +29,8 @@ type IndexClaim = { sourceId: string; assistantId: string; token: string; model:
  */
 export type PassageVectors = {
   /**
-   * Takes the lease of a source that lacks vectors: by turns the one with the fewest passages of all, and that of the
-   * next assistant. `others`: models of other workers. Sources with vectors of these models are left to those workers.
+   * Takes the lease of a source that lacks vectors: by turns one with the fewest passages, and that of the next assistant.
+   * In both kinds of turns the assistants follow one another. `others`: models of other workers. Sources with vectors of these models are left to those workers.
    */
   claimVectors: (
     token: string,
@@ -62,6 +62,9 @@ export type PassageVectors = {
 
 type Dependencies = { connection: Connection; timing: Pick<Timing, 'sourceLeaseMs'> };
 
+/** The most assistants of a round of the shortest sources. */
+const ROUND_MAX = 200;
+
 export const createPassageVectors = ({ connection, timing }: Dependencies): PassageVectors => {
   const models = sourceModels(connection);
   const sources = collectionOf<StoredSource>(models.sources);
@@ -74,6 +77,8 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
   /** The assistants that had their turn last. */
   const last = { vectors: '', index: '' };
   let isShortestNext = false;
+  /** The assistants whose shortest source had its turn in this round. */
+  const hadShortest = new Set<string>();
 
   /** False if the lease is lost. */
   const renewIndex = async ({ sourceId, token }: IndexClaim, session?: ClientSession): Promise<boolean> => {
@@ -93,6 +98,19 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
     return source;
   };
 
+  /** Takes the shortest source of an assistant that had no such turn in this round. */
+  const takeShortest = async (take: Take): Promise<StoredSource | null> => {
+    const sort = { 'counts.passages': 1 } as const;
+    let source = await take({ assistantId: { $nin: [...hadShortest] } }, sort);
+    if (!source) {
+      hadShortest.clear();
+      source = await take({}, sort);
+    }
+    if (hadShortest.size >= ROUND_MAX) hadShortest.clear();
+    if (source) hadShortest.add(source.assistantId);
+    return source;
+  };
+
   return {
     claimVectors: async (token, { made }, others) => {
       const filter = {
@@ -108,7 +126,7 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
       const take: Take = (of, sort) =>
         sources.findOneAndUpdate({ ...filter, ...of }, set, { returnDocument: 'before', sort, projection });
       isShortestNext = !isShortestNext;
-      const source = isShortestNext ? await take({}, { 'counts.passages': 1 }) : await takeInTurn('vectors', take);
+      const source = await (isShortestNext ? takeShortest(take) : takeInTurn('vectors', take));
       if (source) await killSession(source.vectors?.lease);
       else await closeSession(token);
       return source && { sourceId: source._id, assistantId: source.assistantId };

@@ -2,16 +2,19 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { openReader, type ReadInput } from '@parley/reading';
 import { afterEach, expect, test } from 'vitest';
-import { createStoreIndexes } from '../../src/sources/make-vectors.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
+import { createMakeVectors, createStoreIndexes } from '../../src/sources/make-vectors.ts';
 import { openReaders } from '../../src/sources/reading.ts';
 import { NO_COUNTS, type StoredSource } from '../../src/sources/source.ts';
 import { anAssistant } from '../support/builders.ts';
+import { anEmbedder } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 import { collectionIn, examinedBy, profileStatements } from '../support/profile.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
-import { addPages } from '../support/sources.ts';
+import { addPages, addPassages } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
 import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../kit/website.ts';
 
@@ -85,9 +88,40 @@ test('an assistant whose short sources change all the time leaves turns to the s
 
   const count = (ids: string[]) => [busy, ...others].map((one) => ids.filter((id) => id === one).length);
   expect([count(vectors), count(indexes)]).toEqual([
-    [8, 2, 2],
+    [4, 4, 4],
     [4, 4, 4],
   ]);
+});
+
+test('assistants whose passages take the model long leave it to others after each step', async () => {
+  const { passageVectors: vectors, mongo } = stack.service;
+  await mongo.collection('sources').deleteMany({});
+  const owners: string[] = [];
+  for (const name of ['long', 'other']) {
+    const assistantId = await addSources(1, 96);
+    const source = await mongo.collection<StoredSource>('sources').findOne({ assistantId });
+    const texts = Array.from({ length: 96 }, (_, nth) => `${name} ${nth}`);
+    await addPassages(stack, { assistantId, sourceId: source!._id }, texts);
+    owners.push(assistantId);
+  }
+  const embedder = anEmbedder();
+  const makeVectors = createMakeVectors({
+    vectors,
+    runs: { announce: async () => undefined },
+    embedder,
+    listOthers: async () => [],
+    timing: readConfig(stack.env).timing,
+    draining: new AbortController().signal,
+    logger: createLogger({ name: 'test', level: 'silent' }),
+    turnMs: 0,
+  });
+
+  await makeVectors();
+
+  const first = embedder.texts.filter((text) => /long|other/.test(text)).slice(0, 64);
+  expect(first.some((text) => text.includes('long'))).toBe(true);
+  expect(first.some((text) => text.includes('other'))).toBe(true);
+  await mongo.collection('sources').deleteMany({ assistantId: { $in: owners } });
 });
 
 test('the lease of an index is renewed while the index is made', async () => {
