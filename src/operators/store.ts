@@ -8,7 +8,7 @@ import { buildIndexes, collectionOf, type Indexed } from '../platform/mongo/mong
 import { DAY_MS, serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, notFound, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
-import { createSlots } from '../platform/process/slots.ts';
+import { createSlots, oneEach } from '../platform/process/slots.ts';
 import { type Audit, createAudit } from './audit.ts';
 import {
   createAssistantIdsCheck,
@@ -33,7 +33,7 @@ const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
  * there are four.
  */
 const HASHED_AT_ONCE = 2;
-const hashing = createSlots(({ own, inUse }) => own === 0 && inUse < HASHED_AT_ONCE);
+const hashing = createSlots(oneEach(HASHED_AT_ONCE));
 
 /**
  * Callers take turns: an operator, or the networks of one customer. Throws 503 if too many wait. The library is loaded by

@@ -6,7 +6,7 @@ import { newToken } from '../platform/process/ids.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { createLru } from '../platform/process/lru.ts';
 import { createPacedSlots } from '../platform/process/paced-slots.ts';
-import type { Occupancy } from '../platform/process/slots.ts';
+import { oneEach } from '../platform/process/slots.ts';
 import { type Sweeper, startSweeper } from '../platform/process/sweeper.ts';
 import type { Module } from '../service.ts';
 import { createFetcher, createHosts } from './fetch.ts';
@@ -27,11 +27,7 @@ const HEADERS_MAX_BYTES = 32 * 1024;
 export const openReaders = (open: () => Reader, paces = READS) => {
   const idle = Array.from({ length: READERS }, open);
   const all = [...idle];
-  const shareOf =
-    (total: number) =>
-    ({ own, inUse }: Occupancy) =>
-      inUse < total && own === 0;
-  const slots = createPacedSlots({ total: READERS, shareOf, ...paces });
+  const slots = createPacedSlots({ total: READERS, shareOf: oneEach, ...paces });
   return {
     read: async (assistantId: string, input: ReadInput, signal?: AbortSignal): ReturnType<Reader['read']> => {
       const slot = await slots.acquire(assistantId, signal && { signal });

@@ -7,7 +7,7 @@ import { ApiError, conflict, invalid, notFound } from '../../platform/process/er
 import { newId } from '../../platform/process/ids.ts';
 import type { SharedMemory } from '../../platform/process/lru.ts';
 import { createSlices } from '../../platform/process/slices.ts';
-import { createSlots } from '../../platform/process/slots.ts';
+import { createSlots, oneEach } from '../../platform/process/slots.ts';
 import { createResealing, type SecretsFound, type Vault } from '../../platform/process/vault.ts';
 import {
   type assistantModels,
@@ -65,7 +65,7 @@ const ofAssistant = createSlots(({ own }) => own === 0);
 const SMALL_BYTES = 20_000;
 const SMALL_ENTRIES = 20;
 const SMALL_AT_ONCE = 8;
-const makingSmall = createSlots(({ own, inUse }) => own === 0 && inUse < SMALL_AT_ONCE);
+const makingSmall = createSlots(oneEach(SMALL_AT_ONCE));
 /** A large version may wait for this long. Then it is refused with 503. */
 const LARGE_WAIT_MS = 30_000;
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { ApiError, type ErrorDetail, invalid, unavailable } from '../../platform/process/errors.ts';
 import { withDeadline } from '../../platform/process/deadline.ts';
 import { createPacedSlots } from '../../platform/process/paced-slots.ts';
+import { oneEach } from '../../platform/process/slots.ts';
 import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './import.ts';
 
 /** A file of at most this size is read in this process. A hostile file of 8 KiB held the event loop for 49 ms. */
@@ -79,14 +80,7 @@ const readInProcess = async (file: File, leaving: Leaving): Promise<ParsedKnowle
  */
 const READERS = 2;
 const READS = { slowMs: 2_000, hangsMs: 8_000 };
-const readers = createPacedSlots({
-  ...READS,
-  total: READERS,
-  shareOf:
-    (total) =>
-    ({ own, inUse }) =>
-      own === 0 && inUse < total,
-});
+const readers = createPacedSlots({ ...READS, total: READERS, shareOf: oneEach });
 
 /**
  * The same as `parseKnowledge`, but a large file is read in another process, so that other requests are not delayed.

@@ -11,6 +11,7 @@ import { segmentWords } from '@parley/understanding/text';
 import { inSlot, type Within } from '../../platform/http/shares.ts';
 import { createSlices, type Slices } from '../../platform/process/slices.ts';
 import { createPacedSlots } from '../../platform/process/paced-slots.ts';
+import { oneEach } from '../../platform/process/slots.ts';
 import type { Assistant } from '../assistant.ts';
 import type { KnowledgeEntry } from './entry.ts';
 
@@ -259,13 +260,7 @@ type InTurn = <Value>(read: () => Promise<Value>, within: Within) => Promise<Val
  */
 export const createFindConflicts = () => {
   const known = new LRUCache<string, { version: number; conflicts: KnowledgeConflict[] }>({ max: CACHED_ASSISTANTS });
-  const slots = createPacedSlots({
-    ...COMPARISONS,
-    shareOf:
-      (total) =>
-      ({ own, inUse }) =>
-        own === 0 && inUse < total,
-  });
+  const slots = createPacedSlots({ ...COMPARISONS, shareOf: oneEach });
   return async (
     { assistantId, version }: Assistant,
     readEntries: () => Entries,

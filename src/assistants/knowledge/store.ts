@@ -8,6 +8,7 @@ import { newId } from '../../platform/process/ids.ts';
 import type { SharedMemory } from '../../platform/process/lru.ts';
 import { createSlices } from '../../platform/process/slices.ts';
 import { createPacedSlots } from '../../platform/process/paced-slots.ts';
+import { oneEach } from '../../platform/process/slots.ts';
 import {
   type Assistant,
   type assistantModels,
@@ -299,13 +300,7 @@ export const createKnowledgeStore = ({
   const newest = memory.openCache<CachedEntries>(WORTH.entries);
   const loading = new Map<string, Promise<CachedEntries>>();
   const now = (): number => performance.now();
-  const reads = createPacedSlots({
-    ...READS,
-    shareOf:
-      (total) =>
-      ({ own, inUse }) =>
-        own === 0 && inUse < total,
-  });
+  const reads = createPacedSlots({ ...READS, shareOf: oneEach });
   const positions = createKnowledgePositions({ assistants, knowledge });
 
   /**

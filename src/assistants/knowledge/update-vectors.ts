@@ -16,7 +16,7 @@ import type { Lifecycle } from '../../platform/process/lifecycle.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createLru } from '../../platform/process/lru.ts';
 import { createSlices, workFor } from '../../platform/process/slices.ts';
-import { createSlots } from '../../platform/process/slots.ts';
+import { createSlots, oneEach } from '../../platform/process/slots.ts';
 import { startSweeper } from '../../platform/process/sweeper.ts';
 import type { Timing } from '../../platform/process/time-limits.ts';
 
@@ -412,7 +412,7 @@ export const startVectorUpdates = async ({
     const ms = Math.min(SUSPENDED_SWEEPS * timing.sweepEveryMs * 2 ** times, SUSPENDED_MOST_MS);
     suspended.set(assistantId, { until: performance.now() + ms, times: times + 1 });
   };
-  const slots = createSlots(({ own, inUse }) => own === 0 && inUse < MAX_RUNNING);
+  const slots = createSlots(oneEach(MAX_RUNNING));
   const updateInTurns = async (assistantId: string): Promise<void> => {
     for (let goesOn = true; goesOn && !lifecycle.draining.aborted; ) {
       await rest(assistantId);

@@ -5,7 +5,7 @@ import type { Request, RequestHandler, Response } from 'express';
 import { ApiError, invalid, unavailable } from '../process/errors.ts';
 import { createByteShares, createRestedWork, holderOf, signalOf } from './shares.ts';
 import { createSlices, restIfBusy } from '../process/slices.ts';
-import { createSlots } from '../process/slots.ts';
+import { createSlots, oneEach } from '../process/slots.ts';
 import { forEachJsonMark, JSON_MARKS } from '../process/validation.ts';
 
 /** A piece of JSON is sent when it has about this many characters. */
@@ -107,7 +107,7 @@ const takeArriving = (holder: string, bytes: number): boolean => {
   return true;
 };
 /** A holder decodes one body at a time, so a caller with many compressed bodies delays only itself. */
-const decoding = createSlots(({ own, inUse }) => own === 0 && inUse < DECODING_MAX);
+const decoding = createSlots(oneEach(DECODING_MAX));
 
 type Decode = (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;
 

@@ -67,6 +67,12 @@ export const whatRemains =
   ({ own, inUse }: Occupancy): boolean =>
     own < total - inUse;
 
+/** A holder may have one of these slots. */
+export const oneEach =
+  (total: number) =>
+  ({ own, inUse }: Occupancy): boolean =>
+    own === 0 && inUse < total;
+
 type Grant = (slot: Slot | null) => void;
 type OfTenant = { inUse: number; holders: Map<string, number> };
 
