@@ -49,13 +49,13 @@ export type IndexOptions = {
 const MAX_BYTES = 64_000_000;
 /** For at most this many entries and wordings, a turn waits for the new index, so that it sees the latest edit. */
 const SMALL = { entries: 500, wordings: 2_000 };
-/** Characters of a text beyond these are left out. */
+/** The index reads at most so many characters of each text. */
 const READ_CHARS = 1_000;
-/** An index of more characters is large: it is built for some seconds, one of fewer for less than one. */
+/** Knowledge with more characters than this is large: its index takes seconds. */
 const LARGE_CHARS = 1_000_000;
 /**
- * How many indexes are built at the same time: small ones, those between, and large ones, because they need much memory.
- * Nobody else waits for a large one.
+ * How many indexes of each size are built at the same time. The sizes do not wait for each other. Only one large index is
+ * built at a time, because it needs much memory.
  */
 const BUILDS = { small: 8, middle: 2, large: 1 };
 

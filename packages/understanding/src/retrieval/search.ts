@@ -285,7 +285,7 @@ export const expandTerm = (term: Term, group: KnowledgeGroup, effort: Effort): M
     if (concept !== null && terms.has(conceptKey(concept))) found.set(conceptKey(concept), CONCEPT_WEIGHT);
     if (found.size > 0) return found;
   }
-  if (effort.stems <= 0) return found;
+  if (effort.stems <= 0) return found; // nothing is left to compare, and no misspelt concept is looked for
   for (const some of stemsLike(term.stem, group, effort)) {
     for (const [near, [, distance]] of some.fuzzyGet(term.stem, term.stem.length >= TWO_TYPOS_FROM ? 2 : 1))
       found.set(near, distance > 1 ? SECOND_TYPO_WEIGHT : TYPO_WEIGHT);
