@@ -53,6 +53,8 @@ export type StoredAlert = Condition & {
 const KEPT_S = 90 * 86_400;
 /** How many open alerts of assistants are told one by one. */
 const OPEN_MAX = 2_000;
+/** How many an assistant may always have, so that a few others with very many leave room for each. */
+const OPEN_OF_EACH = 10;
 /** How many open alerts a round reads. `OPEN_MAX` does not limit those of the service and of waiting visitors. */
 const LISTED_MAX = 12_000;
 const RETURNING = { key: 1, endedAt: -1 } as const;
@@ -77,11 +79,12 @@ const keyOf = ({ kind, target }: Pick<Condition, 'kind' | 'target'>): string => 
 
 type Room = { isFullFor: (assistantId: string | null) => boolean; full: () => string[]; take: (of: Condition) => void };
 
-/** An assistant may have as many alerts as remain free, so that other assistants find room too. */
+/** An assistant may have some alerts, and else as many as remain free, so that other assistants find room too. */
 const roomBeside = (open: StoredAlert[]): Room => {
   const counts = new Map<string, number>();
   let free = OPEN_MAX;
-  const isFullFor: Room['isFullFor'] = (assistantId) => assistantId !== null && (counts.get(assistantId) ?? 0) >= free;
+  const isFullFor: Room['isFullFor'] = (assistantId) =>
+    assistantId !== null && (counts.get(assistantId) ?? 0) >= Math.max(free, OPEN_OF_EACH);
   const take: Room['take'] = ({ assistantId, kind }) => {
     if (assistantId === null || kind === 'person_waits') return;
     counts.set(assistantId, (counts.get(assistantId) ?? 0) + 1);

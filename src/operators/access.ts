@@ -72,6 +72,8 @@ const shareOf = (caller: OperatorCaller): string => caller.token?.assistantIds?.
 export const teamOf = (caller: Pick<OperatorCaller, 'operatorId' | 'assistantIds' | 'token'>): string =>
   `${caller.token ? 'tokens' : 'people'} of ${caller.assistantIds?.join(' ') ?? senderOf(caller)}`;
 
+type Asked = { req: Request; res: Response };
+
 type AccessRule = {
   audience: Exclude<Audience, 'anyone'>;
   method: string;
@@ -97,7 +99,8 @@ export type OperatorAccess = {
   fromOwnPages: RequestHandler;
   fromOwnPagesOrWithToken: RequestHandler;
   countAnonymous: RequestHandler;
-  findSignedIn: (req: Request) => Promise<OperatorCaller | null>;
+  /** Who is signed in, within the limits of one person and of one team. */
+  findSignedIn: (req: Request, res: Response) => Promise<OperatorCaller | null>;
 
   /** Accepts signed-in operators only. */
   signedInFor: (audience: AccessRule['audience']) => RequestHandler;
@@ -145,11 +148,18 @@ export const createOperatorAccess = (dependencies: {
     next();
   };
 
-  const findSignedIn = async (req: Request): Promise<OperatorCaller | null> => {
+  const limitTeamOf = (caller: OperatorCaller, res: Response): Promise<void> =>
+    limitEachTeam(teamOf(caller), senderOf(caller), res);
+
+  const findSignedIn = async (req: Request, res: Response): Promise<OperatorCaller | null> => {
     const session = readSession(req);
     const operator = session && (await orUnavailable(operators.findOperator(session.operatorId)));
-    if (operator && !operator.disabled && operator.generation === session.generation)
-      return { ...operator, token: null };
+    if (operator && !operator.disabled && operator.generation === session.generation) {
+      const caller = { ...operator, token: null };
+      await limitEachPerson(caller.operatorId, res);
+      await limitTeamOf(caller, res);
+      return caller;
+    }
     if (req.session.operatorId !== undefined) await orUnavailable(endSession(req));
     return null;
   };
@@ -159,25 +169,27 @@ export const createOperatorAccess = (dependencies: {
     throw new ApiError('not_signed_in', message === undefined ? {} : { message });
   };
 
-  const getSignedIn = async (req: Request, audience: AccessRule['audience']): Promise<OperatorCaller> => {
-    const operator = await findSignedIn(req);
+  const getSignedIn = async ({ req, res }: Asked, audience: AccessRule['audience']): Promise<OperatorCaller> => {
+    const operator = await findSignedIn(req, res);
     if (!operator) return refuse(req);
     if (!mayUse(operator.role, audience)) throw new ApiError('forbidden');
     return operator;
   };
 
-  const getWithToken = async (req: Request, secret: string, rule: AccessRule): Promise<OperatorCaller> => {
+  const getWithToken = async ({ req, res }: Asked, secret: string, rule: AccessRule): Promise<OperatorCaller> => {
     const token = await orUnavailable(tokens.findToken(secret));
     if (!token) return refuse(req, 'This operator token is not valid. It may have been revoked.');
     await rateLimiter.forToken(token.tokenId);
     checkToken(token, rule);
-    return callerOfToken(token);
+    const caller = callerOfToken(token);
+    await limitTeamOf(caller, res);
+    return caller;
   };
 
   const signedInFor =
     (audience: AccessRule['audience']): RequestHandler =>
     async (req, res, next) => {
-      res.locals.operator = await getSignedIn(req, audience);
+      res.locals.operator = await getSignedIn({ req, res }, audience);
       next();
     };
 
@@ -185,9 +197,9 @@ export const createOperatorAccess = (dependencies: {
     (rule: AccessRule): RequestHandler =>
     async (req, res, next) => {
       const secret = readToken(req.headers.authorization);
-      const caller = await (secret === null ? getSignedIn(req, rule.audience) : getWithToken(req, secret, rule));
-      if (!caller.token) await limitEachPerson(caller.operatorId, res);
-      await limitEachTeam(teamOf(caller), senderOf(caller), res);
+      const caller = await (secret === null
+        ? getSignedIn({ req, res }, rule.audience)
+        : getWithToken({ req, res }, secret, rule));
       res.locals.operator = caller;
       holdFor(res, shareOf(caller));
       takeTurnsFor(res, senderOf(caller));

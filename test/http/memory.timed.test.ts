@@ -106,6 +106,29 @@ test('long histories that one key asks for and does not read cost the memory of 
   expect(peakOf(api) - before).toBeLessThan(200);
 });
 
+test('a built file that hundreds ask for and do not read costs none of them a copy', async () => {
+  const [callers, each] = [250, 8];
+  const page = await fetch(`${api.url}/operator/`, { headers: { Accept: 'text/html' } });
+  const [path] = /\/operator\/assets\/index-[^"]+/.exec(await page.text()) ?? [];
+  const head = `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`;
+  const before = memoryMbOf(api.pid);
+  let answered = 0;
+
+  for (let count = 0; count < callers; count += 1) {
+    const socket = connect(Number(new URL(api.url).port), '127.0.0.1').on('error', () => undefined);
+    onTestFinished(() => void socket.destroy());
+    socket.once('data', (bytes) => {
+      if (bytes.toString('latin1', 9, 12) === '200') answered += 1;
+      socket.pause();
+    });
+    socket.write(head.repeat(each));
+  }
+  await eventually(() => expect(answered).toBe(callers));
+  await chat();
+
+  expect(memoryMbOf(api.pid) - before).toBeLessThan((callers * each * 64) / 1024);
+});
+
 longTest('a crowd of large imports by one token takes little memory, and others are answered meanwhile', async () => {
   const { secret: bearer } = await stack.service.tokens.createToken({
     name: 'imports',

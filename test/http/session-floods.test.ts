@@ -113,9 +113,10 @@ const manyPeople = async () => {
 };
 
 test.each([
-  ['a person who signs in again and again is', manySessions],
-  ['many people of one assistant are', manyPeople],
-])('%s worked on no more at once', async (_who, open) => {
+  ['a person who signs in again and again is', manySessions, '/session'],
+  ['a page that asks again and again who is signed in is', manySessions, '/session/current'],
+  ['many people of one assistant are', manyPeople, '/session'],
+])('%s worked on no more at once', async (_who, open, path) => {
   const [sessions, other] = [await open(), await anOperator(stack)];
   const last = sessions.pop();
   const bodies = sessions.map((one) => {
@@ -127,7 +128,7 @@ test.each([
   onTestFinished(() => bodies.forEach((one) => one.destroy()));
   const asking = async () => {
     const answers: string[] = [];
-    const asked = last?.get('/session').then(() => answers.push('person'));
+    const asked = last?.get(path).then(() => answers.push('person'));
     for (let count = 0; count < OTHERS; count += 1) await other.get('/session');
     return { asked, before: [...answers] };
   };

@@ -126,6 +126,33 @@ test('an assistant whose waiting visitors cannot be read keeps its alert, and th
   expect(open.map(({ target }) => target)).toEqual([unreadable]);
 });
 
+test('a few assistants that have all alerts, one after the other, keep none of another from beginning', async () => {
+  const { mongo, anEndpoint, alertsOf, pause } = await aNeighbour({ alertEndsAfterMs: HOUR_MS });
+  const now = new Date();
+  const others = many(2_000, (nth) => ({
+    _id: randomUUID() as never,
+    kind: 'quota_reached',
+    key: `quota_reached:${nth}`,
+    target: `${nth}`,
+    assistantId: `other-${nth % 10}`,
+    details: {},
+    beganAt: now,
+    seenAt: now,
+    endedAt: null,
+    open: true,
+    acknowledged: null,
+  }));
+  await mongo.collection('alerts').insertMany(others);
+  const endpoints = await Promise.all(many(3, anEndpoint));
+
+  for (const endpoint of endpoints) await pause(endpoint);
+
+  for (const endpoint of endpoints)
+    await eventually(async () =>
+      expect(await alertsOf('endpoint_paused', endpoint)).toMatchObject([{ state: 'open' }]),
+    );
+});
+
 test('used-up quotas of others, which are no limits any more, hide no quota', async () => {
   const { mongo, owner, assistantId, keyId, alertsOf } = await aNeighbour();
   await owner.call('PATCH', `/keys/${keyId}`, { turnsPerMonth: 10 });

@@ -156,8 +156,8 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
 
     handled(sessionOperations.me, ({ operator }) => toMe(operator)),
 
-    handled(sessionOperations.current, async ({ req }) => {
-      const operator = await access.findSignedIn(req);
+    handled(sessionOperations.current, async ({ req, res }) => {
+      const operator = await access.findSignedIn(req, res);
       return { session: operator && (await toMe(operator)) };
     }),
 

@@ -1,8 +1,8 @@
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { extname } from 'node:path';
+import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from 'express';
+import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from 'express';
 import helmet from 'helmet';
 import * as z from 'zod';
 import { failureBeforeWriting, isMongoUnavailable } from '../mongo/failures.ts';
@@ -17,61 +17,11 @@ const CODINGS = [
   ['gzip', '.gz'],
 ] as const;
 
-/** Serves the compressed version of a built file if the browser accepts its encoding. */
-const precompressed = (names: ReadonlySet<string>): RequestHandler => {
-  return (req, res, next) => {
-    res.vary('Accept-Encoding');
-    const name = req.path.slice(1);
-    if (req.method !== 'GET' && req.method !== 'HEAD') return next();
-    const found = CODINGS.find(
-      ([coding, ending]) => names.has(name + ending) && req.acceptsEncodings(coding) === coding,
-    );
-    if (!found) return next();
-    const [coding, ending] = found;
-    res.setHeader('Content-Encoding', coding);
-    res.type(extname(name));
-    req.url = `/${name}${ending}`;
-    next();
-  };
-};
-
-const YEAR_MS = 365 * 86_400_000;
-
-/** Removes the headers that were set for a file if the file was not sent. */
-const clearFileHeaders: RequestHandler = (_req, res, next) => {
-  for (const name of ['Content-Encoding', 'Content-Type', 'Cache-Control', 'Last-Modified']) res.removeHeader(name);
-  next();
-};
-
 /** For pages of any site: scripts that a page imports need both headers. */
 const forAnySite: RequestHandler = (_req, res, next) => {
   res.setHeader('Access-Control-Allow-Origin', '*');
   res.setHeader('Cross-Origin-Resource-Policy', 'cross-origin');
   next();
-};
-
-/**
- * Serves the files of a build. Files with a content hash in their names are cached for a year. Files to which a page
- * refers by fixed names are cached for an hour.
- */
-export const builtFiles = (folder: string, { for: readers }: { for: 'this site' | 'any site' }): Router => {
-  const router = Router({ caseSensitive: true });
-  router.use(helmet.xContentTypeOptions(), readers === 'any site' ? forAnySite : helmet.crossOriginResourcePolicy());
-  router.use(precompressed(new Set(existsSync(folder) ? readdirSync(folder) : [])));
-  router.use(
-    express.static(folder, {
-      index: false,
-      redirect: false,
-      etag: false,
-      maxAge: YEAR_MS,
-      immutable: true,
-      setHeaders: (res, path) => {
-        if (!/-[\w-]{8}\.\w+(?:\.\w+)?$/.test(path)) res.setHeader('Cache-Control', 'public, max-age=3600');
-      },
-    }),
-    clearFileHeaders,
-  );
-  return router;
 };
 
 type Source = string | ((req: IncomingMessage, res: ServerResponse) => string);
@@ -134,6 +84,40 @@ export const sendBytes = async (res: ServerResponse, bytes: Buffer): Promise<voi
   res.setHeader('Content-Length', bytes.length);
   if (res.req.method === 'HEAD') return void res.end();
   await pipeline(piecesOf(bytes), res).catch(() => undefined); // the caller has left
+};
+
+/** A file with a hash of its content in its name never changes. A page refers to the others by fixed names. */
+const HASHED = /-[\w-]{8}\.\w+$/;
+const YEAR = 'public, max-age=31536000, immutable';
+const HOUR = 'public, max-age=3600';
+
+const readAll = (folder: string): Map<string, Buffer> =>
+  new Map(existsSync(folder) ? readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))]) : []);
+
+/**
+ * Serves the files of a build, a few MB, which are read once: a file that is read for each caller costs more than 64 KiB
+ * for each who does not read it. Files with a content hash in their names are cached for a year, the others for an hour.
+ */
+export const builtFiles = (folder: string, { for: readers }: { for: 'this site' | 'any site' }): Router => {
+  const files = readAll(folder);
+
+  const send: RequestHandler = (req, res, next) => {
+    const name = req.path.slice(1);
+    const plain = files.get(name);
+    if (!plain || (req.method !== 'GET' && req.method !== 'HEAD')) return next();
+    const isAccepted = ([coding, ending]: (typeof CODINGS)[number]): boolean =>
+      files.has(name + ending) && req.acceptsEncodings(coding) === coding;
+    const [coding, ending] = CODINGS.find(isAccepted) ?? [null, ''];
+    if (coding) res.setHeader('Content-Encoding', coding);
+    res.setHeader('Cache-Control', HASHED.test(name) ? YEAR : HOUR);
+    res.vary('Accept-Encoding').type(extname(name));
+    return sendBytes(res, files.get(name + ending) ?? plain);
+  };
+
+  const router = Router({ caseSensitive: true });
+  router.use(helmet.xContentTypeOptions(), readers === 'any site' ? forAnySite : helmet.crossOriginResourcePolicy());
+  router.use(send);
+  return router;
 };
 
 const REQUEST_ID = /^[\w-]{8,64}$/;
