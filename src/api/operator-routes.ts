@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { existsSync, readFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { type RequestHandler, type Response, Router } from 'express';
@@ -133,7 +132,9 @@ type DashboardDependencies = { tls: boolean; logger: Logger; folder?: string };
  */
 export const dashboardRoutes = ({ tls, logger, folder = BUILT }: DashboardDependencies): Router => {
   const index = join(folder, 'index.html');
-  if (!existsSync(index)) logger.warn({ folder }, 'the dashboard is not built: its pages answer 404');
+  // The page and its files are read at the start, so a newer build does not delete what the page refers to.
+  const page = existsSync(index) ? readFileSync(index, 'utf8') : null;
+  if (page === null) logger.warn({ folder }, 'the dashboard is not built: its pages answer 404');
 
   const asPage: RequestHandler = (req, res, next) => {
     const reads = req.method === 'GET' || req.method === 'HEAD';
@@ -144,9 +145,7 @@ export const dashboardRoutes = ({ tls, logger, folder = BUILT }: DashboardDepend
     next();
   };
   const pages = Router({ caseSensitive: true });
-  pages.use(asPage, pageHeaders(tls, POLICY), async (_req, res) => {
-    // The page is read again for each request, because a newer build deletes the files that an old page refers to.
-    const page = await readFile(index, 'utf8').catch(() => null);
+  pages.use(asPage, pageHeaders(tls, POLICY), (_req, res) => {
     if (page === null) return void res.status(404).type('text/plain').send(NOT_BUILT);
     res.type('html').send(page.replaceAll(NONCE, nonceOf(res)));
   });

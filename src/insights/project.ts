@@ -4,7 +4,7 @@ import type { Entry } from '../conversations/conversation.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
 import { collectionOf, inTransaction } from '../platform/mongo/mongo.ts';
-import { createSlices } from '../platform/process/slices.ts';
+import { createSlices, type Slices } from '../platform/process/slices.ts';
 import { foldSession, type ProjectedConversation, searchModel, searchWordsOf } from './conversation-search.ts';
 import { countMessages, type Figures, hourOf, type Increment, incrementsOf } from './figures.ts';
 import { countUsage, type Usage, type UsageIncrement, usageUpdatesOf } from './usage.ts';
@@ -33,8 +33,8 @@ const newTermsOf = async (
   entries: Entry[],
   { sessionId }: ReadConversation,
   known: string[],
+  slices: Slices,
 ): Promise<{ terms: string[]; chars: number }> => {
-  const slices = createSlices();
   const all = new Set(known);
   const texts = entries.flatMap(({ messages }) =>
     messages.flatMap(({ role, content }) => (role === 'system' ? [] : [content])),
@@ -67,9 +67,11 @@ const planProjection = async (
   before: ProjectedConversation | null,
   read: ReadEntries,
 ): Promise<Plan> => {
+  const slices = createSlices();
   const { entries, upTo } = fitStep(read);
   const { _id: key, conversationId, assistantId, sessionId, updatedAt } = conversation;
-  const { terms, chars } = await newTermsOf(entries, conversation, before?.terms ?? []);
+  const { terms, chars } = await newTermsOf(entries, conversation, before?.terms ?? [], slices);
+  if (slices.isOver()) await slices.next();
   const lessons = lessonsOf(entries, read.earlier, before);
   const counted = before?.resolvedAt ?? null;
   const resolutions = (conversation.resolutions ?? []).filter((at) => counted === null || at > counted);

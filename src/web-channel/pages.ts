@@ -1,6 +1,5 @@
 import { type RequestHandler, Router } from 'express';
-import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AssistantStore } from '../assistants/store.ts';
 import { builtFiles, OWN_ORIGIN, pageHeaders } from '../platform/http/http.ts';
@@ -11,8 +10,6 @@ import { isUuid } from '../platform/process/ids.ts';
 import type { Logger } from '../platform/process/logger.ts';
 
 const BUILT = join(import.meta.dirname, '../../packages/widget/dist');
-
-const LOADER_KEPT_MS = 1_000;
 
 const LANGUAGE = /^[a-z]{2,3}(?:-[a-z0-9]{2,8}){0,3}$/i;
 
@@ -58,20 +55,12 @@ export const webPages = ({
   folder = BUILT,
 }: Dependencies): Router => {
   const loader = join(folder, 'widget.js');
-  if (!existsSync(loader)) logger.warn({ folder }, 'the widget is not built: /widget.js answers 404');
+  // The script and the file that it loads are read at the start, so both are of the same build.
+  const text = existsSync(loader) ? readFileSync(loader, 'utf8') : null;
+  if (text === null) logger.warn({ folder }, 'the widget is not built: /widget.js answers 404');
 
-  // The script is read again after a while, because a newer build's script loads another file.
-  let kept = { at: Number.NEGATIVE_INFINITY, text: Promise.resolve<string | null>(null) };
-  const readLoader = (): Promise<string | null> => {
-    if (performance.now() - kept.at > LOADER_KEPT_MS)
-      kept = { at: performance.now(), text: readFile(loader, 'utf8').catch(() => null) };
-    return kept.text;
-  };
-
-  const script: RequestHandler = async (req, res, next) => {
-    if (req.path !== '/' || (req.method !== 'GET' && req.method !== 'HEAD')) return next('router');
-    const text = await readLoader();
-    if (text === null) return next('router');
+  const script: RequestHandler = (req, res, next) => {
+    if (text === null || req.path !== '/' || (req.method !== 'GET' && req.method !== 'HEAD')) return next('router');
     res.set({
       'Access-Control-Allow-Origin': '*',
       'Cross-Origin-Resource-Policy': 'cross-origin',
