@@ -38,6 +38,12 @@ const whenIdle = async (running: Set<Promise<void>>, signal: AbortSignal): Promi
   } while (running.size > 0);
 };
 
+/**
+ * BullMQ runs nothing while it fetches as many jobs as it may run, one after the other. So it may always run only a few
+ * more than it runs now. Otherwise the first job of a burst waits until 64 have been fetched.
+ */
+const FETCHED_AHEAD = 4;
+
 type Opened = { worker: Worker; connection: RedisClient; prefix: string; running: Set<Promise<void>> };
 
 /**
@@ -86,10 +92,15 @@ export const openQueueWorkers = async (
   };
   const opened = service.partitions.tags.map((prefix): Opened => {
     const running = new Set<Promise<void>>();
+    const mayFetch = (): number => Math.min(concurrency, running.size + FETCHED_AHEAD);
     const run = async ({ data, timestamp }: { data: unknown; timestamp: number }): Promise<void> => {
       noteWait(Math.max(0, serverNow() - timestamp) / 1000);
-      const one = process(data).finally(() => running.delete(one));
+      const one = process(data).finally(() => {
+        running.delete(one);
+        worker.concurrency = mayFetch();
+      });
       running.add(one);
+      worker.concurrency = mayFetch();
       await one;
     };
     const worker = new Worker<unknown>(queue, run, {
@@ -100,7 +111,7 @@ export const openQueueWorkers = async (
       lockDuration,
       stalledInterval,
       prefix,
-      concurrency,
+      concurrency: mayFetch(),
       maxStalledCount,
       metrics: { maxDataPoints: 60 },
     });

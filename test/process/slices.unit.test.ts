@@ -1,18 +1,37 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { PassageIndex, rankByTokens, shareLoop } from '@parley/understanding';
 import { expect, onTestFinished, test } from 'vitest';
-import { createSlices, inSlices, workFor } from '../../src/platform/process/slices.ts';
+import { createSlices, inSlices, restIfBusy, workFor } from '../../src/platform/process/slices.ts';
 import { workedMs } from '../support/loop.ts';
 
+const SLICE_MS = 4;
+
+const workFully = (ms: number): void => {
+  const until = performance.now() + ms;
+  while (performance.now() < until);
+};
+
 /** A computation of so many slices. Notes its holder whenever it has one. */
-const compute = (holder: string, slices: number, had: string[]): Promise<void> =>
+const compute = (holder: string, slices: number, had: string[], ms = 0): Promise<void> =>
   workFor(holder, async () => {
     const own = createSlices(0);
     for (let nth = 0; nth < slices; nth += 1) {
       await own.next();
+      workFully(ms);
       had.push(holder);
     }
   });
+
+/** How many slices were worked on in each tick until all were. */
+const countByTick = async (had: string[], all: number): Promise<number[]> => {
+  const seen: number[] = [];
+  while (had.length < all) {
+    const before = had.length;
+    await nextTick();
+    seen.push(had.length - before);
+  }
+  return seen;
+};
 
 test('holders take turns, so that one with sixty computations delays another one’s only by half', async () => {
   const had: string[] = [];
@@ -26,19 +45,34 @@ test('holders take turns, so that one with sixty computations delays another one
   expect(had).toHaveLength(305);
 });
 
-test('the loop serves other work between any two slices', async () => {
+test('the loop serves other work between any two full slices', async () => {
   const had: string[] = [];
-  const computing = Promise.all(Array.from({ length: 20 }, (_, nth) => compute(`holder ${nth}`, 5, had)));
+  const computing = Promise.all(Array.from({ length: 5 }, (_, nth) => compute(`holder ${nth}`, 5, had, SLICE_MS)));
 
-  const seen: number[] = [];
-  for (let before = -1; had.length > before || had.length === 0; ) {
-    before = had.length;
-    await nextTick();
-    seen.push(had.length - before);
-  }
+  const seen = await countByTick(had, 25);
   await computing;
 
   expect(Math.max(...seen)).toBe(1);
+});
+
+test('short work shares a slice, so that a hundred turns do not wait for a hundred ticks', async () => {
+  const had: string[] = [];
+  const short = Array.from({ length: 100 }, async () => {
+    await restIfBusy();
+    had.push('short');
+  });
+  workFully(SLICE_MS);
+  const late = Array.from({ length: 100 }, async () => {
+    await restIfBusy();
+    had.push('late');
+  });
+  const before = had.length;
+
+  const seen = await countByTick(had, 200);
+  await Promise.all([...short, ...late]);
+
+  expect(before).toBe(0);
+  expect(seen.length).toBeLessThan(20);
 });
 
 test('searches and rankings of passages take their slices from the line of the process', async () => {

@@ -16,7 +16,8 @@ export const workFor = <Result>(holder: string, work: () => Result): Result => h
 const waiting = new Map<string, (() => void)[]>();
 let isServing = false;
 
-const serveNext = (): void => {
+/** Serves those who wait, one after the other, until they have together worked as long as a slice in this tick. */
+const serveNext = (since = performance.now()): void => {
   const [[holder, queue] = []] = waiting;
   isServing = holder !== undefined;
   if (holder === undefined || !queue) return;
@@ -24,11 +25,16 @@ const serveNext = (): void => {
   waiting.delete(holder);
   if (queue.length > 0) waiting.set(holder, queue); // moves the holder to the end of the round
   grant?.();
-  atNextTick(serveNext);
+  const goOn = (): void => {
+    if (performance.now() - since < SLICE_MS) serveNext(since);
+    else atNextTick(serveNext);
+  };
+  // A tick begins after all microtasks, so when the work has ended or waits for something else.
+  queueMicrotask(() => process.nextTick(goOn));
 };
 
 /**
- * Waits for a slice. All callers of the process share one line, so that the loop serves requests between any two slices,
+ * Waits for a slice. All callers of the process share one line, so that the loop serves requests after each slice,
  * however many long computations run. Holders take turns, so that a holder with many computations delays only itself.
  */
 const nextSlice = (): Promise<void> =>
@@ -80,12 +86,12 @@ const isTickOver = (): boolean => {
  * at once: the answer to one read may continue a hundred turns in one tick.
  */
 export const restIfBusy = async (): Promise<void> => {
-  while (isTickOver()) await nextSlice();
+  if (isTickOver()) await nextSlice();
 };
 
 /** Runs a computation that yields between its steps. If many are begun in one tick, only what fits into it runs there. */
 export const inSlices = async <Result>(steps: Generator<unknown, Result>): Promise<Result> => {
-  while (isTickOver()) await nextSlice();
+  if (isTickOver()) await nextSlice();
   const slices = createSlices();
   for (;;) {
     const step = steps.next();
