@@ -103,11 +103,7 @@ export type Outbox = Pick<
   /** For each endpoint, how many later events exist that were not read. */
   behind?: { endpointId: string; count: number }[];
 };
-const OUTBOX_FIELDS = {
-  ...IDENTITY,
-  outbox: 1,
-  announced: 1,
-} satisfies FieldsOf<Omit<Outbox, 'behind'>>;
+const OUTBOX_FIELDS = { ...IDENTITY, outbox: 1, announced: 1 } satisfies FieldsOf<Omit<Outbox, 'behind'>>;
 
 /** The part of an event that is needed to choose the next event. */
 type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
@@ -264,6 +260,8 @@ type FindStale = {
    * backlog limit are also always found.
    */
   expiredMs?: number;
+  /** Begins behind this endpoint. */
+  after?: string;
 };
 
 const HAS_EVENTS = { 'outbox.0': { $exists: true } };
@@ -303,9 +301,10 @@ export type OutboxStore = {
   /**
    * Conversations with a pending event older than `olderThanMs` by MongoDB's clock. `exclude` lists endpoints whose
    * streams are suspended. A conversation whose events are all for these endpoints is neither found nor read, however
-   * many there are: the index begins with the endpoint.
+   * many there are: the index begins with the endpoint. `last`: the last endpoint that was read whole, or that filled
+   * the limit alone. Empty if there are no more.
    */
-  findStale: (wanted: FindStale) => Promise<StaleOutbox[]>;
+  findStale: (wanted: FindStale) => Promise<{ outboxes: StaleOutbox[]; last: string }>;
 
   /**
    * Endpoints with events that are older than this, each with its oldest event that is found. One call finds only some
@@ -392,22 +391,27 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       return after && mayHideNext(after, endpointId) ? read(key) : after;
     },
 
-    findStale: async ({ olderThanMs, exclude, limit, expiredMs }) => {
+    findStale: async ({ olderThanMs, exclude, limit, expiredMs, after = '' }) => {
       const now = serverNow();
       const olderThan = (ms: number) => ({ ...HAS_EVENTS, 'outbox.0.at': { $lt: new Date(now - ms) } });
       const find = (filter: object, hint: string) =>
-        conversations.find(filter, { projection: STUB_FIELDS }).hint(hint).limit(limit).toArray();
-      const rows = await Promise.all([
-        find(
-          { ...olderThan(olderThanMs), 'outbox.endpoints': { $elemMatch: { $nin: exclude } } },
-          OUTBOX_INDEXES.byEndpoint,
-        ),
+        conversations.find<StaleOutbox>(filter, { projection: STUB_FIELDS }).hint(hint).limit(limit).toArray();
+      const ofOthers = { 'outbox.endpoints': { $elemMatch: { $nin: exclude, $gt: after } } };
+      const [inTurn, ...others] = await Promise.all([
+        find({ ...olderThan(olderThanMs), ...ofOthers }, OUTBOX_INDEXES.byEndpoint),
         find({ ...olderThan(olderThanMs), [`outbox.${BACKLOG_MAX}`]: { $exists: true } }, OUTBOX_INDEXES.full),
         ...(exclude.length > 0 && expiredMs !== undefined
           ? [find({ ...olderThan(expiredMs), 'outbox.endpoints': { $in: exclude } }, OUTBOX_INDEXES.byEndpoint)]
           : []),
       ]);
-      return [...new Map(rows.flat().map((row) => [row._id, row as unknown as StaleOutbox])).values()];
+      const excluded = new Set(exclude);
+      /** The endpoint under which it was found. */
+      const placeOf = (row: StaleOutbox): string =>
+        endpointsOf(row).reduce((first, id) => (id > after && id < first && !excluded.has(id) ? id : first), '~');
+      const cut = inTurn.length < limit ? '' : inTurn.slice(-1).map(placeOf).join('');
+      const whole = cut === '' ? undefined : inTurn.findLast((row) => placeOf(row) !== cut);
+      const outboxes = [...new Map([inTurn, ...others].flat().map((row) => [row._id, row])).values()];
+      return { outboxes, last: whole ? placeOf(whole) : cut };
     },
 
     listLate: async ({ olderThanMs, exclude, limit }) => {

@@ -9,7 +9,6 @@ import { createEndUndeliverable, type OnEnded } from './claims.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import { createLru } from '../platform/process/lru.ts';
-import { addTo } from '../platform/process/slots.ts';
 
 /** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
 const MANY = 100;
@@ -44,10 +43,7 @@ export const createBackoff = (now: () => number = () => performance.now()) => {
     note: (endpointId: string, heads: string[]): boolean => {
       const before = known.get(endpointId);
       const again = before ? heads.filter((head) => before.woken.has(head)).length : 0;
-      if (heads.length < MANY) {
-        known.delete(endpointId);
-        return false;
-      }
+      if (heads.length < MANY) return false;
       const unmoved = before !== undefined && again > heads.length / 2;
       const waitMs = unmoved ? Math.min(before.waitMs * 2, LONGEST_WAIT_MS) : FIRST_WAIT_MS / 2;
       const time = now();
@@ -103,13 +99,6 @@ type SweepDependencies = {
   onLost?: (count: number) => void;
 };
 
-/** How many of these outboxes have events for an endpoint. */
-const countStreams = (outboxes: StaleOutbox[]): Map<string, number> => {
-  const counts = new Map<string, number>();
-  for (const endpointId of outboxes.flatMap(endpointsOf)) addTo(counts, endpointId, 1);
-  return counts;
-};
-
 type Head = { key: string; endpointId: string; deliveryId: string };
 
 /**
@@ -129,6 +118,8 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   } = dependencies;
   const endUndeliverable = createEndUndeliverable({ conversations, deliveries, eventMaxAgeMs, onEnded });
   const backoff = createBackoff();
+  /** The next sweep goes on behind this endpoint, so that the streams of some hide none of another. */
+  let last = '';
 
   const claims = async (): Promise<void> => {
     const lost = await deliveries.endLostClaims(timing.claimLostMs);
@@ -187,40 +178,38 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   /** Wakes the streams that no worker is sending, and adds the outboxes to those that it has found. */
   const wakeIdle = async (found: Map<string, StaleOutbox>): Promise<void> => {
     const excluded = new Set([...(await endpoints.listPausedIds()), ...suspended(), ...backoff.suspended()]);
+    const woken: Head[][] = [];
+    const start = last;
     for (let round = 0; round < ROUNDS_PER_SWEEP; round += 1) {
-      const outboxes = await outboxStore.findStale({
+      const after = last;
+      const read = await outboxStore.findStale({
         olderThanMs: timing.eventStaleMs,
         exclude: [...excluded],
         limit: outboxesPerSweep,
         // Events of a suspended stream must also end once they are too old.
         expiredMs: eventMaxAgeMs,
+        after,
       });
+      last = read.last;
+      const outboxes = read.outboxes.filter(({ _id: key }) => !found.has(key));
       for (const outbox of outboxes) found.set(outbox._id, outbox);
       // If old wake-ups are still waiting in the queue, adding more would not help.
       const awaited = (await deliveryQueue.byPartition(outboxes)).filter(
         ({ oldestWaitingAt }) => oldestWaitingAt === null || serverNow() - oldestWaitingAt <= timing.eventStaleMs,
       );
-      if (awaited.length === 0) return;
       const idle = await findIdle(
         awaited.flatMap(({ items }) => items),
         excluded,
       );
       for (const key of new Set(idle.map((head) => head.key))) deliveryQueue.wake(key);
-      const unmoved = [...Map.groupBy(idle, ({ endpointId }) => endpointId)]
-        .filter(([endpointId, heads]) =>
-          backoff.note(
-            endpointId,
-            heads.map(({ deliveryId }) => deliveryId),
-          ),
-        )
-        .map(([endpointId]) => endpointId);
-      if (outboxes.length < outboxesPerSweep) return;
-      // The next round leaves out endpoints without progress, and an endpoint whose streams alone fill most of a round.
-      const most = [...countStreams(outboxes)].filter(([, count]) => count > outboxesPerSweep / 2);
-      const left = excluded.size;
-      for (const endpointId of [...unmoved, ...most.map(([endpointId]) => endpointId)]) excluded.add(endpointId);
-      if (excluded.size === left) return;
+      woken.push(idle);
+      if (last === '' && (start === '' || after === '')) break; // all were read
     }
+    for (const [endpointId, heads] of Map.groupBy(woken.flat(), (head) => head.endpointId))
+      backoff.note(
+        endpointId,
+        heads.map(({ deliveryId }) => deliveryId),
+      );
   };
 
   const streams = async (): Promise<void> => {

@@ -221,6 +221,22 @@ test('sweeps skip streams of suspended and paused endpoints, unless they are ove
   expect((await stack.service.conversations.outbox.read(overdue.key))?.outbox).toHaveLength(500);
 });
 
+test('the streams of many endpoints that fill each sweep hide none of another', async () => {
+  const streams = await Promise.all(Array.from({ length: 13 }, () => aStream(10)));
+  await Promise.all(streams.map(hold));
+  for (const { feed, assistantId, keys } of streams)
+    await Promise.all(keys.map((key) => feed.say(assistantId, key, ['1'], OLD)));
+  // Sweeps read in the order of the endpoints' ids.
+  const last = streams.toSorted((one, other) => (one.endpoint.endpointId < other.endpoint.endpointId ? -1 : 1)).at(-1)!;
+  const { sweep, woken } = sweepsOf([], { outboxesPerSweep: 40 });
+
+  await sweep();
+  await sweep();
+
+  expect(woken).toEqual(expect.arrayContaining(last.keys));
+  expect(woken).toEqual(expect.arrayContaining(streams.flatMap(({ keys }) => keys)));
+});
+
 test('streams of one endpoint that fill a sweep, or do not move, give way to others', async () => {
   const dead = await aStream(120);
   const behind = await aStream();
@@ -254,7 +270,8 @@ test('a sweep reads no event that waits for a suspended endpoint, and a list onl
   await database.command({ profile: 2 });
   const exclude = [suspended.endpoint.endpointId];
 
-  const found = await outbox.findStale({ olderThanMs: 1_000, exclude, limit: 5_000, expiredMs: 86_400_000 });
+  const wanted = { olderThanMs: 1_000, exclude, limit: 5_000, expiredMs: 86_400_000 };
+  const { outboxes: found } = await outbox.findStale(wanted);
   const listed = await list({ assistantId: healthy.assistantId });
   const keys = await outbox.findKeysOf(healthy.endpoint.endpointId, 5_000);
   await database.command({ profile: 0 });

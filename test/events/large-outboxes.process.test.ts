@@ -69,7 +69,7 @@ test('a sweep reads the first event of each endpoint, and not the others', async
   const { outbox } = stack.service.conversations;
   const stop = watchLoop();
 
-  const found = await outbox.findStale({ olderThanMs: 1_000, exclude: [], limit: 5_000 });
+  const { outboxes: found } = await outbox.findStale({ olderThanMs: 1_000, exclude: [], limit: 5_000 });
 
   const { ms, name } = stop();
   expect(ms, name).toBeLessThan(heldFor(60));

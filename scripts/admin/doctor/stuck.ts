@@ -42,7 +42,7 @@ const findStaleHeads = async ({ conversations, leases }: Opened, now: number): P
 /** Finds old pending events whose endpoint is not paused. */
 const findOldEvents = async ({ conversations, endpoints }: Opened, now: number): Promise<Found> => {
   const paused = await endpoints.listPausedIds();
-  const outboxes = await conversations.outbox.findStale({
+  const { outboxes } = await conversations.outbox.findStale({
     olderThanMs: EVENT_STUCK_MS,
     exclude: paused,
     limit: LOOKED_AT,
