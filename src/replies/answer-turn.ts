@@ -28,8 +28,8 @@ type ApartTurn = {
 
 /**
  * Turns that wait for a provider, for a slot, or for another message of their session. A job only starts these turns, so
- * that jobs stay free for others. An assistant gets another slot only while it has fewer slots than are free, so that
- * the next assistant always finds a free slot: one assistant gets at most half of the slots, and two get a third each.
+ * that jobs stay free for others. An assistant gets another slot only while it has fewer than are free beside the last
+ * quarter, which is for assistants without any: one gets at most three eighths of the slots, and two get a quarter each.
  * Assistants whose turns take long share half of the slots in this way. A turn that waits has no lease, so another
  * worker may answer it.
  */

@@ -117,7 +117,7 @@ test.concurrent('an assistant’s turns leave room for another assistant’s tur
   });
 
   const ofFirst = await flood(first, sized({ everyday: 13, long: 100 }));
-  // Half of the slots, or fewer if it has shown meanwhile that it is slow.
+  // Three eighths of the slots, or fewer if it has shown meanwhile that it is slow.
   await eventually(() => expect(askedFor('first')).toBeGreaterThanOrEqual(IN_FLIGHT / 4));
   const alone = second.chat({ session_id: randomUUID(), message: 'hello' });
   await eventually(() => expect(askedFor('second')).toBe(1));
@@ -166,6 +166,37 @@ test.concurrent('others wait for no assistant whose provider has shown that it i
   for (const [nth, one] of slow.entries()) await expectAnsweredOnce(one, conversations.slice(nth, nth + 1));
 });
 
+test.concurrent('some assistants that take all slots they get, one after the other, leave one for another', async (context) => {
+  const { expect, onTestFinished } = context;
+  const { provider, aSlowAssistant } = await aSlowProvider(context);
+  const own = await openStack({ deliveryWorkers: 0, env: { REPLY_CONCURRENCY: '2' } });
+  onTestFinished(own.close);
+  const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
+  onTestFinished(() => answer());
+  provider.behave(async (wire, one) => {
+    if (one.body.model !== 'neighbour') await answered;
+    replyWith('An answer.')(wire, one);
+  });
+  const greedy = [];
+  for (let nth = 0; nth < 4; nth += 1) {
+    const assistant = await aSlowAssistant(`greedy ${nth}`, own);
+    greedy.push({ assistant, conversations: await flood(assistant, 5) });
+    // Each of its turns has a slot, or waits for one.
+    await eventually(async () =>
+      expect(await own.service.queues.turns.countJobs()).toMatchObject({ waiting: 0, active: 0 }),
+    );
+  }
+  const neighbour = await aSlowAssistant('neighbour', own);
+
+  const { reply } = await timed(neighbour, 'hello');
+
+  // None of the others has ended, so that none has freed a slot.
+  const ended = own.logs.filter(({ msg }) => msg === 'turn ended').map(({ assistantId }) => assistantId);
+  expect([reply, ended]).toEqual(['An answer.', [neighbour.assistantId]]);
+  answer();
+  for (const { assistant, conversations } of greedy) await expectAnsweredOnce(assistant, conversations);
+});
+
 test.concurrent('the turns of one session are sent one after the other', async (context) => {
   const { expect } = context;
   const { provider, aSlowAssistant, askedFor } = await aSlowProvider(context);
@@ -204,7 +235,7 @@ test.concurrent('a worker that stops hands over its turns in flight and its pend
   const assistant = await aSlowAssistant('handed over', own);
   provider.behave(({ open }) => open());
   const conversations = await flood(assistant, 12);
-  await eventually(() => expect(askedFor('handed over')).toBe(4));
+  await eventually(() => expect(askedFor('handed over')).toBe(3));
 
   // The stopping worker no longer sweeps, but its turns in flight have some time to finish.
   let askedWhenStopped = 0;
@@ -223,8 +254,8 @@ test.concurrent('a worker that stops hands over its turns in flight and its pend
 
   await closing;
   // Others did not wait for the end of the stop.
-  expect(askedWhenStopped).toBeGreaterThan(4);
+  expect(askedWhenStopped).toBeGreaterThan(3);
   await expectAnsweredOnce(assistant, conversations);
-  expect(askedFor('handed over')).toBe(16);
+  expect(askedFor('handed over')).toBe(15);
   await own.close();
 });

@@ -130,20 +130,21 @@ const besideHanging = async ({ onTestFinished }: TestContext, env: Record<string
 
 // These have stacks of their own, and mostly wait, so they wait together.
 test.concurrent.for([
-  ['of two other assistants', 2, 8],
-  ['of its own assistant', 1, 9],
+  ['of two other assistants', 2, 8, sized({ everyday: 12, long: 20 })],
+  ['of five other assistants', 5, 8, 4],
+  ['of its own assistant', 1, 9, sized({ everyday: 12, long: 20 })],
 ] as const)(
   'an endpoint finds a slot beside many endpoints %s that all hang',
-  async ([, assistants, endpoints], context) => {
+  async ([, assistants, endpoints, conversations], context) => {
     const { expect } = context;
     const slots = { DELIVERY_CONCURRENCY: '64', ENDPOINT_CONCURRENCY: '20' };
     const { few, hanging, good, feed, add } = await besideHanging(context, slots, SLOW_DEADLINE);
     const own = (await anAssistant(few)).assistantId;
-    const others =
-      assistants === 1 ? [own] : [await anAssistant(few), await anAssistant(few)].map((one) => one.assistantId);
+    const others = assistants === 1 ? [own] : [];
+    while (others.length < assistants) others.push((await anAssistant(few)).assistantId);
     for (const assistantId of others) {
       for (let nth = 0; nth < endpoints; nth += 1) await add(assistantId, hanging);
-      const keys = await feed.openConversations(assistantId, sized({ everyday: 12, long: 20 }));
+      const keys = await feed.openConversations(assistantId, conversations);
       await Promise.all(keys.map((key) => feed.say(assistantId, key, ['hello'])));
     }
     await untilFull(hanging);

@@ -5,7 +5,14 @@ import { serverNow } from '../../platform/process/clock.ts';
 import { VERSION } from '../../platform/process/lifecycle.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createPacedSlots, type PacedSlots } from '../../platform/process/paced-slots.ts';
-import { addTo, createSlots, mapAtMost, type Occupancy, whatRemains } from '../../platform/process/slots.ts';
+import {
+  addTo,
+  createSlots,
+  mapAtMost,
+  type Occupancy,
+  whatRemains,
+  withoutReserve,
+} from '../../platform/process/slots.ts';
 import { startSweeper } from '../../platform/process/sweeper.ts';
 import type { Module } from '../../service.ts';
 import type { EndpointStore } from '../endpoints.ts';
@@ -192,7 +199,7 @@ type SendLimits = { perEndpoint: number; total: number };
  * Limits the sends in flight, per endpoint and in total. A slot is acquired before the claim, so that waiting events
  * stay unclaimed. Once a quarter of all slots is in use, assistants share all slots equally, and the endpoints of an
  * assistant share its part. Each share is as large as if there were one more, so a new endpoint finds a slot even
- * beside many that hang.
+ * beside many that hang. The last quarter is for assistants that have no slot.
  */
 const createSendSlots = ({ perEndpoint, total }: SendLimits): PacedSlots => {
   const shareOf =
@@ -200,7 +207,7 @@ const createSendSlots = ({ perEndpoint, total }: SendLimits): PacedSlots => {
     ({ own, ofTenant, inUse, tenants, holders }: Occupancy): boolean => {
       if (inUse >= most || own >= perEndpoint) return false;
       if (inUse < most / 4) return true;
-      const share = Math.max(1, Math.floor(most / (tenants + 1)));
+      const share = inUse < withoutReserve(most) ? Math.max(1, Math.floor(most / (tenants + 1))) : 1;
       return ofTenant < share && own < Math.max(1, Math.floor(share / (holders + 1)));
     };
   return createPacedSlots({ total, shareOf, ...SENDING });
@@ -210,8 +217,7 @@ const createSendSlots = ({ perEndpoint, total }: SendLimits): PacedSlots => {
 const RECOVERING = 5;
 
 /**
- * How many streams end what must not be sent at once. An assistant may have as many as remain free: half of them if it
- * is alone.
+ * How many streams end what must not be sent at once. An assistant may have as many as remain free.
  */
 const ENDING_MAX = 8;
 

@@ -133,7 +133,7 @@ export const Environment = z.object({
   REPLY_CONCURRENCY: count(64).meta({
     group: 'Replies',
     description:
-      'Jobs of a reply worker at a time. Four times as many turns may wait for providers, at most half of them of one assistant, a quarter if it is slow, or an eighth if it takes longer than 8 s.',
+      'Jobs of a reply worker at a time. Four times as many turns may wait for providers, of one assistant at most three eighths, half of that if it is slow, and a quarter if it takes longer than 8 s.',
   }),
   SEMANTIC: z.enum(['auto', 'on', 'off']).default('auto').meta({
     group: 'Replies',

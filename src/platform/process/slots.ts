@@ -61,11 +61,14 @@ export type Slots = {
   close: () => void;
 };
 
-/** A holder may have as many of these slots as remain free. */
+/** The last quarter of slots is for holders that have none. Otherwise a few holders, one after the other, could fill all. */
+export const withoutReserve = (total: number): number => total - Math.floor(total / 4);
+
+/** A holder may have as many of these slots, without the reserve, as remain free. */
 export const whatRemains =
   (total: number) =>
   ({ own, inUse }: Occupancy): boolean =>
-    own < total - inUse;
+    own === 0 ? inUse < total : own < withoutReserve(total) - inUse;
 
 /** A holder may have one of these slots. */
 export const oneEach =
