@@ -1,3 +1,4 @@
+import { passageEngine } from '@parley/understanding';
 import type { Connection, mongo } from 'mongoose';
 import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import { collectionOf, createReader, type Indexed } from '../platform/mongo/mongo.ts';
@@ -48,7 +49,10 @@ export type PassageStore = {
    */
   listVisible: (scope: PassageScope) => AsyncGenerator<ListedPassage[]>;
 
-  /** Reads the stored parts of indexes that are of this kind. They may lack passages, or have some that are gone. */
+  /**
+   * Reads the stored parts of indexes that are of this kind. They may lack passages, or have some that are gone. An index
+   * of another kind by this engine is made again: since then the assistant has another first language.
+   */
   readStored: (scope: PassageScope, kind: string) => AsyncGenerator<StoredIndexPart>;
 
   /** Reads passages with their vectors, in batches. Passages that are gone are left out. */
@@ -116,12 +120,15 @@ export const createPassageStore = ({ connection }: { connection: Connection }): 
 
     async *readStored(scope, kind) {
       const { assistantId } = scope;
+      const without = new Set<string>();
       for (const { _id: sourceId } of await listSources(scope)) {
+        without.add(sourceId);
         let whole = { name: '', bytes: new Uint8Array(), read: 0 };
         const filter = { assistantId, kind, _id: { $gte: `${sourceId}:`, $lt: `${sourceId};` } };
         // In the order of `_id`, the pieces of a part come one after the other, and each has its place in the part.
         const rows = indexes.find(filter, { sort: { _id: 1 }, batchSize: PIECES_AT_ONCE, promoteBuffers: true });
         for await (const { of, part, piece, size, model, bytes } of rows) {
+          without.delete(sourceId);
           const name = `${of} ${part}`;
           if (whole.name !== name) whole = { name, bytes: new Uint8Array(size), read: 0 };
           if (piece * INDEX_PIECE_BYTES + bytes.length > size) continue;
@@ -133,6 +140,9 @@ export const createPassageStore = ({ connection }: { connection: Connection }): 
           yield read;
         }
       }
+      const ofOtherKind = { _id: { $in: [...without] }, 'indexed.by': passageEngine() } as mongo.Filter<StoredSource>;
+      const due = { 'indexed.by': null } as mongo.MatchKeysAndValues<StoredSource>;
+      if (without.size > 0) await sources.updateMany(ofOtherKind, { $set: due });
     },
 
     async *listVisible(scope) {

@@ -94,6 +94,7 @@ const NOT_MADE: Record<string, string> = {
   'src/evaluation/question-sets.ts: cases.deleteMany': 'by `_id`, in batches',
   'src/evaluation/evaluations.ts: results.deleteMany': 'by `_id`, in batches',
   'src/sources/passages.ts: tokens.find': 'by `_id`',
+  'src/sources/passages.ts: sources.updateMany': 'by `_id`',
   'src/sources/proposals.ts: proposedEntries.updateMany': 'gives back proposals that could not be accepted',
   'src/sources/runs.ts: passages.updateMany': 'by `_id`',
   'src/sources/run-pages.ts: passages.updateMany': 'by `_id`',

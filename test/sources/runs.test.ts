@@ -439,12 +439,12 @@ test('a schedule reads a source again when it is due', async () => {
   expect(again.changed).toEqual({ added: 0, changed: 0, removed: 0 });
 });
 
-test('the index of a source is stored with its vectors, follows each run, and has no pieces of an older one', async () => {
+test('the index of a source is stored with its vectors, follows each run and the language, and has no older pieces', async () => {
   const { site, reader, sourceId } = await aReadSite();
   const { passages } = stack.service;
   const { assistantId } = reader;
   /** What a reply worker gets that starts now, and how many passages it has to read for it. */
-  const start = async () => {
+  const start = async (language = 'en') => {
     let read = 0;
     const counted = {
       ...passages,
@@ -453,7 +453,7 @@ test('the index of a source is stored with its vectors, follows each run, and ha
         return passages.readEmbedded(ids);
       },
     };
-    const options = { passages: counted, scope: { assistantId }, model: anEmbedder().model(), language: 'en' };
+    const options = { passages: counted, scope: { assistantId }, model: anEmbedder().model(), language };
     const { index } = await buildPassageIndex(options, null);
     return { ids: [...index.passageIds()].toSorted(), read };
   };
@@ -468,4 +468,8 @@ test('the index of a source is stored with its vectors, follows each run, and ha
   await reader.storedIndex(sourceId);
   const pieces = await stack.service.mongo.collection('passageIndexes').find({ sourceId }).toArray();
   expect(new Set(pieces.map((piece) => piece['of'])).size).toBe(1);
+
+  await stack.service.assistants.updateAssistant(assistantId, { languages: ['de'] });
+  expect(await start('de')).toEqual({ ids: before, read: before.length });
+  await eventually(async () => expect(await start('de')).toEqual({ ids: before, read: 0 }));
 });
