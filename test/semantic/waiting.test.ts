@@ -268,6 +268,38 @@ test('assistants with long imports leave the model to one that has a short one',
   expect(embedder.texts.indexOf('When are you open?')).toBeLessThan(ofLarge / 2);
 });
 
+test('an entry with many texts leaves the model to others after each call, and loses nothing of what was made', async () => {
+  const { logger, lifecycle } = aLifecycle();
+  const { assistants } = stack.service;
+  const { vectors, semantic, embedders } = assistants;
+  const large: TestAssistant[] = [];
+  for (let nth = 0; nth < 16; nth += 1) {
+    const variants = Array.from({ length: 49 }, (_, of) => `large ${nth}, variant ${of}`);
+    large.push(await anAssistant(stack, { knowledge: [anEntry({ question: `large ${nth}`, variants })] }));
+  }
+  const neighbour = await anAssistant(stack, { knowledge: [anEntry({ question: 'When are you open?' })] });
+  const embedder = anEmbedder({ msEach: 1 });
+  const process = await startVectorUpdates({
+    store: { vectors, semantic, embedders },
+    embedder,
+    timing: readConfig(stack.env).timing,
+    logger,
+    lifecycle,
+    passMs: 0,
+  });
+
+  for (const { assistantId } of [...large, neighbour]) await process({ assistantId });
+  const areMade = async () => {
+    for (const { assistantId } of large)
+      expect((await assistants.getAssistant(assistantId)).semantic).toMatchObject({ answers: 1 });
+  };
+  await eventually(areMade);
+
+  const ofLarge = embedder.texts.filter((text) => text.startsWith('large'));
+  expect(embedder.texts.indexOf('When are you open?')).toBeLessThan(ofLarge.length / 2);
+  expect(ofLarge.length).toBe(new Set(ofLarge).size);
+});
+
 test('an assistant whose knowledge changes all the time rests after each plan of its vectors', async () => {
   const { logger, lifecycle } = aLifecycle();
   const { assistants } = stack.service;

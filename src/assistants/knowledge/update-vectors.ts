@@ -114,7 +114,7 @@ const RETRY_FOR_MS = 2_000;
 const RETRY_EVERY_MS = 200;
 
 type EmbedEntriesDependencies = { vectors: VectorStore; embedder: Embedder; draining: AbortSignal };
-type Task = { assistantId: string; model: string; plan: Plan; batch: WorkItem[] };
+type Task = { assistantId: string; model: string; plan: Plan; batch: WorkItem[]; isOver: () => boolean };
 
 const joined = (rows: Float32Array[]): Float32Array => {
   const [first] = rows;
@@ -123,8 +123,13 @@ const joined = (rows: Float32Array[]): Float32Array => {
   return all;
 };
 
-/** Creates and stores the vectors of a batch of entries. Returns false if the embedder is not available. */
+/**
+ * Creates and stores the vectors of a batch of entries. Returns false if the embedder is not available, and null if the
+ * time is over: what was made is kept for the next pass, because one entry may have more texts than a pass has time for.
+ */
 const createEmbedEntries = ({ vectors, embedder, draining }: EmbedEntriesDependencies) => {
+  const kept = createLru<{ model: string; known: Map<string, Float32Array> }>({ most: MAX_STARTED });
+
   /** Resolves with the result of the work, or with null as soon as the process drains. */
   const untilDraining = <Value>(work: Promise<Value>): Promise<Value | null> =>
     new Promise((resolve, reject) => {
@@ -163,12 +168,14 @@ const createEmbedEntries = ({ vectors, embedder, draining }: EmbedEntriesDepende
     return known;
   };
 
-  return async (task: Task): Promise<boolean> => {
-    const { assistantId, model, batch } = task;
+  return async (task: Task): Promise<boolean | null> => {
+    const { assistantId, model, batch, isOver } = task;
     const ids = batch.map(({ entryId }) => entryId);
     const entries: EntryTexts[] = [];
     for await (const entry of vectors.readTexts(assistantId, ids)) entries.push(entry);
     const known = await findKnown(task, entries);
+    const before = kept.get(assistantId);
+    if (before?.model === model) for (const [hash, vector] of before.known) known.set(hash, vector);
 
     const withAnswer = batch[0]?.withAnswer === true;
     const chosen = entries.map(({ entryId, texts }) => ({
@@ -180,6 +187,10 @@ const createEmbedEntries = ({ vectors, embedder, draining }: EmbedEntriesDepende
     );
     const hashes = [...missing.keys()];
     for (let start = 0; start < hashes.length; start += TEXTS_PER_CALL) {
+      if (start > 0 && isOver()) {
+        kept.set(assistantId, { model, known });
+        return null;
+      }
       const some = hashes.slice(start, start + TEXTS_PER_CALL);
       const made = await embed(
         some.map((hash) => missing.get(hash) ?? ''),
@@ -197,6 +208,7 @@ const createEmbedEntries = ({ vectors, embedder, draining }: EmbedEntriesDepende
       return { entryId, model, hash: textsHash(model, texts), texts: texts.map(textKeyOf), vectors: joined(found) };
     });
     await vectors.save(assistantId, rows);
+    kept.delete(assistantId);
     return true;
   };
 };
@@ -295,14 +307,16 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, is
       if (outcome) return outcome;
       if (draining.aborted) return { kind: 'postponed' };
       if (figures.done + figures.answers > plan.done + plan.answers && isOver(plannedAt)) return { kind: 'over' };
-      const embedding = embedEntries({ assistantId, model, plan, batch });
+      const embedding = embedEntries({ assistantId, model, plan, batch, isOver: () => isOver(plannedAt) });
       // If the call takes long, the progress of the previous calls is saved meanwhile.
       const inTime = await withDeadline(embedding, PROGRESS_EVERY_MS).then(
         () => true,
         () => false,
       );
       if (!inTime) outcome = await saveProgress();
-      if (!(await embedding)) {
+      const isMade = await embedding;
+      if (isMade === null) return { kind: 'over' };
+      if (!isMade) {
         failedInARow += 1;
         if (failedInARow === MAX_FAILURES_IN_A_ROW || embedder.model() !== model) return { kind: 'postponed' };
         if (batch.length > 1) batches.push(...batch.map((one) => [one]));
