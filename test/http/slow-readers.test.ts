@@ -14,7 +14,7 @@ const MESSAGES = 48;
 const askWithoutReading = async (assistant: TestAssistant): Promise<void> => {
   const path = `/api/v1/conversations/${await aLongConversation(stack, assistant, MESSAGES)}`;
   const head = `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${assistant.apiKey}\r\n\r\n`;
-  for (let count = 0; count < 3; count += 1) {
+  for (let count = 0; count < 8; count += 1) {
     let answered = false;
     const socket = connect(Number(new URL(stack.url).port), '127.0.0.1').on('error', () => undefined);
     onTestFinished(() => void socket.destroy());

@@ -1,6 +1,7 @@
 import {
   createServer,
   type IncomingMessage,
+  maxHeaderSize,
   type RequestListener,
   type Server,
   type ServerResponse,
@@ -16,6 +17,9 @@ import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promi
 import type { Config } from '../process/config.ts';
 import type { Logger } from '../process/logger.ts';
 import { createByteShares, networkOf } from './shares.ts';
+
+/** Emitted instead of `request`, when a request is handled: see `handleInTurn`. */
+const BEGUN = 'begun';
 
 /** How long the client can read the answer before the connection is destroyed. */
 const LINGER_MS = 1_000;
@@ -58,7 +62,9 @@ const writeError = (socket: Duplex, error: ApiError): void => {
  */
 const answerMalformed = (server: Server): void => {
   const answering = new WeakMap<Duplex, ServerResponse>();
-  server.on('request', (req, res) => answering.set(req.socket, res));
+  server.on(BEGUN, ({ socket }: IncomingMessage, res: ServerResponse) => {
+    answering.set(socket, res);
+  });
   server.on('checkExpectation', (req, res) => server.emit('request', req, res));
   server.on('connect', (_req, socket) => {
     // Node hands over the socket without a listener of its own, and an error without a listener would end the process.
@@ -132,41 +138,54 @@ const endDribbles = (server: Server): void => {
   });
 };
 
-/**
- * How many requests a connection may have in flight. Browsers and proxies have one, and clients that pipeline have a
- * few.
- */
+/** How many requests of a connection may wait behind one that is in flight. Few clients send any before the answer. */
 const PIPELINED_MAX = 20;
-/**
- * How many requests, over all connections, may wait behind an earlier one of their connection. A network may have as
- * many as remain free.
- */
-const PIPELINED_TOTAL = 4_000;
+/** The maximum bytes of all requests that wait behind others. A network may have as many as remain free. */
+const PIPELINED_MAX_BYTES = 64 * 1024 * 1024;
+
+/** The most that Node keeps of a request that nobody reads yet: its headers, and the beginning of its body. */
+const keptBytesOf = ({ headers, socket }: IncomingMessage): number => {
+  const hasBody = headers['transfer-encoding'] !== undefined || headers['content-length'] !== undefined;
+  return maxHeaderSize + (hasBody ? socket.readableHighWaterMark : 0);
+};
+
+type Waiting = { begin: () => void; leave: () => void };
 
 /**
- * Node handles every request that it reads on a connection, without waiting for the answers to earlier ones. Without a
- * limit, one connection could bring tens of thousands of requests before another caller has a turn. Their answers wait
- * in memory for each other, so the requests of all connections together are limited too.
+ * Handles the requests of a connection one after the other. Node hands over every request that it reads, but an answer
+ * is sent once those before it are over, which may be never. So a request that waits must not take anything from others.
  */
-const endFloods = (listener: RequestListener): RequestListener => {
-  const inFlight = new WeakMap<Socket, number>();
-  const pipelined = createByteShares(PIPELINED_TOTAL);
-  const guarded: RequestListener = (req, res) => {
+const handleInTurn = (server: Server, listener: RequestListener): void => {
+  /** What waits, of each connection that has a request in flight. */
+  const queues = new WeakMap<Socket, Waiting[]>();
+  const pipelined = createByteShares(PIPELINED_MAX_BYTES);
+
+  const begin = (req: IncomingMessage, res: ServerResponse, queue: Waiting[]): void => {
     const { socket } = req;
-    if (socket.destroyed) return;
-    const others = inFlight.get(socket) ?? 0;
-    const network = networkOf(socket.remoteAddress);
-    const isPipelined = others > 0;
-    if (others >= PIPELINED_MAX || (isPipelined && !pipelined.take(network, 1))) return void socket.destroy();
-    inFlight.set(socket, others + 1);
+    queues.set(socket, queue);
+    server.emit(BEGUN, req, res);
+    // Listens last, so that the next request begins when this one is over for everybody else.
     res.once('close', () => {
-      inFlight.set(socket, (inFlight.get(socket) ?? 1) - 1);
-      if (isPipelined) pipelined.release(network, 1);
+      if (!socket.writable) for (const one of queue.splice(0)) one.leave();
+      const next = queue.shift();
+      if (!next) return void queues.delete(socket);
+      next.leave();
+      next.begin();
     });
     listener(req, res);
   };
+
+  const inTurn: RequestListener = (req, res) => {
+    const { socket } = req;
+    if (!socket.writable) return;
+    const queue = queues.get(socket);
+    if (!queue) return begin(req, res, []);
+    const [network, bytes] = [networkOf(socket.remoteAddress), keptBytesOf(req)];
+    if (queue.length >= PIPELINED_MAX || !pipelined.take(network, bytes)) return void socket.destroy();
+    queue.push({ begin: () => begin(req, res, queue), leave: () => pipelined.release(network, bytes) });
+  };
   // With this property `server.listeners` gives the original listener, as Node does for `once`.
-  return Object.assign(guarded, { listener });
+  server.on('request', Object.assign(inTurn, { listener }));
 };
 
 /** Each limit listens for the end of a request. So Node's warning at ten listeners would not mean a leak. */
@@ -174,7 +193,7 @@ const LISTENERS_MAX = 20;
 
 const trackResponses = (server: Server, logger: Logger | undefined): Set<ServerResponse> => {
   const inFlight = new Set<ServerResponse>();
-  server.prependListener('request', (_request, response: ServerResponse) => {
+  server.on(BEGUN, (_request, response: ServerResponse) => {
     inFlight.add(response);
     response.setMaxListeners(LISTENERS_MAX);
     response.once('close', () => inFlight.delete(response));
@@ -236,7 +255,7 @@ const cutSlowReaders = (
  * request that is on its way.
  */
 const endConnectionsByResponses = (server: Server, inFlight: Set<ServerResponse>, draining: AbortSignal): void => {
-  server.prependListener('request', (_request, response: ServerResponse) => {
+  server.on(BEGUN, (_request, response: ServerResponse) => {
     if (draining.aborted) response.shouldKeepAlive = false;
   });
   draining.addEventListener('abort', () => {
@@ -382,7 +401,7 @@ const shareConnections = (
     const one = byEnds.get(endsOf(socket));
     if (one?.isCounted) found(socket, one);
   });
-  server.prependListener('request', ({ socket }, response: ServerResponse) => {
+  server.on(BEGUN, ({ socket }: IncomingMessage, response: ServerResponse) => {
     const one = bySocket.get(socket);
     if (!one) return;
     one.inFlight += 1;
@@ -414,11 +433,13 @@ export const createWebServer = (
 ): Server => {
   const server =
     TLS_CERT_FILE && TLS_KEY_FILE
-      ? createTlsServer(
-          { ...OPTIONS, cert: readFileSync(TLS_CERT_FILE), key: readFileSync(TLS_KEY_FILE), minVersion: 'TLSv1.3' },
-          endFloods(listener),
-        )
-      : createServer(OPTIONS, endFloods(listener));
+      ? createTlsServer({
+          ...OPTIONS,
+          cert: readFileSync(TLS_CERT_FILE),
+          key: readFileSync(TLS_KEY_FILE),
+          minVersion: 'TLSv1.3',
+        })
+      : createServer(OPTIONS);
   // The timeout is longer than the idle time of common load balancers, so that none sends a request on a connection
   // that is closing.
   server.keepAliveTimeout = KEEP_ALIVE_MS;
@@ -426,6 +447,7 @@ export const createWebServer = (
   shareConnections(server, { ...limits, isBehindProxy: TRUST_PROXY !== false });
   answerMalformed(server);
   endDribbles(server);
+  handleInTurn(server, listener);
   const inFlight = trackResponses(server, limits.logger);
   endConnectionsByResponses(server, inFlight, draining);
   cutSlowReaders(server, inFlight, limits);
