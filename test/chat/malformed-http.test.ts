@@ -53,6 +53,17 @@ test('a path longer than 16 KiB is answered with 431 as JSON', async () => {
   expect(problemOf(answer)).toBe('431 headers_too_large');
 });
 
+test('a request with a hundred headers is answered, and one with more gets 431 as JSON', async () => {
+  const requestWith = (headers: number): string => {
+    const lines = Array.from({ length: headers - 1 }, (_, nth) => `X-${nth}: a`);
+    return `GET /healthz HTTP/1.1\r\nConnection: close\r\n${lines.join('\r\n')}\r\n\r\n`;
+  };
+
+  expect(await sendRaw(stack.url, requestWith(100))).toMatchObject({ status: 200 });
+  expect(problemOf(await sendRaw(stack.url, requestWith(101)))).toBe('431 headers_too_large');
+  expect(problemOf(await sendRaw(stack.url, requestWith(1_000)))).toBe('431 headers_too_large');
+});
+
 test('chunk extensions without end are answered with 413 as JSON', async () => {
   const { apiKey } = await anAssistant(stack);
   const head = `POST /api/v1/chat HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${apiKey}\r\nTransfer-Encoding: chunked`;

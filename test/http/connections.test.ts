@@ -1,11 +1,13 @@
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import type { RequestListener } from 'node:http';
+import type { IncomingMessage, RequestListener } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test } from 'vitest';
 import { openHealthServer } from '../../src/platform/http/health.ts';
 import { sendBytes } from '../../src/platform/http/http.ts';
@@ -197,6 +199,26 @@ test('connections that stay open do not keep a worker from its own files, nor ot
 
   expect(status).toBe(200);
   await eventually(() => expect(left.size).toBeLessThanOrEqual(100));
+});
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+test('a connection that is idle keeps nothing of its last request', async () => {
+  const requests: WeakRef<IncomingMessage>[] = [];
+  const { open, ask } = await serve((req, res) => {
+    requests.push(new WeakRef(req));
+    res.end('ok');
+  });
+  const clients = [open(VISITOR), open(VISITOR)];
+  for (const client of clients) await ask(client);
+
+  await eventually(() => {
+    collect();
+    expect(requests.map((one) => one.deref() === undefined)).toEqual([true, true]);
+  });
+
+  expect(clients.map(({ closed }) => closed)).toEqual([false, false]);
 });
 
 test('a response that is written to after its end is logged, and the process answers on', async () => {

@@ -64,6 +64,8 @@ const answerMalformed = (server: Server): void => {
   const answering = new WeakMap<Duplex, ServerResponse>();
   server.on(BEGUN, ({ socket }: IncomingMessage, res: ServerResponse) => {
     answering.set(socket, res);
+    // An idle connection would keep the headers of its last request.
+    res.once('close', () => answering.delete(socket));
   });
   server.on('checkExpectation', (req, res) => server.emit('request', req, res));
   server.on('connect', (_req, socket) => {
@@ -138,6 +140,8 @@ const endDribbles = (server: Server): void => {
   });
 };
 
+/** How many headers a request may have. Each costs some memory of its own, however short it is. */
+const HEADERS_MAX = 100;
 /** How many requests of a connection may wait behind one that is in flight. Few clients send any before the answer. */
 const PIPELINED_MAX = 20;
 /** The maximum bytes of all requests that wait behind others. A network may have as many as remain free. */
@@ -178,12 +182,17 @@ const handleInTurn = (server: Server, listener: RequestListener): void => {
   const inTurn: RequestListener = (req, res) => {
     const { socket } = req;
     if (!socket.writable) return;
+    // Node drops the headers that it does not count, so a request with too many must not be handled.
+    if (req.rawHeaders.length > 2 * HEADERS_MAX) {
+      return void server.emit('clientError', { code: 'HPE_HEADER_OVERFLOW' }, socket);
+    }
     const queue = queues.get(socket);
     if (!queue) return begin(req, res, []);
     const [network, bytes] = [networkOf(socket.remoteAddress), keptBytesOf(req)];
     if (queue.length >= PIPELINED_MAX || !pipelined.take(network, bytes)) return void socket.destroy();
     queue.push({ begin: () => begin(req, res, queue), leave: () => pipelined.release(network, bytes) });
   };
+  server.maxHeadersCount = HEADERS_MAX + 1;
   // With this property `server.listeners` gives the original listener, as Node does for `once`.
   server.on('request', Object.assign(inTurn, { listener }));
 };

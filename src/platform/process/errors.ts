@@ -75,7 +75,7 @@ const MESSAGE: Record<ErrorCode, string> = {
   unavailable: 'The service is unavailable. The request was not accepted; try again shortly.',
   malformed_request: 'These bytes are not an HTTP/1.1 request.',
   request_timeout: 'The request did not arrive in time.',
-  headers_too_large: 'The request line and headers are larger than 16 KiB.',
+  headers_too_large: 'The request line and headers are larger than 16 KiB, or the headers are more than 100.',
 };
 
 const ERROR_CODES = Object.keys(STATUS) as ErrorCode[];
