@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer, IncomingMessage, ServerResponse } from 'node:http';
-import { type AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, connect, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import express, { type Request, type Response } from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -16,6 +16,9 @@ import {
 } from '../../src/platform/http/shares.ts';
 import { eventually } from '../support/eventually.ts';
 
+/** More than the buffers of the operating system hold. */
+const LARGE = Buffer.alloc(48 * 1024 * 1024, 'x');
+
 const serve = async (app: express.Express) => {
   const server = createServer(app).listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -24,7 +27,7 @@ const serve = async (app: express.Express) => {
     server.close();
   });
   const { port } = server.address() as AddressInfo;
-  return { ask: (path: string, options: RequestInit) => fetch(`http://127.0.0.1:${port}${path}`, options) };
+  return { port, ask: (path: string, options: RequestInit) => fetch(`http://127.0.0.1:${port}${path}`, options) };
 };
 
 /** Requests of a session work until they are released. */
@@ -93,6 +96,27 @@ test.each(PLACES)(
     expect(Number(begun.at(-1)) - Number(begun[0])).toBeGreaterThanOrEqual(490);
   },
 );
+
+test('answers to large bodies that nobody reads lose their places to a holder who has none', async () => {
+  const app = express();
+  app.post('/:holder', async (req, res) => {
+    holdFor(res, req.params.holder);
+    await takeRoomForBody(req, res);
+    res.end(req.params.holder === 'reader' ? 'done' : LARGE);
+  });
+  const { ask, port } = await serve(app);
+  const sendWithoutReading = async (holder: string) => {
+    const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+    onTestFinished(() => void socket.destroy());
+    socket.write(`POST /${holder} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n`);
+    await once(socket, 'readable');
+  };
+  for (const holder of ['one', 'one', 'two', 'three']) await sendWithoutReading(holder);
+
+  const answer = await ask('/reader', { method: 'POST' });
+
+  expect(answer.status).toBe(200);
+});
 
 /** Asks for a place for a large body, then works for so long. */
 const ask = async (holder: string, ms: number): Promise<void> => {

@@ -351,13 +351,15 @@ export const takeRoomForAnswer = createPlaces({
   isUnused: ({ res }) => res.writableEnded || res.writableNeedDrain,
 });
 
-const isSlowlySent = ({ req, since, readBefore }: Place): boolean => {
+/** True for a body that is sent slowly, or an answer that only waits for its reader. */
+const isSlow = ({ req, res, since, readBefore }: Place): boolean => {
+  if (res.writableEnded) return !res.closed;
   const ms = performance.now() - since;
   return !req.complete && ms > SLOW_BODY_AFTER_MS && req.socket.bytesRead - readBefore < SLOW_BODY_BYTES_PER_MS * ms;
 };
 
-/** Call this before a large body is read. A client must send its body. */
-export const takeRoomForBody = createPlaces({ slots: largeBodies, waitMs: BODY_WAIT_MS, isUnused: isSlowlySent });
+/** Call this before a large body is read. A client must send its body, and read its answer. */
+export const takeRoomForBody = createPlaces({ slots: largeBodies, waitMs: BODY_WAIT_MS, isUnused: isSlow });
 
 /** Works on what a large body asks for. What the work waits for does not belong here, because others may cause it. */
 export const workOnBody = <Value>(req: Request, res: Response, work: Promise<Value>): Promise<Value> =>
@@ -370,7 +372,7 @@ export const workOnBody = <Value>(req: Request, res: Response, work: Promise<Val
 export const takeRoomForMessage = createPlaces({
   slots: largeMessages,
   waitMs: BODY_WAIT_MS,
-  isUnused: isSlowlySent,
+  isUnused: isSlow,
 });
 
 /**
@@ -383,7 +385,7 @@ export const freeRoomForMessage = (req: Request, res: Response): void => {
 };
 
 /** Call this before a file is read. A client must send it. */
-export const takeRoomForUpload = createPlaces({ slots: uploads, waitMs: BODY_WAIT_MS, isUnused: isSlowlySent });
+export const takeRoomForUpload = createPlaces({ slots: uploads, waitMs: BODY_WAIT_MS, isUnused: isSlow });
 
 /** True if an export is to end after its present line, because somebody else waits. It can be continued. */
 export const endsEarly = (res: Response): boolean => res.locals.endsEarly === true;
