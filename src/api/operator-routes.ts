@@ -28,7 +28,7 @@ import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { createOperatorAccess, type OperatorAccess, operatorOf } from '../operators/access.ts';
 import { type Audit, boundedLine } from '../operators/audit.ts';
 import { hasAssistant } from '../operators/operator.ts';
-import { type Devices, readSessionCookie, type SignInLimits } from '../operators/session.ts';
+import { type Devices, ownCookiesOnly, readSessionCookie, type SignInLimits } from '../operators/session.ts';
 import { readToken, type TokenStore } from '../operators/token.ts';
 import { invalid, notFound } from '../platform/process/errors.ts';
 import type { Logger } from '../platform/process/logger.ts';
@@ -417,6 +417,7 @@ export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router
   const all = PAGES.flatMap(({ routes }) => routes({ ...dependencies, access }));
   const router = Router({ caseSensitive: true });
   const sessions = [
+    ownCookiesOnly,
     limitEachSession(
       ({ headers }) =>
         readToken(headers.authorization) ?? readSessionCookie(headers.cookie, { secure: dependencies.tls }),
