@@ -1,6 +1,7 @@
 import { type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
 import { noStranger } from '../platform/http/http.ts';
 import { holdFor, limitEachAssistant, networkOf, workOn } from '../platform/http/shares.ts';
+import type { TakeTurn } from '../platform/http/json-body.ts';
 import { bodyReader, type Declaration, mount, type Served } from '../platform/http/operation.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverDate } from '../platform/process/clock.ts';
@@ -31,15 +32,16 @@ export const publicOperation = <const One extends PublicOperation>(one: One): On
 type Limiter = NonNullable<PublicOperation['limiter']>;
 
 /**
- * Works on a few requests of an assistant's callers at once. One whose caller leaves counts until its work is over, and a
- * message until it is at the gate (src/turns/gate.ts).
+ * Works on a few requests of an assistant's callers at once. One whose caller leaves counts until its work is over
+ * (`working`), and a message until it is at the gate (src/turns/gate.ts).
  */
-export const takingTurns =
+export const takeTurn: TakeTurn = (res, signal) => limitEachAssistant(callerOf(res).assistant.assistantId, res, signal);
+
+/** A handler of requests that have taken their turn. */
+export const working =
   (handle: RequestHandler): RequestHandler =>
-  async (req, res, next) => {
-    await limitEachAssistant(callerOf(res).assistant.assistantId, res);
-    await workOn(res, Promise.resolve(handle(req, res, next)));
-  };
+  (req, res, next) =>
+    workOn(res, Promise.resolve(handle(req, res, next)));
 
 /**
  * Routes for public operations. The checks follow docs/contract.md, Order of checks: 404 for an unknown channel, 401
@@ -59,7 +61,8 @@ export const createPublicRouter = (
   const served = all.map(({ operation, handle }): Served => {
     const admit = operation.limiter ? [admits[operation.limiter]] : [];
     const isLimited = operation.limiter !== undefined && !('hasOwnTurn' in operation);
-    return { operation, handlers: [...admit, ...bodyReader(operation), isLimited ? takingTurns(handle) : handle] };
+    const last = isLimited ? [...bodyReader(operation, takeTurn), working(handle)] : [...bodyReader(operation), handle];
+    return { operation, handlers: [...admit, ...last] };
   });
   mount(router, served);
   return router;

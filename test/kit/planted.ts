@@ -108,7 +108,7 @@ export const FAULTS: Record<string, Fault[]> = {
   'a body has no limit': [
     {
       file: 'src/platform/http/json-body.ts',
-      from: 'if (size + chunk.length > limitBytes) return refuse(tooLarge(limitBytes));',
+      from: 'if (size > limitBytes) throw tooLarge(limitBytes);',
       to: '',
       noticedBy: 'test/chat/bodies.test.ts',
     },

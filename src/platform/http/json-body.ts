@@ -3,7 +3,7 @@ import { MIMEType, promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import type { Request, RequestHandler, Response } from 'express';
 import { ApiError, invalid, unavailable } from '../process/errors.ts';
-import { createByteShares, createRestedWork, holderOf, signalOf } from './shares.ts';
+import { createByteShares, createRestedWork, holderOf } from './shares.ts';
 import { createSlices, restIfBusy } from '../process/slices.ts';
 import { createSlots, oneEach } from '../process/slots.ts';
 import { forEachJsonMark, JSON_MARKS } from '../process/validation.ts';
@@ -73,7 +73,7 @@ export const sendJson = async (
 };
 
 export const BODY_LIMIT_BYTES = 65_536;
-/** The maximum bytes of all bodies that have not arrived completely yet. */
+/** The maximum bytes of all bodies that arrive, or wait until they are parsed. */
 const ARRIVING_MAX_BYTES = 64 * 1024 * 1024;
 /**
  * How many bodies are decompressed at once. Each may need a window of 16 MiB before its first byte comes out, and a
@@ -89,12 +89,12 @@ const VALUES_MAX = 10_000;
 const LINGER_MS = 2_000;
 
 const arriving = createByteShares(ARRIVING_MAX_BYTES);
-/** The bodies that are arriving, by holder, the oldest first. */
+/** The bodies that are not parsed yet, by holder, the oldest first. */
 const unfinished = new Map<string, Set<() => void>>();
 
 /**
- * Takes bytes for an arriving body. Many holders could together hold all of them with bodies that they do not end. So
- * for a holder that has less than an equal share, the oldest bodies of the one with the most are refused.
+ * Takes bytes for a body. Many holders could together hold all of them with bodies that they do not end. So for a holder
+ * that has less than an equal share, the oldest bodies of the one with the most are refused.
  */
 const takeArriving = (holder: string, bytes: number): boolean => {
   while (!arriving.take(holder, bytes)) {
@@ -151,41 +151,71 @@ const decoderOf = (req: Request): Decode | undefined => {
   return decode;
 };
 
-/** Reads the body as it arrives. Until it is complete, its bytes count against the share of its holder. */
-const readAll = (req: Request, { limitBytes, holder }: { limitBytes: number; holder: string }): Promise<Buffer> => {
-  const chunks: Buffer[] = [];
-  let size = 0;
+type HeldBytes = {
+  /** Aborts once the bytes are refused: others need them, or the caller has left. */
+  signal: AbortSignal;
+  /** Throws 503 if the holder may not have so many more. */
+  take: (bytes: number) => void;
+  release: () => void;
+  refuse: () => void;
+};
+
+/** The bytes of one body, which count against the share of its holder until they are released or refused. */
+const holdBytes = (holder: string): HeldBytes => {
+  const refused = new AbortController();
   const own = unfinished.get(holder) ?? new Set();
-  let refuseThis = (): void => undefined;
-  /** Called once the body has arrived or is refused. */
-  const end = (): void => {
+  let size = 0;
+  const release = (): void => {
     arriving.release(holder, size);
     size = 0;
-    chunks.length = 0; // the request stays in memory as long as its connection
-    own.delete(refuseThis);
+    own.delete(refuse);
     if (own.size === 0 && unfinished.get(holder) === own) unfinished.delete(holder);
   };
-  return new Promise<Buffer>((resolve, reject) => {
-    const refuse = (error: ApiError): void => {
-      req.off('data', collect);
-      end();
-      reject(error);
-    };
-    refuseThis = () => refuse(unavailable());
-    unfinished.set(holder, own.add(refuseThis));
-    const collect = (chunk: Buffer): void => {
-      if (size + chunk.length > limitBytes) return refuse(tooLarge(limitBytes));
-      if (!takeArriving(holder, chunk.length)) return refuse(unavailable());
+  const refuse = (): void => {
+    release();
+    refused.abort(unavailable());
+  };
+  unfinished.set(holder, own.add(refuse));
+  const take = (bytes: number): void => {
+    refused.signal.throwIfAborted();
+    if (!takeArriving(holder, bytes)) throw unavailable();
+    size += bytes;
+  };
+  return { signal: refused.signal, take, release, refuse };
+};
+
+/** Reads the body as it arrives. */
+const readAll = async (req: Request, limitBytes: number, held: HeldBytes): Promise<Buffer> => {
+  const chunks: Buffer[] = [];
+  const arrived = Promise.withResolvers<void>();
+  let size = 0;
+  const collect = (chunk: Buffer): void => {
+    try {
       size += chunk.length;
+      if (size > limitBytes) throw tooLarge(limitBytes);
+      held.take(chunk.length);
       chunks.push(chunk);
-    };
-    req.on('data', collect);
-    req.once('end', () => resolve(Buffer.concat(chunks)));
-    // The caller has closed the connection.
-    req.on('error', () => reject(invalidJson()));
-    // No error is created after the body has ended, because its stack trace would cost time and nobody would read it.
-    req.once('close', () => req.readableEnded || reject(invalidJson()));
-  }).finally(end);
+    } catch (cause) {
+      refuse(cause);
+    }
+  };
+  const refuse = (cause: unknown): void => {
+    req.off('data', collect);
+    arrived.reject(cause);
+  };
+  held.signal.addEventListener('abort', () => refuse(held.signal.reason), { once: true });
+  req.on('data', collect);
+  req.once('end', arrived.resolve);
+  // The caller has closed the connection.
+  req.on('error', () => arrived.reject(invalidJson()));
+  // No error is created after the body has ended, because its stack trace would cost time and nobody would read it.
+  req.once('close', () => req.readableEnded || arrived.reject(invalidJson()));
+  try {
+    await arrived.promise;
+    return Buffer.concat(chunks);
+  } finally {
+    chunks.length = 0; // the request stays in memory as long as its connection
+  }
 };
 
 /**
@@ -195,13 +225,14 @@ const readAll = (req: Request, { limitBytes, holder }: { limitBytes: number; hol
 const decodeAll = async (
   decode: Decode,
   bytes: Buffer,
-  { limitBytes, holder, res }: { limitBytes: number; holder: string; res: Response },
+  { limitBytes, holder, held }: { limitBytes: number; holder: string; held: HeldBytes },
 ): Promise<Buffer> => {
-  const slot = await decoding.acquire(holder);
+  const slot = await decoding.acquire(holder, { signal: held.signal });
   if (!slot) throw unavailable();
   try {
-    if (res.destroyed) throw invalidJson(); // the caller has left, and nobody reads the answer
-    return await decode(bytes, { maxOutputLength: limitBytes });
+    const decoded = await decode(bytes, { maxOutputLength: limitBytes });
+    held.take(decoded.length);
+    return decoded;
   } catch (cause) {
     if (cause instanceof ApiError) throw cause;
     throw (cause as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE' ? tooLarge(limitBytes) : invalidJson();
@@ -245,20 +276,39 @@ const checkValues = async (bytes: Buffer): Promise<void> => {
   });
 };
 
+/** Waits until it is the turn of a request, or the signal aborts. */
+export type TakeTurn = (res: Response, signal?: AbortSignal) => Promise<void>;
+
+type Reading = { optional?: boolean; limitBytes?: number; takeTurn?: TakeTurn };
+
 /**
- * Reads a JSON object. The size is checked before the syntax (docs/contract.md, Order of checks), so a body that is too
- * large always gives 413. The limit counts both the bytes that arrive and those that come out of the decoder.
+ * Reads a JSON object. It takes its turn once the body has arrived, so that a slow sender holds none, and parses it
+ * afterwards, because values may take twenty times as much memory as their bytes. The size is checked before the syntax
+ * (docs/contract.md, Order of checks), so a body that is too large always gives 413. The limit counts both the bytes that
+ * arrive and those that come out of the decoder.
  */
-const readObject = async (req: Request, res: Response, limitBytes: number): Promise<object> => {
+const readObject = async (
+  req: Request,
+  res: Response,
+  { limitBytes = BODY_LIMIT_BYTES, takeTurn }: Reading,
+): Promise<object> => {
   if (Number(req.headers['content-length']) > limitBytes) throw tooLarge(limitBytes);
   const decode = decoderOf(req);
   const holder = holderOf(req, res);
-  const sent = await readAll(req, { limitBytes, holder });
-  const bytes = decode ? await decodeAll(decode, sent, { limitBytes, holder, res }) : sent;
-  if (!isJson(req.headers['content-type'])) throw invalidJson();
-  if (bytes.length > BODY_LIMIT_BYTES) await checkValues(bytes);
-  if (bytes.length <= SHORT_BODY_BYTES) return parseObject(bytes);
-  return parsing(holder, async () => parseObject(bytes), signalOf(res));
+  const held = holdBytes(holder);
+  try {
+    const sent = await readAll(req, limitBytes, held);
+    res.once('close', held.refuse); // the caller has left
+    await takeTurn?.(res, held.signal);
+    const bytes = decode ? await decodeAll(decode, sent, { limitBytes, holder, held }) : sent;
+    if (!isJson(req.headers['content-type'])) throw invalidJson();
+    if (bytes.length > BODY_LIMIT_BYTES) await checkValues(bytes);
+    if (bytes.length <= SHORT_BODY_BYTES) return parseObject(bytes);
+    return await parsing(holder, async () => parseObject(bytes), held.signal);
+  } finally {
+    res.off('close', held.refuse);
+    held.release();
+  }
 };
 
 /**
@@ -291,15 +341,16 @@ export async function* uploadedBytes(req: Request, res: Response, limitBytes: nu
  * is not used, because it reads a refused upload to its end before it answers.
  */
 export const jsonBody =
-  ({ optional = false, limitBytes = BODY_LIMIT_BYTES } = {}): RequestHandler =>
+  (reading: Reading = {}): RequestHandler =>
   async (req, res, next) => {
     if (!hasBody(req)) {
-      if (!optional) throw invalidJson();
+      if (!reading.optional) throw invalidJson();
+      await reading.takeTurn?.(res);
       req.body = {};
       return next();
     }
     try {
-      req.body = await readObject(req, res, limitBytes);
+      req.body = await readObject(req, res, reading);
       // An idle connection keeps its last request in memory. The body must not stay there too.
       res.once('finish', () => {
         req.body = undefined;

@@ -3,7 +3,7 @@ import type * as z from 'zod';
 import type { ErrorCode } from '../process/errors.ts';
 import { validate } from '../process/validation.ts';
 import { methodNotAllowed } from './http.ts';
-import { isSmallBody, jsonBody, toJson } from './json-body.ts';
+import { isSmallBody, jsonBody, type TakeTurn, toJson } from './json-body.ts';
 import { freeCallerSlots, takeRoomForBody, takeRoomForMessage, takeRoomForUpload } from './shares.ts';
 
 /** An additional response. With `code`, the response is an error and has the headers of that error. */
@@ -129,14 +129,22 @@ export const answerWithList = async <
   freeCallerSlots(res);
 };
 
-export const bodyReader = (operation: Declaration): RequestHandler[] => {
+const waiting =
+  (takeTurn: TakeTurn): RequestHandler =>
+  async (_req, res, next) => {
+    await takeTurn(res);
+    next();
+  };
+
+/** Reads the body, if there is one. With `takeTurn`, the request waits for its turn. */
+export const bodyReader = (operation: Declaration, takeTurn?: TakeTurn): RequestHandler[] => {
   const { body, upload, bodyLimitBytes, bodyIsMessage, bodyOptional } = operation;
   if (upload) return [upload.isHeld ? room : roomForUpload];
-  if (!body) return [];
+  if (!body) return takeTurn ? [waiting(takeTurn)] : [];
   const limit = bodyLimitBytes === undefined ? {} : { limitBytes: bodyLimitBytes };
   return [
     ...(bodyLimitBytes === undefined ? [] : [bodyIsMessage ? roomForMessage : room]),
-    jsonBody({ ...limit, ...(bodyOptional && { optional: true }) }),
+    jsonBody({ ...limit, ...(bodyOptional && { optional: true }), ...(takeTurn && { takeTurn }) }),
   ];
 };
 

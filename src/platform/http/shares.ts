@@ -251,9 +251,9 @@ const ofAssistants = withRests(
   restAsLong,
 );
 
-/** The same for all callers of one assistant. Call this when the body has arrived. */
-export const limitEachAssistant = async (assistantId: string, res: Response): Promise<void> => {
-  res.locals.assistantSlot = await takeSlot(ofAssistants, assistantId, res);
+/** The same for all callers of one assistant. Call this when the body has arrived, and before it is parsed. */
+export const limitEachAssistant = async (assistantId: string, res: Response, signal?: AbortSignal): Promise<void> => {
+  res.locals.assistantSlot = await takeSlot(ofAssistants, assistantId, res, { signal });
 };
 
 /** Lets the next request of the caller begin, because this one only waits, for its reader or for something new. */

@@ -3,7 +3,7 @@ import { pipeline } from 'node:stream/promises';
 import type { McpHttpHandler, McpServer } from '@modelcontextprotocol/server';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
 import * as z from 'zod';
-import { type Access, callerOf, takingTurns } from '../../assistants/access.ts';
+import { type Access, callerOf, takeTurn, working } from '../../assistants/access.ts';
 import type { KnowledgeStore } from '../../assistants/knowledge/store.ts';
 import { rankKnowledge } from '../../assistants/knowledge/search.ts';
 import { LanguageTag } from '../../assistants/knowledge/entry.ts';
@@ -249,7 +249,7 @@ export const mcpRoutes = (dependencies: Dependencies): Router => {
   };
 
   const router = Router({ caseSensitive: true });
-  router.post(MCP_PATH, dependencies.access.byApiKey, jsonBody(), takingTurns(answer));
+  router.post(MCP_PATH, dependencies.access.byApiKey, jsonBody({ takeTurn }), working(answer));
   router.all(MCP_PATH, methodNotAllowed('POST'));
   return router;
 };
