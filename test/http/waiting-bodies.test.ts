@@ -132,12 +132,32 @@ test('requests whose callers leave while they wait for their turn take no memory
 test('bodies that wait for their turn share the bytes of those that arrive', async () => {
   const neighbour = await anAssistant(stack);
   const { apiKey } = await aBusyAssistant();
-  const body = Buffer.alloc(65_536, ' ');
+  const body = Buffer.alloc(256 * 1024, ' ');
 
-  const sent = await sendMany(640, apiKey, '/api/v1/chat', body);
+  const sent = await sendMany(160, apiKey, '/v1/chat/completions', body);
 
   // One holder has half of the 64 MB.
-  await eventually(() => expect(countOf(sent, '503')).toBe(128), WAIT_MS / 2);
+  await eventually(() => expect(countOf(sent, '503')).toBe(32), WAIT_MS / 2);
   const { status } = await neighbour.chat(aTurn());
-  expect([status, countOf(sent, '')]).toEqual([200, 512]);
+  expect([status, countOf(sent, '')]).toEqual([200, 128]);
+});
+
+test('messages of other assistants that wait for their turn hold up no large message', async () => {
+  const neighbour = await anAssistant(stack);
+  const busy = await Promise.all(Array.from({ length: 6 }, () => aBusyAssistant()));
+  const few = Buffer.from('{}');
+  const waiting = await Promise.all(
+    busy.map(({ apiKey }) => sendMany(16, apiKey, '/v1/chat/completions', few, { chunked: true })),
+  );
+  for (let nth = 0; nth < 4; nth += 1) await neighbour.chat(aTurn()); // meanwhile the service has read them
+  const messages = [
+    { role: 'user', content: 'x'.repeat(100_000) },
+    { role: 'user', content: 'hello' },
+  ];
+
+  const { status } = await neighbour.call('/v1/chat/completions', { body: { user: 'a', messages } });
+
+  expect([status, countOf(waiting.flat(), '')]).toEqual([200, 6 * 16]);
+  for (const { goOn } of busy) goOn();
+  await eventually(() => expect(countOf(waiting.flat(), '422')).toBe(6 * 16));
 });

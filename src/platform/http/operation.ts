@@ -4,7 +4,7 @@ import type { ErrorCode } from '../process/errors.ts';
 import { validate } from '../process/validation.ts';
 import { methodNotAllowed } from './http.ts';
 import { isSmallBody, jsonBody, type TakeTurn, toJson } from './json-body.ts';
-import { freeCallerSlots, takeRoomForBody, takeRoomForMessage, takeRoomForUpload } from './shares.ts';
+import { freeCallerSlots, takeRoomForBody, takeRoomForUpload } from './shares.ts';
 
 /** An additional response. With `code`, the response is an error and has the headers of that error. */
 type OtherAnswer = {
@@ -34,7 +34,7 @@ export type Declaration = {
   body?: z.ZodType;
   bodyExample?: unknown;
   bodyLimitBytes?: number;
-  /** The body has a message. The handler calls `freeRoomForMessage` once it has read it. */
+  /** The body has a message. It waits for no place that others have, because its handler drops it at once. */
   bodyIsMessage?: true;
   /** The body is a file. The handler reads it with `uploadedBytes`. `isHeld`: and keeps all of it in memory. */
   upload?: { description: string; isHeld?: true };
@@ -90,11 +90,6 @@ const room: RequestHandler = async (req, res, next) => {
   next();
 };
 
-const roomForMessage: RequestHandler = async (req, res, next) => {
-  if (!isSmallBody(req)) await takeRoomForMessage(req, res);
-  next();
-};
-
 const roomForUpload: RequestHandler = async (req, res, next) => {
   await takeRoomForUpload(req, res);
   freeCallerSlots(res); // a file may take minutes, and has its own share
@@ -143,7 +138,7 @@ export const bodyReader = (operation: Declaration, takeTurn?: TakeTurn): Request
   if (!body) return takeTurn ? [waiting(takeTurn)] : [];
   const limit = bodyLimitBytes === undefined ? {} : { limitBytes: bodyLimitBytes };
   return [
-    ...(bodyLimitBytes === undefined ? [] : [bodyIsMessage ? roomForMessage : room]),
+    ...(bodyLimitBytes === undefined || bodyIsMessage ? [] : [room]),
     jsonBody({ ...limit, ...(bodyOptional && { optional: true }), ...(takeTurn && { takeTurn }) }),
   ];
 };

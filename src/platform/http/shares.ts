@@ -168,8 +168,6 @@ const LARGE_BODIES = 4;
 const WORK = { slowMs: 2_000, hangsMs: 8_000 };
 const pacedBodies = createPacedSlots({ ...WORK, total: LARGE_BODIES, shareOf: whatRemains });
 const largeBodies = withRests(pacedBodies);
-/** How many large bodies with a message there are at once. Each has at most a MiB and is dropped before the turn begins. */
-const largeMessages = shared(16);
 /** How many files are read at once. Each holds some MiB, because a part of it is stored before the next is read. */
 const uploads = shared(16);
 /** How many exports of assistants are read and written at once. */
@@ -340,7 +338,6 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
     };
     places.add(place);
     onceOver(res, leave);
-    res.locals.leavePlace = leave;
   };
 };
 
@@ -364,25 +361,6 @@ export const takeRoomForBody = createPlaces({ slots: largeBodies, waitMs: BODY_W
 /** Works on what a large body asks for. What the work waits for does not belong here, because others may cause it. */
 export const workOnBody = <Value>(req: Request, res: Response, work: Promise<Value>): Promise<Value> =>
   pacedBodies.watch(holderOf(req, res), work);
-
-/**
- * Call this before a large body with a message is read. Messages wait neither for imports, which may take seconds, nor
- * for each other's replies: their handler calls `freeRoomForMessage`.
- */
-export const takeRoomForMessage = createPlaces({
-  slots: largeMessages,
-  waitMs: BODY_WAIT_MS,
-  isUnused: isSlow,
-});
-
-/**
- * Drops the body of a request and gives its place to the next one, because this request only waits from now on. The
- * caller must not keep a part of the body either.
- */
-export const freeRoomForMessage = (req: Request, res: Response): void => {
-  req.body = undefined;
-  (res.locals.leavePlace as (() => void) | undefined)?.();
-};
 
 /** Call this before a file is read. A client must send it. */
 export const takeRoomForUpload = createPlaces({ slots: uploads, waitMs: BODY_WAIT_MS, isUnused: isSlow });

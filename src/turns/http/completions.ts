@@ -2,7 +2,6 @@ import type { Request, RequestHandler, Response, Router } from 'express';
 import * as z from 'zod';
 import { type Access, callerOf, createPublicRouter, publicOperation } from '../../assistants/access.ts';
 import { answerWith, bodyOf } from '../../platform/http/operation.ts';
-import { freeRoomForMessage } from '../../platform/http/shares.ts';
 import { ApiError, type ErrorBody, invalid } from '../../platform/process/errors.ts';
 import { validate } from '../../platform/process/validation.ts';
 import type { Submit, TurnRequest } from '../start-turn.ts';
@@ -280,7 +279,6 @@ export const completionRoutes = ({ access, gatedTurn, submit, streamTurn }: Depe
     const { model = MODEL, user, messages, stream, stream_options } = bodyOf(completionOperations.complete, req);
     const said = { sessionId: sessionIn(req, user), message: messageIn(messages), language: null, withSources: true };
     const turn: TurnRequest = gatedTurn(req, res, said);
-    freeRoomForMessage(req, res);
     return { model, turn, isStream: stream === true, includeUsage: stream_options?.include_usage === true };
   };
 

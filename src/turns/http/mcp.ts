@@ -12,13 +12,7 @@ import type { ConversationStore } from '../../conversations/store.ts';
 import { toEscalationView, toHistoryView } from '../../conversations/view.ts';
 import { methodNotAllowed } from '../../platform/http/http.ts';
 import { jsonBody } from '../../platform/http/json-body.ts';
-import {
-  buildAnswer,
-  createRestedWork,
-  freeRoomForMessage,
-  signalOf,
-  takeRoomForAnswer,
-} from '../../platform/http/shares.ts';
+import { buildAnswer, createRestedWork, signalOf, takeRoomForAnswer } from '../../platform/http/shares.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
 import { ApiError, notFound } from '../../platform/process/errors.ts';
 import { VERSION } from '../../platform/process/lifecycle.ts';
@@ -240,7 +234,7 @@ export const mcpRoutes = (dependencies: Dependencies): Router => {
     const { fetch } = await (opening ??= openHandler(dependencies));
     const authInfo = { token: '', clientId: callerOf(res).keyId ?? '', scopes: [], extra: { req, res } };
     const parsedBody = withoutUnknown(req.body);
-    freeRoomForMessage(req, res);
+    req.body = undefined; // the tool may wait for seconds
     const answered = await fetch(asWebRequest(req), { authInfo, parsedBody });
     res.status(answered.status);
     for (const [name, value] of answered.headers) res.setHeader(name, value);
