@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { withoutPiledMarks } from '@parley/understanding/text';
 import { LanguageTag } from '../assistants/knowledge/entry.ts';
 import type { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import type { ReplyOutcome } from '../insights/figures.ts';
@@ -69,7 +70,8 @@ export type TriedReply = {
 
 type KnownEntry = { entryId: string; question: string; answer: string };
 
-const folded = (value: string): string => value.normalize('NFKC').toLowerCase().replace(/\s+/g, ' ').trim();
+const folded = (value: string): string =>
+  withoutPiledMarks(value).normalize('NFKC').toLowerCase().replace(/\s+/g, ' ').trim();
 const contains = (whole: string, part: string): boolean => folded(whole).includes(folded(part));
 
 /** An assistant may have thousands of entries, so other work runs in between. */

@@ -5,6 +5,7 @@ import { LanguageTag } from '../../src/assistants/knowledge/entry.ts';
 import { searchKnowledge } from '../../src/assistants/knowledge/search.ts';
 import { isSafeLink, SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import { EngineInput } from '../../src/assistants/settings.ts';
+import { judgeReply } from '../../src/evaluation/question.ts';
 import { checkEndpointUrl } from '../../src/platform/http/address-guard.ts';
 import { Email } from '../../src/operators/operator.ts';
 import { ChatRequest } from '../../src/turns/turn.ts';
@@ -21,6 +22,7 @@ import { inspectMessage } from '../../src/replies/guard.ts';
 import { scoreLead } from '../../src/replies/lead-score.ts';
 import { anEntry } from '../support/builders.ts';
 import { hostileTexts, LARGEST, MESSAGE, shortest, slowOf } from '../support/hostile-texts.ts';
+import { workedMs } from '../support/loop.ts';
 import { sized } from '../support/size.ts';
 
 const assistant = {
@@ -64,6 +66,8 @@ const OF_A_REPLY: Record<string, (text: string) => unknown> = {
     spoken.push(text);
     return spoken.end();
   },
+  'whether it is as expected': (text) =>
+    judgeReply({ kind: 'text', text: 'x' }, { kind: 'answered', text, actions: [], sources: [] }, { entries: [] }),
 };
 
 const contentTypeOf = (text: string): string | null => {
@@ -120,6 +124,19 @@ test('what a provider’s reply cites is checked in linear time', () => {
   const slow = hostileTexts(LARGEST, ['x']).filter(([, text]) => shortest(() => check(text), 60) > 60);
 
   expect(slow.map(([name]) => name)).toEqual([]);
+});
+
+test('a reply of marks is compared with a history of marks about as fast as words are', () => {
+  const timeOf = (piece: string): number => {
+    const text = piece.repeat(LARGEST / piece.length);
+    const said = Array.from({ length: 20 }, () => text);
+    const begun = workedMs();
+    for (const _ of checkReply(text, { passages: [], entries: [], said }, 'en'));
+    return workedMs() - begun;
+  };
+  const ofWords = Math.max(timeOf('größer '), 20);
+
+  expect(timeOf('\u0301\uff9e')).toBeLessThan(10 * ofWords);
 });
 
 test.each(Object.entries(OF_A_VALUE))('%s is read quickly', (_, read) => {

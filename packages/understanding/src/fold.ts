@@ -33,11 +33,13 @@ const UNMARKED = new RegExp(`[${Object.keys(LETTERS_WITHOUT_A_MARK).join('')}]`,
 const MARKS = /[[\p{M}&&\p{Script=Inherited}]--[\u3099\u309a]]|[\u0640\u200b-\u200f\u2060\ufeff\u00ad]/gv;
 
 const MOST_MARKS = 16;
-const PILED_MARKS = new RegExp(`(\\p{M}{${MOST_MARKS}})\\p{M}+`, 'gu');
+/** The half-width voicing marks of Japanese count as letters, but NFKC makes marks of them. No other letters are such. */
+const MARK = String.raw`[\p{M}\uff9e\uff9f]`;
+const PILED_MARKS = new RegExp(`(${MARK}{${MOST_MARKS}})${MARK}+`, 'gu');
 
 /**
  * Keeps at most 16 marks on each letter, which is more than any language needs. Normalizing a longer run of marks would
- * take quadratic time.
+ * take quadratic time, so every text from outside that is normalized is cut so before.
  */
 export const withoutPiledMarks = (text: string): string =>
   text.length > MOST_MARKS ? text.replace(PILED_MARKS, '$1') : text;

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { hostileTexts, MESSAGE, slowOf } from '../../../test/support/hostile-texts.ts';
 import { sized } from '../../../test/support/size.ts';
+import { withoutPiledMarks } from '../src/fold.ts';
 import { decideLanguage } from '../src/language.ts';
 import {
   asksForHuman,
@@ -30,6 +31,19 @@ test.each<[string, (message: string) => unknown]>([
   ['small talk', (message) => readSmallTalk(message, 'en')],
 ])('%s is read from any message quickly', (_, read) => {
   expect(slowOf(read, messages)).toEqual([]);
+});
+
+test('no character makes a long run of marks when its text is normalized', () => {
+  const piling: string[] = [];
+  for (let code = 0; code <= 0x10_ffff; code += 1) {
+    const character = String.fromCodePoint(code);
+    // Normalizing sorts marks by their class, and this one has the highest.
+    const isMark = character === '\u0345' || `a\u0345${character}`.normalize('NFKD')[1] !== '\u0345';
+    if (isMark && withoutPiledMarks(character.repeat(50)).length > 20 * character.length)
+      piling.push(code.toString(16));
+  }
+
+  expect(piling).toEqual([]);
 });
 
 test.each(LANGUAGES)('the topic of a message is read quickly in "%s"', (language) => {

@@ -1,5 +1,5 @@
 import type { FoundPassage } from '@parley/understanding';
-import { baseLanguage } from '@parley/understanding/text';
+import { baseLanguage, withoutPiledMarks } from '@parley/understanding/text';
 import type { ReadPassage } from '../../../sources/passages.ts';
 import type { AssistantProfile, EngineEntry } from '../engine.ts';
 import { sourceOf } from '../retrieval.ts';
@@ -32,12 +32,7 @@ type Flag = { sentence: number; because: 'unknown source' | 'number' | 'name' | 
 /** The maximum number of flags in a reply's `why`, which is bounded. */
 const FLAGS_MAX = 10;
 
-/**
- * `normalize` takes quadratic time for a long run of marks. Ordinary text has only short runs (Unicode's stream-safe
- * format allows 30).
- */
-const MANY_MARKS = /(\p{M}{30})\p{M}+/gu;
-const folded = (text: string): string => text.replace(MANY_MARKS, '$1').normalize('NFKC').toLowerCase();
+const folded = (text: string): string => withoutPiledMarks(text).normalize('NFKC').toLowerCase();
 
 /** The numbers of a text: `1,500` is one, and 9:30 are two. Zeros say nothing and are left out. */
 const numbersIn = (text: string): string[] =>
