@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import { Readable, type Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as tick, setTimeout as sleep } from 'node:timers/promises';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { type Dispatcher, errors, request } from 'undici';
 import { secondsOfRetryAfter } from '../platform/process/clock.ts';
 import { VERSION } from '../platform/process/lifecycle.ts';
-import { createSlots, type Slots } from '../platform/process/slots.ts';
+import { createSlots, type Slot, type Slots } from '../platform/process/slots.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
 import type { SourceError } from './source.ts';
@@ -108,6 +108,35 @@ export const createHosts = (redis: RedisClient, prefix: string, timing: Timing):
   };
 };
 
+/** A body above this size is kept only in a room. */
+export const LARGE_BYTES = 1_000_000;
+/** An assistant has as many rooms as stay free, but always one. So each waits only for itself, however slow others are. */
+const ROOMS = 6;
+
+/** Memory for a large body, until it has been read and what it says is stored. */
+export type Room = {
+  /** False if none is free. Then `wait` says when there is one. */
+  take: () => Promise<boolean>;
+  wait: () => Promise<unknown>;
+  release: () => void;
+};
+
+export type OpenRoom = (assistantId: string, signal: AbortSignal) => Room;
+
+/** The rooms of a process. */
+export const createRooms = (): OpenRoom => {
+  const slots = createSlots(({ own, inUse }) => own === 0 || own < ROOMS - inUse);
+  return (assistantId, signal) => {
+    let slot: Promise<Slot | null> | undefined;
+    const wait = () => (slot ??= slots.acquire(assistantId, { signal }));
+    return {
+      take: () => Promise.race([wait().then(() => true), tick(false)]),
+      wait,
+      release: () => void slot?.then((one) => one?.release()).catch(() => undefined),
+    };
+  };
+};
+
 const REDIRECTS_MAX = 5;
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const USER_AGENT = `ParleyBot/${VERSION} (reads pages for the knowledge of their owner’s assistant)`.replace('’', "'");
@@ -145,6 +174,8 @@ export type FetchOptions = {
   maxBytes: number;
   /** Keeps the beginning of a longer body, instead of failing. */
   truncates?: boolean;
+  /** For a large body. If it must wait for it, the address is asked again then, so that nothing is held meanwhile. */
+  room?: Room;
   accept: string;
   /** Whether a response of this type is read. */
   isWanted?: (contentType: string | null, url: string) => boolean;
@@ -238,7 +269,9 @@ const DECODERS = new Map<string, () => Transform>([
 /** A decoder needs up to 16 MiB before its first byte comes out. */
 const DECODERS_AT_ONCE = 2;
 
-type Bounds = Pick<FetchOptions, 'maxBytes' | 'truncates' | 'signal'>;
+type Bounds = Pick<FetchOptions, 'maxBytes' | 'truncates' | 'room' | 'signal'>;
+
+class NoRoom extends Error {}
 
 /** The error of a decoder whose input ends too early. */
 const CUT = 'Z_BUF_ERROR';
@@ -247,7 +280,7 @@ const CUT = 'Z_BUF_ERROR';
 const readWithin = async (
   from: Readable,
   decoder: Transform | null,
-  { maxBytes, truncates, signal }: Bounds,
+  { maxBytes, truncates, room, signal }: Bounds,
 ): Promise<Buffer> => {
   const read: Buffer[] = [];
   const keep = async (parts: AsyncIterable<Buffer>): Promise<void> => {
@@ -255,6 +288,7 @@ const readWithin = async (
     for await (const part of parts) {
       size += part.length;
       if (size > maxBytes) throw new TooLarge('too large');
+      if (room && size > LARGE_BYTES && !(await room.take())) throw new NoRoom('no room');
       read.push(part);
     }
   };
@@ -324,7 +358,7 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
   type Hop = Fetched | { kind: 'redirect'; to: string };
 
   const ask = async (url: URL, options: FetchOptions, signal: AbortSignal): Promise<Hop> => {
-    const { accept, etag, lastModified, maxBytes, truncates = false, isWanted = () => true } = options;
+    const { accept, etag, lastModified, maxBytes, truncates = false, room, isWanted = () => true } = options;
     const answer = await request(url, {
       dispatcher,
       method: 'GET',
@@ -367,7 +401,8 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
         }
         if (!truncates && Number(get('content-length') ?? 0) > maxBytes) throw new TooLarge('too large');
         const coding = get('content-encoding');
-        const bytes = await readBody(body, { coding, host: url.host, decoders, maxBytes, truncates, signal });
+        const bounds = { maxBytes, truncates, signal, ...(room && { room }) };
+        const bytes = await readBody(body, { coding, host: url.host, decoders, ...bounds });
         backoff.delete(`${options.assistantId} ${url.host}`);
         return {
           kind: 'answered',
@@ -423,10 +458,17 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
       if (refusal) return { kind: 'refused', error: refusal };
       const mayAsk = await hosts.waitFor(url.host, { ...options, everyMs: everyMs(url) });
       if (!mayAsk) return { kind: 'crowded' };
-      const askedAt = performance.now();
+      let askedAt = performance.now();
       const limit = AbortSignal.any([signal, AbortSignal.timeout(leftMs)]);
-      const answer = await ask(url, options, limit).catch((cause: unknown): Fetched => {
+      const answer = await ask(url, options, limit).catch(async (cause: unknown): Promise<Hop> => {
         if (signal.aborted) throw cause;
+        if (cause instanceof NoRoom) {
+          await options.room?.wait();
+          askedAt = performance.now();
+          seen.delete(url.href);
+          hops -= 1;
+          return { kind: 'redirect', to: address };
+        }
         const error = problemOf(limit.aborted ? limit.reason : cause);
         const isOurs = error.code === 'private_address' || error.code === 'too_large';
         return isOurs ? { kind: 'refused', error } : { kind: 'failed', error, status: null, later: false };

@@ -14,7 +14,7 @@ import {
   type StoredSource,
   type StoredSourcePage,
 } from './source.ts';
-import type { Fetcher } from './fetch.ts';
+import { type Fetcher, LARGE_BYTES, type OpenRoom, type Room } from './fetch.ts';
 import {
   type SiteAnswer,
   createRequests,
@@ -93,6 +93,7 @@ export type CountPage = (outcome: string) => void;
 type Dependencies = {
   runs: SourceRuns;
   fetcher: Fetcher;
+  openRoom: OpenRoom;
   /** Reads a document for an assistant. */
   read: (assistantId: string, ...given: Parameters<Reader['read']>) => Promise<ReadPage | ReadFailure>;
   /** Gives entries that follow their page its new answers. */
@@ -117,7 +118,8 @@ const failureOf = ({ failed, message }: ReadFailure): SourceError => ({ code: fa
 const NOT_TEXT = new Set<ReadFailure['failed']>(['unsupported', 'no_text']);
 
 /** Reads a source anew: fetches its pages, and stores what they say. */
-export const createReadSource = ({ runs, fetcher, read, follow, timing, countPage, logger }: Dependencies) => {
+export const createReadSource = (dependencies: Dependencies) => {
+  const { runs, fetcher, openRoom, read, follow, timing, countPage, logger } = dependencies;
   const version = readerVersion();
 
   const openRun = ({ source, lease, signal, shouldYield, othersWait }: Run) => {
@@ -128,6 +130,7 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
     let failures = 0;
     let announcedAt = Number.NEGATIVE_INFINITY;
     let writing: Promise<unknown> = Promise.resolve();
+    let reading: Promise<unknown> = Promise.resolve();
 
     const { robotsOf, fetchPage, fetchText } = createRequests({
       fetcher,
@@ -156,21 +159,22 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
 
     const fetchStart = async (
       url: string,
+      room: Room,
       leads = 0,
     ): Promise<Extract<SiteAnswer, { kind: 'answered' | 'unchanged' }>> => {
       const known = await runs.findPage(sourceId, url);
-      const answer = await fetchPage({ ...known, url }, true);
+      const answer = await fetchPage({ ...known, url }, room, true);
       if (answer.kind !== 'answered' && answer.kind !== 'unchanged') {
         const isLater = answer.kind === 'failed' && answer.later;
         throw new RunFailure(answer.error, isLater ? timing.sourcePostponedMs : undefined);
       }
       const next = leads < LEADS_MAX ? await leadsTo(answer) : null;
-      return next === null || next === url ? answer : fetchStart(next, leads + 1);
+      return next === null || next === url ? answer : fetchStart(next, room, leads + 1);
     };
 
-    const seedSite = async (): Promise<void> => {
+    const seedSite = async (room: Room): Promise<void> => {
       const start = normalisedUrl(source.url ?? '') ?? '';
-      const answer = await fetchStart(start);
+      const answer = await fetchStart(start, room);
       const end = new URL(answer.url);
       const folder = folderOf(new URL(start).pathname);
       const isSitemap = answer.kind === 'answered' && isXml(answer.contentType, answer.url);
@@ -195,7 +199,7 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       const until = performance.now() + timing.sourceSitemapsMs;
       let isCut = false;
       const urls = await readSitemaps(listed, {
-        fetchText: async (url) => fetched.get(url) ?? fetchText(url, end.origin),
+        fetchText: async (url) => fetched.get(url) ?? fetchText(url, end.origin, room),
         accept,
         most: PAGES_OF_SITE_MAX + 1,
         isOver: () => {
@@ -221,7 +225,8 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
         if (slices.isOver()) await slices.next();
       }
       const first = normalisedUrl(answer.url) ?? answer.url;
-      if (!isSitemap) held = { url: first, answer };
+      const isLarge = answer.kind === 'answered' && answer.bytes.length > LARGE_BYTES;
+      if (!isSitemap && !isLarge) held = { url: first, answer };
       const pages: FoundPage[] = [...(isSitemap ? [] : [first]), ...[...all].filter((url) => url !== first)].map(
         (url, nth) => ({ url, depth: nth === 0 ? 0 : 1 }),
       );
@@ -230,7 +235,9 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
 
     const seed = async (): Promise<void> => {
       if (kind === 'site') {
-        if (site?.run !== run) await seedSite();
+        if (site?.run === run) return;
+        const room = openRoom(assistantId, signal);
+        await seedSite(room).finally(room.release);
       } else if (source.counts.found === 0) {
         const url = kind === 'file' ? (source.file?.name ?? source.name) : (normalisedUrl(source.url ?? '') ?? '');
         await runs.seed(lease, [{ url, depth: 0 }]);
@@ -347,16 +354,17 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
         throw new RunFailure(error, isLater ? timing.sourcePostponedMs : undefined);
     };
 
-    const doPage = async ({ _id }: OpenPage): Promise<void> => {
+    const doPage = async ({ _id }: OpenPage, room: Room): Promise<void> => {
       const page = await runs.beginPage({ pageId: _id, run });
       if (!page) return;
       if (page.tries > TRIES_LATER_MAX) return end(page, { state: 'failed', error: GIVEN_UP });
       if (kind === 'file') {
+        await room.wait();
         const document = { ...(await runs.readFile(sourceId)), contentType: null, etag: null, lastModified: null };
         return end(page, await readPage(page, document, false));
       }
       const isHeld = held?.url === page.url;
-      const answer = isHeld && held ? held.answer : await fetchPage(page);
+      const answer = isHeld && held ? held.answer : await fetchPage(page, room);
       if (isHeld) held = null;
       if (answer.kind === 'failed') {
         noteFailure(answer.error, answer.later);
@@ -380,14 +388,19 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
       return end(page, { state: 'unchanged', etag, lastModified, keeps });
     };
 
+    /** A page is read once the one before is stored, because what a small page says can be large. */
     const doAnswer = async (
       page: StoredSourcePage,
       answer: Extract<SiteAnswer, { kind: 'answered' }>,
     ): Promise<void> => {
       if (!answer.mayIndex && !answer.mayFollow) return end(page, { state: 'skipped', error: NO_INDEX });
-      const ended = await readPage(page, answer, answer.mayFollow);
-      const isHidden = !answer.mayIndex && ended.state === 'read';
-      return end(page, isHidden ? { state: 'skipped', error: NO_INDEX, links: ended.links } : ended);
+      const done = reading.then(async () => {
+        const ended = await readPage(page, answer, answer.mayFollow);
+        const isHidden = !answer.mayIndex && ended.state === 'read';
+        return end(page, isHidden ? { state: 'skipped', error: NO_INDEX, links: ended.links } : ended);
+      });
+      reading = done.catch(() => undefined);
+      return done;
     };
 
     /** Fetches and reads pages until none of the run is open. */
@@ -423,13 +436,15 @@ export const createReadSource = ({ runs, fetcher, read, follow, timing, countPag
             await new Promise<void>((resolve) => void waiting.add(resolve));
             continue;
           }
-          await doPage(page)
+          const room = openRoom(assistantId, signal);
+          await doPage(page, room)
             .catch(async (cause: unknown) => {
               // Nothing was wrong with the page, so the try does not count.
               if (cause instanceof RunInterrupted || signal.aborted) await runs.forgetTry({ pageId: page._id, run });
               throw cause;
             })
             .finally(() => {
+              room.release();
               inWork.delete(page._id);
               wakeLanes();
             });

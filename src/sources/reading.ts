@@ -9,7 +9,7 @@ import { createPacedSlots } from '../platform/process/paced-slots.ts';
 import { oneEach } from '../platform/process/slots.ts';
 import { type Sweeper, startSweeper } from '../platform/process/sweeper.ts';
 import type { Module } from '../service.ts';
-import { createFetcher, createHosts } from './fetch.ts';
+import { createFetcher, createHosts, createRooms } from './fetch.ts';
 import type { RunLease } from './lease-sessions.ts';
 import { createMakeVectors, createStoreIndexes } from './make-vectors.ts';
 import { type CountPage, createReadSource } from './read-source.ts';
@@ -151,6 +151,7 @@ export const openReading = (
   const readSource = createReadSource({
     runs,
     fetcher: createFetcher({ dispatcher, hosts, allowPrivate, timing }),
+    openRoom: createRooms(),
     read: readers.read,
     follow: sources.follow,
     timing,

@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import { createSlices } from '../platform/process/slices.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
-import type { Fetched, Fetcher, FetchOptions } from './fetch.ts';
+import type { Fetched, Fetcher, FetchOptions, Room } from './fetch.ts';
 import { ALLOWS_ALL, parseRobots, type Robots, ROBOTS_MAX_BYTES } from './site-rules.ts';
 import { FETCHED_MAX_BYTES, type SourceError, type StoredSourcePage } from './source.ts';
 
@@ -125,13 +125,18 @@ export const createRequests = ({ fetcher, timing, version, isElsewhere, ...who }
   /**
    * `isStart`: the first request of a site, which may lead to another host, as from example.com to www.example.com.
    */
-  const fetchPage = async (page: Pick<StoredSourcePage, 'url'> & Partial<StoredSourcePage>, isStart = false) => {
+  const fetchPage = async (
+    page: Pick<StoredSourcePage, 'url'> & Partial<StoredSourcePage>,
+    room: Room,
+    isStart = false,
+  ) => {
     let robots: Robots | null = null;
     // A page that another version of the reader has read is read again, also if its site would say that it is the same.
     const isKnown = page.hash?.startsWith(`${version}.`) === true;
     return ask(page.url, {
       accept: ACCEPT,
       maxBytes: FETCHED_MAX_BYTES,
+      room,
       ...(isKnown && { etag: page.etag ?? null, lastModified: page.lastModified ?? null }),
       everyMs: () => everyMs(robots),
       isWanted: (type, url) => isReadable(type, url) || (isStart && isXml(type, url)),
@@ -149,11 +154,12 @@ export const createRequests = ({ fetcher, timing, version, isElsewhere, ...who }
   };
 
   /** Fetches a sitemap of a site, whose file may be compressed. */
-  const fetchText = async (url: string, origin: string): Promise<string | null> => {
+  const fetchText = async (url: string, origin: string, room: Room): Promise<string | null> => {
     const robots = await robotsOf(origin);
     const answer = await ask(url, {
       accept: 'application/xml,text/xml,text/plain;q=0.5,*/*;q=0.1',
       maxBytes: FETCHED_MAX_BYTES,
+      room,
       everyMs: () => everyMs(robots),
     });
     return answer.kind === 'answered' ? unpacked(answer.bytes) : null;

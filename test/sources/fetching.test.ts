@@ -1,8 +1,13 @@
+import { openReader } from '@parley/reading';
 import { MockAgent } from 'undici';
 import { afterEach, expect, test } from 'vitest';
 import { TIMING } from '../../src/platform/process/time-limits.ts';
 import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
-import { createFetcher, createHosts, type FetchOptions } from '../../src/sources/fetch.ts';
+import { newToken } from '../../src/platform/process/ids.ts';
+import { createLogger } from '../../src/platform/process/logger.ts';
+import { createFetcher, createHosts, createRooms, type FetchOptions } from '../../src/sources/fetch.ts';
+import { createReadSource } from '../../src/sources/read-source.ts';
+import { openReaders } from '../../src/sources/reading.ts';
 import { useStack } from '../support/stack.ts';
 import { aPage, aSentence, openWebsite } from '../kit/website.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
@@ -103,6 +108,38 @@ test('while other sources wait, a long wait for a host ends at once, also one th
 
   expect(await begun).toBe(false);
   expect(await hosts.waitFor('busy.example', options)).toBe(false);
+});
+
+test('a page is read once what the one before says is stored', async () => {
+  const links = ['/a', '/b', '/c', '/d'];
+  const pages = Object.fromEntries(links.map((path) => [path, aPage(path, aSentence(path))]));
+  const site = await openWebsite({ '/': aPage('Start', aSentence('the start'), links), ...pages });
+  const agent = openGuardedAgent({ allowPrivate: true, connections: 4 });
+  const readers = openReaders(openReader);
+  opened.push(site, readers, { close: () => agent.destroy() });
+  const { sourceRuns: runs, mongo, redis } = stack.service;
+  const { sourceId } = await (await aReader(stack)).addSite(`${site.url}/`);
+  const claimed = await runs.claim(sourceId, newToken());
+  const hosts = createHosts(redis, stack.env['REDIS_PREFIX'] ?? '', timing);
+  const storedBefore: number[] = [];
+  const readSource = createReadSource({
+    runs,
+    fetcher: createFetcher({ dispatcher: agent, hosts, allowPrivate: true, timing }),
+    openRoom: createRooms(),
+    read: async (...given) => {
+      storedBefore.push(await mongo.collection('sourcePages').countDocuments({ sourceId, state: 'read' }));
+      return readers.read(...given);
+    },
+    follow: async () => undefined,
+    timing,
+    countPage: () => undefined,
+    logger: createLogger({ name: 'test', level: 'silent' }),
+  });
+  if (!claimed) throw new Error('the source is not due');
+
+  await readSource(claimed, { signal: OPTIONS.signal, shouldYield: () => false, othersWait: () => false });
+
+  expect(storedBefore).toEqual([0, 1, 2, 3, 4]);
 });
 
 test('a site is asked for two pages a second at most, and Crawl-delay slows it further', async () => {
