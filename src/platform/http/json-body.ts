@@ -351,7 +351,7 @@ export const jsonBody =
     }
     try {
       req.body = await readObject(req, res, reading);
-      // An idle connection keeps its last request in memory. The body must not stay there too.
+      // Whatever keeps the request after its answer must not keep its body too.
       res.once('finish', () => {
         req.body = undefined;
       });
