@@ -112,6 +112,34 @@ test.each([
   expect(memoryMb().all - before).toBeLessThan(WAITING * 0.25);
 });
 
+test.each([
+  ['a message that never ends', 'POST', '/api/v1/chat'],
+  ['a request that waits, and whose body nobody reads', 'GET', ''],
+])('%s costs little, however many pieces it comes in', async (_what, method, at) => {
+  const { apiKey, chat } = await anAssistant(stack);
+  const { body } = await chat(aTurn());
+  const path = at || `/api/v1/conversations/${body.conversationId}?after_seq=99&wait=25`;
+  const lines = ['Host: x', `Authorization: Bearer ${apiKey}`, 'Content-Type: application/json'];
+  const head = [`${method} ${path} HTTP/1.1`, ...lines, 'Transfer-Encoding: chunked', '', ''].join('\r\n');
+  const before = memoryMb().all;
+
+  const { statuses } = await watchNeighbour(
+    () => chat(aTurn()),
+    () =>
+      Promise.all(
+        Array.from({ length: 100 }, async () => {
+          const socket = connect(Number(new URL(stack.url).port), '127.0.0.1').on('error', () => undefined);
+          onTestFinished(() => void socket.destroy());
+          await new Promise((resolve) => socket.write(head + '1\r\na\r\n'.repeat(900), resolve));
+        }),
+      ),
+    { atLeast: 40 },
+  );
+
+  expect(statuses).toEqual([200]);
+  expect(memoryMb().all - before).toBeLessThan(12);
+});
+
 test('requests whose callers leave while they wait for their turn take no memory any more', async () => {
   const neighbour = await anAssistant(stack);
   const { apiKey } = await aBusyAssistant();

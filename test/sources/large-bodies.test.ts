@@ -1,4 +1,7 @@
+import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterAll, expect, test } from 'vitest';
 import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../kit/website.ts';
 import { eventually } from '../support/eventually.ts';
@@ -14,6 +17,24 @@ const stack = useStack({
 const LANES = 4;
 const PATHS = Array.from({ length: LANES }, (_, nth) => `/${nth}`);
 const opened: Website[] = [];
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+/** The most memory outside of the heap that was taken until `stop`. */
+const watchMemory = () => {
+  const before = process.memoryUsage().arrayBuffers;
+  let most = 0;
+  const timer = setInterval(() => {
+    most = Math.max(most, process.memoryUsage().arrayBuffers - before);
+  }, 10);
+  return {
+    stop: (): number => {
+      clearInterval(timer);
+      return most;
+    },
+  };
+};
 
 const aSite = async (page: SitePage): Promise<Website> => {
   const start = aPage('Start', aSentence('the start'), PATHS);
@@ -41,11 +62,7 @@ test('the large pages of four assistants wait before they are in memory, and tho
     response.writeHead(200, { 'Content-Type': 'text/html' }).end(page);
   });
   const [other, ...hostile] = await Promise.all(Array.from({ length: 5 }, () => aReader(stack)));
-  const before = process.memoryUsage().arrayBuffers;
-  let most = 0;
-  const timer = setInterval(() => {
-    most = Math.max(most, process.memoryUsage().arrayBuffers - before);
-  }, 10);
+  const memory = watchMemory();
 
   for (const [nth, reader] of hostile.entries())
     for (const site of [await aSite(flood), ...(nth < 3 ? [await aSite(flood)] : [])])
@@ -53,8 +70,33 @@ test('the large pages of four assistants wait before they are in memory, and tho
   await eventually(() => expect(ended).toBeGreaterThanOrEqual(7 * LANES));
   const { sourceId } = (await other?.addSite(`${good.url}/`)) ?? { sourceId: '' };
   const read = await other?.ended(sourceId);
-  clearInterval(timer);
 
   expect(read).toMatchObject({ state: 'ready', error: null, counts: { read: 1 + LANES } });
-  expect(most).toBeLessThan(150_000_000);
+  expect(memory.stop()).toBeLessThan(150_000_000);
+});
+
+test('a page in small chunks with long extensions takes only the memory of its bytes', async () => {
+  const text = 'A sentence of thirty-two letters\n';
+  const chunk = Buffer.from(`${text.length.toString(16)};${'x'.repeat(60_000)}\r\n${text}\r\n`);
+  let inUse = Number.NaN;
+  const site = await openWebsite({
+    '/': async (_request, { socket }) => {
+      if (!socket) return;
+      collect();
+      const before = process.memoryUsage().arrayBuffers;
+      socket.write('HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n');
+      for (let nth = 0; nth < 1_000; nth += 1) if (!socket.write(chunk)) await once(socket, 'drain');
+      collect();
+      inUse = process.memoryUsage().arrayBuffers - before;
+      socket.end('0\r\n\r\n');
+    },
+  });
+  opened.push(site);
+  const reader = await aReader(stack);
+
+  const { sourceId } = await reader.addSite(`${site.url}/`);
+  const read = await reader.ended(sourceId);
+
+  expect(read).toMatchObject({ state: 'ready', error: null, counts: { read: 1 } });
+  expect(inUse).toBeLessThan(20_000_000);
 });

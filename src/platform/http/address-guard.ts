@@ -208,7 +208,8 @@ const refuseFloods: Dispatcher.DispatcherComposeInterceptor = (dispatch) => (opt
     onResponseData: (controller, piece) => {
       room += Math.min(piece.length / ANSWER_PIECE_BYTES, 1) - 1;
       if (room < 0) controller.abort(new Flood('an answer in too many pieces'));
-      else handler.onResponseData?.(controller, piece);
+      // A copy: a few bytes would keep all that came with them, such as a long extension of a chunk, which counts nowhere.
+      else handler.onResponseData?.(controller, Buffer.from(piece));
     },
     onResponseEnd: (...given) => handler.onResponseEnd?.(...given),
     onResponseError: (...given) => handler.onResponseError?.(...given),

@@ -137,6 +137,8 @@ const endDribbles = (server: Server): void => {
     };
     // Node calls this for a body that nobody reads. Its own version would drop pieces before `push` counts them.
     req._dump = () => void req.resume();
+    // Nobody reads the body of such a request. Otherwise its pieces would stay until the answer, which may be late.
+    if (req.method === 'GET' || req.method === 'HEAD') req.resume();
   });
 };
 
