@@ -76,7 +76,7 @@ export const createHosts = (redis: RedisClient, prefix: string, timing: Timing):
   /** One request of an assistant at a time has a place at a host, however many of them wait. */
   const turns = createSlots(({ own }) => own === 0);
 
-  /** Sleeps. False if it ended early, because other sources wait. */
+  /** Waits for the end of a pause. False if it ended early, because other sources wait. */
   const rest = async (ms: number, { signal, othersWait }: Pick<FetchOptions, 'signal' | 'othersWait'>) => {
     const until = performance.now() + ms;
     for (let left = ms; left > 0; left = until - performance.now()) {
@@ -93,9 +93,12 @@ export const createHosts = (redis: RedisClient, prefix: string, timing: Timing):
       if (!turn) return false;
       try {
         for (;;) {
-          const [ms, isTaken] = await scripts.parleyTakeHost(...keys, Math.ceil(everyMs), most);
-          if (ms < 0 || !(await rest(ms, waiting))) return false;
-          if (isTaken === 1) return true;
+          // A place that would be given up is not taken, and one that was taken is used: else it is lost for everybody.
+          const mostMs = waiting.othersWait?.() ? Math.max(timing.sourceRestMs, everyMs) : most;
+          const [ms, isTaken] = await scripts.parleyTakeHost(...keys, Math.ceil(everyMs), Math.ceil(mostMs));
+          if (ms < 0) return false;
+          if (isTaken === 1) return await sleep(ms, true, { signal: waiting.signal });
+          if (!(await rest(ms, waiting))) return false;
         }
       } finally {
         turn.release();

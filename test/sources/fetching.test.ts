@@ -110,6 +110,40 @@ test('while other sources wait, a long wait for a host ends at once, also one th
   expect(await hosts.waitFor('busy.example', options)).toBe(false);
 });
 
+test('a place at a host that would be given up is not taken, and one that was taken is used', async () => {
+  const hosts = createHosts(stack.service.redis, stack.env['REDIS_PREFIX'] ?? '', {
+    ...timing,
+    sourceRestMs: 150,
+    sourceBackoffMaxMs: 60_000,
+  });
+  const { signal } = new AbortController();
+  const wait = (assistantId: string, othersWait: () => boolean) =>
+    hosts.waitFor('crowded.example', { assistantId, everyMs: 100, signal, othersWait });
+  /** Others come once the run has looked. */
+  const begin = (assistantId: string) => {
+    let looks = 0;
+    return wait(assistantId, () => (looks += 1) > 1);
+  };
+
+  expect(await Promise.all(['a', 'b', 'c', 'd', 'e'].map(begin))).toEqual([true, true, true, true, true]);
+
+  const late = await Promise.all(Array.from({ length: 50 }, (_, nth) => wait(`late ${nth}`, () => true)));
+  const askedAt = performance.now();
+  expect(late).toContain(true);
+  expect(await wait('neighbour', () => false)).toBe(true);
+  expect(performance.now() - askedAt).toBeLessThan(2_000); // 50 places last five seconds
+});
+
+test('while other sources wait, a host that wants long pauses is still asked for one page after the other', async () => {
+  const hosts = createHosts(stack.service.redis, stack.env['REDIS_PREFIX'] ?? '', { ...timing, sourceRestMs: 20 });
+  const options = { assistantId: 'one', everyMs: 50, signal: OPTIONS.signal, othersWait: () => true };
+
+  const mayAsk = [];
+  for (let nth = 0; nth < 3; nth += 1) mayAsk.push(await hosts.waitFor('slow.example', options));
+
+  expect(mayAsk).toEqual([true, true, true]);
+});
+
 test('a page is read once what the one before says is stored', async () => {
   const links = ['/a', '/b', '/c', '/d'];
   const pages = Object.fromEntries(links.map((path) => [path, aPage(path, aSentence(path))]));

@@ -90,7 +90,7 @@ export const TIMING = {
   /** The first and the longest pause for a host after a 429 or 503 that names no time. */
   sourceBackoffMs: 5_000,
   sourceBackoffMaxMs: 120_000,
-  /** While other sources wait for a place, no source keeps one to wait for its host longer than this. */
+  /** While other sources wait for a place, no source keeps one to wait for its host longer than this, or one pause of it. */
   sourceRestMs: 5_000,
   /** A run that could not read robots.txt, or was told to come back later, is tried again after this time. */
   sourcePostponedMs: 3_600_000,
