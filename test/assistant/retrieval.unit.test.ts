@@ -436,3 +436,20 @@ test('while the index of a new version is built, a turn has the settings of the 
   expect(await reply(chosen ?? second)).toEqual(['First.', 0.1, 1]);
   expect(await reply((await own.atVersion?.(second, true)) ?? second)).toEqual(['Second.', 0.2, 2]);
 });
+
+test('a job waits for the index of a few entries, but not if they are long', () => {
+  const own = createRetrievalEngine();
+  const words = (nth: number): string => Array.from({ length: 60 }, (_, at) => `word${nth}x${at}`).join(' ');
+  const withVariants = (count: number): AssistantProfile =>
+    anAssistant({
+      assistantId: `variants-${count}`,
+      knowledge: Array.from({ length: 60 }, (_, nth) =>
+        anEntry(`${nth}`, words(nth), {
+          variants: Array.from({ length: count }, (_one, at) => words(1_000 * at + nth)),
+        }),
+      ),
+    });
+  const [short, long] = [withVariants(1), withVariants(20)];
+
+  expect([short, long].map((one) => own.needsProvider?.(one))).toEqual([false, true]);
+});

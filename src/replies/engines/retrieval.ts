@@ -47,8 +47,8 @@ export type IndexOptions = {
 
 /** The maximum memory of an assistant's index. */
 const MAX_BYTES = 64_000_000;
-/** For at most this many entries and wordings, a turn waits for the new index, so that it sees the latest edit. */
-const SMALL = { entries: 500, wordings: 2_000 };
+/** For at most so much, a turn waits for the new index, so that it sees the latest edit. It waits in a job. */
+const SMALL = { entries: 500, wordings: 2_000, chars: 150_000 };
 /** The index reads at most so many characters of each text. */
 const READ_CHARS = 1_000;
 /** Knowledge with more characters than this is large: its index takes seconds. */
@@ -64,16 +64,20 @@ type Built = { index: KnowledgeIndex<EngineEntry>; assistant: AssistantProfile }
 type Build = { key: string; done: Promise<Built>; next: AssistantProfile | null };
 
 const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
+/** True if an index reads more characters of these entries. */
+const hasMore = (knowledge: EngineEntry[], most: number): boolean => {
+  let chars = 0;
+  for (const { question, answer, variants } of knowledge) {
+    for (const { length } of [question, answer, ...variants]) chars += Math.min(length, READ_CHARS);
+    if (chars > most) return true;
+  }
+  return false;
+};
 const isSmall = ({ knowledge }: AssistantProfile): boolean =>
-  knowledge.length <= SMALL.entries && countWordings(knowledge) <= SMALL.wordings;
+  knowledge.length <= SMALL.entries && countWordings(knowledge) <= SMALL.wordings && !hasMore(knowledge, SMALL.chars);
 const sizeOf = (assistant: AssistantProfile): keyof typeof BUILDS => {
   if (isSmall(assistant)) return 'small';
-  let chars = 0;
-  for (const { question, answer, variants } of assistant.knowledge) {
-    for (const { length } of [question, answer, ...variants]) chars += Math.min(length, READ_CHARS);
-    if (chars > LARGE_CHARS) return 'large';
-  }
-  return 'middle';
+  return hasMore(assistant.knowledge, LARGE_CHARS) ? 'large' : 'middle';
 };
 
 /** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
