@@ -18,8 +18,18 @@ const TRIES_OF_WRITE = 6;
 
 /** The sessions in which the holders of leases write. */
 type LeaseSessions = {
-  /** A transaction of the holder, which is repeated if it meets another one. Throws `RunLost` if the lease has ended. */
-  transactAs: <Result>(token: string, write: (session: ClientSession) => Promise<Result>) => Promise<Result>;
+  /**
+   * A transaction of the holder, which is repeated if it meets another one, each time after `again`. Throws `RunLost` if
+   * the lease has ended.
+   */
+  transactAs: <Result>(
+    token: string,
+    write: (session: ClientSession) => Promise<Result>,
+    again?: () => Promise<unknown>,
+  ) => Promise<Result>;
+
+  /** True while a transaction of the holder goes on in this process. */
+  isWriting: (token: string) => boolean;
 
   /** Opens the session of a lease. Returns its id, which is stored with the lease. */
   openSession: (token: string) => Promise<string>;
@@ -38,7 +48,7 @@ export const createLeaseSessions = (connection: Connection): LeaseSessions => {
   const sessions = new Map<string, ClientSession>();
 
   return {
-    transactAs: async (token, write) => {
+    transactAs: async (token, write, again) => {
       const session = sessions.get(token);
       if (!session) throw new RunLost('the lease has ended');
       for (let tries = 1; ; tries += 1) {
@@ -48,9 +58,12 @@ export const createLeaseSessions = (connection: Connection): LeaseSessions => {
           const isTransient = hasLabel(cause, 'TransientTransactionError', 'UnknownTransactionCommitResult');
           if (!isTransient || tries === TRIES_OF_WRITE) throw cause;
           await sleep(Math.random() * 20 * 2 ** tries);
+          await again?.();
         }
       }
     },
+
+    isWriting: (token) => sessions.get(token)?.inTransaction() === true,
 
     openSession: async (token) => {
       const session = await connection.startSession();

@@ -3,9 +3,10 @@ import { basename } from 'node:path';
 import { type Reader, type ReadFailure, type ReadPage, readerVersion } from '@parley/reading';
 import type { Logger } from '../platform/process/logger.ts';
 import { createSlices } from '../platform/process/slices.ts';
+import { createSlots } from '../platform/process/slots.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import { type RunLease, RunLost } from './lease-sessions.ts';
-import type { FoundPage, PageEnd } from './run-pages.ts';
+import { type FoundPage, MANY_PASSAGES, type PageEnd } from './run-pages.ts';
 import type { SourceRuns } from './runs.ts';
 import {
   PAGES_OF_SITE_MAX,
@@ -121,6 +122,11 @@ const NOT_TEXT = new Set<ReadFailure['failed']>(['unsupported', 'no_text']);
 export const createReadSource = (dependencies: Dependencies) => {
   const { runs, fetcher, openRoom, read, follow, timing, countPage, logger } = dependencies;
   const version = readerVersion();
+  /**
+   * Writes of many passages wait for one another, and assistants take turns. MongoDB keeps in its cache what is not
+   * committed yet: eight pages of 10,000 passages at once were repeated for a minute, and most were not stored.
+   */
+  const storing = createSlots(({ inUse }) => inUse === 0);
 
   const openRun = ({ source, lease, signal, shouldYield, othersWait }: Run) => {
     const { _id: sourceId, assistantId, kind, run } = source;
@@ -251,14 +257,20 @@ export const createReadSource = (dependencies: Dependencies) => {
       await runs.announce(assistantId);
     };
 
+    const inLine = async <Result>(isLarge: boolean, write: () => Promise<Result>): Promise<Result> => {
+      const slot = isLarge ? await storing.acquire(assistantId, { signal }) : null;
+      return write().finally(() => slot?.release());
+    };
+
     /**
      * Pages of a run are stored one after the other: two transactions at once would conflict, and one would be
      * repeated.
      */
     const end = async ({ _id }: StoredSourcePage, ended: PageEnd): Promise<void> => {
-      const written = writing.then(() => {
+      const written = writing.then(async () => {
         if (signal.aborted) throw new RunInterrupted('the run has stopped');
-        return runs.endPage(lease, _id, ended);
+        const isLarge = await runs.changesMany({ sourceId, pageId: _id, end: ended });
+        return inLine(isLarge, () => runs.endPage(lease, _id, ended));
       });
       writing = written.catch(() => undefined);
       if (await written) countPage(ended.state);
@@ -471,7 +483,8 @@ export const createReadSource = (dependencies: Dependencies) => {
       const isGone = kind === 'page' && source.live > 0 && problem !== null && problem.missed > 1;
       if (!isRead && !isGone) throw new RunFailure(problem?.error ?? NOTHING);
       for (let nth = 0; nth < REOPENED_MAX; nth += 1) {
-        const { reopened } = await runs.closePages(lease);
+        const isLarge = source.counts.passages > MANY_PASSAGES;
+        const { reopened } = await inLine(isLarge, () => runs.closePages(lease));
         if (reopened === 0) break;
         await doPages();
       }

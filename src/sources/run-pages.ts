@@ -49,6 +49,8 @@ export type PageEnd =
 /** A page is gone after this many runs in a row that did not find it. */
 const GONE_AFTER = 2;
 const ROWS_AT_ONCE = 200;
+/** Writes of more passages than these wait for one another, and have statements of so many. */
+export const MANY_PASSAGES = 1_000;
 /** How many pages with their hashes come in one answer of MongoDB. */
 const PAGES_AT_ONCE = 10;
 const PROPOSALS_OF_PAGE = 50;
@@ -89,6 +91,9 @@ export type PageReads = {
   forgetTry: (run: { pageId: string; run: number }) => Promise<void>;
 
   findPage: (sourceId: string, url: string) => Promise<StoredSourcePage | null>;
+
+  /** Whether many passages are written if the fetch of the page has ended so. */
+  changesMany: (ended: { sourceId: string; pageId: string; end: PageEnd }) => Promise<boolean>;
 
   /** The addresses of pages that earlier runs found and that are not gone. */
   listKnown: (source: { sourceId: string; run: number }, limit: number) => Promise<string[]>;
@@ -171,9 +176,10 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
   };
 
   const deleteTexts = async (session: ClientSession, ids: string[]): Promise<void> => {
-    if (ids.length === 0) return;
-    await tokens.deleteMany({ _id: { $in: ids } }, { session });
-    await passages.deleteMany({ _id: { $in: ids } }, { session });
+    for (const some of inChunks(ids, MANY_PASSAGES)) {
+      await tokens.deleteMany({ _id: { $in: some } }, { session });
+      await passages.deleteMany({ _id: { $in: some } }, { session });
+    }
   };
 
   /**
@@ -196,8 +202,10 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     const own = left.filter(({ since }) => since === run).map(({ _id }) => _id);
     const live = left.filter(({ since }) => since < run).map(({ _id }) => _id);
     for (const some of inChunks(added, ROWS_AT_ONCE)) await passages.insertMany(some, { session });
-    if (back.length > 0) await passages.updateMany({ _id: { $in: back } }, { $set: { until: null } }, { session });
-    if (live.length > 0) await passages.updateMany({ _id: { $in: live } }, { $set: { until: run } }, { session });
+    for (const some of inChunks(back, MANY_PASSAGES))
+      await passages.updateMany({ _id: { $in: some } }, { $set: { until: null } }, { session });
+    for (const some of inChunks(live, MANY_PASSAGES))
+      await passages.updateMany({ _id: { $in: some } }, { $set: { until: run } }, { session });
     await deleteTexts(session, own);
     return added.length + back.length - left.length;
   };
@@ -411,7 +419,10 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     const count = (all: Record<string, number> = {}): void => {
       for (const [name, by] of Object.entries(all)) add[name] = (add[name] ?? 0) + by;
     };
+    let closed = 0;
     for (const page of rows) {
+      if ((add['counts.passages'] ?? 0) < -MANY_PASSAGES) break;
+      closed += 1;
       if (page.state === 'gone') {
         // A page that is gone has no passages any more, except after a run that failed.
         count({ 'counts.passages': await replacePassages(session, source, page._id, []) });
@@ -423,7 +434,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
       count(more);
       count({ [`counts.${set.state}`]: 1 });
     }
-    return { add, result: rows.length };
+    return { add, result: closed };
   };
   const reopen: PagesOfRun['reopen'] = async (session, source) => {
     const { _id: sourceId, run } = source;
@@ -471,6 +482,12 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
       },
 
       findPage: (sourceId, url) => pages.findOne({ _id: idOfPage(sourceId, url) }),
+
+      changesMany: async ({ sourceId, pageId, end }) => {
+        if (end.state === 'unchanged' || end.state === 'failed') return false;
+        if (end.state === 'read' && end.passages.length > MANY_PASSAGES) return true;
+        return (await passages.countDocuments({ sourceId, pageId }, { limit: MANY_PASSAGES + 1 })) > MANY_PASSAGES;
+      },
 
       listKnown: async ({ sourceId, run }, limit) => {
         const known = { sourceId, run: { $lt: run }, state: { $ne: 'gone' as const } };

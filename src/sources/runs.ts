@@ -140,8 +140,9 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
   const indexes = collectionOf<StoredIndexPiece>(models.passageIndexes);
   const proposals = collectionOf(models.proposedEntries);
   const ofRun = leaseIn('lease', timing.sourceLeaseMs);
+  const ofVectors = leaseIn('vectors.lease', timing.sourceLeaseMs);
 
-  const { transactAs, openSession, closeSession, killSession } = createLeaseSessions(connection);
+  const { transactAs, isWriting, openSession, closeSession, killSession } = createLeaseSessions(connection);
   const renewalOf = (token: string, session?: string) => {
     const kept = session === undefined ? '$lease.session' : { $literal: session };
     return [{ $set: { lease: { ...ofRun.renewed(token), session: kept } } }];
@@ -150,15 +151,22 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
   /**
    * Writes in a transaction, to a source whose lease this worker holds. `write` makes the other writes and returns what
    * to change in the source. The source itself is written last, so that an owner's change hardly ever waits for this
-   * transaction. If the source has changed meanwhile, the transaction is repeated.
+   * transaction. If the source has changed meanwhile, the transaction is repeated. Making vectors changes the source
+   * several times a second, so it must wait until the repeated one ends.
    */
   const writeAs = <Result>(
     { sourceId, token }: RunLease,
     write: (session: ClientSession, source: StoredSource) => Promise<SourceUpdate & { result: Result }>,
     removed = false,
-  ): Promise<Result> =>
-    transactAs(token, async (session) => {
-      const filter = { _id: sourceId, ...ofRun.heldBy(token), ...(removed ? {} : { removedAt: null }) };
+  ): Promise<Result> => {
+    const filter = { _id: sourceId, ...ofRun.heldBy(token), ...(removed ? {} : { removedAt: null }) };
+    let isRepeated = false;
+    const stopVectors = async (): Promise<void> => {
+      isRepeated = true;
+      const lease = { ...ofVectors.renewed(token), session: '$vectors.lease.session' };
+      await sources.updateOne(filter, [{ $set: { 'vectors.lease': lease } }]);
+    };
+    const transaction = async (session: ClientSession): Promise<Result> => {
       const lost = () => new RunLost('another worker has the source, or it was removed');
       const source = await sources.findOne(filter, { session });
       if (!source) throw lost();
@@ -167,11 +175,17 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         ...Object.fromEntries(Object.entries(add).map(([path, by]) => [path, { $add: [`$${path}`, by] }])),
         ...Object.fromEntries(Object.entries(set).map(([path, value]) => [path, { $literal: value }])),
       };
-      const update = [...renewalOf(token), ...(Object.keys(changes).length > 0 ? [{ $set: changes }] : [])];
+      const update = [
+        ...renewalOf(token),
+        ...(Object.keys(changes).length > 0 ? [{ $set: changes }] : []),
+        ...(isRepeated ? [{ $unset: 'vectors.lease' }] : []),
+      ];
       const { matchedCount } = await sources.updateOne(filter, update, { session });
       if (matchedCount === 0) throw lost();
       return result;
-    });
+    };
+    return transactAs(token, transaction, stopVectors);
+  };
 
   /** Deletes passages with their tokens, in steps that each check the lease. */
   const deleteInSteps = async (
@@ -271,6 +285,8 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
     },
 
     renew: async ({ sourceId, token }) => {
+      // The transaction renews the lease, and would be repeated if this write came before its own.
+      if (isWriting(token)) return true;
       const filter = { _id: sourceId, ...ofRun.heldBy(token), removedAt: null };
       const { matchedCount } = await sources.updateOne(filter, renewalOf(token));
       return matchedCount === 1;
