@@ -30,7 +30,7 @@ import { type Audit, boundedLine } from '../operators/audit.ts';
 import { hasAssistant } from '../operators/operator.ts';
 import { type Devices, ownCookiesOnly, readSessionCookie, type SignInLimits } from '../operators/session.ts';
 import { readToken, type TokenStore } from '../operators/token.ts';
-import { invalid, notFound } from '../platform/process/errors.ts';
+import { invalid, notFound, unavailable } from '../platform/process/errors.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { findUnstorable, validate } from '../platform/process/validation.ts';
 import type { Service } from '../service.ts';
@@ -265,6 +265,7 @@ class CallerLeft extends Error {
 const run =
   ({ operation, handle }: Handled, dependencies: Dependencies): RequestHandler =>
   async (req, res) => {
+    if (res.closed) throw unavailable(); // the caller has left, and its places are free
     const params = req.params as Record<string, string>; // only wildcard paths have lists
     let noted: Partial<AuditNote> = params.id === undefined ? {} : { target: params.id };
     const left = new AbortController();

@@ -140,6 +140,27 @@ test.each([
   expect(memoryMb().all - before).toBeLessThan(12);
 });
 
+test('requests whose callers have left before their bodies are read take no memory any more', async () => {
+  const neighbour = await anAssistant(stack);
+  const { apiKey } = await anAssistant(stack, { knowledge: [] });
+  const lines = ['Host: x', `Authorization: Bearer ${apiKey}`, 'Content-Type: application/json', 'Content-Length: 9'];
+  const fill = Array.from({ length: 90 }, (_, nth) => `X-${nth}: ${'x'.repeat(150)}`);
+  const head = ['POST /api/v1/chat HTTP/1.1', ...lines, ...fill, '', '{'].join('\r\n');
+  const askAndLeave = async (): Promise<void> => {
+    const socket = connect(Number(new URL(stack.url).port), '127.0.0.1').on('error', () => undefined);
+    await new Promise((resolve) => socket.write(head, resolve));
+    socket.resetAndDestroy();
+  };
+  for (let nth = 0; nth < 20; nth += 1) await askAndLeave();
+  await neighbour.chat(aTurn());
+  const before = memoryMb().all;
+
+  for (let nth = 0; nth < 400; nth += 1) await askAndLeave();
+
+  await neighbour.chat(aTurn());
+  await eventually(() => expect(memoryMb().all - before).toBeLessThan(3), WAIT_MS);
+});
+
 test('requests whose callers leave while they wait for their turn take no memory any more', async () => {
   const neighbour = await anAssistant(stack);
   const { apiKey } = await aBusyAssistant();

@@ -189,7 +189,7 @@ const PIECES_JOINED = 32;
 
 /** Reads the body as it arrives. */
 const readAll = async (req: Request, limitBytes: number, held: HeldBytes): Promise<Buffer> => {
-  const chunks: Buffer[] = [];
+  const [blocks, pieces]: [Buffer[], Buffer[]] = [[], []];
   const arrived = Promise.withResolvers<void>();
   let size = 0;
   const collect = (chunk: Buffer): void => {
@@ -197,7 +197,7 @@ const readAll = async (req: Request, limitBytes: number, held: HeldBytes): Promi
       size += chunk.length;
       if (size > limitBytes) throw tooLarge(limitBytes);
       held.take(chunk.length);
-      if (chunks.push(chunk) === PIECES_JOINED) chunks.splice(0, PIECES_JOINED, Buffer.concat(chunks));
+      if (pieces.push(chunk) === PIECES_JOINED) blocks.push(Buffer.concat(pieces.splice(0)));
     } catch (cause) {
       refuse(cause);
     }
@@ -209,15 +209,12 @@ const readAll = async (req: Request, limitBytes: number, held: HeldBytes): Promi
   held.signal.addEventListener('abort', () => refuse(held.signal.reason), { once: true });
   req.on('data', collect);
   req.once('end', arrived.resolve);
-  // The caller has closed the connection.
   req.on('error', () => arrived.reject(invalidJson()));
-  // No error is created after the body has ended, because its stack trace would cost time and nobody would read it.
-  req.once('close', () => req.readableEnded || arrived.reject(invalidJson()));
   try {
     await arrived.promise;
-    return Buffer.concat(chunks);
+    return Buffer.concat([...blocks, ...pieces]);
   } finally {
-    chunks.length = 0; // the request stays in memory as long as its connection
+    blocks.length = pieces.length = 0; // the request stays in memory as long as its connection
   }
 };
 
@@ -297,11 +294,13 @@ const readObject = async (
 ): Promise<object> => {
   if (Number(req.headers['content-length']) > limitBytes) throw tooLarge(limitBytes);
   const decode = decoderOf(req);
+  // No event follows if the caller has left before somebody listens.
+  if (req.destroyed || res.closed) throw unavailable();
   const holder = holderOf(req, res);
   const held = holdBytes(holder);
+  res.once('close', held.refuse); // the caller has left
   try {
     const sent = await readAll(req, limitBytes, held);
-    res.once('close', held.refuse); // the caller has left
     await takeTurn?.(res, held.signal);
     const bytes = decode ? await decodeAll(decode, sent, { limitBytes, holder, held }) : sent;
     if (!isJson(req.headers['content-type'])) throw invalidJson();
