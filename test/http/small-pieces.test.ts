@@ -61,3 +61,15 @@ test('a body in some small pieces, and a large one in usual pieces, are read', a
 
   socket.destroy();
 });
+
+test('bodies that nobody reads may together have as many pieces as one', async () => {
+  const { socket, answers } = open();
+  const request = `${headOf('/healthz', [CHUNKED]).replace('POST', 'GET')}${'1\r\na\r\n'.repeat(900)}0\r\n\r\n`;
+
+  socket.write(request);
+  await eventually(() => expect(answers()).toEqual(['200']));
+  socket.write(request);
+  await eventually(() => expect(socket.destroyed).toBe(true));
+
+  expect(answers()).toEqual(['200', '413']);
+});

@@ -112,8 +112,12 @@ const OPTIONS = {
   connectionsCheckingInterval: REQUEST_CHECK_MS,
 };
 
-/** A body may come in this many pieces of any size. Further pieces must have `PIECE_BYTES` on average. */
+/**
+ * The bodies of a connection may come in this many pieces of any size, and in a few more with each request. Further pieces
+ * must have `PIECE_BYTES` on average.
+ */
 const PIECES_FREE = 1_000;
+const PIECES_OF_REQUEST = 50;
 const PIECE_BYTES = 256;
 
 /**
@@ -122,13 +126,17 @@ const PIECE_BYTES = 256;
  * that nobody reads, so its own functions are replaced. `test/http/small-pieces.test.ts` fails if they change.
  */
 const endDribbles = (server: Server): void => {
+  /** How many pieces each connection may still send. */
+  const rooms = new WeakMap<Socket, number>();
   server.prependListener('request', (req: IncomingMessage & { _dump?: () => void }) => {
     const { headers, socket } = req;
     if (headers['transfer-encoding'] === undefined && !(Number(headers['content-length']) > PIECES_FREE)) return;
     const push = req.push.bind(req);
-    let [room, isOver] = [PIECES_FREE, false];
+    let isOver = false;
+    rooms.set(socket, Math.min((rooms.get(socket) ?? PIECES_FREE) + PIECES_OF_REQUEST, PIECES_FREE));
     req.push = (piece: Buffer | null, encoding) => {
-      if (piece !== null) room += Math.min(piece.length / PIECE_BYTES, 1) - 1;
+      const room = (rooms.get(socket) ?? 0) + (piece === null ? 0 : Math.min(piece.length / PIECE_BYTES, 1) - 1);
+      rooms.set(socket, room);
       if (room >= 0) return push(piece, encoding);
       if (!isOver) server.emit('clientError', { code: 'HPE_BODY_PIECES' }, socket.pause());
       isOver = true;
