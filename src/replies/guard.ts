@@ -264,11 +264,10 @@ const endsOf = (text: string): string =>
 
 /**
  * Normalises a text that is not plain ASCII. NFKC can expand one character to eighteen, so the text is shortened again
- * afterwards.
+ * afterwards. Marks with invisible characters between them are piled up only without these.
  */
 const folded = (text: string): string =>
-  endsOf(withoutPiledMarks(text).normalize('NFKC'))
-    .replace(INVISIBLE, '')
+  withoutPiledMarks(endsOf(withoutPiledMarks(text).normalize('NFKC')).replace(INVISIBLE, ''))
     .toLowerCase()
     .normalize('NFD')
     .replace(/(?<=\p{Script=Latin})\p{M}+/gu, '')

@@ -24,6 +24,7 @@ const PIECES = [
     '\u0315\u0300',
     '\u0301\uff9e',
     '\u0301\uff9f',
+    `${'\u0591'.repeat(16)}\u200b${'\u05b0'.repeat(16)}\u200b`,
     '\u2167',
     '\ufdfa',
     '\u3316',

@@ -47,13 +47,14 @@ export const withoutPiledMarks = (text: string): string =>
 /** Converts a text to a form that is the same for different spellings: NFKC, lower case, no diacritics. */
 export const fold = (text: string): string => {
   if (ASCII.test(text)) return text.toLowerCase();
-  return withoutPiledMarks(text)
+  const unmarked = withoutPiledMarks(text)
     .normalize('NFKC')
     .toLowerCase()
     .replace(UNMARKED, (letter) => LETTERS_WITHOUT_A_MARK[letter] ?? letter)
     .normalize('NFD')
-    .replace(MARKS, '')
-    .normalize('NFC');
+    .replace(MARKS, '');
+  // Marks with invisible characters between them stand together now.
+  return withoutPiledMarks(unmarked).normalize('NFC');
 };
 
 /** The last beginning, because a message is read once for each language of the knowledge. */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { hostileTexts, MESSAGE, slowOf } from '../../../test/support/hostile-texts.ts';
 import { sized } from '../../../test/support/size.ts';
-import { withoutPiledMarks } from '../src/fold.ts';
+import { fold, withoutPiledMarks } from '../src/fold.ts';
 import { decideLanguage } from '../src/language.ts';
 import {
   asksForHuman,
@@ -23,6 +23,7 @@ const messages = hostileTexts(MESSAGE, ...sized<[ends?: string[]]>({ everyday: [
 
 test.each<[string, (message: string) => unknown]>([
   ['the language', (message) => decideLanguage({ message, allowed: ['de', 'en', 'uk'] })],
+  ['the folded text', fold],
   ['contact details', findContactDetails],
   ['what else is said', withoutContactDetails],
   ['what else is asked', askedBesideContactDetails],
