@@ -112,8 +112,11 @@ class Overtaken extends Error {
   override name = 'Overtaken';
 }
 
-/** `behind`: conversations with more messages than were read. `failed`: conversations that could not be projected. */
-type Projected = { behind: string[]; failed: string[] };
+/**
+ * `behind`: conversations with more messages than were read. `unread`: those of them of which none was read. `failed`:
+ * conversations that could not be projected.
+ */
+type Projected = { behind: string[]; unread: string[]; failed: string[] };
 
 type Dependencies = {
   connection: Connection;
@@ -216,6 +219,7 @@ export const createProject = ({
     if (erased.length > 0) await erase(erased);
     return {
       behind: [...unread, ...written.filter(({ isBehind }) => isBehind).map(({ conversation }) => conversation._id)],
+      unread,
       failed: [...failed, ...[...unwritten].map(({ conversation }) => conversation._id)],
     };
   };

@@ -105,6 +105,21 @@ const RESTS = [
   { busyBelow: 0.7, rest: 3 },
   { busyBelow: Number.POSITIVE_INFINITY, rest: 19 },
 ] as const;
+/** Conversations that were not projected whole (`behind`), those of them that were not begun, and those to try again. */
+type Step = { behind: Set<string>; unread: Set<string>; again: Set<string> };
+
+/** Moves entries to the front of their map. */
+const putFirst = <Value>(map: Map<string, Value>, keys: string[]): void => {
+  if (keys.length === 0) return;
+  const before = new Map(map);
+  const first = new Set(keys);
+  map.clear();
+  for (const key of [...first, ...before.keys()]) {
+    const value = before.get(key);
+    if (value !== undefined) map.set(key, value);
+  }
+};
+
 const LISTED_AT_ONCE = 1_000;
 const PROJECTED_AT_ONCE = 25;
 /** Bounded without `max`, for which the cache would reserve memory for all entries at the start. */
@@ -258,11 +273,10 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
   };
 
   /**
-   * Makes one step with each conversation. Returns the conversations that need another step (`behind`) and those to try
-   * again after a failure (`again`).
+   * Makes one step with each conversation.
    */
-  const projectStep = async (batch: ChangedConversation[]): Promise<{ behind: Set<string>; again: Set<string> }> => {
-    const { behind, failed } = await project(batch.map(({ _id }) => _id));
+  const projectStep = async (batch: ChangedConversation[]): Promise<Step> => {
+    const { behind, unread, failed } = await project(batch.map(({ _id }) => _id));
     const again = new Set<string>();
     for (const key of failed) {
       const count = (tries.get(key) ?? 0) + 1;
@@ -274,7 +288,7 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
       tries.delete(one._id);
       finish(one);
     }
-    return { behind: new Set(behind), again };
+    return { behind: new Set(behind), unread: new Set(unread), again };
   };
 
   /** Projects what is due until its time is up. True if something due is left. */
@@ -285,7 +299,7 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
       if (!isFirst && !hasBudget(until)) return true;
       const batch = takeBatch(due);
       if (batch.length === 0) break;
-      const { behind, again } = await projectStep(batch);
+      const { behind, unread, again } = await projectStep(batch);
       for (const one of batch) {
         if (behind.has(one._id)) due.set(one.assistantId, [one, ...(due.get(one.assistantId) ?? [])]);
         else if (!again.has(one._id)) {
@@ -293,6 +307,10 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
           if (changes?.get(one._id) === one) changes.delete(one._id);
         }
       }
+      // Long conversations of those before them must not fill every batch.
+      const passedOver = batch.filter(({ _id }) => unread.has(_id)).map(({ assistantId }) => assistantId);
+      putFirst(due, passedOver);
+      putFirst(backlogs, passedOver);
     }
     return [...backlogs.values()].some((backlog) => backlog.listedTo !== null);
   };

@@ -5,7 +5,7 @@ import { createGroupMisses } from '../../src/insights/group-misses.ts';
 import { lastEndedHour } from '../../src/insights/figures.ts';
 import { newId } from '../../src/platform/process/ids.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
-import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
+import { aLongConversation, anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { useProjection } from '../support/projection.ts';
@@ -517,6 +517,45 @@ test('a busy assistant does not delay another one, and is projected completely',
 
     expect((await projected()).indexOf(waiting.conversationId)).toBeLessThan(count / 2);
     expect((await sumsOf(own, busy.assistantId))['turns']).toBe(count + 1);
+  }));
+
+test('long conversations of some assistants do not fill every batch before another one', () =>
+  withOwnWorkers(async (own) => {
+    const { mongo } = own.service;
+    const begun = Date.now() - 600_000;
+    const first = await own.startReplyWorker();
+    for (let nth = 0; nth < 4; nth += 1) {
+      const talker = await anAssistant(own, { knowledge: [] });
+      for (let one = 0; one < 8; one += 1) await aLongConversation(own, talker, 16);
+    }
+    // Each is read in one step, and four of them fill a batch.
+    const texts = { 'entries.$[].messages.$[].content': 'word '.repeat(1_200) };
+    await mongo.collection('messages').updateMany({}, { $set: texts });
+    const patient = await say(await anAssistant(own), ['the patient one']);
+    await first.close();
+    await forget(own);
+    await mongo.collection('projection').insertOne({ _id: 'projection' as never, live: new Date(begun), back: null });
+    const { conversationId } = patient;
+    // Listed after those of the others.
+    const changedAt = (nth: number) => new Date(begun + 61_000 + nth);
+    const conversations = mongo.collection('conversations');
+    const waiting = await copy(own, conversationId, { count: 5, changedAt });
+    await conversations.deleteOne({ conversationId });
+    const others = { conversationId: { $nin: waiting } };
+    await conversations.updateMany(others, { $set: { updatedAt: new Date(begun + 60_000) } });
+    const projected = async (): Promise<string[]> => {
+      const rows = await mongo.collection<{ _id: string }>('search').find().sort({ $natural: 1 }).toArray();
+      return rows.map(({ _id }) => _id);
+    };
+
+    const { round } = openRounds(own);
+    await eventually(async () => {
+      await round();
+      expect(await projected()).toEqual(expect.arrayContaining(waiting));
+    });
+
+    const all = await projected();
+    expect(Math.min(...waiting.map((id) => all.indexOf(id)))).toBeLessThan(10);
   }));
 
 test('a model that does not answer delays neither search nor figures, and each question is grouped once', () =>
