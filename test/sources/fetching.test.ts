@@ -1,5 +1,8 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { promisify } from 'node:util';
 import { openReader } from '@parley/reading';
-import { MockAgent } from 'undici';
+import { MockAgent, request } from 'undici';
 import { afterEach, expect, test } from 'vitest';
 import { TIMING } from '../../src/platform/process/time-limits.ts';
 import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
@@ -8,6 +11,7 @@ import { createLogger } from '../../src/platform/process/logger.ts';
 import { createFetcher, createHosts, createRooms, type FetchOptions } from '../../src/sources/fetch.ts';
 import { createReadSource } from '../../src/sources/read-source.ts';
 import { openReaders } from '../../src/sources/reading.ts';
+import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 import { aPage, aSentence, openWebsite } from '../kit/website.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
@@ -59,6 +63,22 @@ test('a public name with a private address is not asked', async () => {
   expect(secret.asked).toEqual([]);
 });
 
+test('a site does not decide how long connections to it stay open', async () => {
+  const server = createServer((_req, res) => void res.setHeader('Keep-Alive', 'timeout=600').end());
+  const port = await new Promise<number>((resolve) =>
+    server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port)),
+  );
+  const agent = openGuardedAgent({ allowPrivate: true, connections: 1 });
+  opened.push({ close: () => agent.destroy() }, { close: async () => server.close() });
+  server.keepAliveTimeout = 0;
+  const connections = promisify(server.getConnections.bind(server));
+
+  await request(`http://127.0.0.1:${port}/`, { dispatcher: agent }).then(({ body }) => body.dump());
+
+  expect(await connections()).toBe(1);
+  await eventually(async () => expect(await connections()).toBe(0), 30_000);
+});
+
 test('requests to a host wait for each other, whichever process sends them, and a pause is kept', async () => {
   const slow = { ...timing, sourceRequestEveryMs: 100 };
   const [one, other] = [0, 1].map(() => createHosts(stack.service.redis, stack.env['REDIS_PREFIX'] ?? '', slow));
@@ -97,7 +117,11 @@ test('an assistant with many requests to a host leaves every other turn to anoth
 });
 
 test('while other sources wait, a long wait for a host ends at once, also one that has begun', async () => {
-  const hosts = createHosts(stack.service.redis, stack.env['REDIS_PREFIX'] ?? '', { ...timing, sourceRestMs: 20 });
+  const hosts = createHosts(stack.service.redis, stack.env['REDIS_PREFIX'] ?? '', {
+    ...timing,
+    sourceRestMs: 20,
+    sourceBackoffMaxMs: 60_000,
+  });
   const { signal } = new AbortController();
   let others = false;
   const options = { assistantId: 'patient', everyMs: 1, signal, othersWait: () => others };

@@ -216,6 +216,12 @@ const refuseFloods: Dispatcher.DispatcherComposeInterceptor = (dispatch) => (opt
   });
 };
 
+/**
+ * How long a connection without a request stays open. A server may ask for more, and one with many ports could have any
+ * number of them.
+ */
+const IDLE_MS = 4_000;
+
 /** `connections` is the maximum per host. `ca`: certificate authorities that replace the public ones. */
 type Options = { allowPrivate: boolean; connections: number; resolver?: Resolve; ca?: string; maxHeaderBytes?: number };
 
@@ -228,6 +234,8 @@ export const openGuardedAgent = ({ allowPrivate, connections, resolver, ca, maxH
     allowH2: false,
     pipelining: 1,
     connections,
+    keepAliveTimeout: IDLE_MS,
+    keepAliveMaxTimeout: IDLE_MS,
     ...(maxHeaderBytes && { maxHeaderSize: maxHeaderBytes }),
     connect: (options, callback) => {
       // `lookup` is not called for an IP address in the URL, so the address is checked here.
