@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { startRedis } from '../../scripts/services.ts';
 import { createDeliveryQueue, type WakeUpJob } from '../../src/events/queue.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
-import { createPartitions, openQueues } from '../../src/platform/redis/queue.ts';
+import { createPartitions, createWake, openQueues } from '../../src/platform/redis/queue.ts';
 import { closeRedis, openRedis } from '../../src/platform/redis/redis.ts';
 import { eventually } from '../support/eventually.ts';
 
@@ -53,6 +53,29 @@ test('repeated sweeps and readings leave no commands behind while Redis is away'
   const scripts = Number(/cmdstat_evalsha:calls=(\d+)/.exec(await reader.info('commandstats'))?.[1]);
   expect(scripts).toBeLessThan(10);
   reader.disconnect();
+  await queues.close();
+  await closeRedis(redis);
+  await server.dispose();
+});
+
+test('wake-ups do not fill Redis while nobody works on them', async () => {
+  const server = await startRedis();
+  const logger = createLogger({ name: 'test', level: 'silent' });
+  const redis = await openRedis({ url: server.url, role: 'worker' }, logger);
+  const queues = openQueues<{ sourceId: string }>('sources', { redis, partitions: createPartitions('p', 1) }, logger);
+  const wake = createWake(queues, (sourceId) => ({ sourceId }));
+  const waiting = async (): Promise<number> => (await queues.countJobs()).waiting ?? 0;
+  const wakeSome = (): void => Array.from({ length: 1_000 }).forEach(() => wake('one'));
+
+  // It looks once a second, so a few more may be added.
+  await eventually(async () => {
+    const before = await waiting();
+    wakeSome();
+    await redis.ping();
+    expect(before).toBeGreaterThan(20_000);
+    expect(await waiting()).toBe(before);
+  });
+
   await queues.close();
   await closeRedis(redis);
   await server.dispose();

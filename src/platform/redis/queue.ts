@@ -235,12 +235,18 @@ export const createGatheredJobs = <Data, Item>(
 };
 
 /**
- * Adds a wake-up in the background: a job that only says what has something to do. If it is lost, a sweep finds it.
+ * Adds a wake-up in the background: a job that only says what has something to do. If it is lost, or the queue is full, a
+ * sweep finds it.
  */
-export const createWake =
-  <Data>(queue: PartitionedQueue<Data>, jobOf: (id: string) => Data) =>
-  (id: string): void =>
-    queue.addInBackground((queue.of(id) as Queue).add('wake', jobOf(id)));
+export const createWake = <Data>(
+  queue: PartitionedQueue<Data>,
+  jobOf: (id: string) => Data,
+): ((id: string) => void) => {
+  const isFull = createFullCheck(queue);
+  return (id) => {
+    if (!isFull()) queue.addInBackground((queue.of(id) as Queue).add('wake', jobOf(id)));
+  };
+};
 
 /**
  * Groups work by partition, with the time when the oldest waiting job of the partition was added. Leaves out partitions
