@@ -37,6 +37,8 @@ const LEAST_LETTERS = 0.4;
 const MAX_PASSAGES = 10_000;
 const MAX_PATH = 8;
 const MAX_HEADING_CHARS = 200;
+/** Each passage has the headings above it. If they are longer together, only the nearest stay. */
+const MAX_HEADINGS_CHARS = 400;
 
 const shorten = (heading: string): string =>
   heading.length <= MAX_HEADING_CHARS
@@ -65,6 +67,7 @@ export const toSections = (title: string, blocks: readonly TextBlock[]): Section
     }
     if (!current) {
       const headings = open.slice(-MAX_PATH).map(({ text }) => shorten(text));
+      while (headings.join('').length > MAX_HEADINGS_CHARS) headings.shift();
       const last = open.at(-1);
       current = {
         path: [shorten(title), ...(isSame(headings[0], shorten(title)) ? headings.slice(1) : headings)],

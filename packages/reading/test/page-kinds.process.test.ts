@@ -184,3 +184,11 @@ test.each([
 
   expect([new URL(refresh ?? '').pathname, withText.refresh]).toEqual(['/en/', null]);
 });
+
+test('of headings that are long together, the nearest stay', async () => {
+  const levels = [2, 3, 4, 5].map((level) => `<h${level}>${level} ${'chapter '.repeat(18)}</h${level}>`);
+
+  const { passages } = await read(aMain(`${levels.join('')}<p>We deliver on weekdays.</p>`));
+
+  expect(passages.map(({ path }) => path.map((heading) => heading.slice(0, 2)))).toEqual([['De', '4 ', '5 ']]);
+});
