@@ -57,7 +57,7 @@ export const createBackoff = (now: () => number = () => performance.now()) => {
  * The maximum number of streams that are woken together after their endpoint changed. Sweeps find the other streams
  * within seconds.
  */
-const WOKEN_AT_ONCE = 1_000;
+const WOKEN_AT_ONCE = 200;
 /**
  * An assistant's streams are woken at most this often. A program may resume an endpoint ten times a second, and each
  * time the outboxes of all of its streams would be read before the events of others.
