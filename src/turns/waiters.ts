@@ -1,3 +1,4 @@
+import { setImmediate as nextRound } from 'node:timers/promises';
 import * as z from 'zod';
 import { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import type { Message, RecentTurn, TurnRef } from '../conversations/conversation.ts';
@@ -217,6 +218,14 @@ export type Replies = {
   close: () => void;
 };
 
+/**
+ * How many callers of one turn in a process get its reply in pieces, because each piece is written for each of them. The
+ * others get it whole.
+ */
+const STREAMS_OF_TURN = 4;
+/** How many callers of one turn are answered before other work goes on. */
+const ANSWERED_AT_ONCE = 20;
+
 export const openReplies = async ({
   subscriber,
   hear,
@@ -231,11 +240,16 @@ export const openReplies = async ({
   /** The known text of each reply that a caller waits for. */
   const inProgress = new Map<string, Progress>();
 
-  const resolveWaiters = (published: Published): void => {
+  const resolveWaiters = async (published: Published): Promise<void> => {
     const entries = waiting.get(published.turnId);
     waiting.delete(published.turnId);
     inProgress.delete(published.turnId);
-    for (const { resolve } of entries ?? []) resolve(published);
+    let answered = 0;
+    for (const { resolve } of entries ?? []) {
+      resolve(published);
+      answered += 1;
+      if (answered % ANSWERED_AT_ONCE === 0) await nextRound();
+    }
   };
 
   const addDelta = (delta: Delta): void => {
@@ -255,7 +269,7 @@ export const openReplies = async ({
     if (found?.state === 'pending') return;
     if (!found) return resolveWaiters({ turnId, conversationId: '', reply: { outcome: 'erased' } });
     const reply = await storedReply(found.conversation, found.turn);
-    resolveWaiters({ turnId, conversationId: found.conversation.conversationId, reply });
+    await resolveWaiters({ turnId, conversationId: found.conversation.conversationId, reply });
   };
 
   const lookUpOld = (): void => {
@@ -272,7 +286,7 @@ export const openReplies = async ({
 
   const receive = (all: (Published | Delta)[]): void => {
     for (const published of all) {
-      if ('reply' in published) resolveWaiters(published);
+      if ('reply' in published) void resolveWaiters(published);
       else addDelta(published);
     }
   };
@@ -294,12 +308,14 @@ export const openReplies = async ({
 
     watch: ({ key, turnId }, onProgress = null) => {
       const { promise, resolve } = Promise.withResolvers<Published>();
-      const entry: Entry = { key, since: performance.now(), armed: false, resolve, onProgress };
       const entries = waiting.get(turnId) ?? new Set<Entry>();
+      const streams = onProgress ? [...entries].filter((one) => one.onProgress !== null).length : 0;
+      const inPieces = streams < STREAMS_OF_TURN ? onProgress : null;
+      const entry: Entry = { key, since: performance.now(), armed: false, resolve, onProgress: inPieces };
       entries.add(entry);
       waiting.set(turnId, entries);
       const known = inProgress.get(turnId);
-      if (known) onProgress?.(known);
+      if (known) inPieces?.(known);
       return {
         turnId,
         reply: promise,

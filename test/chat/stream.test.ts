@@ -154,6 +154,27 @@ test('a caller who joins at any process gets a stream too, and a late one gets t
   }
 });
 
+test('of many callers who wait for the same reply, the first ones get its pieces, and the others the whole', async () => {
+  const assistant = await anAssistant(stack);
+  const body = { session_id: randomUUID(), message: newMessage() };
+  const open: OpenStream[] = [];
+  for (let nth = 0; nth < 6; nth += 1) {
+    open.push(await stream(assistant, body));
+    await eventually(() => expect(names(open[nth] as OpenStream)).toContain('accepted'));
+  }
+  const script = await run(body.message);
+  script.say('one ');
+
+  await eventually(() => expect(open.slice(0, 4).map(({ events }) => spokenOf(events))).toEqual(Array(4).fill('one ')));
+  expect(open.slice(4).map(({ events }) => spokenOf(events))).toEqual(['', '']);
+  script.reply('one two');
+
+  for (const { ended } of open) {
+    const events = await ended;
+    expect([spokenOf(events), events.at(-1)?.data.reply]).toEqual(['one two', 'one two']);
+  }
+});
+
 test('a repeated request gets the stored answer as a stream', async () => {
   const assistant = await anAssistant(stack);
   const body = { session_id: randomUUID(), message: 'hello' };
