@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { serverNow } from '../platform/process/clock.ts';
 import { newToken } from '../platform/process/ids.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
-import { validate, withoutSlashes } from '../platform/process/validation.ts';
+import { MAX_URL_LENGTH, parseUrl, validate, withoutSlashes } from '../platform/process/validation.ts';
 import type { SecretPlace, Vault } from '../platform/process/vault.ts';
 
 const DEFAULT_PROVIDER_TIMEOUT_MS = TIMING.providerTimeoutMs;
@@ -12,10 +12,11 @@ const DEFAULT_PROVIDER_TIMEOUT_MS = TIMING.providerTimeoutMs;
  * The base URL of an OpenAI-compatible API, without `/chat/completions`. The address guard checks the URL at each call.
  */
 const BaseUrl = z
-  .url({ protocol: /^https?$/ })
-  .max(2048)
+  .string()
+  .max(MAX_URL_LENGTH, { abort: true }) // before it is parsed
+  .pipe(z.url({ protocol: /^https?$/ }))
   .refine((value) => {
-    const url = URL.parse(value);
+    const url = parseUrl(value);
     if (!url) return true; // reported by `z.url`
     return url.username === '' && url.password === '' && url.search === '' && url.hash === '';
   }, 'must not carry a user, a query or a fragment')
@@ -110,7 +111,7 @@ const WEB_STARTERS_MAX = 4;
 const USER_ID_MAX = 200;
 
 const isOrigin = (value: string): boolean => {
-  const url = URL.parse(value);
+  const url = parseUrl(value);
   // A wildcard is refused, because it matches no origin.
   return url !== null && /^https?:$/.test(url.protocol) && url.origin === value && !value.includes('*');
 };
@@ -126,7 +127,7 @@ const oneLine = (max: number) =>
 export const WebSettings = z.object({
   enabled: z.boolean().meta({ description: 'If false, the widget and the hosted page are not there.' }),
   origins: z
-    .array(z.string().max(300).refine(isOrigin, 'must be an origin such as https://www.example.com'))
+    .array(z.string().max(300, { abort: true }).refine(isOrigin, 'must be an origin such as https://www.example.com'))
     .max(WEB_ORIGINS_MAX)
     .meta({ description: 'Sites that may show the widget. The hosted page always may.' }),
   title: oneLine(60).meta({ description: 'Empty: the name of the assistant.' }),

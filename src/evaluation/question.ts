@@ -4,6 +4,7 @@ import { LanguageTag } from '../assistants/knowledge/entry.ts';
 import type { ReplySource, SuggestedAction } from '../assistants/suggested-action.ts';
 import type { ReplyOutcome } from '../insights/figures.ts';
 import { createSlices } from '../platform/process/slices.ts';
+import { parseUrl } from '../platform/process/validation.ts';
 
 /** The longest question of a set or a run (characters). Longer messages are not tried. */
 export const QUESTION_MAX = 2_000;
@@ -86,7 +87,7 @@ const isAny = async (entries: KnownEntry[], test: (entry: KnownEntry) => boolean
 
 /** Compares two addresses, without the anchor unless the expected one has an anchor. Other texts must be equal. */
 const isPage = (given: string, page: string): boolean => {
-  const [one, other] = [URL.parse(given), URL.parse(page)];
+  const [one, other] = [parseUrl(given), parseUrl(page)];
   if (!one || !other) return given === page;
   if (other.hash === '') one.hash = '';
   return one.href.replace(/\/$/, '') === other.href.replace(/\/$/, '');

@@ -5,6 +5,7 @@ import { holdFor, limitEachPerson, limitEachTeam, networkOf, takeTurnsFor } from
 import { ApiError } from '../platform/process/errors.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { workFor } from '../platform/process/slices.ts';
+import { parseUrl } from '../platform/process/validation.ts';
 import { type Audience, mayUse, type Operator, operatorModel, sessionModel, toOperator } from './operator.ts';
 import { endSession, isCurrent, readSession, storedIdOf, type StoredSession } from './session.ts';
 import type { OperatorStore } from './store.ts';
@@ -51,7 +52,7 @@ export const operatorOf = (res: Response): OperatorCaller => res.locals.operator
  * "null".
  */
 const originOf = (url: string | undefined): string | null => {
-  const origin = URL.parse(url ?? '')?.origin ?? 'null';
+  const origin = parseUrl(url ?? '')?.origin ?? 'null';
   return origin === 'null' ? null : origin;
 };
 

@@ -8,6 +8,7 @@ import { secondsOfRetryAfter } from '../platform/process/clock.ts';
 import { VERSION } from '../platform/process/lifecycle.ts';
 import { createSlots, type Slot, type Slots } from '../platform/process/slots.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
+import { parseUrl } from '../platform/process/validation.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
 import type { SourceError } from './source.ts';
 import { checkEndpointUrl, Flood } from '../platform/http/address-guard.ts';
@@ -386,7 +387,7 @@ export const createFetcher = ({ dispatcher, hosts, allowPrivate, timing }: Depen
       const location = get('location');
       if (REDIRECTS.has(status) && location !== null) {
         discard(body);
-        const to = URL.parse(location, url.href)?.href;
+        const to = parseUrl(location, url.href)?.href;
         return to
           ? { kind: 'redirect', to }
           : { kind: 'refused', error: problem('redirect', 'The page leads to an address that is not valid') };

@@ -1,5 +1,6 @@
 import { Parser } from 'htmlparser2';
 import { createSlices } from '../platform/process/slices.ts';
+import { parseUrl } from '../platform/process/validation.ts';
 import type { SiteOfRun, Source } from './source.ts';
 
 /** The name in robots.txt, and the first word of the user agent. */
@@ -284,7 +285,7 @@ export const parseSitemap = async (text: string, most: number): Promise<Sitemap>
         if (open.at(-1) === 'loc') location = '';
       },
       ontext: (part) => {
-        if (open.at(-1) === 'loc' && location.length < LOCATION_MAX) location += part;
+        if (open.at(-1) === 'loc') location = (location + part).slice(0, LOCATION_MAX + 1);
       },
       onclosetag: () => {
         const parent = open.at(-2);
@@ -336,8 +337,9 @@ export const readSitemaps = async (
       if (slices.isOver()) await slices.next();
     }
     for (const sitemap of found.sitemaps) {
-      const target = URL.parse(sitemap, url);
+      const target = parseUrl(sitemap, url);
       if (target && target.origin === new URL(url).origin) waiting.push(target.href);
+      if (slices.isOver()) await slices.next();
     }
   }
   return [...pages];

@@ -13,6 +13,7 @@ import { bearerIn } from '../platform/process/credentials.ts';
 import { ApiError, notFound } from '../platform/process/errors.ts';
 import { conversationKeyOf, isUuid } from '../platform/process/ids.ts';
 import { addTo } from '../platform/process/slots.ts';
+import { parseUrl } from '../platform/process/validation.ts';
 import type { VisitorLimit, WebOperation } from './operations.ts';
 
 /** How long a browser may come back to its conversation. */
@@ -126,7 +127,7 @@ export const createWebAccess = ({ assistants, rateLimiter, publicUrl, orUnavaila
   const own = publicUrl === undefined ? undefined : URL.parse(publicUrl)?.origin;
 
   /** True for the hosted page and for the preview in the dashboard. */
-  const isOwn = (origin: string, req: Request): boolean => origin === own || URL.parse(origin)?.host === req.host;
+  const isOwn = (origin: string, req: Request): boolean => origin === own || parseUrl(origin)?.host === req.host;
 
   const refuse = async (req: Request, error: ApiError): Promise<never> => {
     if (req.res) noStranger(req.res);

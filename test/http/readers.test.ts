@@ -4,7 +4,7 @@ import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import { LanguageTag } from '../../src/assistants/knowledge/entry.ts';
 import { searchKnowledge } from '../../src/assistants/knowledge/search.ts';
 import { isSafeLink, SuggestedAction } from '../../src/assistants/suggested-action.ts';
-import { EngineInput } from '../../src/assistants/settings.ts';
+import { EngineInput, WebSettings } from '../../src/assistants/settings.ts';
 import { judgeReply } from '../../src/evaluation/question.ts';
 import { checkEndpointUrl } from '../../src/platform/http/address-guard.ts';
 import { Email } from '../../src/operators/operator.ts';
@@ -87,7 +87,9 @@ const OF_A_VALUE: Record<string, (text: string) => unknown> = {
   'a link': (text) => isSafeLink(`https://${text}`),
   'an action': (payload) => SuggestedAction.safeParse({ label: 'x', type: 'link', payload: `https://${payload}` }),
   'an endpoint': (text) => checkEndpointUrl(`https://${text.slice(0, 2_000)}`, { allowPrivate: false }),
-  'a provider': (text) => EngineInput.safeParse({ kind: 'openai', model: 'x', baseUrl: `https://a/${text}` }),
+  'a provider': (text) =>
+    EngineInput.safeParse({ kind: 'openai', model: 'x', baseUrl: `https://a${text.slice(0, 8_000)}` }),
+  'an origin of the web channel': (text) => WebSettings.shape.origins.safeParse([`https://a${text.slice(0, 8_000)}`]),
   'a search': (text) => searchKnowledge([{ ...anEntry({ answer: text.slice(0, 4_000) }), entryId: 'x' }], 'hello you'),
 };
 

@@ -108,6 +108,15 @@ test.each<[what: string, work: () => unknown]>([
         most: 9,
       }),
   ],
+  [
+    'sitemaps at hosts of marks',
+    () => {
+      const host = `${'\u0301'.repeat(4_000)}${'\u0316'.repeat(4_000)}`;
+      const text = `<sitemapindex>${`<sitemap><loc><![CDATA[https://a${host}]]></loc></sitemap>`.repeat(20)}</sitemapindex>`;
+      const fetchText = () => Promise.resolve(text);
+      return readSitemaps(['https://a.example/s.xml'], { fetchText, accept: (url) => url, most: 9 });
+    },
+  ],
   ['robots.txt of short lines', () => parseRobots('a:\n'.repeat(170_000))],
   ['robots.txt of names', () => parseRobots('User-agent:parleybot\nUser-agent:*\n'.repeat(15_000))],
   [

@@ -2,6 +2,7 @@ import { lookup as osLookup, Resolver } from 'node:dns/promises';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { Agent, buildConnector, type Dispatcher } from 'undici';
 import { invalid } from '../process/errors.ts';
+import { MAX_URL_LENGTH, parseUrl } from '../process/validation.ts';
 
 /**
  * Why the URL of an endpoint is refused. The same checks run when an endpoint is saved, when it is tested and at each
@@ -28,7 +29,6 @@ export class NameUnresolved extends Error {
   override name = 'NameUnresolved';
 }
 
-const MAX_URL_LENGTH = 2048;
 const LOCAL_NAME = /(^|\.)localhost\.*$/i;
 
 const blocked = new BlockList();
@@ -71,7 +71,7 @@ export const checkEndpointUrl = (
   { allowPrivate, allowHttp = allowPrivate }: Pick<GuardOptions, 'allowPrivate' | 'allowHttp'>,
 ): UrlCheck => {
   if (text.length > MAX_URL_LENGTH) return { ok: false, reason: 'too_long' };
-  const url = URL.parse(text);
+  const url = parseUrl(text);
   if (!url || url.hostname === '' || /[\s\p{Cc}]/u.test(text)) return { ok: false, reason: 'not_a_url' };
   if (url.href.length > MAX_URL_LENGTH) return { ok: false, reason: 'too_long' };
   const plain = allowHttp && url.protocol === 'http:';

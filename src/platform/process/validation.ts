@@ -31,6 +31,15 @@ export const findUnstorable = (whole: unknown): string | null => {
   return null;
 };
 
+export const MAX_URL_LENGTH = 2_048;
+
+/**
+ * Parses an address from outside. Null if it is none, or is longer than `MAX_URL_LENGTH`: the marks of a long host are
+ * sorted in quadratic time.
+ */
+export const parseUrl = (text: string, base?: string): URL | null =>
+  text.length > MAX_URL_LENGTH ? null : URL.parse(text, base);
+
 const DIGITS = /^\d{1,16}$/;
 
 /**
