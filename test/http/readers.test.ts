@@ -1,4 +1,3 @@
-import { MIMEType } from 'node:util';
 import { expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 import { LanguageTag } from '../../src/assistants/knowledge/entry.ts';
@@ -7,6 +6,7 @@ import { isSafeLink, SuggestedAction } from '../../src/assistants/suggested-acti
 import { EngineInput, WebSettings } from '../../src/assistants/settings.ts';
 import { judgeReply } from '../../src/evaluation/question.ts';
 import { checkEndpointUrl } from '../../src/platform/http/address-guard.ts';
+import { isJson } from '../../src/platform/http/json-body.ts';
 import { Email } from '../../src/operators/operator.ts';
 import { ChatRequest } from '../../src/turns/turn.ts';
 import type { TurnContext } from '../../src/replies/engines/engine.ts';
@@ -70,18 +70,11 @@ const OF_A_REPLY: Record<string, (text: string) => unknown> = {
     judgeReply({ kind: 'text', text: 'x' }, { kind: 'answered', text, actions: [], sources: [] }, { entries: [] }),
 };
 
-const contentTypeOf = (text: string): string | null => {
-  try {
-    return new MIMEType(`application/json; charset=${text}`).essence;
-  } catch {
-    return null;
-  }
-};
-
 /** Functions that read a header, a setting or a field. */
 const OF_A_VALUE: Record<string, (text: string) => unknown> = {
   'a signature': (text) => verifyWebhook('{}', text, 'whsec_x'),
-  'a content type': (text) => contentTypeOf(text),
+  'a content type': (text) => isJson(`application/json${text}`),
+  'a parameter of a content type': (text) => isJson(`application/json; charset=${text}`),
   'an e-mail address': (text) => Email.safeParse(text),
   'a language tag': (text) => LanguageTag.safeParse(text),
   'a link': (text) => isSafeLink(`https://${text}`),

@@ -128,8 +128,12 @@ const tooLarge = (limitBytes: number): ApiError =>
 const hasBody = ({ headers }: Request): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 
-const isJson = (contentType: string | undefined): boolean => {
+/** Blanks in a content type are read in quadratic time. */
+const CONTENT_TYPE_MAX = 200;
+
+export const isJson = (contentType: string | undefined): boolean => {
   if (contentType === 'application/json') return true;
+  if (contentType !== undefined && contentType.length > CONTENT_TYPE_MAX) return false;
   try {
     const { essence, params } = new MIMEType(contentType ?? '');
     return essence === 'application/json' && /^utf-?8$/i.test(params.get('charset') ?? 'utf-8');
