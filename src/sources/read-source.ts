@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { type Reader, type ReadFailure, type ReadPage, readerVersion } from '@parley/reading';
 import type { Logger } from '../platform/process/logger.ts';
 import { createSlices } from '../platform/process/slices.ts';
-import { createSlots } from '../platform/process/slots.ts';
+import { createSlots, oneEach } from '../platform/process/slots.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import { type RunLease, RunLost } from './lease-sessions.ts';
 import { type FoundPage, MANY_PASSAGES, type PageEnd } from './run-pages.ts';
@@ -126,7 +126,7 @@ export const createReadSource = (dependencies: Dependencies) => {
    * Writes of many passages wait for one another, and assistants take turns. MongoDB keeps in its cache what is not
    * committed yet: eight pages of 10,000 passages at once were repeated for a minute, and most were not stored.
    */
-  const storing = createSlots(({ inUse }) => inUse === 0);
+  const storing = createSlots(oneEach(1));
 
   const openRun = ({ source, lease, signal, shouldYield, othersWait }: Run) => {
     const { _id: sourceId, assistantId, kind, run } = source;

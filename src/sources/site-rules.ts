@@ -1,6 +1,6 @@
 import { Parser } from 'htmlparser2';
 import { createSlices } from '../platform/process/slices.ts';
-import { parseUrl } from '../platform/process/validation.ts';
+import { MAX_URL_LENGTH, parseUrl } from '../platform/process/validation.ts';
 import type { SiteOfRun, Source } from './source.ts';
 
 /** The name in robots.txt, and the first word of the user agent. */
@@ -88,7 +88,7 @@ export const parseRobots = async (text: string): Promise<Robots> => {
       isOpen = false;
       const seconds = Number(value);
       if (Number.isFinite(seconds) && seconds > 0) for (const group of groupsOfNames()) group.delay = seconds;
-    } else if (key === 'sitemap' && sitemaps.length < SITEMAPS_MAX && line.length <= LOCATION_MAX)
+    } else if (key === 'sitemap' && sitemaps.length < SITEMAPS_MAX && line.length <= MAX_URL_LENGTH)
       sitemaps.push(line.slice(line.indexOf(':') + 1).trim());
   }
   const { rules, delay } = groups.get(BOT) ?? groups.get('*') ?? { rules: [], delay: 0 };
@@ -111,9 +111,8 @@ export const parseRobots = async (text: string): Promise<Robots> => {
   };
 };
 
+/** The text of an address may be longer than this, because its tracking parameters are left out. */
 const URL_MAX = 1_000;
-/** A longer text is no address. Its tracking parameters may make it longer than the address of its page. */
-const LOCATION_MAX = 2_048;
 /** The maximum number of links between the start and a page. Deeper pages mostly belong to endless calendars. */
 const DEPTH_MAX = 12;
 const SEGMENTS_MAX = 20;
@@ -135,7 +134,7 @@ const NO_PAGE =
 
 /** The address under which a page is stored, so that the same page is fetched once. Null if it is no address of a page. */
 export const normalisedUrl = (text: string, base?: string): string | null => {
-  const url = text.length > LOCATION_MAX ? null : URL.parse(text, base);
+  const url = parseUrl(text, base);
   if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:')) return null;
   url.hash = '';
   url.username = '';
@@ -269,7 +268,7 @@ export const parseSitemap = async (text: string, most: number): Promise<Sitemap>
   if (!text.trimStart().startsWith('<')) {
     for (const [line] of text.matchAll(/\S+/g)) {
       if (found.pages.length >= most) break;
-      if (line.length <= LOCATION_MAX && /^https?:\/\//.test(line)) found.pages.push(line);
+      if (line.length <= MAX_URL_LENGTH && /^https?:\/\//.test(line)) found.pages.push(line);
       if (slices.isOver()) await slices.next();
     }
     return found;
@@ -285,7 +284,7 @@ export const parseSitemap = async (text: string, most: number): Promise<Sitemap>
         if (open.at(-1) === 'loc') location = '';
       },
       ontext: (part) => {
-        if (open.at(-1) === 'loc') location = (location + part).slice(0, LOCATION_MAX + 1);
+        if (open.at(-1) === 'loc') location = (location + part).slice(0, MAX_URL_LENGTH + 1);
       },
       onclosetag: () => {
         const parent = open.at(-2);

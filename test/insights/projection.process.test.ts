@@ -81,6 +81,12 @@ const quieten = async ({ service: { mongo } }: Stack): Promise<void> => {
     ]);
 };
 
+/** The conversations whose words are stored, in the order in which they were stored. */
+const projectedOn = async ({ service: { mongo } }: Stack): Promise<string[]> => {
+  const rows = await mongo.collection<{ _id: string }>('search').find().sort({ $natural: 1 }).toArray();
+  return rows.map(({ _id }) => _id);
+};
+
 /** A projection as a worker has it, whose rounds the test makes. */
 const openRounds = ({ service }: Stack, token = 'one') =>
   service.insights.openProjection({
@@ -503,19 +509,14 @@ test('a busy assistant does not delay another one, and is projected completely',
     await mongo
       .collection('conversations')
       .updateOne({ conversationId: waiting.conversationId }, { $set: { updatedAt: last } });
-    /** The conversations whose words are stored, in the order in which they were stored. */
-    const projected = async (): Promise<string[]> => {
-      const rows = await mongo.collection<{ _id: string }>('search').find().sort({ $natural: 1 }).toArray();
-      return rows.map(({ _id }) => _id);
-    };
 
     const { round } = openRounds(own);
     await eventually(async () => {
       await round();
-      expect(await projected()).toHaveLength(count + 2);
+      expect(await projectedOn(own)).toHaveLength(count + 2);
     });
 
-    expect((await projected()).indexOf(waiting.conversationId)).toBeLessThan(count / 2);
+    expect((await projectedOn(own)).indexOf(waiting.conversationId)).toBeLessThan(count / 2);
     expect((await sumsOf(own, busy.assistantId))['turns']).toBe(count + 1);
   }));
 
@@ -543,18 +544,14 @@ test('long conversations of some assistants do not fill every batch before anoth
     await conversations.deleteOne({ conversationId });
     const others = { conversationId: { $nin: waiting } };
     await conversations.updateMany(others, { $set: { updatedAt: new Date(begun + 60_000) } });
-    const projected = async (): Promise<string[]> => {
-      const rows = await mongo.collection<{ _id: string }>('search').find().sort({ $natural: 1 }).toArray();
-      return rows.map(({ _id }) => _id);
-    };
 
     const { round } = openRounds(own);
     await eventually(async () => {
       await round();
-      expect(await projected()).toEqual(expect.arrayContaining(waiting));
+      expect(await projectedOn(own)).toEqual(expect.arrayContaining(waiting));
     });
 
-    const all = await projected();
+    const all = await projectedOn(own);
     expect(Math.min(...waiting.map((id) => all.indexOf(id)))).toBeLessThan(10);
   }));
 

@@ -131,6 +131,7 @@ const hasBody = ({ headers }: Request): boolean =>
 /** Blanks in a content type are read in quadratic time. */
 const CONTENT_TYPE_MAX = 200;
 
+/** True for `application/json` in UTF-8. */
 export const isJson = (contentType: string | undefined): boolean => {
   if (contentType === 'application/json') return true;
   if (contentType !== undefined && contentType.length > CONTENT_TYPE_MAX) return false;
