@@ -223,7 +223,7 @@ export type Replies = {
  * others get it whole.
  */
 const STREAMS_OF_TURN = 4;
-/** How many callers of one turn are answered before other work goes on. */
+/** How many further callers of turns, beside the first of each, are answered before other work goes on. */
 const ANSWERED_AT_ONCE = 20;
 
 export const openReplies = async ({
@@ -240,16 +240,26 @@ export const openReplies = async ({
   /** The known text of each reply that a caller waits for. */
   const inProgress = new Map<string, Progress>();
 
-  const resolveWaiters = async (published: Published): Promise<void> => {
-    const entries = waiting.get(published.turnId);
+  /** Answers to the further callers of turns, of which each has any number. */
+  const answers: (() => void)[] = [];
+  let isAnswering = false;
+
+  const answerAll = async (): Promise<void> => {
+    isAnswering = true;
+    for (let some = answers.splice(0, ANSWERED_AT_ONCE); some.length > 0; some = answers.splice(0, ANSWERED_AT_ONCE)) {
+      await nextRound();
+      for (const answer of some) answer();
+    }
+    isAnswering = false;
+  };
+
+  const resolveWaiters = (published: Published): void => {
+    const [first, ...others] = waiting.get(published.turnId) ?? [];
     waiting.delete(published.turnId);
     inProgress.delete(published.turnId);
-    let answered = 0;
-    for (const { resolve } of entries ?? []) {
-      resolve(published);
-      answered += 1;
-      if (answered % ANSWERED_AT_ONCE === 0) await nextRound();
-    }
+    first?.resolve(published);
+    for (const { resolve } of others) answers.push(() => resolve(published));
+    if (!isAnswering) void answerAll();
   };
 
   const addDelta = (delta: Delta): void => {
@@ -269,7 +279,7 @@ export const openReplies = async ({
     if (found?.state === 'pending') return;
     if (!found) return resolveWaiters({ turnId, conversationId: '', reply: { outcome: 'erased' } });
     const reply = await storedReply(found.conversation, found.turn);
-    await resolveWaiters({ turnId, conversationId: found.conversation.conversationId, reply });
+    resolveWaiters({ turnId, conversationId: found.conversation.conversationId, reply });
   };
 
   const lookUpOld = (): void => {
@@ -286,7 +296,7 @@ export const openReplies = async ({
 
   const receive = (all: (Published | Delta)[]): void => {
     for (const published of all) {
-      if ('reply' in published) void resolveWaiters(published);
+      if ('reply' in published) resolveWaiters(published);
       else addDelta(published);
     }
   };

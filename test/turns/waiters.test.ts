@@ -1,0 +1,59 @@
+import { once } from 'node:events';
+import { setImmediate as nextRound } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { createLogger } from '../../src/platform/process/logger.ts';
+import { openReplies, type Replies } from '../../src/turns/waiters.ts';
+import { eventually } from '../support/eventually.ts';
+import { useStack } from '../support/stack.ts';
+import { readConfig } from '../../src/platform/process/config.ts';
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const TURNS = 100;
+const CALLERS = 10;
+const AT_ONCE = 20;
+
+type Published = Parameters<Parameters<Parameters<typeof openReplies>[0]['hear']>[1]>[0][number];
+
+const openHeard = async (): Promise<{ replies: Replies; publish: (all: Published[]) => void }> => {
+  const subscriber = stack.service.redis.duplicate();
+  await once(subscriber, 'ready');
+  let publish: (all: Published[]) => void = () => undefined;
+  const replies = await openReplies({
+    subscriber,
+    hear: (_channel, listener) => {
+      publish = listener;
+    },
+    channel: 'test:replies',
+    isPending: async () => true,
+    findTurn: async () => null,
+    storedReply: async () => ({ outcome: 'erased' }),
+    timing: readConfig(stack.env).timing,
+    logger: createLogger({ name: 'test', level: 'silent' }),
+  });
+  const close = () => {
+    replies.close();
+    subscriber.disconnect();
+  };
+  return { replies: { ...replies, close }, publish };
+};
+
+test('the first caller of each turn is answered at once, and all others a few at a time', async () => {
+  const { replies, publish } = await openHeard();
+  let [first, others] = [0, 0];
+  const turns = Array.from({ length: TURNS }, (_, nth) => ({ key: 'k', turnId: `turn-${nth}` }));
+  for (const turn of turns) {
+    for (let nth = 0; nth < CALLERS; nth += 1) {
+      const count = () => (nth === 0 ? (first += 1) : (others += 1));
+      void replies.watch(turn).reply.then(count);
+    }
+  }
+
+  publish(turns.map(({ turnId }) => ({ turnId, conversationId: 'c', reply: { outcome: 'failed' } })));
+  await nextRound();
+  const soon = [first, others];
+  await eventually(() => expect(others).toBe(TURNS * (CALLERS - 1)));
+  replies.close();
+
+  expect(soon[0]).toBe(TURNS);
+  expect(soon[1]).toBeLessThanOrEqual(2 * AT_ONCE);
+});
