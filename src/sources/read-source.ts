@@ -484,8 +484,10 @@ export const createReadSource = (dependencies: Dependencies) => {
       if (!isRead && !isGone) throw new RunFailure(problem?.error ?? NOTHING);
       for (let nth = 0; nth < REOPENED_MAX; nth += 1) {
         const isLarge = source.counts.passages > MANY_PASSAGES;
-        const { reopened } = await inLine(isLarge, () => runs.closePages(lease));
-        if (reopened === 0) break;
+        await inLine(isLarge, () => runs.closePages(lease));
+        const lacking = await runs.findLacking({ sourceId, run });
+        if (lacking.length === 0) break;
+        await runs.reopenPages(lease, lacking);
         await doPages();
       }
       await runs.publish(lease, problem?.error ?? null);

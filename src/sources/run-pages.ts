@@ -76,6 +76,9 @@ const NOT_LINKED: SourceError = {
   message: 'The site does not list this page any more. It leaves at the next refresh, unless it is back',
 };
 
+/** The states of pages whose texts are live. */
+const WITH_TEXTS = ['read', 'unchanged'] as const;
+
 /** What a write in a run changes in the source: numbers to add by path, and fields to set. */
 export type SourceUpdate = { add?: Record<string, number>; set?: Record<string, unknown> };
 
@@ -97,6 +100,12 @@ export type PageReads = {
 
   /** The addresses of pages that earlier runs found and that are not gone. */
   listKnown: (source: { sourceId: string; run: number }, limit: number) => Promise<string[]>;
+
+  /**
+   * The pages with a text that was stored only with another page and was removed with that page. Takes long for a large
+   * site, so it is no part of a transaction: only the run itself changes what it reads.
+   */
+  findLacking: (source: { sourceId: string; run: number }) => Promise<string[]>;
 
   /** What kept the nearest page of this run from being read. */
   findProblem: (source: {
@@ -127,8 +136,12 @@ type PagesOfRun = {
   /** Ends some pages that the run did not find. `result`: how many. */
   closeSome: (session: ClientSession, source: StoredSource) => Promise<SourceUpdate & { result: number }>;
 
-  /** Reopens pages with a text that was stored only with another page and was removed with that page. */
-  reopen: (session: ClientSession, source: StoredSource) => Promise<SourceUpdate & { result: { reopened: number } }>;
+  /** Makes pages that have ended open again. */
+  reopen: (
+    session: ClientSession,
+    source: StoredSource,
+    ids: string[],
+  ) => Promise<SourceUpdate & { result: undefined }>;
 
   /** Pages that this run has read are read again by the next one, even if their content is the same. */
   forgetRead: (session: ClientSession, source: StoredSource) => Promise<void>;
@@ -436,14 +449,12 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     }
     return { add, result: closed };
   };
-  const reopen: PagesOfRun['reopen'] = async (session, source) => {
-    const { _id: sourceId, run } = source;
-    const ended: PageState[] = ['read', 'unchanged'];
-    const filter = { sourceId, run, state: { $in: ended }, repeated: { $ne: [] } };
+  const findLacking: PageReads['findLacking'] = async ({ sourceId, run }) => {
+    const filter = { sourceId, run, state: { $in: [...WITH_TEXTS] }, repeated: { $ne: [] } };
     const slices = createSlices();
     // Pages are read a few at a time: together they may have millions of hashes, of which few differ.
     async function* withRepeated() {
-      const options = { projection: { state: 1, repeated: 1 }, batchSize: PAGES_AT_ONCE, session };
+      const options = { projection: { state: 1, repeated: 1 }, batchSize: PAGES_AT_ONCE };
       for await (const page of pages.find(filter, options)) {
         yield page;
         if (slices.isOver()) await slices.next();
@@ -453,20 +464,26 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     for await (const { repeated } of withRepeated()) for (const hash of repeated) lacking.add(hash);
     for (const hashes of inChunks([...lacking], 1_000)) {
       const held = { sourceId, hash: { $in: hashes }, until: null };
-      for await (const { hash } of passages.find(held, { projection: { hash: 1 }, session })) lacking.delete(hash);
+      for await (const { hash } of passages.find(held, { projection: { hash: 1 } })) lacking.delete(hash);
     }
-    const again: Pick<StoredSourcePage, '_id' | 'state'>[] = [];
+    const found: string[] = [];
     if (lacking.size > 0) {
-      for await (const { _id, state, repeated } of withRepeated())
-        if (repeated.some((hash) => lacking.has(hash))) again.push({ _id, state });
+      for await (const { _id, repeated } of withRepeated())
+        if (repeated.some((hash) => lacking.has(hash))) found.push(_id);
     }
+    return found;
+  };
+
+  const reopen: PagesOfRun['reopen'] = async (session, { run }, ids) => {
     const add: Record<string, number> = {};
-    if (again.length > 0) add['counts.found'] = again.length;
-    for (const { state } of again) add[`counts.${state}`] = (add[`counts.${state}`] ?? 0) - 1;
-    const open = { state: 'found' as const, etag: null, lastModified: null, hash: AGAIN, repeated: [], tries: 0 };
-    const ids = again.map(({ _id }) => _id);
-    if (ids.length > 0) await pages.updateMany({ _id: { $in: ids } }, { $set: open }, { session });
-    return { add, result: { reopened: ids.length } };
+    for (const state of WITH_TEXTS) {
+      const open = { state: 'found' as const, etag: null, lastModified: null, hash: AGAIN, repeated: [], tries: 0 };
+      const ended = { _id: { $in: ids }, run, state };
+      const { matchedCount } = await pages.updateMany(ended, { $set: open }, { session });
+      add[`counts.${state}`] = -matchedCount;
+      add['counts.found'] = (add['counts.found'] ?? 0) + matchedCount;
+    }
+    return { add, result: undefined };
   };
 
   return {
@@ -493,6 +510,8 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
         const known = { sourceId, run: { $lt: run }, state: { $ne: 'gone' as const } };
         return (await pages.find(known, { projection: { url: 1 }, limit }).toArray()).map(({ url }) => url);
       },
+
+      findLacking,
 
       findProblem: async ({ sourceId, run }) => {
         const options = { projection: { error: 1, missed: 1 }, sort: { depth: 1 } } as const;

@@ -105,8 +105,11 @@ export type SourceRuns = PageReads & {
   /** How many pages the run has read, unchanged ones included. */
   countRead: (sourceId: string) => Promise<number>;
 
-  /** Ends the pages that the run did not find. Reopens pages with a text that was removed with another page. */
-  closePages: (lease: RunLease) => Promise<{ reopened: number }>;
+  /** Ends the pages that the run did not find. */
+  closePages: (lease: RunLease) => Promise<void>;
+
+  /** Makes pages that have ended open again. */
+  reopenPages: (lease: RunLease, ids: string[]) => Promise<void>;
 
   /** Makes all that the run has read live at once. */
   publish: (lease: RunLease, error?: SourceError | null) => Promise<void>;
@@ -326,8 +329,9 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
 
     closePages: async (lease) => {
       while ((await writeAs(lease, pagesOfRun.closeSome)) > 0);
-      return writeAs(lease, pagesOfRun.reopen);
     },
+
+    reopenPages: async (lease, ids) => writeAs(lease, (session, source) => pagesOfRun.reopen(session, source, ids)),
 
     publish: (lease, error = null) =>
       writeAs(lease, async (_session, source) => {

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { setImmediate as nextRound } from 'node:timers/promises';
+import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { openReplies, type Replies } from '../../src/turns/waiters.ts';
@@ -15,7 +16,7 @@ const AT_ONCE = 20;
 type Published = Parameters<Parameters<Parameters<typeof openReplies>[0]['hear']>[1]>[0][number];
 
 const openHeard = async (): Promise<{ replies: Replies; publish: (all: Published[]) => void }> => {
-  const subscriber = stack.service.redis.duplicate();
+  const subscriber = new Redis(stack.env['REDIS_URL'] ?? '');
   await once(subscriber, 'ready');
   let publish: (all: Published[]) => void = () => undefined;
   const replies = await openReplies({
