@@ -40,7 +40,7 @@ const MAINTENANCE = 'workers/maintenance/worker.ts';
  * So is all that an action does to it, the end of a turn included, and the events that it announces.
  */
 const CONVERSATIONS_MAX_LINES = 4_203;
-const MOST_FILES = 249;
+const MOST_FILES = 250;
 /** Files of less than 60 lines that one other file imports. Most of them could be a part of it. */
 const MOST_SLIGHT_FILES = 2;
 

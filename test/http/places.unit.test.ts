@@ -9,6 +9,7 @@ import {
   limitEachPerson,
   limitEachSession,
   limitEachTeam,
+  takeRoomForAnswer,
   takeRoomForBody,
   takeTurnsFor,
   workOn,
@@ -97,26 +98,41 @@ test.each(PLACES)(
   },
 );
 
-test('answers to large bodies that nobody reads lose their places to a holder who has none', async () => {
-  const app = express();
-  app.post('/:holder', async (req, res) => {
-    holdFor(res, req.params.holder);
-    await takeRoomForBody(req, res);
-    res.end(req.params.holder === 'reader' ? 'done' : LARGE);
-  });
-  const { ask, port } = await serve(app);
-  const sendWithoutReading = async (holder: string) => {
-    const socket = connect(port, '127.0.0.1').on('error', () => undefined);
-    onTestFinished(() => void socket.destroy());
-    socket.write(`POST /${holder} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n`);
-    await once(socket, 'readable');
-  };
-  for (const holder of ['one', 'one', 'two', 'three']) await sendWithoutReading(holder);
+/** How many places each holder takes, until none is free. */
+const UNREAD: [string, number[], typeof takeRoomForBody][] = [
+  ['bodies', [2, 1, 1], takeRoomForBody],
+  ['answers', [6, 3, 2, 1, 1, 1, 1, 1], takeRoomForAnswer],
+];
 
-  const answer = await ask('/reader', { method: 'POST' });
+test.each(UNREAD)(
+  'large %s whose answers nobody reads lose their places to a holder who has none',
+  async (...given) => {
+    const [, taken, take] = given;
+    let begun = 0;
+    const app = express();
+    app.post('/:holder', async (req, res) => {
+      holdFor(res, req.params.holder);
+      await take(req, res);
+      begun += 1;
+      res.end(req.params.holder === 'reader' ? 'done' : LARGE);
+    });
+    const { ask, port } = await serve(app);
+    const sendWithoutReading = (holder: number): void => {
+      const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+      onTestFinished(() => void socket.destroy());
+      socket.write(`POST /${holder} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n`);
+    };
+    for (const [holder, places] of taken.entries()) {
+      const before = begun;
+      for (let nth = 0; nth < places; nth += 1) sendWithoutReading(holder);
+      await eventually(() => expect(begun).toBe(before + places));
+    }
 
-  expect(answer.status).toBe(200);
-});
+    const answer = await ask('/reader', { method: 'POST' });
+
+    expect(answer.status).toBe(200);
+  },
+);
 
 /** Asks for a place for a large body, then works for so long. */
 const ask = async (holder: string, ms: number): Promise<void> => {

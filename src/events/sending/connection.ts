@@ -1,10 +1,11 @@
 import { connect as netConnect, isIP, type LookupFunction, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { performance } from 'node:perf_hooks';
-import { connect as tlsConnect, type SecureContext, type TLSSocket } from 'node:tls';
+import type { SecureContext, TLSSocket } from 'node:tls';
 import type { Client, Dispatcher } from 'undici';
 import type { HttpExchange, Phase } from './exchange.ts';
 import { clientOf, onceChecked } from './undici.ts';
 import { AddressRefused, isAllowedPeer, socketHost } from '../../platform/http/address-guard.ts';
+import { secure } from '../../platform/http/guarded-tls.ts';
 
 // A connection older than this is closed after use, so that DNS changes take effect.
 const MAX_AGE_MS = 60_000;
@@ -110,19 +111,6 @@ type Opened = (error: Error | null, connection: Connection | null) => void;
 // too short for distant hosts.
 const NEXT_ADDRESS_AFTER_MS = 1000;
 
-const secure = (raw: Socket, host: string, { secureContext }: DialSettings): TLSSocket => {
-  // TLS does not allow an IP address as server name, and names in certificates have no trailing dot.
-  const servername = isIP(host) === 0 ? host.replace(/\.$/, '') : '';
-  return tlsConnect({
-    socket: raw,
-    host,
-    servername,
-    secureContext,
-    ALPNProtocols: ['http/1.1'],
-    rejectUnauthorized: true, // explicit, so that NODE_TLS_REJECT_UNAUTHORIZED has no effect
-  });
-};
-
 /**
  * Connects, checks the peer's address before any byte is sent, and sets up TLS. Returns a function that aborts the
  * attempt.
@@ -163,7 +151,7 @@ export const openConnection = (url: URL, trace: Trace, settings: DialSettings, o
     trace.remoteAddress = raw.remoteAddress ?? null;
     if (url.protocol === 'http:') return finish(null, raw);
     trace.phase = 'tls';
-    const socket = secure(raw, host, settings);
+    const socket = secure(raw, host, settings.secureContext);
     socket.on('error', (error) => finish(error, null));
     socket.once('secureConnect', () => {
       trace.securedAt = performance.now();

@@ -1,8 +1,10 @@
 import { lookup as osLookup, Resolver } from 'node:dns/promises';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
-import { Agent, buildConnector, type Dispatcher } from 'undici';
+import { createSecureContext } from 'node:tls';
+import { Agent, buildConnector, type Dispatcher, errors } from 'undici';
 import { invalid } from '../process/errors.ts';
 import { MAX_URL_LENGTH, parseUrl } from '../process/validation.ts';
+import { GUARDED, secure } from './guarded-tls.ts';
 
 /**
  * Why the URL of an endpoint is refused. The same checks run when an endpoint is saved, when it is tested and at each
@@ -229,7 +231,8 @@ type Options = { allowPrivate: boolean; connections: number; resolver?: Resolve;
 export const openGuardedAgent = ({ allowPrivate, connections, resolver, ca, maxHeaderBytes }: Options): Dispatcher => {
   // HTTP/1.1 only: over HTTP/2, undici would repeat a refused request by itself.
   const lookup = guardedLookup({ allowPrivate, resolver });
-  const connect = buildConnector({ timeout: CONNECT_MS, allowH2: false, lookup, ...(ca && { ca }) });
+  const connect = buildConnector({ timeout: CONNECT_MS, allowH2: false, lookup });
+  const secureContext = createSecureContext({ ...GUARDED, ...(ca && { ca }) });
   const agent = new Agent({
     allowH2: false,
     pipelining: 1,
@@ -238,18 +241,32 @@ export const openGuardedAgent = ({ allowPrivate, connections, resolver, ca, maxH
     keepAliveMaxTimeout: IDLE_MS,
     ...(maxHeaderBytes && { maxHeaderSize: maxHeaderBytes }),
     connect: (options, callback) => {
+      const defaultPort = options.protocol === 'https:' ? '443' : '80';
       // `lookup` is not called for an IP address in the URL, so the address is checked here.
       const host = options.hostname.replace(/^\[|\]$/g, '');
       if (isIP(host) !== 0 && !isAllowedPeer(host, { allowPrivate })) {
         callback(new AddressRefused('the URL has an address that is not public'), null);
         return;
       }
-      connect(options, (error, socket) => {
+      connect({ ...options, protocol: 'http:', port: options.port || defaultPort }, (error, socket) => {
         if (error) callback(error, null);
-        else if (isAllowedPeer(socket.remoteAddress, { allowPrivate })) callback(null, socket);
-        else {
+        else if (!isAllowedPeer(socket.remoteAddress, { allowPrivate })) {
           socket.destroy();
           callback(new AddressRefused('the name resolves to an address that is not public'), null);
+        } else if (options.protocol !== 'https:') callback(null, socket);
+        else {
+          const secured = secure(socket, host, secureContext);
+          const late = new errors.ConnectTimeoutError('the handshake took too long');
+          const timer = setTimeout(() => secured.destroy(late), CONNECT_MS);
+          let given: typeof callback | null = callback;
+          const end = (...ended: Parameters<typeof callback>): void => {
+            clearTimeout(timer);
+            given?.(...ended);
+            given = null;
+          };
+          secured.once('secureConnect', () => end(null, secured));
+          // Stays, because undici adds its own later.
+          secured.on('error', (cause) => end(cause, null));
         }
       });
     },
