@@ -1,7 +1,7 @@
 import { Parser } from 'htmlparser2';
 import { createSlices } from '../platform/process/slices.ts';
 import { MAX_URL_LENGTH, parseUrl } from '../platform/process/validation.ts';
-import type { SiteOfRun, Source } from './source.ts';
+import { PAGES_OF_SITE_MAX, type SiteOfRun, type Source } from './source.ts';
 
 /** The name in robots.txt, and the first word of the user agent. */
 export const BOT = 'parleybot';
@@ -231,6 +231,7 @@ export const createScope = (
 ): SiteScope => {
   const bases = [{ origin, path }, ...(typed ? [typed] : [])].map((base) => ({ ...base, path: decoded(base.path) }));
   const queries = new Map<string, Set<string>>();
+  let withQuery = 0;
   const includes = (text: string): boolean => {
     const url = URL.parse(text);
     const ofOrigin = bases.filter((base) => base.origin === url?.origin);
@@ -248,8 +249,10 @@ export const createScope = (
       if (NO_PAGE.test(pathname) || hasLoop(pathname)) return false;
       if (search === '') return true;
       const known = queries.get(pathname) ?? new Set();
-      if (known.size >= QUERIES_OF_PATH_MAX && !known.has(search)) return false;
+      if (known.has(search)) return true;
+      if (known.size >= QUERIES_OF_PATH_MAX || withQuery >= PAGES_OF_SITE_MAX) return false;
       queries.set(pathname, known.add(search));
+      withQuery += 1;
       return true;
     },
   };

@@ -9,6 +9,7 @@ import {
   readSitemaps,
   securedUrl,
 } from '../../src/sources/site-rules.ts';
+import { PAGES_OF_SITE_MAX } from '../../src/sources/source.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 
@@ -168,6 +169,18 @@ test('a site has the pages below its path, or those that are included, without t
   expect(below.includes('https://b.example/docs/start/a')).toBe(false);
   expect(is(below, '/docs/start/a.png')).toBe(false);
   expect(is(below, `/docs/start/${'a/b/'.repeat(5)}`)).toBe(false);
+});
+
+test('of pages with a query, no more are followed than a site may have, and those stay followed', () => {
+  const scope = createScope({ include: [], exclude: [] }, { origin: 'https://a.example', path: '/' });
+  const urls = Array.from({ length: 10_000 }, (_, nth) => `https://a.example/page-${nth}?id=${nth}`);
+  const follow = () => urls.filter((url) => scope.follows(url, 1));
+
+  const followed = follow();
+
+  expect(followed).toEqual(urls.slice(0, PAGES_OF_SITE_MAX));
+  expect(follow()).toEqual(followed);
+  expect(scope.follows('https://a.example/other', 1)).toBe(true);
 });
 
 test('a sitemap of any kind is read', async () => {
