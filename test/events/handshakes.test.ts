@@ -109,6 +109,7 @@ const STRANGE: [string, Buffer][] = [
   ['sends bytes at random', randomBytes(1_000)],
   ['sends an empty hello', Buffer.from('160303000402000000', 'hex')],
   ['sends a certificate first', Buffer.from('16030300070b000003ffffff', 'hex')],
+  ['sends a byte in each record', Buffer.concat(Array.from({ length: 200 }, () => aRecord(Buffer.of(0))))],
   ['sends messages without end', Buffer.concat(Array.from({ length: 60 }, () => aRecord(Buffer.alloc(1_000))))],
   ['sends a message without end', Buffer.concat(Array.from({ length: 60 }, () => aRecord(Buffer.alloc(1_000, 8))))],
 ];

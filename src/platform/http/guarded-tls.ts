@@ -10,8 +10,9 @@ import { networkOf } from './shares.ts';
 // hardly a limit: one of 548 bytes takes 0.4 s, because its key names a curve of its own, and a hundred of P-521 take
 // 0.15 s. A server is anybody whose address somebody has set. So its bytes are looked at before OpenSSL has them.
 
-/** What a server may send before its certificates have been looked at. */
+/** What a server may send before its certificates have been looked at, and in how many records. */
 const FLIGHT_MAX_BYTES = 32 * 1024;
+const FLIGHT_MAX_RECORDS = 64;
 /** The bytes of a server's certificates, and their number. Those of large sites have 3 to 8 KB. */
 const CHAIN_MAX_BYTES = 16 * 1024;
 const CHAIN_MAX = 8;
@@ -154,7 +155,6 @@ const ENCRYPTED = 23;
 const SERVER_HELLO = 2;
 const CERTIFICATE = 11;
 const COMPRESSED_CERTIFICATE = 25;
-const FINISHED = 20;
 const SUPPORTED_VERSIONS = 0x002b;
 /** The random value of a hello that asks for another one (RFC 8446, 4.1.3). */
 const RETRY = 'cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c';
@@ -172,11 +172,11 @@ const suiteOf = (hello: Buffer): number | null | undefined => {
 /** Looks at what a server sends until its certificates are known. */
 const createInspection = () => {
   let message = Buffer.alloc(0);
-  let flight = 0;
+  let [flight, records] = [0, 0];
   let suite: number | null = null;
   let open: ReturnType<typeof createOpen> | null = null;
 
-  /** True if the server's certificates are complete, or it has none. */
+  /** True if the server's certificates are complete. No session is resumed, so each server has some. */
   const read = (content: Buffer): boolean => {
     message = Buffer.concat([message, content]);
     while (message.length >= 4) {
@@ -187,8 +187,9 @@ const createInspection = () => {
       const body = message.subarray(4, 4 + length);
       message = message.subarray(4 + length);
       if (type === SERVER_HELLO) suite = suiteOf(body) ?? null;
-      else if (type === CERTIFICATE) checkCertificates(body, open !== null);
-      if (type === CERTIFICATE || type === FINISHED) return true;
+      if (type !== CERTIFICATE) continue;
+      checkCertificates(body, open !== null);
+      return true;
     }
     return false;
   };
@@ -203,10 +204,11 @@ const createInspection = () => {
 
     /** Looks at a whole record. True if it completes the certificates. */
     look: (record: Buffer): boolean => {
-      flight += record.length;
-      if (flight > FLIGHT_MAX_BYTES) throw notTls('sends too much before its certificates');
+      [flight, records] = [flight + record.length, records + 1];
+      if (flight > FLIGHT_MAX_BYTES || records > FLIGHT_MAX_RECORDS)
+        throw notTls('sends too much before its certificates');
       const type = record.readUInt8(0);
-      if (type === HANDSHAKE) return read(record.subarray(HEADER_BYTES));
+      if (type === HANDSHAKE && suite === null) return read(record.subarray(HEADER_BYTES));
       if (type !== ENCRYPTED || !open) return false;
       const inner = open(record);
       return inner.type === HANDSHAKE && read(inner.content);
