@@ -42,6 +42,10 @@ const wordsOf = (text: string): string[] => {
   return segmentWords(segmenter, folded);
 };
 
+/** How much of a question is looked for, because each word is looked for in each text. */
+const RANKED_CHARS = 1_000;
+const RANKED_WORDS = 50;
+
 /** The words that an entry does not contain. A word also matches inside a longer word. */
 const missingIn = async (
   { question, variants, answer, tags }: KnowledgeEntry,
@@ -139,7 +143,7 @@ export const rankKnowledge = async (
   most: number,
 ): Promise<KnowledgeEntry[]> => {
   const slices = createSlices();
-  const all = [...new Set(wordsOf(question))];
+  const all = [...new Set(wordsOf(question.slice(0, RANKED_CHARS)))].slice(0, RANKED_WORDS);
   const telling = all.filter((word) => ![...STOPS_OF.values()].some((stops) => stops.has(word)));
   const wanted = telling.length > 0 ? telling : all;
   const best: { entry: KnowledgeEntry; found: number }[] = [];
@@ -191,6 +195,7 @@ const readPhrasings = async (batches: Entries, slices: Slices): Promise<Phrasing
   let chars = 0;
   for await (const batch of batches) {
     for (const { entryId, language, question, variants, answer } of batch) {
+      if (slices.isOver()) await slices.next();
       const words = wordsOf(answer).join(' ');
       const entry = { entryId, language, answer: createHash('sha256').update(words).digest('base64') };
       for (const text of [question, ...variants]) {
