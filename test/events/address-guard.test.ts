@@ -201,6 +201,38 @@ describe('allowPrivate', () => {
   });
 });
 
+it('of a name with thousands of addresses few are used, and many who want it at once share one answer', async () => {
+  const four = Array.from({ length: 4_000 }, (_, nth) => `93.184.${nth >> 8}.${nth & 255}`);
+  const six = Array.from({ length: 2_000 }, (_, nth) => `2606:2800::${(nth + 1).toString(16)}`);
+  let asked = 0;
+  const resolver = async () => {
+    asked += 1;
+    return [...four, ...six];
+  };
+  const lookup = guardedLookup({ allowPrivate: false, resolver });
+  const find = () =>
+    new Promise((resolve) => void lookup('many.example', { all: true }, (_failure, found) => resolve(found)));
+
+  const all = await Promise.all(Array.from({ length: 50 }, find));
+
+  const used = [...four.slice(0, 8), ...six.slice(0, 8)].map((address) => ({ address, family: isIP(address) }));
+  expect(all).toEqual(all.map(() => used));
+  expect(asked).toBe(1);
+});
+
+it('a name that was not found is asked for again', async () => {
+  let answers: string[] = [];
+  const lookup = guardedLookup({ allowPrivate: false, resolver: async () => answers });
+  const find = () =>
+    new Promise((resolve) => void lookup('new.example', { all: true }, (failure, found) => resolve(failure ?? found)));
+
+  const before = await find();
+  answers = ['93.184.216.34'];
+
+  expect(before).toBeInstanceOf(NameUnresolved);
+  expect(await find()).toEqual([{ address: '93.184.216.34', family: 4 }]);
+});
+
 it('a proxy in the environment is not used', async () => {
   const proxy = `http://127.0.0.1:${trapPort}`;
   const names = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'http_proxy', 'https_proxy'];

@@ -3,6 +3,7 @@ import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import { Agent, buildConnector, type Dispatcher, errors } from 'undici';
 import { invalid } from '../process/errors.ts';
+import { createLru } from '../process/lru.ts';
 import { MAX_URL_LENGTH, parseUrl } from '../process/validation.ts';
 import { GUARDED, secure } from './guarded-tls.ts';
 
@@ -96,22 +97,28 @@ const resolvePublic: Resolve = async (hostname) => {
 };
 const resolveAny: Resolve = async (hostname) => (await osLookup(hostname, { all: true })).map(({ address }) => address);
 
+/** How many addresses of a name are looked at, of each family. One with thousands costs a tenth of a second. */
+const ADDRESSES_MAX = 8;
+/** For so long, the addresses of a name are used again. */
+const RESOLVED_FOR_MS = 2_000;
+const NAMES_MAX = 10_000;
+
 /**
  * Resolves a name, and refuses the name if any of its addresses is private. If one public address were enough, an
  * attacker could add a private address, and the socket might connect to it.
  */
 const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: GuardOptions): Promise<string[]> => {
   const resolve = resolver ?? (allowPrivate ? resolveAny : resolvePublic);
-  const addresses = await resolve(hostname).catch((cause: unknown) => {
+  const found = await resolve(hostname).catch((cause: unknown) => {
     throw new NameUnresolved(`${hostname} was not found`, { cause });
   });
+  const [neither = [], four = [], six = []] = [0, 4, 6].map((family) => found.filter((ip) => isIP(ip) === family));
+  if (neither.length > 0) throw new NameUnresolved(`${hostname} has an answer that is no address`);
+  const addresses = [...four.slice(0, ADDRESSES_MAX), ...six.slice(0, ADDRESSES_MAX)];
   if (addresses.length === 0) throw new NameUnresolved(`${hostname} has no address`);
-  for (const address of addresses) {
-    if (isIP(address) === 0) throw new NameUnresolved(`${hostname} has an answer that is no address`);
-    if (!allowPrivate && !isPublicAddress(address)) {
-      // The message does not contain the address, because the address could reveal what our name server knows.
-      throw new AddressRefused(`${hostname} leads to an address that is not public`);
-    }
+  if (!allowPrivate && !addresses.every(isPublicAddress)) {
+    // The message does not contain the address, because the address could reveal what our name server knows.
+    throw new AddressRefused(`${hostname} leads to an address that is not public`);
   }
   return addresses;
 };
@@ -121,9 +128,18 @@ const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: Guar
  * change after the check.
  */
 export const guardedLookup = (options: GuardOptions): LookupFunction => {
+  const known = createLru<Promise<string[]>>({ most: NAMES_MAX, ttl: RESOLVED_FOR_MS });
+  const resolve = (hostname: string): Promise<string[]> => {
+    const before = known.get(hostname);
+    if (before) return before;
+    const found = resolveGuarded(hostname, options);
+    known.set(hostname, found);
+    found.catch(() => known.delete(hostname));
+    return found;
+  };
   const answer = async (...[hostname, { all, family }, callback]: Parameters<LookupFunction>): Promise<void> => {
     try {
-      const found = await resolveGuarded(hostname, options);
+      const found = await resolve(hostname);
       const wanted = family === 4 || family === 6 ? found.filter((ip) => isIP(ip) === family) : found;
       const [first] = wanted;
       if (first === undefined) throw new NameUnresolved(`${hostname} has no IPv${String(family)} address`);
