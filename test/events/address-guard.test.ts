@@ -211,7 +211,7 @@ it('of a name with thousands of addresses few are used, and many who want it at 
   };
   const lookup = guardedLookup({ allowPrivate: false, resolver });
   const find = () =>
-    new Promise((resolve) => void lookup('many.example', { all: true }, (_failure, found) => resolve(found)));
+    new Promise((resolve) => lookup('many.example', { all: true }, (_failure, found) => resolve(found)));
 
   const all = await Promise.all(Array.from({ length: 50 }, find));
 
@@ -224,7 +224,7 @@ it('a name that was not found is asked for again', async () => {
   let answers: string[] = [];
   const lookup = guardedLookup({ allowPrivate: false, resolver: async () => answers });
   const find = () =>
-    new Promise((resolve) => void lookup('new.example', { all: true }, (failure, found) => resolve(failure ?? found)));
+    new Promise((resolve) => lookup('new.example', { all: true }, (failure, found) => resolve(failure ?? found)));
 
   const before = await find();
   answers = ['93.184.216.34'];

@@ -5,7 +5,7 @@ import { request } from 'undici';
 import { afterEach, expect, test } from 'vitest';
 import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
 import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
-import { createChain, createLongChain } from '../kit/chain.ts';
+import { createChain, createConstraints, createLongChain, createPoints } from '../kit/chain.ts';
 import { createFeed } from '../kit/feed.ts';
 import { openReceiver } from '../kit/receiver.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -71,6 +71,8 @@ const COSTLY: [string, () => { key: string; cert: string }][] = [
   ['a key on a curve of its own', () => createChain([ownCurve()])],
   ['an RSA key of 16,384 bits', () => createChain([rsaOf(2_048, Buffer.from('010001', 'hex'))])],
   ['an RSA key with a long exponent', () => createChain([rsaOf(256, Buffer.alloc(200, 0xff))])],
+  ['many points of revoked certificates', createPoints],
+  ['many names and constraints', createConstraints],
   ['a key of another kind', () => createChain([generateKeyPairSync('x25519').publicKey])],
 ];
 const VERSIONS = ['TLSv1.2', 'TLSv1.3'] as const;
@@ -120,6 +122,29 @@ test.each(STRANGE)('a server that %s is given up', async (_what, bytes) => {
   const failure = await request(`https://localhost:${port}/`, { dispatcher: anAgent() }).catch(codeOf);
 
   expect(failure).toMatch(/^(EPROTO|ERR_SSL|ERR_TLS)/);
+});
+
+test('a server that disguises its hello is given up before OpenSSL has what it encrypts', async () => {
+  const server = await openTls({ key: KEY, cert: VALID });
+  // A hello that asks for another one, but for its version: OpenSSL takes it for an ordinary one.
+  const disguise = (hello: Buffer): Buffer => {
+    hello.writeUInt16BE(0x0302, 9);
+    hello.write('cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c', 11, 'hex');
+    return hello;
+  };
+  const relay = createServer((client) => {
+    const upstream = connect(server.port, '127.0.0.1').on('error', () => undefined);
+    client.on('error', () => undefined).pipe(upstream);
+    upstream.once('data', (bytes) => {
+      client.write(disguise(bytes));
+      upstream.pipe(client);
+    });
+  });
+
+  const url = `https://localhost:${await listen(relay)}/`;
+  const failure = await request(url, { dispatcher: anAgent() }).catch(codeOf);
+
+  expect(failure).toBe('EPROTO');
 });
 
 test('usual certificates of no known authority are decoded, and refused for that', async () => {

@@ -4,7 +4,7 @@ import { Duplex } from 'node:stream';
 import { setImmediate as nextRound } from 'node:timers/promises';
 import { connect as tlsConnect, DEFAULT_CIPHERS, type SecureContext, type TLSSocket } from 'node:tls';
 import { createSlots } from '../process/slots.ts';
-import { networkOf } from './shares.ts';
+import { blockOf } from './shares.ts';
 
 // OpenSSL decodes and checks the certificates of a server in one step of the process that opens a connection, and has
 // hardly a limit: one of 548 bytes takes 0.4 s, because its key names a curve of its own, and a hundred of P-521 take
@@ -19,6 +19,12 @@ const CHAIN_MAX = 8;
 /** The bytes of an RSA key's modulus and exponent: 8,192 and 32 bits. */
 const MODULUS_MAX_BYTES = 1_025;
 const EXPONENT_MAX_BYTES = 5;
+/**
+ * OpenSSL copies the issuer's name for each point of a list of revoked certificates, and compares each name of the
+ * certificates with each constraint: the most that their bytes may be, multiplied.
+ */
+const POINTS_MAX = 512 * 1024;
+const COMPARISONS_MAX = 4 * 1024 * 1024;
 /** A connection may have this many records with little or no data. Further ones must have `RECORD_BYTES` on average. */
 const RECORDS_FREE = 500;
 const RECORD_BYTES = 32;
@@ -62,6 +68,8 @@ const elementsOf = (bytes: Buffer): Element[] => {
 };
 
 const OID = 0x06;
+const BIT_STRING = 0x03;
+const EXTENSIONS = 0xa3;
 const EC = '2a8648ce3d0201';
 /** P-256, P-384 and P-521. */
 const CURVES = new Set(['2a8648ce3d030107', '2b81040022', '2b81040023']);
@@ -71,8 +79,25 @@ const EDWARDS = new Set(['2b6570', '2b6571']);
 
 const contentsOf = (element: Element | undefined): Element[] => elementsOf(element?.content ?? Buffer.of(0));
 
-/** Throws if the key of a certificate may take long to decode or to check a signature with. */
-const checkCertificate = (certificate: Buffer): void => {
+const POINTS = '551d1f';
+const NAMES = '551d11';
+const CONSTRAINTS = '551d1e';
+
+/** The bytes of the extensions of a kind. */
+const bytesOf = (extensions: Element[], kind: string): number => {
+  let bytes = 0;
+  for (const extension of extensions) {
+    const [oid, ...value] = contentsOf(extension);
+    if (oid?.content.toString('hex') === kind) bytes += value.at(-1)?.content.length ?? 0;
+  }
+  return bytes;
+};
+
+/**
+ * Throws if a certificate may take long to decode, or its key to check a signature with. Returns the bytes of what is
+ * compared with those of other certificates.
+ */
+const checkCertificate = (certificate: Buffer): { names: number; constraints: number } => {
   const [whole, ...more] = elementsOf(certificate);
   const [body] = contentsOf(whole);
   const fields = contentsOf(body);
@@ -81,14 +106,20 @@ const checkCertificate = (certificate: Buffer): void => {
   const [oid, parameters] = contentsOf(algorithm);
   const name = oid?.content.toString('hex') ?? '';
   const isCurve = parameters?.tag === OID && CURVES.has(parameters.content.toString('hex'));
-  if (more.length > 0 || oid?.tag !== OID) throw costly('has a certificate in an unusual form');
-  if ((name === EC && isCurve) || EDWARDS.has(name)) return;
+  if (more.length > 0 || oid?.tag !== OID || key?.tag !== BIT_STRING)
+    throw costly('has a certificate in an unusual form');
+  const extensions = fields.filter(({ tag }) => tag === EXTENSIONS).flatMap((one) => contentsOf(contentsOf(one)[0]));
+  const issuer = fields[hasVersion ? 3 : 2]?.content.length ?? 0;
+  if (issuer * bytesOf(extensions, POINTS) > POINTS_MAX) throw costly('has a certificate with too many points');
+  const compared = { names: bytesOf(extensions, NAMES), constraints: bytesOf(extensions, CONSTRAINTS) };
+  if ((name === EC && isCurve) || EDWARDS.has(name)) return compared;
   if (!RSA.has(name)) throw costly('has a key of an unusual kind');
   const [numbers] = elementsOf(key?.content.subarray(1) ?? Buffer.of(0));
   const [modulus, exponent] = contentsOf(numbers);
   const isShort =
     modulus && exponent && modulus.content.length <= MODULUS_MAX_BYTES && exponent.content.length <= EXPONENT_MAX_BYTES;
   if (!isShort) throw costly('has an RSA key of an unusual length');
+  return compared;
 };
 
 /** Throws if the certificates of a message are many, long, or may take long. In TLS 1.3, each has extensions. */
@@ -96,11 +127,14 @@ const checkCertificates = (message: Buffer, isTls13: boolean): void => {
   let at = isTls13 ? 1 + message.readUInt8(0) : 0;
   const end = at + 3 + message.readUIntBE(at, 3);
   at += 3;
+  let [names, constraints] = [0, 0];
   for (let count = 1; at < end; count += 1) {
     if (count > CHAIN_MAX) throw costly('has too many certificates');
     const from = at + 3;
     at = from + message.readUIntBE(at, 3);
-    checkCertificate(message.subarray(from, at));
+    const compared = checkCertificate(message.subarray(from, at));
+    [names, constraints] = [names + compared.names, constraints + compared.constraints];
+    if (names * constraints > COMPARISONS_MAX) throw costly('has certificates with too many names and constraints');
     if (isTls13) at += 2 + message.readUInt16BE(at);
   }
 };
@@ -159,9 +193,9 @@ const SUPPORTED_VERSIONS = 0x002b;
 /** The random value of a hello that asks for another one (RFC 8446, 4.1.3). */
 const RETRY = 'cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c';
 
-/** The cipher suite that a TLS 1.3 server has chosen. Null for TLS 1.2, and undefined if the server asks for another hello. */
-const suiteOf = (hello: Buffer): number | null | undefined => {
-  if (hello.toString('hex', 2, 34) === RETRY) return undefined;
+/** The cipher suite that a TLS 1.3 server has chosen. Null for TLS 1.2, and if the server asks for another hello. */
+const suiteOf = (hello: Buffer): number | null => {
+  if (hello.toString('hex', 2, 34) === RETRY) return null;
   let at = 35 + hello.readUInt8(34);
   const suite = hello.readUInt16BE(at);
   for (at += 5; at < hello.length; at += 4 + hello.readUInt16BE(at + 2))
@@ -186,7 +220,7 @@ const createInspection = () => {
       if (message.length < 4 + length) return false;
       const body = message.subarray(4, 4 + length);
       message = message.subarray(4 + length);
-      if (type === SERVER_HELLO) suite = suiteOf(body) ?? null;
+      if (type === SERVER_HELLO) suite = suiteOf(body);
       if (type !== CERTIFICATE) continue;
       checkCertificates(body, open !== null);
       return true;
@@ -209,7 +243,9 @@ const createInspection = () => {
         throw notTls('sends too much before its certificates');
       const type = record.readUInt8(0);
       if (type === HANDSHAKE && suite === null) return read(record.subarray(HEADER_BYTES));
-      if (type !== ENCRYPTED || !open) return false;
+      if (type !== ENCRYPTED) return false;
+      // Otherwise OpenSSL has keys that we have not.
+      if (!open) throw notTls('encrypts what nothing can look at');
       const inner = open(record);
       return inner.type === HANDSHAKE && read(inner.content);
     },
@@ -235,6 +271,7 @@ const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (lin
   let [records, bytes] = [0, 0];
 
   const stream: Duplex = new Duplex({
+    allowHalfOpen: false,
     read: () => {
       isFull = false;
       if (!isBusy) raw.resume();
@@ -293,11 +330,14 @@ const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (lin
       if (inspection.lacksSecret()) return;
       isChecked = inspection.look(record);
       received = received.subarray(record.length);
-      const slot = isChecked ? await checking.acquire(networkOf(raw.remoteAddress)) : null;
+      const slot = isChecked ? await checking.acquire(blockOf(raw.remoteAddress ?? '')) : null;
       if (isChecked && !slot) throw notTls('has too many handshakes');
-      push(record);
-      if (slot) await nextRound();
-      slot?.release();
+      try {
+        push(record);
+        if (slot) await nextRound();
+      } finally {
+        slot?.release();
+      }
     }
   };
 
@@ -328,7 +368,8 @@ const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (lin
     void work();
   });
   raw.once('error', (cause) => stream.destroy(cause));
-  raw.once('close', () => stream.destroy());
+  // What has come before the end is still read.
+  raw.once('close', () => void (isEnded || stream.destroy()));
 
   return {
     stream,
@@ -363,5 +404,7 @@ export const secure = (raw: Socket, host: string, secureContext: SecureContext):
     rejectUnauthorized: true, // explicit, so that NODE_TLS_REJECT_UNAUTHORIZED has no effect
   });
   socket.on('keylog', learn);
+  // At once, as of a socket of Node's own, because a connection that is not destroyed may be used again.
+  socket.on('error', () => socket.destroy());
   return socket;
 };
