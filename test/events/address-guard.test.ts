@@ -201,23 +201,46 @@ describe('allowPrivate', () => {
   });
 });
 
-it('of a name with thousands of addresses few are used, and many who want it at once share one answer', async () => {
-  const four = Array.from({ length: 4_000 }, (_, nth) => `93.184.${nth >> 8}.${nth & 255}`);
-  const six = Array.from({ length: 2_000 }, (_, nth) => `2606:2800::${(nth + 1).toString(16)}`);
+/** A lookup whose name server has these addresses, and how often it was asked. */
+const aLookup = (addresses: string[]) => {
   let asked = 0;
   const resolver = async () => {
     asked += 1;
-    return [...four, ...six];
+    return addresses;
   };
   const lookup = guardedLookup({ allowPrivate: false, resolver });
   const find = () =>
-    new Promise((resolve) => lookup('many.example', { all: true }, (_failure, found) => resolve(found)));
+    new Promise((resolve) =>
+      lookup('many.example', { all: true }, (failure, found) => resolve(failure ? failure.message : found)),
+    );
+  return { find, asked: () => asked };
+};
+const someAddresses = (count: number) => [
+  ...Array.from({ length: count }, (_, nth) => `93.184.${nth >> 8}.${nth & 255}`),
+  ...Array.from({ length: count }, (_, nth) => `2606:2800::${(nth + 1).toString(16)}`),
+];
+
+it('of a name with many addresses few are used, and many who want it at once share one answer', async () => {
+  const addresses = someAddresses(30);
+  const { find, asked } = aLookup(addresses);
 
   const all = await Promise.all(Array.from({ length: 50 }, find));
 
-  const used = [...four.slice(0, 8), ...six.slice(0, 8)].map((address) => ({ address, family: isIP(address) }));
-  expect(all).toEqual(all.map(() => used));
-  expect(asked).toBe(1);
+  const used = [...addresses.slice(0, 8), ...addresses.slice(30, 38)];
+  expect(all).toEqual(all.map(() => used.map((address) => ({ address, family: isIP(address) }))));
+  expect(asked()).toBe(1);
+});
+
+it.each([
+  ['thousands of addresses', someAddresses(4_000), 'too many addresses'],
+  ['a private address', ['93.184.0.1', '10.0.0.1'], 'not public'],
+])('a name with %s is refused, and its name server is not asked each time', async (_what, addresses, why) => {
+  const { find, asked } = aLookup(addresses);
+
+  const all = [await find(), await find(), await find()];
+
+  expect(all).toEqual(all.map(() => expect.stringContaining(why) as string));
+  expect(asked()).toBe(1);
 });
 
 it('a name that was not found is asked for again', async () => {

@@ -5,7 +5,7 @@ import { request } from 'undici';
 import { afterEach, expect, test } from 'vitest';
 import { openGuardedAgent } from '../../src/platform/http/address-guard.ts';
 import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
-import { createChain, createConstraints, createLongChain, createPoints } from '../kit/chain.ts';
+import { createChain, createConstraints, createLongChain, createNetworks, createPoints } from '../kit/chain.ts';
 import { createFeed } from '../kit/feed.ts';
 import { openReceiver } from '../kit/receiver.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -73,6 +73,7 @@ const COSTLY: [string, () => { key: string; cert: string }][] = [
   ['an RSA key with a long exponent', () => createChain([rsaOf(256, Buffer.alloc(200, 0xff))])],
   ['many points of revoked certificates', createPoints],
   ['many names and constraints', createConstraints],
+  ['blocks of addresses', createNetworks],
   ['a key of another kind', () => createChain([generateKeyPairSync('x25519').publicKey])],
 ];
 const VERSIONS = ['TLSv1.2', 'TLSv1.3'] as const;

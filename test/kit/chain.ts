@@ -64,6 +64,13 @@ export const createPoints = (): Identity => {
   return identityOf([{ key: aKey().publicKey, issuer, extensions }]);
 };
 
+/** A certificate with blocks of addresses (RFC 3779). */
+export const createNetworks = (): Identity => {
+  const blocks = der(0x30, der(0x04, hex('0001')), hex('0500'));
+  const value = der(0x30, hex('06082b06010505070107'), der(0x04, der(0x30, blocks)));
+  return identityOf([{ key: aKey().publicKey, extensions: [value] }]);
+};
+
 /** A certificate with many empty names, and one with many constraints for them. */
 export const createConstraints = (): Identity => {
   const names = [extensionOf('551d11', ...times(1_200, '8200'))];

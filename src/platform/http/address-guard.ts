@@ -97,10 +97,13 @@ const resolvePublic: Resolve = async (hostname) => {
 };
 const resolveAny: Resolve = async (hostname) => (await osLookup(hostname, { all: true })).map(({ address }) => address);
 
-/** How many addresses of a name are looked at, of each family. One with thousands costs a tenth of a second. */
-const ADDRESSES_MAX = 8;
-/** For so long, the addresses of a name are used again. */
+/** A name with more addresses is refused, because to read and compare thousands takes a tenth of a second. */
+const ADDRESSES_MAX = 64;
+/** How many addresses of a name are looked at and used, of each family. */
+const ADDRESSES_USED = 8;
+/** For so long, the addresses of a name are used again, or a refused name is refused again. */
 const RESOLVED_FOR_MS = 2_000;
+const REFUSED_FOR_MS = 30_000;
 const NAMES_MAX = 10_000;
 
 /**
@@ -112,9 +115,10 @@ const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: Guar
   const found = await resolve(hostname).catch((cause: unknown) => {
     throw new NameUnresolved(`${hostname} was not found`, { cause });
   });
+  if (found.length > ADDRESSES_MAX) throw new AddressRefused(`${hostname} has too many addresses`);
   const [neither = [], four = [], six = []] = [0, 4, 6].map((family) => found.filter((ip) => isIP(ip) === family));
   if (neither.length > 0) throw new NameUnresolved(`${hostname} has an answer that is no address`);
-  const addresses = [...four.slice(0, ADDRESSES_MAX), ...six.slice(0, ADDRESSES_MAX)];
+  const addresses = [...four.slice(0, ADDRESSES_USED), ...six.slice(0, ADDRESSES_USED)];
   if (addresses.length === 0) throw new NameUnresolved(`${hostname} has no address`);
   if (!allowPrivate && !addresses.every(isPublicAddress)) {
     // The message does not contain the address, because the address could reveal what our name server knows.
@@ -134,7 +138,11 @@ export const guardedLookup = (options: GuardOptions): LookupFunction => {
     if (before) return before;
     const found = resolveGuarded(hostname, options);
     known.set(hostname, found);
-    found.catch(() => known.delete(hostname));
+    found.catch((cause: unknown) => {
+      // A lost packet must not fail the next look-up too.
+      if (cause instanceof AddressRefused) known.set(hostname, found, { ttl: REFUSED_FOR_MS });
+      else known.delete(hostname);
+    });
     return found;
   };
   const answer = async (...[hostname, { all, family }, callback]: Parameters<LookupFunction>): Promise<void> => {

@@ -3,7 +3,7 @@ import { isIP, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { setImmediate as nextRound } from 'node:timers/promises';
 import { connect as tlsConnect, DEFAULT_CIPHERS, type SecureContext, type TLSSocket } from 'node:tls';
-import { createSlots } from '../process/slots.ts';
+import { addTo, createSlots } from '../process/slots.ts';
 import { blockOf } from './shares.ts';
 
 // OpenSSL decodes and checks the certificates of a server in one step of the process that opens a connection, and has
@@ -23,13 +23,15 @@ const EXPONENT_MAX_BYTES = 5;
  * OpenSSL copies the issuer's name for each point of a list of revoked certificates, and compares each name of the
  * certificates with each constraint: the most that their bytes may be, multiplied.
  */
-const POINTS_MAX = 512 * 1024;
+const POINTS_MAX = 256 * 1024;
 const COMPARISONS_MAX = 4 * 1024 * 1024;
 /** A connection may have this many records with little or no data. Further ones must have `RECORD_BYTES` on average. */
 const RECORDS_FREE = 500;
 const RECORD_BYTES = 32;
 /** What a server may send in a connection beside data, such as tickets of its sessions. */
 const NO_DATA_MAX_BYTES = 16 * 1024;
+/** What OpenSSL gets before it is counted again: at least a record. */
+const PART_BYTES = 18 * 1024;
 /** What encryption adds to a record at most, and at least. */
 const RECORD_OVERHEAD = 64;
 const RECORD_LEAST_BYTES = 22;
@@ -82,22 +84,14 @@ const contentsOf = (element: Element | undefined): Element[] => elementsOf(eleme
 const POINTS = '551d1f';
 const NAMES = '551d11';
 const CONSTRAINTS = '551d1e';
+/** Blocks of addresses and numbers of networks (RFC 3779). No web server has them, and OpenSSL compares each with each. */
+const NETWORKS = ['2b06010505070107', '2b06010505070108'];
 
-/** The bytes of the extensions of a kind. */
-const bytesOf = (extensions: Element[], kind: string): number => {
-  let bytes = 0;
-  for (const extension of extensions) {
-    const [oid, ...value] = contentsOf(extension);
-    if (oid?.content.toString('hex') === kind) bytes += value.at(-1)?.content.length ?? 0;
-  }
-  return bytes;
-};
+/** How many bytes are multiplied in a certificate, or with those of others. */
+type Multiplied = { points: number; names: number; constraints: number };
 
-/**
- * Throws if a certificate may take long to decode, or its key to check a signature with. Returns the bytes of what is
- * compared with those of other certificates.
- */
-const checkCertificate = (certificate: Buffer): { names: number; constraints: number } => {
+/** Throws if a certificate may take long to decode, or its key to check a signature with. */
+const checkCertificate = (certificate: Buffer): Multiplied => {
   const [whole, ...more] = elementsOf(certificate);
   const [body] = contentsOf(whole);
   const fields = contentsOf(body);
@@ -108,18 +102,28 @@ const checkCertificate = (certificate: Buffer): { names: number; constraints: nu
   const isCurve = parameters?.tag === OID && CURVES.has(parameters.content.toString('hex'));
   if (more.length > 0 || oid?.tag !== OID || key?.tag !== BIT_STRING)
     throw costly('has a certificate in an unusual form');
-  const extensions = fields.filter(({ tag }) => tag === EXTENSIONS).flatMap((one) => contentsOf(contentsOf(one)[0]));
-  const issuer = fields[hasVersion ? 3 : 2]?.content.length ?? 0;
-  if (issuer * bytesOf(extensions, POINTS) > POINTS_MAX) throw costly('has a certificate with too many points');
-  const compared = { names: bytesOf(extensions, NAMES), constraints: bytesOf(extensions, CONSTRAINTS) };
-  if ((name === EC && isCurve) || EDWARDS.has(name)) return compared;
+  const extensions = new Map<string, number>();
+  for (const extension of fields
+    .filter(({ tag }) => tag === EXTENSIONS)
+    .flatMap((one) => contentsOf(contentsOf(one)[0]))) {
+    const [kind, ...value] = contentsOf(extension);
+    addTo(extensions, kind?.content.toString('hex') ?? '', value.at(-1)?.content.length ?? 0);
+  }
+  if (NETWORKS.some((kind) => extensions.has(kind))) throw costly('has a certificate for networks');
+  const [issuer = 0, subject = 0] = [2, 4].map((at) => fields[hasVersion ? at + 1 : at]?.content.length ?? 0);
+  const multiplied = {
+    points: issuer * (extensions.get(POINTS) ?? 0),
+    names: subject + (extensions.get(NAMES) ?? 0),
+    constraints: extensions.get(CONSTRAINTS) ?? 0,
+  };
+  if ((name === EC && isCurve) || EDWARDS.has(name)) return multiplied;
   if (!RSA.has(name)) throw costly('has a key of an unusual kind');
   const [numbers] = elementsOf(key?.content.subarray(1) ?? Buffer.of(0));
   const [modulus, exponent] = contentsOf(numbers);
   const isShort =
     modulus && exponent && modulus.content.length <= MODULUS_MAX_BYTES && exponent.content.length <= EXPONENT_MAX_BYTES;
   if (!isShort) throw costly('has an RSA key of an unusual length');
-  return compared;
+  return multiplied;
 };
 
 /** Throws if the certificates of a message are many, long, or may take long. In TLS 1.3, each has extensions. */
@@ -127,14 +131,17 @@ const checkCertificates = (message: Buffer, isTls13: boolean): void => {
   let at = isTls13 ? 1 + message.readUInt8(0) : 0;
   const end = at + 3 + message.readUIntBE(at, 3);
   at += 3;
-  let [names, constraints] = [0, 0];
+  const all = { points: 0, names: 0, constraints: 0 };
   for (let count = 1; at < end; count += 1) {
     if (count > CHAIN_MAX) throw costly('has too many certificates');
     const from = at + 3;
     at = from + message.readUIntBE(at, 3);
-    const compared = checkCertificate(message.subarray(from, at));
-    [names, constraints] = [names + compared.names, constraints + compared.constraints];
-    if (names * constraints > COMPARISONS_MAX) throw costly('has certificates with too many names and constraints');
+    const { points, names, constraints } = checkCertificate(message.subarray(from, at));
+    all.points += points;
+    all.names += names;
+    all.constraints += constraints;
+    if (all.points > POINTS_MAX || all.names * all.constraints > COMPARISONS_MAX)
+      throw costly('has certificates with too many names');
     if (isTls13) at += 2 + message.readUInt16BE(at);
   }
 };
@@ -261,7 +268,7 @@ const SERVER_SECRET = /^SERVER_HANDSHAKE_TRAFFIC_SECRET \w+ (\w+)/;
  * The bytes of a TLS connection. OpenSSL gets whole records of the server, those with certificates once they have been
  * looked at. `dataOf` says how many bytes of data it has read.
  */
-const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (line: Buffer) => void } => {
+const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (line: Buffer) => boolean } => {
   const inspection = createInspection();
   let isChecked = false;
   let isBusy = false;
@@ -313,16 +320,18 @@ const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (lin
       throw notTls('sends too much beside its data');
   };
 
+  /** Passes on so little at a time that a flood is seen soon. */
   const passOn = (): void => {
-    let [at, count] = [0, 0];
-    for (let record = recordAt(0); record; record = recordAt(at)) {
-      at += record.length;
-      count += 1;
+    for (let [at, count] = [0, 0], record = recordAt(0); record; at = count = 0) {
+      for (; record && at + record.length <= PART_BYTES + HEADER_BYTES; record = recordAt(at)) {
+        at += record.length;
+        count += 1;
+      }
+      countRecords(count, at);
+      const part = received.subarray(0, at);
+      received = received.subarray(at);
+      push(part);
     }
-    countRecords(count, at);
-    const whole = received.subarray(0, at);
-    received = received.subarray(at);
-    push(whole);
   };
 
   const check = async (): Promise<void> => {
@@ -375,9 +384,10 @@ const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (lin
     stream,
     learn: (line) => {
       const [, secret] = SERVER_SECRET.exec(line.toString('latin1')) ?? [];
-      if (secret === undefined) return;
+      if (secret === undefined) return false;
       inspection.learn(Buffer.from(secret, 'hex'));
       setImmediate(() => void work());
+      return true;
     },
   };
 };
@@ -403,7 +413,10 @@ export const secure = (raw: Socket, host: string, secureContext: SecureContext):
     ALPNProtocols: ['http/1.1'],
     rejectUnauthorized: true, // explicit, so that NODE_TLS_REJECT_UNAUTHORIZED has no effect
   });
-  socket.on('keylog', learn);
+  const onKey = (line: Buffer): void => {
+    if (learn(line)) socket.off('keylog', onKey);
+  };
+  socket.on('keylog', onKey);
   // At once, as of a socket of Node's own, because a connection that is not destroyed may be used again.
   socket.on('error', () => socket.destroy());
   return socket;
