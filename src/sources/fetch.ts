@@ -280,20 +280,24 @@ class NoRoom extends Error {}
 /** The error of a decoder whose input ends too early. */
 const CUT = 'Z_BUF_ERROR';
 
+/** So many parts of a body are joined. Each costs some hundred bytes, however short it is. */
+const PARTS_JOINED = 32;
+
 /** Reads at most `maxBytes`, and decodes them if there is a decoder. */
 const readWithin = async (
   from: Readable,
   decoder: Transform | null,
   { maxBytes, truncates, room, signal }: Bounds,
 ): Promise<Buffer> => {
-  const read: Buffer[] = [];
-  const keep = async (parts: AsyncIterable<Buffer>): Promise<void> => {
-    let size = 0;
-    for await (const part of parts) {
+  const [read, parts]: [Buffer[], Buffer[]] = [[], []];
+  const keep = async (all: AsyncIterable<Buffer>): Promise<void> => {
+    let [size, hasRoom] = [0, !room];
+    for await (const part of all) {
       size += part.length;
       if (size > maxBytes) throw new TooLarge('too large');
-      if (room && size > LARGE_BYTES && !(await room.take())) throw new NoRoom('no room');
-      read.push(part);
+      if (!hasRoom && size > LARGE_BYTES) hasRoom = (await room?.take()) === true;
+      if (!hasRoom && size > LARGE_BYTES) throw new NoRoom('no room');
+      if (parts.push(part) === PARTS_JOINED) read.push(Buffer.concat(parts.splice(0)));
     }
   };
   try {
@@ -303,7 +307,7 @@ const readWithin = async (
     const isLonger = cause instanceof TooLarge || (cause as { code?: string }).code === CUT;
     if (!truncates || !isLonger) throw cause;
   }
-  return Buffer.concat(read);
+  return Buffer.concat([...read, ...parts]);
 };
 
 /**

@@ -135,3 +135,17 @@ test.each([
 
   expect(status).toBe(413);
 });
+
+test('a message with thousands of parameters that no tool has is refused before the library looks at it', async () => {
+  const { apiKey } = await anAssistant(stack);
+  const params = Object.fromEntries(Array.from({ length: 5_000 }, (_, nth) => [`p${nth}`, 0]));
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'no/such', params });
+
+  const { status } = await fetch(`${stack.url}/mcp`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${apiKey}`, 'Content-Type': 'application/json' },
+    body,
+  });
+
+  expect(status).toBe(413);
+});

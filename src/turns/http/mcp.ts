@@ -208,10 +208,11 @@ const isLong = (value: object): boolean => {
 const withoutUnknown = (body: unknown): unknown => {
   const { data: message } = Message.safeParse(body);
   const known = message && TOOLS.get(message.params.name);
-  if (!known) return body;
-  const { arguments: args = {}, ...params } = message.params;
-  if (isLong({ ...message, params }))
+  const { arguments: args = {}, ...params } = message?.params ?? { name: '' };
+  // The library validates a message several times.
+  if (isLong(known ? { ...message, params } : (body as object)))
     throw new ApiError('payload_too_large', { message: 'The message has too much beside its arguments.' });
+  if (!known) return body;
   const named = Object.entries(args).filter(([name]) => known.includes(name));
   return { ...message, params: { ...params, arguments: Object.fromEntries(named) } };
 };
