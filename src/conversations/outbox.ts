@@ -290,7 +290,7 @@ export type OutboxStore = {
 
   read: (key: string) => Promise<Outbox | null>;
   /** Reads only the first event of each endpoint, without its payload. */
-  readStub: (key: string) => Promise<Pick<StaleOutbox, 'outbox'> | null>;
+  readStub: (key: string) => Promise<StaleOutbox | null>;
 
   /**
    * Removes ended events from their stream. Call this only after MongoDB has acknowledged their outcomes. Returns the
@@ -373,7 +373,7 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
 
   return {
     read,
-    readStub: createReader(conversations, STUB_FIELDS),
+    readStub: createReader(conversations, STUB_FIELDS) as OutboxStore['readStub'],
 
     keepSequences: async (outbox, endpointId, stay) => {
       const numbers = sequencesOf(outbox, endpointId);

@@ -244,7 +244,7 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
 };
 
 /** An event that must not be sent, and the reason. */
-type Undeliverable = { event: OutboxEvent; errorKind: ErrorKind };
+type Undeliverable<Event = OutboxEvent> = { event: Event; errorKind: ErrorKind };
 
 export type OnEnded = (
   claim: Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId'>,
@@ -273,10 +273,14 @@ export const claimOf = (
  * equal and are not compared: every event that names it came after its creation, but clocks of two processes differ by
  * some milliseconds.
  */
-const isFromDisabledTime = (event: OutboxEvent, { enabledSince, createdAt }: StoredEndpoint): boolean =>
+const isFromDisabledTime = (event: Pick<OutboxEvent, 'at'>, { enabledSince, createdAt }: StoredEndpoint): boolean =>
   enabledSince.getTime() !== createdAt.getTime() && enabledSince > event.at;
 
-const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMaxAgeMs: number): ErrorKind | null => {
+const refusalOf = (
+  event: Pick<OutboxEvent, 'at'>,
+  endpoint: StoredEndpoint | null,
+  eventMaxAgeMs: number,
+): ErrorKind | null => {
   if (!endpoint) return 'endpoint_removed';
   if (!endpoint.enabled || isFromDisabledTime(event, endpoint)) return 'endpoint_disabled';
   if (serverNow() - event.at.getTime() > eventMaxAgeMs) return 'expired';
@@ -288,12 +292,12 @@ const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMax
  * or disabled, the event is too old, or the stream exceeds the backlog limit. Stops at the first event that may be
  * sent.
  */
-export const undeliverableOf = (
-  pending: OutboxEvent[],
+export const undeliverableOf = <Event extends Pick<OutboxEvent, 'at'>>(
+  pending: Event[],
   { endpoint, eventMaxAgeMs }: { endpoint: StoredEndpoint | null; eventMaxAgeMs: number },
-): Undeliverable[] => {
+): Undeliverable<Event>[] => {
   const over = pending.length - BACKLOG_MAX;
-  const found: Undeliverable[] = [];
+  const found: Undeliverable<Event>[] = [];
   for (const [index, event] of pending.entries()) {
     const errorKind = refusalOf(event, endpoint, eventMaxAgeMs) ?? (index < over ? 'backlog' : null);
     if (!errorKind) break;

@@ -7,7 +7,8 @@ import { atPace } from '../support/pace.ts';
 import { profileStatements } from '../support/profile.ts';
 import { startRealProcess } from '../kit/processes.ts';
 import { memoryMbOf } from '../kit/services.ts';
-import { openReceiver, type Receiver } from '../kit/receiver.ts';
+import { createFeed } from '../kit/feed.ts';
+import { contentOf, openReceiver, type Receiver } from '../kit/receiver.ts';
 import { longTest, sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -118,6 +119,68 @@ test('an endpoint that is resumed again and again wakes its streams seldom', asy
   const looked = statements.filter(({ command }) => JSON.stringify(command).includes(`"$in":["${endpointId}"]`));
   expect(looked.length).toBeGreaterThan(0);
   expect(looked.length).toBeLessThan(5);
+});
+
+test('new events do not let a worker read again all that wait for a paused endpoint', async () => {
+  const [waiting, neighbour] = [
+    await anAssistant(stack, { knowledge: [] }),
+    await anAssistant(stack, { knowledge: [] }),
+  ];
+  const good = await openReceiver();
+  const worker = await stack.startDeliveryWorker();
+  onTestFinished(async () => {
+    await Promise.all([worker.close(), good.close()]);
+  });
+  await waiting.chat(aTurn());
+  const { endpoints, mongo, deliveryQueue } = stack.service;
+  const { endpointId } = (await endpoints.addEndpoint(waiting.assistantId, { url: hanging.url })).endpoint;
+  await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
+  await mongo.collection('endpoints').updateOne({ _id: endpointId as never }, { $set: { enabledSince: new Date(0) } });
+  await storeOutboxes(waiting.assistantId, { conversations: 5, events: EVENTS, endpoints: [endpointId] });
+  const found = await mongo.collection('conversations').find({ 'outbox.endpoints': endpointId }).toArray();
+  const keys = found.map(({ _id }) => String(_id));
+  await endpoints.addEndpoint(neighbour.assistantId, { url: good.url });
+  const feed = createFeed(stack.service);
+  const [other = ''] = await feed.openConversations(neighbour.assistantId, 1);
+
+  const statements = await profileStatements(stack, async () => {
+    for (let round = 1; round <= 10; round += 1) {
+      for (const key of keys) deliveryQueue.wake(key);
+      await feed.say(neighbour.assistantId, other, [`${round}`]);
+      await good.waitFor((all) => all.length === round);
+    }
+  });
+
+  const wholes = statements.filter(({ command }) => (command['projection'] as { outbox?: unknown })?.outbox === 1);
+  const read = wholes.filter(({ command }) => keys.some((key) => JSON.stringify(command).includes(key)));
+  expect(read.length).toBeGreaterThan(0);
+  expect(read.reduce((sum, { nreturned = 0 }) => sum + nreturned, 0)).toBeLessThanOrEqual(2 * keys.length);
+});
+
+test('a paused endpoint that is resumed gets what has waited, also beside another one that stays paused', async () => {
+  const assistantOf = await anAssistant(stack, { knowledge: [] });
+  const [one, other] = [await openReceiver(), await openReceiver()];
+  const worker = await stack.startDeliveryWorker();
+  onTestFinished(async () => {
+    await Promise.all([worker.close(), one.close(), other.close()]);
+  });
+  const { endpoints } = stack.service;
+  const { assistantId } = assistantOf;
+  const [first, second] = await Promise.all(
+    [one, other].map(async ({ url }) => (await endpoints.addEndpoint(assistantId, { url })).endpoint.endpointId),
+  );
+  for (const id of [first, second]) await endpoints.pauseEndpoint(id ?? '', { reason: 'gone', until: null });
+  const feed = createFeed(stack.service);
+  const [key = ''] = await feed.openConversations(assistantId, 1);
+  for (const text of ['1', '2', '3']) await feed.say(assistantId, key, [text]);
+
+  await endpoints.resumeEndpoint(first ?? '');
+  await one.waitFor((all) => all.length === 3);
+  await feed.say(assistantId, key, ['4']);
+  await one.waitFor((all) => all.length === 4);
+
+  expect(one.received.map(contentOf)).toEqual(['1', '2', '3', '4']);
+  expect(other.received).toEqual([]);
 });
 
 longTest('many events of a disabled endpoint end beside the events of others', async () => {

@@ -156,8 +156,8 @@ export const FAULTS: Record<string, Fault[]> = {
   'a pause is ignored': [
     {
       file: 'src/events/sending/deliver.ts',
-      from: 'if (!endpoint?.enabled || isPaused(endpoint, serverNow()) || breaker',
-      to: 'if (!endpoint?.enabled || breaker',
+      from: 'if (isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId)) {',
+      to: 'if (breaker.isSuspended(endpointId)) {',
       noticedBy: 'test/events/streams.test.ts',
     },
   ],

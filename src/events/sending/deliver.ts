@@ -1,4 +1,5 @@
 import {
+  endpointsOf,
   firstOf,
   LOOK_AHEAD,
   type Outbox,
@@ -13,7 +14,7 @@ import type { Slot, Slots } from '../../platform/process/slots.ts';
 import type { Timing } from '../../platform/process/time-limits.ts';
 import type { StoredEndpoint } from '../endpoint.ts';
 import { type EndpointStore, isPaused } from '../endpoints.ts';
-import type { OutboxEvent } from '../../conversations/conversation.ts';
+import { BACKLOG_MAX, type OutboxEvent } from '../../conversations/conversation.ts';
 import {
   type Claim,
   claimAgain,
@@ -100,6 +101,12 @@ export type SendSlots = Pick<Slots, 'saturated' | 'close'> & {
 
 export type ReportEventWait = (seconds: number) => void;
 
+type Stub = NonNullable<Awaited<ReturnType<OutboxStore['readStub']>>>;
+
+/** A conversation with a stream that stopped is read in part before it is read whole, for so long. */
+const STOPPED_FOR_MS = 10_000;
+const STOPPED_MAX = 10_000;
+
 type DeliverDependencies = {
   conversations: Pick<ConversationStore, 'findHead'> & { outbox: OutboxStore };
   endpoints: EndpointStore;
@@ -159,6 +166,12 @@ export type Deliver = {
    */
   leaveToEnding: (key: string) => boolean;
 
+  /** True if a stream of this conversation has lately stopped because its endpoint is paused or suspended. */
+  mayStop: (key: string) => boolean;
+
+  /** The endpoints of a conversation whose streams would not stop at once. */
+  withoutStopped: (stub: Stub) => Promise<string[]>;
+
   /** Delivers what has no outbox. A test and a resend ignore the order of the stream and its pauses. */
   deliverQueued: (deliveryId: string) => Promise<void>;
 };
@@ -188,13 +201,28 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   const mayMiss = ({ outbox: { _id: key }, endpoint, nothingMissed }: Reading): boolean =>
     endpoint?.recovery !== undefined && !nothingMissed && !whole.has(`${endpoint.recovery.recoveryId}:${key}`);
 
+  /** Conversations with a stream that has stopped. */
+  const stopped = createLru<true>({ most: STOPPED_MAX, ttl: STOPPED_FOR_MS });
+
+  /** True if a stream would stop at once: no event of it is to be sent or ended. */
+  const isStopped = async (stub: Stub, endpointId: string): Promise<boolean> => {
+    const head = pendingOf(stub, endpointId).slice(0, 1);
+    const isOver = stub.lengths.some((one) => one.endpointId === endpointId && one.count > BACKLOG_MAX);
+    const endpoint = await endpoints.readForSending(endpointId);
+    if (!endpoint || isOver || undeliverableOf(head, { endpoint, eventMaxAgeMs }).length > 0) return false;
+    return isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId);
+  };
+
   const nextOf = (reading: Reading, endpointId: string): Next => {
     const { outbox, endpoint } = reading;
     const pending = pendingOf(outbox, endpointId);
     const [event] = pending;
     if (undeliverableOf(pending, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
-    if (!endpoint?.enabled || isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId))
+    if (!endpoint?.enabled) return { kind: 'stop' };
+    if (isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId)) {
+      stopped.set(outbox._id, true);
       return { kind: 'stop' };
+    }
     if (mayMiss(reading)) return { kind: 'recover', endpoint };
     return event ? { kind: 'send', event, endpoint } : { kind: 'stop' };
   };
@@ -472,6 +500,15 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
         reading = await step(reading, endpointId, next);
       }
       return at;
+    },
+
+    mayStop: (key) => stopped.has(key),
+
+    withoutStopped: async (stub) => {
+      const ids = endpointsOf(stub);
+      const areStopped = await Promise.all(ids.map((endpointId) => isStopped(stub, endpointId)));
+      if (areStopped.includes(true)) stopped.set(stub._id, true);
+      return ids.filter((_, nth) => !areStopped[nth]);
     },
 
     leaveToEnding: (key) => {

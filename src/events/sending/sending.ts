@@ -122,13 +122,16 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
       await mapAtMost(OUTBOXES_AT_ONCE, keys, async (key) => {
         if (deliver.leaveToEnding(key)) return;
         const at = performance.now();
-        // Active streams may wait for a slot with hundreds of events, and every new event and every sweep wakes them. So
-        // these events are not read for them.
-        const isActive = activeOf.has(key);
-        const outbox = isActive ? null : await outboxes.read(key);
-        const pending = isActive ? await outboxes.readStub(key) : outbox;
-        if (closing || !pending) return;
-        for (const endpointId of endpointsOf(pending)) start(key, endpointId, at, outbox && { at, outbox });
+        // A stream may wait for a slot or for its endpoint with hundreds of events, and every new event and every sweep
+        // wakes it. So these events are not read for it.
+        const mayWait = activeOf.has(key) || deliver.mayStop(key);
+        const stub = mayWait ? await outboxes.readStub(key) : null;
+        const wanted = stub ? await deliver.withoutStopped(stub) : [];
+        const isRead = !mayWait || (wanted.length > 0 && !activeOf.has(key));
+        const outbox = isRead ? await outboxes.read(key) : null;
+        if (closing || (isRead && !outbox)) return;
+        for (const endpointId of outbox && !mayWait ? endpointsOf(outbox) : wanted)
+          start(key, endpointId, at, outbox && { at, outbox });
       });
     },
 
