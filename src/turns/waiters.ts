@@ -223,7 +223,7 @@ export type Replies = {
  * others get it whole.
  */
 const STREAMS_OF_TURN = 4;
-/** How many further callers of turns, beside the first of each, are answered before other work goes on. */
+/** How many further callers of turns, beside the first of each, are answered in a turn of the loop. */
 const ANSWERED_AT_ONCE = 20;
 
 export const openReplies = async ({

@@ -95,16 +95,21 @@ const USUAL: [string, TlsOptions][] = [
   ['ChaCha20', { ciphers: 'TLS_CHACHA20_POLY1305_SHA256' }],
   ['a curve that it must ask for', { ecdhCurve: 'P-384' }],
   ['TLS 1.2', { maxVersion: 'TLSv1.2' }],
+  ['CBC', { maxVersion: 'TLSv1.2', ciphers: 'ECDHE-ECDSA-AES256-SHA384' }],
 ];
 
-test.each(USUAL)('a usual server is asked, with %s', async (_what, options) => {
+test.each(USUAL)('a usual server is asked, and its long answer read, with %s', async (_what, options) => {
+  const part = Buffer.alloc(4_000, 'x');
   const server = await openTls({ key: KEY, cert: VALID, ...options }, (socket) =>
-    socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')),
+    socket.once('data', () => {
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${1_000 * part.length}\r\n\r\n`);
+      for (let nth = 0; nth < 1_000; nth += 1) socket.write(part);
+    }),
   );
 
   const { body } = await request(server.url, { dispatcher: anAgent() });
 
-  expect(await body.text()).toBe('ok');
+  expect((await body.arrayBuffer()).byteLength).toBe(1_000 * part.length);
 });
 
 const STRANGE: [string, Buffer][] = [

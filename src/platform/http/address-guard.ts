@@ -28,6 +28,7 @@ export interface GuardOptions {
 export class AddressRefused extends Error {
   override name = 'AddressRefused';
 }
+class TooManyAddresses extends AddressRefused {}
 export class NameUnresolved extends Error {
   override name = 'NameUnresolved';
 }
@@ -101,13 +102,13 @@ const resolveAny: Resolve = async (hostname) => (await osLookup(hostname, { all:
 const ADDRESSES_MAX = 64;
 /** How many addresses of a name are looked at and used, of each family. */
 const ADDRESSES_USED = 8;
-/** For so long, the addresses of a name are used again, or a refused name is refused again. */
+/** For so long, the addresses of a name are used again, and a name with too many is not asked for. */
 const RESOLVED_FOR_MS = 2_000;
-const REFUSED_FOR_MS = 30_000;
+const TOO_MANY_FOR_MS = 30_000;
 const NAMES_MAX = 10_000;
 
 /**
- * Resolves a name, and refuses the name if any of its addresses is private. If one public address were enough, an
+ * Resolves a name, and refuses the name if any of the addresses that may be used is private. If one public address were enough, an
  * attacker could add a private address, and the socket might connect to it.
  */
 const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: GuardOptions): Promise<string[]> => {
@@ -115,7 +116,7 @@ const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: Guar
   const found = await resolve(hostname).catch((cause: unknown) => {
     throw new NameUnresolved(`${hostname} was not found`, { cause });
   });
-  if (found.length > ADDRESSES_MAX) throw new AddressRefused(`${hostname} has too many addresses`);
+  if (found.length > ADDRESSES_MAX) throw new TooManyAddresses(`${hostname} has too many addresses`);
   const [neither = [], four = [], six = []] = [0, 4, 6].map((family) => found.filter((ip) => isIP(ip) === family));
   if (neither.length > 0) throw new NameUnresolved(`${hostname} has an answer that is no address`);
   const addresses = [...four.slice(0, ADDRESSES_USED), ...six.slice(0, ADDRESSES_USED)];
@@ -139,9 +140,10 @@ export const guardedLookup = (options: GuardOptions): LookupFunction => {
     const found = resolveGuarded(hostname, options);
     known.set(hostname, found);
     found.catch((cause: unknown) => {
+      if (known.peek(hostname) !== found) return;
+      if (cause instanceof TooManyAddresses) known.set(hostname, found, { ttl: TOO_MANY_FOR_MS });
       // A lost packet must not fail the next look-up too.
-      if (cause instanceof AddressRefused) known.set(hostname, found, { ttl: REFUSED_FOR_MS });
-      else known.delete(hostname);
+      else if (!(cause instanceof AddressRefused)) known.delete(hostname);
     });
     return found;
   };
@@ -289,6 +291,7 @@ export const openGuardedAgent = ({ allowPrivate, connections, resolver, ca, maxH
             given = null;
           };
           secured.once('secureConnect', () => end(null, secured));
+          secured.once('close', () => end(late, null));
           // Stays, because undici adds its own later.
           secured.on('error', (cause) => end(cause, null));
         }

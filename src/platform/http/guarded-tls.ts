@@ -32,9 +32,9 @@ const RECORD_BYTES = 32;
 const NO_DATA_MAX_BYTES = 16 * 1024;
 /** What OpenSSL gets before it is counted again: at least a record. */
 const PART_BYTES = 18 * 1024;
-/** What encryption adds to a record at most, and at least. */
-const RECORD_OVERHEAD = 64;
-const RECORD_LEAST_BYTES = 22;
+/** What encryption adds to a record: at most, with CBC and without padding that nobody needs, and at least. */
+const RECORD_OVERHEAD = 96;
+const RECORD_LEAST_BYTES = 21;
 
 class CostlyServer extends Error {
   override name = 'CostlyServer';
@@ -79,6 +79,7 @@ const RSA = new Set(['2a864886f70d010101', '2a864886f70d01010a']);
 /** Ed25519 and Ed448. */
 const EDWARDS = new Set(['2b6570', '2b6571']);
 
+/** Throws if the element is missing, because there is no such tag. */
 const contentsOf = (element: Element | undefined): Element[] => elementsOf(element?.content ?? Buffer.of(0));
 
 const POINTS = '551d1f';
@@ -392,7 +393,10 @@ const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (lin
   };
 };
 
-/** No server chooses the group of a key exchange, or begins a further handshake, whose certificates nothing looks at. */
+/**
+ * No server of TLS 1.2 chooses a group of its own for the key exchange, or begins a further handshake, whose certificates
+ * nothing looks at.
+ */
 export const GUARDED = {
   ciphers: `${DEFAULT_CIPHERS}:!DHE`,
   secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
