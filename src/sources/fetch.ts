@@ -12,6 +12,7 @@ import { parseUrl } from '../platform/process/validation.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
 import type { SourceError } from './source.ts';
 import { checkEndpointUrl, Flood } from '../platform/http/address-guard.ts';
+import { createPieces } from '../platform/http/json-body.ts';
 import { BOT } from './site-rules.ts';
 
 // KEYS: when the host may be asked next, and until when it must not be asked for this assistant. ARGV: the time between two
@@ -280,24 +281,23 @@ class NoRoom extends Error {}
 /** The error of a decoder whose input ends too early. */
 const CUT = 'Z_BUF_ERROR';
 
-/** So many parts of a body are joined. Each costs some hundred bytes, however short it is. */
-const PARTS_JOINED = 32;
-
 /** Reads at most `maxBytes`, and decodes them if there is a decoder. */
 const readWithin = async (
   from: Readable,
   decoder: Transform | null,
   { maxBytes, truncates, room, signal }: Bounds,
 ): Promise<Buffer> => {
-  const [read, parts]: [Buffer[], Buffer[]] = [[], []];
-  const keep = async (all: AsyncIterable<Buffer>): Promise<void> => {
-    let [size, hasRoom] = [0, !room];
-    for await (const part of all) {
+  const pieces = createPieces();
+  const keep = async (parts: AsyncIterable<Buffer>): Promise<void> => {
+    let [size, needsRoom] = [0, room !== undefined];
+    for await (const part of parts) {
       size += part.length;
       if (size > maxBytes) throw new TooLarge('too large');
-      if (!hasRoom && size > LARGE_BYTES) hasRoom = (await room?.take()) === true;
-      if (!hasRoom && size > LARGE_BYTES) throw new NoRoom('no room');
-      if (parts.push(part) === PARTS_JOINED) read.push(Buffer.concat(parts.splice(0)));
+      if (needsRoom && size > LARGE_BYTES) {
+        if (!(await room?.take())) throw new NoRoom('no room');
+        needsRoom = false;
+      }
+      pieces.push(part);
     }
   };
   try {
@@ -307,7 +307,7 @@ const readWithin = async (
     const isLonger = cause instanceof TooLarge || (cause as { code?: string }).code === CUT;
     if (!truncates || !isLonger) throw cause;
   }
-  return Buffer.concat([...read, ...parts]);
+  return pieces.take();
 };
 
 /**

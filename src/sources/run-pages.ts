@@ -449,6 +449,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     }
     return { add, result: closed };
   };
+
   const findLacking: PageReads['findLacking'] = async ({ sourceId, run }) => {
     const filter = { sourceId, run, state: { $in: [...WITH_TEXTS] }, repeated: { $ne: [] } };
     const slices = createSlices();
@@ -476,8 +477,8 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
 
   const reopen: PagesOfRun['reopen'] = async (session, { run }, ids) => {
     const add: Record<string, number> = {};
+    const open = { state: 'found' as const, etag: null, lastModified: null, hash: AGAIN, repeated: [], tries: 0 };
     for (const state of WITH_TEXTS) {
-      const open = { state: 'found' as const, etag: null, lastModified: null, hash: AGAIN, repeated: [], tries: 0 };
       const ended = { _id: { $in: ids }, run, state };
       const { matchedCount } = await pages.updateMany(ended, { $set: open }, { session });
       add[`counts.${state}`] = -matchedCount;

@@ -240,15 +240,15 @@ export const openReplies = async ({
   /** The known text of each reply that a caller waits for. */
   const inProgress = new Map<string, Progress>();
 
-  /** Answers to the further callers of turns, of which each has any number. */
+  /** Answers that wait: a turn may have any number of callers beside the first. */
   const answers: (() => void)[] = [];
   let isAnswering = false;
 
   const answerAll = async (): Promise<void> => {
     isAnswering = true;
-    for (let some = answers.splice(0, ANSWERED_AT_ONCE); some.length > 0; some = answers.splice(0, ANSWERED_AT_ONCE)) {
+    while (answers.length > 0) {
       await nextRound();
-      for (const answer of some) answer();
+      for (const answer of answers.splice(0, ANSWERED_AT_ONCE)) answer();
     }
     isAnswering = false;
   };

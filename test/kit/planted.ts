@@ -156,8 +156,8 @@ export const FAULTS: Record<string, Fault[]> = {
   'a pause is ignored': [
     {
       file: 'src/events/sending/deliver.ts',
-      from: 'if (isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId)) {',
-      to: 'if (breaker.isSuspended(endpointId)) {',
+      from: 'isPaused(endpoint, serverNow()) || breaker.isSuspended(endpoint._id)',
+      to: 'breaker.isSuspended(endpoint._id)',
       noticedBy: 'test/events/streams.test.ts',
     },
   ],

@@ -201,7 +201,11 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   const mayMiss = ({ outbox: { _id: key }, endpoint, nothingMissed }: Reading): boolean =>
     endpoint?.recovery !== undefined && !nothingMissed && !whole.has(`${endpoint.recovery.recoveryId}:${key}`);
 
-  /** Conversations with a stream that has stopped. */
+  /** True while nothing is sent to an endpoint. */
+  const isHeld = (endpoint: StoredEndpoint): boolean =>
+    isPaused(endpoint, serverNow()) || breaker.isSuspended(endpoint._id);
+
+  /** Conversations with a stream that has stopped, because its endpoint is held. */
   const stopped = createLru<true>({ most: STOPPED_MAX, ttl: STOPPED_FOR_MS });
 
   /** True if a stream would stop at once: no event of it is to be sent or ended. */
@@ -210,7 +214,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     const isOver = stub.lengths.some((one) => one.endpointId === endpointId && one.count > BACKLOG_MAX);
     const endpoint = await endpoints.readForSending(endpointId);
     if (!endpoint || isOver || undeliverableOf(head, { endpoint, eventMaxAgeMs }).length > 0) return false;
-    return isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId);
+    return isHeld(endpoint);
   };
 
   const nextOf = (reading: Reading, endpointId: string): Next => {
@@ -219,7 +223,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     const [event] = pending;
     if (undeliverableOf(pending, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
     if (!endpoint?.enabled) return { kind: 'stop' };
-    if (isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId)) {
+    if (isHeld(endpoint)) {
       stopped.set(outbox._id, true);
       return { kind: 'stop' };
     }
@@ -529,7 +533,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
         // An automatic event waits while its endpoint is paused, like every event. What a person asked for does not
         // wait.
         const isAutomatic = tellsOfErasure(queued) && endpoint?.enabled === true;
-        if (isAutomatic && (isPaused(endpoint, serverNow()) || breaker.isSuspended(endpoint._id))) return;
+        if (isAutomatic && isHeld(endpoint)) return;
         const isErased = await isOfErased(queued);
         const claimed = await deliveries.claimQueued(deliveryId);
         if (claimed) await sendQueued(claimed, { at, endpoint, slot, isErased });

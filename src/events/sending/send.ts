@@ -19,8 +19,7 @@ import {
   type HttpExchangeListener,
   TOO_LATE,
 } from './exchange.ts';
-import { createSecureContext } from 'node:tls';
-import { GUARDED } from '../../platform/http/guarded-tls.ts';
+import { createGuardedContext } from '../../platform/http/guarded-tls.ts';
 import { TIMING } from '../../platform/process/time-limits.ts';
 import type { Header } from '../delivery.ts';
 
@@ -317,8 +316,7 @@ export const createSender = (options: SenderOptions): Sender => {
     deadlineMs: options.deadlineMs ?? TIMING.deliveryDeadlineMs,
     bodyGraceMs: options.bodyGraceMs ?? TIMING.bodyGraceMs,
     lookup: guardedLookup({ allowPrivate, resolver }),
-    // Created once, because creation loads all certificate authorities.
-    secureContext: createSecureContext({ ...GUARDED, minVersion: 'TLSv1.3', ...(options.ca && { ca: options.ca }) }),
+    secureContext: createGuardedContext({ minVersion: 'TLSv1.3', ...(options.ca && { ca: options.ca }) }),
     dial: options.dial,
     // Sends in flight take precedence over idle connections.
     makeRoom: () => active + pool.size > maxSockets && pool.dropOne(),

@@ -124,13 +124,16 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
         const at = performance.now();
         // A stream may wait for a slot or for its endpoint with hundreds of events, and every new event and every sweep
         // wakes it. So these events are not read for it.
-        const mayWait = activeOf.has(key) || deliver.mayStop(key);
-        const stub = mayWait ? await outboxes.readStub(key) : null;
-        const wanted = stub ? await deliver.withoutStopped(stub) : [];
-        const isRead = !mayWait || (wanted.length > 0 && !activeOf.has(key));
-        const outbox = isRead ? await outboxes.read(key) : null;
-        if (closing || (isRead && !outbox)) return;
-        for (const endpointId of outbox && !mayWait ? endpointsOf(outbox) : wanted)
+        const isActive = activeOf.has(key);
+        let wanted: string[] | null = null;
+        if (isActive || deliver.mayStop(key)) {
+          const stub = await outboxes.readStub(key);
+          wanted = stub ? await deliver.withoutStopped(stub) : [];
+          if (wanted.length === 0) return;
+        }
+        const outbox = isActive ? null : await outboxes.read(key);
+        if (closing || (!isActive && !outbox)) return;
+        for (const endpointId of wanted ?? endpointsOf(outbox ?? {}))
           start(key, endpointId, at, outbox && { at, outbox });
       });
     },

@@ -1,11 +1,11 @@
 import { lookup as osLookup, Resolver } from 'node:dns/promises';
-import { BlockList, isIP, type LookupFunction } from 'node:net';
-import { createSecureContext } from 'node:tls';
+import { BlockList, isIP, type LookupFunction, type Socket } from 'node:net';
+import type { SecureContext } from 'node:tls';
 import { Agent, buildConnector, type Dispatcher, errors } from 'undici';
 import { invalid } from '../process/errors.ts';
 import { createLru } from '../process/lru.ts';
 import { MAX_URL_LENGTH, parseUrl } from '../process/validation.ts';
-import { GUARDED, secure } from './guarded-tls.ts';
+import { createGuardedContext, secure } from './guarded-tls.ts';
 
 /**
  * Why the URL of an endpoint is refused. The same checks run when an endpoint is saved, when it is tested and at each
@@ -108,8 +108,8 @@ const TOO_MANY_FOR_MS = 30_000;
 const NAMES_MAX = 10_000;
 
 /**
- * Resolves a name, and refuses the name if any of the addresses that may be used is private. If one public address were enough, an
- * attacker could add a private address, and the socket might connect to it.
+ * Resolves a name, and refuses the name if any of the addresses that may be used is private. If one public address were
+ * enough, an attacker could add a private address, and the socket might connect to it.
  */
 const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: GuardOptions): Promise<string[]> => {
   const resolve = resolver ?? (allowPrivate ? resolveAny : resolvePublic);
@@ -250,6 +250,27 @@ const refuseFloods: Dispatcher.DispatcherComposeInterceptor = (dispatch) => (opt
  */
 const IDLE_MS = 4_000;
 
+/** Secures a connected socket within `CONNECT_MS`. Calls back once. */
+const secureInTime = (
+  raw: Socket,
+  { host, secureContext }: { host: string; secureContext: SecureContext },
+  callback: buildConnector.Callback,
+): void => {
+  const socket = secure(raw, host, secureContext);
+  const late = new errors.ConnectTimeoutError('the handshake took too long');
+  const timer = setTimeout(() => socket.destroy(late), CONNECT_MS);
+  let isOver = false;
+  const end = (...ended: Parameters<typeof callback>): void => {
+    clearTimeout(timer);
+    if (!isOver) callback(...ended);
+    isOver = true;
+  };
+  socket.once('secureConnect', () => end(null, socket));
+  socket.once('close', () => end(late, null));
+  // Stays, because undici adds its own later.
+  socket.on('error', (cause) => end(cause, null));
+};
+
 /** `connections` is the maximum per host. `ca`: certificate authorities that replace the public ones. */
 type Options = { allowPrivate: boolean; connections: number; resolver?: Resolve; ca?: string; maxHeaderBytes?: number };
 
@@ -258,7 +279,7 @@ export const openGuardedAgent = ({ allowPrivate, connections, resolver, ca, maxH
   // HTTP/1.1 only: over HTTP/2, undici would repeat a refused request by itself.
   const lookup = guardedLookup({ allowPrivate, resolver });
   const connect = buildConnector({ timeout: CONNECT_MS, allowH2: false, lookup });
-  const secureContext = createSecureContext({ ...GUARDED, ...(ca && { ca }) });
+  const secureContext = createGuardedContext(ca ? { ca } : {});
   const agent = new Agent({
     allowH2: false,
     pipelining: 1,
@@ -280,21 +301,7 @@ export const openGuardedAgent = ({ allowPrivate, connections, resolver, ca, maxH
           socket.destroy();
           callback(new AddressRefused('the name resolves to an address that is not public'), null);
         } else if (options.protocol !== 'https:') callback(null, socket);
-        else {
-          const secured = secure(socket, host, secureContext);
-          const late = new errors.ConnectTimeoutError('the handshake took too long');
-          const timer = setTimeout(() => secured.destroy(late), CONNECT_MS);
-          let given: typeof callback | null = callback;
-          const end = (...ended: Parameters<typeof callback>): void => {
-            clearTimeout(timer);
-            given?.(...ended);
-            given = null;
-          };
-          secured.once('secureConnect', () => end(null, secured));
-          secured.once('close', () => end(late, null));
-          // Stays, because undici adds its own later.
-          secured.on('error', (cause) => end(cause, null));
-        }
+        else secureInTime(socket, { host, secureContext }, callback);
       });
     },
   });

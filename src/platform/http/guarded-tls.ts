@@ -2,7 +2,14 @@ import { constants, createDecipheriv, createHmac } from 'node:crypto';
 import { isIP, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { setImmediate as nextRound } from 'node:timers/promises';
-import { connect as tlsConnect, DEFAULT_CIPHERS, type SecureContext, type TLSSocket } from 'node:tls';
+import {
+  connect as tlsConnect,
+  createSecureContext,
+  DEFAULT_CIPHERS,
+  type SecureContext,
+  type SecureContextOptions,
+  type TLSSocket,
+} from 'node:tls';
 import { addTo, createSlots } from '../process/slots.ts';
 import { blockOf } from './shares.ts';
 
@@ -71,6 +78,7 @@ const elementsOf = (bytes: Buffer): Element[] => {
 
 const OID = 0x06;
 const BIT_STRING = 0x03;
+const VERSION = 0xa0;
 const EXTENSIONS = 0xa3;
 const EC = '2a8648ce3d0201';
 /** P-256, P-384 and P-521. */
@@ -96,25 +104,24 @@ const checkCertificate = (certificate: Buffer): Multiplied => {
   const [whole, ...more] = elementsOf(certificate);
   const [body] = contentsOf(whole);
   const fields = contentsOf(body);
-  const hasVersion = fields[0]?.tag === 0xa0;
-  const [algorithm, key] = contentsOf(fields[hasVersion ? 6 : 5]);
+  const [, , issuer, , subject, keyInfo] = fields[0]?.tag === VERSION ? fields.slice(1) : fields;
+  const [algorithm, key] = contentsOf(keyInfo);
   const [oid, parameters] = contentsOf(algorithm);
   const name = oid?.content.toString('hex') ?? '';
   const isCurve = parameters?.tag === OID && CURVES.has(parameters.content.toString('hex'));
   if (more.length > 0 || oid?.tag !== OID || key?.tag !== BIT_STRING)
     throw costly('has a certificate in an unusual form');
+  /** The bytes of the extensions of each kind. */
   const extensions = new Map<string, number>();
-  for (const extension of fields
-    .filter(({ tag }) => tag === EXTENSIONS)
-    .flatMap((one) => contentsOf(contentsOf(one)[0]))) {
+  const lists = fields.filter(({ tag }) => tag === EXTENSIONS);
+  for (const extension of lists.flatMap((one) => contentsOf(contentsOf(one)[0]))) {
     const [kind, ...value] = contentsOf(extension);
     addTo(extensions, kind?.content.toString('hex') ?? '', value.at(-1)?.content.length ?? 0);
   }
   if (NETWORKS.some((kind) => extensions.has(kind))) throw costly('has a certificate for networks');
-  const [issuer = 0, subject = 0] = [2, 4].map((at) => fields[hasVersion ? at + 1 : at]?.content.length ?? 0);
   const multiplied = {
-    points: issuer * (extensions.get(POINTS) ?? 0),
-    names: subject + (extensions.get(NAMES) ?? 0),
+    points: (issuer?.content.length ?? 0) * (extensions.get(POINTS) ?? 0),
+    names: (subject?.content.length ?? 0) + (extensions.get(NAMES) ?? 0),
     constraints: extensions.get(CONSTRAINTS) ?? 0,
   };
   if ((name === EC && isCurve) || EDWARDS.has(name)) return multiplied;
@@ -285,13 +292,7 @@ const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (lin
       if (!isBusy) raw.resume();
     },
     write: (chunk: Buffer, _encoding, done) => void raw.write(chunk, done),
-    writev: (chunks, done) => {
-      const [last, ...before] = chunks.map(({ chunk }) => chunk as Buffer).toReversed();
-      raw.cork();
-      for (const chunk of before.toReversed()) raw.write(chunk);
-      raw.write(last ?? '', done);
-      raw.uncork();
-    },
+    writev: (chunks, done) => void raw.write(Buffer.concat(chunks.map(({ chunk }) => chunk as Buffer)), done),
     final: (done) => void raw.end(done),
     destroy: (cause, done) => {
       raw.destroy();
@@ -311,27 +312,32 @@ const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (lin
     if (some.length > 0) isFull = !stream.push(some);
   };
 
-  /** Records without data cost as much as others. What was passed on before has been read, unless some of it waits. */
+  /** Records without data cost as much as others. What was passed on before counts once OpenSSL has read all of it. */
   const countRecords = (count: number, length: number): void => {
     const data = dataOf();
-    const [most, isRead] = [data + length - count * RECORD_LEAST_BYTES, stream.readableLength === 0];
-    const isUnread = bytes - data - records * RECORD_OVERHEAD > NO_DATA_MAX_BYTES;
+    const dataAtMost = data + length - count * RECORD_LEAST_BYTES;
+    const isBeside = bytes - data - records * RECORD_OVERHEAD > NO_DATA_MAX_BYTES;
     [records, bytes] = [records + count, bytes + length];
-    if (isRead && (isUnread || records - most / RECORD_BYTES > RECORDS_FREE))
-      throw notTls('sends too much beside its data');
+    const isFlood = isBeside || records - dataAtMost / RECORD_BYTES > RECORDS_FREE;
+    if (isFlood && stream.readableLength === 0) throw notTls('sends too much beside its data');
   };
 
-  /** Passes on so little at a time that a flood is seen soon. */
+  /** Takes the next whole records: so few that a flood is seen soon, and at least one if there is one. */
+  const takePart = (): { part: Buffer; count: number } => {
+    let [at, count] = [0, 0];
+    for (let record = recordAt(0); record && at + record.length <= PART_BYTES + HEADER_BYTES; record = recordAt(at)) {
+      at += record.length;
+      count += 1;
+    }
+    const part = received.subarray(0, at);
+    received = received.subarray(at);
+    return { part, count };
+  };
+
   const passOn = (): void => {
-    for (let [at, count] = [0, 0], record = recordAt(0); record; at = count = 0) {
-      for (; record && at + record.length <= PART_BYTES + HEADER_BYTES; record = recordAt(at)) {
-        at += record.length;
-        count += 1;
-      }
-      countRecords(count, at);
-      const part = received.subarray(0, at);
-      received = received.subarray(at);
-      push(part);
+    for (let next = takePart(); next.count > 0; next = takePart()) {
+      countRecords(next.count, next.part.length);
+      push(next.part);
     }
   };
 
@@ -393,18 +399,17 @@ const guard = (raw: Socket, dataOf: () => number): { stream: Duplex; learn: (lin
   };
 };
 
-/**
- * No server of TLS 1.2 chooses a group of its own for the key exchange, or begins a further handshake, whose certificates
- * nothing looks at.
- */
-export const GUARDED = {
-  ciphers: `${DEFAULT_CIPHERS}:!DHE`,
-  secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
-} as const;
+/** Makes the context for `secure`. It loads all certificate authorities, so make it once. */
+export const createGuardedContext = (options: Pick<SecureContextOptions, 'ca' | 'minVersion'>): SecureContext =>
+  createSecureContext({
+    ...options,
+    ciphers: `${DEFAULT_CIPHERS}:!DHE`, // in TLS 1.2 a server could choose a group of its own
+    secureOptions: constants.SSL_OP_NO_RENEGOTIATION, // nothing looks at the certificates of a further handshake
+  });
 
 /**
- * Begins TLS over a connected socket. The context must have been made with `GUARDED`. The socket is closed if the
- * certificates are unusual, with the code `ERR_TLS_CERT_UNUSUAL`, or what the server sends is, with `EPROTO`.
+ * Begins TLS over a connected socket. The context is one of `createGuardedContext`. The socket is closed with the
+ * code `ERR_TLS_CERT_UNUSUAL` if the certificates are unusual, and with `EPROTO` if something else is.
  */
 export const secure = (raw: Socket, host: string, secureContext: SecureContext): TLSSocket => {
   const { stream, learn } = guard(raw, () => socket.bytesRead);

@@ -192,9 +192,24 @@ const holdBytes = (holder: string): HeldBytes => {
 /** So many pieces of a body are joined. Each costs some 400 bytes, however short it is. */
 const PIECES_JOINED = 32;
 
+/** Gathers the pieces of a body. */
+export const createPieces = () => {
+  const [blocks, pieces]: [Buffer[], Buffer[]] = [[], []];
+  return {
+    push: (piece: Buffer): void => {
+      if (pieces.push(piece) === PIECES_JOINED) blocks.push(Buffer.concat(pieces.splice(0)));
+    },
+
+    /** All that was gathered. Nothing is kept. */
+    take: (): Buffer => Buffer.concat([...blocks.splice(0), ...pieces.splice(0)]),
+
+    clear: (): void => void (blocks.length = pieces.length = 0),
+  };
+};
+
 /** Reads the body as it arrives. */
 const readAll = async (req: Request, limitBytes: number, held: HeldBytes): Promise<Buffer> => {
-  const [blocks, pieces]: [Buffer[], Buffer[]] = [[], []];
+  const pieces = createPieces();
   const arrived = Promise.withResolvers<void>();
   let size = 0;
   const collect = (chunk: Buffer): void => {
@@ -202,7 +217,7 @@ const readAll = async (req: Request, limitBytes: number, held: HeldBytes): Promi
       size += chunk.length;
       if (size > limitBytes) throw tooLarge(limitBytes);
       held.take(chunk.length);
-      if (pieces.push(chunk) === PIECES_JOINED) blocks.push(Buffer.concat(pieces.splice(0)));
+      pieces.push(chunk);
     } catch (cause) {
       refuse(cause);
     }
@@ -217,9 +232,9 @@ const readAll = async (req: Request, limitBytes: number, held: HeldBytes): Promi
   req.on('error', () => arrived.reject(invalidJson()));
   try {
     await arrived.promise;
-    return Buffer.concat([...blocks, ...pieces]);
+    return pieces.take();
   } finally {
-    blocks.length = pieces.length = 0; // the request stays in memory as long as its connection
+    pieces.clear(); // the request stays in memory as long as its connection
   }
 };
 

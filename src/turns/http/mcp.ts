@@ -201,6 +201,11 @@ const isLong = (value: object): boolean => {
   }
 };
 
+const requireShort = (value: object): void => {
+  if (isLong(value))
+    throw new ApiError('payload_too_large', { message: 'The message has too much beside its arguments.' });
+};
+
 /**
  * The message without arguments that its tool does not know. The library keeps what it gets until the answer, which may
  * take long, so the rest must be short.
@@ -208,11 +213,12 @@ const isLong = (value: object): boolean => {
 const withoutUnknown = (body: unknown): unknown => {
   const { data: message } = Message.safeParse(body);
   const known = message && TOOLS.get(message.params.name);
-  const { arguments: args = {}, ...params } = message?.params ?? { name: '' };
-  // The library validates a message several times.
-  if (isLong(known ? { ...message, params } : (body as object)))
-    throw new ApiError('payload_too_large', { message: 'The message has too much beside its arguments.' });
-  if (!known) return body;
+  if (!known) {
+    requireShort(body as object); // the library validates a message several times
+    return body;
+  }
+  const { arguments: args = {}, ...params } = message.params;
+  requireShort({ ...message, params });
   const named = Object.entries(args).filter(([name]) => known.includes(name));
   return { ...message, params: { ...params, arguments: Object.fromEntries(named) } };
 };
