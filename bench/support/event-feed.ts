@@ -53,7 +53,7 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
         await Promise.all(some.map(({ assistantId, key }) => feed.say(assistantId, key, contents, { silent: true })));
       }
       const startedAt = nowMs();
-      for (const { key } of conversations) parley.service.deliveryQueue.wake(key);
+      for (const { key, assistantId } of conversations) parley.service.deliveryQueue.wake({ _id: key, assistantId });
       await untilArrived(conversations.length * EVENTS_A_LINE);
       const arrivals = await sink.take();
       const last = arrivals.reduce((latest, [, at]) => Math.max(latest, at), 0);

@@ -6,6 +6,7 @@ import {
   collectionOf,
   createReader,
   createStoreBatcher,
+  readRows,
   timeLimit,
   updateAndRead,
   updateMany,
@@ -65,11 +66,14 @@ export const countAnnounced = (events: OutboxEvent[]): { $inc?: Record<string, n
   return { $inc: Object.fromEntries([...countByEndpoint(events)].map(([id, count]) => [`announced.${id}`, count])) };
 };
 
+/** A conversation with pending events, and whose they are. */
+export type Woken = Pick<StoredConversation, '_id' | 'assistantId'>;
+
 type AnnounceOptions = {
   /** Returns the enabled endpoints of an assistant, by the event kinds that they want. */
   receivers: (assistantId: string) => Promise<ReceiversOf>;
   /** Called when the conversation's outbox has a new event. Never throws. */
-  wakeDeliveries: (conversationKey: string) => void;
+  wakeDeliveries: (conversation: Woken) => void;
 };
 
 const NO_RECEIVERS: ReceiversOf = () => [];
@@ -91,7 +95,7 @@ export const createAnnounce =
     write: (receiversOf: ReceiversOf) => Promise<Result>,
   ): Promise<Result> => {
     const result = await write(channel === 'playground' ? NO_RECEIVERS : await receivers(assistantId));
-    if (result && 'announced' in result && result.announced === true) wakeDeliveries(key);
+    if (result && 'announced' in result && result.announced === true) wakeDeliveries({ _id: key, assistantId });
     return result;
   };
 
@@ -108,11 +112,10 @@ const OUTBOX_FIELDS = { ...IDENTITY, outbox: 1, announced: 1 } satisfies FieldsO
 /** The part of an event that is needed to choose the next event. */
 type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
 type Length = { endpointId: string; count: number };
-/**
- * The part of each outbox that a sweep reads: the first event of each endpoint, without its payload. `lengths`: how many
- * events each stream has, if the outbox has more than a stream may have.
- */
-export type StaleOutbox = { _id: string; conversationId: string; lengths: Length[]; outbox?: EventStub[] };
+/** The part of each outbox that a sweep reads: the first event of each endpoint, without its payload. */
+export type StaleOutbox = Woken & { conversationId: string; outbox?: EventStub[] };
+type Full = { lengths: Length[]; outbox: EventStub[] };
+const PENDING = { $ifNull: ['$outbox', []] };
 const FIRST = { eventId: '$$this.eventId', at: '$$this.at', endpoints: '$$this.endpoints' };
 /** Computed by MongoDB: a sweep reads thousands of outboxes, and each may hold hundreds of events. */
 const FIRST_EVENTS = {
@@ -134,11 +137,8 @@ const FIRST_EVENTS = {
 const COUNT = { $size: { $filter: { input: '$outbox.endpoints', as: 'of', cond: { $in: ['$$id', '$$of'] } } } };
 const LENGTHS = { $map: { input: '$$first.known', as: 'id', in: { endpointId: '$$id', count: COUNT } } };
 const stubOf = (wanted: object | string) => ({ $let: { vars: { first: FIRST_EVENTS }, in: wanted } });
-const STUB_FIELDS = {
-  conversationId: 1,
-  lengths: { $cond: [{ $gt: [{ $size: { $ifNull: ['$outbox', []] } }, BACKLOG_MAX] }, stubOf(LENGTHS), []] },
-  outbox: stubOf('$$first.events'),
-};
+const FULL_FIELDS = { conversationId: 1, assistantId: 1, full: stubOf({ lengths: LENGTHS, outbox: '$$first.events' }) };
+const STUB_FIELDS = { conversationId: 1, assistantId: 1, outbox: stubOf('$$first.events') };
 
 /** The pending events of a stream, oldest first. */
 export const pendingOf = <Event extends EventStub>(
@@ -165,105 +165,80 @@ export const sequencesOf = (
   return numbers;
 };
 
-/** The outbox with only the first `count` events of one stream. */
-export const firstOf = (outbox: Outbox, endpointId: string, count: number): Outbox => {
-  const pending = pendingOf(outbox, endpointId);
-  const hidden = (outbox.behind ?? []).find((one) => one.endpointId === endpointId)?.count ?? 0;
-  const left = hidden + Math.max(0, pending.length - count);
-  return { ...outbox, outbox: pending.slice(0, count), behind: [{ endpointId, count: left }] };
-};
-
 export const endpointsOf = ({ outbox = [] }: { outbox?: EventStub[] }): string[] => [
   ...new Set(outbox.flatMap(({ endpoints }) => endpoints)),
 ];
 
-/**
- * How many events to read after a pull. Two events are enough to find the next event in most cases, without reading a
- * long stream each time.
- */
+/** How many events of a stream are read: two are enough to choose the next one, and to know whether another follows. */
 export const LOOK_AHEAD = 2;
-/** More events than any outbox has. */
-const BEHIND_MAX = 100_000;
-/** Computes `behind` in MongoDB, only for the endpoints of the events that are read. */
-const BEHIND = {
-  $cond: [
-    { $lte: [{ $size: '$outbox' }, LOOK_AHEAD] },
-    [],
-    {
-      $map: {
-        input: {
-          $reduce: {
-            input: { $slice: ['$outbox', LOOK_AHEAD] },
-            initialValue: [],
-            in: { $setUnion: ['$$value', '$$this.endpoints'] },
-          },
-        },
-        as: 'id',
-        in: {
-          endpointId: '$$id',
-          count: {
-            $size: {
-              $filter: {
-                input: { $slice: ['$outbox', LOOK_AHEAD, BEHIND_MAX] },
-                as: 'later',
-                cond: { $in: ['$$id', '$$later.endpoints'] },
-              },
-            },
-          },
-        },
-      },
-    },
-  ],
+/** The first events of these streams, and how many each has. A stream may have hundreds. */
+const streamFields = (endpointIds: object) => {
+  const pending = { $filter: { input: PENDING, cond: { $in: ['$$id', '$$this.endpoints'] } } };
+  const found = { endpointId: '$$id', first: { $slice: ['$$pending', LOOK_AHEAD] }, count: { $size: '$$pending' } };
+  const stream = { $let: { vars: { pending }, in: found } };
+  return { ...IDENTITY, announced: 1, streams: { $map: { input: endpointIds, as: 'id', in: stream } } };
 };
-const NEXT_FIELDS = {
-  ...OUTBOX_FIELDS,
-  outbox: { $slice: LOOK_AHEAD },
-  behind: { $cond: [{ $isArray: '$outbox' }, BEHIND, []] },
+type StreamOf = { key: string; endpointId: string };
+type Streams = Omit<Outbox, 'outbox'> & { streams: (Length & { first: OutboxEvent[] })[] };
+const streamOf = (found: Streams | null | undefined, endpointId: string): Outbox | null => {
+  if (!found) return null;
+  const { streams, ...head } = found;
+  const { first = [], count = 0 } = streams.find((one) => one.endpointId === endpointId) ?? {};
+  return { ...head, outbox: first, behind: [{ endpointId, count: count - first.length }] };
 };
 
-/** True if all events that were read are for other endpoints and the outbox may have more events. */
-const mayHideNext = (next: Outbox, endpointId: string): boolean =>
-  (next.outbox?.length ?? 0) >= LOOK_AHEAD && pendingOf(next, endpointId).length === 0;
+/** An outbox with more events is not read whole when its conversation is woken. */
+const SHORT_MAX = 20;
+const IS_SHORT = { $lte: [{ $size: PENDING }, SHORT_MAX] };
+const WAKING_FIELDS = {
+  ...OUTBOX_FIELDS,
+  isWhole: IS_SHORT,
+  outbox: { $cond: [IS_SHORT, PENDING, stubOf('$$first.events')] },
+};
+/** `heads`: the first event of each endpoint at least, without its payload. `whole`: the outbox, if it is short. */
+type Waking = { heads: { outbox?: EventStub[] }; whole: Outbox | null };
 
 /** Ended events of one stream, as they were read. */
 type Pull = { key: string; conversationId: string; endpointId: string; ended: OutboxEvent[] };
+const idsOf = (events: OutboxEvent[]): string[] => events.map(({ eventId }) => eventId);
 
 /**
- * Updates that remove the endpoint from the outbox entries of ended events. The first statement removes an entry that
- * has no other endpoint left. The second removes only the endpoint from an entry that has others. An entry never gains
- * endpoints: if it was read with this endpoint alone, the first statement is enough. If it was read with others, they
- * may be gone by now, so both are needed. If an entry still remains after two concurrent pulls, the next delivery finds
- * that the event has ended and pulls the entry again.
+ * Updates that remove the endpoints of these pulls, which are of the same events, from the outbox entries: each update
+ * writes the whole outbox. The first statement removes an entry that has no other endpoint left. The second removes only
+ * these endpoints from an entry that has others. An entry never gains endpoints: if it was read with one alone, the
+ * first statement is enough. If it was read with others, they may be gone by now, so both are needed. If an entry still
+ * remains after two concurrent pulls, the next delivery finds that the event has ended and pulls the entry again.
  */
-const pullStatements = ({ key, conversationId, endpointId, ended }: Pull): UpdateStatement[] => {
-  const eventId = { $in: ended.map((event) => event.eventId) };
-  const shared = ended.filter(({ endpoints }) => endpoints.length > 1).map((event) => event.eventId);
+const pullStatements = (pulls: Pull[]): UpdateStatement[] => {
+  const [{ key, conversationId, ended }] = pulls as [Pull];
+  const endpointIds = pulls.map(({ endpointId }) => endpointId);
+  const eventId = { $in: idsOf(ended) };
+  const shared = idsOf(ended.filter(({ endpoints }) => endpoints.length > 1));
+  const hasOthers = { $elemMatch: { $nin: endpointIds } };
   // The filter contains only `_id`, because MongoDB would plan any other filter again for each statement, which costs a
   // third more. `_id` alone is safe: if the session was erased and started again, the new conversation does not contain
   // this event id, so nothing is removed.
-  const last = { q: { _id: key }, u: { $pull: { outbox: { eventId, endpoints: [endpointId] } } } };
+  const last = { q: { _id: key }, u: { $pull: { outbox: { eventId, endpoints: { $not: hasOthers } } } } };
   if (shared.length === 0) return [last];
-  const oneOfMany = {
+  const someOfMany = {
     q: { _id: key, conversationId, 'outbox.eventId': { $in: shared } },
-    u: { $pull: { 'outbox.$[entry].endpoints': endpointId } },
-    arrayFilters: [{ 'entry.eventId': { $in: shared }, 'entry.endpoints.1': { $exists: true } }],
+    u: { $pull: { 'outbox.$[entry].endpoints': { $in: endpointIds } } },
+    arrayFilters: [{ 'entry.eventId': { $in: shared }, 'entry.endpoints': hasOthers }],
   };
-  return [last, oneOfMany];
+  return [last, someOfMany];
 };
 
 type FindStale = {
   olderThanMs: number;
   exclude: string[];
   limit: number;
-  /**
-   * Streams whose first event is older than this are found even if their endpoint is excluded. Streams that exceed the
-   * backlog limit are also always found.
-   */
+  /** Streams whose first event is older than this are found even if their endpoint is excluded. */
   expiredMs?: number;
   /** Begins behind this endpoint. */
   after?: string;
 };
 
+const BY_ENDPOINT = OUTBOX_INDEXES.byEndpoint;
 const HAS_EVENTS = { 'outbox.0': { $exists: true } };
 const lateBefore = (before: Date) => ({ ...HAS_EVENTS, 'outbox.0.at': { $lt: before } });
 
@@ -289,12 +264,13 @@ export type OutboxStore = {
   keepSequences: (outbox: Outbox, endpointId: string, stay: OutboxEvent[]) => Promise<void>;
 
   read: (key: string) => Promise<Outbox | null>;
-  /** Reads only the first event of each endpoint, without its payload. */
-  readStub: (key: string) => Promise<StaleOutbox | null>;
+  /** Reads the first events of a stream, and how many follow. */
+  readStream: (stream: StreamOf) => Promise<Outbox | null>;
+  readForWaking: (key: string) => Promise<Waking | null>;
 
   /**
    * Removes ended events from their stream. Call this only after MongoDB has acknowledged their outcomes. Returns the
-   * beginning of the changed outbox, so that the caller can choose the next event.
+   * first events of the changed stream, so that the caller can choose the next event.
    */
   pullEnded: (outbox: Outbox, endpointId: string, ended: OutboxEvent[]) => Promise<Outbox | null>;
 
@@ -305,6 +281,9 @@ export type OutboxStore = {
    * the limit alone. Empty if there are no more.
    */
   findStale: (wanted: FindStale) => Promise<{ outboxes: StaleOutbox[]; last: string }>;
+
+  /** Outboxes with more events than a stream may have, by the time of their first event, which is later than `after`. */
+  findFull: (wanted: { olderThanMs: number; after: Date; limit: number }) => Promise<(StaleOutbox & Full)[]>;
 
   /**
    * Endpoints with events that are older than this, each with its oldest event that is found. One call finds only some
@@ -349,31 +328,47 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
 
   /** The outbox of a conversation, or null if the conversation is gone. Reads are batched. */
   const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS, WHOLE_AT_ONCE);
-  const readNext: typeof read = createReader(conversations, NEXT_FIELDS);
+  const readWaking = createReader<StoredConversation, Outbox & { isWhole: boolean }>(
+    conversations,
+    WAKING_FIELDS,
+    WHOLE_AT_ONCE,
+  );
 
-  /**
-   * Pulls and reads in one round trip. Returns null if the pull needs two statements or matches no document; the caller
-   * then updates and reads separately.
-   */
-  const pullAndRead = async (item: Pull): Promise<Outbox | null> => {
-    const [statement, ...others] = pullStatements(item);
-    if (!statement || others.length > 0) return null;
-    return updateAndRead<Outbox>(connection, CONVERSATIONS, { ...statement, fields: NEXT_FIELDS });
-  };
+  /** Streams of several conversations share one command, which names the endpoints of each. */
+  const readStream = createStoreBatcher(async (items: StreamOf[]) => {
+    const byKey = Map.groupBy(items, ({ key }) => key);
+    const keys = [...byKey.keys()];
+    const endpointIds = [...byKey.values()].map((some) => some.map(({ endpointId }) => endpointId));
+    const own = { $arrayElemAt: [{ $literal: endpointIds }, { $indexOfArray: [{ $literal: keys }, '$_id'] }] };
+    const rows = await readRows<StoredConversation, Streams>(conversations, keys, streamFields(own));
+    return items.map(({ key, endpointId }) => streamOf(rows.get(key), endpointId));
+  });
 
+  /** A pull of one statement reads in the same round trip. If it matches no document, it is made and read separately. */
   const pull = createStoreBatcher<Pull, Outbox | null>(async (items) => {
-    const [first] = items;
-    const pulled = first && items.length === 1 ? await pullAndRead(first) : null;
-    if (pulled) return [pulled];
-    await updateMany(connection, CONVERSATIONS, items.flatMap(pullStatements));
-    return Promise.all(items.map(({ key }) => readNext(key)));
+    const ofSame = Map.groupBy(items, ({ key, ended }) => `${key}:${idsOf(ended).join()}`);
+    const statements = [...ofSame.values()].flatMap(pullStatements);
+    const [first, only] = [items[0], statements[0]];
+    if (first && only && items.length === 1 && statements.length === 1) {
+      const change = { ...only, fields: streamFields({ $literal: [first.endpointId] }) };
+      const after = streamOf(await updateAndRead(connection, CONVERSATIONS, change), first.endpointId);
+      if (after) return [after];
+    }
+    await updateMany(connection, CONVERSATIONS, statements);
+    return Promise.all(items.map(readStream));
   });
 
   const findOfEndpoints = (endpointIds: string[]) => ({ ...HAS_EVENTS, 'outbox.endpoints': { $in: endpointIds } });
 
   return {
     read,
-    readStub: createReader(conversations, STUB_FIELDS) as OutboxStore['readStub'],
+    readStream,
+    readForWaking: async (key) => {
+      const found = await readWaking(key);
+      if (!found) return null;
+      const { isWhole, ...outbox } = found;
+      return { heads: outbox, whole: isWhole ? outbox : null };
+    },
 
     keepSequences: async (outbox, endpointId, stay) => {
       const numbers = sequencesOf(outbox, endpointId);
@@ -386,22 +381,18 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       if (statements.length > 0) await updateMany(connection, CONVERSATIONS, statements);
     },
 
-    pullEnded: async ({ _id: key, conversationId }, endpointId, ended) => {
-      const after = await pull({ key, conversationId, endpointId, ended });
-      return after && mayHideNext(after, endpointId) ? read(key) : after;
-    },
+    pullEnded: ({ _id: key, conversationId }, endpointId, ended) => pull({ key, conversationId, endpointId, ended }),
 
     findStale: async ({ olderThanMs, exclude, limit, expiredMs, after = '' }) => {
       const now = serverNow();
-      const olderThan = (ms: number) => ({ ...HAS_EVENTS, 'outbox.0.at': { $lt: new Date(now - ms) } });
-      const find = (filter: object, hint: string) =>
-        conversations.find<StaleOutbox>(filter, { projection: STUB_FIELDS }).hint(hint).limit(limit).toArray();
+      const olderThan = (ms: number) => lateBefore(new Date(now - ms));
+      const find = (filter: object) =>
+        conversations.find<StaleOutbox>(filter, { projection: STUB_FIELDS, hint: BY_ENDPOINT, limit }).toArray();
       const ofOthers = { 'outbox.endpoints': { $elemMatch: { $nin: exclude, $gt: after } } };
       const [inTurn, ...others] = await Promise.all([
-        find({ ...olderThan(olderThanMs), ...ofOthers }, OUTBOX_INDEXES.byEndpoint),
-        find({ ...olderThan(olderThanMs), [`outbox.${BACKLOG_MAX}`]: { $exists: true } }, OUTBOX_INDEXES.full),
+        find({ ...olderThan(olderThanMs), ...ofOthers }),
         ...(exclude.length > 0 && expiredMs !== undefined
-          ? [find({ ...olderThan(expiredMs), 'outbox.endpoints': { $in: exclude } }, OUTBOX_INDEXES.byEndpoint)]
+          ? [find({ ...olderThan(expiredMs), 'outbox.endpoints': { $in: exclude } })]
           : []),
       ]);
       const excluded = new Set(exclude);
@@ -412,6 +403,14 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       const whole = cut === '' ? undefined : inTurn.findLast((row) => placeOf(row) !== cut);
       const outboxes = [...new Map([inTurn, ...others].flat().map((row) => [row._id, row])).values()];
       return { outboxes, last: whole ? placeOf(whole) : cut };
+    },
+
+    findFull: async ({ olderThanMs, after, limit }) => {
+      const at = { $gt: after, $lt: new Date(serverNow() - olderThanMs) };
+      const filter = { 'outbox.0.at': at, [`outbox.${BACKLOG_MAX}`]: { $exists: true } };
+      const options = { projection: FULL_FIELDS, sort: { 'outbox.0.at': 1 }, hint: OUTBOX_INDEXES.full } as const;
+      const rows = await conversations.find<StaleOutbox & { full: Full }>(filter, options).limit(limit).toArray();
+      return rows.map(({ full, ...row }) => ({ ...row, ...full }));
     },
 
     listLate: async ({ olderThanMs, exclude, limit }) => {
@@ -430,11 +429,11 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
             },
             {
               projection: { assistantId: 1, 'outbox.at': 1, 'outbox.endpoints': 1 },
+              hint: BY_ENDPOINT,
+              limit: LATE_AT_ONCE,
               ...timeLimit(LIST_WITHIN_MS),
             },
           )
-          .hint(OUTBOX_INDEXES.byEndpoint)
-          .limit(LATE_AT_ONCE)
           .toArray();
         for (const { assistantId, outbox = [] } of rows) {
           for (const { at, endpoints } of outbox.filter((event) => event.at < before)) {
@@ -455,15 +454,13 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       const before = new Date(serverNow() - olderThanMs);
       const own = { $elemMatch: { at: { $lt: before }, endpoints: endpointId } };
       const filter = { ...lateBefore(before), 'outbox.endpoints': endpointId, outbox: own };
-      const options = { projection: { _id: 1 }, ...timeLimit(LIST_WITHIN_MS) };
-      return (await conversations.find(filter, options).hint(OUTBOX_INDEXES.byEndpoint).limit(1).next()) !== null;
+      const options = { projection: { _id: 1 }, hint: BY_ENDPOINT, ...timeLimit(LIST_WITHIN_MS) };
+      return (await conversations.findOne(filter, options)) !== null;
     },
 
     findKeysOf: async (endpointId, limit) => {
       const rows = await conversations
-        .find(findOfEndpoints([endpointId]), { projection: { _id: 1 } })
-        .hint(OUTBOX_INDEXES.byEndpoint)
-        .limit(limit)
+        .find(findOfEndpoints([endpointId]), { projection: { _id: 1 }, hint: BY_ENDPOINT, limit })
         .toArray();
       return rows.map(({ _id }) => _id);
     },
@@ -471,10 +468,7 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
     listPending: (of, limit) => {
       const options = { projection: LIST_FIELDS, batchSize: LISTED_AT_ONCE, ...timeLimit(LIST_WITHIN_MS) };
       if ('endpointIds' in of)
-        return conversations
-          .find<Outbox>(findOfEndpoints(of.endpointIds), options)
-          .hint(OUTBOX_INDEXES.byEndpoint)
-          .limit(limit);
+        return conversations.find<Outbox>(findOfEndpoints(of.endpointIds), { ...options, hint: BY_ENDPOINT, limit });
       const { conversationId } = of;
       const none = { _id: '' };
       const range = isUuid(conversationId) ? { _id: prefixRange(conversationId), conversationId, ...HAS_EVENTS } : none;
@@ -491,7 +485,7 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
         { $group: { _id: null, count: { $sum: size } } },
       ];
       const rows = await conversations
-        .aggregate<{ count: number }>(stages, { hint: OUTBOX_INDEXES.byEndpoint, ...timeLimit(LIST_WITHIN_MS) })
+        .aggregate<{ count: number }>(stages, { hint: BY_ENDPOINT, ...timeLimit(LIST_WITHIN_MS) })
         .toArray();
       return rows[0]?.count ?? 0;
     },

@@ -25,7 +25,7 @@ import { createChangeConversation, createTransitions, type TakeBy, type Transiti
 import { type ChangedConversations, createChangedConversations } from './changed-since.ts';
 import { createHistory, createMessagePages, type History } from './history.ts';
 import { createInboxStore, type InboxStore } from './inbox.ts';
-import { createAnnounce, createOutboxStore, type OutboxStore, type ReceiversOf } from './outbox.ts';
+import { createAnnounce, createOutboxStore, type OutboxStore, type ReceiversOf, type Woken } from './outbox.ts';
 
 const LIST_MAX = 100;
 
@@ -86,7 +86,7 @@ type Dependencies = {
   connection: Connection;
   /** Returns the endpoints that want an assistant's events. */
   receivers: (assistantId: string) => Promise<ReceiversOf>;
-  wakeDeliveries: (conversationKey: string) => void;
+  wakeDeliveries: (conversation: Woken) => void;
   findDelivered: FindDelivered;
   eraseElsewhere: EraseElsewhere;
   announceErased: AnnounceErased;

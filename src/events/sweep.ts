@@ -74,7 +74,7 @@ export const createWakeStreams = ({ outbox, deliveryQueue }: Dependencies) => {
     if (woken.has(assistantId)) return;
     woken.set(assistantId, true);
     const keys = await outbox.findKeysOf(endpointId, WOKEN_AT_ONCE).catch(() => []);
-    for (const key of keys) deliveryQueue.wake(key);
+    for (const key of keys) deliveryQueue.wake({ _id: key, assistantId });
   };
 };
 
@@ -82,6 +82,8 @@ const OUTBOXES_PER_SWEEP = 5_000;
 const ROUNDS_PER_SWEEP = 3;
 /** The time in which a sweep begins to end the oldest events of streams. */
 const TRIMMED_FOR_MS = 1_000;
+/** How many outboxes a sweep looks at for that. MongoDB counts the events of all of their streams. */
+const FULL_PER_SWEEP = 20;
 
 type SweepDependencies = {
   conversations: { outbox: OutboxStore };
@@ -99,7 +101,7 @@ type SweepDependencies = {
   onLost?: (count: number) => void;
 };
 
-type Head = { key: string; endpointId: string; deliveryId: string };
+type Head = { outbox: StaleOutbox; endpointId: string; deliveryId: string };
 
 /**
  * The sweeps of deliveries (docs/design.md, Sweeps). Workers of both kinds run these sweeps, and each step is a
@@ -120,6 +122,8 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   const backoff = createBackoff();
   /** The next sweep goes on behind this endpoint, so that the streams of some hide none of another. */
   let last = '';
+  /** The same for outboxes with too many events: the time of the first event of the last one. */
+  let lastFull = new Date(0);
 
   const claims = async (): Promise<void> => {
     const lost = await deliveries.endLostClaims(timing.claimLostMs);
@@ -141,7 +145,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
         const [event] = pendingOf(outbox, endpointId);
         const age = event ? now - event.at.getTime() : 0;
         if (!event || age < timing.eventStaleMs || (excluded.has(endpointId) && age < eventMaxAgeMs)) return [];
-        return [{ key: outbox._id, endpointId, deliveryId: deliveryIdOf(event.eventId, endpointId) }];
+        return [{ outbox, endpointId, deliveryId: deliveryIdOf(event.eventId, endpointId) }];
       }),
     );
     const known = await deliveries.readOutcomes(heads.map(({ deliveryId }) => deliveryId));
@@ -151,10 +155,14 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   /**
    * Ends the oldest events of streams that exceed the backlog limit, even if a worker is sending other events of the
    * stream. An outbox is read once for all of its streams, and only if one has more than the limit beside the event that
-   * is being sent. Each sweep begins with another outbox, so that many of one assistant do not always come first.
+   * is being sent. Each sweep looks at the next few outboxes, and begins with any of them, because other processes look
+   * at the same.
    */
-  const trim = async (outboxes: StaleOutbox[]): Promise<void> => {
+  const trim = async (): Promise<void> => {
     const until = performance.now() + TRIMMED_FOR_MS;
+    const wanted = { olderThanMs: timing.eventStaleMs, after: lastFull, limit: FULL_PER_SWEEP };
+    const outboxes = await outboxStore.findFull(wanted);
+    lastFull = (outboxes.length < FULL_PER_SWEEP ? undefined : outboxes.at(-1)?.outbox?.[0]?.at) ?? new Date(0);
     const long = outboxes.flatMap((outbox) =>
       outbox.lengths.flatMap(({ endpointId, count }) => {
         const [head] = pendingOf(outbox, endpointId);
@@ -175,8 +183,9 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
     }
   };
 
-  /** Wakes the streams that no worker is sending, and adds the outboxes to those that it has found. */
-  const wakeIdle = async (found: Map<string, StaleOutbox>): Promise<void> => {
+  /** Wakes the streams that no worker is sending. */
+  const wakeIdle = async (): Promise<void> => {
+    const found = new Set<string>();
     const excluded = new Set([...(await endpoints.listPausedIds()), ...suspended(), ...backoff.suspended()]);
     const woken: Head[][] = [];
     const start = last;
@@ -192,7 +201,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
       });
       last = read.last;
       const outboxes = read.outboxes.filter(({ _id: key }) => !found.has(key));
-      for (const outbox of outboxes) found.set(outbox._id, outbox);
+      for (const { _id: key } of outboxes) found.add(key);
       // If old wake-ups are still waiting in the queue, adding more would not help.
       const awaited = (await deliveryQueue.byPartition(outboxes)).filter(
         ({ oldestWaitingAt }) => oldestWaitingAt === null || serverNow() - oldestWaitingAt <= timing.eventStaleMs,
@@ -201,7 +210,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
         awaited.flatMap(({ items }) => items),
         excluded,
       );
-      for (const key of new Set(idle.map((head) => head.key))) deliveryQueue.wake(key);
+      for (const outbox of new Set(idle.map((head) => head.outbox))) deliveryQueue.wake(outbox);
       woken.push(idle);
       if (last === '' && (start === '' || after === '')) break; // all were read
     }
@@ -213,11 +222,10 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   };
 
   const streams = async (): Promise<void> => {
-    const found = new Map<string, StaleOutbox>();
     try {
-      await wakeIdle(found);
+      await wakeIdle();
     } finally {
-      await trim([...found.values()]); // also while Redis is unavailable
+      await trim(); // also while Redis is unavailable
     }
   };
 

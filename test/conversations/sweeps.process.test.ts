@@ -181,7 +181,7 @@ const sweepsOf = (
   const listPausedIds = async () => streams.map(({ endpoint }) => endpoint.endpointId);
   const deliveryQueue = {
     ...stack.service.deliveryQueue,
-    wake: (key: string) => void woken.push(key),
+    wake: ({ _id: key }: { _id: string }) => void woken.push(key),
     byPartition: async <Outbox>(items: Outbox[]) => [{ items, oldestWaitingAt: null }],
   };
   const endpoints = { ...stack.service.endpoints, listPausedIds };

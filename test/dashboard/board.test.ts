@@ -143,7 +143,7 @@ test('a page of the board has 100 jobs at most, whatever its address asks for', 
   const { deliveries } = stack.service.queues;
   for (let nth = 0; nth < 150; nth += 1) {
     const id = `${nth}:${endpoint.endpointId}`;
-    await deliveries.of(id).add('wake', { conversations: [], deliveries: [id] });
+    await deliveries.of(id).add('wake', { conversations: [], assistants: [], deliveries: [id] });
   }
   const jobsOf = async (query: string) => {
     const { text } = await look(`/api/queues?activeQueue=deliveries&status=completed&${query}`, owner.cookie());

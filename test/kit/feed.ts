@@ -70,7 +70,7 @@ export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliv
       });
       await push({ key, events });
       const committedAt = performance.now();
-      if (!silent) service.deliveryQueue.wake(key);
+      if (!silent) service.deliveryQueue.wake({ _id: key, assistantId });
       return events.map(({ eventId }, index) => ({ eventId, key, content: contents[index] as string, committedAt }));
     },
   };

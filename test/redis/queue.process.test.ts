@@ -15,7 +15,7 @@ test('wake-ups at the same moment share jobs', async () => {
   const queue = createDeliveryQueue(queues);
   const keys = Array.from({ length: 120 }, (_, nth) => String(nth).padStart(32, '0'));
 
-  for (const key of [...keys, ...keys]) queue.wake(key);
+  for (const key of [...keys, ...keys]) queue.wake({ _id: key, assistantId: 'one' });
 
   const partition = queues.of(keys[0] ?? '');
   const woken = await eventually(async () => {

@@ -89,7 +89,7 @@ test('a stream woken many times on two workers sends each event once', async () 
   await Promise.all(sessions.map((session_id) => chat({ session_id, message: 'hello' })));
   const rows = await stack.service.mongo.collection('conversations').find({ assistantId }).toArray();
   for (let wake = 0; wake < 20; wake += 1) {
-    for (const { _id } of rows) stack.service.deliveryQueue.wake(String(_id));
+    for (const { _id } of rows) stack.service.deliveryQueue.wake({ _id: String(_id), assistantId });
     await new Promise(setImmediate);
   }
   await Promise.all(sessions.map((session_id) => chat({ session_id, message: 'goodbye' })));

@@ -1,20 +1,21 @@
 import {
   endpointsOf,
-  firstOf,
   LOOK_AHEAD,
   type Outbox,
   type OutboxStore,
   pendingOf,
   sequencesOf,
+  type Woken,
 } from '../../conversations/outbox.ts';
 import type { ConversationStore } from '../../conversations/store.ts';
 import type { Missed, Recoveries } from '../recoveries.ts';
+import type { DeliveryQueue } from '../queue.ts';
 import type { DeliveryStore } from '../store.ts';
 import type { Slot, Slots } from '../../platform/process/slots.ts';
 import type { Timing } from '../../platform/process/time-limits.ts';
 import type { StoredEndpoint } from '../endpoint.ts';
 import { type EndpointStore, isPaused } from '../endpoints.ts';
-import { BACKLOG_MAX, type OutboxEvent } from '../../conversations/conversation.ts';
+import type { OutboxEvent } from '../../conversations/conversation.ts';
 import {
   type Claim,
   claimAgain,
@@ -40,7 +41,7 @@ type Reading = OutboxReading & { endpoint: StoredEndpoint | null; nothingMissed?
 
 type Dependencies = {
   endpoints: Pick<EndpointStore, 'readForSending'>;
-  outboxes: Pick<OutboxStore, 'read'>;
+  outboxes: Pick<OutboxStore, 'read' | 'readStream'>;
   isFresh: (reading: { at: number }) => boolean;
 };
 
@@ -48,7 +49,10 @@ type Dependencies = {
 const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
   const read = async (key: string, endpointId: string): Promise<Reading | null> => {
     const at = performance.now();
-    const [outbox, endpoint] = await Promise.all([outboxes.read(key), endpoints.readForSending(endpointId)]);
+    const [outbox, endpoint] = await Promise.all([
+      outboxes.readStream({ key, endpointId }),
+      endpoints.readForSending(endpointId),
+    ]);
     return outbox && { at, outbox, endpoint };
   };
 
@@ -101,11 +105,7 @@ export type SendSlots = Pick<Slots, 'saturated' | 'close'> & {
 
 export type ReportEventWait = (seconds: number) => void;
 
-type Stub = NonNullable<Awaited<ReturnType<OutboxStore['readStub']>>>;
-
-/** A conversation with a stream that stopped is read in part before it is read whole, for so long. */
-const STOPPED_FOR_MS = 10_000;
-const STOPPED_MAX = 10_000;
+type Heads = NonNullable<Awaited<ReturnType<OutboxStore['readForWaking']>>>['heads'];
 
 type DeliverDependencies = {
   conversations: Pick<ConversationStore, 'findHead'> & { outbox: OutboxStore };
@@ -119,7 +119,7 @@ type DeliverDependencies = {
   recovering: Slots;
   /** Limits the streams whose undeliverable events are ended at once. */
   endings: Slots;
-  wake: (key: string) => void;
+  wake: DeliveryQueue['wake'];
   eventMaxAgeMs: number;
   timing: Timing;
   reportEventWait: ReportEventWait;
@@ -144,7 +144,6 @@ type Send = { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint };
  */
 type Sent = 'ended' | 'released' | 'foreign';
 type Ended = { event: OutboxEvent; how: Sent };
-type StreamRef = Pick<Outbox, '_id' | 'assistantId'>;
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
 type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot; isErased: boolean };
 
@@ -166,11 +165,8 @@ export type Deliver = {
    */
   leaveToEnding: (key: string) => boolean;
 
-  /** True if a stream of this conversation has lately stopped because its endpoint is paused or suspended. */
-  mayStop: (key: string) => boolean;
-
   /** The endpoints of a conversation whose streams would not stop at once. */
-  withoutStopped: (stub: Stub) => Promise<string[]>;
+  withoutStopped: (heads: Heads) => Promise<string[]>;
 
   /** Delivers what has no outbox. A test and a resend ignore the order of the stream and its pauses. */
   deliverQueued: (deliveryId: string) => Promise<void>;
@@ -205,16 +201,12 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   const isHeld = (endpoint: StoredEndpoint): boolean =>
     isPaused(endpoint, serverNow()) || breaker.isSuspended(endpoint._id);
 
-  /** Conversations with a stream that has stopped, because its endpoint is held. */
-  const stopped = createLru<true>({ most: STOPPED_MAX, ttl: STOPPED_FOR_MS });
-
-  /** True if a stream would stop at once: no event of it is to be sent or ended. */
-  const isStopped = async (stub: Stub, endpointId: string): Promise<boolean> => {
-    const head = pendingOf(stub, endpointId).slice(0, 1);
-    const isOver = stub.lengths.some((one) => one.endpointId === endpointId && one.count > BACKLOG_MAX);
+  /** True if a stream would stop at once: its endpoint is held, and its first event is not to be ended. */
+  const isStopped = async (heads: Heads, endpointId: string): Promise<boolean> => {
     const endpoint = await endpoints.readForSending(endpointId);
-    if (!endpoint || isOver || undeliverableOf(head, { endpoint, eventMaxAgeMs }).length > 0) return false;
-    return isHeld(endpoint);
+    const [head] = pendingOf(heads, endpointId);
+    const isUndeliverable = head && undeliverableOf([head], { endpoint, eventMaxAgeMs }).length > 0;
+    return endpoint !== null && !isUndeliverable && isHeld(endpoint);
   };
 
   const nextOf = (reading: Reading, endpointId: string): Next => {
@@ -223,10 +215,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     const [event] = pending;
     if (undeliverableOf(pending, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
     if (!endpoint?.enabled) return { kind: 'stop' };
-    if (isHeld(endpoint)) {
-      stopped.set(outbox._id, true);
-      return { kind: 'stop' };
-    }
+    if (isHeld(endpoint)) return { kind: 'stop' };
     if (mayMiss(reading)) return { kind: 'recover', endpoint };
     return event ? { kind: 'send', event, endpoint } : { kind: 'stop' };
   };
@@ -235,10 +224,13 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    * What the next step needs of a reading. A stream may wait for its slot and its receiver, and thousands of streams
    * that keep all of their events would fill the memory.
    */
-  const forNextStep = (reading: Reading, endpointId: string): Reading => ({
-    ...reading,
-    outbox: firstOf(reading.outbox, endpointId, LOOK_AHEAD),
-  });
+  const forNextStep = (reading: Reading, endpointId: string): Reading => {
+    const { outbox } = reading;
+    const pending = pendingOf(outbox, endpointId);
+    const hidden = (outbox.behind ?? []).find((one) => one.endpointId === endpointId)?.count ?? 0;
+    const count = hidden + Math.max(0, pending.length - LOOK_AHEAD);
+    return { ...reading, outbox: { ...outbox, outbox: pending.slice(0, LOOK_AHEAD), behind: [{ endpointId, count }] } };
+  };
 
   /**
    * Returns null if this process cannot decrypt the secrets. The event then stays unclaimed, because another process
@@ -420,7 +412,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
 
   /** How many streams of a conversation are ending events, and whether it was woken meanwhile. */
   const ending = new Map<string, { streams: number; woken: boolean }>();
-  const noteEnding = (key: string): (() => void) => {
+  const noteEnding = ({ _id: key, assistantId }: Woken): (() => void) => {
     const noted = ending.get(key) ?? { streams: 0, woken: false };
     ending.set(key, noted);
     noted.streams += 1;
@@ -428,7 +420,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       noted.streams -= 1;
       if (noted.streams > 0) return;
       ending.delete(key);
-      if (noted.woken) wake(key);
+      if (noted.woken) wake({ _id: key, assistantId });
     };
   };
 
@@ -436,11 +428,11 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    * Ends what must not be sent. A stream may have hundreds of such events, and all streams of an endpoint have them at
    * once when it is disabled. So only a few streams do this at once, and a waiting stream keeps no events in memory.
    */
-  const endUnwanted = async ({ _id: key, assistantId }: StreamRef, endpointId: string): Promise<Reading | null> => {
-    const done = noteEnding(key);
-    const slot = await endings.acquire(assistantId);
+  const endUnwanted = async (stream: Woken, endpointId: string): Promise<Reading | null> => {
+    const done = noteEnding(stream);
+    const slot = await endings.acquire(stream.assistantId);
     try {
-      const reading = slot && (await readForEnding(key, endpointId));
+      const reading = slot && (await readForEnding(stream._id, endpointId));
       if (!reading || nextOf(reading, endpointId).kind !== 'end') return reading;
       return await readAfter(reading, endpointId, () => endUndeliverable(reading, endpointId));
     } finally {
@@ -506,12 +498,9 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       return at;
     },
 
-    mayStop: (key) => stopped.has(key),
-
-    withoutStopped: async (stub) => {
-      const ids = endpointsOf(stub);
-      const areStopped = await Promise.all(ids.map((endpointId) => isStopped(stub, endpointId)));
-      if (areStopped.includes(true)) stopped.set(stub._id, true);
+    withoutStopped: async (heads) => {
+      const ids = endpointsOf(heads);
+      const areStopped = await Promise.all(ids.map((endpointId) => isStopped(heads, endpointId)));
       return ids.filter((_, nth) => !areStopped[nth]);
     },
 

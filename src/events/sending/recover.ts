@@ -1,3 +1,4 @@
+import type { Woken } from '../../conversations/outbox.ts';
 import type { ConversationStore } from '../../conversations/store.ts';
 import type { DeliveryQueue } from '../queue.ts';
 import type { Recoveries, StoredRecovery } from '../recoveries.ts';
@@ -29,7 +30,7 @@ type Dependencies = {
   deliveryQueue: Pick<DeliveryQueue, 'wakeDelivery'>;
   endpoints: Pick<EndpointStore, 'readForSending'>;
   /** Runs a delivery stream. Resolves when it has nothing more to send now. */
-  runStream: (key: string, endpointId: string) => Promise<void>;
+  runStream: (conversation: Woken, endpointId: string) => Promise<void>;
   timing: Pick<Timing, 'recoveryTurnMs'>;
   logger: Logger;
 };
@@ -82,7 +83,7 @@ export const createDriveRecoveries = (dependencies: Dependencies) => {
       if (isOver()) return;
       const head = await conversations.findHead(conversationId, assistantId);
       const ids = some.map(({ id }) => id);
-      if (head) await runStream(head._id, endpointId);
+      if (head) await runStream({ _id: head._id, assistantId }, endpointId);
       else await sendWithoutConversation(recovery, { conversationId, ids, isOver });
     });
     await Promise.race([sent, new Promise((resolve) => turn.addEventListener('abort', resolve, { once: true }))]);

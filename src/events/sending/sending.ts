@@ -1,18 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { endpointsOf, type OutboxStore } from '../../conversations/outbox.ts';
+import { endpointsOf, type OutboxStore, type Woken } from '../../conversations/outbox.ts';
 import type { BreakerOptions } from '../../platform/process/breaker.ts';
 import { serverNow } from '../../platform/process/clock.ts';
 import { VERSION } from '../../platform/process/lifecycle.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createPacedSlots, type PacedSlots } from '../../platform/process/paced-slots.ts';
-import {
-  addTo,
-  createSlots,
-  mapAtMost,
-  type Occupancy,
-  whatRemains,
-  withoutReserve,
-} from '../../platform/process/slots.ts';
+import { createSlots, type Occupancy, whatRemains, withoutReserve } from '../../platform/process/slots.ts';
 import { startSweeper } from '../../platform/process/sweeper.ts';
 import type { Module } from '../../service.ts';
 import type { EndpointStore } from '../endpoints.ts';
@@ -29,17 +22,17 @@ import { type CountDelivery, createDeliveryBreaker, createDispatch } from './dis
 import { createDriveRecoveries } from './recover.ts';
 import { createSender, type SenderOptions } from './send.ts';
 
-type Running = { key: string | null; wokenAt: number; ended?: Promise<void> };
+type Running = { conversation: Woken | null; wokenAt: number; ended?: Promise<void> };
 
 type Dependencies = {
-  outbox: Pick<OutboxStore, 'read' | 'readStub'>;
+  outbox: Pick<OutboxStore, 'readForWaking'>;
   deliver: Deliver;
   deliveryQueue: Pick<DeliveryQueue, 'wake'>;
   logger: Logger;
 };
 
-/** How many outboxes a job reads at once. Each may have hundreds of events. */
-const OUTBOXES_AT_ONCE = 10;
+/** How many conversations that were woken are read at once. An assistant may have as many as remain free. */
+const READ_AT_ONCE = 32;
 
 /**
  * The delivery streams that this process is working on. Each stream runs only once at a time. If a stream is woken
@@ -48,14 +41,14 @@ const OUTBOXES_AT_ONCE = 10;
  */
 const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dependencies) => {
   const active = new Map<string, Running>();
-  /** How many streams of each conversation are active. */
-  const activeOf = new Map<string, number>();
+  /** The conversations that are to be read, or are being read. `again`: it was woken since its read began. */
+  const waking = new Map<string, { conversation: Woken; again: boolean }>();
+  const reads = createSlots(whatRemains(READ_AT_ONCE));
   let idle: (() => void)[] = [];
   let closing = false;
 
-  const stop = (streamId: string, { key }: Running): void => {
+  const stop = (streamId: string): void => {
     active.delete(streamId);
-    if (key !== null) addTo(activeOf, key, -1);
     if (active.size === 0) for (const go of idle.splice(0)) go();
   };
 
@@ -77,11 +70,10 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
   /** Runs `work` until no wake-up is newer than its last read. `work` returns the time when that read began. */
   const run = (streamId: string, stream: Running, work: () => Promise<number>): Promise<void> => {
     active.set(streamId, stream);
-    if (stream.key !== null) addTo(activeOf, stream.key, 1);
     const untilDone = async (): Promise<void> => {
       let readAt = await runOnce(streamId, work);
       while (readAt < stream.wokenAt && !closing) readAt = await runOnce(streamId, work);
-      stop(streamId, stream);
+      stop(streamId);
     };
     stream.ended = untilDone();
     return stream.ended;
@@ -94,17 +86,48 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
   };
 
   /** Starts a stream, or lets it read again if it is active. A read of its conversation that began `at` has found it. */
-  const start = (key: string, endpointId: string, at: number, reading: OutboxReading | null): void => {
+  const start = (conversation: Woken, endpointId: string, at: number, reading: OutboxReading | null): void => {
+    const { _id: key } = conversation;
     const streamId = `${key}:${endpointId}`;
     const running = active.get(streamId);
     // The maximum is taken, because reads may finish in a different order than they started.
     if (running) running.wokenAt = Math.max(running.wokenAt, at);
-    else void run(streamId, { key, wokenAt: at }, workOf(key, endpointId, reading));
+    else void run(streamId, { conversation, wokenAt: at }, workOf(key, endpointId, reading));
+  };
+
+  const readAndStart = async (conversation: Woken): Promise<void> => {
+    const at = performance.now();
+    const found = await outboxes.readForWaking(conversation._id);
+    if (!found) return;
+    const { heads, whole } = found;
+    const endpointIds = whole ? endpointsOf(whole) : await deliver.withoutStopped(heads);
+    if (closing) return;
+    for (const endpointId of endpointIds) start(conversation, endpointId, at, whole && { at, outbox: whole });
+  };
+
+  /** Reads a conversation in its assistant's share, and once more if it is woken meanwhile. */
+  const wake = async (conversation: Woken): Promise<void> => {
+    const { _id: key, assistantId } = conversation;
+    const own = { conversation, again: true };
+    waking.set(key, own);
+    const slot = await reads.acquire(assistantId); // null: too many wait, and a sweep finds this one later
+    try {
+      while (slot && own.again && !closing) {
+        own.again = false;
+        await readAndStart(conversation);
+      }
+    } catch (cause) {
+      logger.error({ err: cause, key }, 'a conversation that was woken could not be read');
+    } finally {
+      waking.delete(key);
+      slot?.release();
+    }
   };
 
   return {
     /** Runs a stream, whatever is pending. Resolves when it stops. */
-    run: async (key: string, endpointId: string): Promise<void> => {
+    run: async (conversation: Woken, endpointId: string): Promise<void> => {
+      const { _id: key } = conversation;
       const streamId = `${key}:${endpointId}`;
       const running = active.get(streamId);
       if (running) {
@@ -112,35 +135,22 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
         return running.ended;
       }
       if (!closing && !deliver.leaveToEnding(key))
-        await run(streamId, { key, wokenAt: 0 }, () => deliver.deliverStream(key, endpointId, { reading: null }));
+        await run(streamId, { conversation, wokenAt: 0 }, () =>
+          deliver.deliverStream(key, endpointId, { reading: null }),
+        );
     },
 
-    /**
-     * Starts the streams of these conversations. Resolves when the streams have started, before their events are sent.
-     */
-    wake: async (keys: string[]): Promise<void> => {
-      await mapAtMost(OUTBOXES_AT_ONCE, keys, async (key) => {
-        if (deliver.leaveToEnding(key)) return;
-        const at = performance.now();
-        // A stream may wait for a slot or for its endpoint with hundreds of events, and every new event and every sweep
-        // wakes it. So these events are not read for it.
-        const isActive = activeOf.has(key);
-        let wanted: string[] | null = null;
-        if (isActive || deliver.mayStop(key)) {
-          const stub = await outboxes.readStub(key);
-          wanted = stub ? await deliver.withoutStopped(stub) : [];
-          if (wanted.length === 0) return;
-        }
-        const outbox = isActive ? null : await outboxes.read(key);
-        if (closing || (!isActive && !outbox)) return;
-        for (const endpointId of wanted ?? endpointsOf(outbox ?? {}))
-          start(key, endpointId, at, outbox && { at, outbox });
-      });
+    /** Starts the streams of a conversation once it has been read. A job does not wait for this: others are behind it. */
+    wake: (conversation: Woken): void => {
+      const { _id: key } = conversation;
+      const known = waking.get(key);
+      if (known) known.again = true;
+      else if (!closing && !deliver.leaveToEnding(key)) void wake(conversation);
     },
 
     wakeDelivery: (deliveryId: string): void => {
       if (closing || active.has(deliveryId)) return;
-      void run(deliveryId, { key: null, wokenAt: 0 }, async () => {
+      void run(deliveryId, { conversation: null, wokenAt: 0 }, async () => {
         await deliver.deliverQueued(deliveryId);
         return 0;
       });
@@ -153,9 +163,10 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
     /** Starts no new streams, waits for running streams, and wakes other processes for the remaining events. */
     close: async (): Promise<void> => {
       closing = true;
-      const keys = new Set([...active.values()].flatMap(({ key }) => key ?? []));
+      const left = [...active.values(), ...waking.values()].flatMap(({ conversation }) => conversation ?? []);
+      reads.close();
       if (active.size > 0) await new Promise<void>((resolve) => idle.push(resolve));
-      for (const key of keys) deliveryQueue.wake(key);
+      for (const conversation of left) deliveryQueue.wake(conversation);
     },
   };
 };
@@ -315,9 +326,9 @@ export const openSending = (
 
   return {
     process: async (data) => {
-      const { conversations: keys, deliveries: ids } = WakeUpJob.parse(data);
+      const { conversations: keys, assistants, deliveries: ids } = WakeUpJob.parse(data);
       for (const deliveryId of ids) streams.wakeDelivery(deliveryId);
-      await streams.wake(keys);
+      for (const [nth, key] of keys.entries()) streams.wake({ _id: key, assistantId: assistants[nth] ?? key });
     },
     suspended: () => [...breaker.suspended(), ...rated.saturated()],
   };

@@ -214,14 +214,14 @@ export const createStoreBatcher = <Item, Result>(
 ): ((item: Item) => Promise<Result>) => createBatcher(write, { ...options, isShared: isMongoUnavailable });
 
 /** Reads documents by `_id`. An answer may have 16 MB, so other work runs while its documents are decoded. */
-const readRows = async <Row extends { _id: string }>(
-  collection: mongo.Collection<Row>,
+export const readRows = async <Stored extends { _id: string }, Row extends { _id: string } = Stored>(
+  collection: mongo.Collection<Stored>,
   ids: string[],
   projection: mongo.Document,
 ): Promise<Map<string, Row>> => {
-  const wanted = { _id: { $in: [...new Set(ids)] } } as mongo.Filter<Row>;
+  const wanted = { _id: { $in: [...new Set(ids)] } } as mongo.Filter<Stored>;
   const byId = new Map<string, Row>();
-  const rows = collection.find(wanted, { projection });
+  const rows = collection.find<Row>(wanted, { projection });
   const slices = createSlices();
   while (await rows.hasNext()) {
     for (let left = rows.bufferedCount(); left > 0; left -= 1) {
@@ -233,14 +233,14 @@ const readRows = async <Row extends { _id: string }>(
 };
 
 /** Reads single documents by `_id`. Concurrent reads share one command, `maxItems` at most. A missing one gives null. */
-export const createReader = <Row extends { _id: string }>(
-  collection: mongo.Collection<Row>,
+export const createReader = <Stored extends { _id: string }, Row extends { _id: string } = Stored>(
+  collection: mongo.Collection<Stored>,
   projection: mongo.Document,
   maxItems?: number,
 ): ((id: string) => Promise<Row | null>) =>
   createStoreBatcher(
     async (ids: string[]) => {
-      const byId = await readRows(collection, ids, projection);
+      const byId = await readRows<Stored, Row>(collection, ids, projection);
       return ids.map((id) => byId.get(id) ?? null);
     },
     maxItems === undefined ? {} : { maxItems },
