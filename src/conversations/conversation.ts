@@ -111,6 +111,9 @@ export type RecentTurn = {
  */
 export const BACKLOG_MAX = 500;
 
+/** How many long parts one statement reads: texts, outboxes. None is handed over before all have been decoded. */
+export const LONG_AT_ONCE = 8;
+
 /** The indexes of conversations with pending events, and of those with more than `BACKLOG_MAX`. */
 export const OUTBOX_INDEXES = { byEndpoint: 'outbox_endpoints', full: 'outbox_full' };
 

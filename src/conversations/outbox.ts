@@ -19,6 +19,7 @@ import {
   CONVERSATIONS,
   type FieldsOf,
   IDENTITY,
+  LONG_AT_ONCE,
   OUTBOX_INDEXES,
   type OutboxEvent,
   type StoredConversation,
@@ -104,8 +105,8 @@ export type Outbox = Pick<
   StoredConversation,
   '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'outbox' | 'announced'
 > & {
-  /** For each endpoint, how many later events exist that were not read. */
-  behind?: { endpointId: string; count: number }[];
+  /** How many later events the stream has that were not read. Missing if the whole outbox was read. */
+  behind?: number;
 };
 const OUTBOX_FIELDS = { ...IDENTITY, outbox: 1, announced: 1 } satisfies FieldsOf<Omit<Outbox, 'behind'>>;
 
@@ -151,11 +152,11 @@ export const pendingOf = <Event extends EventStub>(
  * stored before sequence numbers existed has none.
  */
 export const sequencesOf = (
-  { outbox = [], announced = {}, behind = [] }: Pick<Outbox, 'outbox' | 'announced' | 'behind'>,
+  { outbox = [], announced = {}, behind = 0 }: Pick<Outbox, 'outbox' | 'announced' | 'behind'>,
   endpointId: string,
 ): Map<string, number> => {
   const numbers = new Map<string, number>();
-  let number = (announced[endpointId] ?? 0) - (behind.find((one) => one.endpointId === endpointId)?.count ?? 0);
+  let number = (announced[endpointId] ?? 0) - behind;
   for (const { eventId, endpoints, sequences } of outbox.toReversed()) {
     if (!endpoints.includes(endpointId)) continue;
     const own = sequences?.[endpointId] ?? number;
@@ -184,7 +185,7 @@ const streamOf = (found: Streams | null | undefined, endpointId: string): Outbox
   if (!found) return null;
   const { streams, ...head } = found;
   const { first = [], count = 0 } = streams.find((one) => one.endpointId === endpointId) ?? {};
-  return { ...head, outbox: first, behind: [{ endpointId, count: count - first.length }] };
+  return { ...head, outbox: first, behind: count - first.length };
 };
 
 /** An outbox with more events is not read whole when its conversation is woken. */
@@ -242,8 +243,6 @@ const BY_ENDPOINT = OUTBOX_INDEXES.byEndpoint;
 const HAS_EVENTS = { 'outbox.0': { $exists: true } };
 const lateBefore = (before: Date) => ({ ...HAS_EVENTS, 'outbox.0.at': { $lt: before } });
 
-/** How many whole outboxes one statement reads. None of them is handed over before all have been decoded. */
-const WHOLE_AT_ONCE = 8;
 const LIST_WITHIN_MS = 2_000;
 /** An outbox may have hundreds of events, so few are read at once. */
 const LISTED_AT_ONCE = 10;
@@ -327,11 +326,11 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   /** The outbox of a conversation, or null if the conversation is gone. Reads are batched. */
-  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS, WHOLE_AT_ONCE);
+  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS, LONG_AT_ONCE);
   const readWaking = createReader<StoredConversation, Outbox & { isWhole: boolean }>(
     conversations,
     WAKING_FIELDS,
-    WHOLE_AT_ONCE,
+    LONG_AT_ONCE,
   );
 
   /** Streams of several conversations share one command, which names the endpoints of each. */

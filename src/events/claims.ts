@@ -321,7 +321,7 @@ type Dependencies = {
 /**
  * Ends the undeliverable events of a stream and removes them from the stream. For each event, a record that has already
  * ended is inserted. An event that a worker is sending is not changed. The endpoint must have been read after the
- * outbox, because ending is final. Returns the beginning of the changed outbox, or null if nothing was ended.
+ * outbox, because ending is final. Returns the first events of the changed stream, or null if nothing was ended.
  */
 type EndUndeliverable = (
   read: { outbox: Outbox; endpoint: StoredEndpoint | null },

@@ -8,7 +8,8 @@ export const DELIVERIES_QUEUE = 'deliveries';
 const WOKEN_PER_JOB = 50;
 /**
  * A wake-up for conversations with pending events, and for queued deliveries (tests, resends). The worker reads from
- * MongoDB which events are due and whether they may be sent. `assistants`: that of each conversation.
+ * MongoDB which events are due and whether they may be sent. `assistants`: that of each conversation, unless the job is of
+ * an older version.
  */
 export const WakeUpJob = z.object({
   conversations: z.array(z.string().length(32)).max(WOKEN_PER_JOB).default([]),
@@ -52,7 +53,7 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>): Deliver
   });
 
   return {
-    wake: (conversation) => add(conversation._id, conversation),
+    wake: ({ _id, assistantId }) => add(_id, { _id, assistantId }),
 
     wakeDelivery: (deliveryId) => addDelivery(deliveryId, deliveryId),
 

@@ -107,7 +107,7 @@ type Head = { outbox: StaleOutbox; endpointId: string; deliveryId: string };
  * The sweeps of deliveries (docs/design.md, Sweeps). Workers of both kinds run these sweeps, and each step is a
  * compare-and-set. `claims` ends claims whose worker is gone, and runs separately, so that nothing delays it. `streams`
  * wakes streams whose head no worker is sending. No sweep sends events. `streams` then ends the oldest events of
- * streams that exceed the backlog limit, because nothing else does while no worker sends, and while a stream waits.
+ * streams that exceed the backlog limit.
  */
 export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   const { conversations, deliveries, endpoints, deliveryQueue, eventMaxAgeMs, timing } = dependencies;
@@ -124,6 +124,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   let last = '';
   /** The same for outboxes with too many events: the time of the first event of the last one. */
   let lastFull = new Date(0);
+  let beginsFirst = false;
 
   const claims = async (): Promise<void> => {
     const lost = await deliveries.endLostClaims(timing.claimLostMs);
@@ -155,14 +156,15 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   /**
    * Ends the oldest events of streams that exceed the backlog limit, even if a worker is sending other events of the
    * stream. An outbox is read once for all of its streams, and only if one has more than the limit beside the event that
-   * is being sent. Each sweep looks at the next few outboxes, and begins with any of them, because other processes look
-   * at the same.
+   * is being sent. Each sweep looks at a few outboxes, and begins with any of them, because other processes look at the
+   * same. Every second sweep looks at those whose first event is the oldest, the others at the next ones.
    */
   const trim = async (): Promise<void> => {
-    const until = performance.now() + TRIMMED_FOR_MS;
-    const wanted = { olderThanMs: timing.eventStaleMs, after: lastFull, limit: FULL_PER_SWEEP };
-    const outboxes = await outboxStore.findFull(wanted);
-    lastFull = (outboxes.length < FULL_PER_SWEEP ? undefined : outboxes.at(-1)?.outbox?.[0]?.at) ?? new Date(0);
+    const after = beginsFirst ? new Date(0) : lastFull;
+    const outboxes = await outboxStore.findFull({ olderThanMs: timing.eventStaleMs, after, limit: FULL_PER_SWEEP });
+    const next = outboxes.length < FULL_PER_SWEEP ? undefined : outboxes.at(-1)?.outbox[0]?.at;
+    if (!beginsFirst) lastFull = next ?? new Date(0);
+    beginsFirst = !beginsFirst;
     const long = outboxes.flatMap((outbox) =>
       outbox.lengths.flatMap(({ endpointId, count }) => {
         const [head] = pendingOf(outbox, endpointId);
@@ -172,6 +174,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
     );
     const known = await deliveries.readOutcomes(long.map(({ deliveryId }) => deliveryId));
     const over = long.filter(({ count, deliveryId }) => count > BACKLOG_MAX + 1 || known.get(deliveryId) !== 'sending');
+    const until = performance.now() + TRIMMED_FOR_MS;
     const byKey = [...Map.groupBy(over, ({ key }) => key)];
     const first = Math.floor(Math.random() * byKey.length);
     for (const [key, some] of [...byKey.slice(first), ...byKey.slice(0, first)]) {

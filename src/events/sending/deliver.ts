@@ -9,7 +9,6 @@ import {
 } from '../../conversations/outbox.ts';
 import type { ConversationStore } from '../../conversations/store.ts';
 import type { Missed, Recoveries } from '../recoveries.ts';
-import type { DeliveryQueue } from '../queue.ts';
 import type { DeliveryStore } from '../store.ts';
 import type { Slot, Slots } from '../../platform/process/slots.ts';
 import type { Timing } from '../../platform/process/time-limits.ts';
@@ -34,7 +33,7 @@ import { createLru } from '../../platform/process/lru.ts';
 
 /** An outbox and the monotonic time just before it was read. */
 export type OutboxReading = { at: number; outbox: Outbox };
-/** Handed over once, so that the caller does not keep an outbox of hundreds of events while its stream waits. */
+/** Handed over once, so that the caller does not keep an outbox while its stream waits. */
 export type GivenReading = { reading: OutboxReading | null };
 /** `nothingMissed`: a running recovery has nothing to send in this stream. */
 type Reading = OutboxReading & { endpoint: StoredEndpoint | null; nothingMissed?: true };
@@ -119,7 +118,6 @@ type DeliverDependencies = {
   recovering: Slots;
   /** Limits the streams whose undeliverable events are ended at once. */
   endings: Slots;
-  wake: DeliveryQueue['wake'];
   eventMaxAgeMs: number;
   timing: Timing;
   reportEventWait: ReportEventWait;
@@ -159,12 +157,6 @@ export type Deliver = {
    */
   deliverStream: (key: string, endpointId: string, given: GivenReading) => Promise<number>;
 
-  /**
-   * True while a stream of this conversation ends events, or waits to do so. The wake-up is then only noted: the
-   * conversation is woken again later, and until then its hundreds of events are not read.
-   */
-  leaveToEnding: (key: string) => boolean;
-
   /** The endpoints of a conversation whose streams would not stop at once. */
   withoutStopped: (heads: Heads) => Promise<string[]>;
 
@@ -174,7 +166,7 @@ export type Deliver = {
 
 export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   const { conversations, endpoints, deliveries, recoveries, dispatch, breaker } = dependencies;
-  const { slots, recovering, endings, wake } = dependencies;
+  const { slots, recovering, endings } = dependencies;
   const { eventMaxAgeMs, timing, reportEventWait, tracing, logger } = dependencies;
   const { outbox: outboxes } = conversations;
   const endUndeliverable = createEndUndeliverable({
@@ -220,16 +212,13 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     return event ? { kind: 'send', event, endpoint } : { kind: 'stop' };
   };
 
-  /**
-   * What the next step needs of a reading. A stream may wait for its slot and its receiver, and thousands of streams
-   * that keep all of their events would fill the memory.
-   */
+  /** What the next step needs of a reading: thousands of streams may wait for their slots and receivers. */
   const forNextStep = (reading: Reading, endpointId: string): Reading => {
     const { outbox } = reading;
+    if (outbox.behind !== undefined) return reading;
     const pending = pendingOf(outbox, endpointId);
-    const hidden = (outbox.behind ?? []).find((one) => one.endpointId === endpointId)?.count ?? 0;
-    const count = hidden + Math.max(0, pending.length - LOOK_AHEAD);
-    return { ...reading, outbox: { ...outbox, outbox: pending.slice(0, LOOK_AHEAD), behind: [{ endpointId, count }] } };
+    const behind = Math.max(0, pending.length - LOOK_AHEAD);
+    return { ...reading, outbox: { ...outbox, outbox: pending.slice(0, LOOK_AHEAD), behind } };
   };
 
   /**
@@ -400,28 +389,11 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     endpointId: string,
     slot: Slot,
   ): Promise<{ reading: Reading | null; sent?: Ended }> => {
-    let reading = await readInSlot(before, endpointId, slot);
-    // Without the events behind it, an event above the bound is sent. If it ended, a stream that gets many new events
-    // would always give its slot back.
-    if (reading) reading = forNextStep(reading, endpointId);
+    const reading = await readInSlot(before, endpointId, slot);
     const next = reading && nextOf(reading, endpointId);
     if (!reading || next?.kind !== 'send') return { reading };
     const how = await sendHead(reading, next, slot);
     return { reading, sent: { event: next.event, how } };
-  };
-
-  /** How many streams of a conversation are ending events, and whether it was woken meanwhile. */
-  const ending = new Map<string, { streams: number; woken: boolean }>();
-  const noteEnding = ({ _id: key, assistantId }: Woken): (() => void) => {
-    const noted = ending.get(key) ?? { streams: 0, woken: false };
-    ending.set(key, noted);
-    noted.streams += 1;
-    return () => {
-      noted.streams -= 1;
-      if (noted.streams > 0) return;
-      ending.delete(key);
-      if (noted.woken) wake({ _id: key, assistantId });
-    };
   };
 
   /**
@@ -429,7 +401,6 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    * once when it is disabled. So only a few streams do this at once, and a waiting stream keeps no events in memory.
    */
   const endUnwanted = async (stream: Woken, endpointId: string): Promise<Reading | null> => {
-    const done = noteEnding(stream);
     const slot = await endings.acquire(stream.assistantId);
     try {
       const reading = slot && (await readForEnding(stream._id, endpointId));
@@ -437,7 +408,6 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       return await readAfter(reading, endpointId, () => endUndeliverable(reading, endpointId));
     } finally {
       slot?.release();
-      done();
     }
   };
 
@@ -502,12 +472,6 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       const ids = endpointsOf(heads);
       const areStopped = await Promise.all(ids.map((endpointId) => isStopped(heads, endpointId)));
       return ids.filter((_, nth) => !areStopped[nth]);
-    },
-
-    leaveToEnding: (key) => {
-      const noted = ending.get(key);
-      if (noted) noted.woken = true;
-      return noted !== undefined;
     },
 
     deliverQueued: async (deliveryId) => {

@@ -33,6 +33,8 @@ type Dependencies = {
 
 /** How many conversations that were woken are read at once. An assistant may have as many as remain free. */
 const READ_AT_ONCE = 32;
+/** How many wait for that, of one assistant and of all. Each is two ids. */
+const WOKEN_WAITING = { most: 10_000, total: 50_000 };
 
 /**
  * The delivery streams that this process is working on. Each stream runs only once at a time. If a stream is woken
@@ -43,7 +45,7 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
   const active = new Map<string, Running>();
   /** The conversations that are to be read, or are being read. `again`: it was woken since its read began. */
   const waking = new Map<string, { conversation: Woken; again: boolean }>();
-  const reads = createSlots(whatRemains(READ_AT_ONCE));
+  const reads = createSlots(whatRemains(READ_AT_ONCE), WOKEN_WAITING);
   let idle: (() => void)[] = [];
   let closing = false;
 
@@ -110,18 +112,19 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
     const { _id: key, assistantId } = conversation;
     const own = { conversation, again: true };
     waking.set(key, own);
-    const slot = await reads.acquire(assistantId); // null: too many wait, and a sweep finds this one later
-    try {
-      while (slot && own.again && !closing) {
-        own.again = false;
+    while (own.again && !closing) {
+      const slot = await reads.acquire(assistantId);
+      if (!slot) break; // too many wait, so a sweep finds this one later
+      own.again = false;
+      try {
         await readAndStart(conversation);
+      } catch (cause) {
+        if (!closing) logger.error({ err: cause, key }, 'a conversation that was woken could not be read');
+      } finally {
+        slot.release();
       }
-    } catch (cause) {
-      logger.error({ err: cause, key }, 'a conversation that was woken could not be read');
-    } finally {
-      waking.delete(key);
-      slot?.release();
     }
+    waking.delete(key);
   };
 
   return {
@@ -134,7 +137,7 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
         running.wokenAt = performance.now();
         return running.ended;
       }
-      if (!closing && !deliver.leaveToEnding(key))
+      if (!closing)
         await run(streamId, { conversation, wokenAt: 0 }, () =>
           deliver.deliverStream(key, endpointId, { reading: null }),
         );
@@ -145,7 +148,7 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
       const { _id: key } = conversation;
       const known = waking.get(key);
       if (known) known.again = true;
-      else if (!closing && !deliver.leaveToEnding(key)) void wake(conversation);
+      else if (!closing) void wake(conversation);
     },
 
     wakeDelivery: (deliveryId: string): void => {
@@ -163,10 +166,11 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
     /** Starts no new streams, waits for running streams, and wakes other processes for the remaining events. */
     close: async (): Promise<void> => {
       closing = true;
-      const left = [...active.values(), ...waking.values()].flatMap(({ conversation }) => conversation ?? []);
+      const all = [...active.values(), ...waking.values()].flatMap(({ conversation }) => conversation ?? []);
+      const left = new Map(all.map((conversation) => [conversation._id, conversation]));
       reads.close();
       if (active.size > 0) await new Promise<void>((resolve) => idle.push(resolve));
-      for (const conversation of left) deliveryQueue.wake(conversation);
+      for (const conversation of left.values()) deliveryQueue.wake(conversation);
     },
   };
 };
@@ -296,7 +300,6 @@ export const openSending = (
     slots: rated,
     recovering,
     endings,
-    wake: deliveryQueue.wake,
     eventMaxAgeMs: config.EVENT_MAX_AGE_S * 1000,
     timing,
     logger,
@@ -328,7 +331,7 @@ export const openSending = (
     process: async (data) => {
       const { conversations: keys, assistants, deliveries: ids } = WakeUpJob.parse(data);
       for (const deliveryId of ids) streams.wakeDelivery(deliveryId);
-      for (const [nth, key] of keys.entries()) streams.wake({ _id: key, assistantId: assistants[nth] ?? key });
+      for (const [nth, key] of keys.entries()) streams.wake({ _id: key, assistantId: assistants[nth] ?? '' });
     },
     suspended: () => [...breaker.suspended(), ...rated.saturated()],
   };

@@ -86,7 +86,10 @@ export const addTo = (counts: Map<string, number>, key: string, change: number):
   else counts.delete(key);
 };
 
-export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean): Slots => {
+const WAITING = { most: WAITING_MAX, total: WAITING_TOTAL };
+
+/** `bounds`: how many requests may wait, of one holder and of all. */
+export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, bounds = WAITING): Slots => {
   /** The slots in use, and the requests that wait, by tenant and holder. Who is first in a map has its turn next. */
   const active = new Map<string, OfTenant>();
   const waiting = new Map<string, Map<string, Grant[]>>();
@@ -104,7 +107,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean): Slo
     return hasFreeSlot({ own, ofTenant, inUse, tenants: active.size, holders: holders.size });
   };
 
-  const waitingMax = (): number => Math.min(WAITING_MAX, Math.ceil(WAITING_TOTAL / Math.max(1, waitingHolders)));
+  const waitingMax = (): number => Math.min(bounds.most, Math.ceil(bounds.total / Math.max(1, waitingHolders)));
 
   const release = (holder: string, tenant: string): void => {
     inUse -= 1;
