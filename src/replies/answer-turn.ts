@@ -11,7 +11,7 @@ import { workFor } from '../platform/process/slices.ts';
 import { whatRemains } from '../platform/process/slots.ts';
 import { NO_SPAN, type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
 import type { TurnLeases } from '../turns/leases.ts';
-import type { TurnQueue } from '../turns/queue.ts';
+import type { TurnQueue, WokenTurn } from '../turns/queue.ts';
 import { answeredWith, type Publish, type Reply } from '../turns/waiters.ts';
 import type { AskEngine } from './ask-engine.ts';
 
@@ -36,6 +36,9 @@ type ApartTurn = {
 type InFlight = {
   /** True if the turn already waits for a message or a slot. A second job for it is then ignored. */
   isWaiting: (turnId: string) => boolean;
+
+  /** True if so many turns of the assistant wait that another one would be left to a sweep. */
+  isFull: (assistantId: string) => boolean;
 
   start: (turn: ApartTurn) => void;
 
@@ -86,6 +89,8 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
 
   return {
     isWaiting: (turnId) => waiting.has(turnId),
+
+    isFull: (assistantId) => slots.saturated().includes(assistantId),
 
     start: (turn) => {
       if (waiting.has(turn.turnId) || (turn.pauseMs > 0 && pauses.size >= PAUSES_MAX)) return;
@@ -195,7 +200,7 @@ const whatEnded = (end: TurnEnd) => ({
  * Answers a session's turns from this turn on. For a turn that needs a provider, the job starts the answer and does
  * not wait for it.
  */
-type AnswerTurn = (turn: TurnRef) => Promise<void>;
+type AnswerTurn = (turn: WokenTurn) => Promise<void>;
 
 /**
  * Answers the pending turns of a session in order. The queue may deliver a turn twice, but only one reply is stored,
@@ -449,8 +454,9 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     return read && (await answerUnderLease(ref, read)).nextTurnId;
   };
 
-  return async ({ key, turnId }) => {
-    if (inFlight.isWaiting(turnId)) return;
+  return async ({ key, turnId, assistantId: of }) => {
+    // A sweep finds all turns that wait for a provider and found no place in the line, again and again.
+    if (inFlight.isWaiting(turnId) || (of !== undefined && inFlight.isFull(of))) return;
     const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next });
     let seen = await readHead({ key, turnId });
     if (!seen) return;

@@ -12,12 +12,15 @@ export const TURNS_QUEUE = 'turns';
  */
 const TURNS_PER_JOB = 16;
 
-export const TurnsJob = z.object({
-  turns: z
-    .array(z.object({ key: z.string().length(32), turnId: z.uuid() }))
-    .min(1)
-    .max(TURNS_PER_JOB),
+/** `assistantId`: set by a sweep, whose turn may be one of thousands that wait for a provider. */
+const WokenTurn = z.object({
+  key: z.string().length(32),
+  turnId: z.uuid(),
+  assistantId: z.string().max(200).optional(),
 });
+export type WokenTurn = z.infer<typeof WokenTurn>;
+
+export const TurnsJob = z.object({ turns: z.array(WokenTurn).min(1).max(TURNS_PER_JOB) });
 export type TurnsJob = z.infer<typeof TurnsJob>;
 
 /**
@@ -26,14 +29,14 @@ export type TurnsJob = z.infer<typeof TurnsJob>;
  */
 export type TurnQueue = {
   /** Adds a job to answer this head. Never throws. `span`: the accept or commit that made it the head, if known. */
-  enqueue: (head: TurnRef, span?: TraceSpan) => void;
+  enqueue: (head: WokenTurn, span?: TraceSpan) => void;
 
   /** Groups heads by partition. A head that was enqueued after the oldest waiting job may still have its job. */
   byPartition: <Head extends TurnRef>(heads: Head[]) => Promise<{ items: Head[]; oldestWaitingAt: number | null }[]>;
 };
 
 export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, tracing: Tracing): TurnQueue => {
-  const add = createGatheredJobs<TurnsJob, { head: TurnRef; span: TraceSpan }>(queue, {
+  const add = createGatheredJobs<TurnsJob, { head: WokenTurn; span: TraceSpan }>(queue, {
     name: 'answer',
     jobsOf: (items) => inChunks(items, TURNS_PER_JOB).map((some) => ({ turns: some.map(({ head }) => head) })),
     traced: (items, added) => {

@@ -103,7 +103,7 @@ export const createTurnSweep = ({
         return !mayBeQueued || now - queuedAt.getTime() > timing.turnJobReplacedAfterMs;
       });
       await conversations.renewHeads(lost);
-      for (const { key, turnId } of lost) turnQueue.enqueue({ key, turnId });
+      for (const { key, turnId, assistantId } of lost) turnQueue.enqueue({ key, turnId, assistantId });
       restored.push(...lost);
     }
     return restored;

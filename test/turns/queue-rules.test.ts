@@ -5,6 +5,7 @@ import { createTurnLeases } from '../../src/turns/leases.ts';
 import { anAssistant, type ErrorBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../kit/receiver.ts';
+import { profileStatements } from '../support/profile.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { sized } from '../support/size.ts';
 import { openStack, useStack } from '../support/stack.ts';
@@ -260,6 +261,47 @@ test('a reply interrupted by a stopping worker is made by another worker and is 
 
   expect(body.reply).toBe('echo: hello');
   expect((await history(body.conversationId)).body.messages).toHaveLength(2);
+  await own.close();
+});
+
+test('turns that found no place in the full line of a provider are not read each time a sweep finds them', async () => {
+  const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+  await own.startReplyWorker({
+    name: 'hanging',
+    reply: ({ signal }) =>
+      new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error))),
+  });
+  const { assistantId, chat } = await anAssistant(own);
+  await chat({ session_id: randomUUID(), message: 'hello' }, { headers: { Prefer: 'respond-async' } });
+  const { mongo, turnQueue, queues } = own.service;
+  const { _id: _, ...stored } = (await mongo.collection('conversations').findOne({ assistantId }))!;
+  const heads = Array.from({ length: 1_300 }, () => ({ key: randomUUID().replaceAll('-', ''), turnId: randomUUID() }));
+  await mongo.collection<{ _id: string }>('conversations').insertMany(
+    heads.map(({ key, turnId }) => ({
+      ...stored,
+      _id: key,
+      conversationId: randomUUID(),
+      sessionId: key,
+      headSince: new Date(Date.now() + 3_600_000), // only the test's own sweep finds it
+      waiting: [{ ...stored['waiting'][0], turnId }],
+    })),
+  );
+  const partitions = [...new Set(heads.map(({ key }) => queues.turns.of(key)))];
+  const countDone = async () => {
+    const counts = await Promise.all(partitions.map((queue) => queue.getCompletedCount()));
+    return counts.reduce((sum, count) => sum + count, 0);
+  };
+  const wake = async () => {
+    const before = await countDone();
+    for (const head of heads) turnQueue.enqueue({ ...head, assistantId });
+    await eventually(async () => expect(await countDone()).toBeGreaterThanOrEqual(before + heads.length / 16));
+  };
+  await wake();
+
+  const statements = await profileStatements(own, wake);
+
+  const read = statements.filter(({ command }) => 'waiting' in ((command['projection'] as object) ?? {}));
+  expect(read.reduce((sum, { nreturned = 0 }) => sum + nreturned, 0)).toBeLessThan(100);
   await own.close();
 });
 
