@@ -92,8 +92,8 @@ export const noteCall = (res: Response, details: CallDetails): void => {
 const unauthorized = (code: ErrorCode): ApiError => new ApiError(code, { headers: { 'WWW-Authenticate': 'Bearer' } });
 
 type Dependencies = {
-  assistants: Pick<AssistantStore, 'findApiKey' | 'findAssistant'>;
-  rateLimiter: Pick<RateLimiter, 'forApiKey' | 'forChannel' | 'forFailing' | 'forLongPoll'>;
+  assistants: Pick<AssistantStore, 'findApiKey' | 'hasFoundApiKey' | 'findAssistant'>;
+  rateLimiter: Pick<RateLimiter, 'forApiKey' | 'forChannel' | 'forFailing' | 'forLongPoll' | 'isLate' | 'slowDown'>;
   channelCalls: ChannelCalls;
   orUnavailable: OrUnavailable;
 };
@@ -125,6 +125,15 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
     throw error;
   };
 
+  /** Anybody may invent keys, and thousands of queries for them would come before those of others. */
+  const waitBeforeQuery = async (req: Request, res: Response): Promise<void> => {
+    const network = networkOf(req.ip);
+    if (!rateLimiter.isLate(network)) return;
+    noStranger(res);
+    await rateLimiter.slowDown(network);
+    if (res.closed) throw unauthorized('invalid_api_key'); // nobody reads it
+  };
+
   const admit = async (res: Response, caller: Caller, limited: Promise<Parameters<typeof rateLimitHeaders>[0]>) => {
     noStranger(res);
     const state = await limited;
@@ -140,13 +149,14 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
   const withKey = async (req: Request, res: Response, limitOf: RateLimiter['forApiKey']): Promise<void> => {
     const bearer = bearerIn(req.headers.authorization);
     if (bearer === null) return refuse(req, res, unauthorized('missing_api_key'));
+    if (!assistants.hasFoundApiKey(bearer)) await waitBeforeQuery(req, res);
     const key = await orUnavailable(assistants.findApiKey(bearer));
     const assistant = key && (await orUnavailable(assistants.findAssistant(key.assistantId)));
     if (!key || !assistant) return refuse(req, res, unauthorized('invalid_api_key'));
     const limit = key.limitPerMinute;
     const { keyId, turnsPerMonth: keyTurnsPerMonth } = key;
     const caller: Caller = { assistant, channel: 'api', keyId, keyTurnsPerMonth, limitPerMinute: limit };
-    await admit(res, caller, limitOf(keyId, limit));
+    await admit(res, caller, limitOf(keyId, limit, networkOf(req.ip)));
   };
 
   /** Authenticates by API key: chat API and conversation endpoints. */
@@ -197,7 +207,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
         : isTokenAccepted(assistant.channel, bearerIn(req.headers.authorization));
     if (!isAccepted) return refuse(req, res, unauthorized('invalid_verify_token'));
     const limit = assistant.channel.limitPerMinute;
-    const limited = rateLimiter.forChannel(assistantId, limit);
+    const limited = rateLimiter.forChannel(assistantId, limit, networkOf(req.ip));
     const caller: Caller = {
       assistant,
       channel: 'webhook',

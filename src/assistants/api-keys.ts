@@ -6,7 +6,7 @@ import { collectionOf, type Indexed, schemaOf } from '../platform/mongo/mongo.ts
 import { HOUR_MS, serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
-import { cachedSettings } from '../platform/process/lru.ts';
+import { cachedSettings, createLru } from '../platform/process/lru.ts';
 import { createSlices } from '../platform/process/slices.ts';
 import { DEFAULT_LIMIT_PER_MINUTE } from './assistant.ts';
 
@@ -91,6 +91,7 @@ const apiKeyModel = (connection: Connection) => connection.model<StoredApiKey>('
 const KEYS_MAX = 1_000;
 /** How many keys come in one answer of MongoDB. All at once would hold the event loop for many milliseconds. */
 const LISTED_AT_ONCE = 100;
+const KEYS_KNOWN = 10_000;
 const LAST_USED_EVERY_MS = 60_000;
 const AFTER = { returnDocument: 'after' } as const;
 
@@ -101,6 +102,9 @@ export type ApiKeyStore = {
 
   /** The active key that a Bearer value belongs to. Malformed, unknown and revoked keys all give null. */
   findApiKey: (apiKey: string) => Promise<ApiKey | null>;
+
+  /** True if this process has found the key before. It may have been revoked since. */
+  hasFoundApiKey: (apiKey: string) => boolean;
 
   /** Creates an API key. Only this answer contains the full key. */
   createApiKey: (key: NewApiKey) => Promise<{ key: ApiKey; apiKey: string }>;
@@ -144,6 +148,8 @@ export const createApiKeyStore = (
     return stored && { key: toApiKey(stored), until: stored.hash === hash ? null : (stored.previous?.until ?? null) };
   });
 
+  const foundBefore = createLru<true>({ most: KEYS_KNOWN });
+
   const getApiKey = async (keyId: string): Promise<ApiKey> => {
     return toApiKey(orNotFound(await apiKeys.findById(keyId).lean()));
   };
@@ -158,6 +164,7 @@ export const createApiKeyStore = (
       if (!findByHash.knows(hash) && !isWellFormedApiKey(apiKey)) return null;
       const found = await findByHash(hash);
       if (!found) return null;
+      foundBefore.set(hash, true);
       const { key, until } = found;
       if (until !== null) return until.getTime() > serverNow() ? key : null;
       if ((key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {
@@ -167,6 +174,8 @@ export const createApiKeyStore = (
       }
       return key;
     },
+
+    hasFoundApiKey: (apiKey) => foundBefore.has(hashSecret(apiKey)),
 
     createApiKey: async ({ assistantId, name, limitPerMinute, turnsPerMonth = null }) => {
       await requireAssistant(assistantId);

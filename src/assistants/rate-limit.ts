@@ -3,14 +3,18 @@ import { LRUCache } from 'lru-cache';
 import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
 import { createBatcher, ItemFailure } from '../platform/process/batch.ts';
 import { ApiError, unavailable } from '../platform/process/errors.ts';
+import { createLru } from '../platform/process/lru.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
 
 const WINDOW_S = 60;
 /** How many requests of a window are refused without delay. Each further refusal in the window is delayed. */
 const REFUSED_AT_ONCE = 100;
 const REFUSED_LATE_MS = 1_000;
-/** How many refusals a process delays at the same time. Further refusals are sent without delay. */
-const LATE_MAX = 2_000;
+/** Late refusals of one client address are at least so far apart, because it may have thousands of connections. */
+const REFUSED_APART_MS = 10;
+/** How many refusals a process delays at the same time: as many as it has connections. */
+const LATE_MAX = 10_000;
+const ADDRESSES_KNOWN = 10_000;
 const FAILING_LIMIT_PER_MINUTE = 60;
 /** Requests with a body but no sign-in: sign-ins, invitation and reset links. Many people may share a network. */
 const ANONYMOUS_LIMIT_PER_MINUTE = 120;
@@ -114,18 +118,24 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
  * itself, so that the key still reaches conversations on other nodes.
  */
 export type RateLimiter = {
-  forApiKey: (keyId: string, limit: number) => Promise<RateLimitState>;
-  forChannel: (assistantId: string, limit: number) => Promise<RateLimitState>;
+  forApiKey: (keyId: string, limit: number, address: string) => Promise<RateLimitState>;
+  forChannel: (assistantId: string, limit: number, address: string) => Promise<RateLimitState>;
 
   /** Counts a visitor's message by its conversation key, so that no session id is stored in Redis. */
   forVisitor: (conversationKey: string, limit: number) => Promise<RateLimitState>;
 
-  forLongPoll: (keyId: string, limit: number) => Promise<RateLimitState>;
+  forLongPoll: (keyId: string, limit: number, address: string) => Promise<RateLimitState>;
 
   /**
    * Counts only requests that have already failed (401, unknown assistant), so this limit never refuses a valid key.
    */
   forFailing: (address: string) => Promise<RateLimitState>;
+
+  /** True while refusals of this address are late. */
+  isLate: (address: string) => boolean;
+
+  /** Waits like a late refusal. */
+  slowDown: (address: string) => Promise<void>;
 
   forAnonymous: (address: string) => Promise<RateLimitState>;
 
@@ -213,14 +223,26 @@ export const createRateLimiter = (
   );
 
   let late = 0;
-  const slowDown = async (): Promise<void> => {
+  /** When the last late refusal of each address is due. */
+  const dueOf = createLru<number>({ most: ADDRESSES_KNOWN });
+  const slowDown = async (address: string): Promise<void> => {
     if (late >= LATE_MAX) return;
+    const now = performance.now();
+    const next = Math.max(now + REFUSED_LATE_MS, (dueOf.get(address) ?? 0) + REFUSED_APART_MS);
+    const due = Math.min(now + WINDOW_S * 1000, next);
+    dueOf.set(address, due);
     late += 1;
-    await sleep(REFUSED_LATE_MS);
+    await sleep(due - now);
     late -= 1;
   };
 
-  const consume = async (kind: LimitKind, subject: string, limit: number): Promise<RateLimitState> => {
+  /** `address`: the client's. If it is missing, the subject is one. */
+  const consume = async (
+    kind: LimitKind,
+    subject: string,
+    limit: number,
+    address = subject,
+  ): Promise<RateLimitState> => {
     const counted = await count({ subject: `${kind}:${subject}`, limit }).catch((cause: unknown) => {
       throw unavailable(cause);
     });
@@ -229,18 +251,20 @@ export const createRateLimiter = (
     onRefused(kind);
     // Without a delay, a client could send its next request right after each refusal: thousands in a second on a few
     // connections.
-    if (SLOWED.has(kind) && counted.consumed > limit + REFUSED_AT_ONCE) await slowDown();
+    if (SLOWED.has(kind) && counted.consumed > limit + REFUSED_AT_ONCE) await slowDown(address);
     throw new ApiError('rate_limited', {
       headers: { ...rateLimitHeaders(state), 'Retry-After': String(state.resetSeconds) },
     });
   };
 
   return {
-    forApiKey: (keyId, limit) => consume('key', keyId, limit),
-    forChannel: (assistantId, limit) => consume('channel', assistantId, limit),
+    forApiKey: (keyId, limit, address) => consume('key', keyId, limit, address),
+    forChannel: (assistantId, limit, address) => consume('channel', assistantId, limit, address),
     forVisitor: (conversationKey, limit) => consume('visitor', conversationKey, limit),
-    forLongPoll: (keyId, limit) => consume('poll', keyId, limit),
+    forLongPoll: (keyId, limit, address) => consume('poll', keyId, limit, address),
     forFailing: (address) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
+    isLate: (address) => (dueOf.get(address) ?? 0) > performance.now(),
+    slowDown,
     forAnonymous: (address) => consume('anonymous', address, ANONYMOUS_LIMIT_PER_MINUTE),
     forUnknown: (address) => consume('unknown', address, UNKNOWN_LIMIT_PER_MINUTE),
     forPlayground: (operatorId) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),

@@ -7,6 +7,7 @@ import { createLogger } from '../../src/platform/process/logger.ts';
 import { createRateLimiter } from '../../src/assistants/rate-limit.ts';
 import { closeRedis, openRedis } from '../../src/platform/redis/redis.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
 import { anOperator, openOperatorClient } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
@@ -35,6 +36,11 @@ const remaining = ({ headers }: { headers: Headers }) => headers.get('x-ratelimi
 
 const fail = (url: string, headers: Record<string, string> = {}) =>
   request(`${url}${CHAT}`, { body: aTurn(), bearer: 'sk_wrong', headers });
+
+const countFailing = async () => {
+  const [key = ''] = await stack.service.redis.keys(`${stack.env.REDIS_PREFIX}:limit:failing:*`);
+  return Number(await stack.service.redis.get(key));
+};
 
 const failOften = async (url: string, headersOf: (count: number) => Record<string, string> = () => ({})) => {
   const answers = [];
@@ -290,13 +296,39 @@ test('of 100 concurrent requests exactly as many pass as the limit allows', asyn
   expect(answers.filter(({ status }) => status === 429)).toHaveLength(60);
 });
 
+test('an address whose refusals are late gets a hundred a second, and its known keys do not wait', async () => {
+  const url = await anApi({ TRUST_PROXY: '1' });
+  const { assistantId, apiKey } = await anAssistant(stack);
+  const { apiKey: unknown } = await stack.service.assistants.createApiKey({ assistantId, name: 'new' });
+  const headers = { 'X-Forwarded-For': '203.0.113.77' };
+  const list = (bearer: string) => request(`${url}/api/v1/conversations`, { bearer, headers });
+  const failing = (count: number) => Promise.all(Array.from({ length: count }, () => fail(url, headers)));
+  await list(apiKey);
+  await failing(FAILING + 100);
+
+  const since = performance.now();
+  const late = failing(100);
+  await eventually(async () => expect(await countFailing()).toBe(FAILING + 200));
+  const ended: string[] = [];
+  const [known, other, refused] = await Promise.all([
+    list(apiKey).finally(() => ended.push('known')),
+    list(unknown).finally(() => ended.push('new')),
+    late.finally(() => ended.push('refused')),
+  ]);
+
+  expect(performance.now() - since).toBeGreaterThan(1_900);
+  expect(ended).toEqual(['known', 'refused', 'new']);
+  expect([known.status, other.status]).toEqual([200, 200]);
+  expect(new Set(refused.map(problemOf))).toEqual(new Set(['429 rate_limited']));
+});
+
 test('the first request of a process is counted, also while other commands wait to be sent', async () => {
   const { REDIS_URL: url, REDIS_PREFIX: prefix } = readConfig(stack.env);
   const redis = await openRedis({ url, role: 'api' }, logger);
   lifecycle.add('redis', redis, closeRedis);
   const limiter = createRateLimiter(redis, { prefix, onRefused: () => undefined });
 
-  const [other, state] = await Promise.all([redis.get('nothing'), limiter.forApiKey(randomUUID(), 7)]);
+  const [other, state] = await Promise.all([redis.get('nothing'), limiter.forApiKey(randomUUID(), 7, 'address')]);
 
   expect([other, state]).toEqual([null, { limit: 7, remaining: 6, resetSeconds: 60 }]);
 });
