@@ -222,7 +222,7 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     };
   const findState = finderOf<ConversationState>(WITHOUT_CONTENTS);
   const readLanguage = createReader(conversations, { language: 1 });
-  const readForAnswer = createReader(conversations, FOR_ANSWER, LONG_AT_ONCE);
+  const readForAnswer = createReader(conversations, FOR_ANSWER, 4 * LONG_AT_ONCE);
   const readOfSession = createReader(conversations, { seq: 1, conversationId: 1, status: 1 });
   const readPending = createReader(conversations, { 'waiting.turnId': 1 });
   const readReplyTo = createReader(conversations, { 'waiting.turnId': 1, 'waiting.replyTo': 1 });
