@@ -11,7 +11,8 @@ import { MCP_PATH, mcpRoutes } from './turns/http/mcp.ts';
 import { chatTurnRoutes, createGatedTurn, TURN_PATHS } from './turns/http/turn-routes.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
 import { createReadiness, type Readiness } from './platform/http/health.ts';
-import { createLongPolls, networkOf } from './platform/http/shares.ts';
+import { blockOf, createLongPolls, networkOf } from './platform/http/shares.ts';
+import { restBefore } from './platform/process/slices.ts';
 import { createToApiError, errorHandler, notFoundHandler, requestId, withErrorShape } from './platform/http/http.ts';
 import { closeWebServer, createWebServer, listen } from './platform/http/web-server.ts';
 import { createInbox } from './inbox/inbox.ts';
@@ -44,6 +45,18 @@ type Opened = OpenTurns & {
   onErased: (conversation: StoredConversation) => void;
   readiness: () => Promise<Readiness>;
   operatorApi: Omit<OperatorApiDependencies, 'streamTurn'>;
+};
+
+/**
+ * Lets client networks begin their requests in turns while the event loop is busy. One network may have thousands of
+ * connections, and even what is refused at once, or is the same for everybody, takes a part of a millisecond.
+ */
+const beginInTurn: RequestHandler = (req, res, next) => {
+  const rest = restBefore(`network ${blockOf(req.ip ?? '')}`);
+  if (!rest) return next();
+  void rest.then(() => {
+    if (!res.closed) next();
+  });
 };
 
 const refuseWhileDraining =
@@ -98,6 +111,7 @@ const createApp = ({ service, metrics, config, logger, lifecycle }: Module, open
   app.disable('x-powered-by');
   app.disable('etag');
   app.enable('case sensitive routing');
+  app.use(beginInTurn);
   app.use(requestId);
   app.use(helmet.xContentTypeOptions());
 

@@ -130,7 +130,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
     const network = networkOf(req.ip);
     if (!rateLimiter.isLate(network)) return;
     noStranger(res);
-    await rateLimiter.slowDown(network);
+    await rateLimiter.slowDown(network, res);
     if (res.closed) throw unauthorized('invalid_api_key'); // nobody reads it
   };
 
@@ -156,7 +156,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
     const limit = key.limitPerMinute;
     const { keyId, turnsPerMonth: keyTurnsPerMonth } = key;
     const caller: Caller = { assistant, channel: 'api', keyId, keyTurnsPerMonth, limitPerMinute: limit };
-    await admit(res, caller, limitOf(keyId, limit, networkOf(req.ip)));
+    await admit(res, caller, limitOf(keyId, limit, assistant.assistantId));
   };
 
   /** Authenticates by API key: chat API and conversation endpoints. */
@@ -207,7 +207,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
         : isTokenAccepted(assistant.channel, bearerIn(req.headers.authorization));
     if (!isAccepted) return refuse(req, res, unauthorized('invalid_verify_token'));
     const limit = assistant.channel.limitPerMinute;
-    const limited = rateLimiter.forChannel(assistantId, limit, networkOf(req.ip));
+    const limited = rateLimiter.forChannel(assistantId, limit);
     const caller: Caller = {
       assistant,
       channel: 'webhook',

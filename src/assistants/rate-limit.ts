@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import type { Response } from 'express';
 import { LRUCache } from 'lru-cache';
 import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
 import { createBatcher, ItemFailure } from '../platform/process/batch.ts';
@@ -10,11 +10,11 @@ const WINDOW_S = 60;
 /** How many requests of a window are refused without delay. Each further refusal in the window is delayed. */
 const REFUSED_AT_ONCE = 100;
 const REFUSED_LATE_MS = 1_000;
-/** Late refusals of one client address are at least so far apart, because it may have thousands of connections. */
+/** Late refusals of one assistant, or one client address, are so far apart: it may have thousands of connections. */
 const REFUSED_APART_MS = 10;
 /** How many refusals a process delays at the same time: as many as it has connections. */
 const LATE_MAX = 10_000;
-const ADDRESSES_KNOWN = 10_000;
+const LINES_KNOWN = 10_000;
 const FAILING_LIMIT_PER_MINUTE = 60;
 /** Requests with a body but no sign-in: sign-ins, invitation and reset links. Many people may share a network. */
 const ANONYMOUS_LIMIT_PER_MINUTE = 120;
@@ -118,13 +118,13 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
  * itself, so that the key still reaches conversations on other nodes.
  */
 export type RateLimiter = {
-  forApiKey: (keyId: string, limit: number, address: string) => Promise<RateLimitState>;
-  forChannel: (assistantId: string, limit: number, address: string) => Promise<RateLimitState>;
+  forApiKey: (keyId: string, limit: number, assistantId: string) => Promise<RateLimitState>;
+  forChannel: (assistantId: string, limit: number) => Promise<RateLimitState>;
 
   /** Counts a visitor's message by its conversation key, so that no session id is stored in Redis. */
   forVisitor: (conversationKey: string, limit: number) => Promise<RateLimitState>;
 
-  forLongPoll: (keyId: string, limit: number, address: string) => Promise<RateLimitState>;
+  forLongPoll: (keyId: string, limit: number, assistantId: string) => Promise<RateLimitState>;
 
   /**
    * Counts only requests that have already failed (401, unknown assistant), so this limit never refuses a valid key.
@@ -134,8 +134,8 @@ export type RateLimiter = {
   /** True while refusals of this address are late. */
   isLate: (address: string) => boolean;
 
-  /** Waits like a late refusal. */
-  slowDown: (address: string) => Promise<void>;
+  /** Waits like a late refusal, until the client leaves. */
+  slowDown: (address: string, res: Response) => Promise<void>;
 
   forAnonymous: (address: string) => Promise<RateLimitState>;
 
@@ -223,26 +223,27 @@ export const createRateLimiter = (
   );
 
   let late = 0;
-  /** When the last late refusal of each address is due. */
-  const dueOf = createLru<number>({ most: ADDRESSES_KNOWN });
-  const slowDown = async (address: string): Promise<void> => {
+  /** When the last late refusal of each assistant or address is due. */
+  const dueOf = createLru<number>({ most: LINES_KNOWN });
+  const slowDown = async (line: string, res?: Response): Promise<void> => {
     if (late >= LATE_MAX) return;
     const now = performance.now();
-    const next = Math.max(now + REFUSED_LATE_MS, (dueOf.get(address) ?? 0) + REFUSED_APART_MS);
+    const next = Math.max(now + REFUSED_LATE_MS, (dueOf.get(line) ?? 0) + REFUSED_APART_MS);
     const due = Math.min(now + WINDOW_S * 1000, next);
-    dueOf.set(address, due);
+    dueOf.set(line, due);
     late += 1;
-    await sleep(due - now);
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, due - now);
+      res?.once('close', () => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
     late -= 1;
   };
 
-  /** `address`: the client's. If it is missing, the subject is one. */
-  const consume = async (
-    kind: LimitKind,
-    subject: string,
-    limit: number,
-    address = subject,
-  ): Promise<RateLimitState> => {
+  /** `line`: whose late refusals come one after the other. If it is missing, those of the subject. */
+  const consume = async (kind: LimitKind, subject: string, limit: number, line = subject): Promise<RateLimitState> => {
     const counted = await count({ subject: `${kind}:${subject}`, limit }).catch((cause: unknown) => {
       throw unavailable(cause);
     });
@@ -251,17 +252,17 @@ export const createRateLimiter = (
     onRefused(kind);
     // Without a delay, a client could send its next request right after each refusal: thousands in a second on a few
     // connections.
-    if (SLOWED.has(kind) && counted.consumed > limit + REFUSED_AT_ONCE) await slowDown(address);
+    if (SLOWED.has(kind) && counted.consumed > limit + REFUSED_AT_ONCE) await slowDown(line);
     throw new ApiError('rate_limited', {
       headers: { ...rateLimitHeaders(state), 'Retry-After': String(state.resetSeconds) },
     });
   };
 
   return {
-    forApiKey: (keyId, limit, address) => consume('key', keyId, limit, address),
-    forChannel: (assistantId, limit, address) => consume('channel', assistantId, limit, address),
+    forApiKey: (keyId, limit, assistantId) => consume('key', keyId, limit, assistantId),
+    forChannel: (assistantId, limit) => consume('channel', assistantId, limit),
     forVisitor: (conversationKey, limit) => consume('visitor', conversationKey, limit),
-    forLongPoll: (keyId, limit, address) => consume('poll', keyId, limit, address),
+    forLongPoll: (keyId, limit, assistantId) => consume('poll', keyId, limit, assistantId),
     forFailing: (address) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
     isLate: (address) => (dueOf.get(address) ?? 0) > performance.now(),
     slowDown,

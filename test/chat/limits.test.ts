@@ -1,11 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeEach, expect, test } from 'vitest';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { afterAll, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
 import { readConfig } from '../../src/platform/process/config.ts';
 import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { createRateLimiter } from '../../src/assistants/rate-limit.ts';
 import { closeRedis, openRedis } from '../../src/platform/redis/redis.ts';
+import { median } from '../kit/quantiles.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator, openOperatorClient } from '../support/operator-client.ts';
@@ -320,6 +323,38 @@ test('an address whose refusals are late gets a hundred a second, and its known 
   expect(ended).toEqual(['known', 'refused', 'new']);
   expect([known.status, other.status]).toEqual([200, 200]);
   expect(new Set(refused.map(problemOf))).toEqual(new Set(['429 rate_limited']));
+});
+
+test('requests of an address with many connections begin in turns with those of others', async () => {
+  const port = Number(new URL(stack.url).port);
+  let answered = 0;
+  const attackers = Array.from({ length: 400 }, () => {
+    const socket = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.9' });
+    const ask = () => void socket.write('GET /operator/v1/session/current HTTP/1.1\r\nHost: x\r\n\r\n');
+    socket.on('error', () => undefined);
+    socket.on('data', (bytes: Buffer) => {
+      if (!bytes.toString('latin1', 0, 4).startsWith('HTTP')) return;
+      answered += 1;
+      ask();
+    });
+    ask();
+    return socket;
+  });
+  const visitor = connect({ port, host: '127.0.0.1' });
+  onTestFinished(() => [visitor, ...attackers].forEach((socket) => socket.destroy()));
+  const visit = async () => {
+    const before = answered;
+    visitor.write('GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n');
+    await once(visitor, 'data');
+    return answered - before;
+  };
+  await visit();
+  await eventually(async () => expect(answered).toBeGreaterThan(2 * attackers.length));
+
+  const meanwhile: number[] = [];
+  for (let nth = 0; nth < 11; nth += 1) meanwhile.push(await visit());
+
+  expect(median(meanwhile)).toBeLessThan(attackers.length / 2);
 });
 
 test('the first request of a process is counted, also while other commands wait to be sent', async () => {

@@ -89,6 +89,13 @@ export const restIfBusy = async (): Promise<void> => {
   if (isTickOver()) await nextSlice();
 };
 
+/**
+ * The same for work that this holder begins: null if it may begin now. The work of a holder begins in the order in which
+ * it came.
+ */
+export const restBefore = (holder: string): Promise<void> | null =>
+  isTickOver() || waiting.has(holder) ? workFor(holder, nextSlice) : null;
+
 /** Runs a computation that yields between its steps. If many are begun in one tick, only what fits into it runs there. */
 export const inSlices = async <Result>(steps: Generator<unknown, Result>): Promise<Result> => {
   if (isTickOver()) await nextSlice();
