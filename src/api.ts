@@ -51,12 +51,10 @@ type Opened = OpenTurns & {
  * Lets client networks begin their requests in turns while the event loop is busy. One network may have thousands of
  * connections, and even what is refused at once, or is the same for everybody, takes a part of a millisecond.
  */
-const beginInTurn: RequestHandler = (req, res, next) => {
+const beginInTurn: RequestHandler = async (req, res, next) => {
   const rest = restBefore(`network ${blockOf(req.ip ?? '')}`);
-  if (!rest) return next();
-  void rest.then(() => {
-    if (!res.closed) next();
-  });
+  if (rest) await rest;
+  if (!res.closed) next();
 };
 
 const refuseWhileDraining =
