@@ -118,6 +118,7 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
  * itself, so that the key still reaches conversations on other nodes.
  */
 export type RateLimiter = {
+  /** `assistantId`: late refusals of all its keys come one after the other. */
   forApiKey: (keyId: string, limit: number, assistantId: string) => Promise<RateLimitState>;
   forChannel: (assistantId: string, limit: number) => Promise<RateLimitState>;
 

@@ -197,7 +197,7 @@ const WAKING_FIELDS = {
   outbox: { $cond: [IS_SHORT, PENDING, stubOf('$$first.events')] },
 };
 /** `heads`: the first event of each endpoint at least, without its payload. `whole`: the outbox, if it is short. */
-type Waking = { heads: { outbox?: EventStub[] }; whole: Outbox | null };
+export type Waking = { heads: { outbox?: EventStub[] }; whole: Outbox | null };
 
 /** Ended events of one stream, as they were read. */
 type Pull = { key: string; conversationId: string; endpointId: string; ended: OutboxEvent[] };

@@ -124,7 +124,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   let last = '';
   /** The same for outboxes with too many events: the time of the first event of the last one. */
   let lastFull = new Date(0);
-  let beginsFirst = false;
+  let fromOldest = false;
 
   const claims = async (): Promise<void> => {
     const lost = await deliveries.endLostClaims(timing.claimLostMs);
@@ -160,11 +160,11 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
    * same. Every second sweep looks at those whose first event is the oldest, the others at the next ones.
    */
   const trim = async (): Promise<void> => {
-    const after = beginsFirst ? new Date(0) : lastFull;
+    const after = fromOldest ? new Date(0) : lastFull;
     const outboxes = await outboxStore.findFull({ olderThanMs: timing.eventStaleMs, after, limit: FULL_PER_SWEEP });
     const next = outboxes.length < FULL_PER_SWEEP ? undefined : outboxes.at(-1)?.outbox[0]?.at;
-    if (!beginsFirst) lastFull = next ?? new Date(0);
-    beginsFirst = !beginsFirst;
+    if (!fromOldest) lastFull = next ?? new Date(0);
+    fromOldest = !fromOldest;
     const long = outboxes.flatMap((outbox) =>
       outbox.lengths.flatMap(({ endpointId, count }) => {
         const [head] = pendingOf(outbox, endpointId);

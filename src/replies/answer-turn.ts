@@ -37,7 +37,7 @@ type InFlight = {
   /** True if the turn already waits for a message or a slot. A second job for it is then ignored. */
   isWaiting: (turnId: string) => boolean;
 
-  /** True if so many turns of the assistant wait that another one would be left to a sweep. */
+  /** True if half as many turns of the assistant wait as may: a job more would not help. */
   isFull: (assistantId: string) => boolean;
 
   start: (turn: ApartTurn) => void;
@@ -455,7 +455,7 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
   };
 
   return async ({ key, turnId, assistantId: of }) => {
-    // A sweep finds all turns that wait for a provider and found no place in the line, again and again.
+    // A sweep finds those that have no place in the line each time.
     if (inFlight.isWaiting(turnId) || (of !== undefined && inFlight.isFull(of))) return;
     const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next });
     let seen = await readHead({ key, turnId });

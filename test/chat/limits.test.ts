@@ -363,7 +363,7 @@ test('the first request of a process is counted, also while other commands wait 
   lifecycle.add('redis', redis, closeRedis);
   const limiter = createRateLimiter(redis, { prefix, onRefused: () => undefined });
 
-  const [other, state] = await Promise.all([redis.get('nothing'), limiter.forApiKey(randomUUID(), 7, 'address')]);
+  const [other, state] = await Promise.all([redis.get('nothing'), limiter.forApiKey(randomUUID(), 7, 'assistant')]);
 
   expect([other, state]).toEqual([null, { limit: 7, remaining: 6, resetSeconds: 60 }]);
 });

@@ -47,6 +47,15 @@ const storeOutboxes = async (assistantId: string, { conversations, events, endpo
   }
 };
 
+/** Adds an endpoint that stays paused. It wants the events of any time. */
+const addPaused = async (assistantId: string): Promise<string> => {
+  const { endpoints, mongo } = stack.service;
+  const { endpointId } = (await endpoints.addEndpoint(assistantId, { url: hanging.url })).endpoint;
+  await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
+  await mongo.collection('endpoints').updateOne({ _id: endpointId as never }, { $set: { enabledSince: new Date(0) } });
+  return endpointId;
+};
+
 /** Events that wait for the endpoints of an assistant. Their receivers do not answer. */
 const fillOutboxes = async (): Promise<void> => {
   const { mongo } = stack.service;
@@ -134,9 +143,7 @@ test('the events that wait for a paused endpoint are not read to send new ones t
   await waiting.chat(aTurn());
   const { endpoints, mongo } = stack.service;
   const add = async (url: string) => (await endpoints.addEndpoint(waiting.assistantId, { url })).endpoint.endpointId;
-  const paused = await add(hanging.url);
-  await endpoints.pauseEndpoint(paused, { reason: 'gone', until: null });
-  await mongo.collection('endpoints').updateOne({ _id: paused as never }, { $set: { enabledSince: new Date(0) } });
+  const paused = await addPaused(waiting.assistantId);
   await storeOutboxes(waiting.assistantId, { conversations: 5, events: EVENTS, endpoints: [paused] });
   const keys = (await mongo.collection('conversations').find({ 'outbox.endpoints': paused }).toArray()).map(({ _id }) =>
     String(_id),
@@ -186,10 +193,8 @@ test('endpoints that get an event together leave its entry together', async () =
 
 test('a sweep looks at a few outboxes with too many events, and the next ones at others', async () => {
   const { assistantId } = await anAssistant(stack, { knowledge: [] });
-  const { mongo, endpoints } = stack.service;
-  const { endpointId } = (await endpoints.addEndpoint(assistantId, { url: hanging.url })).endpoint;
-  await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
-  await mongo.collection('endpoints').updateOne({ _id: endpointId as never }, { $set: { enabledSince: new Date(0) } });
+  const { mongo } = stack.service;
+  const endpointId = await addPaused(assistantId);
   await createFeed(stack.service).openConversations(assistantId, 1);
   for (let nth = 0; nth < 3; nth += 1)
     await storeOutboxes(assistantId, { conversations: 15, events: 501, endpoints: [endpointId] });
@@ -215,9 +220,7 @@ test('an event does not wait until all conversations of another assistant that w
   });
   const { endpoints, mongo, deliveryQueue } = stack.service;
   const feed = createFeed(stack.service);
-  const { endpointId } = (await endpoints.addEndpoint(busy.assistantId, { url: hanging.url })).endpoint;
-  await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
-  await mongo.collection('endpoints').updateOne({ _id: endpointId as never }, { $set: { enabledSince: new Date(0) } });
+  const endpointId = await addPaused(busy.assistantId);
   await feed.openConversations(busy.assistantId, 1);
   const WOKEN = 1_000;
   await storeOutboxes(busy.assistantId, { conversations: WOKEN, events: 21, endpoints: [endpointId] });
@@ -271,9 +274,7 @@ longTest('many events of a disabled endpoint end beside the events of others', a
   const [busy, neighbour] = [await anAssistant(stack), await anAssistant(stack)];
   await busy.chat(aTurn());
   const { endpoints, mongo } = stack.service;
-  const { endpointId } = (await endpoints.addEndpoint(busy.assistantId, { url: hanging.url })).endpoint;
-  await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
-  await mongo.collection('endpoints').updateOne({ _id: endpointId as never }, { $set: { enabledSince: new Date(0) } });
+  const endpointId = await addPaused(busy.assistantId);
   const waiting = { conversations: 100, events: 300 };
   await storeOutboxes(busy.assistantId, { ...waiting, endpoints: [endpointId] });
   await endpoints.addEndpoint(neighbour.assistantId, { url: good.url });

@@ -5,6 +5,7 @@ import {
   type OutboxStore,
   pendingOf,
   sequencesOf,
+  type Waking,
   type Woken,
 } from '../../conversations/outbox.ts';
 import type { ConversationStore } from '../../conversations/store.ts';
@@ -104,8 +105,6 @@ export type SendSlots = Pick<Slots, 'saturated' | 'close'> & {
 
 export type ReportEventWait = (seconds: number) => void;
 
-type Heads = NonNullable<Awaited<ReturnType<OutboxStore['readForWaking']>>>['heads'];
-
 type DeliverDependencies = {
   conversations: Pick<ConversationStore, 'findHead'> & { outbox: OutboxStore };
   endpoints: EndpointStore;
@@ -158,7 +157,7 @@ export type Deliver = {
   deliverStream: (key: string, endpointId: string, given: GivenReading) => Promise<number>;
 
   /** The endpoints of a conversation whose streams would not stop at once. */
-  withoutStopped: (heads: Heads) => Promise<string[]>;
+  withoutStopped: (heads: Waking['heads']) => Promise<string[]>;
 
   /** Delivers what has no outbox. A test and a resend ignore the order of the stream and its pauses. */
   deliverQueued: (deliveryId: string) => Promise<void>;
@@ -194,7 +193,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     isPaused(endpoint, serverNow()) || breaker.isSuspended(endpoint._id);
 
   /** True if a stream would stop at once: its endpoint is held, and its first event is not to be ended. */
-  const isStopped = async (heads: Heads, endpointId: string): Promise<boolean> => {
+  const isStopped = async (heads: Waking['heads'], endpointId: string): Promise<boolean> => {
     const endpoint = await endpoints.readForSending(endpointId);
     const [head] = pendingOf(heads, endpointId);
     const isUndeliverable = head && undeliverableOf([head], { endpoint, eventMaxAgeMs }).length > 0;
@@ -206,8 +205,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     const pending = pendingOf(outbox, endpointId);
     const [event] = pending;
     if (undeliverableOf(pending, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
-    if (!endpoint?.enabled) return { kind: 'stop' };
-    if (isHeld(endpoint)) return { kind: 'stop' };
+    if (!endpoint?.enabled || isHeld(endpoint)) return { kind: 'stop' };
     if (mayMiss(reading)) return { kind: 'recover', endpoint };
     return event ? { kind: 'send', event, endpoint } : { kind: 'stop' };
   };

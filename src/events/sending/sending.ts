@@ -108,7 +108,7 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
   };
 
   /** Reads a conversation in its assistant's share, and once more if it is woken meanwhile. */
-  const wake = async (conversation: Woken): Promise<void> => {
+  const readInTurn = async (conversation: Woken): Promise<void> => {
     const { _id: key, assistantId } = conversation;
     const own = { conversation, again: true };
     waking.set(key, own);
@@ -148,7 +148,7 @@ const createStreams = ({ outbox: outboxes, deliver, deliveryQueue, logger }: Dep
       const { _id: key } = conversation;
       const known = waking.get(key);
       if (known) known.again = true;
-      else if (!closing) void wake(conversation);
+      else if (!closing) void readInTurn(conversation);
     },
 
     wakeDelivery: (deliveryId: string): void => {
