@@ -19,7 +19,7 @@ type Plan = {
   conversation: ReadConversation;
   /** The last `seq` that is projected after this step. */
   seq: number;
-  chars: number;
+  cost: number;
   statement: mongo.AnyBulkWriteOperation<ProjectedConversation>;
   increments: Increment[];
   usage: UsageIncrement[];
@@ -28,13 +28,16 @@ type Plan = {
   isBehind: boolean;
 };
 
+/** What a new word costs, compared with a character that is read: it is an entry of an index. */
+const COST_OF_TERM = 30;
+
 /** Finds the words that are not stored yet. Other work of the process runs in between. */
 const newTermsOf = async (
   entries: Entry[],
   { sessionId }: ReadConversation,
   known: string[],
   slices: Slices,
-): Promise<{ terms: string[]; chars: number }> => {
+): Promise<{ terms: string[]; cost: number }> => {
   const all = new Set(known);
   const texts = entries.flatMap(({ messages }) =>
     messages.flatMap(({ role, content }) => (role === 'system' ? [] : [content])),
@@ -44,7 +47,8 @@ const newTermsOf = async (
     if (slices.isOver()) await slices.next();
     for (const word of searchWordsOf(text)) if (all.size < MAX_TERMS) all.add(word);
   }
-  return { terms: [...all].slice(known.length), chars: texts.reduce((sum, { length }) => sum + length, 0) };
+  const terms = [...all].slice(known.length);
+  return { terms, cost: texts.reduce((sum, { length }) => sum + length, COST_OF_TERM * terms.length) };
 };
 
 const hasMissed = ({ kind }: Finding): boolean => kind === 'miss' || kind === 'rejected';
@@ -70,7 +74,7 @@ const planProjection = async (
   const slices = createSlices();
   const { entries, upTo } = fitStep(read);
   const { _id: key, conversationId, assistantId, sessionId, updatedAt } = conversation;
-  const { terms, chars } = await newTermsOf(entries, conversation, before?.terms ?? [], slices);
+  const { terms, cost } = await newTermsOf(entries, conversation, before?.terms ?? [], slices);
   if (slices.isOver()) await slices.next();
   const lessons = lessonsOf(entries, read.earlier, before);
   const counted = before?.resolvedAt ?? null;
@@ -92,7 +96,7 @@ const planProjection = async (
   return {
     conversation,
     seq: upTo,
-    chars,
+    cost,
     statement,
     increments: [
       ...countMessages(assistantId, entries),
@@ -104,8 +108,8 @@ const planProjection = async (
   };
 };
 
-/** At most about this many characters are read for one transaction. */
-const CHARS_AT_ONCE = 300_000;
+/** What a transaction may cost: it reads about this many characters, or stores ten thousand new words. */
+const COST_AT_ONCE = 300_000;
 
 /** A step that another worker has taken meanwhile. Nothing was written. */
 class Overtaken extends Error {
@@ -113,10 +117,10 @@ class Overtaken extends Error {
 }
 
 /**
- * `behind`: conversations with more messages than were read. `unread`: those of them of which none was read. `failed`:
- * conversations that could not be projected.
+ * `behind`: conversations with more messages than were read. `failed`: conversations that could not be projected. `costs`:
+ * what each conversation cost of which something was read.
  */
-type Projected = { behind: string[]; unread: string[]; failed: string[] };
+type Projected = { behind: string[]; failed: string[]; costs: Map<string, number> };
 
 type Dependencies = {
   connection: Connection;
@@ -193,9 +197,10 @@ export const createProject = ({
     const known = new Map(stored.map((row) => [row._id, row]));
     const plans: Plan[] = [];
     const [failed, unread]: [string[], string[]] = [[], []];
-    let chars = 0;
+    const costs = new Map<string, number>();
+    let cost = 0;
     for (const read of reads) {
-      if (chars > CHARS_AT_ONCE) {
+      if (cost > COST_AT_ONCE) {
         unread.push(read._id);
         continue;
       }
@@ -203,7 +208,8 @@ export const createProject = ({
       if (isCurrent(read, before)) continue;
       try {
         const planned = await plan(read, before);
-        chars += planned.chars;
+        cost += planned.cost;
+        costs.set(read._id, planned.cost);
         plans.push(planned);
       } catch (cause) {
         if (isMongoUnavailable(cause)) throw cause;
@@ -219,8 +225,8 @@ export const createProject = ({
     if (erased.length > 0) await erase(erased);
     return {
       behind: [...unread, ...written.filter(({ isBehind }) => isBehind).map(({ conversation }) => conversation._id)],
-      unread,
       failed: [...failed, ...[...unwritten].map(({ conversation }) => conversation._id)],
+      costs,
     };
   };
 };

@@ -105,21 +105,11 @@ const RESTS = [
   { busyBelow: 0.7, rest: 3 },
   { busyBelow: Number.POSITIVE_INFINITY, rest: 19 },
 ] as const;
-/** Conversations that were not projected whole (`behind`), those of them that were not begun, and those to try again. */
-type Step = { behind: Set<string>; unread: Set<string>; again: Set<string> };
+/** Conversations that were not projected whole (`behind`), those to try again, and what each cost that was begun. */
+type Step = { behind: Set<string>; again: Set<string>; costs: Map<string, number> };
 
-/** Moves entries to the front of their map. */
-const putFirst = <Value>(map: Map<string, Value>, keys: string[]): void => {
-  if (keys.length === 0) return;
-  const before = new Map(map);
-  const first = new Set(keys);
-  map.clear();
-  for (const key of [...first, ...before.keys()]) {
-    const value = before.get(key);
-    if (value !== undefined) map.set(key, value);
-  }
-};
-
+/** What a conversation costs at least. */
+const COST_LEAST = 1_000;
 const LISTED_AT_ONCE = 1_000;
 const PROJECTED_AT_ONCE = 25;
 /** Bounded without `max`, for which the cache would reserve memory for all entries at the start. */
@@ -146,6 +136,10 @@ type Dependencies = {
 type Backlog = {
   /** By conversation, oldest change first. */
   changes: Map<string, ChangedConversation>;
+  /** Those of them that are due, the oldest last, because it is taken from the end. */
+  due: ChangedConversation[];
+  /** What was spent on this assistant. */
+  spent: number;
   /** If set, only the changes up to this position are in memory. The later ones are listed when there is room. */
   listedTo: ChangePosition | null;
 };
@@ -160,8 +154,8 @@ const beforeOverlap = (position: ChangePosition): ChangePosition => {
  * One round of the projection, made by the leader. First the conversations that have changed since the last round, then
  * some of those that had changed before the first round. What a round does not finish, the next round continues.
  *
- * Assistants take turns, one conversation each, so that one with many changes does not delay the others. The leader
- * remembers how far each assistant is. Only the oldest of these positions is stored: another leader starts there, and
+ * The next conversation is one of the assistant on which the least was spent, so that one with many changes, or with
+ * costly ones, does not delay the others. The leader remembers how far each assistant is. Only the oldest of these positions is stored: another leader starts there, and
  * skips what is projected already.
  */
 export const createProjectionRound = ({ states, changed, project, listAssistantIds, draining }: Dependencies) => {
@@ -171,8 +165,10 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
   const firstSeen = new LRUCache<string, number>(REMEMBERED);
   /** How often a conversation has failed. After some tries, it is left alone until it changes again. */
   const tries = new LRUCache<string, number>(REMEMBERED);
-  /** Assistants with changes that are not projected. The one whose turn was longest ago comes first. */
+  /** Assistants with changes that are not projected. */
   const backlogs = new Map<string, Backlog>();
+  /** What was spent on the assistant whose turn was last. Who had nothing to do meanwhile saves nothing up. */
+  let leastSpent = 0;
   /** Changes up to this time are listed, except those of assistants whose backlog has its own `listedTo`. */
   let listedTo: number | null = null;
 
@@ -202,7 +198,7 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
   const note = (one: ChangedConversation): void => {
     const { _id, assistantId, updatedAt } = one;
     if (done.get(_id) === updatedAt.getTime()) return;
-    const backlog = backlogs.get(assistantId) ?? { changes: new Map(), listedTo: null };
+    const backlog = backlogs.get(assistantId) ?? { changes: new Map(), due: [], spent: 0, listedTo: null };
     backlogs.set(assistantId, backlog);
     if (backlog.listedTo) return;
     if (!backlog.changes.delete(_id) && backlog.changes.size >= Math.max(QUEUED_MIN, QUEUED_MAX / backlogs.size)) {
@@ -244,30 +240,26 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     listedTo = now;
   };
 
-  const dueOf = (now: number): Map<string, ChangedConversation[]> => {
-    const due = new Map<string, ChangedConversation[]>();
-    for (const [assistantId, { changes, listedTo: more }] of backlogs) {
-      const own = [...changes.values()].filter((one) => isDue(one, now));
-      if (own.length > 0)
-        due.set(assistantId, own.reverse()); // the oldest last, because it is taken from the end
-      else if (changes.size === 0 && !more) backlogs.delete(assistantId);
+  const findDue = (now: number): void => {
+    for (const [assistantId, backlog] of backlogs) {
+      const { changes, listedTo: more } = backlog;
+      backlog.due = [...changes.values()].filter((one) => isDue(one, now)).reverse();
+      backlog.spent = Math.max(backlog.spent, leastSpent);
+      if (changes.size === 0 && !more) backlogs.delete(assistantId);
     }
-    return due;
   };
 
-  /** Takes one conversation of each assistant in turn, until the batch is full or nothing is due. */
-  const takeBatch = (due: Map<string, ChangedConversation[]>): ChangedConversation[] => {
+  /** Takes conversations until the batch is full or nothing is due. */
+  const takeBatch = (): ChangedConversation[] => {
     const batch: ChangedConversation[] = [];
-    for (const [assistantId, own] of due) {
-      due.delete(assistantId);
-      const one = own.pop();
-      if (!one) continue;
-      batch.push(one);
-      due.set(assistantId, own); // visited again after all others
-      const backlog = backlogs.get(assistantId);
-      backlogs.delete(assistantId);
-      if (backlog) backlogs.set(assistantId, backlog);
-      if (batch.length === PROJECTED_AT_ONCE) break;
+    while (batch.length < PROJECTED_AT_ONCE) {
+      let next: Backlog | undefined;
+      for (const one of backlogs.values()) if (one.due.length > 0 && (!next || one.spent < next.spent)) next = one;
+      const change = next?.due.pop();
+      if (!next || !change) break;
+      leastSpent = next.spent;
+      next.spent += COST_LEAST;
+      batch.push(change);
     }
     return batch;
   };
@@ -276,7 +268,7 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
    * Makes one step with each conversation.
    */
   const projectStep = async (batch: ChangedConversation[]): Promise<Step> => {
-    const { behind, unread, failed } = await project(batch.map(({ _id }) => _id));
+    const { behind, failed, costs } = await project(batch.map(({ _id }) => _id));
     const again = new Set<string>();
     for (const key of failed) {
       const count = (tries.get(key) ?? 0) + 1;
@@ -288,29 +280,28 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
       tries.delete(one._id);
       finish(one);
     }
-    return { behind: new Set(behind), unread: new Set(unread), again };
+    return { behind: new Set(behind), again, costs };
   };
 
   /** Projects what is due until its time is up. True if something due is left. */
   const projectDue = async (until: number): Promise<boolean> => {
-    const due = dueOf(serverNow());
+    findDue(serverNow());
     // The first batch has no limit. Otherwise slow lists could end every round before its work.
-    for (let isFirst = true; due.size > 0 && !draining.aborted; isFirst = false) {
+    for (let isFirst = true; !draining.aborted; isFirst = false) {
       if (!isFirst && !hasBudget(until)) return true;
-      const batch = takeBatch(due);
+      const batch = takeBatch();
       if (batch.length === 0) break;
-      const { behind, unread, again } = await projectStep(batch);
+      const { behind, again, costs } = await projectStep(batch);
       for (const one of batch) {
-        if (behind.has(one._id)) due.set(one.assistantId, [one, ...(due.get(one.assistantId) ?? [])]);
-        else if (!again.has(one._id)) {
-          const changes = backlogs.get(one.assistantId)?.changes;
-          if (changes?.get(one._id) === one) changes.delete(one._id);
-        }
+        const backlog = backlogs.get(one.assistantId);
+        if (!backlog) continue;
+        const cost = costs.get(one._id);
+        backlog.spent += cost ?? -COST_LEAST;
+        if (behind.has(one._id)) {
+          if (cost === undefined) backlog.due.push(one);
+          else backlog.due.unshift(one);
+        } else if (!again.has(one._id) && backlog.changes.get(one._id) === one) backlog.changes.delete(one._id);
       }
-      // Long conversations of those before them must not fill every batch.
-      const passedOver = batch.filter(({ _id }) => unread.has(_id)).map(({ assistantId }) => assistantId);
-      putFirst(due, passedOver);
-      putFirst(backlogs, passedOver);
     }
     return [...backlogs.values()].some((backlog) => backlog.listedTo !== null);
   };

@@ -28,7 +28,7 @@ test('an older conversation that fails once is projected by a later round', asyn
     } as Partial<ChangedConversations> as ChangedConversations,
     project: async (keys) => {
       projected.push(keys);
-      return { behind: [], unread: [], failed: failures.shift() ?? [] };
+      return { behind: [], failed: failures.shift() ?? [], costs: new Map() };
     },
     listAssistantIds: async () => ['assistant'],
     draining: new AbortController().signal,
@@ -55,7 +55,7 @@ test('a stop in the middle of a long conversation does not move the position pas
     changed: { listAfter: async () => [long] } as Partial<ChangedConversations> as ChangedConversations,
     project: async (keys) => {
       stopping.abort();
-      return { behind: keys, unread: [], failed: [] };
+      return { behind: keys, failed: [], costs: new Map() };
     },
     listAssistantIds: async () => ['assistant'],
     draining: stopping.signal,
@@ -91,7 +91,7 @@ test('a round projects something even if listing takes all of its time', async (
     } as Partial<ChangedConversations> as ChangedConversations,
     project: async (keys) => {
       projected.push(...keys);
-      return { behind: [], unread: [], failed: [] };
+      return { behind: [], failed: [], costs: new Map() };
     },
     listAssistantIds: async () => ['assistant'],
     draining: new AbortController().signal,

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createProject, type Project } from '../../src/insights/project.ts';
+import type { StoredPage } from '../../src/conversations/conversation.ts';
 import { createGroupMisses } from '../../src/insights/group-misses.ts';
 import { lastEndedHour } from '../../src/insights/figures.ts';
 import { newId } from '../../src/platform/process/ids.ts';
@@ -553,6 +554,43 @@ test('long conversations of some assistants do not fill every batch before anoth
 
     const all = await projectedOn(own);
     expect(Math.min(...waiting.map((id) => all.indexOf(id)))).toBeLessThan(10);
+  }));
+
+test('conversations with thousands of words of some assistants delay those of another one for two turns at most', () =>
+  withOwnWorkers(async (own) => {
+    const { mongo } = own.service;
+    const begun = Date.now() - 600_000;
+    const first = await own.startReplyWorker();
+    for (let nth = 0; nth < 4; nth += 1) {
+      const talker = await anAssistant(own, { knowledge: [] });
+      for (let one = 0; one < 3; one += 1) await aLongConversation(own, talker, 8);
+    }
+    const pages = mongo.collection<StoredPage>('messages');
+    let word = 0;
+    for await (const { _id, entries } of pages.find()) {
+      const flood = () => Array.from({ length: 320 }, () => `x${(word += 1)}`).join(' ');
+      for (const message of entries.flatMap(({ messages }) => messages)) message.content = flood();
+      await pages.updateOne({ _id }, { $set: { entries } });
+    }
+    const patient = await say(await anAssistant(own), ['the patient one']);
+    await first.close();
+    await forget(own);
+    await mongo.collection('projection').insertOne({ _id: 'projection' as never, live: new Date(begun), back: null });
+    const { conversationId } = patient;
+    const conversations = mongo.collection('conversations');
+    const waiting = await copy(own, conversationId, { count: 12, changedAt: (nth) => new Date(begun + 61_000 + nth) });
+    await conversations.deleteOne({ conversationId });
+    const others = { conversationId: { $nin: waiting } };
+    await conversations.updateMany(others, { $set: { updatedAt: new Date(begun + 60_000) } });
+
+    const { round } = openRounds(own);
+    await eventually(async () => {
+      await round();
+      expect(await projectedOn(own)).toHaveLength(12 + waiting.length);
+    });
+
+    const all = await projectedOn(own);
+    expect(Math.max(...waiting.map((id) => all.indexOf(id)))).toBeLessThan(waiting.length + 8);
   }));
 
 test('a model that does not answer delays neither search nor figures, and each question is grouped once', () =>
