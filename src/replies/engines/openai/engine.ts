@@ -7,6 +7,7 @@ import type { ProviderSettings } from '../../../assistants/settings.ts';
 import { isMongoUnavailable } from '../../../platform/mongo/failures.ts';
 import type { Breaker } from '../../../platform/process/breaker.ts';
 import { inSlices } from '../../../platform/process/slices.ts';
+import { createSlots, whatRemains } from '../../../platform/process/slots.ts';
 import { TIMING } from '../../../platform/process/time-limits.ts';
 import type { ReadPassage } from '../../../sources/passages.ts';
 import type { ReserveCall, ReservedCall } from '../../../turns/allowances.ts';
@@ -146,17 +147,21 @@ const asMessage = ({ role, content }: HistoryMessage, fence: string): ChatMessag
   return role === 'system' ? null : { role: 'assistant', content };
 };
 
+/** A prompt, and the texts of the history that are in it. */
+type Prompt = { messages: ChatMessage[]; said: string[] };
+
 /**
  * The messages for the provider: the system text, then the newest messages that fit the token budget, oldest first,
  * then the visitor's message. It yields while it counts.
  */
-function* buildMessages(
+function* buildPrompt(
   turn: TurnContext,
   { history, ...found }: Found & { history: HistoryMessage[] },
   { historyTokens, countTokens }: { historyTokens: number; countTokens: CountTokens },
-): Generator<void, ChatMessage[]> {
+): Generator<void, Prompt> {
   const fence = `visitor-${randomBytes(6).toString('hex')}`;
   const included: ChatMessage[] = [];
+  const said: string[] = [];
   let remaining = historyTokens;
   for (const one of history.toReversed()) {
     const message = asMessage(one, fence);
@@ -164,13 +169,18 @@ function* buildMessages(
     remaining -= (yield* countTokens(message.content, remaining)) + PER_MESSAGE;
     if (remaining < 0) break;
     included.unshift(message);
+    said.push(one.content);
   }
-  return [
+  const messages: ChatMessage[] = [
     { role: 'system', content: systemText(turn, found, fence) },
     ...included,
     { role: 'user', content: fenced(turn.message, fence) },
   ];
+  return { messages, said };
 }
+
+/** How many prompts are made at once. Each needs a history of some MB, of which little stays. */
+const PROMPTS_AT_ONCE = 16;
 
 /** Statuses that are caused by the request itself, so the breaker does not count them as failures of the provider. */
 const REQUEST_ERRORS = new Set([400, 413, 422]);
@@ -230,6 +240,7 @@ const breakerKeyOf = ({ baseUrl, model, timeoutMs }: ProviderSettings, assistant
 export const createOpenAiEngine = (dependencies: Dependencies) => {
   const { retrieval, dispatcher, breaker, openKey, allowPrivate, reserveCall, onBudgetUsedUp } = dependencies;
   const { stopAfterMs = TIMING.providerStopAfterMs } = dependencies;
+  const making = createSlots(whatRemains(PROMPTS_AT_ONCE));
 
   /**
    * Reserves the maximum cost of a call in the budgets of the assistant and of the evaluation. Null if there is no
@@ -264,15 +275,23 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
     const breakerKey = breakerKeyOf(settings, assistantId, apiKey);
     if (!breaker.tryAcquire(breakerKey)) throw new ProviderError('paused');
     const hits = promptEntriesOf(retrieved, turn);
-    const prepare = async () => {
-      const history = await turn.history(PROMPT_HISTORY);
-      const countTokens = await countTokensOf();
-      const passages = await inSlices(choosePassages(found ?? [], countTokens));
-      const counting = { historyTokens, countTokens };
-      const messages = await inSlices(buildMessages(turn, { hits, passages, history }, counting));
-      return { history, passages, messages, reserved: await reserve(turn, messages, maxTokens) };
+    const makePrompt = async () => {
+      const slot = await making.acquire(assistantId);
+      try {
+        const history = historyTokens === 0 ? [] : await turn.history(PROMPT_HISTORY);
+        const countTokens = await countTokensOf();
+        const passages = await inSlices(choosePassages(found ?? [], countTokens));
+        const counting = { historyTokens, countTokens };
+        return { passages, ...(await inSlices(buildPrompt(turn, { hits, passages, history }, counting))) };
+      } finally {
+        slot?.release();
+      }
     };
-    const { history, passages, messages, reserved } = await prepare().catch((cause: unknown) => {
+    const prepare = async () => {
+      const prompt = await makePrompt();
+      return { ...prompt, reserved: await reserve(turn, prompt.messages, maxTokens) };
+    };
+    const { said, passages, messages, reserved } = await prepare().catch((cause: unknown) => {
       breaker.release(breakerKey);
       throw cause;
     });
@@ -322,8 +341,8 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
       if (filtered.text === '') throw new ProviderError('empty');
       breaker.succeeded(breakerKey);
       const { name, instructions } = turn.assistant;
-      const said = [turn.message, name, instructions, ...history.map(({ content }) => content)];
-      return { completion, filtered, given: { passages, entries: hits, said } };
+      const given = { passages, entries: hits, said: [turn.message, name, instructions, ...said] };
+      return { completion, filtered, given };
     } catch (cause) {
       const failure = cause instanceof ProviderError ? cause : new ProviderError('connection', { cause });
       if (costsNothing(failure)) last?.settle(0);
