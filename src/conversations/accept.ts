@@ -493,7 +493,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce, tracing }
         }),
       );
     },
-    { lengthOf: ({ turn }) => turn.message.length },
+    { holderOf: ({ turn }) => turn.assistantId, lengthOf: ({ turn }) => turn.message.length },
   );
 
   const read = (key: string) => conversations.findOne<KnownConversation>({ _id: key }, { projection: KNOWN });

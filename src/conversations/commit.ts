@@ -203,7 +203,7 @@ export const commitStatement = (
   return { statement, announced: events.length > 0 };
 };
 
-type Write = { key: string; statement: UpdateStatement; finished: RecentTurn; length: number; spans: TraceSpan[] };
+type Write = { read: AnswerableConversation; ended: Ended[]; statement: UpdateStatement; spans: TraceSpan[] };
 
 /** The length of the texts that a commit stores. */
 const lengthOf = (ended: Ended[]): number =>
@@ -245,27 +245,26 @@ export const createCommit = ({ connection, pages, compact, announce, tracing }: 
       // has succeeded if its last finished turn is now stored.
       const rows = await conversations
         .find(
-          { _id: { $in: items.map(({ key }) => key) } },
+          { _id: { $in: items.map(({ read }) => read._id) } },
           { projection: { 'recent.turnId': 1, 'recent.finishedAt': 1, 'recent.replyMessageId': 1 } },
         )
         .toArray();
       const recentOf = new Map(rows.map((row) => [row._id, row.recent]));
-      const hasWon = ({ key, finished }: Write): boolean =>
-        recentOf
-          .get(key)
-          ?.some(
-            (known) =>
-              known.turnId === finished.turnId &&
-              known.replyMessageId === finished.replyMessageId &&
-              known.finishedAt.getTime() === finished.finishedAt.getTime(),
-          ) === true;
+      const hasWon = ({ read, ended }: Write): boolean => {
+        const last = ended.at(-1)?.finished;
+        const isLast = (known: RecentTurn): boolean =>
+          known.turnId === last?.turnId &&
+          known.replyMessageId === last.replyMessageId &&
+          known.finishedAt.getTime() === last.finishedAt.getTime();
+        return recentOf.get(read._id)?.some(isLast) === true;
+      };
       const errors = new Map(writeErrors.map((error) => [error.index, error]));
       return items.map((item, index) => {
         const error = errors.get(index);
         return error ? toItemFailure(error) : hasWon(item);
       });
     },
-    { lengthOf: ({ length }) => length },
+    { holderOf: ({ read }) => read.assistantId, lengthOf: ({ ended }) => lengthOf(ended) },
   );
 
   const commit = async (
@@ -276,10 +275,7 @@ export const createCommit = ({ connection, pages, compact, announce, tracing }: 
     const compaction = await compact(read, ended.length);
     if (compaction === 'changed') return null;
     const { statement, announced } = commitStatement(read, ended, { receiversOf, compaction });
-    const last = ended.at(-1);
-    if (!last) throw new Error('a commit needs a turn that ended');
-    const won = await write({ key: read._id, statement, finished: last.finished, length: lengthOf(ended), spans });
-    if (!won) {
+    if (!(await write({ read, ended, statement, spans }))) {
       if (compaction) await pages.eraseIfGone(read);
       return null;
     }
