@@ -249,7 +249,9 @@ const confide = async () => {
     url: `${receiver.url}/gone/zqpath0123456789?to=a@zqquery`,
     headers,
   });
-  await sources.add(assistantId, { kind: 'page', url: `${website.url}/` });
+  // Nobody asks the assistant of the site, so no reply is from its page.
+  const { assistantId: sited } = await anAssistant(live);
+  await sources.add(sited, { kind: 'page', url: `${website.url}/` });
 
   const provided = await anAssistant(live);
   const { baseUrl } = provider;
