@@ -169,9 +169,11 @@ export const createStoreIndexes = ({
   timing,
   draining,
 }: IndexOptions): (() => Promise<void>) => {
+  // Found at the start, because it holds the loop the first time.
+  const engine = passageEngine();
+
   /** False if no source needs an index. */
   const storeOne = async (): Promise<boolean> => {
-    const engine = passageEngine();
     const claim = await vectors.claimIndex(newToken(), engine);
     if (!claim) return false;
     let [made, isStored]: [string | null, boolean] = [null, false];
