@@ -52,7 +52,7 @@ type Opened = OpenTurns & {
  * connections, and even what is refused at once, or is the same for everybody, takes a part of a millisecond.
  */
 const beginInTurn: RequestHandler = async (req, res, next) => {
-  const rest = restBefore(`network ${blockOf(req.ip ?? '')}`);
+  const rest = restBefore(`network ${blockOf(req.ip)}`);
   if (rest) await rest;
   if (!res.closed) next();
 };

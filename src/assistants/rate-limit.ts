@@ -1,9 +1,9 @@
 import type { Response } from 'express';
 import { LRUCache } from 'lru-cache';
 import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
+import { createLateLines } from '../platform/http/shares.ts';
 import { createBatcher, ItemFailure } from '../platform/process/batch.ts';
 import { ApiError, unavailable } from '../platform/process/errors.ts';
-import { createLru } from '../platform/process/lru.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
 
 const WINDOW_S = 60;
@@ -12,9 +12,6 @@ const REFUSED_AT_ONCE = 100;
 const REFUSED_LATE_MS = 1_000;
 /** Late refusals of one assistant, or one client address, are so far apart: it may have thousands of connections. */
 const REFUSED_APART_MS = 10;
-/** How many refusals a process delays at the same time: as many as it has connections. */
-const LATE_MAX = 10_000;
-const LINES_KNOWN = 10_000;
 const FAILING_LIMIT_PER_MINUTE = 60;
 /** Requests with a body but no sign-in: sign-ins, invitation and reset links. Many people may share a network. */
 const ANONYMOUS_LIMIT_PER_MINUTE = 120;
@@ -223,25 +220,8 @@ export const createRateLimiter = (
     { maxInFlight: Number.POSITIVE_INFINITY },
   );
 
-  let late = 0;
-  /** When the last late refusal of each assistant or address is due. */
-  const dueOf = createLru<number>({ most: LINES_KNOWN });
-  const slowDown = async (line: string, res?: Response): Promise<void> => {
-    if (late >= LATE_MAX) return;
-    const now = performance.now();
-    const next = Math.max(now + REFUSED_LATE_MS, (dueOf.get(line) ?? 0) + REFUSED_APART_MS);
-    const due = Math.min(now + WINDOW_S * 1000, next);
-    dueOf.set(line, due);
-    late += 1;
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, due - now);
-      res?.once('close', () => {
-        clearTimeout(timer);
-        resolve();
-      });
-    });
-    late -= 1;
-  };
+  /** Assistants and addresses whose refusals are late. */
+  const late = createLateLines({ lateMs: REFUSED_LATE_MS, apartMs: REFUSED_APART_MS, mostMs: WINDOW_S * 1000 });
 
   /** `line`: whose late refusals come one after the other. If it is missing, those of the subject. */
   const consume = async (kind: LimitKind, subject: string, limit: number, line = subject): Promise<RateLimitState> => {
@@ -253,7 +233,7 @@ export const createRateLimiter = (
     onRefused(kind);
     // Without a delay, a client could send its next request right after each refusal: thousands in a second on a few
     // connections.
-    if (SLOWED.has(kind) && counted.consumed > limit + REFUSED_AT_ONCE) await slowDown(line);
+    if (SLOWED.has(kind) && counted.consumed > limit + REFUSED_AT_ONCE) await late.wait(line);
     throw new ApiError('rate_limited', {
       headers: { ...rateLimitHeaders(state), 'Retry-After': String(state.resetSeconds) },
     });
@@ -265,8 +245,8 @@ export const createRateLimiter = (
     forVisitor: (conversationKey, limit) => consume('visitor', conversationKey, limit),
     forLongPoll: (keyId, limit, assistantId) => consume('poll', keyId, limit, assistantId),
     forFailing: (address) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
-    isLate: (address) => (dueOf.get(address) ?? 0) > performance.now(),
-    slowDown,
+    isLate: late.isLate,
+    slowDown: late.wait,
     forAnonymous: (address) => consume('anonymous', address, ANONYMOUS_LIMIT_PER_MINUTE),
     forUnknown: (address) => consume('unknown', address, UNKNOWN_LIMIT_PER_MINUTE),
     forPlayground: (operatorId) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),

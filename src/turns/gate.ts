@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { performance as measured } from 'node:perf_hooks';
 import type { Request, RequestHandler, Response } from 'express';
 import { errorBodyOf } from '../platform/http/http.ts';
-import { createByteShares } from '../platform/http/shares.ts';
+import { createByteShares, createLateLines, networkOf } from '../platform/http/shares.ts';
 import { bearerIn } from '../platform/process/credentials.ts';
 import { unavailable } from '../platform/process/errors.ts';
 import type { Logger } from '../platform/process/logger.ts';
@@ -195,10 +195,13 @@ const createBusyCheck = (): (() => boolean) => {
 const IN_FLIGHT_MAX_MS = 30_000;
 /** Refusals that are closer together than this belong to the same overload, which is logged once. */
 const SAME_OVERLOAD_MS = 10_000;
-/** A refusal is sent this late. Otherwise a caller who continues regardless would cause thousands in a second. */
+/**
+ * A refusal is sent this late, and refusals of one assistant so far apart. Otherwise a caller who continues regardless
+ * would cause thousands in a second.
+ */
 const REFUSED_LATE_MS = 1_000;
-/** How many refusals wait in a process. Further ones are answered immediately. */
-const LATE_MAX = 2_000;
+const REFUSED_APART_MS = 2;
+const REFUSED_MOST_MS = 5_000;
 /** While turns wait for the window, at most this many requests of unknown callers are checked at once. */
 const STRANGERS_MAX = 500;
 const CALLERS_KNOWN = 10_000;
@@ -230,7 +233,7 @@ export type Gate = {
   refuses: (req: Request, res: Response) => boolean;
 
   /** Counts a refusal, and waits before it is sent. */
-  refuse: (res: Response) => Promise<void>;
+  refuse: (req: Request, res: Response) => Promise<void>;
 
   /**
    * Call this when a request has passed all checks and its body was read. Resolves when the turn may be accepted.
@@ -258,8 +261,8 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
   /** How many of them are being accepted. */
   const accepting = new Map<string, number>();
   const assistants = createLru<string>({ most: CALLERS_KNOWN });
+  const late = createLateLines({ lateMs: REFUSED_LATE_MS, apartMs: REFUSED_APART_MS, mostMs: REFUSED_MOST_MS });
   let strangers = 0;
-  let late = 0;
   let refusedAt = Number.NEGATIVE_INFINITY;
   let last = '';
   /** When a turn came last that was not of the assistant before. */
@@ -388,18 +391,9 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
     refusedAt = now;
   };
 
-  const refuse = async (res: Response): Promise<void> => {
+  const refuse = (req: Request, res: Response): Promise<void> => {
     note();
-    if (late >= LATE_MAX || res.closed) return;
-    late += 1;
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, REFUSED_LATE_MS);
-      res.once('close', () => {
-        clearTimeout(timer);
-        resolve();
-      });
-    });
-    late -= 1;
+    return late.wait(assistants.get(markOf(req)) ?? networkOf(req.ip), res);
   };
 
   /** Waits in the line of the assistant. Leaves it if the caller leaves, or has waited too long. */
@@ -465,7 +459,7 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
       if (!lines.has(assistantId) && isFree && !acceptsMost(assistantId)) return enter(assistantId);
       const bytes = BYTES_OF_A_REQUEST + caller.bytes;
       if (lines.get(assistantId)?.isFull(now) || !bytesWaiting.take(assistantId, bytes)) {
-        await refuse(res);
+        await refuse(req, res);
         throw unavailable();
       }
       return wait(caller, bytes);
@@ -490,7 +484,7 @@ export const refuseAtGate = ({ refuses, refuse }: Gate): RequestHandler => {
   const error = unavailable();
   return async (req, res, next) => {
     if (req.method !== 'POST' || !refuses(req, res)) return next();
-    await refuse(res);
+    await refuse(req, res);
     const body = JSON.stringify(errorBodyOf(error, res));
     res.writeHead(error.status, {
       ...error.headers,

@@ -1,6 +1,8 @@
+import { connect } from 'node:net';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { PassageIndex, rankByTokens, shareLoop } from '@parley/understanding';
 import { expect, onTestFinished, test } from 'vitest';
+import { createWebServer, listen } from '../../src/platform/http/web-server.ts';
 import { createSlices, inSlices, restIfBusy, workFor } from '../../src/platform/process/slices.ts';
 import { workedMs } from '../support/loop.ts';
 
@@ -53,6 +55,29 @@ test('the loop serves other work between any two full slices', async () => {
   await computing;
 
   expect(Math.max(...seen)).toBe(1);
+});
+
+test('of new connections many are accepted between two slices, but slices go on', async () => {
+  const had: string[] = [];
+  const server = createWebServer({}, (_req, res) => res.end(), new AbortController().signal);
+  const port = await listen(server, { host: '127.0.0.1', port: 0 });
+  let left = 200;
+  const accepted = new Promise<void>((resolve) => {
+    server.on('connection', () => (left -= 1) === 0 && resolve());
+  });
+
+  const computing = compute('busy', 100, had, SLICE_MS);
+  const sockets = Array.from({ length: left }, () => connect(port, '127.0.0.1'));
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  await accepted;
+  const before = had.length;
+  await computing;
+
+  expect(before).toBeGreaterThan(2);
+  expect(before).toBeLessThan(50);
 });
 
 test('short work shares a slice, so that a hundred turns do not wait for a hundred ticks', async () => {

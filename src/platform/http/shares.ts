@@ -3,8 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request, RequestHandler, Response } from 'express';
 import { withDeadline } from '../process/deadline.ts';
 import { ApiError, unavailable } from '../process/errors.ts';
+import { createLru } from '../process/lru.ts';
 import { createPacedSlots } from '../process/paced-slots.ts';
-import { addTo, createSlots, type Slot, type Slots, whatRemains } from '../process/slots.ts';
+import { addTo, createSlots, type Occupancy, type Slot, type Slots, whatRemains } from '../process/slots.ts';
 
 const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
 
@@ -26,7 +27,7 @@ const beginningOf = (ip: string, groups: number): string => {
 export const networkOf = (ip = 'unknown'): string => beginningOf(ip, 4);
 
 /** The networks that an IPv6 customer may have: the 65,536 of a /48. An IPv4 address is a block of its own. */
-export const blockOf = (ip: string): string => beginningOf(ip, 3);
+export const blockOf = (ip = 'unknown'): string => beginningOf(ip, 3);
 
 /**
  * Sets who answers for the bytes of a request, when access has found this: the assistant of the key or channel, the
@@ -92,6 +93,42 @@ export const createByteShares = (total: number) => {
   };
 };
 
+/** How many late answers a process has at the same time: as many as it has connections. Further ones come at once. */
+const LATE_MAX = 10_000;
+const LINES_KNOWN = 10_000;
+
+/**
+ * Delays refusals, so that a client who sends again after each does not keep the process busy. It may have thousands of
+ * connections, so those of one line come one after the other. Times are in milliseconds.
+ */
+export const createLateLines = ({ lateMs, apartMs, mostMs }: Record<'lateMs' | 'apartMs' | 'mostMs', number>) => {
+  /** When the last wait of each line is over. */
+  const dueOf = createLru<number>({ most: LINES_KNOWN });
+  let late = 0;
+
+  return {
+    isLate: (line: string): boolean => (dueOf.get(line) ?? 0) > performance.now(),
+
+    /** Waits until it is the turn of this refusal, or its client has left. */
+    wait: async (line: string, res?: Response): Promise<void> => {
+      if (late >= LATE_MAX || res?.closed) return;
+      const now = performance.now();
+      const next = Math.max(now + lateMs, (dueOf.get(line) ?? 0) + apartMs);
+      const due = Math.min(now + mostMs, next);
+      dueOf.set(line, due);
+      late += 1;
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, due - now);
+        res?.once('close', () => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+      late -= 1;
+    },
+  };
+};
+
 /** How long a request may wait for its turn. Then it is refused with 503. */
 const WAIT_MS = 10_000;
 /** The same for large bodies, uploads and exports: some before them may each take seconds. */
@@ -137,7 +174,15 @@ export const inSlot = async <Value>(
   }
 };
 
-const shared = (total: number): Slots => createSlots(whatRemains(total));
+/**
+ * How many requests may wait for a slot: as many as a process has connections. A refusal is no end of a client who sends
+ * again at once, so each waits its time before it.
+ */
+const WAITING_REQUESTS = { most: 10_000, total: 20_000 };
+const requestSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean): Slots =>
+  createSlots(hasFreeSlot, WAITING_REQUESTS);
+
+const shared = (total: number): Slots => requestSlots(whatRemains(total));
 
 /** After work, its holder rests for so many times as long as the work took. The rest is bounded for a busy machine. */
 const REST_SHARE = 4;
@@ -197,7 +242,7 @@ const takeSlot = async (slots: Acquiring, holder: string, res: Response, turn?: 
 
 /** How many requests of one session or operator token a process works on at once. */
 const OF_ONE_SESSION = 2;
-const ofSessions = createSlots(({ own }) => own < OF_ONE_SESSION);
+const ofSessions = requestSlots(({ own }) => own < OF_ONE_SESSION);
 
 /**
  * Works on at most `OF_ONE_SESSION` requests of one session or token at once. So a program that sends a hundred hardly
@@ -217,7 +262,7 @@ export const limitEachSession =
  * for nothing.
  */
 const OF_ONE_PERSON = 4;
-const ofPersons = withRests(createSlots(({ own }) => own < OF_ONE_PERSON));
+const ofPersons = withRests(requestSlots(({ own }) => own < OF_ONE_PERSON));
 
 /** The same for all sessions of one person. Call this when the session is known. */
 export const limitEachPerson = async (operatorId: string, res: Response): Promise<void> => {
@@ -229,7 +274,7 @@ export const limitEachPerson = async (operatorId: string, res: Response): Promis
  * may have many of both. They take turns, and each request is followed by the same rest.
  */
 const OF_ONE_TEAM = 6;
-const ofTeams = withRests(createSlots(({ own }) => own < OF_ONE_TEAM));
+const ofTeams = withRests(requestSlots(({ own }) => own < OF_ONE_TEAM));
 
 /** The same for a team, after what limits one person. */
 export const limitEachTeam = async (team: string, sender: string, res: Response): Promise<void> => {
@@ -245,7 +290,7 @@ export const freeTeamSlot = (res: Response): void => (res.locals.teamSlot as Slo
  */
 const OF_ONE_ASSISTANT = 4;
 const ofAssistants = withRests(
-  createSlots(({ own }) => own < OF_ONE_ASSISTANT),
+  requestSlots(({ own }) => own < OF_ONE_ASSISTANT),
   restAsLong,
 );
 
@@ -384,7 +429,7 @@ export const takeRoomForExport = createPlaces({
  * the two places rests as long as an answer took. So one after the other never waits.
  */
 const building = withRests(
-  createSlots(({ own }) => own < 2),
+  requestSlots(({ own }) => own < 2),
   restAsLong,
 );
 
@@ -415,7 +460,7 @@ type RestedWork<Result> = <Value extends Result>(
 export const createRestedWork = <Result = unknown>(
   restOf: (ms: number, value: Result | undefined) => number = restAfter,
 ): RestedWork<Result> => {
-  const ofHolder = createSlots(({ own }) => own === 0);
+  const ofHolder = requestSlots(({ own }) => own === 0);
   return async (holder, work, signal) => {
     const slot = await acquireInTime(ofHolder, holder, { signal }).catch((): never => {
       throw unavailable();
@@ -495,12 +540,12 @@ export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>, wi
  * the slots of all.
  */
 export const createCostlyReads = (): CostlyReads => {
-  const ofCaller = createSlots(({ own }) => own < 1);
+  const ofCaller = requestSlots(({ own }) => own < 1);
   const ofHolder = withRests(
-    createSlots(({ own }) => own < COSTLY_PER_HOLDER),
+    requestSlots(({ own }) => own < COSTLY_PER_HOLDER),
     (ms) => Math.min(COSTLY_REST_MOST_MS, ms),
   );
-  const ofAll = createSlots(({ inUse }) => inUse < COSTLY_AT_ONCE);
+  const ofAll = requestSlots(({ inUse }) => inUse < COSTLY_AT_ONCE);
 
   return ({ caller, holder, tenant, signal }, read, within = (last) => last()) => {
     const turn = { tenant, signal };

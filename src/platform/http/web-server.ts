@@ -16,7 +16,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../process/config.ts';
 import type { Logger } from '../process/logger.ts';
-import { createByteShares, networkOf } from './shares.ts';
+import { noteConnection } from '../process/slices.ts';
+import { blockOf, createByteShares } from './shares.ts';
 
 /** Emitted instead of `request`, when a request is handled: see `handleInTurn`. */
 const BEGUN = 'begun';
@@ -198,7 +199,7 @@ const handleInTurn = (server: Server, listener: RequestListener): void => {
     }
     const queue = queues.get(socket);
     if (!queue) return begin(req, res, []);
-    const [network, bytes] = [networkOf(socket.remoteAddress), keptBytesOf(req)];
+    const [network, bytes] = [blockOf(socket.remoteAddress), keptBytesOf(req)];
     if (queue.length >= PIPELINED_MAX || !pipelined.take(network, bytes)) return void socket.destroy();
     queue.push({ begin: () => begin(req, res, queue), leave: () => pipelined.release(network, bytes) });
   };
@@ -289,6 +290,7 @@ const trackConnections = (server: Server): void => {
   const open = new Set<Socket>();
   connections.set(server, open);
   server.on('connection', (socket: Socket) => {
+    noteConnection();
     open.add(socket);
     socket.once('close', () => open.delete(socket));
   });
@@ -402,7 +404,7 @@ const shareConnections = (
   };
 
   server.on('connection', (socket: Socket) => {
-    const holder = isBehindProxy ? 'proxy' : networkOf(socket.remoteAddress);
+    const holder = isBehindProxy ? 'proxy' : blockOf(socket.remoteAddress);
     if (!takePlace(holder)) {
       note('refused');
       return void socket.destroy();

@@ -16,6 +16,32 @@ export const workFor = <Result>(holder: string, work: () => Result): Result => h
 const waiting = new Map<string, (() => void)[]>();
 let isServing = false;
 
+/** At most this many ticks without a slice follow one another. Together they take about as long as a slice. */
+const TICKS_LEFT_OUT = 40;
+let hasConnected = false;
+let ticksLeftOut = 0;
+
+/**
+ * Call this for each new connection. A tick accepts only one, and thousands may wait. So ticks with a new one are left to
+ * what comes, up to a number.
+ */
+export const noteConnection = (): void => {
+  hasConnected = true;
+};
+
+const serveLater = (): void => {
+  atNextTick(() => {
+    if (!hasConnected || ticksLeftOut === TICKS_LEFT_OUT) {
+      ticksLeftOut = 0;
+      serveNext();
+    } else {
+      ticksLeftOut += 1;
+      serveLater();
+    }
+    hasConnected = false;
+  });
+};
+
 /** Serves those who wait, one after the other, until they have together worked as long as a slice in this tick. */
 const serveNext = (since = performance.now()): void => {
   const [[holder, queue] = []] = waiting;
@@ -27,7 +53,7 @@ const serveNext = (since = performance.now()): void => {
   grant?.();
   const goOn = (): void => {
     if (performance.now() - since < SLICE_MS) serveNext(since);
-    else atNextTick(serveNext);
+    else serveLater();
   };
   // A tick begins after all microtasks, so when the work has ended or waits for something else.
   queueMicrotask(() => process.nextTick(goOn));
@@ -45,7 +71,7 @@ const nextSlice = (): Promise<void> =>
     else waiting.set(holder, [resolve]);
     if (isServing) return;
     isServing = true;
-    atNextTick(serveNext);
+    serveLater();
   });
 
 /** Divides a long computation: `if (slices.isOver()) await slices.next();` between two of its steps. */
