@@ -325,6 +325,29 @@ test('an address whose refusals are late gets a hundred a second, and its known 
   expect(new Set(refused.map(problemOf))).toEqual(new Set(['429 rate_limited']));
 });
 
+test('an address leaves a hundred megabytes of requests that wait, and takes nothing from others', async () => {
+  const url = await anApi({ TRUST_PROXY: '1' });
+  const { apiKey } = await anAssistant(stack);
+  const headers = { 'X-Forwarded-For': '203.0.113.78' };
+  await Promise.all(Array.from({ length: FAILING + 100 }, () => fail(url, headers)));
+  const head = `POST ${CHAT} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.78\r\nAuthorization: Bearer sk_wrong\r\n`;
+  let [closed, answered] = [0, 0];
+
+  const sockets = Array.from({ length: 800 }, () => {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    socket.write(`${head}Content-Length: 1000000\r\n\r\n`);
+    socket.once('data', () => (answered += 1));
+    return socket.on('error', () => undefined).once('close', () => (closed += socket.bytesRead === 0 ? 1 : 0));
+  });
+  onTestFinished(() => sockets.forEach((socket) => socket.destroy()));
+  await eventually(() => expect(closed).toBeGreaterThan(10));
+  const other = await request(`${url}${CHAT}`, { body: aTurn(), bearer: apiKey });
+
+  expect(other.status).toBe(200);
+  expect(closed).toBeLessThan(100);
+  await eventually(() => expect(answered).toBeGreaterThan(0));
+});
+
 test('requests of an address with many connections begin in turns with those of others', async () => {
   const port = Number(new URL(stack.url).port);
   let answered = 0;

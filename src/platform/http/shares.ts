@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import { isIPv6 } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request, RequestHandler, Response } from 'express';
@@ -91,6 +92,35 @@ export const createByteShares = (total: number) => {
 
     release: (holder: string, bytes: number): void => add(holder, -bytes),
   };
+};
+
+/** What a request needs beside its texts. */
+const REQUEST_BYTES = 4 * 1024;
+
+/**
+ * About the most that Node keeps of a request that nobody reads yet: its headers, and the beginning of its body. It stops
+ * to read when it has more than the high-water mark, and may have read as much again by then.
+ */
+export const keptBytesOf = ({ headers, rawHeaders, socket }: IncomingMessage): number => {
+  const isChunked = headers['transfer-encoding'] !== undefined;
+  const ofBody = isChunked ? Number.POSITIVE_INFINITY : Number(headers['content-length'] ?? 0);
+  const ofHeaders = rawHeaders.reduce((sum, { length }) => sum + length, 0);
+  return REQUEST_BYTES + ofHeaders + Math.min(ofBody, 2 * socket.readableHighWaterMark);
+};
+
+/**
+ * How much of their requests all networks together may leave with a process until the answers. A network that leaves more
+ * has thousands of requests with bodies that wait to be refused.
+ */
+const KEPT_MAX_BYTES = 192 * 1024 * 1024;
+const kept = createByteShares(KEPT_MAX_BYTES);
+
+/** Counts what is kept of a request. False if it is too much for its network: then its connection is closed. */
+export const keepInBounds = (req: Request, res: Response): boolean => {
+  const [network, bytes] = [blockOf(req.ip), keptBytesOf(req)];
+  if (kept.take(network, bytes)) res.once('close', () => kept.release(network, bytes));
+  else req.socket.destroy();
+  return !req.socket.destroyed;
 };
 
 /** How many late answers a process has at the same time: as many as it has connections. Further ones come at once. */

@@ -1,7 +1,6 @@
 import {
   createServer,
   type IncomingMessage,
-  maxHeaderSize,
   type RequestListener,
   type Server,
   type ServerResponse,
@@ -17,7 +16,7 @@ import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promi
 import type { Config } from '../process/config.ts';
 import type { Logger } from '../process/logger.ts';
 import { noteConnection } from '../process/slices.ts';
-import { blockOf, createByteShares } from './shares.ts';
+import { blockOf, createByteShares, keptBytesOf } from './shares.ts';
 
 /** Emitted instead of `request`, when a request is handled: see `handleInTurn`. */
 const BEGUN = 'begun';
@@ -157,12 +156,6 @@ const HEADERS_MAX = 100;
 const PIPELINED_MAX = 20;
 /** The maximum bytes of all requests that wait behind others. A network may have as many as remain free. */
 const PIPELINED_MAX_BYTES = 64 * 1024 * 1024;
-
-/** The most that Node keeps of a request that nobody reads yet: its headers, and the beginning of its body. */
-const keptBytesOf = ({ headers, socket }: IncomingMessage): number => {
-  const hasBody = headers['transfer-encoding'] !== undefined || headers['content-length'] !== undefined;
-  return maxHeaderSize + (hasBody ? socket.readableHighWaterMark : 0);
-};
 
 type Waiting = { begin: () => void; leave: () => void };
 
