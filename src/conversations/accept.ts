@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
 import type { ItemFailure } from '../platform/process/batch.ts';
 import { createRestedWork } from '../platform/http/shares.ts';
+import { createSlots, whatRemains, workInSlot } from '../platform/process/slots.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { ApiError, unavailable } from '../platform/process/errors.ts';
 import { type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
@@ -392,20 +393,17 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
   return async (conversation, turn, options) => {
     const { conversationId, waiting } = conversation;
     const decision = await decideOn(conversation, turn, options.windowMs);
+    const accepted = (turnId: string, { head = waiting.length === 0, resumed = false } = {}): Accepted => {
+      const announced = !resumed && mayAnnounce(options.receiversOf);
+      return { kind: 'accepted', conversationId, turnId, head, resumed, announced };
+    };
     switch (decision.kind) {
       case 'busy':
         return { kind: 'busy' };
       case 'replay':
         return { kind: 'replayed', conversation, turn: decision.turn };
       case 'own':
-        return {
-          kind: 'accepted',
-          conversationId,
-          turnId: turn.turnId,
-          head: waiting[0]?.turnId === turn.turnId,
-          resumed: false,
-          announced: mayAnnounce(options.receiversOf),
-        };
+        return accepted(turn.turnId, { head: waiting[0]?.turnId === turn.turnId });
       case 'join':
         options.watch(decision.turn.turnId);
         options.span.link(decision.turn.trace);
@@ -415,16 +413,11 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
       case 'resume': {
         const { turnId } = decision.turn;
         options.watch(turnId);
-        return (await pushResumed(conversation, decision.turn, turn))
-          ? { kind: 'accepted', conversationId, turnId, head: waiting.length === 0, resumed: true, announced: false }
-          : null;
+        return (await pushResumed(conversation, decision.turn, turn)) ? accepted(turnId, { resumed: true }) : null;
       }
       case 'new': {
         if (options.onlyRepeated) return { kind: 'refused' };
-        if (!(await pushNew(conversation, turn, options.receiversOf))) return null;
-        const head = waiting.length === 0;
-        const announced = mayAnnounce(options.receiversOf);
-        return { kind: 'accepted', conversationId, turnId: turn.turnId, head, resumed: false, announced };
+        return (await pushNew(conversation, turn, options.receiversOf)) ? accepted(turn.turnId) : null;
       }
     }
   };
@@ -433,6 +426,9 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
 /** If the outcome of an accept is still unknown after this time, the caller gets 500. */
 const ACCEPT_DEADLINE_MS = 5_000;
 const RETRY_AFTER_MS = 50;
+
+/** How many messages that may repeat another are looked at, at once. Assistants share half of the connections to MongoDB. */
+const SINGLE_AT_ONCE = 16;
 
 type Upsert = Pick<AcceptOptions, 'readBack' | 'span'> & { turn: NewTurn; receiversOf: ReceiversOf };
 type Upserted = { conversationId: string | null; head: boolean } | null;
@@ -493,24 +489,31 @@ export const createAccept = ({ connection, resolveDuplicate, announce, tracing }
         }),
       );
     },
-    { holderOf: ({ turn }) => turn.assistantId, lengthOf: ({ turn }) => turn.message.length },
+    { lengthOf: ({ turn }) => turn.message.length },
   );
 
   const read = (key: string) => conversations.findOne<KnownConversation>({ _id: key }, { projection: KNOWN });
+
+  const singles = createSlots(whatRemains(SINGLE_AT_ONCE));
 
   const tryOnce = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted | null> => {
     // If the idempotency key is already known, its turn may no longer be in `recent`. The upsert's filter would not
     // find such a turn, so the conversation is read first.
     const { onlyRepeated = false, readBack: wanted, span } = options;
-    const known = turn.reservation === 'known' || onlyRepeated ? await read(turn.key) : null;
+    const known =
+      turn.reservation === 'known' || onlyRepeated
+        ? await workInSlot(singles, turn.assistantId, () => read(turn.key))
+        : null;
     if (onlyRepeated && !known) return { kind: 'refused' };
     const upserted = known ? null : await upsert({ turn, receiversOf, readBack: wanted, span });
     if (upserted) {
       const announced = mayAnnounce(receiversOf);
       return { kind: 'accepted', ...upserted, turnId: turn.turnId, resumed: false, announced };
     }
-    const conversation = known ?? (await read(turn.key));
-    return conversation && resolveDuplicate(conversation, turn, { ...options, receiversOf });
+    return workInSlot(singles, turn.assistantId, async () => {
+      const conversation = known ?? (await read(turn.key));
+      return conversation && resolveDuplicate(conversation, turn, { ...options, receiversOf });
+    });
   };
 
   /**

@@ -264,7 +264,7 @@ export const createCommit = ({ connection, pages, compact, announce, tracing }: 
         return error ? toItemFailure(error) : hasWon(item);
       });
     },
-    { holderOf: ({ read }) => read.assistantId, lengthOf: ({ ended }) => lengthOf(ended) },
+    { lengthOf: ({ ended }) => lengthOf(ended) },
   );
 
   const commit = async (

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { MAX_PENDING } from '../../src/conversations/conversation.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { watchPool } from '../support/pool.ts';
 import { sized } from '../support/size.ts';
@@ -9,6 +10,7 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 /** More than the connections to MongoDB, and many times what the keys of an assistant may use of them. */
 const FLOOD = sized({ everyday: 40, long: 80 });
 const KEYS = 4;
+const ASYNC = { Prefer: 'respond-async' };
 
 /** An assistant with several keys, and so many conversations. */
 const aCaller = async (conversationCount = FLOOD) => {
@@ -18,13 +20,12 @@ const aCaller = async (conversationCount = FLOOD) => {
   const made = await Promise.all(Array.from({ length: KEYS }, (_, nth) => makeKey(`key ${nth}`)));
   const keys = [apiKey, ...made.map((one) => one.apiKey)];
   const accepted = await Promise.all(
-    Array.from({ length: conversationCount }, () =>
-      chat(aTurn({ session_id: randomUUID() }), { headers: { Prefer: 'respond-async' } }),
-    ),
+    Array.from({ length: conversationCount }, () => chat(aTurn({ session_id: randomUUID() }), { headers: ASYNC })),
   );
   const conversations = accepted.map(({ body }) => (body as { conversationId: string }).conversationId);
-  const ask = async (path: string, nth = 0, body?: object, signal?: AbortSignal) => {
-    const headers = { Authorization: `Bearer ${keys[nth % keys.length]}`, 'Content-Type': 'application/json' };
+  const ask = async (path: string, nth = 0, body?: object, signal?: AbortSignal, more: Record<string, string> = {}) => {
+    const key = keys[nth % keys.length];
+    const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json', ...more };
     const sent = body && { method: 'POST', body: JSON.stringify(body) };
     const answer = await fetch(`${stack.url}${path}`, { headers, ...sent, ...(signal && { signal }) });
     await answer.arrayBuffer();
@@ -33,6 +34,20 @@ const aCaller = async (conversationCount = FLOOD) => {
   for (const [nth] of keys.entries()) await ask('/v1/models', nth); // the keys are known
   return { conversations, ask };
 };
+
+test('of many messages of an assistant that are not simply new, a few are looked at, at once', async () => {
+  const { ask } = await aCaller(0);
+  const session_id = randomUUID();
+  const send = (nth: number) =>
+    ask('/api/v1/chat', nth, aTurn({ session_id, message: `message ${nth}` }), undefined, ASYNC);
+  for (let nth = 0; nth < MAX_PENDING; nth += 1) await send(nth);
+  const stop = watchPool(stack.service.mongo);
+
+  const statuses = await Promise.all(Array.from({ length: FLOOD }, (_, nth) => send(100 + nth)));
+
+  expect(stop()).toBeLessThan(12);
+  expect(new Set(statuses)).toEqual(new Set([429]));
+});
 
 const attributes = { plan: 'pro' };
 

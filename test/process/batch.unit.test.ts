@@ -1,4 +1,3 @@
-import { setImmediate as nextTick } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createBatcher, ItemFailure } from '../../src/platform/process/batch.ts';
 
@@ -20,25 +19,6 @@ test('an item that makes its batch throw fails alone', async () => {
   expect(statuses.flatMap((status, index) => (status === 'rejected' ? [index] : []))).toEqual([13, 77]);
   // A failing batch is halved, because trying item by item would need more batches.
   expect(batches.length).toBeLessThan(30);
-});
-
-test('items of a holder with many fill no batch while others wait, and keep their order', async () => {
-  const batches: string[][] = [];
-  const batcher = createBatcher<string, void>(
-    async (items) => {
-      batches.push(items);
-      await nextTick();
-      return items.map(() => undefined);
-    },
-    { maxInFlight: 1, holderOf: (item) => item.slice(0, 1) },
-  );
-  const many = numbers(40).map((nth) => `a${String(nth).padStart(2, '0')}`);
-
-  await Promise.all([...many, 'b', 'c'].map(batcher));
-
-  expect(batches[0]).toEqual([...many.slice(0, 8), 'b', 'c']);
-  expect(batches.flat().filter((item) => item.startsWith('a'))).toEqual(many);
-  expect(batches).toHaveLength(2);
 });
 
 test('a failure that does not depend on the items is shared and not tried again', async () => {

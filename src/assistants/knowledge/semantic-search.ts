@@ -24,6 +24,7 @@ import type { Logger } from '../../platform/process/logger.ts';
 import { createLru, createSharedMemory, type SharedMemory } from '../../platform/process/lru.ts';
 import { createSlices } from '../../platform/process/slices.ts';
 import { createPacedSlots } from '../../platform/process/paced-slots.ts';
+import { workInSlot } from '../../platform/process/slots.ts';
 
 /** The maximum memory of an assistant's vectors, in bytes. */
 const MAX_BYTES = 50_000_000;
@@ -190,14 +191,8 @@ export const createVectorReader = (
     return held;
   };
 
-  const readInTurn = async (known: AssistantVersion, model: string): Promise<CachedVectors> => {
-    const slot = await reads.acquire(known.assistantId);
-    try {
-      return await reads.watch(known.assistantId, read(known, model));
-    } finally {
-      slot?.release();
-    }
-  };
+  const readInTurn = (known: AssistantVersion, model: string): Promise<CachedVectors> =>
+    workInSlot(reads, known.assistantId, () => reads.watch(known.assistantId, read(known, model)));
 
   const startRead = (known: AssistantVersion, model: string): Promise<CachedVectors> => {
     const started = readInTurn(known, model).finally(() => reading.delete(known.assistantId));

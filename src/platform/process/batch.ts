@@ -1,11 +1,6 @@
 const MAX_ITEMS = 256;
 const MAX_IN_FLIGHT = 2;
 /**
- * While several holders have items, a batch has at most so many of each: those of one may take ten times as long, and all
- * of a batch wait for them.
- */
-const OF_HOLDER_MAX = 8;
-/**
  * The maximum number of bytes in a batch: a quarter of what MongoDB accepts as one command. The rest is left for what
  * is not counted.
  */
@@ -23,8 +18,6 @@ const BYTES_PER_UNIT = 3;
 export type BatchOptions<Item> = {
   maxItems?: number;
   maxInFlight?: number;
-  /** Whose item it is. By default, all are of one holder. */
-  holderOf?: (item: Item) => string;
   /** The length of an item's texts in UTF-16 units. Needed for items with long texts, to keep a batch below 4 MB. */
   lengthOf?: (item: Item) => number;
   /**
@@ -47,45 +40,30 @@ type Entry<Item, Result> = { item: Item; resolve: (result: Result) => void; reje
 /**
  * Micro-batching: items that arrive during a write are sent together in the next write.
  *
- * A single item is sent in the same tick. Under load, a batch grows to the number of items that arrive during one write.
- * Each caller awaits its own result. `write` gets the items of a holder in order of arrival, and returns one result for
- * each item, in the same order. When `write` throws, the batch is halved and each half is tried again, until only the
- * items that cause the failure fail. `write` must therefore be safe to repeat for the same items.
+ * A single item is sent in the same tick. Under load, a batch grows to the number of items that
+ * arrive during one write. Each caller awaits its own result. `write` gets the items in order of arrival and returns
+ * one result for each item, in the same order. When `write` throws, the batch is halved and each half is tried again,
+ * until only the items that cause the failure fail. `write` must therefore be safe to repeat for the same items.
  */
 export const createBatcher = <Item, Result>(
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
   options: BatchOptions<Item> = {},
 ): ((item: Item) => Promise<Result>) => {
-  const { maxItems = MAX_ITEMS, maxInFlight = MAX_IN_FLIGHT } = options;
-  const { holderOf = () => '', lengthOf = () => 0, isShared = () => false } = options;
+  const { maxItems = MAX_ITEMS, maxInFlight = MAX_IN_FLIGHT, lengthOf = () => 0, isShared = () => false } = options;
   let gathered: Entry<Item, Result>[] = [];
   let inFlight = 0;
   let scheduled = false;
 
-  /** True if another holder has items than the one of the first item. */
-  const hasOthers = ([first, ...others]: Entry<Item, Result>[]): boolean =>
-    first !== undefined && others.some(({ item }) => holderOf(item) !== holderOf(first.item));
-
   const takeBatch = (): Entry<Item, Result>[] => {
-    const mostOfHolder = hasOthers(gathered) ? OF_HOLDER_MAX : maxItems;
-    const counts = new Map<string, number>();
-    const batch: Entry<Item, Result>[] = [];
-    const left: Entry<Item, Result>[] = [];
     let bytes = 0;
-    let isFull = false;
-    for (const entry of gathered) {
-      const holder = holderOf(entry.item);
-      const own = (counts.get(holder) ?? 0) + 1;
-      const more = ITEM_OVERHEAD_BYTES + BYTES_PER_UNIT * lengthOf(entry.item);
-      isFull ||= batch.length === maxItems || (batch.length > 0 && bytes + more > MAX_BYTES);
-      if (isFull || own > mostOfHolder) left.push(entry);
-      else {
-        batch.push(entry);
-        counts.set(holder, own);
-        bytes += more;
-      }
+    let count = 0;
+    for (const { item } of gathered) {
+      bytes += ITEM_OVERHEAD_BYTES + BYTES_PER_UNIT * lengthOf(item);
+      if (count === maxItems || (count > 0 && bytes > MAX_BYTES)) break;
+      count += 1;
     }
-    gathered = left;
+    const batch = gathered.slice(0, count);
+    gathered = gathered.slice(count);
     return batch;
   };
 

@@ -61,6 +61,20 @@ export type Slots = {
   close: () => void;
 };
 
+/** Works in a slot of the holder, without one if too many wait. */
+export const workInSlot = async <Value>(
+  slots: Pick<Slots, 'acquire'>,
+  holder: string,
+  work: () => Promise<Value>,
+): Promise<Value> => {
+  const slot = await slots.acquire(holder);
+  try {
+    return await work();
+  } finally {
+    slot?.release();
+  }
+};
+
 /** The last quarter of slots is for holders that have none. Otherwise a few holders, one after the other, could fill all. */
 export const withoutReserve = (total: number): number => total - Math.floor(total / 4);
 

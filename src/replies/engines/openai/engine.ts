@@ -7,7 +7,7 @@ import type { ProviderSettings } from '../../../assistants/settings.ts';
 import { isMongoUnavailable } from '../../../platform/mongo/failures.ts';
 import type { Breaker } from '../../../platform/process/breaker.ts';
 import { inSlices } from '../../../platform/process/slices.ts';
-import { createSlots, whatRemains } from '../../../platform/process/slots.ts';
+import { createSlots, whatRemains, workInSlot } from '../../../platform/process/slots.ts';
 import { TIMING } from '../../../platform/process/time-limits.ts';
 import type { ReadPassage } from '../../../sources/passages.ts';
 import type { ReserveCall, ReservedCall } from '../../../turns/allowances.ts';
@@ -276,19 +276,14 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
     if (!breaker.tryAcquire(breakerKey)) throw new ProviderError('paused');
     const hits = promptEntriesOf(retrieved, turn);
     const makePrompt = async () => {
-      const slot = await making.acquire(assistantId);
-      try {
-        const history = historyTokens === 0 ? [] : await turn.history(PROMPT_HISTORY);
-        const countTokens = await countTokensOf();
-        const passages = await inSlices(choosePassages(found ?? [], countTokens));
-        const counting = { historyTokens, countTokens };
-        return { passages, ...(await inSlices(buildPrompt(turn, { hits, passages, history }, counting))) };
-      } finally {
-        slot?.release();
-      }
+      const history = historyTokens === 0 ? [] : await turn.history(PROMPT_HISTORY);
+      const countTokens = await countTokensOf();
+      const passages = await inSlices(choosePassages(found ?? [], countTokens));
+      const counting = { historyTokens, countTokens };
+      return { passages, ...(await inSlices(buildPrompt(turn, { hits, passages, history }, counting))) };
     };
     const prepare = async () => {
-      const prompt = await makePrompt();
+      const prompt = await workInSlot(making, assistantId, makePrompt);
       return { ...prompt, reserved: await reserve(turn, prompt.messages, maxTokens) };
     };
     const { said, passages, messages, reserved } = await prepare().catch((cause: unknown) => {
