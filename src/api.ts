@@ -11,7 +11,7 @@ import { MCP_PATH, mcpRoutes } from './turns/http/mcp.ts';
 import { chatTurnRoutes, createGatedTurn, TURN_PATHS } from './turns/http/turn-routes.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
 import { createReadiness, type Readiness } from './platform/http/health.ts';
-import { blockOf, createLongPolls, keepInBounds, networkOf } from './platform/http/shares.ts';
+import { blockOf, createLongPolls, handleFor, keepInBounds, networkOf } from './platform/http/shares.ts';
 import { restBefore } from './platform/process/slices.ts';
 import { createToApiError, errorHandler, notFoundHandler, requestId, withErrorShape } from './platform/http/http.ts';
 import { closeWebServer, createWebServer, listen } from './platform/http/web-server.ts';
@@ -52,7 +52,6 @@ type Opened = OpenTurns & {
  * connections, and even what is refused at once, or is the same for everybody, takes a part of a millisecond.
  */
 const beginInTurn: RequestHandler = async (req, res, next) => {
-  if (!keepInBounds(req, res)) return;
   const rest = restBefore(`network ${blockOf(req.ip)}`);
   if (rest) await rest;
   if (!res.closed) next();
@@ -110,8 +109,8 @@ const createApp = ({ service, metrics, config, logger, lifecycle }: Module, open
   app.disable('x-powered-by');
   app.disable('etag');
   app.enable('case sensitive routing');
-  app.use(beginInTurn);
   app.use(requestId);
+  app.use(handleFor, keepInBounds, beginInTurn);
   app.use(helmet.xContentTypeOptions());
 
   app.use('/v1', withErrorShape(toCompletionError));

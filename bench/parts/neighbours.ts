@@ -158,8 +158,8 @@ const aChat = ({ apiKey }: BenchAssistant, message: string, session_id: string =
 const withHeader = (request: string, header: string): string => request.replace('\r\n', `\r\n${header}\r\n`);
 
 /** Answered with 202 once the turn is accepted. */
-const aChatForLater = (owner: BenchAssistant, message: string): string =>
-  withHeader(aChat(owner, message), 'Prefer: respond-async');
+const aChatForLater = (owner: BenchAssistant, message: string, session?: string): string =>
+  withHeader(aChat(owner, message, session), 'Prefer: respond-async');
 
 const FLOOD_CONNECTIONS = 200;
 
@@ -179,6 +179,48 @@ const flood = (what: string, prepare: (scene: Scene, attacker: BenchAssistant) =
     };
   },
 });
+
+/** Sends the next request as soon as the last one is answered, on one connection of another address. */
+const keepAsking = (port: number, request: string, signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const socket = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.9' });
+    const ask = () => void socket.write(request);
+    socket.on('connect', ask).on('error', () => undefined);
+    socket.on('data', (bytes: Buffer) => {
+      if (bytes.toString('latin1', 0, 5) === 'HTTP/') ask();
+    });
+    signal.addEventListener('abort', () => socket.destroy(), { once: true });
+    socket.once('close', () => resolve());
+  });
+
+const BACKLOG = 490;
+const BACKLOG_SESSIONS = 30;
+const BACKLOG_TURNS_A_WAVE = 100;
+
+/** An assistant with ten endpoints, all paused, for which each of its conversations has hundreds of events. */
+const aBacklog = async ({ parley, api }: Scene, baseUrl: string) => {
+  const { assistants, endpoints, mongo } = parley.service;
+  const owner = await parley.addAssistant();
+  const { assistantId } = owner;
+  const endpointIds = await times(10, async () => {
+    const { endpoint } = await endpoints.addEndpoint(assistantId, { url: `${baseUrl}/events` });
+    await endpoints.pauseEndpoint(endpoint.endpointId, { reason: 'gone', until: null });
+    return endpoint.endpointId;
+  });
+  const sessions = Array.from({ length: BACKLOG_SESSIONS }, () => randomUUID());
+  const asker = openAsker(api.port);
+  for (const session of sessions) await asker.ask(aChat(owner, sureQuestion, session));
+  asker.close();
+  const [event, at] = ['message.received' as const, new Date()];
+  const payload = { role: 'user' as const, turn_id: randomUUID(), language: 'en' };
+  const stamp = { timestamp: 1, at, endpoints: endpointIds };
+  const waiting = Array.from({ length: BACKLOG }, () => ({ event, payload, eventId: randomUUID(), ...stamp }));
+  const conversations = collectionOf<StoredConversation>(conversationModels(mongo).conversations);
+  await conversations.updateMany({ assistantId }, { $push: { outbox: { $each: waiting as never } } });
+  const engine = { kind: 'openai', baseUrl, model: 'quick', apiKey: null } as const;
+  await assistants.setEngine(assistantId, engine);
+  return { owner, sessions };
+};
 
 const ATTACKS: Attack[] = [
   {
@@ -343,6 +385,28 @@ const ATTACKS: Attack[] = [
     const request = aChat(attacker, sureQuestion, randomUUID());
     return () => request;
   }),
+  {
+    name: '5,000 connections of one address that ask who is signed in',
+    prepare: async ({ api }) => {
+      const request = requestText({ method: 'GET', path: '/operator/v1/session/current', apiKey: 'none' });
+      return (signal) => times(5_000, () => keepAsking(api.port, request, signal));
+    },
+  },
+  {
+    name: '4 assistants with hundreds of waiting events in each conversation',
+    prepare: async (scene) => {
+      const provider = await openProvider();
+      provider.behave(replyWith('Quickly.'));
+      atClose(() => provider.close());
+      const all = await times(4, () => aBacklog(scene, provider.baseUrl));
+      return (signal) =>
+        times(4 * BACKLOG_TURNS_A_WAVE, (nth) => {
+          const { owner, sessions } = all[nth % 4] as (typeof all)[number];
+          const session = sessions[(nth >> 2) % BACKLOG_SESSIONS] as string;
+          return send(scene.api.port, aChatForLater(owner, `${sureQuestion} ${randomUUID()}`, session), signal);
+        });
+    },
+  },
 ];
 
 const storeSearchWords = async ({ parley }: Scene, { assistantId, sessionKey }: BenchAssistant): Promise<void> => {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
 import type { ItemFailure } from '../platform/process/batch.ts';
 import { createRestedWork } from '../platform/http/shares.ts';
-import { createSlots, whatRemains, workInSlot } from '../platform/process/slots.ts';
+import { createSlots, oneAtLeast, workInSlot } from '../platform/process/slots.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { ApiError, unavailable } from '../platform/process/errors.ts';
 import { type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
@@ -19,7 +19,7 @@ import {
 import {
   collectionOf,
   createReader,
-  createStoreBatcher,
+  createUpdateBatcher,
   updateMany,
   type UpdateStatement,
 } from '../platform/mongo/mongo.ts';
@@ -466,8 +466,9 @@ export const createAccept = ({ connection, resolveDuplicate, announce, tracing }
       },
     );
 
-  const upsert = createStoreBatcher<Upsert, Upserted>(
-    async (items) => {
+  const upsert = createUpdateBatcher(
+    conversations,
+    async (items: Upsert[]): Promise<(Upserted | ItemFailure)[]> => {
       const statements = items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf));
       const { writeErrors = [] } = await within(
         tracing.share(
@@ -489,12 +490,12 @@ export const createAccept = ({ connection, resolveDuplicate, announce, tracing }
         }),
       );
     },
-    { lengthOf: ({ turn }) => turn.message.length },
+    { keyOf: ({ turn }) => turn.key, lengthOf: ({ turn }) => turn.message.length },
   );
 
   const read = (key: string) => conversations.findOne<KnownConversation>({ _id: key }, { projection: KNOWN });
 
-  const singles = createSlots(whatRemains(SINGLE_AT_ONCE));
+  const singles = createSlots(oneAtLeast(SINGLE_AT_ONCE));
 
   const tryOnce = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted | null> => {
     // If the idempotency key is already known, its turn may no longer be in `recent`. The upsert's filter would not

@@ -1,11 +1,12 @@
 import type { Connection } from 'mongoose';
+import type { ItemFailure } from '../platform/process/batch.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
 import { toItemFailure } from '../platform/mongo/failures.ts';
 import {
   collectionOf,
   createReader,
-  createStoreBatcher,
+  createUpdateBatcher,
   updateMany,
   type UpdateStatement,
 } from '../platform/mongo/mongo.ts';
@@ -230,8 +231,9 @@ export type Commit = (read: AnswerableConversation, ended: Ended[], spans: Trace
 export const createCommit = ({ connection, pages, compact, announce, tracing }: Dependencies): Commit => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const write = createStoreBatcher<Write, boolean>(
-    async (items) => {
+  const write = createUpdateBatcher(
+    conversations,
+    async (items: Write[]): Promise<(boolean | ItemFailure)[]> => {
       const statements = items.map(({ statement }) => statement);
       const { n, writeErrors = [] } = await within(
         tracing.share(
@@ -264,7 +266,7 @@ export const createCommit = ({ connection, pages, compact, announce, tracing }: 
         return error ? toItemFailure(error) : hasWon(item);
       });
     },
-    { lengthOf: ({ ended }) => lengthOf(ended) },
+    { keyOf: ({ read }) => read._id, lengthOf: ({ ended }) => lengthOf(ended) },
   );
 
   const commit = async (

@@ -28,8 +28,9 @@ type Plan = {
   isBehind: boolean;
 };
 
-/** What a new word costs, compared with a character that is read: it is an entry of an index. */
+/** What words cost, compared with a character that is read: a new one is an entry of an index, a known one is rewritten. */
 const COST_OF_TERM = 30;
+const COST_OF_KNOWN = 3;
 
 /** Finds the words that are not stored yet. Other work of the process runs in between. */
 const newTermsOf = async (
@@ -48,7 +49,8 @@ const newTermsOf = async (
     for (const word of searchWordsOf(text)) if (all.size < MAX_TERMS) all.add(word);
   }
   const terms = [...all].slice(known.length);
-  return { terms, cost: texts.reduce((sum, { length }) => sum + length, COST_OF_TERM * terms.length) };
+  const ofWords = COST_OF_TERM * terms.length + COST_OF_KNOWN * known.length;
+  return { terms, cost: texts.reduce((sum, { length }) => sum + length, ofWords) };
 };
 
 const hasMissed = ({ kind }: Finding): boolean => kind === 'miss' || kind === 'rejected';

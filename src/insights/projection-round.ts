@@ -7,6 +7,7 @@ import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { type Lease, leaseIn } from '../platform/mongo/batches.ts';
 import { collectionOf, schemaOf } from '../platform/mongo/mongo.ts';
+import { createLru } from '../platform/process/lru.ts';
 import type { Project } from './project.ts';
 
 /** How long a leader stays the leader without a round. After this time another worker continues. */
@@ -108,8 +109,9 @@ const RESTS = [
 /** Conversations that were not projected whole (`behind`), those to try again, and what each cost that was begun. */
 type Step = { behind: Set<string>; again: Set<string>; costs: Map<string, number> };
 
-/** What a conversation costs at least. */
+/** What a conversation costs beside what is read and written. */
 const COST_LEAST = 1_000;
+const ASSISTANTS_KNOWN = 10_000;
 const LISTED_AT_ONCE = 1_000;
 const PROJECTED_AT_ONCE = 25;
 /** Bounded without `max`, for which the cache would reserve memory for all entries at the start. */
@@ -138,8 +140,6 @@ type Backlog = {
   changes: Map<string, ChangedConversation>;
   /** Those of them that are due, the oldest last, because it is taken from the end. */
   due: ChangedConversation[];
-  /** What was spent on this assistant. */
-  spent: number;
   /** If set, only the changes up to this position are in memory. The later ones are listed when there is room. */
   listedTo: ChangePosition | null;
 };
@@ -167,8 +167,10 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
   const tries = new LRUCache<string, number>(REMEMBERED);
   /** Assistants with changes that are not projected. */
   const backlogs = new Map<string, Backlog>();
-  /** What was spent on the assistant whose turn was last. Who had nothing to do meanwhile saves nothing up. */
+  /** What was spent on each assistant. Who has nothing to do keeps its debts, but saves nothing up. */
+  const spent = createLru<number>({ most: ASSISTANTS_KNOWN });
   let leastSpent = 0;
+  const spentOn = (assistantId: string): number => Math.max(leastSpent, spent.get(assistantId) ?? 0);
   /** Changes up to this time are listed, except those of assistants whose backlog has its own `listedTo`. */
   let listedTo: number | null = null;
 
@@ -198,7 +200,7 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
   const note = (one: ChangedConversation): void => {
     const { _id, assistantId, updatedAt } = one;
     if (done.get(_id) === updatedAt.getTime()) return;
-    const backlog = backlogs.get(assistantId) ?? { changes: new Map(), due: [], spent: 0, listedTo: null };
+    const backlog = backlogs.get(assistantId) ?? { changes: new Map(), due: [], listedTo: null };
     backlogs.set(assistantId, backlog);
     if (backlog.listedTo) return;
     if (!backlog.changes.delete(_id) && backlog.changes.size >= Math.max(QUEUED_MIN, QUEUED_MAX / backlogs.size)) {
@@ -244,7 +246,6 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     for (const [assistantId, backlog] of backlogs) {
       const { changes, listedTo: more } = backlog;
       backlog.due = [...changes.values()].filter((one) => isDue(one, now)).reverse();
-      backlog.spent = Math.max(backlog.spent, leastSpent);
       if (changes.size === 0 && !more) backlogs.delete(assistantId);
     }
   };
@@ -252,14 +253,17 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
   /** Takes conversations until the batch is full or nothing is due. */
   const takeBatch = (): ChangedConversation[] => {
     const batch: ChangedConversation[] = [];
+    const waiting = new Map<Backlog, number>();
+    for (const [assistantId, backlog] of backlogs)
+      if (backlog.due.length > 0) waiting.set(backlog, spentOn(assistantId));
     while (batch.length < PROJECTED_AT_ONCE) {
-      let next: Backlog | undefined;
-      for (const one of backlogs.values()) if (one.due.length > 0 && (!next || one.spent < next.spent)) next = one;
-      const change = next?.due.pop();
+      let next: [Backlog, number] | undefined;
+      for (const one of waiting) if (!next || one[1] < next[1]) next = one;
+      const change = next?.[0].due.pop();
       if (!next || !change) break;
-      leastSpent = next.spent;
-      next.spent += COST_LEAST;
       batch.push(change);
+      if (next[0].due.length > 0) waiting.set(next[0], next[1] + COST_LEAST);
+      else waiting.delete(next[0]);
     }
     return batch;
   };
@@ -296,7 +300,10 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
         const backlog = backlogs.get(one.assistantId);
         if (!backlog) continue;
         const cost = costs.get(one._id);
-        backlog.spent += cost ?? -COST_LEAST;
+        if (cost !== undefined) {
+          leastSpent = spentOn(one.assistantId);
+          spent.set(one.assistantId, leastSpent + COST_LEAST + cost);
+        }
         if (behind.has(one._id)) {
           if (cost === undefined) backlog.due.push(one);
           else backlog.due.unshift(one);

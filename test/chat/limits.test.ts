@@ -331,21 +331,41 @@ test('an address leaves a hundred megabytes of requests that wait, and takes not
   const headers = { 'X-Forwarded-For': '203.0.113.78' };
   await Promise.all(Array.from({ length: FAILING + 100 }, () => fail(url, headers)));
   const head = `POST ${CHAT} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.78\r\nAuthorization: Bearer sk_wrong\r\n`;
-  let [closed, answered] = [0, 0];
+  const statuses: string[] = [];
 
   const sockets = Array.from({ length: 800 }, () => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
     socket.write(`${head}Content-Length: 1000000\r\n\r\n`);
-    socket.once('data', () => (answered += 1));
-    return socket.on('error', () => undefined).once('close', () => (closed += socket.bytesRead === 0 ? 1 : 0));
+    socket.once('data', (answer: Buffer) => statuses.push(answer.toString('latin1', 9, 12)));
+    return socket.on('error', () => undefined);
   });
   onTestFinished(() => sockets.forEach((socket) => socket.destroy()));
-  await eventually(() => expect(closed).toBeGreaterThan(10));
+  const countOf = (status: string) => statuses.filter((one) => one === status).length;
+  await eventually(() => expect(countOf('503')).toBeGreaterThan(10));
   const other = await request(`${url}${CHAT}`, { body: aTurn(), bearer: apiKey });
 
   expect(other.status).toBe(200);
-  expect(closed).toBeLessThan(100);
-  await eventually(() => expect(answered).toBeGreaterThan(0));
+  expect(countOf('503')).toBeLessThan(100);
+  await eventually(() => expect(countOf('429')).toBeGreaterThan(0));
+});
+
+test('a refusal that waits ends when its client leaves', async () => {
+  const url = await anApi({ TRUST_PROXY: '1' });
+  const headers = { 'X-Forwarded-For': '203.0.113.79' };
+  await Promise.all(Array.from({ length: FAILING + 100 }, () => fail(url, headers)));
+  const countTimers = () => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
+  const before = countTimers();
+  const leaving = new AbortController();
+  const send = () => fetch(`${url}${CHAT}`, { method: 'POST', headers, signal: leaving.signal }).catch(() => undefined);
+  const since = performance.now();
+
+  const waiting = Array.from({ length: 1_000 }, send);
+  await eventually(() => expect(countTimers()).toBeGreaterThan(before + 800));
+  leaving.abort();
+  await Promise.all(waiting);
+
+  await eventually(() => expect(countTimers()).toBeLessThan(before + 100));
+  expect(performance.now() - since).toBeLessThan(8_000); // the last one is due after ten seconds
 });
 
 test('requests of an address with many connections begin in turns with those of others', async () => {

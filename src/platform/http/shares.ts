@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { IncomingMessage } from 'node:http';
 import { isIPv6 } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -101,11 +102,13 @@ const REQUEST_BYTES = 4 * 1024;
  * About the most that Node keeps of a request that nobody reads yet: its headers, and the beginning of its body. It stops
  * to read when it has more than the high-water mark, and may have read as much again by then.
  */
-export const keptBytesOf = ({ headers, rawHeaders, socket }: IncomingMessage): number => {
+export const keptBytesOf = ({ url = '', headers, rawHeaders, socket }: IncomingMessage) => {
   const isChunked = headers['transfer-encoding'] !== undefined;
   const ofBody = isChunked ? Number.POSITIVE_INFINITY : Number(headers['content-length'] ?? 0);
-  const ofHeaders = rawHeaders.reduce((sum, { length }) => sum + length, 0);
-  return REQUEST_BYTES + ofHeaders + Math.min(ofBody, 2 * socket.readableHighWaterMark);
+  return {
+    head: rawHeaders.reduce((sum, { length }) => sum + length, REQUEST_BYTES + url.length),
+    body: Math.min(ofBody, 2 * socket.readableHighWaterMark),
+  };
 };
 
 /**
@@ -115,13 +118,27 @@ export const keptBytesOf = ({ headers, rawHeaders, socket }: IncomingMessage): n
 const KEPT_MAX_BYTES = 192 * 1024 * 1024;
 const kept = createByteShares(KEPT_MAX_BYTES);
 
-/** Counts what is kept of a request. False if it is too much for its network: then its connection is closed. */
-export const keepInBounds = (req: Request, res: Response): boolean => {
-  const [network, bytes] = [blockOf(req.ip), keptBytesOf(req)];
-  if (kept.take(network, bytes)) res.once('close', () => kept.release(network, bytes));
-  else req.socket.destroy();
-  return !req.socket.destroyed;
+/** Counts what is kept of a request, of its body until it is read. Refuses what is too much for its network. */
+export const keepInBounds: RequestHandler = (req, res, next) => {
+  const [network, { head, body }] = [blockOf(req.ip), keptBytesOf(req)];
+  let bytes = head + body;
+  if (!kept.take(network, bytes)) {
+    // The rest of the body is not read.
+    res.set('Connection', 'close').once('finish', () => req.socket.destroy());
+    return next(unavailable());
+  }
+  const release = (some: number): void => {
+    kept.release(network, some);
+    bytes -= some;
+  };
+  req.once('end', () => release(Math.min(body, bytes)));
+  res.once('close', () => release(bytes));
+  next();
 };
+
+const clients = new AsyncLocalStorage<Response>();
+/** Handles a request. What delays its refusal then knows whether its client has left. */
+export const handleFor: RequestHandler = (_req, res, next) => clients.run(res, next);
 
 /** How many late answers a process has at the same time: as many as it has connections. Further ones come at once. */
 const LATE_MAX = 10_000;
@@ -140,7 +157,7 @@ export const createLateLines = ({ lateMs, apartMs, mostMs }: Record<'lateMs' | '
     isLate: (line: string): boolean => (dueOf.get(line) ?? 0) > performance.now(),
 
     /** Waits until it is the turn of this refusal, or its client has left. */
-    wait: async (line: string, res?: Response): Promise<void> => {
+    wait: async (line: string, res = clients.getStore()): Promise<void> => {
       if (late >= LATE_MAX || res?.closed) return;
       const now = performance.now();
       const next = Math.max(now + lateMs, (dueOf.get(line) ?? 0) + apartMs);
@@ -262,7 +279,10 @@ const onceOver = (res: Response, then: () => void): void =>
  * Waits for a slot, and releases it once the request is over. A waiting request delays only requests of the same holder.
  */
 const takeSlot = async (slots: Acquiring, holder: string, res: Response, turn?: Turn): Promise<Slot> => {
-  const slot = await acquireInTime(slots, holder, turn);
+  const signal = turn?.signal ?? signalOf(res);
+  const slot = await acquireInTime(slots, holder, { ...turn, signal }).catch((cause: unknown): never => {
+    throw res.closed ? unavailable(cause) : cause;
+  });
   onceOver(res, slot.release);
   if (!res.closed && !res.destroyed && !res.writableEnded) return slot;
   // The caller has left, or was refused, while the request waited. No query follows.
@@ -469,7 +489,10 @@ export const buildAnswer = <Built>(req: Request, res: Response, build: () => Pro
 
 /** Aborts when the caller has left. */
 export const signalOf = (res: Response): AbortSignal => {
+  const known = res.locals.left as AbortController | undefined;
+  if (known) return known.signal;
   const left = new AbortController();
+  res.locals.left = left;
   if (res.destroyed) left.abort();
   res.once('close', () => left.abort());
   return left.signal;

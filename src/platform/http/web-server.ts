@@ -192,7 +192,8 @@ const handleInTurn = (server: Server, listener: RequestListener): void => {
     }
     const queue = queues.get(socket);
     if (!queue) return begin(req, res, []);
-    const [network, bytes] = [blockOf(socket.remoteAddress), keptBytesOf(req)];
+    const { head, body } = keptBytesOf(req);
+    const [network, bytes] = [blockOf(socket.remoteAddress), head + body];
     if (queue.length >= PIPELINED_MAX || !pipelined.take(network, bytes)) return void socket.destroy();
     queue.push({ begin: () => begin(req, res, queue), leave: () => pipelined.release(network, bytes) });
   };

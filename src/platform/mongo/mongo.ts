@@ -5,6 +5,7 @@ import { type BatchOptions, createBatcher, type ItemFailure } from '../process/b
 import { followServerClock } from '../process/clock.ts';
 import { unavailable } from '../process/errors.ts';
 import type { Logger } from '../process/logger.ts';
+import { createLru } from '../process/lru.ts';
 import { createSlices } from '../process/slices.ts';
 import { mapAtMost } from '../process/slots.ts';
 import { hasLabel, isMongoUnavailable, OutcomeUnknown } from './failures.ts';
@@ -212,6 +213,45 @@ export const createStoreBatcher = <Item, Result>(
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
   options: Omit<BatchOptions<Item>, 'isShared'> = {},
 ): ((item: Item) => Promise<Result>) => createBatcher(write, { ...options, isShared: isMongoUnavailable });
+
+/** A write that takes longer may be one of large documents. Their sizes are then looked at, and known for a while. */
+const SLOW_MS = 20;
+const LARGE_BYTES = 128 * 1024;
+const KNOWN_SIZES = { most: 20_000, ttl: 60_000 };
+const LARGE = { maxItems: 8, maxInFlight: 1 };
+
+/**
+ * A batcher of updates, each of one document of the collection. To update a large document takes ten times as long as a
+ * small one, so large ones have batches of their own, one at a time. `keyOf`: the `_id` of the document.
+ */
+export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }>(
+  collection: mongo.Collection<Stored>,
+  write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
+  { keyOf, ...options }: Omit<BatchOptions<Item>, 'isShared'> & { keyOf: (item: Item) => string },
+): ((item: Item) => Promise<Result>) => {
+  const isLarge = createLru<boolean>(KNOWN_SIZES);
+  const projection = { isLarge: { $gt: [{ $bsonSize: '$$ROOT' }, LARGE_BYTES] } };
+
+  const look = async (items: Item[]): Promise<void> => {
+    const keys = new Set(items.map(keyOf).filter((key) => !isLarge.has(key)));
+    if (keys.size === 0) return;
+    const rows = await readRows<Stored, { _id: string; isLarge: boolean }>(collection, [...keys], projection);
+    for (const row of rows.values()) isLarge.set(row._id, row.isLarge);
+  };
+
+  const writeAndLook: typeof write = async (items) => {
+    const since = performance.now();
+    const results = await write(items);
+    if (performance.now() - since > SLOW_MS) look(items).catch(() => undefined);
+    return results;
+  };
+
+  const [small, large] = [
+    createStoreBatcher(writeAndLook, options),
+    createStoreBatcher(write, { ...options, ...LARGE }),
+  ];
+  return (item) => (isLarge.get(keyOf(item)) ? large(item) : small(item));
+};
 
 /** Reads documents by `_id`. An answer may have 16 MB, so other work runs while its documents are decoded. */
 export const readRows = async <Stored extends { _id: string }, Row extends { _id: string } = Stored>(

@@ -84,6 +84,12 @@ export const whatRemains =
   ({ own, inUse }: Occupancy): boolean =>
     own === 0 ? inUse < total : own < withoutReserve(total) - inUse;
 
+/** A holder may always have one slot, and further ones of these as remain free. */
+export const oneAtLeast =
+  (total: number) =>
+  ({ own, inUse }: Occupancy): boolean =>
+    own === 0 || own < total - inUse;
+
 /** A holder may have one of these slots. */
 export const oneEach =
   (total: number) =>

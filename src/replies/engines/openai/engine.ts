@@ -7,7 +7,7 @@ import type { ProviderSettings } from '../../../assistants/settings.ts';
 import { isMongoUnavailable } from '../../../platform/mongo/failures.ts';
 import type { Breaker } from '../../../platform/process/breaker.ts';
 import { inSlices } from '../../../platform/process/slices.ts';
-import { createSlots, whatRemains, workInSlot } from '../../../platform/process/slots.ts';
+import { createSlots, oneAtLeast, workInSlot } from '../../../platform/process/slots.ts';
 import { TIMING } from '../../../platform/process/time-limits.ts';
 import type { ReadPassage } from '../../../sources/passages.ts';
 import type { ReserveCall, ReservedCall } from '../../../turns/allowances.ts';
@@ -179,7 +179,7 @@ function* buildPrompt(
   return { messages, said };
 }
 
-/** How many prompts are made at once. Each needs a history of some MB, of which little stays. */
+/** How many prompts are made at once, beside one of each assistant. Each needs a history of some MB, of which little stays. */
 const PROMPTS_AT_ONCE = 16;
 
 /** Statuses that are caused by the request itself, so the breaker does not count them as failures of the provider. */
@@ -240,7 +240,7 @@ const breakerKeyOf = ({ baseUrl, model, timeoutMs }: ProviderSettings, assistant
 export const createOpenAiEngine = (dependencies: Dependencies) => {
   const { retrieval, dispatcher, breaker, openKey, allowPrivate, reserveCall, onBudgetUsedUp } = dependencies;
   const { stopAfterMs = TIMING.providerStopAfterMs } = dependencies;
-  const making = createSlots(whatRemains(PROMPTS_AT_ONCE));
+  const making = createSlots(oneAtLeast(PROMPTS_AT_ONCE));
 
   /**
    * Reserves the maximum cost of a call in the budgets of the assistant and of the evaluation. Null if there is no
