@@ -216,7 +216,7 @@ const aBacklog = async ({ parley, api }: Scene, baseUrl: string) => {
   const stamp = { timestamp: 1, at, endpoints: endpointIds };
   const waiting = Array.from({ length: BACKLOG }, () => ({ event, payload, eventId: randomUUID(), ...stamp }));
   const conversations = collectionOf<StoredConversation>(conversationModels(mongo).conversations);
-  await conversations.updateMany({ assistantId }, { $push: { outbox: { $each: waiting as never } } });
+  await conversations.updateMany({ assistantId }, { $push: { outbox: { $each: waiting } } });
   const engine = { kind: 'openai', baseUrl, model: 'quick', apiKey: null } as const;
   await assistants.setEngine(assistantId, engine);
   return { owner, sessions };
