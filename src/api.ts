@@ -110,10 +110,10 @@ const createApp = ({ service, metrics, config, logger, lifecycle }: Module, open
   app.disable('etag');
   app.enable('case sensitive routing');
   app.use(requestId);
-  app.use(handleFor, keepInBounds, beginInTurn);
   app.use(helmet.xContentTypeOptions());
-
   app.use('/v1', withErrorShape(toCompletionError));
+  app.use(handleFor, keepInBounds, beginInTurn);
+
   app.use(['/api', '/v1', MCP_PATH, '/operator'], refuseWhileDraining(draining));
   app.use([...TURN_PATHS, COMPLETIONS_PATH, WEB_TURN_PATH], measureTurns(onTurnAnswered), refuseAtGate(opened.gate));
   app.use(['/api', '/v1', '/operator/v1'], refuseReadsWhileSilent(mongoWatch, answerError));

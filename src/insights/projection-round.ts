@@ -155,8 +155,8 @@ const beforeOverlap = (position: ChangePosition): ChangePosition => {
  * some of those that had changed before the first round. What a round does not finish, the next round continues.
  *
  * The next conversation is one of the assistant on which the least was spent, so that one with many changes, or with
- * costly ones, does not delay the others. The leader remembers how far each assistant is. Only the oldest of these positions is stored: another leader starts there, and
- * skips what is projected already.
+ * costly ones, does not delay the others. The leader remembers how far each assistant is. Only the oldest of these
+ * positions is stored: another leader starts there, and skips what is projected already.
  */
 export const createProjectionRound = ({ states, changed, project, listAssistantIds, draining }: Dependencies) => {
   /** Changes that are done, so that the overlap is not read again. Losing an entry only costs a read. */
@@ -167,8 +167,9 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
   const tries = new LRUCache<string, number>(REMEMBERED);
   /** Assistants with changes that are not projected. */
   const backlogs = new Map<string, Backlog>();
-  /** What was spent on each assistant. Who has nothing to do keeps its debts, but saves nothing up. */
+  /** What was spent on each assistant. */
   const spent = createLru<number>({ most: ASSISTANTS_KNOWN });
+  /** What was spent on the assistant whose turn was last. Who had nothing to do before keeps its debts, and saves nothing. */
   let leastSpent = 0;
   const spentOn = (assistantId: string): number => Math.max(leastSpent, spent.get(assistantId) ?? 0);
   /** Changes up to this time are listed, except those of assistants whose backlog has its own `listedTo`. */
@@ -250,7 +251,7 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     }
   };
 
-  /** Takes conversations until the batch is full or nothing is due. */
+  /** Takes conversations until the batch is full or nothing is due. The first one is of the assistant whose turn it is. */
   const takeBatch = (): ChangedConversation[] => {
     const batch: ChangedConversation[] = [];
     const waiting = new Map<Backlog, number>();
@@ -294,20 +295,20 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     for (let isFirst = true; !draining.aborted; isFirst = false) {
       if (!isFirst && !hasBudget(until)) return true;
       const batch = takeBatch();
-      if (batch.length === 0) break;
+      const [first] = batch;
+      if (!first) break;
+      leastSpent = spentOn(first.assistantId);
       const { behind, again, costs } = await projectStep(batch);
-      for (const one of batch) {
+      // What was not read becomes the next again, in its order.
+      for (const one of batch.toReversed()) {
         const backlog = backlogs.get(one.assistantId);
         if (!backlog) continue;
         const cost = costs.get(one._id);
-        if (cost !== undefined) {
-          leastSpent = spentOn(one.assistantId);
-          spent.set(one.assistantId, leastSpent + COST_LEAST + cost);
-        }
-        if (behind.has(one._id)) {
-          if (cost === undefined) backlog.due.push(one);
-          else backlog.due.unshift(one);
-        } else if (!again.has(one._id) && backlog.changes.get(one._id) === one) backlog.changes.delete(one._id);
+        const isUnread = behind.has(one._id) && cost === undefined;
+        if (!isUnread) spent.set(one.assistantId, spentOn(one.assistantId) + COST_LEAST + (cost ?? 0));
+        if (isUnread) backlog.due.push(one);
+        else if (behind.has(one._id)) backlog.due.unshift(one);
+        else if (!again.has(one._id) && backlog.changes.get(one._id) === one) backlog.changes.delete(one._id);
       }
     }
     return [...backlogs.values()].some((backlog) => backlog.listedTo !== null);

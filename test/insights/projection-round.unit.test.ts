@@ -101,3 +101,37 @@ test('a round projects something even if listing takes all of its time', async (
 
   expect(projected).toEqual(listed.map(({ _id }) => _id));
 });
+
+test('an assistant whose conversation cost much has the next one after those of others', async () => {
+  const updatedAt = new Date(Date.now() - 60_000);
+  const many = Array.from({ length: 40 }, (_, nth) => ({ _id: `key-${nth}`, assistantId: 'other', updatedAt }));
+  const stopping = new AbortController();
+  const projected: string[][] = [];
+  const round = createProjectionRound({
+    states: {
+      acquire: async () => ({ _id: 'projection', live: updatedAt, back: null }),
+      advance: async () => true,
+    } as Partial<ProjectionStates> as ProjectionStates,
+    changed: {
+      listAfter: async () => {
+        await sleep(300); // longer than a round may work, so that it makes one step
+        return [{ _id: `costly-${projected.length}`, assistantId: 'costly', updatedAt }, ...many];
+      },
+    } as Partial<ChangedConversations> as ChangedConversations,
+    project: async (keys) => {
+      projected.push(keys);
+      if (projected.length === 2) stopping.abort();
+      return { behind: [], failed: [], costs: new Map(keys.map((key) => [key, key.startsWith('costly') ? 1e6 : 1])) };
+    },
+    listAssistantIds: async () => ['costly', 'other'],
+    draining: stopping.signal,
+  });
+
+  await round('token');
+
+  const others = many.map(({ _id }) => _id);
+  expect(projected).toEqual([
+    ['costly-0', ...others.slice(0, 24)],
+    [...others.slice(24), 'costly-1'],
+  ]);
+});

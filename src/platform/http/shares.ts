@@ -136,9 +136,14 @@ export const keepInBounds: RequestHandler = (req, res, next) => {
   next();
 };
 
-const clients = new AsyncLocalStorage<Response>();
+/** The client of the present request. What is opened for a request may stay, and must not keep its response. */
+const clients = new AsyncLocalStorage<{ res: Response | null }>();
 /** Handles a request. What delays its refusal then knows whether its client has left. */
-export const handleFor: RequestHandler = (_req, res, next) => clients.run(res, next);
+export const handleFor: RequestHandler = (_req, res, next) => {
+  const client: { res: Response | null } = { res };
+  res.once('close', () => (client.res = null));
+  clients.run(client, next);
+};
 
 /** How many late answers a process has at the same time: as many as it has connections. Further ones come at once. */
 const LATE_MAX = 10_000;
@@ -157,8 +162,8 @@ export const createLateLines = ({ lateMs, apartMs, mostMs }: Record<'lateMs' | '
     isLate: (line: string): boolean => (dueOf.get(line) ?? 0) > performance.now(),
 
     /** Waits until it is the turn of this refusal, or its client has left. */
-    wait: async (line: string, res = clients.getStore()): Promise<void> => {
-      if (late >= LATE_MAX || res?.closed) return;
+    wait: async (line: string, res = clients.getStore()?.res): Promise<void> => {
+      if (late >= LATE_MAX || res === null || res?.closed) return;
       const now = performance.now();
       const next = Math.max(now + lateMs, (dueOf.get(line) ?? 0) + apartMs);
       const due = Math.min(now + mostMs, next);

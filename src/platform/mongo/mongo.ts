@@ -233,7 +233,8 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
   const projection = { isLarge: { $gt: [{ $bsonSize: '$$ROOT' }, LARGE_BYTES] } };
 
   const look = async (items: Item[]): Promise<void> => {
-    const keys = new Set(items.map(keyOf).filter((key) => !isLarge.has(key)));
+    const isOld = (key: string): boolean => isLarge.getRemainingTTL(key) < KNOWN_SIZES.ttl / 2;
+    const keys = new Set(items.map(keyOf).filter(isOld));
     if (keys.size === 0) return;
     const rows = await readRows<Stored, { _id: string; isLarge: boolean }>(collection, [...keys], projection);
     for (const row of rows.values()) isLarge.set(row._id, row.isLarge);
@@ -241,14 +242,16 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
 
   const writeAndLook: typeof write = async (items) => {
     const since = performance.now();
-    const results = await write(items);
-    if (performance.now() - since > SLOW_MS) look(items).catch(() => undefined);
-    return results;
+    try {
+      return await write(items);
+    } finally {
+      if (performance.now() - since > SLOW_MS) look(items).catch(() => undefined);
+    }
   };
 
   const [small, large] = [
     createStoreBatcher(writeAndLook, options),
-    createStoreBatcher(write, { ...options, ...LARGE }),
+    createStoreBatcher(writeAndLook, { ...options, ...LARGE }),
   ];
   return (item) => (isLarge.get(keyOf(item)) ? large(item) : small(item));
 };

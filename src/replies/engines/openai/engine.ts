@@ -179,7 +179,10 @@ function* buildPrompt(
   return { messages, said };
 }
 
-/** How many prompts are made at once, beside one of each assistant. Each needs a history of some MB, of which little stays. */
+/**
+ * How many prompts are made at once: as many as stay free, and always one of each assistant. Each needs a history of some
+ * MB, of which little stays.
+ */
 const PROMPTS_AT_ONCE = 16;
 
 /** Statuses that are caused by the request itself, so the breaker does not count them as failures of the provider. */
