@@ -175,16 +175,18 @@ test('the due recoveries of 21 assistants hide none of another', async () => {
   const newest = aRow('a neighbour', 1);
   await recoveries.insertMany([...rows, newest]);
 
+  const own = [...rows, newest].map(({ _id }) => _id);
   let found: string[] = [];
   const sent = await profileStatements(stack, async () => {
     for (let nth = 0; nth < 2; nth += 1) found = (await stack.service.recoveries.findDue(200)).map(({ _id }) => _id);
   });
+  found = found.filter((id) => own.includes(id)); // tests before may have left one that is due
 
   expect(found).toContain(newest._id);
   expect(found.at(-1)).toBe(newest._id);
   const read = sent.filter((one) => collectionIn(one) === 'recoveries').reduce((sum, one) => sum + examinedBy(one), 0);
   expect(read).toBeLessThan(2 * rows.length);
-  await recoveries.deleteMany({ _id: { $in: [...rows, newest].map(({ _id }) => _id) } });
+  await recoveries.deleteMany({ _id: { $in: own } });
 });
 
 test('a recovery leaves four fifths of its endpoint to live events', async () => {
