@@ -13,7 +13,7 @@ import type { Figure, Part } from '../support/figures.ts';
 import { type NeighbourOrder, openNeighbour, type Turns } from '../support/neighbour.ts';
 import { type Child, type BenchAssistant, openParley, type Parley, QUESTIONS } from '../../test/kit/parley.ts';
 import { openWebsite } from '../../test/kit/website.ts';
-import { openAsker, requestText } from '../../test/kit/raw-http.ts';
+import { openAsker, openWire, requestText } from '../../test/kit/raw-http.ts';
 import { openProvider, replyWith } from '../../test/kit/provider.ts';
 import { atClose, memoryMbOf } from '../../test/kit/services.ts';
 
@@ -183,14 +183,13 @@ const flood = (what: string, prepare: (scene: Scene, attacker: BenchAssistant) =
 /** Sends the next request as soon as the last one is answered, on one connection of another address. */
 const keepAsking = (port: number, request: string, signal: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
-    const socket = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.9' });
-    const ask = () => void socket.write(request);
-    socket.on('connect', ask).on('error', () => undefined);
-    socket.on('data', (bytes: Buffer) => {
-      if (bytes.toString('latin1', 0, 5) === 'HTTP/') ask();
-    });
-    signal.addEventListener('abort', () => socket.destroy(), { once: true });
-    socket.once('close', () => resolve());
+    const ask = () => wire.send(request);
+    const wire = openWire(port, { onOpen: ask, onAnswer: ask, onLost: resolve }, { localAddress: '127.0.0.9' });
+    const stop = () => {
+      wire.close();
+      resolve();
+    };
+    signal.addEventListener('abort', stop, { once: true });
   });
 
 const BACKLOG = 490;

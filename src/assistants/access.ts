@@ -126,11 +126,11 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
   };
 
   /** Anybody may invent keys, and thousands of queries for them would come before those of others. */
-  const waitBeforeQuery = async (req: Request, res: Response): Promise<void> => {
+  const waitBeforeQuery = async (req: Request, res: Response, bearer: string): Promise<void> => {
     const network = networkOf(req.ip);
-    if (!rateLimiter.isLate(network)) return;
+    if (!rateLimiter.isLate(network) || assistants.hasFoundApiKey(bearer)) return;
     noStranger(res);
-    await rateLimiter.slowDown(network, res);
+    await rateLimiter.slowDown(network);
     if (res.closed) throw unauthorized('invalid_api_key'); // nobody reads it
   };
 
@@ -149,7 +149,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavaila
   const withKey = async (req: Request, res: Response, limitOf: RateLimiter['forApiKey']): Promise<void> => {
     const bearer = bearerIn(req.headers.authorization);
     if (bearer === null) return refuse(req, res, unauthorized('missing_api_key'));
-    if (!assistants.hasFoundApiKey(bearer)) await waitBeforeQuery(req, res);
+    await waitBeforeQuery(req, res, bearer);
     const key = await orUnavailable(assistants.findApiKey(bearer));
     const assistant = key && (await orUnavailable(assistants.findAssistant(key.assistantId)));
     if (!key || !assistant) return refuse(req, res, unauthorized('invalid_api_key'));

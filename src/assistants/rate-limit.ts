@@ -1,4 +1,3 @@
-import type { Response } from 'express';
 import { LRUCache } from 'lru-cache';
 import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
 import { createLateLines } from '../platform/http/shares.ts';
@@ -133,7 +132,7 @@ export type RateLimiter = {
   isLate: (address: string) => boolean;
 
   /** Waits like a late refusal, until the client leaves. */
-  slowDown: (address: string, res: Response) => Promise<void>;
+  slowDown: (address: string) => Promise<void>;
 
   forAnonymous: (address: string) => Promise<RateLimitState>;
 

@@ -427,7 +427,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
 const ACCEPT_DEADLINE_MS = 5_000;
 const RETRY_AFTER_MS = 50;
 
-/** How many messages that may repeat another are looked at, at once: as many as stay free, and always one of each assistant. */
+/** So many messages that may repeat another are looked at, at once: as many as stay free, one of each assistant always. */
 const SINGLE_AT_ONCE = 16;
 
 type Upsert = Pick<AcceptOptions, 'readBack' | 'span'> & { turn: NewTurn; receiversOf: ReceiversOf };

@@ -6,7 +6,7 @@ import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { type Dispatcher, errors, request } from 'undici';
 import { secondsOfRetryAfter } from '../platform/process/clock.ts';
 import { VERSION } from '../platform/process/lifecycle.ts';
-import { createSlots, type Slot, type Slots } from '../platform/process/slots.ts';
+import { createSlots, oneAtLeast, type Slot, type Slots } from '../platform/process/slots.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import { parseUrl } from '../platform/process/validation.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
@@ -130,7 +130,7 @@ export type OpenRoom = (assistantId: string, signal: AbortSignal) => Room;
 
 /** The rooms of a process. */
 export const createRooms = (): OpenRoom => {
-  const slots = createSlots(({ own, inUse }) => own === 0 || own < ROOMS - inUse);
+  const slots = createSlots(oneAtLeast(ROOMS));
   return (assistantId, signal) => {
     let slot: Promise<Slot | null> | undefined;
     const wait = () => (slot ??= slots.acquire(assistantId, { signal }));

@@ -233,7 +233,7 @@ export type Gate = {
   refuses: (req: Request, res: Response) => boolean;
 
   /** Counts a refusal, and waits before it is sent. */
-  refuse: (req: Request, res: Response) => Promise<void>;
+  refuse: (req: Request) => Promise<void>;
 
   /**
    * Call this when a request has passed all checks and its body was read. Resolves when the turn may be accepted.
@@ -391,9 +391,9 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
     refusedAt = now;
   };
 
-  const refuse = (req: Request, res: Response): Promise<void> => {
+  const refuse = (req: Request): Promise<void> => {
     note();
-    return late.wait(assistants.get(markOf(req)) ?? networkOf(req.ip), res);
+    return late.wait(assistants.get(markOf(req)) ?? networkOf(req.ip));
   };
 
   /** Waits in the line of the assistant. Leaves it if the caller leaves, or has waited too long. */
@@ -459,7 +459,7 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
       if (!lines.has(assistantId) && isFree && !acceptsMost(assistantId)) return enter(assistantId);
       const bytes = BYTES_OF_A_REQUEST + caller.bytes;
       if (lines.get(assistantId)?.isFull(now) || !bytesWaiting.take(assistantId, bytes)) {
-        await refuse(req, res);
+        await refuse(req);
         throw unavailable();
       }
       return wait(caller, bytes);
@@ -484,7 +484,7 @@ export const refuseAtGate = ({ refuses, refuse }: Gate): RequestHandler => {
   const error = unavailable();
   return async (req, res, next) => {
     if (req.method !== 'POST' || !refuses(req, res)) return next();
-    await refuse(req, res);
+    await refuse(req);
     const body = JSON.stringify(errorBodyOf(error, res));
     res.writeHead(error.status, {
       ...error.headers,

@@ -9,6 +9,7 @@ import { createLogger } from '../../src/platform/process/logger.ts';
 import { createRateLimiter } from '../../src/assistants/rate-limit.ts';
 import { closeRedis, openRedis } from '../../src/platform/redis/redis.ts';
 import { median } from '../kit/quantiles.ts';
+import { openWire } from '../kit/raw-http.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator, openOperatorClient } from '../support/operator-client.ts';
@@ -372,19 +373,19 @@ test('requests of an address with many connections begin in turns with those of 
   const port = Number(new URL(stack.url).port);
   let answered = 0;
   const attackers = Array.from({ length: 400 }, () => {
-    const socket = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.9' });
-    const ask = () => void socket.write('GET /operator/v1/session/current HTTP/1.1\r\nHost: x\r\n\r\n');
-    socket.on('error', () => undefined);
-    socket.on('data', (bytes: Buffer) => {
-      if (!bytes.toString('latin1', 0, 4).startsWith('HTTP')) return;
+    const ask = () => wire.send('GET /operator/v1/session/current HTTP/1.1\r\nHost: x\r\n\r\n');
+    const onAnswer = () => {
       answered += 1;
       ask();
-    });
-    ask();
-    return socket;
+    };
+    const wire = openWire(port, { onOpen: ask, onAnswer, onLost: () => undefined }, { localAddress: '127.0.0.9' });
+    return wire;
   });
   const visitor = connect({ port, host: '127.0.0.1' });
-  onTestFinished(() => [visitor, ...attackers].forEach((socket) => socket.destroy()));
+  onTestFinished(() => {
+    visitor.destroy();
+    for (const { close } of attackers) close();
+  });
   const visit = async () => {
     const before = answered;
     visitor.write('GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n');

@@ -11,6 +11,7 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const FLOOD = sized({ everyday: 40, long: 80 });
 const KEYS = 4;
 const ASYNC = { Prefer: 'respond-async' };
+type Sending = { signal?: AbortSignal; headers?: Record<string, string> };
 
 /** An assistant with several keys, and so many conversations. */
 const aCaller = async (conversationCount = FLOOD) => {
@@ -23,7 +24,7 @@ const aCaller = async (conversationCount = FLOOD) => {
     Array.from({ length: conversationCount }, () => chat(aTurn({ session_id: randomUUID() }), { headers: ASYNC })),
   );
   const conversations = accepted.map(({ body }) => (body as { conversationId: string }).conversationId);
-  const ask = async (path: string, nth = 0, body?: object, signal?: AbortSignal, more: Record<string, string> = {}) => {
+  const ask = async (path: string, nth = 0, body?: object, { signal, headers: more }: Sending = {}) => {
     const key = keys[nth % keys.length];
     const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json', ...more };
     const sent = body && { method: 'POST', body: JSON.stringify(body) };
@@ -39,7 +40,7 @@ test('of many messages of an assistant that are not simply new, a few are looked
   const { ask } = await aCaller(0);
   const session_id = randomUUID();
   const send = (nth: number) =>
-    ask('/api/v1/chat', nth, aTurn({ session_id, message: `message ${nth}` }), undefined, ASYNC);
+    ask('/api/v1/chat', nth, aTurn({ session_id, message: `message ${nth}` }), { headers: ASYNC });
   for (let nth = 0; nth < MAX_PENDING; nth += 1) await send(nth);
   const stop = watchPool(stack.service.mongo);
 
@@ -88,7 +89,9 @@ test('long polls do not hold up other requests of their assistant', async () => 
   const leaving = new AbortController();
   const polls = conversations
     .slice(0, 10)
-    .map((id, nth) => ask(`/api/v1/conversations/${id}?after_seq=1&wait=25`, nth, undefined, leaving.signal));
+    .map((id, nth) =>
+      ask(`/api/v1/conversations/${id}?after_seq=1&wait=25`, nth, undefined, { signal: leaving.signal }),
+    );
 
   const status = await ask(`/api/v1/conversations/${conversations[0]}`);
 

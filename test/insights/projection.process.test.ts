@@ -521,30 +521,39 @@ test('a busy assistant does not delay another one, and is projected completely',
     expect((await sumsOf(own, busy.assistantId))['turns']).toBe(count + 1);
   }));
 
+type Talkers = { each: number; messages: number; count: number; write: () => Promise<unknown> };
+
+/**
+ * Four assistants with so many conversations each, whose texts `write` sets, and `count` of another assistant. They are
+ * listed after those of the others. Returns their ids.
+ */
+const waitBehindTalkers = async (own: Stack, { each, messages, count, write }: Talkers): Promise<string[]> => {
+  const { mongo } = own.service;
+  const begun = Date.now() - 600_000;
+  const first = await own.startReplyWorker();
+  for (let nth = 0; nth < 4; nth += 1) {
+    const talker = await anAssistant(own, { knowledge: [] });
+    for (let one = 0; one < each; one += 1) await aLongConversation(own, talker, messages);
+  }
+  await write();
+  const { conversationId } = await say(await anAssistant(own), ['the patient one']);
+  await first.close();
+  await forget(own);
+  await mongo.collection('projection').insertOne({ _id: 'projection' as never, live: new Date(begun), back: null });
+  const conversations = mongo.collection('conversations');
+  const waiting = await copy(own, conversationId, { count, changedAt: (nth) => new Date(begun + 61_000 + nth) });
+  await conversations.deleteOne({ conversationId });
+  const others = { conversationId: { $nin: waiting } };
+  await conversations.updateMany(others, { $set: { updatedAt: new Date(begun + 60_000) } });
+  return waiting;
+};
+
 test('long conversations of some assistants do not fill every batch before another one', () =>
   withOwnWorkers(async (own) => {
-    const { mongo } = own.service;
-    const begun = Date.now() - 600_000;
-    const first = await own.startReplyWorker();
-    for (let nth = 0; nth < 4; nth += 1) {
-      const talker = await anAssistant(own, { knowledge: [] });
-      for (let one = 0; one < 8; one += 1) await aLongConversation(own, talker, 16);
-    }
     // Each is read in one step, and four of them fill a batch.
     const texts = { 'entries.$[].messages.$[].content': 'word '.repeat(1_200) };
-    await mongo.collection('messages').updateMany({}, { $set: texts });
-    const patient = await say(await anAssistant(own), ['the patient one']);
-    await first.close();
-    await forget(own);
-    await mongo.collection('projection').insertOne({ _id: 'projection' as never, live: new Date(begun), back: null });
-    const { conversationId } = patient;
-    // Listed after those of the others.
-    const changedAt = (nth: number) => new Date(begun + 61_000 + nth);
-    const conversations = mongo.collection('conversations');
-    const waiting = await copy(own, conversationId, { count: 5, changedAt });
-    await conversations.deleteOne({ conversationId });
-    const others = { conversationId: { $nin: waiting } };
-    await conversations.updateMany(others, { $set: { updatedAt: new Date(begun + 60_000) } });
+    const write = () => own.service.mongo.collection('messages').updateMany({}, { $set: texts });
+    const waiting = await waitBehindTalkers(own, { each: 8, messages: 16, count: 5, write });
 
     const { round } = openRounds(own);
     await eventually(async () => {
@@ -558,30 +567,16 @@ test('long conversations of some assistants do not fill every batch before anoth
 
 test('conversations with thousands of words of some assistants delay those of another one for two turns at most', () =>
   withOwnWorkers(async (own) => {
-    const { mongo } = own.service;
-    const begun = Date.now() - 600_000;
-    const first = await own.startReplyWorker();
-    for (let nth = 0; nth < 4; nth += 1) {
-      const talker = await anAssistant(own, { knowledge: [] });
-      for (let one = 0; one < 3; one += 1) await aLongConversation(own, talker, 8);
-    }
-    const pages = mongo.collection<StoredPage>('messages');
+    const pages = own.service.mongo.collection<StoredPage>('messages');
     let word = 0;
-    for await (const { _id, entries } of pages.find()) {
-      const flood = () => Array.from({ length: 320 }, () => `x${(word += 1)}`).join(' ');
-      for (const message of entries.flatMap(({ messages }) => messages)) message.content = flood();
-      await pages.updateOne({ _id }, { $set: { entries } });
-    }
-    const patient = await say(await anAssistant(own), ['the patient one']);
-    await first.close();
-    await forget(own);
-    await mongo.collection('projection').insertOne({ _id: 'projection' as never, live: new Date(begun), back: null });
-    const { conversationId } = patient;
-    const conversations = mongo.collection('conversations');
-    const waiting = await copy(own, conversationId, { count: 12, changedAt: (nth) => new Date(begun + 61_000 + nth) });
-    await conversations.deleteOne({ conversationId });
-    const others = { conversationId: { $nin: waiting } };
-    await conversations.updateMany(others, { $set: { updatedAt: new Date(begun + 60_000) } });
+    const flood = () => Array.from({ length: 320 }, () => `x${(word += 1)}`).join(' ');
+    const write = async () => {
+      for await (const { _id, entries } of pages.find()) {
+        for (const message of entries.flatMap(({ messages }) => messages)) message.content = flood();
+        await pages.updateOne({ _id }, { $set: { entries } });
+      }
+    };
+    const waiting = await waitBehindTalkers(own, { each: 3, messages: 8, count: 12, write });
 
     const { round } = openRounds(own);
     await eventually(async () => {

@@ -10,6 +10,8 @@ export type Wire = {
 };
 
 type Hooks = { onOpen: () => void; onAnswer: (ok: boolean, answer: string) => void; onLost: () => void };
+/** The address that a wire comes from, if it matters. */
+type From = { localAddress?: string };
 
 const lengthOf = (head: string): number => Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
 
@@ -17,10 +19,10 @@ const lengthOf = (head: string): number => Number(/content-length: (\d+)/i.exec(
  * Opens a raw socket and finds the end of each answer by counting bytes. A client library is not used, because it would
  * use CPU that the measured processes need.
  */
-export const openWire = (port: number, { onOpen, onAnswer, onLost }: Hooks): Wire => {
+export const openWire = (port: number, { onOpen, onAnswer, onLost }: Hooks, from: From = {}): Wire => {
   let received = '';
   let closed = false;
-  const socket = connect(port, '127.0.0.1').setNoDelay(true);
+  const socket = connect({ port, host: '127.0.0.1', ...from }).setNoDelay(true);
   socket.on('connect', onOpen);
   socket.on('error', () => undefined); // 'close' follows
   socket.on('close', () => {

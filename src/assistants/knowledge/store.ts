@@ -8,7 +8,7 @@ import { newId } from '../../platform/process/ids.ts';
 import type { SharedMemory } from '../../platform/process/lru.ts';
 import { createSlices } from '../../platform/process/slices.ts';
 import { createPacedSlots } from '../../platform/process/paced-slots.ts';
-import { oneEach } from '../../platform/process/slots.ts';
+import { oneEach, workInSlot } from '../../platform/process/slots.ts';
 import {
   type Assistant,
   type assistantModels,
@@ -379,19 +379,15 @@ export const createKnowledgeStore = ({
     }
   };
 
-  const load = async (assistantId: string, version: number): Promise<CachedEntries> => {
-    const slot = await reads.acquire(assistantId);
-    try {
+  const load = (assistantId: string, version: number): Promise<CachedEntries> =>
+    workInSlot(reads, assistantId, async () => {
       const before = newest.get(assistantId);
       const startedAt = now();
       const held = await reads.watch(assistantId, loadWithin(assistantId, version));
       if (before && held.bytes > LARGE_BYTES) held.restUntil = now() + REST_SHARE * (now() - startedAt);
       newest.set(assistantId, held, held);
       return held;
-    } finally {
-      slot?.release();
-    }
-  };
+    });
 
   /**
    * Runs one load per assistant at a time. If the knowledge is large, turns get the entries of the previous version

@@ -162,7 +162,8 @@ export const createLateLines = ({ lateMs, apartMs, mostMs }: Record<'lateMs' | '
     isLate: (line: string): boolean => (dueOf.get(line) ?? 0) > performance.now(),
 
     /** Waits until it is the turn of this refusal, or its client has left. */
-    wait: async (line: string, res = clients.getStore()?.res): Promise<void> => {
+    wait: async (line: string): Promise<void> => {
+      const res = clients.getStore()?.res;
       if (late >= LATE_MAX || res === null || res?.closed) return;
       const now = performance.now();
       const next = Math.max(now + lateMs, (dueOf.get(line) ?? 0) + apartMs);

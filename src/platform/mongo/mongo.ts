@@ -253,7 +253,7 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
     createStoreBatcher(writeAndLook, options),
     createStoreBatcher(writeAndLook, { ...options, ...LARGE }),
   ];
-  return (item) => (isLarge.get(keyOf(item)) ? large(item) : small(item));
+  return (item) => (isLarge.get(keyOf(item)) ? large : small)(item);
 };
 
 /** Reads documents by `_id`. An answer may have 16 MB, so other work runs while its documents are decoded. */

@@ -31,14 +31,10 @@ export const noteConnection = (): void => {
 
 const serveLater = (): void => {
   atNextTick(() => {
-    if (!hasConnected || ticksLeftOut === TICKS_LEFT_OUT) {
-      ticksLeftOut = 0;
-      serveNext();
-    } else {
-      ticksLeftOut += 1;
-      serveLater();
-    }
+    ticksLeftOut = hasConnected && ticksLeftOut < TICKS_LEFT_OUT ? ticksLeftOut + 1 : 0;
     hasConnected = false;
+    if (ticksLeftOut > 0) serveLater();
+    else serveNext();
   });
 };
 
