@@ -490,7 +490,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce, tracing }
         }),
       );
     },
-    { keyOf: ({ turn }) => turn.key, lengthOf: ({ turn }) => turn.message.length },
+    { documentOf: ({ turn }) => [turn.key, turn.assistantId], lengthOf: ({ turn }) => turn.message.length },
   );
 
   const read = (key: string) => conversations.findOne<KnownConversation>({ _id: key }, { projection: KNOWN });

@@ -266,7 +266,7 @@ export const createCommit = ({ connection, pages, compact, announce, tracing }: 
         return error ? toItemFailure(error) : hasWon(item);
       });
     },
-    { keyOf: ({ read }) => read._id, lengthOf: ({ ended }) => lengthOf(ended) },
+    { documentOf: ({ read }) => [read._id, read.assistantId], lengthOf: ({ ended }) => lengthOf(ended) },
   );
 
   const commit = async (

@@ -7,41 +7,67 @@ import { createUpdateBatcher, openMongo } from '../../src/platform/mongo/mongo.t
 import { eventually } from '../support/eventually.ts';
 
 type Stored = { _id: string; text?: string };
+/** An update, as its document and whose that is. */
+type Update = { key: string; holder: string };
 const LARGE_BYTES = 128 * 1024;
 
-test('updates of large documents go in batches of their own, eight at a time, once a write was slow', async () => {
+/** Documents of such lengths, and what makes updates of them. A round gives its batches. */
+const openDocuments = async (lengths: Record<string, number>) => {
   const connection = await openMongo({ url: inject('mongodbUrl') }, createLogger({ name: 'test', level: 'silent' }));
   const collection = connection.collection(`sizes-${randomUUID()}`) as unknown as mongo.Collection<Stored>;
   onTestFinished(async () => {
     await collection.drop();
     await connection.close();
   });
-  const large = Array.from({ length: 20 }, (_, nth) => `large ${nth}`);
-  const small = Array.from({ length: 20 }, (_, nth) => `small ${nth}`);
-  await collection.insertMany([
-    ...large.map((_id) => ({ _id, text: 'x'.repeat(LARGE_BYTES) })),
-    ...small.map((_id) => ({ _id, text: 'x'.repeat(LARGE_BYTES / 2) })),
-  ]);
+  await collection.insertMany(Object.entries(lengths).map(([_id, length]) => ({ _id, text: 'x'.repeat(length) })));
   let batches: string[][] = [];
-  const write = async (keys: string[]): Promise<string[]> => {
+  const write = async (updates: Update[]): Promise<string[]> => {
+    const keys = updates.map(({ key }) => key);
     batches.push(keys);
     await sleep(25); // a slow write
     return keys;
   };
-  const update = createUpdateBatcher(collection, write, { keyOf: (key: string) => key });
-  const round = async () => {
+  const update = createUpdateBatcher(collection, write, { documentOf: ({ key, holder }) => [key, holder] });
+  return async (updates: Update[]): Promise<string[][]> => {
     batches = [];
-    expect(await Promise.all([...large, ...small, 'gone'].map(update))).toEqual([...large, ...small, 'gone']);
+    expect(await Promise.all(updates.map(update))).toEqual(updates.map(({ key }) => key));
+    return batches;
+  };
+};
+
+const named = (name: string, count: number): string[] => Array.from({ length: count }, (_, nth) => `${name} ${nth}`);
+const lengthsOf = (keys: string[], length: number): Record<string, number> =>
+  Object.fromEntries(keys.map((key) => [key, length]));
+
+test('updates of large documents go in batches of their own, once a write was slow', async () => {
+  const [large, small] = [named('large', 20), named('small', 20)];
+  const update = await openDocuments({ ...lengthsOf(large, LARGE_BYTES), ...lengthsOf(small, LARGE_BYTES / 2) });
+  const round = async () => {
+    const batches = await update([...large, ...small, 'gone'].map((key) => ({ key, holder: key })));
     return batches.map((keys) => [keys.filter((key) => large.includes(key)).length, keys.length]);
   };
 
   expect(await round()).toEqual([[20, 41]]);
-  await eventually(async () =>
-    expect((await round()).toSorted()).toEqual([
-      [0, 21],
-      [4, 4],
-      [8, 8],
-      [8, 8],
-    ]),
-  );
+  await eventually(async () => {
+    const [ofSmall, ...ofLarge] = (await round()).toSorted();
+    expect(ofSmall).toEqual([0, 21]);
+    expect(ofLarge.reduce((sum, [count = 0]) => sum + count, 0)).toBe(20);
+    for (const [count = 0, all] of ofLarge) {
+      expect(count).toBe(all);
+      expect(count).toBeLessThanOrEqual(8);
+    }
+  });
+});
+
+test('holders take turns with their large documents', async () => {
+  const keys = named('large', 40);
+  const update = await openDocuments({ ...lengthsOf(keys, LARGE_BYTES), last: LARGE_BYTES });
+  const round = () => update([...keys.map((key) => ({ key, holder: 'many' })), { key: 'last', holder: 'one' }]);
+
+  expect(await round()).toHaveLength(1);
+  await eventually(async () => {
+    const batches = await round();
+    expect(batches.length).toBeGreaterThan(5);
+    expect(batches.findIndex((batch) => batch.includes('last'))).toBeLessThan(2);
+  });
 });

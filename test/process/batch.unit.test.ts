@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createBatcher, ItemFailure } from '../../src/platform/process/batch.ts';
 
@@ -43,6 +44,26 @@ test('a write can report single failed items', async () => {
   );
 
   expect(await settle(numbers(5), batcher)).toEqual(['fulfilled', 'fulfilled', 'fulfilled', 'rejected', 'fulfilled']);
+});
+
+test('a batch rests for as long as it took, and its items do not wait for that', async () => {
+  const [begun, ended]: [number[], number[]] = [[], []];
+  const batcher = createBatcher<number, number>(
+    async (items) => {
+      begun.push(performance.now());
+      await sleep(40);
+      ended.push(performance.now());
+      return items;
+    },
+    { maxItems: 1, maxInFlight: 1, rests: true },
+  );
+
+  const [first, second] = numbers(2).map(batcher);
+  await first;
+  expect(begun).toHaveLength(1);
+  await second;
+
+  expect(begun[1]! - ended[0]!).toBeGreaterThan(0.8 * (ended[0]! - begun[0]!));
 });
 
 test('a batch ends before its texts exceed 4 MB, and a longer item goes alone', async () => {

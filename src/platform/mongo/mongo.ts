@@ -7,7 +7,7 @@ import { unavailable } from '../process/errors.ts';
 import type { Logger } from '../process/logger.ts';
 import { createLru } from '../process/lru.ts';
 import { createSlices } from '../process/slices.ts';
-import { mapAtMost } from '../process/slots.ts';
+import { createSlots, mapAtMost, whatRemains, workInSlot } from '../process/slots.ts';
 import { hasLabel, isMongoUnavailable, OutcomeUnknown } from './failures.ts';
 import { failOnEndedConnections } from './silence.ts';
 
@@ -218,25 +218,31 @@ export const createStoreBatcher = <Item, Result>(
 const SLOW_MS = 20;
 const LARGE_BYTES = 128 * 1024;
 const KNOWN_SIZES = { most: 20_000, ttl: 60_000 };
-const LARGE = { maxItems: 8, maxInFlight: 1 };
+const LARGE_AT_ONCE = 8;
+const LARGE = { maxItems: LARGE_AT_ONCE, maxInFlight: 1, rests: true };
+
+type UpdateOptions<Item> = Omit<BatchOptions<Item>, 'isShared'> & {
+  /** The `_id` of an item's document, and whose the document is. */
+  documentOf: (item: Item) => [id: string, holder: string];
+};
 
 /**
  * A batcher of updates, each of one document of the collection. To update a large document takes ten times as long as a
- * small one, so large ones have batches of their own, one at a time. `keyOf`: the `_id` of the document.
+ * small one, so large ones have batches of their own, one at a time with a rest after it. Holders share their places.
  */
 export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }>(
   collection: mongo.Collection<Stored>,
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
-  { keyOf, ...options }: Omit<BatchOptions<Item>, 'isShared'> & { keyOf: (item: Item) => string },
+  { documentOf, ...options }: UpdateOptions<Item>,
 ): ((item: Item) => Promise<Result>) => {
   const isLarge = createLru<boolean>(KNOWN_SIZES);
   const projection = { isLarge: { $gt: [{ $bsonSize: '$$ROOT' }, LARGE_BYTES] } };
 
   const look = async (items: Item[]): Promise<void> => {
-    const isOld = (key: string): boolean => isLarge.getRemainingTTL(key) < KNOWN_SIZES.ttl / 2;
-    const keys = new Set(items.map(keyOf).filter(isOld));
-    if (keys.size === 0) return;
-    const rows = await readRows<Stored, { _id: string; isLarge: boolean }>(collection, [...keys], projection);
+    const isOld = (id: string): boolean => isLarge.getRemainingTTL(id) < KNOWN_SIZES.ttl / 2;
+    const ids = new Set(items.map((item) => documentOf(item)[0]).filter(isOld));
+    if (ids.size === 0) return;
+    const rows = await readRows<Stored, { _id: string; isLarge: boolean }>(collection, [...ids], projection);
     for (const row of rows.values()) isLarge.set(row._id, row.isLarge);
   };
 
@@ -253,7 +259,11 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
     createStoreBatcher(writeAndLook, options),
     createStoreBatcher(writeAndLook, { ...options, ...LARGE }),
   ];
-  return (item) => (isLarge.get(keyOf(item)) ? large : small)(item);
+  const places = createSlots(whatRemains(LARGE_AT_ONCE));
+  return (item) => {
+    const [id, holder] = documentOf(item);
+    return isLarge.get(id) ? workInSlot(places, holder, () => large(item)) : small(item);
+  };
 };
 
 /** Reads documents by `_id`. An answer may have 16 MB, so other work runs while its documents are decoded. */

@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
 const MAX_ITEMS = 256;
 const MAX_IN_FLIGHT = 2;
 /**
@@ -14,6 +16,8 @@ const ITEM_OVERHEAD_BYTES = 2_000;
  * more.
  */
 const BYTES_PER_UNIT = 3;
+/** The longest rest after a batch. It is bounded for a busy machine. */
+const REST_MOST_MS = 500;
 
 export type BatchOptions<Item> = {
   maxItems?: number;
@@ -25,6 +29,8 @@ export type BatchOptions<Item> = {
    * not tried separately.
    */
   isShared?: (cause: unknown) => boolean;
+  /** If true, a batch keeps its place for as long again as it took, so that the store has time for others. */
+  rests?: boolean;
 };
 
 /** The result of an item that failed although other items of its batch may have succeeded. */
@@ -49,7 +55,13 @@ export const createBatcher = <Item, Result>(
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
   options: BatchOptions<Item> = {},
 ): ((item: Item) => Promise<Result>) => {
-  const { maxItems = MAX_ITEMS, maxInFlight = MAX_IN_FLIGHT, lengthOf = () => 0, isShared = () => false } = options;
+  const {
+    maxItems = MAX_ITEMS,
+    maxInFlight = MAX_IN_FLIGHT,
+    lengthOf = () => 0,
+    isShared = () => false,
+    rests = false,
+  } = options;
   let gathered: Entry<Item, Result>[] = [];
   let inFlight = 0;
   let scheduled = false;
@@ -88,7 +100,9 @@ export const createBatcher = <Item, Result>(
 
   const flush = async (): Promise<void> => {
     inFlight += 1;
+    const since = performance.now();
     await send(takeBatch());
+    if (rests) await sleep(Math.min(REST_MOST_MS, performance.now() - since));
     inFlight -= 1;
     schedule();
   };
