@@ -13,7 +13,14 @@ import type { StoredConversation } from './conversations/conversation.ts';
 import { createReadiness, type Readiness } from './platform/http/health.ts';
 import { blockOf, createLongPolls, handleFor, keepInBounds, networkOf } from './platform/http/shares.ts';
 import { restBefore } from './platform/process/slices.ts';
-import { createToApiError, errorHandler, notFoundHandler, requestId, withErrorShape } from './platform/http/http.ts';
+import {
+  createToApiError,
+  errorHandler,
+  ignoreLongPreferences,
+  notFoundHandler,
+  requestId,
+  withErrorShape,
+} from './platform/http/http.ts';
 import { closeWebServer, createWebServer, listen } from './platform/http/web-server.ts';
 import { createInbox } from './inbox/inbox.ts';
 import { openLiveUpdates } from './live/live.ts';
@@ -109,7 +116,7 @@ const createApp = ({ service, metrics, config, logger, lifecycle }: Module, open
   app.disable('x-powered-by');
   app.disable('etag');
   app.enable('case sensitive routing');
-  app.use(requestId);
+  app.use(requestId, ignoreLongPreferences);
   app.use(helmet.xContentTypeOptions());
   app.use('/v1', withErrorShape(toCompletionError));
   app.use(handleFor, keepInBounds, beginInTurn);

@@ -241,8 +241,9 @@ export const createHistory = (connection: Connection): History => {
   ): Promise<Message[] | null> => {
     const inDocument = texts[String(seq)];
     if (inDocument) return inDocument;
-    const page = await pages.findOne({ _id: pageIdOf(conversationId, pageOf(seq)) });
-    return page?.entries.find((entry) => entry.seq === seq)?.messages ?? null;
+    const projection = { entries: { $elemMatch: { seq } } };
+    const page = await pages.findOne({ _id: pageIdOf(conversationId, pageOf(seq)) }, { projection });
+    return page?.entries?.[0]?.messages ?? null;
   };
 
   /**
@@ -283,7 +284,7 @@ export const createHistory = (connection: Connection): History => {
 
     findFinishedTurn: async ({ conversationId }, turnId) => {
       const found = await pages
-        .find({ 'entries.messages.turnId': turnId, conversationId })
+        .find({ 'entries.messages.turnId': turnId, conversationId }, { projection: { 'entries.messages.content': 0 } })
         .hint(BY_TURN)
         .limit(PAGES_OF_TURN)
         .toArray();

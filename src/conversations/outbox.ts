@@ -6,6 +6,7 @@ import {
   collectionOf,
   createReader,
   createStoreBatcher,
+  createUpdateBatcher,
   readRows,
   timeLimit,
   updateAndRead,
@@ -200,7 +201,7 @@ const WAKING_FIELDS = {
 export type Waking = { heads: { outbox?: EventStub[] }; whole: Outbox | null };
 
 /** Ended events of one stream, as they were read. */
-type Pull = { key: string; conversationId: string; endpointId: string; ended: OutboxEvent[] };
+type Pull = { outbox: Outbox; endpointId: string; ended: OutboxEvent[] };
 const idsOf = (events: OutboxEvent[]): string[] => events.map(({ eventId }) => eventId);
 
 /**
@@ -211,7 +212,8 @@ const idsOf = (events: OutboxEvent[]): string[] => events.map(({ eventId }) => e
  * remains after two concurrent pulls, the next delivery finds that the event has ended and pulls the entry again.
  */
 const pullStatements = (pulls: Pull[]): UpdateStatement[] => {
-  const [{ key, conversationId, ended }] = pulls as [Pull];
+  const [{ outbox, ended }] = pulls as [Pull];
+  const { _id: key, conversationId } = outbox;
   const endpointIds = pulls.map(({ endpointId }) => endpointId);
   const eventId = { $in: idsOf(ended) };
   const shared = idsOf(ended.filter(({ endpoints }) => endpoints.length > 1));
@@ -344,8 +346,8 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
   });
 
   /** A pull of one statement reads in the same round trip. If it matches no document, it is made and read separately. */
-  const pull = createStoreBatcher<Pull, Outbox | null>(async (items) => {
-    const ofSame = Map.groupBy(items, ({ key, ended }) => `${key}:${idsOf(ended).join()}`);
+  const pullSome = async (items: Pull[]): Promise<(Outbox | null)[]> => {
+    const ofSame = Map.groupBy(items, ({ outbox, ended }) => `${outbox._id}:${idsOf(ended).join()}`);
     const statements = [...ofSame.values()].flatMap(pullStatements);
     const [first, only] = [items[0], statements[0]];
     if (first && only && items.length === 1 && statements.length === 1) {
@@ -354,7 +356,10 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       if (after) return [after];
     }
     await updateMany(connection, CONVERSATIONS, statements);
-    return Promise.all(items.map(readStream));
+    return Promise.all(items.map(({ outbox, endpointId }) => readStream({ key: outbox._id, endpointId })));
+  };
+  const pull = createUpdateBatcher(conversations, pullSome, {
+    documentOf: ({ outbox }) => [outbox._id, outbox.assistantId],
   });
 
   const findOfEndpoints = (endpointIds: string[]) => ({ ...HAS_EVENTS, 'outbox.endpoints': { $in: endpointIds } });
@@ -380,7 +385,7 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       if (statements.length > 0) await updateMany(connection, CONVERSATIONS, statements);
     },
 
-    pullEnded: ({ _id: key, conversationId }, endpointId, ended) => pull({ key, conversationId, endpointId, ended }),
+    pullEnded: (outbox, endpointId, ended) => pull({ outbox, endpointId, ended }),
 
     findStale: async ({ olderThanMs, exclude, limit, expiredMs, after = '' }) => {
       const now = serverNow();
@@ -469,15 +474,12 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       if ('endpointIds' in of)
         return conversations.find<Outbox>(findOfEndpoints(of.endpointIds), { ...options, hint: BY_ENDPOINT, limit });
       const { conversationId } = of;
-      const none = { _id: '' };
-      const range = isUuid(conversationId) ? { _id: prefixRange(conversationId), conversationId, ...HAS_EVENTS } : none;
-      return conversations.find<Outbox>(range, options);
+      const _id = isUuid(conversationId) ? prefixRange(conversationId) : '';
+      return conversations.find<Outbox>({ _id, conversationId, ...HAS_EVENTS }, options);
     },
 
     countPending: async (endpointIds, limit) => {
-      const size = {
-        $reduce: { input: '$outbox', initialValue: 0, in: { $add: ['$$value', { $size: '$$this.endpoints' }] } },
-      };
+      const size = { $sum: { $map: { input: '$outbox', in: { $size: '$$this.endpoints' } } } };
       const stages = [
         { $match: findOfEndpoints(endpointIds) },
         { $limit: limit },
@@ -489,12 +491,10 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       return rows[0]?.count ?? 0;
     },
 
-    findPending: async (eventId) =>
-      isUuid(eventId)
-        ? conversations.findOne<Outbox>(
-            { _id: prefixRange(eventId), 'outbox.eventId': eventId },
-            { projection: LIST_FIELDS },
-          )
-        : null,
+    findPending: async (eventId) => {
+      if (!isUuid(eventId)) return null;
+      const filter = { _id: prefixRange(eventId), 'outbox.eventId': eventId };
+      return conversations.findOne<Outbox>(filter, { projection: LIST_FIELDS });
+    },
   };
 };

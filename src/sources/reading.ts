@@ -19,7 +19,7 @@ import { SourceJob } from './source.ts';
 /** How many documents are read at the same time, each in a process of its own. One assistant uses at most one. */
 const READERS = 2;
 /** An assistant whose document takes longer is slow, or hangs. All that are slow share half of the readers. */
-const READS = { slowMs: 2_000, hangsMs: 8_000 };
+const READS = { slowMs: 500, hangsMs: 8_000 };
 const CONNECTIONS_OF_HOST = 4;
 const HEADERS_MAX_BYTES = 32 * 1024;
 

@@ -156,39 +156,50 @@ export const securedUrl = (url: string, origin: string): string => {
 
 const SLASH = 47;
 
+/** Some places of a pattern, as bits. */
+const bitsOf = (places: number[], words: number): Uint32Array => {
+  const bits = new Uint32Array(words);
+  for (const place of places) bits[place >>> 5] = (bits[place >>> 5] ?? 0) | (1 << (place & 31));
+  return bits;
+};
+
 /**
- * Whether a path matches a pattern in which `*` stands for anything but `/`, and `**` for anything. It never tries more
- * than the length of the path times the length of the pattern: others choose both.
+ * Matches paths with a pattern in which `*` stands for anything but `/`, and `**` for anything. Others choose both. So a
+ * path is read once: the characters of the pattern that may have been passed by then are the bits of a few numbers.
  */
-export const matchesGlob = (path: string, pattern: string): boolean => {
-  // The places of the path at which the pattern read so far can end. None is before `from`.
-  const places = new Uint8Array(path.length + 1);
-  places[0] = 1;
-  let from = 0;
-  for (let at = 0; at < pattern.length; at += 1) {
-    let isPossible = 0;
-    if (pattern[at] === '*') {
-      const isAny = pattern[at + 1] === '*';
-      while (pattern[at + 1] === '*') at += 1;
-      for (let place = from, isOpen = 0; place <= path.length; place += 1) {
-        if (places[place] === 1) isOpen = 1;
-        else if (!isAny && isOpen === 1 && path.charCodeAt(place - 1) === SLASH) isOpen = 0;
-        places[place] = isOpen;
-        isPossible |= isOpen;
-      }
-    } else {
-      const code = pattern.charCodeAt(at);
-      for (let place = path.length; place > from; place -= 1) {
-        const isHere = path.charCodeAt(place - 1) === code ? (places[place - 1] ?? 0) : 0;
-        places[place] = isHere;
-        isPossible |= isHere;
-      }
-      places[from] = 0;
-      from += 1;
-    }
-    if (isPossible === 0) return false;
+export const createGlob = (pattern: string): ((path: string) => boolean) => {
+  let passed = 0;
+  /** Where the pattern may stay, at anything and at anything but `/`, and where it goes on, by the character. */
+  const [anywhere, inSegment]: [number[], number[]] = [[], []];
+  const following = new Map<number, number[]>();
+  for (const [part] of pattern.matchAll(/\*+|[^*]/g)) {
+    if (part.startsWith('*')) (part.length > 1 ? anywhere : inSegment).push(passed);
+    else following.set(part.charCodeAt(0), [...(following.get(part.charCodeAt(0)) ?? []), passed++]);
   }
-  return places[path.length] === 1;
+  const words = (passed >>> 5) + 1;
+  const atSlash = bitsOf(anywhere, words);
+  const elsewhere = bitsOf([...anywhere, ...inSegment], words);
+  const onward = new Map([...following].map(([code, places]) => [code, bitsOf(places, words)]));
+  const nowhere = new Uint32Array(words);
+
+  return (path) => {
+    const reached = bitsOf([0], words);
+    for (let at = 0; at < path.length; at += 1) {
+      const code = path.charCodeAt(at);
+      const [stays, goes] = [code === SLASH ? atSlash : elsewhere, onward.get(code) ?? nowhere];
+      let [carried, isPossible] = [0, 0];
+      for (let word = 0; word < words; word += 1) {
+        const before = reached[word] as number;
+        const gone = before & (goes[word] as number);
+        const now = (before & (stays[word] as number)) | (gone << 1) | carried;
+        reached[word] = now;
+        carried = gone >>> 31;
+        isPossible |= now;
+      }
+      if (isPossible === 0) return false;
+    }
+    return (((reached[words - 1] as number) >>> (passed & 31)) & 1) === 1;
+  };
 };
 
 const decoded = (path: string): string => {
@@ -230,6 +241,7 @@ export const createScope = (
   { origin, path, typed = null }: Pick<SiteOfRun, 'origin' | 'path' | 'typed'>,
 ): SiteScope => {
   const bases = [{ origin, path }, ...(typed ? [typed] : [])].map((base) => ({ ...base, path: decoded(base.path) }));
+  const [included, excluded] = [include.map(createGlob), exclude.map(createGlob)];
   const queries = new Map<string, Set<string>>();
   let withQuery = 0;
   const includes = (text: string): boolean => {
@@ -238,8 +250,8 @@ export const createScope = (
     if (!url || ofOrigin.length === 0) return false;
     const own = decoded(url.pathname);
     const isBelow = ofOrigin.some((base) => own.startsWith(base.path) || `${own}/` === base.path);
-    const isIncluded = include.length === 0 ? isBelow : include.some((glob) => matchesGlob(own, glob));
-    return isIncluded && !exclude.some((glob) => matchesGlob(own, glob));
+    const isIncluded = included.length === 0 ? isBelow : included.some((matches) => matches(own));
+    return isIncluded && !excluded.some((matches) => matches(own));
   };
   return {
     includes,

@@ -123,6 +123,7 @@ test('only a caller who asks for a stream gets one, and a stream has precedence 
 
   expect(await typeOf({ Accept: '*/*' })).toEqual([200, 'application/json']);
   expect(await typeOf({ Accept: 'application/json, text/event-stream;q=0.5' })).toEqual([200, 'application/json']);
+  expect(await typeOf({ Accept: `text/event-stream${',a/a'.repeat(300)}` })).toEqual([200, 'application/json']);
   expect(await typeOf({ Accept: 'text/event-stream, application/json;q=0.5' })).toEqual([200, 'text/event-stream']);
   expect(await typeOf({ Prefer: 'respond-async' })).toEqual([200, 'text/event-stream']);
 });

@@ -121,6 +121,31 @@ test('a list of deliveries reads a bounded part of the events that wait', async 
   expect([status, body.deliveries.length, typeof body.nextCursor, body.moreWaiting]).toEqual([200, 50, 'string', true]);
 });
 
+test('an event that names its message is composed without the messages beside it', async () => {
+  const { mongo, conversations } = stack.service;
+  const { assistantId, chat } = await anAssistant(stack, { knowledge: [] });
+  const long = 'a long message '.repeat(500);
+  const session_id = randomUUID();
+  const sayNext = () => chat(aTurn({ session_id, message: `${randomUUID()} ${long}` }));
+  const findPage = async () => {
+    const conversation = await mongo.collection('conversations').findOne({ assistantId });
+    return mongo.collection('messages').findOne({ conversationId: conversation?.conversationId as string });
+  };
+  while (!(await findPage())) await sayNext();
+  const found = await conversations.findTurn(String((await findPage())?.entries[0].messages[0].turnId), assistantId);
+  if (found?.state !== 'finished') throw new Error('a stored turn is finished');
+
+  const statements = await profileStatements(stack, async () => {
+    const turn = await conversations.history.findFinishedTurn(found.conversation, found.turn.turnId);
+    const message = await conversations.history.findMessage(found.conversation, turn ?? found.turn);
+    expect(message?.content).toContain(long.trim());
+  });
+
+  const read = statements.filter((one) => collectionIn(one) === 'messages');
+  expect(read).toHaveLength(2);
+  expect(read.reduce((sum, { responseLength = 0 }) => sum + responseLength, 0)).toBeLessThan(2 * long.length);
+});
+
 test('an endpoint that is resumed again and again wakes its streams seldom', async () => {
   const [endpointId = ''] = endpointIds;
   const statements = await profileStatements(stack, async () => {

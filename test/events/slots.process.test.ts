@@ -130,15 +130,15 @@ const besideHanging = async ({ onTestFinished }: TestContext, env: Record<string
 
 // These have stacks of their own, and mostly wait, so they wait together.
 test.concurrent.for([
-  ['of two other assistants', 2, 8, sized({ everyday: 12, long: 20 })],
-  ['of five other assistants', 5, 8, 4],
-  ['of its own assistant', 1, 9, sized({ everyday: 12, long: 20 })],
+  ['slots', 'of two other assistants', 4, 2, 8, sized({ everyday: 12, long: 20 })],
+  ['slots', 'of five other assistants', 4, 5, 8, 4],
+  ['a slot', 'of its own assistant', 1, 1, 9, sized({ everyday: 12, long: 20 })],
 ] as const)(
-  'an endpoint finds a slot beside many endpoints %s that all hang',
-  async ([, assistants, endpoints, conversations], context) => {
+  'an endpoint finds %s beside many endpoints %s that all hang',
+  async ([, , found, assistants, endpoints, conversations], context) => {
     const { expect } = context;
     const slots = { DELIVERY_CONCURRENCY: '64', ENDPOINT_CONCURRENCY: '20' };
-    const { few, hanging, good, feed, add } = await besideHanging(context, slots, SLOW_DEADLINE);
+    const { few, hanging, feed, add } = await besideHanging(context, slots, SLOW_DEADLINE);
     const own = (await anAssistant(few)).assistantId;
     const others = assistants === 1 ? [own] : [];
     while (others.length < assistants) others.push((await anAssistant(few)).assistantId);
@@ -149,10 +149,12 @@ test.concurrent.for([
     }
     await untilFull(hanging);
 
+    const good = await openReceiver({ respond: () => new Promise(() => undefined) });
+    context.onTestFinished(good.close);
     await add(own, good);
-    const [key = ''] = await feed.openConversations(own, 1);
-    await feed.say(own, key, ['hello']);
-    await good.waitFor((all) => all.length >= 1);
+    const keys = await feed.openConversations(own, found);
+    await Promise.all(keys.map((key) => feed.say(own, key, ['hello'])));
+    await good.waitFor((all) => all.length >= found);
 
     // No request that hangs has ended, so that none has freed a slot.
     const ended = { url: hanging.url, outcome: { $nin: ['queued', 'sending'] } };

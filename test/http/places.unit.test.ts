@@ -109,9 +109,12 @@ test.each(UNREAD)(
   async (...given) => {
     const [, taken, take] = given;
     let begun = 0;
+    let countedAll = 0;
     const app = express();
     app.post('/:holder', async (req, res) => {
       holdFor(res, req.params.holder);
+      // It reads all texts that wait.
+      Object.defineProperty(req.socket, 'bytesWritten', { get: () => (countedAll += 1) });
       await take(req, res);
       begun += 1;
       res.end(req.params.holder === 'reader' ? 'done' : LARGE);
@@ -131,6 +134,7 @@ test.each(UNREAD)(
     const answer = await ask('/reader', { method: 'POST' });
 
     expect(answer.status).toBe(200);
+    expect(countedAll).toBe(0);
   },
 );
 

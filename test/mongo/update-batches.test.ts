@@ -59,6 +59,17 @@ test('updates of large documents go in batches of their own, once a write was sl
   });
 });
 
+test('other documents of a holder with a large one go apart too, until they are known', async () => {
+  const update = await openDocuments({ large: LARGE_BYTES, other: 1, ...lengthsOf(named('new', 40), 1) });
+  const of = (key: string): Update => ({ key, holder: 'one' });
+  const others = named('new', 40).map(of);
+  await eventually(async () => expect(await update(['large', 'other'].map(of))).toEqual([['other'], ['large']]));
+
+  const batches = await update(others);
+  expect(Math.max(...batches.map(({ length }) => length))).toBeLessThanOrEqual(8);
+  await eventually(async () => expect((await update(others)).map(({ length }) => length)).toEqual([40]));
+});
+
 test('holders take turns with their large documents', async () => {
   const keys = named('large', 40);
   const update = await openDocuments({ ...lengthsOf(keys, LARGE_BYTES), last: LARGE_BYTES });

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import {
   createScope,
   folderOf,
-  matchesGlob,
+  createGlob,
   normalisedUrl,
   parseRobots,
   parseSitemap,
@@ -53,8 +53,25 @@ test.each([
   ['/a.html', '/*.html', true],
   ['/a.htm', '/*.html', false],
   ['/', '/', true],
+  ['/a/b/c/d', '/a/**/d', true],
+  ['/a/b/c/d', '/a/*/d', false],
+  [`/${'a'.repeat(80)}/b`, `/${'a'.repeat(80)}/*`, true],
+  [`/${'a'.repeat(81)}/b`, `/${'a'.repeat(80)}/*`, false],
 ])('%s and the glob %s: %s', (path, glob, matches) => {
-  expect(matchesGlob(path, glob)).toBe(matches);
+  expect(createGlob(glob)(path)).toBe(matches);
+});
+
+test('a glob matches as the same regular expression does', () => {
+  const text = (characters: string[]): string =>
+    Array.from(
+      { length: Math.floor(9 * Math.random()) },
+      () => characters[Math.floor(characters.length * Math.random())],
+    ).join('');
+  for (let nth = 0; nth < 5_000; nth += 1) {
+    const [glob, path] = [text(['a', 'b', '/', '*']), text(['a', 'b', '/'])];
+    const expression = new RegExp(`^${glob.replaceAll(/\*+/g, (stars) => (stars.length > 1 ? '.*' : '[^/]*'))}$`);
+    expect([glob, path, createGlob(glob)(path)]).toEqual([glob, path, expression.test(path)]);
+  }
 });
 
 const GLOBS = Array.from({ length: 20 }, (_, nth) => `/${'*a'.repeat(98)}${nth}`);

@@ -220,7 +220,7 @@ type SendLimits = { perEndpoint: number; total: number };
  * Limits the sends in flight, per endpoint and in total. A slot is acquired before the claim, so that waiting events
  * stay unclaimed. Once a quarter of all slots is in use, assistants share all slots equally, and the endpoints of an
  * assistant share its part. Each share is as large as if there were one more, so a new endpoint finds a slot even
- * beside many that hang. The last quarter is for assistants that have no slot.
+ * beside many that hang. Of the last quarter, an assistant gets slots only while it has less than half of its share.
  */
 const createSendSlots = ({ perEndpoint, total }: SendLimits): PacedSlots => {
   const shareOf =
@@ -228,7 +228,8 @@ const createSendSlots = ({ perEndpoint, total }: SendLimits): PacedSlots => {
     ({ own, ofTenant, inUse, tenants, holders }: Occupancy): boolean => {
       if (inUse >= most || own >= perEndpoint) return false;
       if (inUse < most / 4) return true;
-      const share = inUse < withoutReserve(most) ? Math.max(1, Math.floor(most / (tenants + 1))) : 1;
+      const share = Math.max(1, Math.floor(most / (tenants + 1)));
+      if (inUse >= withoutReserve(most)) return ofTenant < share / 2;
       return ofTenant < share && own < Math.max(1, Math.floor(share / (holders + 1)));
     };
   return createPacedSlots({ total, shareOf, ...SENDING });

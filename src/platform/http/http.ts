@@ -136,6 +136,16 @@ export const requestId: RequestHandler = (req, res, next) => {
   next();
 };
 
+/** What a caller prefers. Libraries take milliseconds to read long lists. */
+const PREFERENCES = ['accept', 'accept-encoding', 'accept-language', 'prefer'];
+const PREFERENCE_MAX = 1_000;
+
+/** Ignores preferences that are too long to be honest. */
+export const ignoreLongPreferences: RequestHandler = (req, _res, next) => {
+  for (const name of PREFERENCES) if (String(req.headers[name] ?? '').length > PREFERENCE_MAX) delete req.headers[name];
+  next();
+};
+
 export const methodNotAllowed =
   (...allowed: string[]): RequestHandler =>
   () => {

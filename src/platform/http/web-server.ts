@@ -16,7 +16,7 @@ import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promi
 import type { Config } from '../process/config.ts';
 import type { Logger } from '../process/logger.ts';
 import { noteConnection } from '../process/slices.ts';
-import { blockOf, createByteShares, keptBytesOf } from './shares.ts';
+import { blockOf, createByteShares, keptBytesOf, takenOf } from './shares.ts';
 
 /** Emitted instead of `request`, when a request is handled: see `handleInTurn`. */
 const BEGUN = 'begun';
@@ -218,18 +218,11 @@ const trackResponses = (server: Server, logger: Logger | undefined): Set<ServerR
 };
 
 /**
- * How much of the current write the operating system has not taken yet. Node has no public name for this.
- * Checked with Node 24.
+ * `read`: what had been read at the last check. `idle`: how many checks in a row found that nothing was read. Checks are
+ * counted instead of time, so that a pause of this process cuts nobody. `since`: when the present period of
+ * `LEAST_READ_WITHIN_MS` began. `readThen`: what had been read by then.
  */
-const unsentOf = (socket: Socket): number =>
-  (socket as { _handle?: { writeQueueSize?: number } | null })._handle?.writeQueueSize ?? 0;
-
-/**
- * `idle`: how many checks in a row found that nothing was read. Checks are counted instead of time, so that a pause of
- * this process cuts nobody. `since`: when the present period of `LEAST_READ_WITHIN_MS` began. `readThen`: what had been
- * read by then.
- */
-type Unread = { waiting: number; unsent: number; idle: number; since: number; readThen: number };
+type Unread = { read: number; idle: number; since: number; readThen: number };
 
 const CHECKS = 10;
 
@@ -246,13 +239,11 @@ const cutSlowReaders = (
   const check = (response: ServerResponse, now: number): void => {
     const { socket } = response;
     if (!socket || socket.writableLength === 0) return void all.delete(response);
-    const [waiting, unsent, before] = [socket.writableLength, unsentOf(socket), all.get(response)];
-    const hasRead = !before || waiting < before.waiting || unsent !== before.unsent;
-    const idle = hasRead ? 0 : before.idle + 1;
-    const read = socket.bytesWritten - waiting;
+    const [read, before] = [takenOf(socket), all.get(response)];
+    const idle = read === before?.read ? before.idle + 1 : 0;
     const isOver = before && now - before.since >= leastWithinMs;
     const { since, readThen } = before && !isOver ? before : { since: now, readThen: read };
-    all.set(response, { waiting, unsent, idle, since, readThen });
+    all.set(response, { read, idle, since, readThen });
     if (idle >= CHECKS || (isOver && read - before.readThen < LEAST_READ_BYTES)) socket.destroy();
   };
   const sweep = setInterval(() => {

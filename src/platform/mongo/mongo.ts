@@ -236,6 +236,8 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
   { documentOf, ...options }: UpdateOptions<Item>,
 ): ((item: Item) => Promise<Result>) => {
   const isLarge = createLru<boolean>(KNOWN_SIZES);
+  /** Who has large documents: others of theirs may be large too. */
+  const holders = createLru<true>(KNOWN_SIZES);
   const projection = { isLarge: { $gt: [{ $bsonSize: '$$ROOT' }, LARGE_BYTES] } };
 
   const look = async (items: Item[]): Promise<void> => {
@@ -244,25 +246,28 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
     if (ids.size === 0) return;
     const rows = await readRows<Stored, { _id: string; isLarge: boolean }>(collection, [...ids], projection);
     for (const row of rows.values()) isLarge.set(row._id, row.isLarge);
+    for (const item of items) if (isLarge.get(documentOf(item)[0])) holders.set(documentOf(item)[1], true);
   };
 
-  const writeAndLook: typeof write = async (items) => {
-    const since = performance.now();
-    try {
-      return await write(items);
-    } finally {
-      if (performance.now() - since > SLOW_MS) look(items).catch(() => undefined);
-    }
-  };
+  const thenLook =
+    (afterMs: number): typeof write =>
+    async (items) => {
+      const since = performance.now();
+      try {
+        return await write(items);
+      } finally {
+        if (performance.now() - since > afterMs) look(items).catch(() => undefined);
+      }
+    };
 
   const [small, large] = [
-    createStoreBatcher(writeAndLook, options),
-    createStoreBatcher(writeAndLook, { ...options, ...LARGE }),
+    createStoreBatcher(thenLook(SLOW_MS), options),
+    createStoreBatcher(thenLook(0), { ...options, ...LARGE }),
   ];
   const places = createSlots(whatRemains(LARGE_AT_ONCE));
   return (item) => {
     const [id, holder] = documentOf(item);
-    return isLarge.get(id) ? workInSlot(places, holder, () => large(item)) : small(item);
+    return (isLarge.get(id) ?? holders.has(holder)) ? workInSlot(places, holder, () => large(item)) : small(item);
   };
 };
 
