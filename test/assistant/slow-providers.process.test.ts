@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, type TestContext } from 'vitest';
+import { TIMING } from '../../src/platform/process/time-limits.ts';
 import { anAssistant, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openProvider, replyWith } from '../kit/provider.ts';
@@ -29,7 +30,10 @@ const aSlowProvider = async ({ onTestFinished }: TestContext) => {
   });
   const aSlowAssistant = async (model: string, own = stack) => {
     const assistant = await anAssistant(own, { input: { guard: 'refuse' } });
-    await own.service.assistants.setEngine(assistant.assistantId, { kind: 'openai', baseUrl: provider.baseUrl, model });
+    // A busy machine may need long for all that is to happen before the answers.
+    const timeoutMs = TIMING.providerTimeoutMaxMs;
+    const engine = { kind: 'openai', baseUrl: provider.baseUrl, model, timeoutMs } as const;
+    await own.service.assistants.setEngine(assistant.assistantId, engine);
     return assistant;
   };
   const askedFor = (model: string): number => provider.asked.filter(({ body }) => body.model === model).length;

@@ -333,6 +333,7 @@ test('an address leaves a hundred megabytes of requests that wait, and takes not
   await Promise.all(Array.from({ length: FAILING + 100 }, () => fail(url, headers)));
   const head = `POST ${CHAT} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.78\r\nAuthorization: Bearer sk_wrong\r\n`;
   const statuses: string[] = [];
+  const since = performance.now();
 
   const sockets = Array.from({ length: 800 }, () => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
@@ -343,6 +344,7 @@ test('an address leaves a hundred megabytes of requests that wait, and takes not
   onTestFinished(() => sockets.forEach((socket) => socket.destroy()));
   const countOf = (status: string) => statuses.filter((one) => one === status).length;
   await eventually(() => expect(countOf('503')).toBeGreaterThan(10));
+  expect(performance.now() - since).toBeGreaterThan(990); // a client who comes again after each comes seldom
   const other = await request(`${url}${CHAT}`, { body: aTurn(), bearer: apiKey });
 
   expect(other.status).toBe(200);

@@ -111,31 +111,6 @@ export const keptBytesOf = ({ url = '', headers, rawHeaders, socket }: IncomingM
   };
 };
 
-/**
- * How much of their requests all networks together may leave with a process until the answers. A network that leaves more
- * has thousands of requests with bodies that wait to be refused.
- */
-const KEPT_MAX_BYTES = 192 * 1024 * 1024;
-const kept = createByteShares(KEPT_MAX_BYTES);
-
-/** Counts what is kept of a request, of its body until it is read. Refuses what is too much for its network. */
-export const keepInBounds: RequestHandler = (req, res, next) => {
-  const [network, { head, body }] = [blockOf(req.ip), keptBytesOf(req)];
-  let bytes = head + body;
-  if (!kept.take(network, bytes)) {
-    // The rest of the body is not read.
-    res.set('Connection', 'close').once('finish', () => req.socket.destroy());
-    return next(unavailable());
-  }
-  const release = (some: number): void => {
-    kept.release(network, some);
-    bytes -= some;
-  };
-  req.once('end', () => release(Math.min(body, bytes)));
-  res.once('close', () => release(bytes));
-  next();
-};
-
 /** The client of the present request. What is opened for a request may stay, and must not keep its response. */
 const clients = new AsyncLocalStorage<{ res: Response | null }>();
 /** Handles a request. What delays its refusal then knows whether its client has left. */
@@ -180,6 +155,40 @@ export const createLateLines = ({ lateMs, apartMs, mostMs }: Record<'lateMs' | '
       late -= 1;
     },
   };
+};
+
+/**
+ * How much of their requests all networks together may leave with a process until the answers. A network that leaves more
+ * has thousands of requests with bodies that wait to be refused.
+ */
+const KEPT_MAX_BYTES = 192 * 1024 * 1024;
+const kept = createByteShares(KEPT_MAX_BYTES);
+/** Its refusals are late, so that a client who comes again after each opens fewer connections. */
+const tooMuch = createLateLines({ lateMs: 1_000, apartMs: 2, mostMs: 5_000 });
+
+/** Keeps nothing of what still comes of a request, and reads no more. */
+const dropRest = (req: Request): void => {
+  req.push = () => true;
+  req.socket.pause();
+};
+
+/** Counts what is kept of a request, of its body until it is read. Refuses what is too much for its network. */
+export const keepInBounds: RequestHandler = async (req, res, next) => {
+  const [network, { head, body }] = [blockOf(req.ip), keptBytesOf(req)];
+  let bytes = head + body;
+  if (!kept.take(network, bytes)) {
+    dropRest(req);
+    res.set('Connection', 'close').once('finish', () => req.socket.destroy());
+    await tooMuch.wait(network);
+    throw unavailable();
+  }
+  const release = (some: number): void => {
+    kept.release(network, some);
+    bytes -= some;
+  };
+  req.once('end', () => release(Math.min(body, bytes)));
+  res.once('close', () => release(bytes));
+  next();
 };
 
 /** How long a request may wait for its turn. Then it is refused with 503. */
