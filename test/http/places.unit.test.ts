@@ -1,4 +1,4 @@
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { createServer, IncomingMessage, ServerResponse } from 'node:http';
 import { type AddressInfo, connect, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,6 +6,7 @@ import express, { type Request, type Response } from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import {
   holdFor,
+  keepInBounds,
   limitEachPerson,
   limitEachSession,
   limitEachTeam,
@@ -15,6 +16,7 @@ import {
   workOn,
   workOnBody,
 } from '../../src/platform/http/shares.ts';
+import { createWebServer, listen } from '../../src/platform/http/web-server.ts';
 import { eventually } from '../support/eventually.ts';
 
 /** More than the buffers of the operating system hold. */
@@ -137,6 +139,49 @@ test.each(UNREAD)(
     expect(countedAll).toBe(0);
   },
 );
+
+test.each(['GET', 'POST'])('nothing more is read of a %s that is too much of its address', async (method) => {
+  const ip = `of ${method}`;
+  const leaving = new EventEmitter();
+  const socket = { readableHighWaterMark: 64 * 1024 };
+  const waiting = { ip, headers: { 'transfer-encoding': 'chunked' }, rawHeaders: [], socket, once: () => undefined };
+  const fill = async (): Promise<boolean> => {
+    const passed = vi.fn<() => void>();
+    await keepInBounds(waiting as never, leaving as never, passed);
+    return passed.mock.calls.length === 1;
+  };
+  leaving.setMaxListeners(0);
+  onTestFinished(() => void leaving.emit('close'));
+  for (let nth = 0; nth < 744; nth += 1) expect(await fill()).toBe(true);
+  let request: IncomingMessage | undefined;
+  const app = express();
+  app.use((req, _res, next) => {
+    Object.defineProperty(req, 'ip', { value: ip });
+    request = req;
+    next();
+  }, keepInBounds);
+  let isRefused = false;
+  const refuse: express.ErrorRequestHandler = (_cause, _req, res, _next) => {
+    isRefused = true;
+    res.status(503).end();
+  };
+  app.use(refuse);
+  const server = createWebServer({}, app, new AbortController().signal);
+  await listen(server, { host: '127.0.0.1', port: 0 });
+  onTestFinished(() => void server.close());
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1').on('error', () => undefined);
+  client.resume();
+
+  client.write(`${method} / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n`);
+  await eventually(() => expect(request).toBeDefined());
+  const read = request?.socket.bytesRead;
+  const pieces = '1\r\na\r\n'.repeat(100_000);
+  client.write(pieces);
+  await new Promise((resolve) => client.on('close', resolve));
+
+  expect(isRefused).toBe(true);
+  expect(Number(request?.socket.bytesRead) - Number(read)).toBeLessThan(pieces.length / 2);
+});
 
 /** Asks for a place for a large body, then works for so long. */
 const ask = async (holder: string, ms: number): Promise<void> => {

@@ -164,11 +164,13 @@ export const createLateLines = ({ lateMs, apartMs, mostMs }: Record<'lateMs' | '
 const KEPT_MAX_BYTES = 192 * 1024 * 1024;
 const kept = createByteShares(KEPT_MAX_BYTES);
 /** Its refusals are late, so that a client who comes again after each opens fewer connections. */
-const tooMuch = createLateLines({ lateMs: 1_000, apartMs: 2, mostMs: 5_000 });
+const tooMuch = createLateLines({ lateMs: 1_000, apartMs: 2, mostMs: 10_000 });
 
 /** Keeps nothing of what still comes of a request, and reads no more. */
 const dropRest = (req: Request): void => {
   req.push = () => true;
+  req._read = () => undefined; // it would continue to read
+  req.resume(); // drops what was read while the request waited
   req.socket.pause();
 };
 

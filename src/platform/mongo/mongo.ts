@@ -218,6 +218,11 @@ export const createStoreBatcher = <Item, Result>(
 const SLOW_MS = 20;
 const LARGE_BYTES = 128 * 1024;
 const KNOWN_SIZES = { most: 20_000, ttl: 60_000 };
+/**
+ * How much each look counts in the part of a holder's documents that are large. Above this part, unknown ones go apart: one
+ * large document alone does not send all others there.
+ */
+const LOOK_SHARE = 0.2;
 const LARGE_AT_ONCE = 8;
 const LARGE = { maxItems: LARGE_AT_ONCE, maxInFlight: 1, rests: true };
 
@@ -236,8 +241,8 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
   { documentOf, ...options }: UpdateOptions<Item>,
 ): ((item: Item) => Promise<Result>) => {
   const isLarge = createLru<boolean>(KNOWN_SIZES);
-  /** Who has large documents: others of theirs may be large too. */
-  const holders = createLru<true>(KNOWN_SIZES);
+  /** Which part of a holder's documents was large, of those that were looked at last. */
+  const parts = createLru<number>(KNOWN_SIZES);
   const projection = { isLarge: { $gt: [{ $bsonSize: '$$ROOT' }, LARGE_BYTES] } };
 
   const look = async (items: Item[]): Promise<void> => {
@@ -245,8 +250,12 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
     const ids = new Set(items.map((item) => documentOf(item)[0]).filter(isOld));
     if (ids.size === 0) return;
     const rows = await readRows<Stored, { _id: string; isLarge: boolean }>(collection, [...ids], projection);
-    for (const row of rows.values()) isLarge.set(row._id, row.isLarge);
-    for (const item of items) if (isLarge.get(documentOf(item)[0])) holders.set(documentOf(item)[1], true);
+    for (const [id, holder] of new Map(items.map(documentOf))) {
+      const row = rows.get(id);
+      if (!row) continue;
+      isLarge.set(id, row.isLarge);
+      parts.set(holder, (1 - LOOK_SHARE) * (parts.get(holder) ?? 0) + (row.isLarge ? LOOK_SHARE : 0));
+    }
   };
 
   const thenLook =
@@ -264,10 +273,13 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
     createStoreBatcher(thenLook(SLOW_MS), options),
     createStoreBatcher(thenLook(0), { ...options, ...LARGE }),
   ];
-  const places = createSlots(whatRemains(LARGE_AT_ONCE));
+  // Who waits is held by its caller anyway, and nobody may pass by the shares.
+  const places = createSlots(whatRemains(LARGE_AT_ONCE), { most: Infinity, total: Infinity });
   return (item) => {
     const [id, holder] = documentOf(item);
-    return (isLarge.get(id) ?? holders.has(holder)) ? workInSlot(places, holder, () => large(item)) : small(item);
+    return (isLarge.get(id) ?? (parts.get(holder) ?? 0) > LOOK_SHARE)
+      ? workInSlot(places, holder, () => large(item))
+      : small(item);
   };
 };
 
