@@ -252,7 +252,7 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
     const rows = await readRows<Stored, { _id: string; isLarge: boolean }>(collection, [...ids], projection);
     for (const [id, holder] of new Map(items.map(documentOf))) {
       const row = rows.get(id);
-      if (!row) continue;
+      if (!row || !isOld(id)) continue; // another look was faster
       isLarge.set(id, row.isLarge);
       parts.set(holder, (1 - LOOK_SHARE) * (parts.get(holder) ?? 0) + (row.isLarge ? LOOK_SHARE : 0));
     }
