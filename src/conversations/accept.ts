@@ -427,7 +427,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
 const ACCEPT_DEADLINE_MS = 5_000;
 const RETRY_AFTER_MS = 50;
 
-/** So many messages that may repeat another are looked at, at once: as many as stay free, one of each assistant always. */
+/** How many messages that may repeat another are looked at at once. An assistant gets what stays free, at least one. */
 const SINGLE_AT_ONCE = 16;
 
 type Upsert = Pick<AcceptOptions, 'readBack' | 'span'> & { turn: NewTurn; receiversOf: ReceiversOf };

@@ -164,12 +164,13 @@ const bitsOf = (places: number[], words: number): Uint32Array => {
 };
 
 /**
- * Matches paths with a pattern in which `*` stands for anything but `/`, and `**` for anything. Others choose both. So a
- * path is read once: the characters of the pattern that may have been passed by then are the bits of a few numbers.
+ * Returns whether a path matches a pattern in which `*` stands for anything but `/`, and `**` for anything. Others choose
+ * both, so a path is read only once. After each of its characters, a bit tells for each place of the pattern whether the
+ * path up to here can end there.
  */
 export const createGlob = (pattern: string): ((path: string) => boolean) => {
   let passed = 0;
-  /** Where the pattern may stay, at anything and at anything but `/`, and where it goes on, by the character. */
+  /** The places that a star lets stay, at any character and at any but `/`, and those that a character leads on from. */
   const [anywhere, inSegment]: [number[], number[]] = [[], []];
   const following = new Map<number, number[]>();
   for (const [part] of pattern.matchAll(/\*+|[^*]/g)) {

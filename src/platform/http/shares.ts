@@ -166,12 +166,17 @@ const kept = createByteShares(KEPT_MAX_BYTES);
 /** Its refusals are late, so that a client who comes again after each opens fewer connections. */
 const tooMuch = createLateLines({ lateMs: 1_000, apartMs: 2, mostMs: 10_000 });
 
-/** Keeps nothing of what still comes of a request, and reads no more. */
-const dropRest = (req: Request): void => {
-  req.push = () => true;
+/** Reads nothing more of a request, and of its connection. */
+export const stopReading = (req: IncomingMessage): void => {
   req._read = () => undefined; // it would continue to read
-  req.resume(); // drops what was read while the request waited
   req.socket.pause();
+};
+
+/** Keeps nothing of a body, and reads no more of it. */
+const dropBody = (req: IncomingMessage): void => {
+  req.push = () => true;
+  req.resume(); // drops what was read while the request waited
+  stopReading(req);
 };
 
 /** Counts what is kept of a request, of its body until it is read. Refuses what is too much for its network. */
@@ -179,7 +184,7 @@ export const keepInBounds: RequestHandler = async (req, res, next) => {
   const [network, { head, body }] = [blockOf(req.ip), keptBytesOf(req)];
   let bytes = head + body;
   if (!kept.take(network, bytes)) {
-    dropRest(req);
+    dropBody(req);
     res.set('Connection', 'close').once('finish', () => req.socket.destroy());
     await tooMuch.wait(network);
     throw unavailable();

@@ -16,7 +16,7 @@ import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promi
 import type { Config } from '../process/config.ts';
 import type { Logger } from '../process/logger.ts';
 import { noteConnection } from '../process/slices.ts';
-import { blockOf, createByteShares, keptBytesOf, takenOf } from './shares.ts';
+import { blockOf, createByteShares, keptBytesOf, stopReading, takenOf } from './shares.ts';
 
 /** Emitted instead of `request`, when a request is handled: see `handleInTurn`. */
 const BEGUN = 'begun';
@@ -138,9 +138,9 @@ const endDribbles = (server: Server): void => {
       const room = (rooms.get(socket) ?? 0) + (piece === null ? 0 : Math.min(piece.length / PIECE_BYTES, 1) - 1);
       rooms.set(socket, room);
       if (room >= 0) return push(piece, encoding);
-      if (!isOver) server.emit('clientError', { code: 'HPE_BODY_PIECES' }, socket.pause());
+      stopReading(req);
+      if (!isOver) server.emit('clientError', { code: 'HPE_BODY_PIECES' }, socket);
       isOver = true;
-      req._read = () => undefined; // it would continue to read
       return false;
     };
     // Node calls this for a body that nobody reads. Its own version would drop pieces before `push` counts them.

@@ -219,8 +219,8 @@ const SLOW_MS = 20;
 const LARGE_BYTES = 128 * 1024;
 const KNOWN_SIZES = { most: 20_000, ttl: 60_000 };
 /**
- * How much each look counts in the part of a holder's documents that are large. Above this part, unknown ones go apart: one
- * large document alone does not send all others there.
+ * The weight of each look in a moving average: the part of a holder's documents that is large. Above this value, its
+ * documents of unknown size go apart. So one large document does not send all others there.
  */
 const LOOK_SHARE = 0.2;
 const LARGE_AT_ONCE = 8;
@@ -241,8 +241,8 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
   { documentOf, ...options }: UpdateOptions<Item>,
 ): ((item: Item) => Promise<Result>) => {
   const isLarge = createLru<boolean>(KNOWN_SIZES);
-  /** Which part of a holder's documents was large, of those that were looked at last. */
-  const parts = createLru<number>(KNOWN_SIZES);
+  /** The part of each holder's documents that is large, as the last looks found it. */
+  const largeParts = createLru<number>(KNOWN_SIZES);
   const projection = { isLarge: { $gt: [{ $bsonSize: '$$ROOT' }, LARGE_BYTES] } };
 
   const look = async (items: Item[]): Promise<void> => {
@@ -254,7 +254,7 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
       const row = rows.get(id);
       if (!row || !isOld(id)) continue; // another look was faster
       isLarge.set(id, row.isLarge);
-      parts.set(holder, (1 - LOOK_SHARE) * (parts.get(holder) ?? 0) + (row.isLarge ? LOOK_SHARE : 0));
+      largeParts.set(holder, (1 - LOOK_SHARE) * (largeParts.get(holder) ?? 0) + (row.isLarge ? LOOK_SHARE : 0));
     }
   };
 
@@ -273,11 +273,11 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
     createStoreBatcher(thenLook(SLOW_MS), options),
     createStoreBatcher(thenLook(0), { ...options, ...LARGE }),
   ];
-  // Who waits is held by its caller anyway, and nobody may pass by the shares.
+  // Without bounds: callers hold what waits anyway, and beyond a bound a holder would pass by the shares.
   const places = createSlots(whatRemains(LARGE_AT_ONCE), { most: Infinity, total: Infinity });
   return (item) => {
     const [id, holder] = documentOf(item);
-    return (isLarge.get(id) ?? (parts.get(holder) ?? 0) > LOOK_SHARE)
+    return (isLarge.get(id) ?? (largeParts.get(holder) ?? 0) > LOOK_SHARE)
       ? workInSlot(places, holder, () => large(item))
       : small(item);
   };

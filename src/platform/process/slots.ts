@@ -75,7 +75,10 @@ export const workInSlot = async <Value>(
   }
 };
 
-/** The last quarter of slots is for holders that have none. Otherwise a few holders, one after the other, could fill all. */
+/**
+ * The slots without the last quarter, which is for holders that have few or none. Otherwise a few holders, one after the
+ * other, could fill all.
+ */
 export const withoutReserve = (total: number): number => total - Math.floor(total / 4);
 
 /** A holder may have as many of these slots, without the reserve, as remain free. */
