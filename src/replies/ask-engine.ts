@@ -368,7 +368,8 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     { conversation, turn, messages, attempt, history }: Question,
     assistant: Assistant,
   ): Promise<TurnEnd> => {
-    await restIfBusy();
+    const rest = restIfBusy();
+    if (rest) await rest;
     const { leadScore, leadBecause, lowConfidenceStreak, engineErrorStreak, status } = conversation;
     const scored = scoreLead({
       previous: leadScore,

@@ -82,22 +82,39 @@ test('of new connections many are accepted between two slices, but slices go on'
 
 test('short work shares a slice, so that a hundred turns do not wait for a hundred ticks', async () => {
   const had: string[] = [];
-  const short = Array.from({ length: 100 }, async () => {
-    await restIfBusy();
-    had.push('short');
-  });
+  const first = restIfBusy();
   workFully(SLICE_MS);
-  const late = Array.from({ length: 100 }, async () => {
-    await restIfBusy();
-    had.push('late');
+  const short = Array.from({ length: 100 }, async () => {
+    const rest = restIfBusy();
+    if (rest) await rest;
+    had.push('short');
   });
   const before = had.length;
 
-  const seen = await countByTick(had, 200);
-  await Promise.all([...short, ...late]);
+  const seen = await countByTick(had, 100);
+  await Promise.all(short);
 
-  expect(before).toBe(0);
+  expect([first, before]).toEqual([null, 0]);
   expect(seen.length).toBeLessThan(20);
+});
+
+test('of many that one answer continues, only as many work in its tick as fit into it', async () => {
+  const had: string[] = [];
+  let answer = (): void => undefined;
+  const answered = new Promise<void>((resolve) => (answer = resolve));
+  const continued = Array.from({ length: 60 }, async () => {
+    await answered;
+    const rest = restIfBusy();
+    if (rest) await rest;
+    workFully(1);
+    had.push('continued');
+  });
+
+  answer();
+  const seen = await countByTick(had, 60);
+  await Promise.all(continued);
+
+  expect(Math.max(...seen)).toBeLessThan(10);
 });
 
 test('searches and rankings of passages take their slices from the line of the process', async () => {

@@ -61,7 +61,8 @@ export const sendJson = async (
       if (text.length < PIECE) continue;
       yield text;
       text = '';
-      await restIfBusy();
+      const rest = restIfBusy();
+      if (rest) await rest;
     }
     if (text !== '') yield text;
   }

@@ -104,12 +104,11 @@ const isTickOver = (): boolean => {
 };
 
 /**
- * Waits if the current tick has already worked as long as a slice. This is for short work that many requests continue
- * at once: the answer to one read may continue a hundred turns in one tick.
+ * What to wait for if the current tick has already worked as long as a slice, otherwise null. This is for short work that
+ * many requests continue at once: the answer to one read may continue a hundred turns in one tick. Null must not be
+ * awaited: then all of them would continue before the first has worked.
  */
-export const restIfBusy = async (): Promise<void> => {
-  if (isTickOver()) await nextSlice();
-};
+export const restIfBusy = (): Promise<void> | null => (isTickOver() ? nextSlice() : null);
 
 /**
  * The same for work that this holder begins: null if it may begin now. The work of a holder begins in the order in which

@@ -389,7 +389,8 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
     reply: async (turn) => {
       const { language } = turn;
       const index = hasKnowledge(turn) ? await indexes.of(turn.assistant) : null;
-      await restIfBusy();
+      const rest = restIfBusy();
+      if (rest) await rest;
       const decision = await decide(turn, index);
       return {
         suggestedActions: [],
