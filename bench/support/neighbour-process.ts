@@ -6,6 +6,8 @@ import { openAsker, requestText } from '../../test/kit/raw-http.ts';
 import type { NeighbourOrder, Turns } from './neighbour.ts';
 
 const LANES = 64;
+/** Attacks come from other addresses, as from the servers of another customer. */
+const FROM = { localAddress: '127.0.0.2' };
 const ANSWERED_WITHIN_MS = 35_000;
 
 const QUESTION_OF = {
@@ -20,7 +22,7 @@ const askFor = async ({ port, apiKey, seconds, questions, turnsASecond }: Neighb
   let refused = 0;
   let sent = 0;
   const run = randomUUID().slice(0, 8);
-  const asker = openAsker(port);
+  const asker = openAsker(port, FROM);
   await asker.warmUp(LANES);
   const send = async (nth: number, dueAt: number): Promise<void> => {
     const body = JSON.stringify({ session_id: `${run}-${nth}`, message: QUESTION_OF[questions](nth), language: 'en' });

@@ -13,8 +13,15 @@ import { createLru } from '../platform/process/lru.ts';
 /** Turns may take this much longer than without a queue. This bounds how long a turn waits behind turns of others. */
 const QUEUED_MS = 80;
 const WINDOW_LEAST = 16;
-const WINDOW_FIRST = 128;
+/** The first window, and the least when no turn has waited. */
+const WINDOW_FIRST = 32;
 const WINDOW_MOST = 1_000;
+/**
+ * The least window when no turn was answered for some time, for example because a reply worker starts again. A smaller
+ * one leaves the difference to the lines, so that a short stall refuses nothing.
+ */
+const WINDOW_STALLED = 128;
+const STALLED_AFTER_MS = 250;
 const ADAPTED_EVERY_MS = 100;
 /** The window follows the times of at least this many turns, because fewer say little. */
 const TURNS_LEAST = 16;
@@ -33,13 +40,21 @@ const fastOf = (times: number[]): number => times.toSorted((one, other) => one -
 /**
  * How many turns may be in flight: enough to keep the processes behind the gate busy, but so few that turns hardly queue
  * there. While turns wait at the gate, the window shrinks if turns take too long, and grows if not. How long they take
- * without a queue depends on the machine and its stores, so now and then a probe measures it with a small window.
+ * without a queue depends on the machine and its stores, so it is measured while few are in flight, and now and then in
+ * an overload by a probe with a small window. While none waits, the window is at most twice what is used. Otherwise a
+ * burst would fill at once what an earlier load had needed.
  */
-const createWindow = () => {
+const createWindow = (inFlight: Set<Turn>) => {
   let size = WINDOW_FIRST;
-  let times: number[] = [];
   let adaptedAt = 0;
+  /** Since then: how long turns took, the most in flight, and whether some waited at the gate or may have behind it. */
+  let times: number[] = [];
+  let most = 0;
   let wasFull = false;
+  let wasQueued = false;
+  let answeredAt = 0;
+  /** When more turns than the least window were last in flight. Those that began before may have waited behind others. */
+  let manyAt = 0;
   /** What a turn takes without a queue. */
   let unqueuedMs = 0;
   let probedFrom: number | null = null;
@@ -54,7 +69,8 @@ const createWindow = () => {
   const adapt = (now: number): void => {
     const fast = Math.max(1, fastOf(times));
     if (!wasFull) {
-      // Nothing queues, so this is the time without a queue.
+      size = Math.min(size, Math.max(WINDOW_FIRST, 2 * most));
+      if (wasQueued) return;
       unqueuedMs = fast;
       nextProbeAt = now + PROBED_FIRST_MS;
     } else if (now >= nextProbeAt) probedFrom = now;
@@ -64,22 +80,34 @@ const createWindow = () => {
     }
   };
 
+  const isStalled = (): boolean => {
+    const [oldest] = inFlight;
+    return oldest !== undefined && performance.now() - Math.max(answeredAt, oldest.since) > STALLED_AFTER_MS;
+  };
+
   return {
     get size(): number {
+      if (isStalled()) return Math.max(WINDOW_STALLED, Math.round(size));
       return probedFrom === null ? Math.round(size) : WINDOW_LEAST;
     },
 
     /** Call this for each answered turn. `isFull`: turns wait at the gate. */
     answered: ({ since, now, isFull }: { since: number; now: number; isFull: boolean }): void => {
+      answeredAt = now;
+      most = Math.max(most, inFlight.size);
       wasFull ||= isFull;
+      if (inFlight.size > WINDOW_LEAST) manyAt = now;
+      wasQueued ||= since <= manyAt;
       if (probedFrom !== null && since < probedFrom) return;
       times.push(now - since);
       if (now - adaptedAt < ADAPTED_EVERY_MS || times.length < TURNS_LEAST) return;
       if (probedFrom === null) adapt(now);
       else endProbe(probedFrom, now);
-      times = [];
       adaptedAt = now;
+      times = [];
+      most = 0;
       wasFull = false;
+      wasQueued = false;
     },
   };
 };
@@ -90,8 +118,8 @@ const WAIT_MAX_MS = 2_000;
 const LINE_BURST = 1_000;
 const LINE_LEAST = 50;
 /**
- * A line older than this holds at most half as many turns as were served from it in this time. So a turn waits about
- * half of this time.
+ * A line older than this holds at most half as many turns as were served from it in this time, and what a small window
+ * leaves to it. So a turn waits about half of this time.
  */
 const LINE_MS = 1_000;
 /** The maximum bytes of all waiting turns together. An assistant may have as many as remain free. */
@@ -122,10 +150,11 @@ class Line {
     this.#countedFrom += periods * LINE_MS;
   }
 
-  isFull(now: number): boolean {
+  /** `spare`: how many turns it may hold in addition. */
+  isFull(now: number, spare: number): boolean {
     if (now - this.#since < LINE_MS) return this.size >= LINE_BURST;
     this.#count(now);
-    return this.size >= Math.max(LINE_LEAST, Math.max(this.#served, this.#servedBefore) / 2);
+    return this.size >= Math.max(LINE_LEAST, Math.max(this.#served, this.#servedBefore) / 2 + spare);
   }
 
   add(one: Waiting): void {
@@ -251,11 +280,11 @@ const markOf = ({ params, headers }: Request): string =>
     : String(params.assistant_id);
 
 export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: Dependencies): Gate => {
-  const window = createWindow();
   const lines = new Map<string, Line>();
   const bytesWaiting = createByteShares(WAITING_BYTES);
   /** The turns in flight, in the order in which they passed. */
   const inFlight = new Set<Turn>();
+  const window = createWindow(inFlight);
   /** How many turns each assistant has in flight. */
   const owned = new Map<string, number>();
   /** How many of them are being accepted. */
@@ -281,6 +310,9 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
 
   /** True if turns wait for the window. A line whose assistant accepts the most that it may does not. */
   const isFull = (): boolean => lines.size > 0 && inFlight.size >= window.size;
+
+  /** What a small window leaves to each line. */
+  const spare = (): number => Math.max(0, WINDOW_STALLED - window.size) / lines.size;
 
   const admitOne = (assistantId: string, line: Line, now: number): void => {
     const one = line.next(now);
@@ -396,6 +428,15 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
     return late.wait(assistants.get(markOf(req)) ?? networkOf(req.ip));
   };
 
+  let stallCheck: NodeJS.Timeout | undefined;
+  /** Lets turns pass that a stall gives a place. Nothing else would, because none is answered. */
+  const checkForStall = (): void => {
+    admitWaiting(performance.now());
+    if (lines.size > 0) return;
+    clearInterval(stallCheck);
+    stallCheck = undefined;
+  };
+
   /** Waits in the line of the assistant. Leaves it if the caller leaves, or has waited too long. */
   const wait = ({ assistantId, keyId, res }: Caller, bytes: number): Promise<PassedTurn> =>
     new Promise((resolve, reject) => {
@@ -425,13 +466,14 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
       res.once('close', leave);
       line.add(one);
       lines.set(assistantId, line);
+      stallCheck ??= setInterval(checkForStall, STALLED_AFTER_MS).unref();
     });
 
   return {
     refuses: (req, res) => {
       if (lines.size === 0) return false;
       const assistantId = assistants.get(markOf(req));
-      if (assistantId !== undefined) return lines.get(assistantId)?.isFull(performance.now()) === true;
+      if (assistantId !== undefined) return lines.get(assistantId)?.isFull(performance.now(), spare()) === true;
       if (!isFull()) return false;
       if (strangers >= STRANGERS_MAX) return true;
       strangers += 1;
@@ -458,7 +500,7 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
       const isFree = inFlight.size < window.size || isBelowShare(assistantId);
       if (!lines.has(assistantId) && isFree && !acceptsMost(assistantId)) return enter(assistantId);
       const bytes = BYTES_OF_A_REQUEST + caller.bytes;
-      if (lines.get(assistantId)?.isFull(now) || !bytesWaiting.take(assistantId, bytes)) {
+      if (lines.get(assistantId)?.isFull(now, spare()) || !bytesWaiting.take(assistantId, bytes)) {
         await refuse(req);
         throw unavailable();
       }

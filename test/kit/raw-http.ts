@@ -48,7 +48,7 @@ export const openWire = (port: number, { onOpen, onAnswer, onLost }: Hooks, from
 };
 
 /** Sends requests over wires that stay open, each with one request in flight. Opens one where none is free. */
-export const openAsker = (port: number) => {
+export const openAsker = (port: number, from?: From) => {
   type Answered = { ok: boolean; answer: string };
   type Line = { wire: Wire; waiting: PromiseWithResolvers<Answered> | null };
   const free: Line[] = [];
@@ -56,7 +56,7 @@ export const openAsker = (port: number) => {
 
   const openLine = (): Promise<Line> =>
     new Promise((resolve, reject) => {
-      const wire = openWire(port, {
+      const hooks: Hooks = {
         onOpen: () => resolve(line),
         onAnswer: (ok, answer) => {
           const { waiting } = line;
@@ -71,7 +71,8 @@ export const openAsker = (port: number) => {
           line.waiting?.reject(new Error('a connection was lost'));
           reject(new Error('no connection'));
         },
-      });
+      };
+      const wire = openWire(port, hooks, from);
       const line: Line = { wire, waiting: null };
       all.push(line);
     });

@@ -115,7 +115,19 @@ test('an assistant that sends ten times what can be answered delays and refuses 
     expect(slowest(of(name).slice(3)), name).toBeLessThan(200);
   }
   expect(sum(of('greedy'), ({ accepted }) => accepted)).toBeGreaterThan(0.95 * seconds * (600 - 9 * 30));
-  expect(slowest(of('greedy').slice(3))).toBeLessThan(1_200);
+  // What came in the first second waits up to two.
+  expect(slowest(of('greedy').slice(4))).toBeLessThan(1_200);
+});
+
+test('bursts of one assistant delay another one by little more than the machine needs, also the first turns', async () => {
+  const seconds = 10;
+  const bursts = { name: 'bursts', offered: (second: number) => (second % 2 ? 700 : 0) };
+  const neighbour = { name: 'neighbour', offered: () => 60 };
+
+  const of = await simulate({ seconds, capacity: () => 200, senders: [bursts, neighbour] });
+
+  expect(refusals(of('neighbour'))).toBe(0);
+  expect(slowest(of('neighbour'))).toBeLessThan(350);
 });
 
 test('with three times as many turns as can be answered, all capacity is used and no accepted turn waits long', async () => {
@@ -251,9 +263,9 @@ test.each([
     };
     const counts = () => ['greedy', 'neighbour'].map((name) => passed.filter((one) => one.name === name).length);
     for (let count = 0; count < 40; count += 1) void pass('greedy');
-    for (let count = 0; count < 16; count += 1) void pass('neighbour');
+    for (let count = 0; count < 8; count += 1) void pass('neighbour');
     await vi.advanceTimersByTimeAsync(10);
-    expect(counts()).toEqual([16, 16]);
+    expect(counts()).toEqual([16, 8]);
     const { req, res } = aRequest('unknown');
     expect(gate.refuses(req, res)).toBe(false);
 
@@ -284,11 +296,12 @@ const fill = async (gate: Gate, name: string, inOrder: boolean): Promise<number>
 
 const FOUR = ['one', 'two', 'three', 'four'];
 
-test('while four assistants hold all that may be in flight with turns that are never answered, others pass', async () => {
+test('while others hold all that may be in flight with turns that are never answered, one of an assistant passes', async () => {
   const gate = aGate();
   const held = [];
   for (const name of FOUR) held.push(await fill(gate, name, true));
-  expect(held).toEqual([128, 64, 43, 21]);
+  expect(held).toEqual([32, 16, 11, 8]);
+  for (let nth = 0; nth < 100; nth += 1) await fill(gate, `another ${nth}`, true);
 
   expect(await fill(gate, 'neighbour', true)).toBe(1);
 });
@@ -297,7 +310,7 @@ test('turns that wait behind others of their conversation do not hold the window
   const gate = aGate();
   for (const name of FOUR) await fill(gate, name, false);
   const passed: (() => void)[] = [];
-  for (let count = 0; count < 10; count += 1) {
+  for (let count = 0; count < 6; count += 1) {
     const { req, res } = aRequest('neighbour');
     const passing = gate.pass({ assistantId: 'neighbour', keyId: null, bytes: 100, req, res });
     void passing.then((turn) => passed.push(follow(turn)));
@@ -305,18 +318,21 @@ test('turns that wait behind others of their conversation do not hold the window
 
   await vi.advanceTimersByTimeAsync(300);
 
-  expect(passed).toHaveLength(10);
+  expect(passed).toHaveLength(6);
 });
 
 test('few turns that are never answered are no overload', async () => {
   const gate = aGate();
+  let passed = 0;
   for (let count = 0; count < 99; count += 1) {
     const { req, res } = aRequest('one');
-    follow(await gate.pass({ assistantId: 'one', keyId: null, bytes: 100, req, res }));
+    const passing = gate.pass({ assistantId: 'one', keyId: null, bytes: 100, req, res });
+    void passing.then((turn) => (follow(turn), (passed += 1)));
   }
-  const { req, res } = aRequest('one');
+  await vi.advanceTimersByTimeAsync(600);
 
-  expect(gate.refuses(req, res)).toBe(false);
+  const { req, res } = aRequest('one');
+  expect([passed, gate.refuses(req, res)]).toEqual([99, false]);
 });
 
 test('after every turn left, in whatever order and way, the gate is open', async () => {
