@@ -31,24 +31,33 @@ const PROBED_EVERY_MS = 10_000;
 /** Probes take at most this part of the time. So a long probe is rare and costs little. */
 const PROBES_PART = 1 / 30;
 
+type Answered = { assistantId: string; ms: number };
+
+/** The time within which the fastest quarter of these turns was answered. */
+const fastestQuarter = (turns: Answered[]): number =>
+  turns.map(({ ms }) => ms).toSorted((one, other) => one - other)[turns.length >> 2] ?? 0;
+
 /**
- * The time within which the fastest quarter of the turns was answered. Slower turns are ignored: they may wait for the
- * model or for a stuck partition, and a smaller window would not help them.
+ * The same of the assistant whose turns were the fastest. Slower turns are ignored: they may wait for the model, for a
+ * stuck partition or for a turn before them, which a smaller window would not change. All turns of an assistant may.
  */
-const fastOf = (times: number[]): number => times.toSorted((one, other) => one - other)[times.length >> 2] ?? 0;
+const fastOf = (turns: Answered[]): number => {
+  const several = [...Map.groupBy(turns, ({ assistantId }) => assistantId).values()].filter((own) => own.length > 1);
+  return Math.max(1, Math.min(...[turns, ...several].map(fastestQuarter)));
+};
 
 /**
  * How many turns may be in flight: enough to keep the processes behind the gate busy, but so few that turns hardly queue
  * there. While turns wait at the gate, the window shrinks if turns take too long, and grows if not. How long they take
- * without a queue depends on the machine and its stores, so it is measured while few are in flight, and now and then in
- * an overload by a probe with a small window. While none waits, the window is at most twice what is used. Otherwise a
- * burst would fill at once what an earlier load had needed.
+ * without a queue depends on the machine and its stores, so it is measured while few are in flight, and now and then, if
+ * some wait or take long, by a probe with a small window. While none waits, the window is at most twice what is used.
+ * Otherwise a burst would fill at once what an earlier load had needed.
  */
 const createWindow = (inFlight: Set<Turn>) => {
   let size = WINDOW_FIRST;
   let adaptedAt = 0;
-  /** Since then: how long turns took, the most in flight, and whether some waited at the gate or may have behind it. */
-  let times: number[] = [];
+  /** Since then: turns that were answered, the most in flight, and whether some waited at the gate or may have behind it. */
+  let turns: Answered[] = [];
   let most = 0;
   let wasFull = false;
   let wasQueued = false;
@@ -61,22 +70,23 @@ const createWindow = (inFlight: Set<Turn>) => {
   let nextProbeAt = 0;
 
   const endProbe = (from: number, now: number): void => {
-    unqueuedMs = fastOf(times);
+    unqueuedMs = fastOf(turns);
     probedFrom = null;
     nextProbeAt = now + Math.max(PROBED_EVERY_MS, (now - from) / PROBES_PART);
   };
 
   const adapt = (now: number): void => {
-    const fast = Math.max(1, fastOf(times));
-    if (!wasFull) {
-      size = Math.min(size, Math.max(WINDOW_FIRST, 2 * most));
-      if (wasQueued) return;
+    const fast = fastOf(turns);
+    if (!wasFull) size = Math.min(size, Math.max(WINDOW_FIRST, 2 * most));
+    if (!wasFull && !wasQueued) {
       unqueuedMs = fast;
       nextProbeAt = now + PROBED_FIRST_MS;
-    } else if (now >= nextProbeAt) probedFrom = now;
+    } else if (now >= nextProbeAt && (wasFull || fast > QUEUED_MS)) probedFrom = now;
     else {
       const change = Math.min(1.25, Math.max(0.7, (unqueuedMs + QUEUED_MS) / fast));
-      size = Math.min(WINDOW_MOST, Math.max(WINDOW_LEAST, size * change));
+      // Turns may queue behind the gate although none waits before it. Then the window must shrink below what is used.
+      const used = wasFull ? size : Math.min(size, most);
+      if (wasFull || change < 1) size = Math.min(WINDOW_MOST, Math.max(WINDOW_LEAST, used * change));
     }
   };
 
@@ -92,19 +102,19 @@ const createWindow = (inFlight: Set<Turn>) => {
     },
 
     /** Call this for each answered turn. `isFull`: turns wait at the gate. */
-    answered: ({ since, now, isFull }: { since: number; now: number; isFull: boolean }): void => {
+    answered: ({ assistantId, since }: Turn, { now, isFull }: { now: number; isFull: boolean }): void => {
       answeredAt = now;
       most = Math.max(most, inFlight.size);
       wasFull ||= isFull;
       if (inFlight.size > WINDOW_LEAST) manyAt = now;
       wasQueued ||= since <= manyAt;
       if (probedFrom !== null && since < probedFrom) return;
-      times.push(now - since);
-      if (now - adaptedAt < ADAPTED_EVERY_MS || times.length < TURNS_LEAST) return;
+      turns.push({ assistantId, ms: now - since });
+      if (now - adaptedAt < ADAPTED_EVERY_MS || turns.length < TURNS_LEAST) return;
       if (probedFrom === null) adapt(now);
       else endProbe(probedFrom, now);
       adaptedAt = now;
-      times = [];
+      turns = [];
       most = 0;
       wasFull = false;
       wasQueued = false;
@@ -375,10 +385,11 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
     addTo(owned, assistantId, 1);
     addTo(accepting, assistantId, 1);
     let stays = false;
-    let isTimed = true;
+    // A turn that repeats another one may be answered before it is accepted.
+    let isTimed = false;
     const onReply = (): void => {
       const now = performance.now();
-      if (isTimed) window.answered({ since, now, isFull: isFull() });
+      if (isTimed) window.answered(turn, { now, isFull: isFull() });
       if (inFlight.has(turn)) dropOlder(STUCK_AFTER_MS, now);
       drop(turn);
     };

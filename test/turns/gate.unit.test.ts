@@ -130,6 +130,46 @@ test('bursts of one assistant delay another one by little more than the machine 
   expect(slowest(of('neighbour'))).toBeLessThan(350);
 });
 
+test('turns that waited for something else make no room for a queue', async () => {
+  const gate = aGate();
+  const SLOW = { ms: 1_000, for: 13_000 };
+  /** Turns behind the gate: those that are worked on in their order, and those that wait for something else. */
+  const queued: { passedAt: number; answer: () => void }[] = [];
+  const slow: { until: number; answer: () => void }[] = [];
+  const times: number[] = [];
+  let [now, canAnswer] = [0, 0];
+  const ask = async (name: string, isSlow: boolean): Promise<void> => {
+    const { req, res } = aRequest(name);
+    const passed = await gate.pass({ assistantId: name, keyId: null, bytes: 100, req, res }).catch(() => null);
+    if (!passed) return;
+    const reply = follow(passed);
+    await new Promise<void>((answered) => {
+      const answer = () => (reply(), answered());
+      if (isSlow) slow.push({ until: now + SLOW.ms, answer });
+      else queued.push({ passedAt: now, answer });
+    });
+  };
+  const END = SLOW.for + 10_000;
+  const keepAsking = async (nth: number): Promise<void> => {
+    while (now < (nth < 400 ? END : SLOW.for)) await ask(`greedy ${nth % 4}`, now < SLOW.for);
+  };
+
+  for (let nth = 0; nth < 480; nth += 1) void keepAsking(nth);
+  for (; now < END; now += 1) {
+    const since = now;
+    if (now % 200 === 0) void ask('neighbour', false).then(() => since > SLOW.for + 2_000 && times.push(now - since));
+    while (slow[0] && slow[0].until <= now) slow.shift()?.answer();
+    for (canAnswer = Math.min(canAnswer + 0.4, 20); canAnswer >= 1; canAnswer -= 1) {
+      if (!queued[0] || now - queued[0].passedAt < WORK_MS) break;
+      queued.shift()?.answer();
+    }
+    await aMillisecond();
+  }
+
+  expect(times.length).toBeGreaterThan(30);
+  expect(Math.max(...times)).toBeLessThan(250);
+});
+
 test('with three times as many turns as can be answered, all capacity is used and no accepted turn waits long', async () => {
   const seconds = sized({ everyday: 10, long: 30 });
 
