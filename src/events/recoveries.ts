@@ -30,6 +30,8 @@ const LISTED = 50;
 const PLAN_WITHIN_MS = 10_000;
 const PROGRESS_WITHIN_MS = 5_000;
 const CANDIDATES_AT_ONCE = 10;
+/** A delivery without what is long. */
+const WITHOUT_TEXTS = { body: 0, requestHeaders: 0, responseHeaders: 0, responseBody: 0 } as const;
 /** A process remembers for this many conversations how far a recovery came, for this long. */
 const REACHED_MAX = 10_000;
 const REACHED_FOR_MS = 30_000;
@@ -271,7 +273,6 @@ export const createRecoveries = ({
    * marks the delivery as dealt with. If the mark is lost, this is decided again.
    */
   const judge = async (recovery: StoredRecovery, delivery: StoredDelivery): Promise<NextMissed> => {
-    const { body } = delivery;
     const all = await deliveries
       .find(sameEventAs(delivery), { projection: { outcome: 1, redelivery: 1, recoveryId: 1 } })
       .toArray();
@@ -283,7 +284,10 @@ export const createRecoveries = ({
     );
     const number = Math.max(0, ...all.map(resendNumberOf)) + 1;
     const isMissed = all.every(({ outcome }) => isFinal(outcome) && wanted.includes(outcome));
-    if (body && !isOurs && !isSettled && isMissed && number <= SENT_AGAIN_MAX) return { delivery, body, number };
+    if (!isOurs && !isSettled && isMissed && number <= SENT_AGAIN_MAX) {
+      const { body } = (await deliveries.findOne({ _id: delivery._id }, { projection: { body: 1 } })) ?? {};
+      if (body) return { delivery, body, number };
+    }
     await deal(recovery._id, [delivery._id], isSettled);
     return null;
   };
@@ -440,7 +444,10 @@ export const createRecoveries = ({
       for (;;) {
         const from = reached.get(key);
         const candidates = await deliveries
-          .find({ ...those, recoveredBy: { $ne: recoveryId }, ...(from !== undefined && { sequence: { $gte: from } }) })
+          .find(
+            { ...those, recoveredBy: { $ne: recoveryId }, ...(from !== undefined && { sequence: { $gte: from } }) },
+            { projection: WITHOUT_TEXTS },
+          )
           .sort({ sequence: 1 })
           .hint(MISSED)
           .limit(CANDIDATES_AT_ONCE)

@@ -86,6 +86,21 @@ test('a provider that sends interim responses without end is given up before its
   expect(await ask()).toBe('connection');
 });
 
+test.each([
+  ['a response', HEAD.replace('\r\n\r\n', `\r\n${'a:\r\n'.repeat(16_000)}\r\n`)],
+  ['an interim response', `HTTP/1.1 103 Early Hints\r\n${'a:\r\n'.repeat(16_000)}\r\n${HEAD}`],
+])('%s of a provider with thousands of short header lines is given up', async (_, head) => {
+  const { ask } = await setUp(head + END);
+
+  expect(await ask()).toBe('connection');
+});
+
+test('a response with as many header lines as servers send is read', async () => {
+  const { ask } = await setUp(HEAD.replace('\r\n\r\n', `\r\n${'x-one: of many\r\n'.repeat(200)}\r\n`) + END);
+
+  expect(await ask()).toBe('none');
+});
+
 test('long streams of one assistant that come at once are read in small parts', async () => {
   const events = 'data: {"choices":[{"delta":{"content":"a."}}]}\n\n'.repeat(7_900);
   const { ask } = await setUp(HEAD + events + END, { together: STREAMS });

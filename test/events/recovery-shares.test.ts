@@ -20,6 +20,7 @@ const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const MINUTE_MS = 60_000;
+const LONG = 'x'.repeat(16_000);
 
 /** A recovery of events that a new endpoint missed, as they are stored: so many in each of its conversations. */
 const aRecovery = async (
@@ -50,6 +51,7 @@ const aRecovery = async (
       redelivery: false,
       outcome: 'not_sent',
       body: '{}',
+      responseBody: LONG,
       happenedAt: at,
       createdAt: at,
       endedAt: at,
@@ -84,6 +86,8 @@ test('a recovery reads a long conversation on from where it came', async () => {
   expect(seen).toEqual([901, 902, 903, 904, 905]);
   const read = sent.filter((one) => collectionIn(one) === 'deliveries').reduce((sum, one) => sum + examinedBy(one), 0);
   expect(read).toBeLessThan(500);
+  // What is sent again needs no response of before.
+  expect(sent.reduce((bytes, one) => bytes + (one.responseLength ?? 0), 0)).toBeLessThan(5 * LONG.length);
   // What is found missed only now is sent too.
   await recoveries.leaveOut(recoveryId, deliveryIds.slice(904));
   await stack.service.mongo

@@ -66,6 +66,9 @@ const EXPECTED: Record<HostileName, Expected> = {
   chunkExtensionEndless: OK,
   gzipBomb: OK,
   headersHuge: BAD,
+  headersMany: BAD,
+  headersManyInterim: BAD,
+  trailersMany: OK,
   headerLineHuge: BAD,
   interimThenOk: BAD,
   interimThenSilence: BAD,
@@ -108,6 +111,7 @@ const TRUNCATED: HostileName[] = [
   'chunkBroken',
   'chunkExtensionEndless',
   'gzipBomb',
+  'trailersMany',
   'halfClosesInBody',
   'resetsInBody',
 ];

@@ -152,6 +152,12 @@ export const HOSTILE = {
       flood(socket, Buffer.from(`x-${'n'.repeat(60)}: ${'v'.repeat(960)}\r\n`), 10 * MEGABYTE);
     },
   },
+  headersMany: says(OK + 'a:\r\n'.repeat(16_000), 'content-length: 2\r\n\r\nok'),
+  headersManyInterim: says(
+    `HTTP/1.1 103 Early Hints\r\n${'a:\r\n'.repeat(16_000)}\r\n`,
+    `${OK}content-length: 2\r\n\r\nok`,
+  ),
+  trailersMany: says(`${OK}transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n${'a:\r\n'.repeat(16_000)}`, '\r\n'),
   headerLineHuge: {
     requested: (socket: Socket) => {
       socket.write(`${OK}x-a: `);

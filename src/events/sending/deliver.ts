@@ -115,6 +115,8 @@ type DeliverDependencies = {
   slots: SendSlots;
   /** Limits what recoveries send at once to an endpoint. The other slots are left to live events. */
   recovering: Slots;
+  /** Limits the streams that look at once whether a recovery has something to send. */
+  looks: Slots;
   /** Limits the streams whose undeliverable events are ended at once. */
   endings: Slots;
   eventMaxAgeMs: number;
@@ -165,7 +167,7 @@ export type Deliver = {
 
 export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   const { conversations, endpoints, deliveries, recoveries, dispatch, breaker } = dependencies;
-  const { slots, recovering, endings } = dependencies;
+  const { slots, recovering, looks, endings } = dependencies;
   const { eventMaxAgeMs, timing, reportEventWait, tracing, logger } = dependencies;
   const { outbox: outboxes } = conversations;
   const endUndeliverable = createEndUndeliverable({
@@ -358,10 +360,21 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     return within(span, claimAndSend({ claim, again, target }, slot, span));
   };
 
+  /** Looks what is next. Thousands of streams may look, and then wait with what this returns. */
+  const lookForMissed = async (before: Reading, endpoint: StoredEndpoint): Promise<'missed' | 'in flight' | null> => {
+    const slot = await looks.acquire(before.outbox.assistantId);
+    try {
+      const missed = slot ? await findMissed(before, endpoint) : 'in flight';
+      return missed && (missed === 'in flight' ? missed : 'missed');
+    } finally {
+      slot?.release();
+    }
+  };
+
   /** Sends the next missed event of a stream, in one of the slots that recoveries may use. */
   const recover = async (before: Reading, endpointId: string, endpoint: StoredEndpoint): Promise<Reading | null> => {
     const { _id: key, assistantId: tenant } = before.outbox;
-    const missed = await findMissed(before, endpoint);
+    const missed = await lookForMissed(before, endpoint);
     if (missed === null) return { ...before, nothingMissed: true };
     if (missed === 'in flight') return null;
     const share = await recovering.acquire(endpointId, { tenant });

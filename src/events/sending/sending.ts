@@ -242,6 +242,8 @@ const RECOVERING = 5;
  * How many streams end what must not be sent at once. An assistant may have as many as remain free.
  */
 const ENDING_MAX = 8;
+/** How many streams look at once for what a recovery sends again. An assistant may have as many as remain free. */
+const LOOKING_MAX = 8;
 
 /** Tests pass their own resolver or certificate authority, and their own breaker. */
 export type SendingOptions = { sending?: Partial<SenderOptions>; breaking?: BreakerOptions };
@@ -280,6 +282,7 @@ export const openSending = (
   const slots = createSendSlots({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY });
   const rated = createRatedSlots(slots, endpoints.reserveSend);
   const recovering = createSlots(({ own }) => own < Math.max(1, Math.floor(config.ENDPOINT_CONCURRENCY / RECOVERING)));
+  const looks = createSlots(whatRemains(LOOKING_MAX), { most: Infinity, total: Infinity });
   const endings = createSlots(whatRemains(ENDING_MAX));
   const breaker = createDeliveryBreaker(breaking);
   const dispatch = createDispatch({
@@ -300,6 +303,7 @@ export const openSending = (
     breaker,
     slots: rated,
     recovering,
+    looks,
     endings,
     eventMaxAgeMs: config.EVENT_MAX_AGE_S * 1000,
     timing,
@@ -311,6 +315,7 @@ export const openSending = (
     async (opened) => {
       rated.close();
       recovering.close();
+      looks.close();
       endings.close();
       await Promise.all([driver.close(), opened.close()]);
     },

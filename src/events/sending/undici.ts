@@ -1,6 +1,7 @@
 import { AssertionError } from 'node:assert';
 import type { Socket } from 'node:net';
 import { type buildConnector, Client, errors } from 'undici';
+import { limitHeaderLines } from '../../platform/http/address-guard.ts';
 
 // Everything that depends on how undici works inside. Checked with undici 8.12.4. "At most once" depends on the fact
 // that its `writeH1` calls `onRequestStart` and then writes synchronously: see `HttpExchange`.
@@ -44,7 +45,7 @@ const oneShot = (socket: Socket): buildConnector.connector => {
 
 /** undici over one socket, which it closes if data arrives while the socket is idle. */
 export const clientOf = (origin: string, socket: Socket): Client =>
-  new Client(origin, { ...CLIENT_OPTIONS, connect: oneShot(socket) });
+  new Client(origin, { ...CLIENT_OPTIONS, connect: oneShot(limitHeaderLines(socket)) });
 
 /**
  * Waits one whole turn of the event loop before a write, so that a close that has already arrived is noticed before the

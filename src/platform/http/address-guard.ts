@@ -205,6 +205,37 @@ export const requirePublicUrl = async (url: string, guard: GuardOptions, field: 
   }
 };
 
+/**
+ * The most header lines of a response, and of its trailer. undici counts only the characters of names and values, and
+ * each line takes a microsecond, so that 16,000 lines of one character would take as long as a hundred responses.
+ */
+const HEADER_LINES_MAX = 250;
+/** An error of llhttp for what a program refuses. */
+const HPE_USER = 24;
+
+type Parser = { headers: Buffer[]; onHeaderField: (bytes: Buffer) => number };
+
+/**
+ * Lets undici refuse a response with too many header lines, on a socket that it gets next. It puts its parser on the
+ * socket before it reads. Checked with undici 8.12.4.
+ */
+export const limitHeaderLines = <Given extends Socket>(socket: Given): Given => {
+  const read = socket.read.bind(socket);
+  socket.read = (size) => {
+    const own = Object.getOwnPropertySymbols(socket).find(({ description }) => description === 'parser');
+    const parser = own && (socket as unknown as Record<symbol, Parser | null>)[own];
+    if (parser) {
+      const { onHeaderField } = parser;
+      // `headers` has names and values.
+      parser.onHeaderField = (bytes) =>
+        parser.headers.length > 2 * HEADER_LINES_MAX ? HPE_USER : onHeaderField.call(parser, bytes);
+      socket.read = read;
+    }
+    return read(size) as unknown;
+  };
+  return socket;
+};
+
 const CONNECT_MS = 3_000;
 /** More interim (1xx) responses than real servers send. */
 const INTERIM_MAX = 16;
@@ -265,7 +296,7 @@ const secureInTime = (
     if (!isOver) callback(...ended);
     isOver = true;
   };
-  socket.once('secureConnect', () => end(null, socket));
+  socket.once('secureConnect', () => end(null, limitHeaderLines(socket)));
   socket.once('close', () => end(late, null));
   // Stays, because undici adds its own later.
   socket.on('error', (cause) => end(cause, null));
@@ -300,7 +331,7 @@ export const openGuardedAgent = ({ allowPrivate, connections, resolver, ca, maxH
         else if (!isAllowedPeer(socket.remoteAddress, { allowPrivate })) {
           socket.destroy();
           callback(new AddressRefused('the name resolves to an address that is not public'), null);
-        } else if (options.protocol !== 'https:') callback(null, socket);
+        } else if (options.protocol !== 'https:') callback(null, limitHeaderLines(socket));
         else secureInTime(socket, { host, secureContext }, callback);
       });
     },
