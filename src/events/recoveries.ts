@@ -94,7 +94,8 @@ recoverySchema.index({ expiresAt: 1 }, { expireAfterSeconds: 0 });
 
 /** A delivery whose event a recovery may send next, and the number of its redelivery. */
 export type Missed = { delivery: StoredDelivery; body: string; number: number };
-type NextMissed = Missed | 'in flight' | null;
+/** `more`: some were looked at, and none of them is sent again. The next look goes on behind them. */
+type NextMissed = Missed | 'in flight' | 'more' | null;
 
 /**
  * Recoveries: what an endpoint missed is sent again (docs/design.md, Recoveries). A recovery is a document; what it has
@@ -457,7 +458,7 @@ export const createRecoveries = ({
           if (candidate.sequence != null) reached.set(key, candidate.sequence);
           if (judged !== null) return judged;
         }
-        if (candidates.length === CANDIDATES_AT_ONCE) continue;
+        if (candidates.length === CANDIDATES_AT_ONCE) return 'more';
         if (from === undefined) return null;
         reached.delete(key);
       }

@@ -28,23 +28,28 @@ const TURNS_LEAST = 16;
 /** How soon an overload is probed first, and how often after that. */
 const PROBED_FIRST_MS = 1_000;
 const PROBED_EVERY_MS = 10_000;
+/** A turn without a queue waits for the model, 0.4 s at most. What took longer has waited for something else. */
+const UNQUEUED_MOST_MS = 400;
+/** A probe ends after this time, whatever it has seen: its turns may never be answered. */
+const PROBE_MOST_MS = 2_000;
 /** Probes take at most this part of the time. So a long probe is rare and costs little. */
 const PROBES_PART = 1 / 30;
 
-type Answered = { assistantId: string; ms: number };
-
-/** The time within which the fastest quarter of these turns was answered. */
-const fastestQuarter = (turns: Answered[]): number =>
-  turns.map(({ ms }) => ms).toSorted((one, other) => one - other)[turns.length >> 2] ?? 0;
+/**
+ * The time within which the fastest quarter of the turns was answered. Slower turns are ignored: they may wait for the
+ * model or for a stuck partition, and a smaller window would not help them.
+ */
+const fastOf = (times: number[]): number =>
+  Math.max(1, times.toSorted((one, other) => one - other)[times.length >> 2] ?? 0);
 
 /**
- * The same of the assistant whose turns were the fastest. Slower turns are ignored: they may wait for the model, for a
- * stuck partition or for a turn before them, which a smaller window would not change. All turns of an assistant may.
+ * A probe times the first turns that begin after all from before it have ended, until a quarter of them was answered.
+ * Those that are answered first would be mostly those that are fast. `openMs`: what turns took before, if none waited at
+ * the gate.
  */
-const fastOf = (turns: Answered[]): number => {
-  const several = [...Map.groupBy(turns, ({ assistantId }) => assistantId).values()].filter((own) => own.length > 1);
-  return Math.max(1, Math.min(...[turns, ...several].map(fastestQuarter)));
-};
+type Probe = { from: number; openMs: number | null; begun: Set<Turn>; times: number[] };
+
+const changeTo = (share: number): number => Math.min(1.25, Math.max(0.7, share));
 
 /**
  * How many turns may be in flight: enough to keep the processes behind the gate busy, but so few that turns hardly queue
@@ -56,8 +61,8 @@ const fastOf = (turns: Answered[]): number => {
 const createWindow = (inFlight: Set<Turn>) => {
   let size = WINDOW_FIRST;
   let adaptedAt = 0;
-  /** Since then: turns that were answered, the most in flight, and whether some waited at the gate or may have behind it. */
-  let turns: Answered[] = [];
+  /** Since then: how long turns took, the most in flight, and whether some waited at the gate or may have behind it. */
+  let times: number[] = [];
   let most = 0;
   let wasFull = false;
   let wasQueued = false;
@@ -66,27 +71,37 @@ const createWindow = (inFlight: Set<Turn>) => {
   let manyAt = 0;
   /** What a turn takes without a queue. */
   let unqueuedMs = 0;
-  let probedFrom: number | null = null;
+  let probe: Probe | null = null;
   let nextProbeAt = 0;
+  /** From when on the result of a probe in an overload is checked, once no turn waits. */
+  let checkedFrom = Number.POSITIVE_INFINITY;
 
-  const endProbe = (from: number, now: number): void => {
-    unqueuedMs = fastOf(turns);
-    probedFrom = null;
+  const startProbe = (openMs: number | null): void => {
+    probe = { from: performance.now(), openMs, begun: new Set(), times: [] };
+  };
+
+  const endProbe = ({ from, openMs, times: took }: Probe, now: number): void => {
+    if (took.length > 0) unqueuedMs = Math.min(UNQUEUED_MOST_MS, Math.max(1, ...took));
+    probe = null;
     nextProbeAt = now + Math.max(PROBED_EVERY_MS, (now - from) / PROBES_PART);
+    checkedFrom = openMs === null ? now + PROBED_FIRST_MS : Number.POSITIVE_INFINITY;
+    // Turns queued behind the gate although none waited before it.
+    if (openMs !== null && openMs > unqueuedMs + QUEUED_MS) size = WINDOW_FIRST;
   };
 
   const adapt = (now: number): void => {
-    const fast = fastOf(turns);
-    if (!wasFull) size = Math.min(size, Math.max(WINDOW_FIRST, 2 * most));
-    if (!wasFull && !wasQueued) {
-      unqueuedMs = fast;
-      nextProbeAt = now + PROBED_FIRST_MS;
-    } else if (now >= nextProbeAt && (wasFull || fast > QUEUED_MS)) probedFrom = now;
+    const fast = fastOf(times);
+    const targetMs = unqueuedMs + QUEUED_MS;
+    if (wasFull && now >= nextProbeAt) startProbe(null);
+    else if (wasFull) size = Math.min(WINDOW_MOST, Math.max(WINDOW_LEAST, size * changeTo(targetMs / fast)));
     else {
-      const change = Math.min(1.25, Math.max(0.7, (unqueuedMs + QUEUED_MS) / fast));
-      // Turns may queue behind the gate although none waits before it. Then the window must shrink below what is used.
-      const used = wasFull ? size : Math.min(size, most);
-      if (wasFull || change < 1) size = Math.min(WINDOW_MOST, Math.max(WINDOW_LEAST, used * change));
+      size = Math.min(size, Math.max(WINDOW_FIRST, 2 * most));
+      const mayQueue = now >= checkedFrom || (fast > targetMs && now >= nextProbeAt);
+      if (wasQueued && mayQueue) startProbe(fast);
+      if (wasQueued) return;
+      unqueuedMs = Math.min(UNQUEUED_MOST_MS, fast);
+      nextProbeAt = now + PROBED_FIRST_MS;
+      checkedFrom = Number.POSITIVE_INFINITY;
     }
   };
 
@@ -98,23 +113,36 @@ const createWindow = (inFlight: Set<Turn>) => {
   return {
     get size(): number {
       if (isStalled()) return Math.max(WINDOW_STALLED, Math.round(size));
-      return probedFrom === null ? Math.round(size) : WINDOW_LEAST;
+      return probe ? WINDOW_LEAST : Math.round(size);
+    },
+
+    /** Call this for each turn that passes, once it is in flight. */
+    entered: (turn: Turn): void => {
+      if (probe && turn.since - probe.from > PROBE_MOST_MS) endProbe(probe, turn.since);
+      if (!probe || probe.begun.size === TURNS_LEAST) return;
+      const [oldest = turn] = inFlight;
+      if (oldest.since >= probe.from) probe.begun.add(turn);
     },
 
     /** Call this for each answered turn. `isFull`: turns wait at the gate. */
-    answered: ({ assistantId, since }: Turn, { now, isFull }: { now: number; isFull: boolean }): void => {
+    answered: (turn: Turn, { now, isFull }: { now: number; isFull: boolean }): void => {
+      const { since } = turn;
       answeredAt = now;
       most = Math.max(most, inFlight.size);
       wasFull ||= isFull;
       if (inFlight.size > WINDOW_LEAST) manyAt = now;
       wasQueued ||= since <= manyAt;
-      if (probedFrom !== null && since < probedFrom) return;
-      turns.push({ assistantId, ms: now - since });
-      if (now - adaptedAt < ADAPTED_EVERY_MS || turns.length < TURNS_LEAST) return;
-      if (probedFrom === null) adapt(now);
-      else endProbe(probedFrom, now);
+      if (probe) {
+        if (probe.begun.has(turn)) probe.times.push(now - since);
+        if (probe.times.length <= TURNS_LEAST >> 2) return;
+        endProbe(probe, now);
+      } else {
+        times.push(now - since);
+        if (now - adaptedAt < ADAPTED_EVERY_MS || times.length < TURNS_LEAST) return;
+        adapt(now);
+      }
       adaptedAt = now;
-      turns = [];
+      times = [];
       most = 0;
       wasFull = false;
       wasQueued = false;
@@ -382,14 +410,16 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
     const since = performance.now();
     const turn: Turn = { assistantId, since, isAccepting: true };
     inFlight.add(turn);
+    window.entered(turn);
     addTo(owned, assistantId, 1);
     addTo(accepting, assistantId, 1);
     let stays = false;
     // A turn that repeats another one may be answered before it is accepted.
     let isTimed = false;
-    const onReply = (): void => {
+    const onReply = ({ reply }: Awaited<Waiter['reply']>): void => {
       const now = performance.now();
-      if (isTimed) window.answered(turn, { now, isFull: isFull() });
+      // An erasure waits for nothing behind the gate.
+      if (isTimed && reply.outcome !== 'erased') window.answered(turn, { now, isFull: isFull() });
       if (inFlight.has(turn)) dropOlder(STUCK_AFTER_MS, now);
       drop(turn);
     };

@@ -97,6 +97,24 @@ test('a recovery reads a long conversation on from where it came', async () => {
   await recoveries.change(recoveryId, 'cancelled');
 });
 
+test('a look ends after a few events that are not sent again, and the next one goes on behind them', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const { recoveryId, receiver, conversationId, deliveryIds } = await aRecovery(assistantId, 25);
+  await stack.service.mongo
+    .collection<{ _id: string }>('deliveries')
+    .updateMany({ _id: { $in: deliveryIds.slice(0, 24) } }, { $set: { outcome: 'rejected' } });
+  const { recoveries } = stack.service;
+
+  const seen = [];
+  for (let nth = 0; nth < 3; nth += 1) seen.push(await recoveries.nextMissed(recoveryId, conversationId));
+
+  expect(seen).toMatchObject(['more', 'more', { delivery: { sequence: 25 } }]);
+  const worker = await stack.startDeliveryWorker();
+  await eventually(async () => expect((await recoveries.find(recoveryId))?.state).toBe('done'));
+  expect(receiver.received).toHaveLength(1);
+  await worker.close();
+});
+
 /** An assistant's recovery ends while all of these run. They end too once `letGo` is called. */
 const endsBefore = async (assistantId: string, held: { recoveryId: string }[], letGo: () => void): Promise<void> => {
   const { recoveryId } = await aRecovery(assistantId, 3);

@@ -96,8 +96,8 @@ export type VectorsOf = (
 
 type VectorReader = {
   vectorsOf: VectorsOf;
-  /** True if vectors must be read, and the last read took long. */
-  isLongRead: (assistant: Pick<Assistant, 'assistantId' | 'semantic'>) => boolean;
+  /** True if vectors must be read or compared, and that took long the last time. */
+  isLongRead: (assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>) => boolean;
 };
 
 /**
@@ -134,6 +134,9 @@ export const createVectorReader = (
       ({ inUse }) =>
         inUse < total,
   });
+
+  const isCurrent = (held: CachedVectors, { version, revision }: AssistantVersion, model: string): boolean =>
+    held.model === model && held.version >= version && held.revision >= revision;
 
   const isLessOver = ({ lessUntil }: CachedVectors): boolean => lessUntil > 0 && lessUntil <= now();
 
@@ -202,18 +205,16 @@ export const createVectorReader = (
 
   /** Runs one read per assistant at a time. Other callers wait for the running read and check its result. */
   const readCurrent = async (known: AssistantVersion, model: string): Promise<CachedVectors> => {
-    const isCurrent = (held: CachedVectors): boolean =>
-      held.model === model && held.version >= known.version && held.revision >= known.revision;
     for (;;) {
       const held = cached.get(known.assistantId);
       const running = reading.get(known.assistantId);
-      if (held && isCurrent(held)) {
+      if (held && isCurrent(held, known, model)) {
         if (isLessOver(held) && !running) startRead(known, model).catch(() => undefined); // these serve meanwhile
         return held;
       }
       if (!running) return startRead(known, model);
       const read = await running;
-      if (isCurrent(read)) return read; // there may have been no room to keep it
+      if (isCurrent(read, known, model)) return read; // there may have been no room to keep it
     }
   };
 
@@ -226,8 +227,12 @@ export const createVectorReader = (
       return { model, entries: list };
     },
 
-    isLongRead: ({ assistantId, semantic }) =>
-      semantic?.model !== undefined && !cached.has(assistantId) && reads.of(assistantId) !== 'fast',
+    isLongRead: ({ assistantId, version, semantic }) => {
+      const { model, revision = 0 } = semantic ?? {};
+      if (model === undefined || reads.of(assistantId) === 'fast') return false;
+      const held = cached.get(assistantId);
+      return !held || !isCurrent(held, { assistantId, version, revision }, model);
+    },
   };
 };
 

@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 import type { SecureContext, TLSSocket } from 'node:tls';
 import type { Client, Dispatcher } from 'undici';
 import type { HttpExchange, Phase } from './exchange.ts';
-import { clientOf, onceChecked } from './undici.ts';
+import { clientOf, onceChecked } from '../../platform/http/undici.ts';
 import { AddressRefused, isAllowedPeer, socketHost } from '../../platform/http/address-guard.ts';
 import { secure } from '../../platform/http/guarded-tls.ts';
 

@@ -362,12 +362,14 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
 
   /** Looks what is next. Thousands of streams may look, and then wait with what this returns. */
   const lookForMissed = async (before: Reading, endpoint: StoredEndpoint): Promise<'missed' | 'in flight' | null> => {
-    const slot = await looks.acquire(before.outbox.assistantId);
-    try {
-      const missed = slot ? await findMissed(before, endpoint) : 'in flight';
-      return missed && (missed === 'in flight' ? missed : 'missed');
-    } finally {
-      slot?.release();
+    for (;;) {
+      const slot = await looks.acquire(before.outbox.assistantId);
+      try {
+        const missed = slot ? await findMissed(before, endpoint) : 'in flight';
+        if (missed !== 'more') return missed && (missed === 'in flight' ? missed : 'missed');
+      } finally {
+        slot?.release();
+      }
     }
   };
 
@@ -386,6 +388,7 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
       // Looked up again, because the wait may have been long.
       const still = await findMissed(reading, next.endpoint);
       if (still === null) return { ...reading, nothingMissed: true };
+      if (still === 'more') return reading;
       if (still === 'in flight' || (await sendMissed(still, reading, slot)) === 'foreign') return null;
     } finally {
       slot?.release();

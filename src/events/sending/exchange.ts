@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici';
 import { AddressRefused, NameUnresolved } from '../../platform/http/address-guard.ts';
 import type { IncomingHttpHeaders } from 'node:http';
-import { breachOf } from './undici.ts';
+import { breachOf } from '../../platform/http/undici.ts';
 import type { Header } from '../delivery.ts';
 import { performance } from 'node:perf_hooks';
 

@@ -54,9 +54,10 @@ export const createDriveRecoveries = (dependencies: Dependencies) => {
   ) => {
     let missed = await recoveries.nextMissed(_id, conversationId);
     // Events whose texts the erasure has not removed yet are not sent. They come before the event that tells of it.
-    while (missed !== null && missed !== 'in flight' && missed.delivery.event !== 'conversation.erased') {
+    while (missed !== null && missed !== 'in flight') {
+      if (missed !== 'more' && missed.delivery.event === 'conversation.erased') break;
       if (isOver()) return;
-      await recoveries.leaveOut(_id, [missed.delivery._id]);
+      if (missed !== 'more') await recoveries.leaveOut(_id, [missed.delivery._id]);
       missed = await recoveries.nextMissed(_id, conversationId);
     }
     if (missed === 'in flight') return;

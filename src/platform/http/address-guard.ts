@@ -6,6 +6,7 @@ import { invalid } from '../process/errors.ts';
 import { createLru } from '../process/lru.ts';
 import { MAX_URL_LENGTH, parseUrl } from '../process/validation.ts';
 import { createGuardedContext, secure } from './guarded-tls.ts';
+import { limitHeaderLines } from './undici.ts';
 
 /**
  * Why the URL of an endpoint is refused. The same checks run when an endpoint is saved, when it is tested and at each
@@ -203,37 +204,6 @@ export const requirePublicUrl = async (url: string, guard: GuardOptions, field: 
       throw invalid(field, 'not_http', 'must be an http or https address');
     throw invalid(field, checked.reason, MESSAGES[checked.reason] ?? 'is refused');
   }
-};
-
-/**
- * The most header lines of a response, and of its trailer. undici counts only the characters of names and values, and
- * each line takes a microsecond, so that 16,000 lines of one character would take as long as a hundred responses.
- */
-const HEADER_LINES_MAX = 250;
-/** An error of llhttp for what a program refuses. */
-const HPE_USER = 24;
-
-type Parser = { headers: Buffer[]; onHeaderField: (bytes: Buffer) => number };
-
-/**
- * Lets undici refuse a response with too many header lines, on a socket that it gets next. It puts its parser on the
- * socket before it reads. Checked with undici 8.12.4.
- */
-export const limitHeaderLines = <Given extends Socket>(socket: Given): Given => {
-  const read = socket.read.bind(socket);
-  socket.read = (size) => {
-    const own = Object.getOwnPropertySymbols(socket).find(({ description }) => description === 'parser');
-    const parser = own && (socket as unknown as Record<symbol, Parser | null>)[own];
-    if (parser) {
-      const { onHeaderField } = parser;
-      // `headers` has names and values.
-      parser.onHeaderField = (bytes) =>
-        parser.headers.length > 2 * HEADER_LINES_MAX ? HPE_USER : onHeaderField.call(parser, bytes);
-      socket.read = read;
-    }
-    return read(size) as unknown;
-  };
-  return socket;
 };
 
 const CONNECT_MS = 3_000;

@@ -1,7 +1,6 @@
 import { AssertionError } from 'node:assert';
 import type { Socket } from 'node:net';
 import { type buildConnector, Client, errors } from 'undici';
-import { limitHeaderLines } from '../../platform/http/address-guard.ts';
 
 // Everything that depends on how undici works inside. Checked with undici 8.12.4. "At most once" depends on the fact
 // that its `writeH1` calls `onRequestStart` and then writes synchronously: see `HttpExchange`.
@@ -25,6 +24,37 @@ const CLIENT_OPTIONS: Client.Options = {
   keepAliveTimeout: IDLE_MS,
   keepAliveMaxTimeout: IDLE_MS,
   keepAliveTimeoutThreshold: IDLE_MARGIN_MS,
+};
+
+/**
+ * The most header lines of a response, and of its trailer. undici counts only the characters of names and values, and
+ * each line takes a microsecond, so that 16,000 lines of one character would take as long as a hundred responses.
+ */
+const HEADER_LINES_MAX = 250;
+/** An error of llhttp for what a program refuses. */
+const HPE_USER = 24;
+
+type Parser = { headers: Buffer[]; onHeaderField: (bytes: Buffer) => number };
+
+/**
+ * Lets undici refuse a response with too many header lines, on a socket that it gets next. It puts its parser on the
+ * socket before it reads.
+ */
+export const limitHeaderLines = <Given extends Socket>(socket: Given): Given => {
+  const read = socket.read.bind(socket);
+  socket.read = (size) => {
+    const own = Object.getOwnPropertySymbols(socket).find(({ description }) => description === 'parser');
+    const parser = own && (socket as unknown as Record<symbol, Parser | null>)[own];
+    if (parser) {
+      const { onHeaderField } = parser;
+      // `headers` has names and values.
+      parser.onHeaderField = (bytes) =>
+        parser.headers.length > 2 * HEADER_LINES_MAX ? HPE_USER : onHeaderField.call(parser, bytes);
+      socket.read = read;
+    }
+    return read(size) as unknown;
+  };
+  return socket;
 };
 
 /**
