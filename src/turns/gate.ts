@@ -14,7 +14,7 @@ import { createLru } from '../platform/process/lru.ts';
 const QUEUED_MS = 80;
 const WINDOW_LEAST = 16;
 /** The first window, and the least when no turn has waited. */
-const WINDOW_FIRST = 32;
+const WINDOW_FIRST = 64;
 const WINDOW_MOST = 1_000;
 /**
  * The least window when no turn was answered for some time, for example because a reply worker starts again. A smaller
@@ -71,6 +71,8 @@ const createWindow = (inFlight: Set<Turn>) => {
   let manyAt = 0;
   /** What a turn takes without a queue. */
   let unqueuedMs = 0;
+  /** What turns took when the window was adapted last, since the last probe. */
+  let fastBefore = Number.POSITIVE_INFINITY;
   let probe: Probe | null = null;
   let nextProbeAt = 0;
   /** From when on the result of a probe in an overload is checked, once no turn waits. */
@@ -81,8 +83,9 @@ const createWindow = (inFlight: Set<Turn>) => {
   };
 
   const endProbe = ({ from, openMs, times: took }: Probe, now: number): void => {
-    if (took.length > 0) unqueuedMs = Math.min(UNQUEUED_MOST_MS, Math.max(1, ...took));
+    if (took.length > TURNS_LEAST >> 2) unqueuedMs = Math.min(UNQUEUED_MOST_MS, Math.max(1, ...took));
     probe = null;
+    fastBefore = Number.POSITIVE_INFINITY;
     nextProbeAt = now + Math.max(PROBED_EVERY_MS, (now - from) / PROBES_PART);
     checkedFrom = openMs === null ? now + PROBED_FIRST_MS : Number.POSITIVE_INFINITY;
     // Turns queued behind the gate although none waited before it.
@@ -91,6 +94,9 @@ const createWindow = (inFlight: Set<Turn>) => {
 
   const adapt = (now: number): void => {
     const fast = fastOf(times);
+    // What turns take alone is at most what they took beside others. A second look, because some may be quick by chance.
+    unqueuedMs = Math.min(unqueuedMs, Math.max(fast, fastBefore));
+    fastBefore = fast;
     const targetMs = unqueuedMs + QUEUED_MS;
     if (wasFull && now >= nextProbeAt) startProbe(null);
     else if (wasFull) size = Math.min(WINDOW_MOST, Math.max(WINDOW_LEAST, size * changeTo(targetMs / fast)));

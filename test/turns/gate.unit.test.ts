@@ -131,14 +131,14 @@ test('bursts of one assistant delay another one by little more than the machine 
   const of = await simulate({ seconds, capacity: () => 200, senders: [bursts, neighbour] });
 
   expect(refusals(of('neighbour'))).toBe(0);
-  expect(slowest(of('neighbour'))).toBeLessThan(350);
+  expect(slowest(of('neighbour'))).toBeLessThan(450);
 });
 
 /** How a turn is answered: in the order of all, or apart from them after a time. */
 type Way = { inMs?: number; outcome?: 'failed' | 'erased' };
 
-/** A service with a capacity of 400 turns a second. `ask` resolves with the time of the turn, or null if it was refused. */
-const aService = () => {
+/** A service with a capacity, in turns a millisecond. `ask` resolves with the time of the turn, or null if it was refused. */
+const aService = (capacity = 0.4) => {
   const gate = aGate();
   const queued: { passedAt: number; answer: () => void }[] = [];
   const apart: { until: number; answer: () => void }[] = [];
@@ -163,7 +163,7 @@ const aService = () => {
     pass: async (): Promise<void> => {
       now += 1;
       for (const one of apart.filter(({ until }) => until <= now)) apart.splice(apart.indexOf(one), 1)[0]?.answer();
-      for (canAnswer = Math.min(canAnswer + 0.4, 20); canAnswer >= 1; canAnswer -= 1) {
+      for (canAnswer = Math.min(canAnswer + capacity, 20); canAnswer >= 1; canAnswer -= 1) {
         if (!queued[0] || now - queued[0].passedAt < WORK_MS) break;
         queued.shift()?.answer();
       }
@@ -172,13 +172,16 @@ const aService = () => {
   };
 };
 
-test('turns that waited for something else make no room for a queue', async () => {
-  const service = aService();
-  const [slowUntil, end] = [13_000, 22_000];
+test.each([
+  ['for long', { slowUntil: 13_000, slowMs: 1_000, capacity: 0.4 }],
+  ['during a probe', { slowUntil: 1_700, slowMs: 400, capacity: 0.15 }],
+])('turns that waited for something else %s make no room for a queue', async (_, { slowUntil, slowMs, capacity }) => {
+  const service = aService(capacity);
+  const end = slowUntil + 9_000;
   const times: (number | null)[] = [];
   const keepAsking = async (nth: number): Promise<void> => {
     while (service.now < (nth < 400 ? end : slowUntil))
-      await service.ask(`greedy ${nth % 4}`, service.now < slowUntil ? { inMs: 1_000 } : {});
+      await service.ask(`greedy ${nth % 4}`, service.now < slowUntil ? { inMs: slowMs } : {});
   };
 
   for (let nth = 0; nth < 480; nth += 1) void keepAsking(nth);
@@ -189,7 +192,7 @@ test('turns that waited for something else make no room for a queue', async () =
   }
 
   expect(times.length).toBeGreaterThan(20);
-  expect(Math.max(...times.map((ms) => ms ?? Infinity))).toBeLessThan(250);
+  expect(Math.max(...times.map((ms) => ms ?? Infinity))).toBeLessThan(350);
 });
 
 test('turns that an erasure answers make no room for a queue', async () => {
@@ -214,18 +217,21 @@ test('turns that an erasure answers make no room for a queue', async () => {
 });
 
 test('turns that wait for the model are no overload, beside others that do not', async () => {
-  const service = aService();
-  const times: (number | null)[] = [];
-  while (service.now < 20_000) {
-    if (service.now % 100 === 0) void service.ask('words', { inMs: WORK_MS });
-    // A few at first, so that the time of the others is known.
-    if (service.now > 3_000 && service.now % 12 === 0)
-      void service.ask(`model ${service.now % 20}`, { inMs: 400 }).then((ms) => times.push(ms));
-    await service.pass();
-  }
+  for (const seed of sized({ everyday: [2, 3], long: [1, 2, 3, 4, 5, 6, 7, 8] })) {
+    const service = aService();
+    const random = createRandom(seed);
+    const times: (number | null)[] = [];
+    while (service.now < 40_000) {
+      if (random.below(100) === 0) void service.ask('words', { inMs: WORK_MS });
+      // Only a few at first, so that the time without a queue is short.
+      if (service.now > 3_000 && random.below(12) === 0)
+        void service.ask(`model ${random.below(20)}`, { inMs: 400 }).then((ms) => times.push(ms));
+      await service.pass();
+    }
 
-  expect(times.filter((ms) => ms === null)).toHaveLength(0);
-  expect(times.map((ms) => ms ?? Infinity).toSorted((a, b) => a - b)[times.length >> 1]).toBeLessThan(500);
+    expect(times.filter((ms) => ms === null)).toHaveLength(0);
+    expect(times.map((ms) => ms ?? Infinity).toSorted((a, b) => a - b)[times.length >> 1]).toBeLessThan(500);
+  }
 });
 
 test('with three times as many turns as can be answered, all capacity is used and no accepted turn waits long', async () => {
@@ -398,7 +404,7 @@ test('while others hold all that may be in flight with turns that are never answ
   const gate = aGate();
   const held = [];
   for (const name of FOUR) held.push(await fill(gate, name, true));
-  expect(held).toEqual([32, 16, 11, 8]);
+  expect(held).toEqual([64, 32, 22, 16]);
   for (let nth = 0; nth < 100; nth += 1) await fill(gate, `another ${nth}`, true);
 
   expect(await fill(gate, 'neighbour', true)).toBe(1);
