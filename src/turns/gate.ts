@@ -25,6 +25,7 @@ const STALLED_AFTER_MS = 250;
 const ADAPTED_EVERY_MS = 100;
 /** The window follows the times of at least this many turns, because fewer say little. */
 const TURNS_LEAST = 16;
+const QUARTER = TURNS_LEAST >> 2;
 /** How soon an overload is probed first, and how often after that. */
 const PROBED_FIRST_MS = 1_000;
 const PROBED_EVERY_MS = 10_000;
@@ -43,13 +44,11 @@ const fastOf = (times: number[]): number =>
   Math.max(1, times.toSorted((one, other) => one - other)[times.length >> 2] ?? 0);
 
 /**
- * A probe times the first turns that begin after all from before it have ended, until a quarter of them was answered.
- * Those that are answered first would be mostly those that are fast. `openMs`: what turns took before, if none waited at
- * the gate.
+ * A probe times turns that begin together, once all from before it have ended, until more than a quarter of them was
+ * answered. It times no others, because what is answered first is mostly what is fast. `openMs`: what turns took before
+ * the probe, if none waited at the gate then.
  */
 type Probe = { from: number; openMs: number | null; begun: Set<Turn>; times: number[] };
-
-const changeTo = (share: number): number => Math.min(1.25, Math.max(0.7, share));
 
 /**
  * How many turns may be in flight: enough to keep the processes behind the gate busy, but so few that turns hardly queue
@@ -83,13 +82,19 @@ const createWindow = (inFlight: Set<Turn>) => {
   };
 
   const endProbe = ({ from, openMs, times: took }: Probe, now: number): void => {
-    if (took.length > TURNS_LEAST >> 2) unqueuedMs = Math.min(UNQUEUED_MOST_MS, Math.max(1, ...took));
+    if (took.length > QUARTER) unqueuedMs = Math.min(UNQUEUED_MOST_MS, Math.max(1, ...took));
     probe = null;
     fastBefore = Number.POSITIVE_INFINITY;
     nextProbeAt = now + Math.max(PROBED_EVERY_MS, (now - from) / PROBES_PART);
     checkedFrom = openMs === null ? now + PROBED_FIRST_MS : Number.POSITIVE_INFINITY;
     // Turns queued behind the gate although none waited before it.
     if (openMs !== null && openMs > unqueuedMs + QUEUED_MS) size = WINDOW_FIRST;
+  };
+
+  const noteUnqueued = (fast: number, now: number): void => {
+    unqueuedMs = Math.min(UNQUEUED_MOST_MS, fast);
+    nextProbeAt = now + PROBED_FIRST_MS;
+    checkedFrom = Number.POSITIVE_INFINITY;
   };
 
   const adapt = (now: number): void => {
@@ -99,15 +104,14 @@ const createWindow = (inFlight: Set<Turn>) => {
     fastBefore = fast;
     const targetMs = unqueuedMs + QUEUED_MS;
     if (wasFull && now >= nextProbeAt) startProbe(null);
-    else if (wasFull) size = Math.min(WINDOW_MOST, Math.max(WINDOW_LEAST, size * changeTo(targetMs / fast)));
-    else {
+    else if (wasFull) {
+      const change = Math.min(1.25, Math.max(0.7, targetMs / fast));
+      size = Math.min(WINDOW_MOST, Math.max(WINDOW_LEAST, size * change));
+    } else {
       size = Math.min(size, Math.max(WINDOW_FIRST, 2 * most));
       const mayQueue = now >= checkedFrom || (fast > targetMs && now >= nextProbeAt);
-      if (wasQueued && mayQueue) startProbe(fast);
-      if (wasQueued) return;
-      unqueuedMs = Math.min(UNQUEUED_MOST_MS, fast);
-      nextProbeAt = now + PROBED_FIRST_MS;
-      checkedFrom = Number.POSITIVE_INFINITY;
+      if (!wasQueued) noteUnqueued(fast, now);
+      else if (mayQueue) startProbe(fast);
     }
   };
 
@@ -120,6 +124,11 @@ const createWindow = (inFlight: Set<Turn>) => {
     get size(): number {
       if (isStalled()) return Math.max(WINDOW_STALLED, Math.round(size));
       return probe ? WINDOW_LEAST : Math.round(size);
+    },
+
+    /** How many turns a smaller window than in a stall leaves to the lines. */
+    get spare(): number {
+      return Math.max(0, WINDOW_STALLED - this.size);
     },
 
     /** Call this for each turn that passes, once it is in flight. */
@@ -140,7 +149,7 @@ const createWindow = (inFlight: Set<Turn>) => {
       wasQueued ||= since <= manyAt;
       if (probe) {
         if (probe.begun.has(turn)) probe.times.push(now - since);
-        if (probe.times.length <= TURNS_LEAST >> 2) return;
+        if (probe.times.length <= QUARTER) return;
         endProbe(probe, now);
       } else {
         times.push(now - since);
@@ -356,7 +365,7 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
   const isFull = (): boolean => lines.size > 0 && inFlight.size >= window.size;
 
   /** What a small window leaves to each line. */
-  const spare = (): number => Math.max(0, WINDOW_STALLED - window.size) / lines.size;
+  const spare = (): number => window.spare / lines.size;
 
   const admitOne = (assistantId: string, line: Line, now: number): void => {
     const one = line.next(now);

@@ -119,7 +119,7 @@ test('an assistant that sends ten times what can be answered delays and refuses 
     expect(slowest(of(name).slice(3)), name).toBeLessThan(200);
   }
   expect(sum(of('greedy'), ({ accepted }) => accepted)).toBeGreaterThan(0.95 * seconds * (600 - 9 * 30));
-  // What came in the first second waits up to two.
+  // The burst of the first second waits up to two, so its last turns are answered a little later than after three.
   expect(slowest(of('greedy').slice(4))).toBeLessThan(1_200);
 });
 
@@ -367,9 +367,9 @@ test.each([
     };
     const counts = () => ['greedy', 'neighbour'].map((name) => passed.filter((one) => one.name === name).length);
     for (let count = 0; count < 40; count += 1) void pass('greedy');
-    for (let count = 0; count < 8; count += 1) void pass('neighbour');
+    for (let count = 0; count < 16; count += 1) void pass('neighbour');
     await vi.advanceTimersByTimeAsync(10);
-    expect(counts()).toEqual([16, 8]);
+    expect(counts()).toEqual([16, 16]);
     const { req, res } = aRequest('unknown');
     expect(gate.refuses(req, res)).toBe(false);
 
@@ -414,7 +414,7 @@ test('turns that wait behind others of their conversation do not hold the window
   const gate = aGate();
   for (const name of FOUR) await fill(gate, name, false);
   const passed: (() => void)[] = [];
-  for (let count = 0; count < 6; count += 1) {
+  for (let count = 0; count < 10; count += 1) {
     const { req, res } = aRequest('neighbour');
     const passing = gate.pass({ assistantId: 'neighbour', keyId: null, bytes: 100, req, res });
     void passing.then((turn) => passed.push(follow(turn)));
@@ -422,7 +422,7 @@ test('turns that wait behind others of their conversation do not hold the window
 
   await vi.advanceTimersByTimeAsync(300);
 
-  expect(passed).toHaveLength(6);
+  expect(passed).toHaveLength(10);
 });
 
 test('few turns that are never answered are no overload', async () => {

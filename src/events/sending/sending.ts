@@ -5,7 +5,7 @@ import { serverNow } from '../../platform/process/clock.ts';
 import { VERSION } from '../../platform/process/lifecycle.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createPacedSlots, type PacedSlots } from '../../platform/process/paced-slots.ts';
-import { createSlots, type Occupancy, whatRemains, withoutReserve } from '../../platform/process/slots.ts';
+import { createSlots, type Occupancy, UNBOUNDED, whatRemains, withoutReserve } from '../../platform/process/slots.ts';
 import { startSweeper } from '../../platform/process/sweeper.ts';
 import type { Module } from '../../service.ts';
 import type { EndpointStore } from '../endpoints.ts';
@@ -282,7 +282,7 @@ export const openSending = (
   const slots = createSendSlots({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY });
   const rated = createRatedSlots(slots, endpoints.reserveSend);
   const recovering = createSlots(({ own }) => own < Math.max(1, Math.floor(config.ENDPOINT_CONCURRENCY / RECOVERING)));
-  const looks = createSlots(whatRemains(LOOKING_MAX), { most: Infinity, total: Infinity });
+  const looks = createSlots(whatRemains(LOOKING_MAX), UNBOUNDED);
   const endings = createSlots(whatRemains(ENDING_MAX));
   const breaker = createDeliveryBreaker(breaking);
   const dispatch = createDispatch({

@@ -7,7 +7,7 @@ import { unavailable } from '../process/errors.ts';
 import type { Logger } from '../process/logger.ts';
 import { createLru } from '../process/lru.ts';
 import { createSlices } from '../process/slices.ts';
-import { createSlots, mapAtMost, whatRemains, workInSlot } from '../process/slots.ts';
+import { createSlots, mapAtMost, UNBOUNDED, whatRemains, workInSlot } from '../process/slots.ts';
 import { hasLabel, isMongoUnavailable, OutcomeUnknown } from './failures.ts';
 import { failOnEndedConnections } from './silence.ts';
 
@@ -273,8 +273,7 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
     createStoreBatcher(thenLook(SLOW_MS), options),
     createStoreBatcher(thenLook(0), { ...options, ...LARGE }),
   ];
-  // Without bounds: callers hold what waits anyway, and beyond a bound a holder would pass by the shares.
-  const places = createSlots(whatRemains(LARGE_AT_ONCE), { most: Infinity, total: Infinity });
+  const places = createSlots(whatRemains(LARGE_AT_ONCE), UNBOUNDED);
   return (item) => {
     const [id, holder] = documentOf(item);
     return (isLarge.get(id) ?? (largeParts.get(holder) ?? 0) > LOOK_SHARE)

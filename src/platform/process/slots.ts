@@ -110,6 +110,8 @@ export const addTo = (counts: Map<string, number>, key: string, change: number):
 };
 
 const WAITING = { most: WAITING_MAX, total: WAITING_TOTAL };
+/** For work whose callers hold what waits anyway: beyond a bound, they would pass by the shares. */
+export const UNBOUNDED = { most: Infinity, total: Infinity };
 
 /** `bounds`: how many requests may wait, of one holder and of all. */
 export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, bounds = WAITING): Slots => {
