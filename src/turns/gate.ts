@@ -7,7 +7,7 @@ import { bearerIn } from '../platform/process/credentials.ts';
 import { unavailable } from '../platform/process/errors.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import type { Waiter } from './waiters.ts';
-import { addTo } from '../platform/process/slots.ts';
+import { addTo, restAfter } from '../platform/process/slots.ts';
 import { createLru } from '../platform/process/lru.ts';
 
 /** Turns may take this much longer than without a queue. This bounds how long a turn waits behind turns of others. */
@@ -29,6 +29,8 @@ const QUARTER = TURNS_LEAST >> 2;
 /** How soon an overload is probed first, and how often after that. */
 const PROBED_FIRST_MS = 1_000;
 const PROBED_EVERY_MS = 10_000;
+/** With a window of at most this, a probe costs nothing, so one is made at once if turns take long nevertheless. */
+const WINDOW_SMALL = 24;
 /** A turn without a queue waits for the model, 0.4 s at most. What took longer has waited for something else. */
 const UNQUEUED_MOST_MS = 400;
 /** A probe ends after this time, whatever it has seen: its turns may never be answered. */
@@ -45,10 +47,16 @@ const fastOf = (times: number[]): number =>
 
 /**
  * A probe times turns that begin together, once all from before it have ended, until more than a quarter of them was
- * answered. It times no others, because what is answered first is mostly what is fast. `openMs`: what turns took before
- * the probe, if none waited at the gate then.
+ * answered. It times no others, because what is answered first is mostly what is fast. `beforeMs`: what turns took before.
+ * `why`: it was time for one in an overload, or no turn waited at the gate, or the window is small.
  */
-type Probe = { from: number; openMs: number | null; begun: Set<Turn>; times: number[] };
+type Probe = {
+  why: 'due' | 'open' | 'small';
+  from: number;
+  beforeMs: number;
+  begun: Set<Turn>;
+  times: number[];
+};
 
 /**
  * How many turns may be in flight: enough to keep the processes behind the gate busy, but so few that turns hardly queue
@@ -77,18 +85,19 @@ const createWindow = (inFlight: Set<Turn>) => {
   /** From when on the result of a probe in an overload is checked, once no turn waits. */
   let checkedFrom = Number.POSITIVE_INFINITY;
 
-  const startProbe = (openMs: number | null): void => {
-    probe = { from: performance.now(), openMs, begun: new Set(), times: [] };
+  const startProbe = (why: Probe['why'], beforeMs: number): void => {
+    probe = { why, from: performance.now(), beforeMs, begun: new Set(), times: [] };
   };
 
-  const endProbe = ({ from, openMs, times: took }: Probe, now: number): void => {
+  const endProbe = ({ why, from, beforeMs, times: took }: Probe, now: number): void => {
     if (took.length > QUARTER) unqueuedMs = Math.min(UNQUEUED_MOST_MS, Math.max(1, ...took));
     probe = null;
     fastBefore = Number.POSITIVE_INFINITY;
     nextProbeAt = now + Math.max(PROBED_EVERY_MS, (now - from) / PROBES_PART);
-    checkedFrom = openMs === null ? now + PROBED_FIRST_MS : Number.POSITIVE_INFINITY;
-    // Turns queued behind the gate although none waited before it.
-    if (openMs !== null && openMs > unqueuedMs + QUEUED_MS) size = WINDOW_FIRST;
+    checkedFrom = why === 'open' ? Number.POSITIVE_INFINITY : now + PROBED_FIRST_MS;
+    // Turns queued behind the gate although none waited before it, or the window is small although none queued behind it.
+    const wrong = { due: null, open: true, small: false }[why];
+    if (beforeMs > unqueuedMs + QUEUED_MS === wrong) size = WINDOW_FIRST;
   };
 
   const noteUnqueued = (fast: number, now: number): void => {
@@ -101,9 +110,12 @@ const createWindow = (inFlight: Set<Turn>) => {
     const fast = fastOf(times);
     // What turns take alone is at most what they took beside others. A second look, because some may be quick by chance.
     unqueuedMs = Math.min(unqueuedMs, Math.max(fast, fastBefore));
-    fastBefore = fast;
     const targetMs = unqueuedMs + QUEUED_MS;
-    if (wasFull && now >= nextProbeAt) startProbe(null);
+    // Perhaps the turns of before were quick, and those of now wait for the model.
+    const isInVain = size <= WINDOW_SMALL && Math.min(fast, fastBefore) > targetMs;
+    fastBefore = fast;
+    if (wasFull && isInVain) startProbe('small', fast);
+    else if (wasFull && now >= nextProbeAt) startProbe('due', fast);
     else if (wasFull) {
       const change = Math.min(1.25, Math.max(0.7, targetMs / fast));
       size = Math.min(WINDOW_MOST, Math.max(WINDOW_LEAST, size * change));
@@ -111,7 +123,7 @@ const createWindow = (inFlight: Set<Turn>) => {
       size = Math.min(size, Math.max(WINDOW_FIRST, 2 * most));
       const mayQueue = now >= checkedFrom || (fast > targetMs && now >= nextProbeAt);
       if (!wasQueued) noteUnqueued(fast, now);
-      else if (mayQueue) startProbe(fast);
+      else if (mayQueue) startProbe('open', fast);
     }
   };
 
@@ -248,11 +260,9 @@ const BESIDE_MAX = 128;
 /**
  * How many turns of one assistant are accepted at once. Those that only repeat one, or that wait for a provider or for
  * further messages, have no reply that tells the window when they are too many. So while this process is busy and other
- * assistants send too, each keeps its place for a rest, so many times as long as it took.
+ * assistants send too, each keeps its place for a rest, four times as long as it took.
  */
 const ACCEPTED_AT_ONCE = 16;
-const REST_SHARE = 4;
-const REST_MOST_MS = 500;
 /** The process is busy from this share of the time on, measured so often. */
 const BUSY = 0.8;
 const MEASURED_EVERY_MS = 100;
@@ -459,7 +469,7 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
             addTo(accepting, assistantId, -1);
             admitAfter(turn);
           };
-          setTimeout(over, Math.min(REST_MOST_MS, REST_SHARE * (now - since))).unref();
+          setTimeout(over, restAfter(now - since)).unref();
           turn.isAccepting = false;
         }
         drop(turn);

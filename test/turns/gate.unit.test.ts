@@ -134,8 +134,8 @@ test('bursts of one assistant delay another one by little more than the machine 
   expect(slowest(of('neighbour'))).toBeLessThan(450);
 });
 
-/** How a turn is answered: in the order of all, or apart from them after a time. */
-type Way = { inMs?: number; outcome?: 'failed' | 'erased' };
+/** How a turn is answered: in the order of all and then after a time, or apart from all after a time. */
+type Way = { thenMs?: number; inMs?: number; outcome?: 'failed' | 'erased' };
 
 /** A service with a capacity, in turns a millisecond. `ask` resolves with the time of the turn, or null if it was refused. */
 const aService = (capacity = 0.4) => {
@@ -147,7 +147,7 @@ const aService = (capacity = 0.4) => {
     get now() {
       return now;
     },
-    ask: async (name: string, { inMs, ...way }: Way = {}): Promise<number | null> => {
+    ask: async (name: string, { thenMs = 0, inMs, ...way }: Way = {}): Promise<number | null> => {
       const since = now;
       const { req, res } = aRequest(name);
       const passed = await gate.pass({ assistantId: name, keyId: null, bytes: 100, req, res }).catch(() => null);
@@ -155,8 +155,9 @@ const aService = (capacity = 0.4) => {
       const reply = follow(passed, way);
       await new Promise<void>((answered) => {
         const answer = () => (reply(), answered());
-        if (inMs === undefined) queued.push({ passedAt: now, answer });
-        else apart.push({ until: now + inMs, answer });
+        const later = (ms: number) => void apart.push({ until: now + ms, answer });
+        if (inMs !== undefined) later(inMs);
+        else queued.push({ passedAt: now, answer: thenMs > 0 ? () => later(thenMs) : answer });
       });
       return now - since;
     },
@@ -231,6 +232,35 @@ test('turns that wait for the model are no overload, beside others that do not',
 
     expect(times.filter((ms) => ms === null)).toHaveLength(0);
     expect(times.map((ms) => ms ?? Infinity).toSorted((a, b) => a - b)[times.length >> 1]).toBeLessThan(500);
+  }
+});
+
+test('turns that are quick now and then do not harm those that wait for the model', async () => {
+  for (const seed of sized({ everyday: [2], long: [1, 2, 3, 4, 5, 6, 7, 8] })) {
+    const service = aService();
+    const random = createRandom(seed);
+    const [begin, end] = [2_000, 14_000];
+    const keepAsking = async (name: string): Promise<void> => {
+      while (service.now < end) {
+        const isQuick = (service.now - begin) % 3_000 < 300;
+        await service.ask(name, isQuick ? {} : { thenMs: 390 });
+      }
+    };
+    const times: (number | null)[] = [];
+
+    while (service.now < end) {
+      for (let nth = 0; service.now === begin && nth < 40; nth += 1) void keepAsking(`greedy ${nth % 4}`);
+      for (let nth = 0; nth < 5; nth += 1) {
+        if (random.below(1_000) >= 16) continue;
+        const asked = service.ask(`neighbour ${nth}`, { thenMs: 150 + random.below(200) });
+        if (service.now > begin) void asked.then((ms) => times.push(ms));
+      }
+      await service.pass();
+    }
+
+    expect(times.length).toBeGreaterThan(700);
+    expect(times.filter((ms) => ms === null)).toHaveLength(0);
+    expect(times.map((ms) => ms ?? Infinity).toSorted((a, b) => a - b)[times.length >> 1]).toBeLessThan(400);
   }
 });
 
