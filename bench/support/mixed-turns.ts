@@ -6,7 +6,7 @@ import {
   loadUnseen,
   UNSEEN_BASES,
 } from '@parley/understanding/evaluation';
-import { decidesByWords, indexEntries } from '@parley/understanding';
+import { decidesByWords, indexEntries, inOneStep } from '@parley/understanding';
 import { decideLanguage } from '@parley/understanding/text';
 import { createRandom } from '../../test/kit/random.ts';
 
@@ -62,7 +62,7 @@ const createKindOf = () => {
     const { index, allowed } = bases.get(base) ?? { index: null, allowed: [] };
     if (expected.length === 0) return 'none';
     const { language } = decideLanguage({ message, allowed });
-    const isSure = decidesByWords({
+    const inquiry = {
       message,
       language,
       index,
@@ -70,7 +70,8 @@ const createKindOf = () => {
       threshold: null,
       history: async () => [],
       semanticSearch: async () => null,
-    });
+    };
+    const isSure = inOneStep(decidesByWords(inquiry));
     return isSure ? 'sure' : 'meant';
   };
 };

@@ -45,7 +45,7 @@ export const createEngines = ({ vault, indexes, ...rest }: EnginesDependencies):
     name: 'chosen by the assistant',
     needsProvider: (assistant) => assistant.engine?.kind === 'openai' || retrieval.needsProvider?.(assistant) === true,
     answersImmediately: (turn) =>
-      turn.assistant.engine?.kind !== 'openai' && retrieval.answersImmediately?.(turn) === true,
+      turn.assistant.engine?.kind !== 'openai' && (retrieval.answersImmediately?.(turn) ?? false),
     atVersion: (assistant, mayWait) => retrieval.atVersion?.(assistant, mayWait) ?? assistant,
     reply: (turn) => {
       const { engine } = turn.assistant;

@@ -1,4 +1,5 @@
 import type { Calibration } from '../src/calibration.ts';
+import { inOneStep } from '../src/embedder/token-vectors.ts';
 import { probability, weighted } from '../src/similarity.ts';
 import { decideLanguage } from '../src/language.ts';
 import { baseLanguage } from '../src/fold.ts';
@@ -149,7 +150,7 @@ const wordSamples = (): Sample[] => {
     const visitorLanguage = baseLanguage(decideLanguage({ message, allowed: known.base.languages }).language);
     let best: { features: number[]; entryId: string; confidence: number } | null = null;
     for (const group of inLanguageOrder(known.index, visitorLanguage)) {
-      const { candidates, exact } = searchGroup(message, group, visitorLanguage);
+      const { candidates, exact } = inOneStep(searchGroup(message, group, visitorLanguage));
       const [top] = candidates;
       if (!top || exact) continue;
       const confidence = lexicalConfidence(top.evidence);
@@ -230,14 +231,14 @@ const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
       const { language } = decideLanguage({ message, allowed: known.languages });
       const asked = { message, visitorLanguage: baseLanguage(language), index };
       const counterEvidence = new Map<string, CounterEvidence>();
-      if (index.groups.some((group) => searchGroup(message, group, asked.visitorLanguage).exact))
+      if (index.groups.some((group) => inOneStep(searchGroup(message, group, asked.visitorLanguage)).exact))
         return { candidates: [], counterEvidence };
       const semanticSearch = vectors.semanticSearchOf(all.filter(({ entryId }, nth) => isIn(entryId, nth)));
-      const lexical = collectLexicalEvidence(message, index, asked.visitorLanguage);
+      const lexical = inOneStep(collectLexicalEvidence(message, index, asked.visitorLanguage));
       const whole = await semanticSearch(message, new Set(lexical.keys()));
       const candidates = whole ? candidatesOf(asked, lexical, whole) : [];
       for (const one of rankCandidates(candidates).slice(0, COUNTER_EVIDENCE_FOR)) {
-        const rest = withoutUnknownWords(asked, one);
+        const rest = inOneStep(withoutUnknownWords(asked, one));
         const reduced =
           rest === null ? null : await semanticSearch(rest, new Set([one.entry.entryId]), { includedOnly: true });
         const found = whole && reduced ? counterEvidenceOf(one.entry.entryId, whole, reduced) : null;

@@ -3,9 +3,10 @@
  * (`decideReply`). With an embedder (`openEmbedder`) and stored vectors (`measureSimilarity`), it also searches by
  * meaning. `@parley/understanding/text` has what every process needs.
  */
+import { createLoopShare, inTurns, type LoopShare } from './embedder/token-vectors.ts';
 import { baseLanguage, fold, LEXICON, type SmallTalk, words } from './fold.ts';
 import { decideLanguage } from './language.ts';
-import { type Hit, MAX_HITS, searchLexical } from './retrieval/search.ts';
+import { type Hit, MAX_HITS, searchLexical, type TermsByGroup } from './retrieval/search.ts';
 import {
   askedBesideContactDetails,
   asksForHuman,
@@ -54,7 +55,7 @@ export {
 export { PassageIndex, type PassageIndexOptions, PassageIndexUpdate } from './retrieval/passage-index.ts';
 export { type IndexedPassage, type Passage, passageEngine, passageText } from './retrieval/passage-parts.ts';
 export type { FoundPassage, PassageSearch } from './retrieval/passage-search.ts';
-export { rankByTokens, shareLoop, type TokenVectors } from './embedder/token-vectors.ts';
+export { inOneStep, rankByTokens, shareLoop, type TokenVectors } from './embedder/token-vectors.ts';
 export {
   calibrated,
   cosineTo,
@@ -468,23 +469,29 @@ type LexicalReading<Known extends IndexedEntry, Page extends Passage> = {
   /** What the message asks, without contact details. */
   question: string;
   hits: Hit[];
+  /** The terms of the question. */
+  known: TermsByGroup;
 };
 
-const read = <Known extends IndexedEntry, Page extends Passage>(
+function* read<Known extends IndexedEntry, Page extends Passage>(
   inquiry: Inquiry<Known, Page>,
-): LexicalReading<Known, Page> => {
+): Generator<void, LexicalReading<Known, Page>> {
   const { message, index } = inquiry;
   const visitorLanguage = baseLanguage(inquiry.language);
   const threshold = inquiry.threshold ?? THRESHOLDS[inquiry.answering].words;
   const startedAt = performance.now();
   const context: Context<Known, Page> = { inquiry, threshold, startedAt, hits: [], by: 'words', passages: null };
   const leaves = findContactDetails(message) !== null;
+  yield;
   const asked = leaves ? askedBesideContactDetails(message) : null;
   const hasContactDetails = leaves && asked === null;
   const question = leaves ? (asked ?? withoutContactDetails(message)) : message;
-  const hits = index ? searchLexical(question, index, visitorLanguage, threshold) : [];
-  return { context, visitorLanguage, hasContactDetails, question, hits };
-};
+  yield;
+  const known: TermsByGroup = new Map();
+  const hits = index ? yield* searchLexical(question, index, visitorLanguage, threshold, known) : [];
+  yield;
+  return { context, visitorLanguage, hasContactDetails, question, hits, known };
+}
 
 /** True if word matches alone decide. Without a model, any hit at the threshold is enough. */
 const isSure = ({ hits, context: { inquiry, threshold } }: LexicalReading<IndexedEntry, Passage>): boolean =>
@@ -542,27 +549,29 @@ const besidePassages = <Page extends Passage>(
 };
 
 /** Searches the entries further if the words did not decide. */
-const searchEntries = async <Known extends IndexedEntry, Page extends Passage>({
-  context,
-  visitorLanguage,
-  question,
-  hits,
-}: LexicalReading<Known, Page>): Promise<Pick<Context<Known, Page>, 'threshold' | 'hits' | 'by'>> => {
+const searchEntries = async <Known extends IndexedEntry, Page extends Passage>(
+  { context, visitorLanguage, question, hits, known }: LexicalReading<Known, Page>,
+  share: LoopShare,
+): Promise<Pick<Context<Known, Page>, 'threshold' | 'hits' | 'by'>> => {
   const { inquiry } = context;
   const { message, index, history, semanticSearch } = inquiry;
   if (!index) return context;
   if (semanticSearch) {
     const [best] = hits;
     const byWords = best && best.confidence >= context.threshold ? best.entry.entryId : null;
-    const found = await searchHybrid({ message, question, visitorLanguage, index, history, semanticSearch, byWords });
+    const asked = { message, question, visitorLanguage, known };
+    const found = await searchHybrid({ ...asked, index, history, semanticSearch, byWords, share });
     const threshold = inquiry.threshold ?? THRESHOLDS[inquiry.answering].both;
     if (found) return { threshold, hits: found, by: 'both' };
   }
-  const continued = await searchFollowUp(inquiry, index, visitorLanguage);
+  const continued = await searchFollowUp({ message, visitorLanguage, index }, history, share);
   const better = (continued[0]?.confidence ?? 0) > (hits[0]?.confidence ?? 0);
   const by = semanticSearch ? 'words only' : 'words';
   return { threshold: context.threshold, hits: better ? continued : hits, by };
 };
+
+/** After this time, other work has its turn. */
+const SLICE_MS = 2;
 
 /**
  * Decides what to reply to a message: by lexical search of the entries first. If its confidence is too low, by hybrid
@@ -571,7 +580,8 @@ const searchEntries = async <Known extends IndexedEntry, Page extends Passage>({
 export const decideReply = async <Known extends IndexedEntry, Page extends Passage = Passage>(
   inquiry: Inquiry<Known, Page>,
 ): Promise<ReplyDecision<Known, Page>> => {
-  const reading = read(inquiry);
+  const share = createLoopShare(SLICE_MS);
+  const reading = await inTurns(read(inquiry), share);
   const { context, visitorLanguage, hasContactDetails, question, hits } = reading;
   const { message, index, passages } = inquiry;
   // A message that repeats a stored wording gets its answer even if the message is small talk, because the author
@@ -587,7 +597,7 @@ export const decideReply = async <Known extends IndexedEntry, Page extends Passa
   if (isSure(reading)) return choose({ ...context, hits }, hasContactDetails);
 
   const [entries, search] = await Promise.all([
-    searchEntries(reading),
+    searchEntries(reading, share),
     passages ? findPassages(passages, question, visitorLanguage) : null,
   ]);
   if (!search) return choose({ ...context, ...entries }, hasContactDetails);
@@ -597,10 +607,10 @@ export const decideReply = async <Known extends IndexedEntry, Page extends Passa
   return choose({ ...context, ...beside, ...(isByWordsOnly && { by: 'words only' }) }, hasContactDetails);
 };
 
-/** True if `decideReply` needs no model for this inquiry. */
-export const decidesByWords = (inquiry: Inquiry): boolean => {
+/** True if `decideReply` needs no model for this inquiry. It yields between small steps, as `indexInSteps` does. */
+export function* decidesByWords(inquiry: Inquiry): Generator<void, boolean> {
   if (!inquiry.semanticSearch && !inquiry.passages) return true;
-  const reading = read(inquiry);
+  const reading = yield* read(inquiry);
   const { message } = inquiry;
   return (
     inquiry.isRejection === true ||
@@ -609,4 +619,4 @@ export const decidesByWords = (inquiry: Inquiry): boolean => {
     asksWhoThisIs(message) ||
     readSmallTalk(message, reading.visitorLanguage) !== null
   );
-};
+}

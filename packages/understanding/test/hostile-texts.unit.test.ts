@@ -53,5 +53,9 @@ test.each(LANGUAGES)('the topic of a message is read quickly in "%s"', (language
     ...hostileTexts(MESSAGE, ['']).map(([name, text]): [string, string] => [name, text.replaceAll(' ', '')]),
   ];
 
-  expect(slowOf((message) => readTerms(message, language), texts)).toEqual([]);
+  const read = (message: string): void => {
+    readTerms('', language); // the pieces of the last text are kept
+    readTerms(message, language);
+  };
+  expect(slowOf(read, texts)).toEqual([]);
 });

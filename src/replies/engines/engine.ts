@@ -105,7 +105,7 @@ export type AssistantEngine = {
    * True if the engine needs neither a provider nor the model for this turn, so that the turn may share a commit with
    * the turns before it.
    */
-  answersImmediately?: (turn: TurnContext) => boolean;
+  answersImmediately?: (turn: TurnContext) => boolean | Promise<boolean>;
   /**
    * The assistant at the version that answers turns now. While the index of a large version is built, this is an
    * earlier version. `mayWait`: may wait for the first index. Default: the given assistant.

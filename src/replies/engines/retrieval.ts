@@ -18,7 +18,7 @@ import {
   type SuggestedAction,
 } from '../../assistants/suggested-action.ts';
 import { WORTH } from '../../assistants/knowledge/store.ts';
-import { inSlices, restIfBusy } from '../../platform/process/slices.ts';
+import { inSlices, restIfBusy, workFor } from '../../platform/process/slices.ts';
 import { createSlots, type Slots } from '../../platform/process/slots.ts';
 import type { ReadPassage } from '../../sources/passages.ts';
 import type { TurnPassages } from '../../sources/passage-index.ts';
@@ -350,7 +350,7 @@ const UNKNOWN: TurnPassages = {
 const decide = async (turn: TurnContext, index: Searched['index']): Promise<Decision> => {
   let passages = turn.passages?.current() ?? null;
   // A turn that the entries answer by their words does not wait for the passages.
-  if (turn.passages && !passages && !decidesByWords(toInquiry(turn, { index, passages: UNKNOWN }))) {
+  if (turn.passages && !passages && !(await inSlices(decidesByWords(toInquiry(turn, { index, passages: UNKNOWN }))))) {
     passages = await turn.passages.open();
   }
   const decision = await decideReply(toInquiry(turn, { index, passages }));
@@ -384,7 +384,8 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
       const passages = turn.passages?.current() ?? null;
       // Without the index of the entries or of the passages, the turn would wait for it.
       if (index === undefined || (turn.passages && !passages)) return false;
-      return decidesByWords(toInquiry(turn, { index, passages }));
+      const steps = decidesByWords(toInquiry(turn, { index, passages }));
+      return workFor(turn.assistant.assistantId, () => inSlices(steps));
     },
     reply: async (turn) => {
       const { language } = turn;

@@ -30,6 +30,23 @@ export const shareLoop = (others: (ms: number) => LoopShare): void => {
 /** Create one for each computation. The first slice begins now and takes `ms`. */
 export const createLoopShare = (ms: number): LoopShare => create(ms);
 
+/** Runs a computation that yields between its steps. Others have their turn before a step for which no time is left. */
+export const inTurns = async <Result>(steps: Generator<void, Result>, share: LoopShare): Promise<Result> => {
+  for (;;) {
+    if (share.isOver()) await share.next();
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+};
+
+/** The same without a turn of others. */
+export const inOneStep = <Result>(steps: Generator<void, Result>): Result => {
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+};
+
 /**
  * The vectors of a text's tokens rank long texts better than its one vector: of a long text, one vector is a mean of
  * everything it says. They are made smaller by a fitted projection, because a passage has hundreds of them. A caller

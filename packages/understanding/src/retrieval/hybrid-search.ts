@@ -1,4 +1,5 @@
 import { type Calibration, ENTRY_WEIGHTS } from '../calibration.ts';
+import { inTurns, type LoopShare } from '../embedder/token-vectors.ts';
 import { fold, foldBeginning, words } from '../fold.ts';
 import { type SemanticSearch, type Similarities, probability, rankByScore, standingIn } from '../similarity.ts';
 import {
@@ -13,6 +14,7 @@ import {
   MAX_HITS,
   type Question,
   rankEntries,
+  type TermsByGroup,
   toHits,
 } from './search.ts';
 import { isOfLanguage, type KnowledgeIndex } from './knowledge-index.ts';
@@ -99,17 +101,7 @@ const CUED_CONFIDENCE = 0.6;
 const UNCUED_CONFIDENCE = 0.5;
 const NEW_CONFIDENCE = 0.35;
 
-/**
- * Lexical search for a follow-up. The terms of the last answered entry are added with half the weight. Most terms of
- * the message itself must be found.
- */
-export const searchFollowUp = async (
-  { message, history }: { message: string; history: ReadEarlier },
-  index: KnowledgeIndex,
-  visitorLanguage: string,
-): Promise<Hit[]> => {
-  const subject = subjectOf(await history(LOOK_BACK));
-  if (subject === null) return [];
+function* searchWithSubject({ message, visitorLanguage, index }: Question, subject: string): Generator<void, Hit[]> {
   const cued = startsWithCue(message);
   for (const group of inLanguageOrder(index, visitorLanguage)) {
     const previous = group.entries.find(({ entryId }) => entryId === subject);
@@ -117,15 +109,27 @@ export const searchFollowUp = async (
     const fresh = readTerms(message, group.language, visitorLanguage);
     if (fresh.length === 0 || fresh.length > (cued ? 2 * SHORT : SHORT)) return [];
     const known = new Set(fresh.map(({ stem }) => stem));
-    const subjectTerms: Term[] = [previous.question, ...previous.variants]
-      .flatMap((wording) => readTerms(wording, group.language))
-      .filter(({ stem }) => !known.has(stem) && known.add(stem));
-    const candidates = rankEntries(fresh, group, { subject: { terms: subjectTerms, share: SUBJECT_SHARE } });
+    const subjectTerms: Term[] = [];
+    for (const wording of [previous.question, ...previous.variants]) {
+      const terms = readTerms(wording, group.language);
+      subjectTerms.push(...terms.filter(({ stem }) => !known.has(stem) && known.add(stem)));
+      yield;
+    }
+    const candidates = yield* rankEntries(fresh, group, { subject: { terms: subjectTerms, share: SUBJECT_SHARE } });
     const found = candidates.filter(({ evidence }) => evidence.ownCoverage >= MIN_NEW_SHARE);
     const base = cued ? CUED_CONFIDENCE : UNCUED_CONFIDENCE;
     return toHits(found, group, ({ evidence }) => Math.min(0.95, base + NEW_CONFIDENCE * evidence.ownCoverage));
   }
   return [];
+}
+
+/**
+ * Lexical search for a follow-up. The terms of the last answered entry are added with half the weight. Most terms of
+ * the message itself must be found.
+ */
+export const searchFollowUp = async (question: Question, history: ReadEarlier, share: LoopShare): Promise<Hit[]> => {
+  const subject = subjectOf(await history(LOOK_BACK));
+  return subject === null ? [] : inTurns(searchWithSubject(question, subject), share);
 };
 
 /** How much nearer the reduced message is to an entry's questions and to its answer than the whole message. */
@@ -175,35 +179,41 @@ const LEAST_WORDS = 2;
 /** Cosine differences are small. This factor scales them to about 1, like the factor in `search.ts`. */
 const SCALE = 20;
 
-/** True for a term that the entry contains. Words that are in too many places are in this entry too. */
-const createIsIn = ({ group, entry }: Candidate): ((term: Term) => boolean) => {
+/** The terms that the entry does not contain. Words that are in too many places are in this entry too. */
+function* unknownTerms(terms: Term[], { group, entry }: Candidate): Generator<void, Term[]> {
   const number = group.entries.indexOf(entry);
   const effort = anEffort();
-  return (term) =>
-    [...expandTerm({ ...term, concept: null }, group, effort).keys()].some((key) => {
+  const unknown: Term[] = [];
+  for (const term of terms) {
+    const keys = yield* expandTerm({ ...term, concept: null }, group, effort);
+    const isIn = [...keys.keys()].some((key) => {
       const places = placesOf(group.words, key);
       effort.places -= places.length;
       return effort.places < 0 || places.some((place) => group.entryOf[place >>> PLACE.bits] === number);
     });
-};
+    if (!isIn) unknown.push(term);
+    yield;
+  }
+  return unknown;
+}
 
 /**
  * The message without the words that the entry does not contain. Null if no word is removed, if too few words remain,
  * or if the entry is in another language.
  */
-export const withoutUnknownWords = ({ message, visitorLanguage }: Question, candidate: Candidate): string | null => {
+export function* withoutUnknownWords(
+  { message, visitorLanguage }: Question,
+  candidate: Candidate,
+): Generator<void, string | null> {
   if (!isOfLanguage(candidate.group, visitorLanguage)) return null;
-  const isIn = createIsIn(candidate);
-  const unknownWords = new Set(
-    readTerms(message, candidate.group.language, visitorLanguage)
-      .filter((term) => !isIn(term))
-      .flatMap(({ word }) => word.split(' ')),
-  );
+  const terms = readTerms(message, candidate.group.language, visitorLanguage);
+  const unknown = yield* unknownTerms(terms, candidate);
+  const unknownWords = new Set(unknown.flatMap(({ word }) => word.split(' ')));
   if (unknownWords.size === 0) return null;
   const words = message.split(/\s+/).filter(Boolean);
   const rest = words.filter((word) => !unknownWords.has(fold(word).replace(/[^\p{L}\p{M}\p{N}]/gu, '')));
   return rest.length < LEAST_WORDS || rest.length === words.length ? null : rest.join(' ');
-};
+}
 
 /**
  * Compares the entry's similarity to the full message with its similarity to the reduced message. If the reduced
@@ -234,6 +244,9 @@ type HybridQuery = {
   semanticSearch: SemanticSearch;
   /** The entry that words alone would answer with. Null if there is none. */
   byWords: string | null;
+  /** The terms of the question that lexical search has read. */
+  known: TermsByGroup;
+  share: LoopShare;
 };
 type Found = { ranked: RankedCandidate[]; similarities: Similarities };
 
@@ -241,18 +254,17 @@ type Found = { ranked: RankedCandidate[]; similarities: Similarities };
 const CHECKED_CONFIDENCE = { from: 0.15, to: 0.95 };
 
 const searchMessage = async (
-  { semanticSearch, visitorLanguage, index }: HybridQuery,
-  message: string,
-  lexical: ReadonlyMap<string, EntryEvidence> = collectLexicalEvidence(message, index, visitorLanguage),
+  { semanticSearch, question, visitorLanguage, index, share }: HybridQuery,
+  lexical: ReadonlyMap<string, EntryEvidence>,
 ): Promise<Found | null> => {
-  const query: Question = { message, visitorLanguage, index };
-  const similarities = await semanticSearch(message, new Set(lexical.keys()));
+  const query: Question = { message: question, visitorLanguage, index };
+  const similarities = await semanticSearch(question, new Set(lexical.keys()));
   if (!similarities) return null;
   const [first, ...others] = rankWithConfidence(candidatesOf(query, lexical, similarities), similarities.weights);
   if (!first) return { ranked: [], similarities };
   const { from, to } = CHECKED_CONFIDENCE;
   const isChecked = first.confidence >= from && first.confidence <= to;
-  const reducedMessage = isChecked ? withoutUnknownWords(query, first) : null;
+  const reducedMessage = isChecked ? await inTurns(withoutUnknownWords(query, first), share) : null;
   const reduced =
     reducedMessage === null
       ? null
@@ -278,9 +290,9 @@ const hasNewWords = (lexical: ReadonlyMap<string, EntryEvidence>): boolean =>
 
 /** Searches for the message and the previous question together. */
 const searchWithPrevious = async (query: HybridQuery, previous: string, isNew: boolean): Promise<Hit[]> => {
-  const { semanticSearch, index, visitorLanguage } = query;
+  const { semanticSearch, index, visitorLanguage, share } = query;
   const message = `${previous} ${query.question}`;
-  const lexical = collectLexicalEvidence(message, index, visitorLanguage);
+  const lexical = await inTurns(collectLexicalEvidence(message, index, visitorLanguage), share);
   const together = await semanticSearch(message, new Set(lexical.keys()));
   const candidates = together ? candidatesOf({ message, index, visitorLanguage }, lexical, together) : [];
   const [first, ...others] = rankWithConfidence(candidates, together?.weights);
@@ -296,10 +308,11 @@ const searchWithPrevious = async (query: HybridQuery, previous: string, isNew: b
  * answer with has none yet, because without one it would be ranked as unrelated.
  */
 export const searchHybrid = async (query: HybridQuery): Promise<Hit[] | null> => {
-  const lexical = collectLexicalEvidence(query.question, query.index, query.visitorLanguage);
+  const { question, index, visitorLanguage, known, share } = query;
+  const lexical = await inTurns(collectLexicalEvidence(question, index, visitorLanguage, known), share);
   const previous = await findPreviousQuestion(query.message, query.history);
   const [alone, withPrevious] = await Promise.all([
-    searchMessage(query, query.question, lexical),
+    searchMessage(query, lexical),
     previous === null ? [] : searchWithPrevious(query, previous, hasNewWords(lexical)),
   ]);
   if (!alone) return null;

@@ -1,4 +1,5 @@
 import SearchableMap from 'minisearch/SearchableMap';
+import { inOneStep } from '../embedder/token-vectors.ts';
 import { baseLanguage, foldBeginning } from '../fold.ts';
 import {
   readTerms,
@@ -42,12 +43,19 @@ class Accumulator {
   readonly #latest: Float64Array;
   readonly #latestTerm: Uint32Array;
   #term = 0;
-  touched: number[] = [];
+  readonly #touched: Uint32Array;
+  #count = 0;
 
   constructor(size: number) {
     this.#sums = new Float64Array(size);
     this.#latest = new Float64Array(size);
     this.#latestTerm = new Uint32Array(size);
+    this.#touched = new Uint32Array(size);
+  }
+
+  /** The documents with a score, in the order of their first terms. */
+  get touched(): Uint32Array {
+    return this.#touched.subarray(0, this.#count);
   }
 
   /** Starts the next term. If one term matches a document in several ways, only the best match counts. */
@@ -60,7 +68,10 @@ class Accumulator {
     const before = isFirst ? 0 : (this.#latest[document] ?? 0);
     if (value <= before) return;
     const sum = this.#sums[document] ?? 0;
-    if (sum === 0) this.touched.push(document);
+    if (sum === 0) {
+      this.#touched[this.#count] = document;
+      this.#count += 1;
+    }
     this.#sums[document] = sum + value - before;
     this.#latest[document] = value;
     this.#latestTerm[document] = this.#term;
@@ -71,8 +82,8 @@ class Accumulator {
   }
 
   clear(): void {
-    for (const document of this.touched) this.#sums[document] = 0;
-    this.touched = [];
+    for (let nth = 0; nth < this.#count; nth += 1) this.#sums[this.#touched[nth] as number] = 0;
+    this.#count = 0;
   }
 }
 
@@ -106,7 +117,7 @@ export type KnowledgeGroup = {
   accumulators: Accumulators;
 };
 
-/** Scores of the running search. All searches share them, because a search is synchronous. */
+/** Scores of the running search. All searches share them, because no search yields while it adds scores up. */
 type Accumulators = Record<
   'coverage' | 'wordingCoverage' | 'matchedTerms' | 'ownCoverage' | 'nearest' | 'byWording',
   Accumulator
@@ -295,10 +306,5 @@ export function* indexInSteps<Known extends IndexedEntry>(
 }
 
 /** Builds the index without yielding. */
-export const indexEntries = <Known extends IndexedEntry>(knowledge: Knowledge<Known>): KnowledgeIndex<Known> => {
-  const steps = indexInSteps(knowledge);
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value;
-  }
-};
+export const indexEntries = <Known extends IndexedEntry>(knowledge: Knowledge<Known>): KnowledgeIndex<Known> =>
+  inOneStep(indexInSteps(knowledge));

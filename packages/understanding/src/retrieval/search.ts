@@ -32,19 +32,32 @@ const NO_EVIDENCE: LexicalEvidence = {
   ownCoverage: 0,
 };
 
-/** The most likely entries of each language, judged by word matches. Keys are entry ids. */
-export const collectLexicalEvidence = (
+/** The terms of one message as each group reads it. */
+export type TermsByGroup = Map<KnowledgeGroup, Term[]>;
+
+const termsIn = (group: KnowledgeGroup, message: string, visitorLanguage: string, known: TermsByGroup): Term[] => {
+  const terms = known.get(group) ?? readTerms(message, group.language, visitorLanguage);
+  known.set(group, terms);
+  return terms;
+};
+
+/**
+ * The most likely entries of each language, judged by word matches. Keys are entry ids. `known`: what `searchLexical` has
+ * read of the message.
+ */
+export function* collectLexicalEvidence(
   message: string,
   index: KnowledgeIndex,
   visitorLanguage: string,
-): Map<string, EntryEvidence> => {
+  known: TermsByGroup = new Map(),
+): Generator<void, Map<string, EntryEvidence>> {
   const found = new Map<string, EntryEvidence>();
   const efforts = { withConcepts: anEffort(), literal: anEffort() };
   for (const group of index.groups) {
-    const terms = readTerms(message, group.language, visitorLanguage);
+    const terms = termsIn(group, message, visitorLanguage, known);
     const literal = terms.map((term) => ({ ...term, concept: null }));
     for (const [kind, read] of [['withConcepts', terms] as const, ['literal', literal] as const]) {
-      for (const { entry: number, evidence } of rankEntries(read, group, { effort: efforts[kind] })) {
+      for (const { entry: number, evidence } of yield* rankEntries(read, group, { effort: efforts[kind] })) {
         const entry = group.entries[number];
         if (!entry) continue;
         const before = found.get(entry.entryId) ?? { entry, group, withConcepts: NO_EVIDENCE, literal: NO_EVIDENCE };
@@ -53,7 +66,7 @@ export const collectLexicalEvidence = (
     }
   }
   return found;
-};
+}
 
 /** The features of the lexical confidence, in the order of `WEIGHTS`. The first feature is the bias. */
 export const lexicalFeatures = ({
@@ -113,25 +126,27 @@ export const inLanguageOrder = ({ groups }: KnowledgeIndex, visitorLanguage: str
 
 /**
  * The best hits of one language. This is the visitor's language if its confidence reaches the threshold. Otherwise the
- * other languages are searched until one reaches the threshold, and the highest confidence decides.
+ * other languages are searched until one reaches the threshold, and the highest confidence decides. `known` gets the
+ * terms of the message.
  */
-export const searchLexical = (
+export function* searchLexical(
   message: string,
   index: KnowledgeIndex,
   visitorLanguage: string,
   threshold: number,
-): Hit[] => {
+  known: TermsByGroup = new Map(),
+): Generator<void, Hit[]> {
   let best: Hit[] = [];
-  const effort = anEffort();
+  const reading = { wording: normaliseWording(message), known, effort: anEffort() };
   for (const group of inLanguageOrder(index, visitorLanguage)) {
-    const { candidates, exact } = searchGroup(message, group, visitorLanguage, effort);
+    const { candidates, exact } = yield* searchGroup(message, group, visitorLanguage, reading);
     const share = best.length > 0 && !isOfLanguage(group, visitorLanguage) ? FOREIGN_SHARE : 1;
     const hits = toHits(candidates, group, (candidate) => (exact ? 1 : share * lexicalConfidence(candidate.evidence)));
     if ((hits[0]?.confidence ?? 0) > (best[0]?.confidence ?? 0)) best = hits;
     if ((best[0]?.confidence ?? 0) >= threshold) break;
   }
   return best;
-};
+}
 
 /** An entry that may be the answer. The order of the features is the order of the weights in `hybrid-search.ts`. */
 export type Candidate = {
@@ -239,8 +254,8 @@ const PREFIX_WEIGHT = 0.7;
 const SHORTEST_FUZZY = 4;
 const TWO_TYPOS_FROM = 8;
 /**
- * The most that a search of all languages does, so that it is one short step: the stems with which it compares the words
- * that it does not know, and the places that it reads.
+ * The most that a search of all languages does: the stems with which it compares the words that it does not know, and the
+ * places that it reads.
  */
 const MOST = { stems: 20_000, places: 120_000 };
 
@@ -259,9 +274,9 @@ function* stemsLike(stem: string, { stems }: KnowledgeGroup, effort: Effort) {
 
 /**
  * Query expansion: the index keys that a term may mean, each with a weight from 0 to 1. A term that is misspelt or
- * shortened is compared with stems.
+ * shortened is compared with stems, which is a step for each map of them.
  */
-export const expandTerm = (term: Term, group: KnowledgeGroup, effort: Effort): Map<string, number> => {
+export function* expandTerm(term: Term, group: KnowledgeGroup, effort: Effort): Generator<void, Map<string, number>> {
   const {
     words: { terms },
     spellings,
@@ -289,17 +304,20 @@ export const expandTerm = (term: Term, group: KnowledgeGroup, effort: Effort): M
   for (const some of stemsLike(term.stem, group, effort)) {
     for (const [near, [, distance]] of some.fuzzyGet(term.stem, term.stem.length >= TWO_TYPOS_FROM ? 2 : 1))
       found.set(near, distance > 1 ? SECOND_TYPO_WEIGHT : TYPO_WEIGHT);
+    yield;
   }
   if (found.size > 0) return found;
   const concept = misspeltConcept(term.word);
   if (concept !== null && terms.has(conceptKey(concept))) {
     found.set(conceptKey(concept), CONCEPT_WEIGHT * TYPO_WEIGHT);
   } else if (term.stem.length > SHORTEST_FUZZY) {
-    for (const some of stemsLike(term.stem, group, effort))
+    for (const some of stemsLike(term.stem, group, effort)) {
       for (const longer of some.atPrefix(term.stem).keys()) found.set(longer, PREFIX_WEIGHT);
+      yield;
+    }
   }
   return found;
-};
+}
 
 /**
  * How well the words of a message match an entry. In the shares, rare terms weigh more. `lexicalConfidence` combines
@@ -332,14 +350,17 @@ const MAX_CANDIDATES = 5;
  */
 const MAX_PLACES = 40_000;
 
-/** Searches the entries of one language. `visitorLanguage` is the base language of the message. */
-export const searchGroup = (
+/**
+ * Searches the entries of one language. `visitorLanguage` is the base language of the message. A search of several
+ * languages gives what they share.
+ */
+export function* searchGroup(
   message: string,
   group: KnowledgeGroup,
   visitorLanguage: string,
-  effort = anEffort(),
-): SearchResult => {
-  const exact = group.exact.get(normaliseWording(message));
+  { wording = normaliseWording(message), known = new Map<KnowledgeGroup, Term[]>(), effort = anEffort() } = {},
+): Generator<void, SearchResult> {
+  const exact = group.exact.get(wording);
   if (exact !== undefined) {
     const evidence = {
       coverage: 1,
@@ -352,9 +373,9 @@ export const searchGroup = (
     };
     return { candidates: [{ entry: exact, score: 1, evidence }], group, exact: true };
   }
-  const terms = readTerms(message, group.language, visitorLanguage);
-  return { candidates: rankEntries(terms, group, { effort }), group, exact: false };
-};
+  const terms = termsIn(group, message, visitorLanguage, known);
+  return { candidates: yield* rankEntries(terms, group, { effort }), group, exact: false };
+}
 
 type Found = { term: Term; isOwn: boolean; weight: number; keys: [key: number, similarity: number][]; places: number };
 
@@ -378,31 +399,34 @@ const AS_SPELT: Effort = { stems: 0, places: 0 };
  * Ranks the entries of a group for a message. For a follow-up question, `subject` has the terms of the last answered
  * entry.
  */
-export const rankEntries = (
+export function* rankEntries(
   own: Term[],
   group: KnowledgeGroup,
   { subject, effort = anEffort() }: { subject?: { terms: Term[]; share: number }; effort?: Effort } = {},
-): LexicalCandidate[] => {
-  const { byWording, coverage, wordingCoverage, ownCoverage, matchedTerms } = group.accumulators;
-  const accumulators = [byWording, coverage, wordingCoverage, ownCoverage, matchedTerms];
-  for (const accumulator of accumulators) accumulator.clear();
-  const weights = { all: 0, unknown: 0, own: 0 };
+): Generator<void, LexicalCandidate[]> {
   const {
     entryOf,
     words: { starts, places },
   } = group;
-  const terms = [...own, ...(subject?.terms ?? [])].map((term, position): Found => {
+  const terms: Found[] = [];
+  for (const [position, term] of [...own, ...(subject?.terms ?? [])].entries()) {
     const isOwn = position < own.length;
     const found: Found = { term, isOwn, weight: 0, keys: [], places: 0 };
-    for (const [name, similarity] of expandTerm(term, group, isOwn ? effort : AS_SPELT)) {
+    for (const [name, similarity] of yield* expandTerm(term, group, isOwn ? effort : AS_SPELT)) {
       const key = group.words.terms.get(name);
       if (key === undefined) continue;
       found.keys.push([key, similarity]);
       found.weight = Math.max(found.weight, group.weights[key] as number);
       found.places += (starts[key + 1] as number) - (starts[key] as number);
     }
-    return found;
-  });
+    terms.push(found);
+    yield;
+  }
+  // From here on to the end, the accumulators are of this search.
+  const { byWording, coverage, wordingCoverage, ownCoverage, matchedTerms } = group.accumulators;
+  const accumulators = [byWording, coverage, wordingCoverage, ownCoverage, matchedTerms];
+  for (const accumulator of accumulators) accumulator.clear();
+  const weights = { all: 0, unknown: 0, own: 0 };
   for (const { term, isOwn, weight: found, keys } of withinPlaces(terms, effort)) {
     const share = conceptWeight(term.concept) * (isOwn ? 1 : (subject?.share ?? 0));
     const weight = share * (keys.length === 0 ? group.unknownTermWeight : found);
@@ -431,7 +455,7 @@ export const rankEntries = (
     }
   }
   return weights.all === 0 ? [] : bestOf(group, weights);
-};
+}
 
 /**
  * The best entries. The result is kept sorted during the scan, because sorting all of thousands of entries would cost

@@ -193,6 +193,47 @@ const splitWords = (text: string, language: string): string[] => {
     : words(text);
 };
 
+const writtenIn = (text: string, language: string, most: Reading): string[] => {
+  const plain = plainBeginning(text, most.length).toLowerCase().replaceAll('’', "'");
+  return splitWords(plain.slice(0, most.length), language)
+    .slice(0, most.words)
+    .map((word) => word.slice(0, LONGEST_WORD));
+};
+
+/** A word or a phrase, before it is stemmed. `written` is null for a phrase, which is not stemmed. */
+type Piece = { written: string | null; word: string; concept: string | null };
+
+/** The last text, because a message is read once for each language of the knowledge. Its pieces are by segmenter. */
+let latest = { text: '', most: MESSAGE, pieces: new Map<string, Piece[]>() };
+
+/** The words and phrases of a text. */
+const piecesOf = (text: string, language: string, most: Reading): Piece[] => {
+  if (latest.text !== text || latest.most !== most) latest = { text, most, pieces: new Map() };
+  const segmenter = SEGMENTED.has(language) ? language : '';
+  const known = latest.pieces.get(segmenter);
+  if (known) return known;
+  const written = writtenIn(text, language, most);
+  const folded = written.map(fold);
+  const pieces: Piece[] = [];
+  for (let at = 0; at < written.length; at += 1) {
+    let wordCount = 1;
+    let concept: string | null = null;
+    for (let length = Math.min(LONGEST_PHRASE, written.length - at); length > 1 && concept === null; length -= 1) {
+      concept = phraseConcept(folded.slice(at, at + length).join(' '));
+      if (concept) wordCount = length;
+    }
+    const word = folded.slice(at, at + wordCount).join(' ');
+    pieces.push({
+      written: wordCount > 1 ? null : (written[at] ?? word),
+      word,
+      concept: concept ?? conceptOf(word),
+    });
+    at += wordCount - 1;
+  }
+  latest.pieces.set(segmenter, pieces);
+  return pieces;
+};
+
 /** How many words the first 200 characters of a text have, also in a script without spaces. */
 export const countWords = (text: string, language: string): number => splitWords(text.slice(0, 200), language).length;
 
@@ -209,10 +250,6 @@ export const readTerms = (
 ): Term[] => {
   const { stem, stopWords } = stemmingOf(language);
   const spokenStops = stemmingOf(visitorLanguage).stopWords;
-  const plain = plainBeginning(text, most.length).toLowerCase().replaceAll('’', "'");
-  const written = splitWords(plain.slice(0, most.length), language)
-    .slice(0, most.words)
-    .map((word) => word.slice(0, LONGEST_WORD));
   const terms = new Map<string, Term>();
   const stops = new Map<string, Term>();
   const keep = (table: Map<string, Term>, term: Term): void => {
@@ -223,7 +260,7 @@ export const readTerms = (
   const isStop = (word: string, concept: string | null): boolean =>
     concept === null && (stopWords.has(word) || spokenStops.has(word));
   if (!most.phrases) {
-    for (const one of written) {
+    for (const one of writtenIn(text, language, most)) {
       if (terms.size >= most.terms) break;
       let term = known?.get(one);
       if (!term) {
@@ -236,19 +273,12 @@ export const readTerms = (
     }
     return [...(terms.size > 0 ? terms : stops).values()];
   }
-  const folded = written.map(fold);
-  for (let at = 0; at < written.length && terms.size < most.terms; at += 1) {
-    let wordCount = 1;
-    let concept: string | null = null;
-    for (let length = Math.min(LONGEST_PHRASE, written.length - at); length > 1 && concept === null; length -= 1) {
-      concept = phraseConcept(folded.slice(at, at + length).join(' '));
-      if (concept) wordCount = length;
-    }
-    const word = folded.slice(at, at + wordCount).join(' ');
-    concept ??= conceptOf(word);
-    const term = { stem: wordCount > 1 ? word : fold(stem(written[at] ?? word)), word, concept, times: 1 };
+  for (const { written, word, concept } of piecesOf(text, language, most)) {
+    if (terms.size >= most.terms) break;
+    const cut = written === null ? null : stem(written);
+    // Most stemmers leave the words of other scripts as they are, and folding takes longer than stemming.
+    const term = { stem: cut === null || cut === written ? word : fold(cut), word, concept, times: 1 };
     keep(isStop(word, concept) ? stops : terms, term);
-    at += wordCount - 1;
   }
   return [...(terms.size > 0 ? terms : stops).values()];
 };
