@@ -161,6 +161,13 @@ export type Channel = {
   secretAddress?: { hash: string; createdAt: Date } | null;
 };
 
+/**
+ * True if the turns of an assistant are answered in the order of all turns. Those of a provider, and those that wait for
+ * another message, have slots of their own, and the gate does not count them once they are accepted.
+ */
+export const isInOrder = ({ engine, quickMessageSeconds }: Assistant): boolean =>
+  engine.kind === 'retrieval' && quickMessageSeconds === null;
+
 export type Assistant = Settings & {
   assistantId: string;
   /** The HMAC key for conversation keys of this assistant. It never leaves the service. */

@@ -18,6 +18,8 @@ import type { AskEngine } from './ask-engine.ts';
 type ApartTurn = {
   assistantId: string;
   turnId: string;
+  /** True if it waits for nothing but its slot. */
+  isSoon: boolean;
   /** How long the turn waits for another message of its session. */
   pauseMs: number;
   /** Resolves with the id of the next turn to enqueue, or null. */
@@ -25,6 +27,10 @@ type ApartTurn = {
   /** Enqueues a turn. A session's next turn needs a new slot, so that no session keeps a slot for ever. */
   enqueue: (turnId: string) => void;
 };
+
+/** The turns of an assistant that wait for nothing but a slot have a share of their own, so that none waits for a provider. */
+const holderOf = ({ assistantId, isSoon }: Pick<ApartTurn, 'assistantId' | 'isSoon'>): string =>
+  isSoon ? `${assistantId} soon` : assistantId;
 
 /**
  * Turns that wait for a provider, for a slot, or for another message of their session. A job only starts these turns, so
@@ -69,16 +75,17 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
       pauses.add(end);
     });
 
-  const run = async ({ assistantId, turnId, pauseMs, answer }: ApartTurn): Promise<string | null> => {
+  const run = async ({ turnId, pauseMs, answer, ...turn }: ApartTurn): Promise<string | null> => {
+    const holder = holderOf(turn);
     waiting.add(turnId);
     if (pauseMs > 0 && !closed) await pause(pauseMs);
-    const slot = await slots.acquire(assistantId);
+    const slot = await slots.acquire(holder);
     waiting.delete(turnId);
     // No slot was given, because the process is stopping or the list of waiting turns is full. In the second case the
     // sweep enqueues the turn again later.
     if (!slot) return closed ? turnId : null;
     try {
-      return await slots.watch(assistantId, answer());
+      return await slots.watch(holder, answer());
     } catch (cause) {
       logger.warn({ err: cause, turnId }, 'a turn was not answered');
       return null;
@@ -90,7 +97,10 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
   return {
     isWaiting: (turnId) => waiting.has(turnId),
 
-    isFull: (assistantId) => slots.saturated().includes(assistantId),
+    isFull: (assistantId) => {
+      const full = slots.saturated();
+      return [false, true].some((isSoon) => full.includes(holderOf({ assistantId, isSoon })));
+    },
 
     start: (turn) => {
       if (waiting.has(turn.turnId) || (turn.pauseMs > 0 && pauses.size >= PAUSES_MAX)) return;
@@ -400,10 +410,11 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     throw read.reason;
   };
 
-  /** True if the head waits for nothing: neither for a provider nor for another message of its session. */
-  const endsInJob = async (read: AnswerableConversation): Promise<boolean> => {
+  /** How the head is to be answered. One that waits, or has waited, for another message of its session is apart. */
+  const wayOf = async (read: AnswerableConversation): ReturnType<AskEngine['wayOf']> => {
     const [head] = read.waiting;
-    return head !== undefined && !isQuick(read) && askEngine.endsSoon(read, head);
+    if (head === undefined || isQuick(read)) return 'apart';
+    return workFor(holderOf({ ...read, isSoon: true }), () => askEngine.wayOf(read, head));
   };
 
   const NO_PROGRESS: StepResult = { nextTurnId: null, ended: 0, failed: false };
@@ -417,7 +428,7 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
       return NO_PROGRESS;
     }
     try {
-      if (!seen && !(await endsInJob(read))) {
+      if (!seen && (await wayOf(read)) !== 'job') {
         leases.release(ref, lease.token, true);
         return { ...NO_PROGRESS, nextTurnId: ref.turnId, isApart: true };
       }
@@ -460,10 +471,12 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next });
     let seen = await readHead({ key, turnId });
     if (!seen) return;
-    if (!(await endsInJob(seen))) {
+    const way = await wayOf(seen);
+    if (way !== 'job') {
       const { assistantId } = seen;
       const pauseMs = msUntilAnswered(seen);
-      inFlight.start({ assistantId, turnId, pauseMs, answer: () => answerApart({ key, turnId }), enqueue });
+      const answer = () => answerApart({ key, turnId });
+      inFlight.start({ assistantId, turnId, isSoon: way === 'soon', pauseMs, answer, enqueue });
       return;
     }
     let next: string | null = turnId;

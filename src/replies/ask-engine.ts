@@ -1,5 +1,5 @@
 import { findContactDetails } from '@parley/understanding';
-import { type Assistant, draftedSettingsOf, usualLanguage } from '../assistants/assistant.ts';
+import { type Assistant, draftedSettingsOf, isInOrder, usualLanguage } from '../assistants/assistant.ts';
 import type { DraftKnowledge } from '../assistants/drafts/draft-reads.ts';
 import { closedText, nextOpening } from '../assistants/opening-hours.ts';
 import type { AssistantStore } from '../assistants/store.ts';
@@ -282,6 +282,12 @@ const versionOf = ({ publishedVersion }: AssistantProfile): { version?: number }
 const rounded = (ms: number): number => Math.round(ms * 100) / 100;
 
 /**
+ * `apart`: it waits for a provider or a long read. `soon`: it ends within milliseconds. `job`: so does it, and the gate
+ * lets only so many of these in that it may be answered in its job, in the order of all.
+ */
+type Way = 'job' | 'soon' | 'apart';
+
+/**
  * Decides how a turn ends: with an engine's reply, with the guard's refusal, or with the holding text of an escalated
  * conversation.
  */
@@ -306,8 +312,8 @@ export type AskEngine = {
   /** Decides how a turn ends. The turn fails if the assistant was deleted. */
   endOf: (question: Question) => Promise<TurnEnd>;
 
-  /** True if the turn needs no provider and reads nothing that takes long, so that it ends within milliseconds. */
-  endsSoon: (conversation: AnswerableConversation, turn: PendingTurn) => Promise<boolean>;
+  /** How the turn is to be answered. The turn of a deleted assistant fails in its job. */
+  wayOf: (conversation: AnswerableConversation, turn: PendingTurn) => Promise<Way>;
 
   /**
    * True if the turn waits for neither a provider nor the model, so that it may share a commit with the turns before
@@ -490,13 +496,18 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       return assistant ? endWithEngine(question, assistant) : { kind: 'failed' };
     },
 
-    endsSoon: async ({ assistantId, status }, { message }) => {
+    wayOf: async ({ assistantId, status }, { message }) => {
       const assistant = await assistants.findAssistant(assistantId);
-      if (assistant === null || status === 'escalated') return true;
-      if (isLongRead(assistant)) return false;
+      if (assistant === null) return 'job';
+      const soon = isInOrder(assistant) ? 'job' : 'soon';
+      if (status === 'escalated') return soon;
+      if (isLongRead(assistant)) return 'apart';
       const isImmediate = engine.needsProvider?.(await profileOf(assistant)) === false;
-      if (isImmediate && !passages.isLongWait(assistant)) return true;
-      return assistant.guard === 'refuse' && inspectMessage(message) !== null;
+      if (isImmediate && !passages.isLongWait(assistant)) return soon;
+      if (assistant.guard !== 'refuse') return 'apart';
+      const rest = restIfBusy();
+      if (rest) await rest;
+      return inspectMessage(message) !== null ? soon : 'apart';
     },
 
     answersImmediately: async ({ conversation, turn, history }) => {

@@ -1,4 +1,4 @@
-import { type Assistant, usualLanguage } from '../assistants/assistant.ts';
+import { type Assistant, isInOrder, usualLanguage } from '../assistants/assistant.ts';
 import type { Accepted, NewTurn } from '../conversations/accept.ts';
 import type { ChannelName } from '../conversations/conversation.ts';
 import { dedupeKeyOf } from '../conversations/accept.ts';
@@ -203,15 +203,9 @@ const isNewTurn = (accepted: Accepted, { messageId }: NewTurn): boolean => {
   }
 };
 
-/**
- * True for a new turn that reply workers answer in the order of all turns. Turns of a provider, and those that wait for
- * another message, have slots of their own.
- */
-const isInFlight = (
-  { assistant: { engine, quickMessageSeconds } }: TurnRequest,
-  accepted: Accepted,
-): accepted is Accepted & { kind: 'accepted' } =>
-  engine.kind === 'retrieval' && quickMessageSeconds === null && accepted.kind === 'accepted' && !accepted.resumed;
+/** True for a new turn that reply workers answer in the order of all turns. */
+const isInFlight = ({ assistant }: TurnRequest, accepted: Accepted): accepted is Accepted & { kind: 'accepted' } =>
+  isInOrder(assistant) && accepted.kind === 'accepted' && !accepted.resumed;
 
 /**
  * True if the conversation's id is needed before the answer. A caller who waits for the whole answer gets the id with
