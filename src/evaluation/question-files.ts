@@ -45,7 +45,7 @@ async function* chunksOf(text: string): AsyncGenerator<string> {
 async function* readCsvCases(text: string): AsyncGenerator<Row> {
   const parser = parse({
     bom: true,
-    delimiter: delimiterOf(text),
+    delimiter: delimiterOf(text, LINE_MAX),
     info: true,
     max_record_size: LINE_MAX,
     relax_column_count: true,
@@ -53,12 +53,15 @@ async function* readCsvCases(text: string): AsyncGenerator<Row> {
   });
   let columns: { column: (typeof COLUMNS)[number]; nth: number }[] | null = null;
   let line = 1;
+  const unreadable = () =>
+    invalid('text', 'invalid', `cannot be read from line ${line} on: a quote is not closed, or a row is too long`);
   try {
     const records = Readable.from(chunksOf(withoutDelimiterLine(text))).pipe(parser) as AsyncIterable<{
       info: { lines: number };
       record: string[];
     }>;
     for await (const { info, record } of records) {
+      if (record.length > LINE_MAX) throw unreadable(); // the parser does not count delimiters
       if (columns) {
         const cellOf = (nth: number) => record[nth]?.trim().replace(/^'(?='*[=+\-@])/, '');
         const named = columns.map(({ column, nth }) => [column, cellOf(nth)]);
@@ -74,11 +77,7 @@ async function* readCsvCases(text: string): AsyncGenerator<Row> {
     }
   } catch (cause) {
     if (!(cause instanceof Error && 'code' in cause && String(cause.code).startsWith('CSV_'))) throw cause;
-    throw invalid(
-      'text',
-      'invalid',
-      `cannot be read from line ${line} on: a quote is not closed, or a row is too long`,
-    );
+    throw unreadable();
   }
 }
 

@@ -3,6 +3,7 @@ import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { createCursor, cursor, wholeNumber } from '../platform/process/validation.ts';
 import { uploadedBytes } from '../platform/http/json-body.ts';
+import { createRestedWork } from '../platform/http/shares.ts';
 import {
   FILE_MAX_BYTES,
   FileSourceInput,
@@ -114,6 +115,7 @@ export const sourceOperations = {
     method: 'get',
     path,
     id: 'listSources',
+    isLarge: 'inTurn',
     summary: 'List an assistant’s sources, oldest first, with their state and progress',
     answer: z.object({
       sources: z.array(SourceView),
@@ -223,6 +225,7 @@ export const sourceOperations = {
     method: 'get',
     path: proposalsPath,
     id: 'listProposedEntries',
+    isLarge: 'inTurn',
     summary: 'List questions and answers found in sources that wait for a decision',
     query: z.object({ ...listed, sourceId: uuid.optional() }),
     answer: z.object({ proposals: z.array(ProposalView), nextCursor }),
@@ -271,15 +274,21 @@ const viewOf = (source: Source, edits: SourceEdits): View => {
 export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] => {
   const { findSources } = assistants.drafts;
   const view = async (source: Source): Promise<View> => viewOf(source, await findSources(source.assistantId));
+  // Its sources and its proposals may each have some MB.
+  const rested = { list: createRestedWork(), accept: createRestedWork() };
   return [
-    handled(sourceOperations.list, async ({ params: { id = '' } }) => {
-      const { passages } = await assistants.getAssistant(id);
-      const [listed, edits, proposed] = await Promise.all([
-        sources.list(id),
-        findSources(id),
-        sources.countProposals(id),
-      ]);
-      return { sources: listed.map((one) => viewOf(one, edits)), proposed, leftOut: passages?.leftOut ?? 0 };
+    handled(sourceOperations.list, async ({ params: { id = '' }, signal, takeRoom }) => {
+      const list = async () => {
+        await takeRoom();
+        const { passages } = await assistants.getAssistant(id);
+        const [listed, edits, proposed] = await Promise.all([
+          sources.list(id),
+          findSources(id),
+          sources.countProposals(id),
+        ]);
+        return { sources: listed.map((one) => viewOf(one, edits)), proposed, leftOut: passages?.leftOut ?? 0 };
+      };
+      return rested.list(id, list, signal);
     }),
 
     handled(sourceOperations.add, async ({ params: { id = '' }, body, operator, note }) => {
@@ -342,11 +351,15 @@ export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] =
       return { pages, nextCursor: toNext(next) };
     }),
 
-    handled(sourceOperations.proposals, async ({ params: { id = '' }, query }) => {
+    handled(sourceOperations.proposals, async ({ params: { id = '' }, query, signal, takeRoom }) => {
       await assistants.getAssistant(id);
       const { limit = LIST_MAX, sourceId } = query;
       const filter = { assistantId: id, limit, ...(sourceId !== undefined && { sourceId }), ...afterOf(query.cursor) };
-      const { proposals, next } = await sources.listProposals(filter);
+      const list = async () => {
+        await takeRoom();
+        return sources.listProposals(filter);
+      };
+      const { proposals, next } = await rested.list(id, list, signal);
       return {
         proposals: proposals.map(({ proposalId, sourceId: source, url, question, answer, entryId = null }) => {
           return { proposalId, sourceId: source, url, question, answer, entryId };
@@ -355,9 +368,10 @@ export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] =
       };
     }),
 
-    handled(sourceOperations.accept, async ({ params: { id = '' }, body, operator, note }) => {
+    handled(sourceOperations.accept, async ({ params: { id = '' }, body, operator, note, signal }) => {
       await assistants.getAssistant(id);
-      const entries = await sources.accept(id, body.proposalIds, authorOf(operator));
+      const accept = () => sources.accept(id, body.proposalIds, authorOf(operator));
+      const entries = await rested.accept(id, accept, signal);
       note({ target: id, details: { entries } });
       return { entries };
     }),

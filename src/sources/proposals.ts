@@ -1,16 +1,23 @@
-import type { ClientSession, Connection } from 'mongoose';
+import type { ClientSession, Connection, mongo } from 'mongoose';
 import type { EditAuthor } from '../assistants/drafts/versions.ts';
-import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge/entry.ts';
+import { type KnowledgeEntry, KnowledgeInput, MAX_KNOWLEDGE } from '../assistants/knowledge/entry.ts';
+import { LIST_BATCH } from '../assistants/knowledge/store.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { isSafeLink } from '../assistants/suggested-action.ts';
+import { inPages } from '../platform/mongo/batches.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
 import { conflict, invalid } from '../platform/process/errors.ts';
+import { createSlices } from '../platform/process/slices.ts';
 import { validate } from '../platform/process/validation.ts';
 import { pageOf, type ProposalState, type ProposedEntry, sourceModels, type StoredProposedEntry } from './source.ts';
 
 /** The states of proposals that wait for a decision. */
 const WAITING: ProposalState[] = ['proposed', 'changed'];
 const isNew = ({ state }: StoredProposedEntry): boolean => state === 'proposed';
+/** In the order in which owners see them. */
+const BY_URL = { url: 1, _id: 1 } as const;
+/** So many are marked as accepted by one statement, which has each answer twice. */
+const WRITE_BATCH = 50;
 
 type ProposalFilter = { assistantId: string; sourceId?: string; after?: string; limit: number };
 /** The ids of proposals. Null: all that wait for a decision. */
@@ -23,7 +30,7 @@ const toProposal = ({ _id, ...stored }: StoredProposedEntry): ProposedEntry => (
 
 export type ProposalAssistants = Pick<
   AssistantStore,
-  'addKnowledge' | 'drafts' | 'getAssistant' | 'replaceAnswer' | 'updateKnowledge'
+  'addKnowledge' | 'countKnowledge' | 'drafts' | 'getAssistant' | 'replaceAnswer' | 'requireRoom' | 'updateKnowledge'
 >;
 type Dependencies = { connection: Connection; assistants: ProposalAssistants };
 
@@ -46,6 +53,15 @@ export type Proposals = {
 export const createProposals = ({ connection, assistants }: Dependencies): Proposals => {
   const { proposedEntries } = sourceModels(connection);
 
+  /** Reads proposals page by page, because together they may have 50 MB. */
+  const readAll = async (rows: mongo.FindCursor<StoredProposedEntry>): Promise<StoredProposedEntry[]> => {
+    const all: StoredProposedEntry[] = [];
+    for await (const page of inPages(rows)) all.push(...page);
+    return all;
+  };
+  const find = (filter: mongo.Filter<StoredProposedEntry>, projection: mongo.Document = {}) =>
+    collectionOf(proposedEntries).find(filter, { projection, batchSize: LIST_BATCH });
+
   /** Proposals that wait for a decision. One whose entry an owner has edited is decided only if it is chosen. */
   const ofProposals = (assistantId: string, chosen: ChosenProposals) =>
     chosen
@@ -58,24 +74,40 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
       ? []
       : [{ label: [...(title || new URL(url).host)].slice(0, 80).join(''), type: 'link', payload: url }];
 
+  /** Refuses so many new entries before their texts are read, as adding them would. */
+  const requireRoom = async (assistantId: string, count: number): Promise<void> => {
+    if (count === 0) return;
+    const { drafts } = await assistants.getAssistant(assistantId);
+    if (!drafts) return assistants.requireRoom(assistantId, count);
+    const { added = 0, removed = 0, isReplaced = false } = (await assistants.drafts.find(assistantId))?.counts ?? {};
+    const live = isReplaced ? 0 : (await assistants.countKnowledge(assistantId)) - removed;
+    if (live + added + count > MAX_KNOWLEDGE)
+      throw invalid('knowledge', 'too_many', `would have more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries`);
+  };
+
   /** Makes entries of proposals. Null if another request has decided some of them meanwhile. */
   const addEntries = async (
     assistantId: string,
     taken: StoredProposedEntry[],
     by: EditAuthor | undefined,
   ): Promise<number | null> => {
-    const entries = taken.map((one) =>
-      validate(KnowledgeInput, { question: one.question, answer: one.answer, actions: linkTo(one) }),
-    );
+    const slices = createSlices();
+    const entries: KnowledgeInput[] = [];
+    for (const one of taken) {
+      entries.push(validate(KnowledgeInput, { question: one.question, answer: one.answer, actions: linkTo(one) }));
+      if (slices.isOver()) await slices.next();
+    }
     let isOutdated = false;
     const alongside = async (session: ClientSession, added: KnowledgeEntry[]): Promise<void> => {
-      const writes = taken.map(({ _id, answer }, nth) => {
-        const set = { state: 'accepted' as const, entryId: added[nth]?.entryId ?? '', given: answer };
-        const filter = { _id, assistantId, state: 'proposed' as const, answer };
-        return { updateOne: { filter, update: { $set: set } } };
-      });
-      const { modifiedCount } = await collectionOf(proposedEntries).bulkWrite(writes, { session });
-      isOutdated = modifiedCount < taken.length;
+      for (let from = 0; from < taken.length && !isOutdated; from += WRITE_BATCH) {
+        const writes = taken.slice(from, from + WRITE_BATCH).map(({ _id, answer }, nth) => {
+          const set = { state: 'accepted' as const, entryId: added[from + nth]?.entryId ?? '', given: answer };
+          const filter = { _id, assistantId, state: 'proposed' as const, answer };
+          return { updateOne: { filter, update: { $set: set } } };
+        });
+        const { modifiedCount } = await collectionOf(proposedEntries).bulkWrite(writes, { session });
+        isOutdated = modifiedCount < writes.length;
+      }
       if (isOutdated) throw conflict('Another request has accepted or dismissed some of these meanwhile.');
     };
     try {
@@ -111,12 +143,9 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
       // Proposals of files have no URL and come first.
       const later = last && (last.url === null ? { $type: 'string' as const } : { $gt: last.url });
       const beyond = last && { $or: [{ url: later }, { url: last.url, _id: { $gt: last._id } }] };
-      const found = await proposedEntries
-        .find({ assistantId, state: { $in: WAITING }, ...(sourceId !== undefined && { sourceId }), ...beyond })
-        .sort({ url: 1, _id: 1 })
-        .limit(limit + 1)
-        .lean();
-      const { rows, next } = pageOf(found, limit);
+      const filter = { assistantId, state: { $in: WAITING }, ...(sourceId !== undefined && { sourceId }), ...beyond };
+      const found = find(filter, { given: 0 });
+      const { rows, next } = pageOf(await readAll(found.sort(BY_URL).limit(limit + 1)), limit);
       return { proposals: rows.map((row) => toProposal(row)), next };
     },
 
@@ -124,7 +153,9 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
 
     accept: async (assistantId, chosen, by) => {
       for (;;) {
-        const taken = await proposedEntries.find(ofProposals(assistantId, chosen)).sort({ url: 1, _id: 1 }).lean();
+        const filter = ofProposals(assistantId, chosen);
+        await requireRoom(assistantId, await proposedEntries.countDocuments({ ...filter, state: 'proposed' }));
+        const taken = await readAll(find(filter).sort(BY_URL));
         const [added, changed] = [taken.filter(isNew), taken.filter((one) => !isNew(one))];
         const count = added.length === 0 ? 0 : await addEntries(assistantId, added, by);
         if (count === null) continue;
@@ -143,7 +174,7 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
     },
 
     follow: async ({ assistantId, sourceId }) => {
-      const changed = await proposedEntries.find({ sourceId, state: 'changed', given: { $type: 'string' } }).lean();
+      const changed = await readAll(find({ sourceId, state: 'changed', given: { $type: 'string' } }));
       if (changed.length === 0) return;
       const { drafts } = await assistants.getAssistant(assistantId);
       for (const one of changed) {

@@ -2,7 +2,7 @@ import type { ClientSession, Connection } from 'mongoose';
 import type { DraftedSourceKind } from '../assistants/drafts/draft-reads.ts';
 import type { EditOptions } from '../assistants/drafts/drafts.ts';
 import type { AssistantStore } from '../assistants/store.ts';
-import { insertAtMost } from '../platform/mongo/batches.ts';
+import { inPages, insertAtMost } from '../platform/mongo/batches.ts';
 import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { conflict, invalid, notFound } from '../platform/process/errors.ts';
@@ -332,13 +332,12 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
       return get(assistantId, sourceId);
     },
 
-    list: async (assistantId) =>
-      (
-        await sources
-          .find({ assistantId, ...PRESENT })
-          .sort({ createdAt: 1 })
-          .lean()
-      ).map((row) => toSource(row)),
+    list: async (assistantId) => {
+      const listed: Source[] = [];
+      const rows = stored.find({ assistantId, ...PRESENT }).sort({ createdAt: 1 });
+      for await (const page of inPages(rows)) listed.push(...page.map(toSource));
+      return listed;
+    },
 
     get,
     findAny: async (sourceId) => {

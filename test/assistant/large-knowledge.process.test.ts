@@ -8,6 +8,7 @@ import { eventually } from '../support/eventually.ts';
 import { type Step, watchLoop, workedMs } from '../support/loop.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { watchNeighbour } from '../support/neighbour.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
 import { startRealProcess } from '../kit/processes.ts';
 import { longTest, sized } from '../support/size.ts';
 import { openStack, useStack } from '../support/stack.ts';
@@ -101,6 +102,26 @@ test('of knowledge that exceeds the memory, only what can be kept is read from M
     .aggregate([{ $match: ofReads }, { $group: sum }])
     .toArray();
   expect(read?.['bytes']).toBeLessThan(100_000_000); // of 132 MB
+});
+
+test('an edit reads no variants of other entries to tell the language of all', async () => {
+  const variants = Array.from({ length: 50 }, () => '問'.repeat(500));
+  const knowledge = Array.from({ length: 50 }, (_, nth) =>
+    anEntry({ question: `où est ${nth}`, variants, language: null, answer: 'là-bas, à côté de la fenêtre' }),
+  );
+  const { assistantId } = await anAssistant(stack, { knowledge: [anEntry()] });
+  const { assistants } = stack.service;
+  const [first] = await assistants.addKnowledge(assistantId, knowledge, { replace: true });
+  const owner = await anOperator(stack);
+
+  const statements = await profileStatements(stack, async () => {
+    const path = `/assistants/${assistantId}/knowledge/${first?.entryId}`;
+    expect((await owner.call('PUT', path, anEntry())).status).toBe(200);
+  });
+
+  expect((await assistants.getAssistant(assistantId)).textLanguage?.entries).toBe('fr');
+  const reads = statements.filter((one) => collectionIn(one) === 'knowledge' && one.op === 'query');
+  expect(Math.max(...reads.map(({ responseLength = 0 }) => responseLength))).toBeLessThan(50_000);
 });
 
 /** Texts of words that occur only once need the most memory. */

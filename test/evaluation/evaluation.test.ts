@@ -133,6 +133,7 @@ test.for([
   ['a set without a name', '', { name: ' ' }, 'name'],
   ['a broken quote', '/import', { format: 'csv', text: 'question,expect\n"a,none\n' }, 'text'],
   ['no heading', '/import', { format: 'csv', text: 'a,b\n' }, 'text'],
+  ['too many cells', '/import', { format: 'csv', text: `question,expect${','.repeat(20_000)}\na,none\n` }, 'text'],
   ['too many', '/import', { format: 'csv', text: `question,expect\n${'a,none\n'.repeat(1_001)}` }, 'text'],
   ['an unknown kind', '/cases', { question: 'x', expected: { kind: 'x' } }, 'expected.kind'],
   [

@@ -6,11 +6,13 @@ import { anAssistant, aTurn, type ErrorBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
 import { addPages, addPassages, addProposals, setSource } from '../support/sources.ts';
 import { openStack, useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
 const owner = useOpened(() => anOperator(stack));
+const other = useOpened(() => anOperator(stack));
 
 type Source = { sourceId: string; name: string; state: string; url: string | null; nextAt: string | null };
 type Sources = { sources: Source[]; proposed: number };
@@ -459,6 +461,52 @@ test('proposals that do not fit into the knowledge stay', async () => {
 
   expect(problemOf(refused)).toBe('422 validation_failed knowledge');
   expect([one.body, (await list()).proposed]).toEqual([{ entries: 1 }, 1]);
+});
+
+test.each([false, true])(
+  'proposals that do not fit are refused before they are read, with drafts: %s',
+  async (drafts) => {
+    const { add, own, ids, assistantId } = await anOwn();
+    await addProposals(stack, ids(await add()), [{}, { answer: 'long '.repeat(700) }]);
+    const entry = { assistantId, question: 'q', variants: [], answer: 'a', language: null, actions: [], tags: [] };
+    const entries = Array.from({ length: 9_998 }, (_, nth) => ({ _id: randomUUID(), position: nth + 2, ...entry }));
+    const { mongo } = stack.service;
+    await mongo.collection('knowledge').insertMany(entries as never);
+    const last = { $set: { 'knowledgePlaces.last': 9_999 } };
+    await mongo.collection<{ _id: string }>('assistants').updateOne({ _id: assistantId }, last);
+    await owner.call('PATCH', own, { drafts });
+
+    let refused: unknown;
+    const statements = await profileStatements(stack, async () => {
+      refused = await owner.post(`${own}/proposed-entries/accept`, { proposalIds: null });
+    });
+
+    const message = `would have more than 10,000 entries${drafts ? '' : ', the most an assistant may have'}`;
+    expect(refused).toMatchObject({ status: 422, body: { error: { details: [{ code: 'too_many', message }] } } });
+    const ofProposals = statements.filter((one) => collectionIn(one) === 'proposedEntries');
+    const bytes = ofProposals.map(({ responseLength = 0 }) => responseLength);
+    expect(Math.max(...bytes)).toBeLessThan(1_000);
+  },
+);
+
+test.each([
+  ['accepts of proposals', 'POST', '/proposed-entries/accept', { proposalIds: null }, 'proposedEntries'],
+  ['lists of proposals', 'GET', '/proposed-entries', undefined, 'proposedEntries'],
+  ['lists of sources', 'GET', '/sources', undefined, 'sources'],
+] as const)('%s of an assistant are made in turn, with rests', async (_what, method, path, body, read) => {
+  const { own } = await anOwn();
+  const callers = [owner, owner, other, other]; // a session has two calls at once
+
+  const statements = await profileStatements(stack, async () => {
+    const answers = await Promise.all(callers.map((one) => one.call(method, `${own}${path}`, body)));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  });
+
+  const finds = statements.filter((one) => one.op === 'query' && collectionIn(one) === read);
+  const readAt = finds.map(({ ts }) => ts.getTime()).toSorted((one, next) => one - next);
+  const pauses = readAt.slice(1).map((at, nth) => at - Number(readAt[nth]));
+  expect(pauses).toHaveLength(3);
+  expect(Math.min(...pauses)).toBeGreaterThan(5);
 });
 
 test('a neighbour sees and changes nothing', async () => {

@@ -78,11 +78,14 @@ const SAYS_DELIMITER = /^\uFEFF?"?sep ?= ?(.)"?[;,\t ]*(?=\r|\n|$)/i;
 
 export const withoutDelimiterLine = (text: string): string => text.replace(SAYS_DELIMITER, '');
 
-/** The delimiter of the file. Spreadsheets write commas or tabs, and semicolons where the comma is the decimal sign. */
-export const delimiterOf = (text: string): string => {
+/**
+ * The delimiter of the file. Spreadsheets write commas or tabs, and semicolons where the comma is the decimal sign.
+ * `most`: so many characters of the heading are counted.
+ */
+export const delimiterOf = (text: string, most?: number): string => {
   const said = SAYS_DELIMITER.exec(text)?.[1];
   if (said) return said;
-  const heading = /^[^\r\n]*/.exec(text.trimStart())?.[0] ?? '';
+  const heading = /^[^\r\n]*/.exec(text.trimStart().slice(0, most))?.[0] ?? '';
   return [',', ';', '\t'].reduce((best, one) => (heading.split(one).length > heading.split(best).length ? one : best));
 };
 

@@ -45,7 +45,8 @@ const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof a
   const appendRange = async (assistantId: string, count: number) => {
     // Assistants that were created before this field existed have no highest position, so it is read from their
     // entries.
-    const highest = (await knowledge.findOne({ assistantId }).sort({ position: -1 }).lean())?.position ?? 0;
+    const highest =
+      (await knowledge.findOne({ assistantId }, { position: 1 }).sort({ position: -1 }).lean())?.position ?? 0;
     const last = { $add: [{ $max: ['$knowledgePlaces.last', highest] }, count] };
     const range = {
       first: { $subtract: ['$knowledgePlaces.last', count - 1] },
@@ -99,6 +100,13 @@ const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof a
         throw tooMany();
       }
       return first;
+    },
+
+    /** Throws if so many more entries cannot be reserved. */
+    requireRoom: async (assistantId: string, count: number): Promise<void> => {
+      const positions = await read(assistantId);
+      const before = await countBefore(assistantId, (positions.last ?? 0) + 1, positions);
+      if (before + count > MAX_KNOWLEDGE) throw tooMany();
     },
 
     /**
@@ -159,8 +167,9 @@ const READ_BATCH = 250;
 export const LIST_BATCH = 50;
 /** So many entries, the oldest and as many of the newest, tell the language of all. Deciding one takes 0.3 ms. */
 const LANGUAGE_SAMPLE = 20;
-/** Encoding one batch takes a few milliseconds; other work runs between batches. */
+/** Encoding one batch takes a few milliseconds; other work runs between batches. The maximum of one in entries and bytes. */
 const WRITE_BATCH = 500;
+const WRITE_BYTES = 1_000_000;
 
 export const toEntry = ({
   _id,
@@ -262,6 +271,9 @@ export type KnowledgeStore = {
   listKnowledge: (assistantId: string) => Promise<KnowledgeEntry[]>;
   countKnowledge: (assistantId: string) => Promise<number>;
 
+  /** Throws if the assistant has no room for so many more entries. To add them looks again. */
+  requireRoom: (assistantId: string, count: number) => Promise<void>;
+
   /**
    * Adds entries after the existing entries. Either all new entries become visible together, or none. With `replace`,
    * the same write hides the earlier entries, so there is never a moment without entries. If two replacements run
@@ -284,7 +296,10 @@ export type KnowledgeStore = {
   noteLanguage: (assistantId: string) => Promise<void>;
 };
 
-const languageOfEntry = ({ language, question, answer }: KnowledgeInput): string | null => {
+/** What tells the language of an entry. Its variants may have 75 KB, so they are not read for it. */
+const TELLING = { language: 1, question: 1, answer: 1 } as const;
+
+const languageOfEntry = ({ language, question, answer }: Pick<KnowledgeInput, keyof typeof TELLING>): string | null => {
   if (language !== null) return language;
   const found = decideLanguage({ message: `${question} ${answer}` });
   return found.decided ? found.language : null;
@@ -431,12 +446,15 @@ export const createKnowledgeStore = ({
 
   const insert = async (assistantId: string, first: number, entries: KnowledgeInput[]): Promise<KnowledgeEntry[]> => {
     const inserted: KnowledgeEntry[] = [];
-    for (let from = 0; from < entries.length; from += WRITE_BATCH) {
-      const rows = entries
-        .slice(from, from + WRITE_BATCH)
-        .map((entry, index) => ({ _id: newId(), assistantId, position: first + from + index, ...entry }));
+    let rows: StoredKnowledge[] = [];
+    let bytes = 0;
+    for (const [nth, entry] of entries.entries()) {
+      rows.push({ _id: newId(), assistantId, position: first + nth, ...entry });
+      bytes += bytesOfEntry(entry);
+      if (rows.length < WRITE_BATCH && bytes < WRITE_BYTES && nth < entries.length - 1) continue;
       await collectionOf(knowledge).insertMany(rows);
       inserted.push(...rows.map(toEntry));
+      [rows, bytes] = [[], 0];
     }
     return inserted;
   };
@@ -470,16 +488,20 @@ export const createKnowledgeStore = ({
   }
 
   const storeLanguage = async (assistantId: string): Promise<void> => {
-    const sample = await readConsistently(assistantId, (filter) => {
-      const find = (position: 1 | -1) => knowledge.find(filter).sort({ position }).limit(LANGUAGE_SAMPLE).lean();
-      return Promise.all([find(1), find(-1)]);
+    const languages = await readConsistently(assistantId, async (filter) => {
+      const slices = createSlices();
+      const found: { language: string | null }[] = [];
+      for (const position of [1, -1] as const) {
+        const rows = collectionOf(knowledge).find(filter, { projection: TELLING });
+        for await (const page of inPages(rows.sort({ position }).limit(LANGUAGE_SAMPLE))) {
+          for (const entry of page) {
+            found.push({ language: languageOfEntry(entry) });
+            if (slices.isOver()) await slices.next();
+          }
+        }
+      }
+      return found;
     });
-    const slices = createSlices();
-    const languages: { language: string | null }[] = [];
-    for (const entry of sample.flat()) {
-      if (slices.isOver()) await slices.next();
-      languages.push({ language: languageOfEntry(entry) });
-    }
     const language = mainLanguage(languages);
     await assistants.updateOne({ _id: assistantId }, { $set: { 'textLanguage.entries': language } });
   };
@@ -510,6 +532,8 @@ export const createKnowledgeStore = ({
     listKnowledge: listAll,
 
     countKnowledge: (assistantId) => readConsistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
+
+    requireRoom: positions.requireRoom,
 
     addKnowledge: async (assistantId, entries, { replace = false, alongside } = {}) => {
       const first = await positions.reserve(assistantId, entries.length, { replace });
