@@ -20,6 +20,7 @@ import {
   collectionOf,
   createReader,
   createUpdateBatcher,
+  type Update,
   updateMany,
   type UpdateStatement,
 } from '../platform/mongo/mongo.ts';
@@ -304,7 +305,7 @@ const mayAnnounce = (receiversOf: ReceiversOf): boolean =>
 /** A look for an old turn reads whole pages of messages. An assistant has one at a time, and a rest after it. */
 const lookingBack = createRestedWork();
 
-type Dependencies = { connection: Connection; findDelivered: FindDelivered; history: History };
+type Dependencies = { connection: Connection; update: Update; findDelivered: FindDelivered; history: History };
 type Options = AcceptOptions & { receiversOf: ReceiversOf };
 
 /**
@@ -317,13 +318,21 @@ type ResolveDuplicate = (conversation: KnownConversation, turn: NewTurn, options
  * Decides what to do with a message that the upsert refused: new turn, duplicate or busy. The decision uses the
  * conversation as it was read. The write is a compare-and-set on that state.
  */
-export const createResolveDuplicate = ({ connection, findDelivered, history }: Dependencies): ResolveDuplicate => {
+export const createResolveDuplicate = (dependencies: Dependencies): ResolveDuplicate => {
+  const { connection, update, findDelivered, history } = dependencies;
   /**
    * Sends a raw command, because the driver would retry an update of its own. If such a retry finds no server, its
    * error looks as if nothing was written, although the first try may be stored.
    */
-  const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
-    const { n, writeErrors = [] } = await updateMany(connection, CONVERSATIONS, [{ q, u }]);
+  const compareAndSet = async (
+    { _id, assistantId, conversationId }: KnownConversation,
+    q: Record<string, unknown>,
+    u: UpdateStatement['u'],
+  ): Promise<boolean> => {
+    const statement = { q: { _id, conversationId, ...q }, u };
+    const { n, writeErrors = [] } = await update([_id, assistantId], () =>
+      updateMany(connection, CONVERSATIONS, [statement]),
+    );
     if (writeErrors[0]) throw toItemFailure(writeErrors[0]).cause;
     return n === 1;
   };
@@ -332,24 +341,20 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
    * Joins a pending turn. Nobody waits for the reply of an asynchronous turn, but the write still ensures that the
    * joined turn is durable.
    */
-  const join = async (
-    conversation: KnownConversation,
-    turnId: string,
-    { async, replyTo }: NewTurn,
-  ): Promise<boolean> => {
-    const { _id, conversationId } = conversation;
-    return compareAndSet(
-      { _id, conversationId, 'waiting.turnId': turnId },
+  const join = async (conversation: KnownConversation, turnId: string, { async, replyTo }: NewTurn): Promise<boolean> =>
+    compareAndSet(
+      conversation,
+      { 'waiting.turnId': turnId },
       async ? { $set: { 'waiting.$.async': true } } : { $addToSet: { 'waiting.$.replyTo': replyTo } },
     );
-  };
 
-  const asRead = ({ _id, conversationId, seq, status }: KnownConversation) => ({ _id, conversationId, seq, status });
+  const asRead = ({ seq, status }: KnownConversation) => ({ seq, status });
 
   const pushNew = (conversation: KnownConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
     const effect = act.accept(conversation, toPending(turn));
     const events = conversation.isLong ? shortened(effect) : effect.events;
     return compareAndSet(
+      conversation,
       { ...asRead(conversation), ...notPendingFilter(turn), 'recent.turnId': { $ne: turn.turnId } },
       pushTurn(effect, toOutbox(events, receiversOf, stampOf(turn))),
     );
@@ -364,6 +369,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     const { quick: _quick, ...again } = toPending(turn);
     const pending = { ...again, turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
     return compareAndSet(
+      conversation,
       {
         ...asRead(conversation),
         ...notPendingFilter({ ...turn, turnId: failed.turnId }),

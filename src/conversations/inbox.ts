@@ -113,8 +113,8 @@ const ROW_FIELDS = {
 
 /** A search that takes longer than this is ended. The operator then has to search for less. */
 const WITHIN_MS = 3_000;
-/** A page may need many finds, one for each set of operators. They must not take all connections. */
-const FINDS_AT_ONCE = 8;
+/** A page may need many finds, one for each set of operators. All pages share a few connections. */
+const FINDS_AT_ONCE = 2;
 
 type AttributeFilter = { name: string; value: string | number | boolean };
 

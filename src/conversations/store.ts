@@ -2,7 +2,7 @@ import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { isUuid, prefixRange, type Uuid } from '../platform/process/ids.ts';
 import type { Tracing } from '../platform/process/tracing.ts';
-import { collectionOf, createReader, timeLimit, updateMany } from '../platform/mongo/mongo.ts';
+import { collectionOf, createReader, createUpdate, timeLimit, updateMany } from '../platform/mongo/mongo.ts';
 import { inChunks } from '../platform/mongo/batches.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { type Accept, createAccept, createResolveDuplicate } from './accept.ts';
@@ -198,6 +198,7 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
   const { takeBy, orUnavailable, draining, tracing } = dependencies;
   const { conversations: model, messages: messageModel } = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(model);
+  const update = createUpdate(conversations);
   const pages = createMessagePages(connection);
   const history = createHistory(connection);
   const compact = createCompact({ connection, pages, findDelivered });
@@ -236,13 +237,13 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     inbox: createInboxStore(connection),
     accept: createAccept({
       connection,
-      resolveDuplicate: createResolveDuplicate({ connection, findDelivered, history }),
+      resolveDuplicate: createResolveDuplicate({ connection, update, findDelivered, history }),
       announce: announceTurn,
       tracing,
     }),
     commit: createCommit({ connection, pages, compact, announce, tracing }),
     transitions: createTransitions(
-      createChangeConversation({ connection, pages, compact, announce, findState, findTakeBy: takeBy.findTakeBy }),
+      createChangeConversation({ connection, update, pages, compact, announce, findState, ...takeBy }),
       takeBy.isTaken,
     ),
     findTakeBy: takeBy.findTakeBy,

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
 import { inSlot } from '../platform/http/shares.ts';
-import { collectionOf, DURABLE } from '../platform/mongo/mongo.ts';
+import { collectionOf, DURABLE, type Update } from '../platform/mongo/mongo.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { ApiError, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -29,6 +29,7 @@ type ConversationRef = { conversationId: string; assistantId?: string };
 
 type Dependencies = {
   connection: Connection;
+  update: Update;
   pages: MessagePages;
   compact: Compact;
   announce: Announce;
@@ -46,14 +47,8 @@ type ChangeConversation = (
   changeOf: (conversation: ConversationState) => Effect | null | Promise<Effect | null>,
 ) => Promise<Changed>;
 
-export const createChangeConversation = ({
-  connection,
-  pages,
-  compact,
-  announce,
-  findState,
-  findTakeBy,
-}: Dependencies): ChangeConversation => {
+export const createChangeConversation = (dependencies: Dependencies): ChangeConversation => {
+  const { connection, update, pages, compact, announce, findState, findTakeBy } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = async (read: ConversationState, effect: Effect, receiversOf: ReceiversOf): Promise<Changed | null> => {
@@ -62,21 +57,16 @@ export const createChangeConversation = ({
     if (compaction === 'changed') return null;
     const at = entries[0]?.messages[0]?.createdAt ?? serverDate();
     const events = toOutbox(effect.events, receiversOf, { key: read._id, at });
-    const conversation = await conversations.findOneAndUpdate(
-      {
-        _id: read._id,
-        conversationId: read.conversationId,
-        seq: read.seq,
-        status: read.status,
-        leadScore: read.leadScore,
-        tags: read.tags,
-        ...unchangedFilter(read, dependsOn),
-      },
-      {
-        ...updateWith({ ...effect, events, compaction }),
-        ...(isVisible(effect) && { $currentDate: { updatedAt: true } }),
-      },
-      { projection: WITHOUT_CONTENTS, returnDocument: 'after', writeConcern: DURABLE },
+    const { _id, assistantId, conversationId, seq, status, leadScore, tags } = read;
+    const conversation = await update([_id, assistantId], () =>
+      conversations.findOneAndUpdate(
+        { _id, conversationId, seq, status, leadScore, tags, ...unchangedFilter(read, dependsOn) },
+        {
+          ...updateWith({ ...effect, events, compaction }),
+          ...(isVisible(effect) && { $currentDate: { updatedAt: true } }),
+        },
+        { projection: WITHOUT_CONTENTS, returnDocument: 'after', writeConcern: DURABLE },
+      ),
     );
     if (conversation) return { conversation, announced: events.length > 0, changed: true };
     if (compaction) await pages.eraseIfGone(read);

@@ -63,28 +63,39 @@ const percentile = (buckets: Map<number, number>, share: number): number => {
   return 0;
 };
 
-/** Adds up the figures of some hours. */
-export const sumOf = (hours: StoredFigures[]): TimeSlot => {
+/** A sum for each name, and how to add to all of them. */
+const createSums = <Name extends string>(names: readonly Name[]) => {
+  const sums = Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>; // one for each name
+  const add = (counts: Partial<Record<Name, number>> = {}): void => {
+    for (const name of names) sums[name] += counts[name] ?? 0;
+  };
+  return { sums, add };
+};
+
+/** Adds up the figures of some hours. Each step adds one hour. */
+export function* sumOf(hours: StoredFigures[]): Generator<undefined, TimeSlot> {
+  const [counters, escalated, deliveries] = [
+    createSums(COUNTERS),
+    createSums(ESCALATION_REASONS),
+    createSums(OUTCOMES),
+  ];
   const buckets = new Map<number, number>();
-  for (const { buckets: own = {} } of hours) {
-    for (const [bucket, count] of Object.entries(own)) {
+  for (const hour of hours) {
+    counters.add(hour);
+    escalated.add(hour.escalated);
+    deliveries.add(hour.deliveries);
+    for (const [bucket, count] of Object.entries(hour.buckets ?? {})) {
       buckets.set(Number(bucket), (buckets.get(Number(bucket)) ?? 0) + count);
     }
+    yield;
   }
-  const add = <Name extends string>(
-    names: readonly Name[],
-    of: (hour: StoredFigures) => Partial<Record<Name, number>>,
-  ) =>
-    Object.fromEntries(
-      names.map((name) => [name, hours.reduce((sum, hour) => sum + (of(hour)[name] ?? 0), 0)]),
-    ) as Record<Name, number>; // every name has a sum
   return {
-    ...add(COUNTERS, (hour) => hour),
-    escalated: add(ESCALATION_REASONS, (hour) => hour.escalated ?? {}),
-    deliveries: add(OUTCOMES, (hour) => hour.deliveries ?? {}),
+    ...counters.sums,
+    escalated: escalated.sums,
+    deliveries: deliveries.sums,
     replyMs: buckets.size > 0 ? { p50: percentile(buckets, 0.5), p95: percentile(buckets, 0.95) } : null,
   };
-};
+}
 
 const dayBefore = (day: string, days: number): string =>
   new Date(Date.parse(`${day}T00:00:00Z`) - days * DAY_MS).toISOString().slice(0, 10);
@@ -92,15 +103,20 @@ const dayBefore = (day: string, days: number): string =>
 /** A summary needs the hourly figures from this time on. */
 export const summarySince = (days: Days, now: number): Date => new Date(now - (days + 1) * DAY_MS);
 
-/** Sums up hourly figures: today, or the last 7 or 30 days with today, in a time zone. */
-export const summarise = (
+/** Sums up hourly figures in steps: today, or the last 7 or 30 days with today, in a time zone. */
+export function* summarise(
   hours: StoredFigures[],
   { days, timeZone, now }: { days: Days; timeZone: string; now: number },
-): Summary => {
+): Generator<undefined, Summary> {
   const localOf = localTimes(timeZone);
   const today = localOf(new Date(now)).day;
   const from = dayBefore(today, days - 1);
-  const own = hours.map((figures) => ({ figures, ...localOf(figures.hour) })).filter(({ day }) => day >= from);
+  const own: (Local & { figures: StoredFigures })[] = [];
+  for (const figures of hours) {
+    const local = localOf(figures.hour);
+    if (local.day >= from) own.push({ figures, ...local });
+    yield;
+  }
   const names =
     days === 1
       ? Array.from({ length: 24 }, (_, hour) => `${String(hour).padStart(2, '0')}:00`)
@@ -108,11 +124,9 @@ export const summarise = (
   const nameOf = ({ day, hour }: Local): string => (days === 1 ? `${String(hour).padStart(2, '0')}:00` : day);
   const bySlot = Map.groupBy(own, nameOf);
   const figuresOf = (some: typeof own = []): StoredFigures[] => some.map(({ figures }) => figures);
-  const byHour = Map.groupBy(own, ({ hour }) => hour);
-  return {
-    from,
-    totals: sumOf(figuresOf(own)),
-    slots: names.map((at) => ({ at, ...sumOf(figuresOf(bySlot.get(at))) })),
-    busiestHours: Array.from({ length: 24 }, (_, hour) => sumOf(figuresOf(byHour.get(hour))).turns),
-  };
-};
+  const slots: Summary['slots'] = [];
+  for (const at of names) slots.push({ at, ...(yield* sumOf(figuresOf(bySlot.get(at)))) });
+  const busiestHours = Array.from({ length: 24 }, () => 0);
+  for (const { figures, hour } of own) busiestHours[hour] = (busiestHours[hour] ?? 0) + (figures.turns ?? 0);
+  return { from, totals: yield* sumOf(figuresOf(own)), slots, busiestHours };
+}

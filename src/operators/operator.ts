@@ -39,7 +39,7 @@ export const createAssistantIdsCheck = (connection: Connection) => {
   return async ({ role, assistantIds }: Wanted): Promise<string[] | null> => {
     if (assistantIds === null) return null;
     if (role === 'owner') throw invalid('assistantIds', 'not_for_owners', 'must be null: owners have every assistant');
-    const once = [...new Set(assistantIds)];
+    const once = [...new Set(assistantIds)].toSorted(); // whoever has the same assistants shares one place
     const known = await assistants.countDocuments({ _id: { $in: once } });
     if (known < once.length) throw invalid('assistantIds', 'unknown', 'contains an unknown assistant');
     return once;

@@ -2,13 +2,13 @@ import { randomBytes } from 'node:crypto';
 import type * as argon2 from '@node-rs/argon2';
 import type { ClientSession, Connection } from 'mongoose';
 import { hashSecret } from '../assistants/api-keys.ts';
-import { acquireInTime } from '../platform/http/shares.ts';
+import { inSlot } from '../platform/http/shares.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { buildIndexes, collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
 import { DAY_MS, serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, notFound, orNotFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
-import { createSlots, oneEach } from '../platform/process/slots.ts';
+import { createSlots, oneEach, restAsLong, withRests } from '../platform/process/slots.ts';
 import { type Audit, createAudit } from './audit.ts';
 import {
   createAssistantIdsCheck,
@@ -29,20 +29,18 @@ import { createTokenStore, tokenModel, type TokenStore } from './token.ts';
 const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
 
 /**
- * How many passwords are hashed at once, one of each caller. Files and compressed bodies use the same threads, of which
- * there are four.
+ * How many passwords are hashed at once, one of each caller. Each place then rests for as long, so all together take one
+ * core at most. Files and compressed bodies use the same threads, of which there are four.
  */
 const HASHED_AT_ONCE = 2;
-const hashing = createSlots(oneEach(HASHED_AT_ONCE));
+const hashing = withRests(createSlots(oneEach(HASHED_AT_ONCE)), restAsLong);
 
 /**
  * Callers take turns: an operator, or the networks of one customer. Throws 503 if too many wait. The library is loaded by
  * the first, because workers hash nothing. It takes 3 MB.
  */
-const inHashing = async <Value>(caller: string, work: (library: typeof argon2) => Promise<Value>): Promise<Value> => {
-  const slot = await acquireInTime(hashing, caller);
-  return import('@node-rs/argon2').then(work).finally(slot.release);
-};
+const inHashing = <Value>(caller: string, work: (library: typeof argon2) => Promise<Value>): Promise<Value> =>
+  inSlot(hashing, caller, () => import('@node-rs/argon2').then(work));
 
 const hashPassword = (password: string, caller: string): Promise<string> =>
   inHashing(caller, ({ hash }) => hash(password.normalize('NFKC'), COST));

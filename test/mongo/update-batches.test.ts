@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { createLogger } from '../../src/platform/process/logger.ts';
-import { createUpdateBatcher, openMongo } from '../../src/platform/mongo/mongo.ts';
+import { createUpdate, createUpdateBatcher, openMongo } from '../../src/platform/mongo/mongo.ts';
 import { eventually } from '../support/eventually.ts';
 
 type Stored = { _id: string; text?: string };
@@ -11,8 +11,8 @@ type Stored = { _id: string; text?: string };
 type Update = { key: string; holder: string };
 const LARGE_BYTES = 128 * 1024;
 
-/** Documents of such lengths, and what makes updates of them. A round gives its batches. */
-const openDocuments = async (lengths: Record<string, number>) => {
+/** A collection with documents of such lengths. */
+const openCollection = async (lengths: Record<string, number>): Promise<mongo.Collection<Stored>> => {
   const connection = await openMongo({ url: inject('mongodbUrl') }, createLogger({ name: 'test', level: 'silent' }));
   const collection = connection.collection(`sizes-${randomUUID()}`) as unknown as mongo.Collection<Stored>;
   onTestFinished(async () => {
@@ -20,6 +20,12 @@ const openDocuments = async (lengths: Record<string, number>) => {
     await connection.close();
   });
   await collection.insertMany(Object.entries(lengths).map(([_id, length]) => ({ _id, text: 'x'.repeat(length) })));
+  return collection;
+};
+
+/** Documents of such lengths, and what makes updates of them. A round gives its batches. */
+const openDocuments = async (lengths: Record<string, number>) => {
+  const collection = await openCollection(lengths);
   let batches: string[][] = [];
   const write = async (updates: Update[]): Promise<string[]> => {
     const keys = updates.map(({ key }) => key);
@@ -84,4 +90,39 @@ test('holders take turns with their large documents', async () => {
     expect(batches.length).toBeGreaterThan(5);
     expect(batches.findIndex((batch) => batch.includes('last'))).toBeLessThan(2);
   });
+});
+
+test('other updates of large documents are made two at a time, one of each holder, and each rests as long as it took', async () => {
+  const large = named('large', 8);
+  const update = createUpdate(await openCollection({ ...lengthsOf(large, LARGE_BYTES), small: 1 }));
+  const inWork = new Set<string>();
+  let most: string[] = [];
+  const write = (key: string, holder: string) =>
+    update([key, holder], async () => {
+      inWork.add(key);
+      if (inWork.size > most.length) most = [...inWork];
+      await sleep(25); // a slow write
+      inWork.delete(key);
+    });
+  const round = async (): Promise<number> => {
+    most = [];
+    const since = performance.now();
+    await Promise.all(large.map((key, nth) => write(key, nth < 6 ? 'many' : key)));
+    return performance.now() - since;
+  };
+
+  await round();
+  expect(most).toEqual(large);
+  await eventually(async () => {
+    const ms = await round();
+    expect(most).toHaveLength(2);
+    expect(most).toContain('large 0');
+    expect(ms).toBeGreaterThan(6 * 25 + 5 * 25); // six of one holder, and a rest after all but the last
+  });
+
+  most = [];
+  const all = large.map((key) => write(key, 'many'));
+  await write('small', 'many');
+  expect(most).toEqual(['large 0', 'small']);
+  await Promise.all(all);
 });

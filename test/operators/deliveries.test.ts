@@ -5,6 +5,7 @@ import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
 import { openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -76,6 +77,38 @@ const manyDeliveries = async (assistantId: string) => {
   await stack.service.mongo.collection('deliveries').insertMany(records as object[]);
   return { endpoints, records: records.toReversed() };
 };
+
+test('lists with a filter, which may read all deliveries of an assistant, take turns, whoever asks', async () => {
+  const owner = await anOperator(stack);
+  const assistants = await Promise.all(Array.from({ length: 8 }, () => anAssistant(stack)));
+  const large = new Set<string>();
+  const asks = assistants.map(async ({ assistantId }) => {
+    const { records } = await manyDeliveries(assistantId);
+    large.add(records[0]?.endpointId ?? '');
+    const rejected = Array.from({ length: 3_000 }, () => ({ ...records[0], outcome: 'rejected', _id: randomUUID() }));
+    await stack.service.mongo.collection('deliveries').insertMany(rejected as object[]);
+    const limits = { scope: 'read', assistantIds: [assistantId] };
+    const { body } = await owner.post<{ secret: string }>('/tokens', { name: 'a program', ...limits });
+    const path = `/assistants/${assistantId}/deliveries?outcome=delivered&limit=1`;
+    return () => fetch(`${stack.url}/operator/v1${path}`, { headers: { Authorization: `Bearer ${body.secret}` } });
+  });
+  const all = await Promise.all(asks);
+
+  const statements = await profileStatements(stack, async () => {
+    const answers = await Promise.all(all.map((ask) => ask()));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+  });
+
+  const lists = statements
+    .filter((one) => collectionIn(one) === 'deliveries' && JSON.stringify(one.command).includes('"delivered"'))
+    .filter(({ command }) => [...large].some((id) => JSON.stringify(command).includes(id)))
+    .map(({ ts, millis }) => ({ from: ts.getTime() - millis, to: ts.getTime() }));
+  expect(lists).toHaveLength(all.length);
+  // The times are whole milliseconds.
+  const atBegin = ({ from }: { from: number }): number =>
+    lists.filter((one) => one.from <= from && from + 2 < one.to).length;
+  expect(Math.max(...lists.map(atBegin))).toBeLessThanOrEqual(4);
+});
 
 test('the list is newest first on every page, for each filter and many endpoints', async () => {
   const owner = await anOperator(stack);

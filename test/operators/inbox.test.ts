@@ -279,8 +279,8 @@ test('a list over assistants that all have their own agents makes few finds at o
 
   const most = stopWatching();
   expect(conversations.map(({ conversationId }) => conversationId)).toEqual([id]);
-  expect(most).toBeGreaterThanOrEqual(4);
-  expect(most).toBeLessThanOrEqual(16); // the service itself may use some connections meanwhile
+  expect(most).toBeGreaterThanOrEqual(2);
+  expect(most).toBeLessThanOrEqual(8); // the service itself may use some connections meanwhile
 });
 
 test('a conversation is found by a session id that is a uuid, by its id and by that of a turn', async () => {

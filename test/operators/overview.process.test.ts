@@ -3,6 +3,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { newRecord } from '../../src/events/claims.ts';
 import { type Exchange, neverSent, type Outcome } from '../../src/events/delivery.ts';
 import { sumOf } from '../../src/insights/summary.ts';
+import { inSlices } from '../../src/platform/process/slices.ts';
 import { createReadHours, overviewOperations } from '../../src/insights/http/overview.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { bucketOf } from '../../src/insights/figures.ts';
@@ -148,7 +149,7 @@ test('deliveries in flight are not counted as delivered, and the first hour that
 
   const hours = await createReadHours(stack.service)(assistantId, new Date(now - 8 * DAY_MS));
 
-  expect(sumOf(hours).deliveries).toEqual({ delivered: 3, rejected: 0, not_sent: 0, unknown: 0 });
+  expect((await inSlices(sumOf(hours))).deliveries).toEqual({ delivered: 3, rejected: 0, not_sent: 0, unknown: 0 });
 });
 
 test('what is unhealthy is told: a paused endpoint, an expiring certificate, a failing engine', async () => {

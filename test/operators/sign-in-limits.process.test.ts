@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { verify } from '@node-rs/argon2';
 import { expect, test } from 'vitest';
 import { networkOf } from '../../src/platform/http/shares.ts';
 import { createSignInLimits } from '../../src/operators/session.ts';
@@ -301,4 +302,23 @@ test('callers take turns with the passwords that are compared', async () => {
 
   expect(order.indexOf('neighbour 401')).toBeLessThan(SHARED / 2);
   expect(order).toHaveLength(SHARED + 1);
+});
+
+test('after each password that is compared, its caller rests as long as that took', async () => {
+  const { email } = await anAccount();
+  const { passwordHash } = (await stack.service.operators.findAccount(email)) ?? {};
+  const compared: number[] = [];
+  for (const _ of times(OWN)) {
+    const since = performance.now();
+    await verify(passwordHash ?? '', 'wrong');
+    compared.push(performance.now() - since);
+  }
+  const one = aBrowser();
+
+  const begun = performance.now();
+  const answers = await Promise.all(times(OWN).map(() => one.signIn(email, 'wrong')));
+
+  const rests = OWN - 1;
+  expect(performance.now() - begun).toBeGreaterThan((OWN + rests) * Math.min(...compared));
+  expect(answers.map(problemOf)).toEqual(wrongThenRefused(OWN, 0));
 });

@@ -167,13 +167,17 @@ export const deliveryRoutes = ({ endpoints, deliveries, deliveryQueue }: Depende
   return [
     handled(
       deliveryOperations.list,
-      async ({ params: { id = '' }, query: { from, to, ...rest }, signal, takeRoom }) => {
+      async ({ params: { id = '' }, query: { from, to, limit, cursor: after, ...rest }, signal, takeRoom, costly }) => {
         const filter = definedFields({ ...rest, from: toDate(from), to: toDate(to) });
-        const list = async () => {
+        const place = definedFields({ limit, cursor: after });
+        const list = () => deliveries.list({ assistantId: id, ...filter, ...place });
+        const inRoom = async <Value>(read: () => Promise<Value>): Promise<Value> => {
           await takeRoom();
-          return deliveries.list({ assistantId: id, ...filter });
+          return read();
         };
-        return rested(id, list, signal);
+        // With a filter, a page may have to read all deliveries of an assistant.
+        const isFiltered = Object.keys(filter).length > 0;
+        return rested(id, () => (isFiltered ? costly(list, inRoom) : inRoom(list)), signal);
       },
     ),
 

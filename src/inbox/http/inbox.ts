@@ -15,6 +15,7 @@ import { PRESENT_STATES } from '../../live/presence.ts';
 import type { EventSink } from '../../live/subscriber.ts';
 import { assistantIdsOf, ROLES as OPERATOR_ROLES } from '../../operators/operator.ts';
 import { createRestedWork, freeTeamSlot, holderOf, signalOf } from '../../platform/http/shares.ts';
+import { restAfter } from '../../platform/process/slots.ts';
 import { teamOf } from '../../operators/access.ts';
 import { ApiError, notFound, unavailable } from '../../platform/process/errors.ts';
 import {
@@ -171,8 +172,13 @@ export const filters = {
 
 type Listing = Pick<Call<Operation>, 'req' | 'res' | 'costly' | 'signal' | 'takeRoom'>;
 
-/** A page may have some ten MiB of conversations, and a count reads all that are snoozed, for seconds. */
-const rested = { list: createRestedWork(), count: createRestedWork() };
+/** A count reads all conversations that are snoozed, for seconds. Its rest is at most this long. */
+const COUNT_REST_MOST_MS = 5_000;
+/** A page may have some ten MiB of conversations. */
+const rested = {
+  list: createRestedWork(),
+  count: createRestedWork((ms) => restAfter(ms, COUNT_REST_MOST_MS)),
+};
 
 /** The counts that wait for their turn. Everybody of a team has the same, so whoever asks meanwhile gets it too. */
 const counts = new Map<string, Promise<number>>();

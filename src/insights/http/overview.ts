@@ -25,6 +25,7 @@ import {
   uuid,
 } from '../../operators/operation.ts';
 import { cachedByCost } from '../../platform/process/lru.ts';
+import { inSlices } from '../../platform/process/slices.ts';
 import { mapAtMost } from '../../platform/process/slots.ts';
 
 const count = z.int().min(0);
@@ -235,23 +236,24 @@ export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] =>
         const registered = await endpoints.listEndpoints(id);
         const endpointIds = registered.map(({ endpointId }) => endpointId);
         // One after the other: each may read all of an assistant.
-        const [hours, statuses, outcomes, pending, knowledgeEntries, apiKeys] = await costly(
-          async () =>
-            [
-              await readHours(id, summarySince(period, now)),
-              await conversations.inbox.countStatuses(id, since),
-              await outcomesOf(id),
-              await conversations.outbox.countPending(endpointIds, OUTBOXES_MAX),
-              await assistants.countKnowledge(id),
-              await assistants.countApiKeys(id),
-            ] as const,
-        );
+        const [hours, figures, statuses, outcomes, pending, knowledgeEntries, apiKeys] = await costly(async () => {
+          const read = await readHours(id, summarySince(period, now));
+          return [
+            read,
+            await inSlices(summarise(read, { days: period, timeZone, now })),
+            await conversations.inbox.countStatuses(id, since),
+            await outcomesOf(id),
+            await conversations.outbox.countPending(endpointIds, OUTBOXES_MAX),
+            await assistants.countKnowledge(id),
+            await assistants.countApiKeys(id),
+          ] as const;
+        });
         const [turns, wakeUps] = await Promise.all([queues.turns.countJobs(), queues.deliveries.countJobs()]);
         const enabled = registered.filter((one) => one.enabled);
         const sending = enabled.filter((one) => !isPaused(one, now));
         return {
           unhealthy: await findAilments(registered, hours),
-          figures: summarise(hours, { days: period, timeZone, now }),
+          figures,
           since,
           conversations: all(STATUSES, statuses),
           deliveries: all(OUTCOMES, withPending(outcomes, pending)),

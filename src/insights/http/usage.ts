@@ -9,6 +9,8 @@ import { dayOf, type DayRange, USAGE_COUNTERS, type UsageCounter } from '../usag
 import { type AllowanceStore, placeOf } from '../../turns/allowances.ts';
 import { DAY_MS, serverDate } from '../../platform/process/clock.ts';
 import { invalid } from '../../platform/process/errors.ts';
+import { inSlices } from '../../platform/process/slices.ts';
+import { mapAtMost } from '../../platform/process/slots.ts';
 import { type Handled, handled, inTurns, operation, uuid, WRITTEN } from '../../operators/operation.ts';
 import { createReadHours } from './overview.ts';
 
@@ -114,8 +116,8 @@ const rangeOf = ({ from, to }: Query): DayRange => {
 
 const NOTHING = Object.fromEntries(USAGE_COUNTERS.map((name) => [name, 0])) as Record<UsageCounter, number>; // one for each name
 
-const withFigures = (used: Record<UsageCounter, number> = NOTHING, hours: StoredFigures[] = []) => {
-  const { escalated, resolved, deliveries } = sumOf(hours);
+const withFigures = async (used: Record<UsageCounter, number> = NOTHING, hours: StoredFigures[] = []) => {
+  const { escalated, resolved, deliveries } = await inSlices(sumOf(hours));
   return {
     ...used,
     escalated: ESCALATION_REASONS.reduce((sum, reason) => sum + escalated[reason], 0),
@@ -142,31 +144,33 @@ export const usageRoutes = ({ assistants, allowances, insights, deliveries }: De
   return [
     handled(usageOperations.read, async ({ params: { id = '' }, query, costly }) => {
       const range = rangeOf(query);
-      const [byDay, byKey, hours, names] = await costly(
-        async () =>
-          [
-            await usage.sumBy('day', id, range),
-            await usage.sumBy('keyId', id, range),
-            await readHours(id, range.from, range.to),
-            await namesOf(id),
-          ] as const,
-      );
-      const used = new Map(byDay.map(({ _id, ...sums }) => [nameOf(_id), sums]));
-      const own = hours.filter(({ hour }) => hour >= range.from && hour < range.to);
-      const hoursOf = Map.groupBy(own, ({ hour }) => nameOf(hour));
-      const dayCount = (range.to.getTime() - range.from.getTime()) / DAY_MS;
-      const days = Array.from({ length: dayCount }, (_, nth) => nameOf(new Date(range.from.getTime() + nth * DAY_MS)));
-      const sums = { ...NOTHING };
-      for (const one of used.values()) for (const name of USAGE_COUNTERS) sums[name] += one[name];
-      return {
-        from: nameOf(range.from),
-        to: nameOf(new Date(range.to.getTime() - DAY_MS)),
-        totals: withFigures(sums, own),
-        days: days.map((day) => ({ day, ...withFigures(used.get(day), hoursOf.get(day)) })),
-        keys: byKey
-          .map(({ _id: keyId, ...one }) => ({ keyId, name: names.get(keyId) ?? null, ...one }))
-          .toSorted((one, other) => other.turns - one.turns),
-      };
+      return costly(async () => {
+        const byDay = await usage.sumBy('day', id, range);
+        const byKey = await usage.sumBy('keyId', id, range);
+        const hours = await readHours(id, range.from, range.to);
+        const names = await namesOf(id);
+        const used = new Map(byDay.map(({ _id, ...sums }) => [nameOf(_id), sums]));
+        const own = hours.filter(({ hour }) => hour >= range.from && hour < range.to);
+        const hoursOf = Map.groupBy(own, ({ hour }) => nameOf(hour));
+        const dayCount = (range.to.getTime() - range.from.getTime()) / DAY_MS;
+        const days = Array.from({ length: dayCount }, (_, nth) =>
+          nameOf(new Date(range.from.getTime() + nth * DAY_MS)),
+        );
+        const sums = { ...NOTHING };
+        for (const one of used.values()) for (const name of USAGE_COUNTERS) sums[name] += one[name];
+        return {
+          from: nameOf(range.from),
+          to: nameOf(new Date(range.to.getTime() - DAY_MS)),
+          totals: await withFigures(sums, own),
+          days: await mapAtMost(1, days, async (day) => ({
+            day,
+            ...(await withFigures(used.get(day), hoursOf.get(day))),
+          })),
+          keys: byKey
+            .map(({ _id: keyId, ...one }) => ({ keyId, name: names.get(keyId) ?? null, ...one }))
+            .toSorted((one, other) => other.turns - one.turns),
+        };
+      });
     }),
 
     handled(usageOperations.limits, async ({ params: { id = '' } }) => {

@@ -7,7 +7,18 @@ import { withDeadline } from '../process/deadline.ts';
 import { ApiError, unavailable } from '../process/errors.ts';
 import { createLru } from '../process/lru.ts';
 import { createPacedSlots } from '../process/paced-slots.ts';
-import { addTo, createSlots, type Occupancy, type Slot, type Slots, whatRemains } from '../process/slots.ts';
+import {
+  type Acquiring,
+  addTo,
+  createSlots,
+  type Occupancy,
+  restAfter,
+  restAsLong,
+  type Slot,
+  type Slots,
+  whatRemains,
+  withRests,
+} from '../process/slots.ts';
 
 const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
 
@@ -206,8 +217,6 @@ const BODY_WAIT_MS = 30_000;
 /** `tenant`: whose turn it is. By default, the holder's. `signal`: aborts when the caller leaves. */
 type Turn = { tenant?: string | undefined; signal?: AbortSignal | undefined; waitMs?: number };
 
-type Acquiring = Pick<Slots, 'acquire'>;
-
 /** Throws 503 if no slot was free in time. */
 export const acquireInTime = async (
   slots: Acquiring,
@@ -252,23 +261,6 @@ const requestSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean): Slots =>
   createSlots(hasFreeSlot, WAITING_REQUESTS);
 
 const shared = (total: number): Slots => requestSlots(whatRemains(total));
-
-/** After work, its holder rests for so many times as long as the work took. The rest is bounded for a busy machine. */
-const REST_SHARE = 4;
-const REST_MOST_MS = 500;
-const restAfter = (ms: number): number => Math.min(REST_MOST_MS, REST_SHARE * ms);
-/** The same for work that callers do one after the other: as long as it took. */
-const restAsLong = (ms: number): number => Math.min(REST_MOST_MS, ms);
-
-/** Slots that stay taken for a rest. */
-const withRests = (slots: Slots, restOf = restAfter): Acquiring => ({
-  acquire: async (...wanted) => {
-    const slot = await slots.acquire(...wanted);
-    const since = performance.now();
-    const release = (): void => void setTimeout(() => slot?.release(), restOf(performance.now() - since)).unref();
-    return slot && { ...slot, release };
-  },
-});
 
 /**
  * How many large answers are read from MongoDB, built or written at once. Each holds some MiB until its caller has it.
@@ -570,7 +562,7 @@ type RestedWork<Result> = <Value extends Result>(
  * `ms` and gave `value`, in milliseconds. `value` is undefined if the work failed.
  */
 export const createRestedWork = <Result = unknown>(
-  restOf: (ms: number, value: Result | undefined) => number = restAfter,
+  restOf: (ms: number, value: Result | undefined) => number = (ms) => restAfter(ms),
 ): RestedWork<Result> => {
   const ofHolder = requestSlots(({ own }) => own === 0);
   return async (holder, work, signal) => {
@@ -655,7 +647,7 @@ export const createCostlyReads = (): CostlyReads => {
   const ofCaller = requestSlots(({ own }) => own < 1);
   const ofHolder = withRests(
     requestSlots(({ own }) => own < COSTLY_PER_HOLDER),
-    (ms) => Math.min(COSTLY_REST_MOST_MS, ms),
+    (ms) => restAsLong(ms, COSTLY_REST_MOST_MS),
   );
   const ofAll = requestSlots(({ inUse }) => inUse < COSTLY_AT_ONCE);
 

@@ -7,7 +7,16 @@ import { unavailable } from '../process/errors.ts';
 import type { Logger } from '../process/logger.ts';
 import { createLru } from '../process/lru.ts';
 import { createSlices } from '../process/slices.ts';
-import { createSlots, mapAtMost, UNBOUNDED, whatRemains, workInSlot } from '../process/slots.ts';
+import {
+  createSlots,
+  mapAtMost,
+  oneEach,
+  restAsLong,
+  UNBOUNDED,
+  whatRemains,
+  withRests,
+  workInSlot,
+} from '../process/slots.ts';
 import { hasLabel, isMongoUnavailable, OutcomeUnknown } from './failures.ts';
 import { failOnEndedConnections } from './silence.ts';
 
@@ -223,13 +232,40 @@ const KNOWN_SIZES = { most: 20_000, ttl: 60_000 };
  * documents of unknown size go apart. So one large document does not send all others there.
  */
 const LOOK_SHARE = 0.2;
+
+/** The `_id` of a document, and whose it is. */
+type Owned = [id: string, holder: string];
+
+/** Knows which documents are large. `look` finds it out. */
+const createSizes = <Stored extends { _id: string }>(collection: mongo.Collection<Stored>) => {
+  const isLarge = createLru<boolean>(KNOWN_SIZES);
+  /** The part of each holder's documents that is large, as the last looks found it. */
+  const largeParts = createLru<number>(KNOWN_SIZES);
+  const projection = { isLarge: { $gt: [{ $bsonSize: '$$ROOT' }, LARGE_BYTES] } };
+
+  const look = async (documents: Owned[]): Promise<void> => {
+    const isOld = (id: string): boolean => isLarge.getRemainingTTL(id) < KNOWN_SIZES.ttl / 2;
+    const ids = new Set(documents.map(([id]) => id).filter(isOld));
+    if (ids.size === 0) return;
+    const rows = await readRows<Stored, { _id: string; isLarge: boolean }>(collection, [...ids], projection);
+    for (const [id, holder] of new Map(documents)) {
+      const row = rows.get(id);
+      if (!row || !isOld(id)) continue; // another look was faster
+      isLarge.set(id, row.isLarge);
+      largeParts.set(holder, (1 - LOOK_SHARE) * (largeParts.get(holder) ?? 0) + (row.isLarge ? LOOK_SHARE : 0));
+    }
+  };
+
+  return {
+    isLarge: ([id, holder]: Owned): boolean => isLarge.get(id) ?? (largeParts.get(holder) ?? 0) > LOOK_SHARE,
+    look: (documents: Owned[]): void => void look(documents).catch(() => undefined),
+  };
+};
+
 const LARGE_AT_ONCE = 8;
 const LARGE = { maxItems: LARGE_AT_ONCE, maxInFlight: 1, rests: true };
 
-type UpdateOptions<Item> = Omit<BatchOptions<Item>, 'isShared'> & {
-  /** The `_id` of an item's document, and whose the document is. */
-  documentOf: (item: Item) => [id: string, holder: string];
-};
+type UpdateOptions<Item> = Omit<BatchOptions<Item>, 'isShared'> & { documentOf: (item: Item) => Owned };
 
 /**
  * A batcher of updates, each of one document of the collection. To update a large document takes ten times as long as a
@@ -240,24 +276,7 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
   { documentOf, ...options }: UpdateOptions<Item>,
 ): ((item: Item) => Promise<Result>) => {
-  const isLarge = createLru<boolean>(KNOWN_SIZES);
-  /** The part of each holder's documents that is large, as the last looks found it. */
-  const largeParts = createLru<number>(KNOWN_SIZES);
-  const projection = { isLarge: { $gt: [{ $bsonSize: '$$ROOT' }, LARGE_BYTES] } };
-
-  const look = async (items: Item[]): Promise<void> => {
-    const isOld = (id: string): boolean => isLarge.getRemainingTTL(id) < KNOWN_SIZES.ttl / 2;
-    const ids = new Set(items.map((item) => documentOf(item)[0]).filter(isOld));
-    if (ids.size === 0) return;
-    const rows = await readRows<Stored, { _id: string; isLarge: boolean }>(collection, [...ids], projection);
-    for (const [id, holder] of new Map(items.map(documentOf))) {
-      const row = rows.get(id);
-      if (!row || !isOld(id)) continue; // another look was faster
-      isLarge.set(id, row.isLarge);
-      largeParts.set(holder, (1 - LOOK_SHARE) * (largeParts.get(holder) ?? 0) + (row.isLarge ? LOOK_SHARE : 0));
-    }
-  };
-
+  const sizes = createSizes(collection);
   const thenLook =
     (afterMs: number): typeof write =>
     async (items) => {
@@ -265,7 +284,7 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
       try {
         return await write(items);
       } finally {
-        if (performance.now() - since > afterMs) look(items).catch(() => undefined);
+        if (performance.now() - since > afterMs) sizes.look(items.map(documentOf));
       }
     };
 
@@ -275,10 +294,29 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
   ];
   const places = createSlots(whatRemains(LARGE_AT_ONCE), UNBOUNDED);
   return (item) => {
-    const [id, holder] = documentOf(item);
-    return (isLarge.get(id) ?? (largeParts.get(holder) ?? 0) > LOOK_SHARE)
-      ? workInSlot(places, holder, () => large(item))
-      : small(item);
+    const document = documentOf(item);
+    return sizes.isLarge(document) ? workInSlot(places, document[1], () => large(item)) : small(item);
+  };
+};
+
+/** How many updates of large documents outside batches are made at once, one of each holder. */
+const ALONE_AT_ONCE = 2;
+
+/** Makes an update of one document that has no place in a batch. */
+export type Update = <Result>(document: Owned, update: () => Promise<Result>) => Promise<Result>;
+
+/** The same for updates that have no place in a batch. Each of a large document is followed by a rest as long as it took. */
+export const createUpdate = <Stored extends { _id: string }>(collection: mongo.Collection<Stored>): Update => {
+  const sizes = createSizes(collection);
+  const places = withRests(createSlots(oneEach(ALONE_AT_ONCE), UNBOUNDED), restAsLong);
+  return async (document, update) => {
+    const isLarge = sizes.isLarge(document);
+    const since = performance.now();
+    try {
+      return await (isLarge ? workInSlot(places, document[1], update) : update());
+    } finally {
+      if (isLarge || performance.now() - since > SLOW_MS) sizes.look([document]);
+    }
   };
 };
 

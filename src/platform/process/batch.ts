@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { restAsLong } from './slots.ts';
 
 const MAX_ITEMS = 256;
 const MAX_IN_FLIGHT = 2;
@@ -16,8 +17,6 @@ const ITEM_OVERHEAD_BYTES = 2_000;
  * more.
  */
 const BYTES_PER_UNIT = 3;
-/** The longest rest after a batch. It is bounded for a busy machine. */
-const REST_MOST_MS = 500;
 
 export type BatchOptions<Item> = {
   maxItems?: number;
@@ -102,7 +101,7 @@ export const createBatcher = <Item, Result>(
     inFlight += 1;
     const since = performance.now();
     await send(takeBatch());
-    if (rests) await sleep(Math.min(REST_MOST_MS, performance.now() - since));
+    if (rests) await sleep(restAsLong(performance.now() - since));
     inFlight -= 1;
     schedule();
   };

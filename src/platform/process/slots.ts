@@ -61,9 +61,28 @@ export type Slots = {
   close: () => void;
 };
 
+export type Acquiring = Pick<Slots, 'acquire'>;
+
+/** After work, its holder rests for so many times as long as the work took. The rest is bounded for a busy machine. */
+const REST_SHARE = 4;
+const REST_MOST_MS = 500;
+export const restAfter = (ms: number, most = REST_MOST_MS): number => Math.min(most, REST_SHARE * ms);
+/** The same for work that callers do one after the other: as long as it took. */
+export const restAsLong = (ms: number, most = REST_MOST_MS): number => Math.min(most, ms);
+
+/** Slots that stay taken for a rest. */
+export const withRests = (slots: Acquiring, restOf: (ms: number) => number = restAfter): Acquiring => ({
+  acquire: async (...wanted) => {
+    const slot = await slots.acquire(...wanted);
+    const since = performance.now();
+    const release = (): void => void setTimeout(() => slot?.release(), restOf(performance.now() - since)).unref();
+    return slot && { ...slot, release };
+  },
+});
+
 /** Works in a slot of the holder, without one if too many wait. */
 export const workInSlot = async <Value>(
-  slots: Pick<Slots, 'acquire'>,
+  slots: Acquiring,
   holder: string,
   work: () => Promise<Value>,
 ): Promise<Value> => {
