@@ -29,8 +29,12 @@ const QUARTER = TURNS_LEAST >> 2;
 /** How soon an overload is probed first, and how often after that. */
 const PROBED_FIRST_MS = 1_000;
 const PROBED_EVERY_MS = 10_000;
-/** With a window of at most this, a probe costs nothing, so one is made at once if turns take long nevertheless. */
+/**
+ * With a window of at most this, a probe costs nothing, so one is made at once if turns take long nevertheless. If they
+ * take as long alone, the window is the second. A larger one would be wrong if they wait behind turns of other processes.
+ */
 const WINDOW_SMALL = 24;
+const WINDOW_NOT_SMALL = 32;
 /** A turn without a queue waits for the model, 0.4 s at most. What took longer has waited for something else. */
 const UNQUEUED_MOST_MS = 400;
 /** A probe ends after this time, whatever it has seen: its turns may never be answered. */
@@ -95,9 +99,9 @@ const createWindow = (inFlight: Set<Turn>) => {
     fastBefore = Number.POSITIVE_INFINITY;
     nextProbeAt = now + Math.max(PROBED_EVERY_MS, (now - from) / PROBES_PART);
     checkedFrom = why === 'open' ? Number.POSITIVE_INFINITY : now + PROBED_FIRST_MS;
-    // Turns queued behind the gate although none waited before it, or the window is small although none queued behind it.
-    const wrong = { due: null, open: true, small: false }[why];
-    if (beforeMs > unqueuedMs + QUEUED_MS === wrong) size = WINDOW_FIRST;
+    const hasQueued = beforeMs > unqueuedMs + QUEUED_MS;
+    if (why === 'open' && hasQueued) size = WINDOW_FIRST;
+    if (why === 'small' && !hasQueued) size = WINDOW_NOT_SMALL;
   };
 
   const noteUnqueued = (fast: number, now: number): void => {

@@ -97,6 +97,23 @@ test('the history keeps the newest messages within its token budget', async () =
   expect(contents.some((content) => content.includes('alpha'))).toBe(false);
 });
 
+test('the history has few bytes also if it has few tokens, because a prompt is kept until the provider answers', async () => {
+  const { provider, ask } = await setUp({ historyTokens: 100_000 });
+  const dashes = (name: string, length: number) => `${name} ${'─'.repeat(length)}`; // three bytes each
+  const session_id = randomUUID();
+  for (const name of ['alpha', 'beta', 'gamma', 'delta', 'epsilon', 'zeta', 'eta']) {
+    provider.behave(replyWith(dashes(`about ${name}`, 15_000)));
+    await ask(dashes(name, 7_900), session_id);
+  }
+
+  await ask('and now?', session_id);
+
+  const contents = provider.asked.at(-1)?.body.messages.map(({ content }) => content) ?? [];
+  expect(Buffer.byteLength(contents.join(''))).toBeGreaterThan(300_000);
+  expect(Buffer.byteLength(contents.join(''))).toBeLessThan(410_000);
+  expect(contents.at(-2)).toContain('about eta');
+});
+
 test('the provider’s text is streamed as it arrives', async () => {
   const { provider, apiKey } = await setUp();
   const { promise: heard, resolve: hear } = Promise.withResolvers<void>();

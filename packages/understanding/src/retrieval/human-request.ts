@@ -449,6 +449,8 @@ const QUESTION_END = /[?？؟]$/u;
 const LEAST_ASKED =
   /(?:[\p{L}\p{N}]+\P{L}+){2}[\p{L}\p{N}]|[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Hangul}]{4}/u;
 
+const SHORTEST_ASKED = 4;
+
 const isAboutShop = (part: string): boolean => {
   if (!QUESTION_END.test(part.trimEnd()) || detailsIn(part) === null) return false;
   const [before = '', ...after] = aroundContactDetails(part);
@@ -475,6 +477,7 @@ export const withoutContactDetails = (message: string): string => aroundContactD
 export const askedBesideContactDetails = (message: string): string | null => {
   const asked = beginningOf(message)
     .split(CLAUSE_OR_SENTENCE_END)
+    .filter((part) => part.length >= SHORTEST_ASKED) // there may be a thousand others
     .flatMap((part) => {
       if (isAboutShop(part)) return [part];
       const around = aroundContactDetails(part);

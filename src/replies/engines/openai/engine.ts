@@ -67,8 +67,12 @@ function* countPrompt(messages: ChatMessage[], countTokens: CountTokens): Genera
   return count;
 }
 
-/** This much of the conversation is read for the prompt. What exceeds the token budget is left out. */
+/**
+ * This much of the conversation is read for the prompt. What exceeds the token budget is left out, and what exceeds these
+ * bytes: a thousand dashes may be a few tokens, and a prompt is kept in several forms until the provider answers.
+ */
 const PROMPT_HISTORY = 20;
+const HISTORY_BYTES = 400_000;
 
 const RetrievalWhy = z.object({ by: z.string(), hits: z.array(z.object({ entryId: z.string(), score: z.number() })) });
 /**
@@ -162,10 +166,12 @@ function* buildPrompt(
   const fence = `visitor-${randomBytes(6).toString('hex')}`;
   const included: ChatMessage[] = [];
   const said: string[] = [];
-  let remaining = historyTokens;
+  let [remaining, bytes] = [historyTokens, HISTORY_BYTES];
   for (const one of history.toReversed()) {
     const message = asMessage(one, fence);
     if (!message) continue;
+    bytes -= Buffer.byteLength(message.content);
+    if (bytes < 0) break;
     remaining -= (yield* countTokens(message.content, remaining)) + PER_MESSAGE;
     if (remaining < 0) break;
     included.unshift(message);
