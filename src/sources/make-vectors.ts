@@ -148,6 +148,8 @@ type IndexOptions = {
   languageOf: (assistantId: string) => Promise<string>;
   timing: Pick<Timing, 'sourceRenewMs'>;
   draining: AbortSignal;
+  /** The maximum memory of an index. What does not fit is not stored. By default, that of an assistant's index. */
+  maxBytes?: number;
 };
 
 /** Cuts the bytes of a part into pieces of one size. The last piece may be shorter. */
@@ -168,6 +170,7 @@ export const createStoreIndexes = ({
   languageOf,
   timing,
   draining,
+  maxBytes,
 }: IndexOptions): (() => Promise<void>) => {
   // Found at the start, because it holds the loop the first time.
   const engine = passageEngine();
@@ -183,7 +186,8 @@ export const createStoreIndexes = ({
       const { assistantId, sourceId } = claim;
       const language = await languageOf(assistantId);
       const model = embedder.model() ?? claim.model;
-      const built = await buildPassageIndex({ passages, scope: { assistantId, sourceId }, model, language }, null);
+      const options = { model, language, ...(maxBytes !== undefined && { maxBytes }) };
+      const built = await buildPassageIndex({ passages, scope: { assistantId, sourceId }, ...options }, null);
       if (!built.isStored) {
         let part = 0;
         for (const sections of built.index.stored()) {

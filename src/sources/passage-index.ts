@@ -37,8 +37,9 @@ const EMBED_MS: Record<Priority, number> = { turn: 2_000, background: 20_000 };
 /** While sources are read, the index is made again and again. It takes at most a fifth of the time. */
 const REST_SHARE = 4;
 
-/** How many new passages one update adds to the index. Their words take much memory until the update is finished. */
+/** How many new passages one update adds to the index, and their bytes. Their words take much memory until it is finished. */
 const ROUND = 2_000;
+const ROUND_BYTES = 10_000_000;
 /** How often a list of passages is read at most, if its version is replaced meanwhile. */
 const TRIES_MAX = 3;
 
@@ -64,7 +65,8 @@ type BuiltIndex = { index: PassageIndex; isStored: boolean; leftOut: number };
  * new passages are read. Other work runs every few milliseconds.
  */
 export const buildPassageIndex = async (options: BuildOptions, before: PassageIndex | null): Promise<BuiltIndex> => {
-  const { passages, scope, ...made } = options;
+  const { passages, scope, ...given } = options;
+  const made = { maxBytes: MAX_BYTES, ...given };
   const { model, language } = made;
   const slices = createSlices();
   const goOn = async (): Promise<void> => (slices.isOver() ? slices.next() : undefined);
@@ -108,7 +110,8 @@ export const buildPassageIndex = async (options: BuildOptions, before: PassageIn
     }
     let [read, leftOut] = [0, 0];
     for await (const some of passages.readEmbedded(added)) {
-      if (Math.floor(read / ROUND) < Math.floor((read + some.length) / ROUND))
+      const isOver = Math.floor(read / ROUND) < Math.floor((read + some.length) / ROUND);
+      if (isOver || update.unfinishedBytes > ROUND_BYTES)
         update = new PassageIndexUpdate(await finish(update.finish()), made);
       read += some.length;
       for (const { model: madeBy, vector, ...passage } of some) {

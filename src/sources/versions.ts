@@ -1,5 +1,5 @@
 import type { ClientSession, Connection, mongo } from 'mongoose';
-import type { SourcesChanged, VersionedSources } from '../assistants/drafts/versions.ts';
+import { type SourcesChanged, VERSIONS_MAX, type VersionedSources } from '../assistants/drafts/versions.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { isInVersion, isPublished, passagesOf, PRESENT, sourceModels, type StoredSource } from './source.ts';
@@ -39,9 +39,11 @@ export const createVersionedSources = (connection: Connection): VersionedSources
     const writes: mongo.AnyBulkWriteOperation<StoredSource>[] = [];
     const hidden: string[] = [];
     for (const row of rows) {
-      const { _id, versions = [{ since: 0, until: null }], state } = row;
+      const { _id, versions: all = [{ since: 0, until: null }], state } = row;
       const isWanted = wanted(row);
       if (isWanted === isPublished(row)) continue;
+      // Otherwise one that is hidden and comes back again and again would become ever larger.
+      const versions = all.filter(({ until }) => until === null || until > version - VERSIONS_MAX);
       if (isWanted) {
         counts.added += 1;
         // One that comes back was not read again while it was hidden.

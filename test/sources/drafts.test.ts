@@ -144,6 +144,28 @@ test('a source that is removed in a draft answers until it is published, and a r
   expect((await versions()).map(({ canRollBack }) => canRollBack)).toEqual([false, true, true, true, true]);
 });
 
+test('a source that roll backs hid and brought back again and again says only of kept versions that they had it', async () => {
+  const { addPage, assistantId, findSource, publish, remove } = await withDrafts();
+  const sourceId = await addPage('five');
+  await publish();
+  const { mongo } = stack.service;
+  // As after 300 roll backs, of which 50 versions are kept.
+  const intervals = Array.from({ length: 150 }, (_, nth) => ({ since: 2 * nth, until: 2 * nth + 1 }));
+  const versions = [...intervals, { since: 300, until: null }];
+  await mongo.collection<{ _id: string }>('sources').updateOne({ _id: sourceId }, { $set: { versions } });
+  await mongo
+    .collection<{ _id: string }>('assistants')
+    .updateOne({ _id: assistantId }, { $set: { publishedVersion: 300 } });
+  const kept = versions.filter(({ until }) => until === null || until > 301 - 50);
+
+  await remove(sourceId);
+  const { version } = await publish();
+
+  const ended = kept.map(({ since, until }) => ({ since, until: until ?? version }));
+  expect(version).toBe(301);
+  expect((await findSource(sourceId))?.versions).toEqual(ended);
+});
+
 test('two owners change the sources of one draft, and nobody’s change is lost', async () => {
   const { addPage, draft, editsOf, keep, own, publish, remove } = await withDrafts();
   const [three, four] = await Promise.all([addPage('three'), addPage('four', ben)]);

@@ -149,6 +149,35 @@ test('the lease of an index is renewed while the index is made', async () => {
   await stored;
 });
 
+test('a stored index has at most the memory of one, however many words its passages have', async () => {
+  const { passages, passageVectors: vectors, mongo } = stack.service;
+  await mongo.collection('sources').deleteMany({});
+  const assistantId = await addSources(1, 400);
+  const sourceId = (await mongo.collection<StoredSource>('sources').findOne({ assistantId }))!._id;
+  const words = (nth: number) => Array.from({ length: 200 }, (_, at) => `w${nth}x${at}`).join(' ');
+  await addPassages(
+    stack,
+    { assistantId, sourceId },
+    Array.from({ length: 400 }, (_, nth) => words(nth)),
+  );
+  const storeIndexes = createStoreIndexes({
+    vectors,
+    passages,
+    embedder: { model: () => null },
+    languageOf: async () => 'en',
+    timing: { sourceRenewMs: 1_000 },
+    draining: new AbortController().signal,
+    maxBytes: 1_000_000,
+  });
+
+  await storeIndexes();
+
+  const pieces = await mongo.collection('passageIndexes').find({ sourceId }).toArray();
+  const bytes = pieces.reduce((sum, piece) => sum + piece['bytes'].length(), 0);
+  expect(bytes).toBeGreaterThan(50_000);
+  expect(bytes).toBeLessThan(400_000); // those of all would be a MB
+});
+
 test('assistants whose documents take long leave a reader to the others', async () => {
   const readers = openReaders(() => openReader({ timeoutMs: 2_000 }), { slowMs: 200, hangsMs: 60_000 });
   opened.push(readers);

@@ -438,11 +438,10 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
 
     rollBack: async (assistantId, to, { by = NO_AUTHOR, live, note }) => {
       const undone = (await versions.list(assistantId)).filter(({ version }) => version > to);
-      const entries = undone.reduce(
-        (sum, { changes: { added, changed, removed } }) => sum + added + changed + removed,
-        0,
-      );
-      const isSmall = entries <= SMALL_ENTRIES && undone.every(({ changes }) => !changes.isReplaced);
+      const changed = undone.reduce((sum, { changes: { sources = { added: 0, removed: 0 }, ...entries } }) => {
+        return sum + entries.added + entries.changed + entries.removed + sources.added + sources.removed;
+      }, 0);
+      const isSmall = changed <= SMALL_ENTRIES && undone.every(({ changes }) => !changes.isReplaced);
       return makeVersion({ assistantId, by, isSmall }, async (transaction) => {
         const { publishedVersion } = transaction.assistant;
         if (live !== undefined && publishedVersion !== live) {

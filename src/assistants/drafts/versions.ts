@@ -21,7 +21,7 @@ import { bytesOfEntry, type KnowledgeInput, MAX_KNOWLEDGE } from '../knowledge/e
 import { LIST_BATCH } from '../knowledge/store.ts';
 
 /** How many versions of an assistant are kept and listed. */
-const VERSIONS_MAX = 50;
+export const VERSIONS_MAX = 50;
 /** The maximum memory of the entries that one version replaces, and of the entries that a roll back brings back. */
 const REPLACED_MAX_BYTES = 32_000_000;
 /** The maximum memory of all replaced entries of an assistant. */

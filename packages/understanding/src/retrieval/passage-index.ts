@@ -473,11 +473,13 @@ export class PassageIndexUpdate {
     );
   }
 
+  /** The bytes of passages that were added and are in no part yet. Until they are, they need three times as much. */
+  get unfinishedBytes(): number {
+    return [...this.#full, this.#reader].reduce((sum, reader) => sum + reader.bytes, 0);
+  }
+
   get #bytes(): number {
-    return [...this.#full, this.#reader].reduce(
-      (sum, reader) => sum + reader.bytes,
-      this.#parts.reduce((sum, part) => sum + bytesOf(part), 0),
-    );
+    return this.#parts.reduce((sum, part) => sum + bytesOf(part), this.unfinishedBytes);
   }
 
   #languageNumber(language: string): number {
