@@ -370,6 +370,18 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     return published && engine.atVersion ? engine.atVersion(profile, mayWait) : profile;
   };
 
+  /** What the engine is asked with, and whether it has anything to answer from. */
+  const openContext = async (
+    assistant: Assistant,
+    turn: Omit<TurnContext, 'assistant' | 'passages' | 'semanticSearch'>,
+  ): Promise<{ ask: TurnContext; canKnow: boolean }> => {
+    const profile = await profileOf(assistant, true);
+    const ownPassages = passages.of(assistant, { version: profile.publishedVersion });
+    const canKnow = profile.knowledge.length > 0 || ownPassages !== undefined || profile.engine?.kind === 'openai';
+    const semanticSearch = semanticSearchOf(assistant);
+    return { ask: { ...turn, assistant: profile, passages: ownPassages, semanticSearch }, canKnow };
+  };
+
   const endWithEngine = async (
     { conversation, turn, messages, attempt, history }: Question,
     assistant: Assistant,
@@ -390,7 +402,6 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     }
     const startedAt = performance.now();
     const waitMs = serverNow() - turn.acceptedAt.getTime();
-    const profile = await profileOf(assistant, true);
     const feed = createDeltaFeed({
       turnId: turn.turnId,
       attempt,
@@ -398,11 +409,6 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       findReplyTo: () => conversations.findReplyTo({ key: conversation._id, turnId: turn.turnId }),
       publish,
     });
-    const contextMs = performance.now() - startedAt;
-    const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
-    const isRefused = found !== null && assistant.guard === 'refuse';
-    const ownPassages = passages.of(assistant, { version: profile.publishedVersion });
-    const canKnow = profile.knowledge.length > 0 || ownPassages !== undefined || profile.engine?.kind === 'openai';
     // A failed read of the history counts as a failure of the store, even if the engine catches the error.
     let historyFailure: { cause: unknown } | null = null;
     const readHistory: TurnContext['history'] = async (entries) => {
@@ -415,23 +421,24 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     const throwHistoryFailure = (): void => {
       if (historyFailure) throw historyFailure.cause;
     };
+    // The knowledge is in no variable here, because the engine lets it go while it waits for a provider.
+    const { ask, canKnow } = await openContext(assistant, {
+      message: turn.message,
+      ...(messages && { messages }),
+      language: turn.language,
+      history: readHistory,
+      signal: stopping,
+      onDelta: feed.push,
+    });
+    const contextMs = performance.now() - startedAt;
+    const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
+    const isRefused = found !== null && assistant.guard === 'refuse';
     try {
-      const ask: TurnContext = {
-        assistant: profile,
-        message: turn.message,
-        ...(messages && { messages }),
-        language: turn.language,
-        history: readHistory,
-        signal: stopping,
-        semanticSearch: semanticSearchOf(assistant),
-        passages: ownPassages,
-        onDelta: feed.push,
-      };
       const reply = isRefused ? refusalReply(turn.language) : await engine.reply(ask);
       throwHistoryFailure();
       const why = boundedWhy({
         ...reply.why,
-        ...versionOf(profile),
+        ...versionOf(ask.assistant),
         ...(turn.languageBy && { languageBy: turn.languageBy }),
         ...(messages && { messages: messages.length }),
         ...(found && { guard: { found, action: isRefused ? 'refused' : 'flagged' } }),
@@ -468,27 +475,34 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     tryOut: async (assistantId, { message, language: given }, { draft, reserveTokens } = {}) => {
       const assistant = await assistants.findAssistant(assistantId);
       if (!assistant) return null;
-      const profile = draft ? draftProfileOf(assistant, draft) : await profileOf(assistant, true);
-      if (!reserveTokens) delete profile.engine; // no provider is asked
       const evidence = { given, message, allowed: assistant.languages, usual: usualLanguage(assistant) };
       const { language } = decideLanguage(evidence);
       const isRefused = assistant.guard === 'refuse' && inspectMessage(message) !== null;
       const owner = draft && changesSources(draft) ? withSourcesOf(assistant, draft) : null;
-      const by = { priority: 'background' as const, version: profile.publishedVersion };
-      const ask: TurnContext = {
-        assistant: profile,
-        message,
-        language,
-        history: async () => [],
-        signal: stopping,
-        semanticSearch: (draft ? draftSearchOf(draft) : semanticSearchOf)(assistant, 'background'),
-        passages: owner ? draftPassages.of(owner, by) : passages.of(assistant, by),
-        reserveTokens,
+      const open = async (): Promise<TurnContext> => {
+        const profile = draft ? draftProfileOf(assistant, draft) : await profileOf(assistant, true);
+        if (!reserveTokens) delete profile.engine; // no provider is asked
+        const by = { priority: 'background' as const, version: profile.publishedVersion };
+        return {
+          assistant: profile,
+          message,
+          language,
+          history: async () => [],
+          signal: stopping,
+          semanticSearch: (draft ? draftSearchOf(draft) : semanticSearchOf)(assistant, 'background'),
+          passages: owner ? draftPassages.of(owner, by) : passages.of(assistant, by),
+          reserveTokens,
+        };
       };
+      const ask = await open();
       const own = draft ? draftEngine : engine;
       const reply = isRefused ? refusalReply(language) : await own.reply(ask);
-      const why = { ...reply.why, ...versionOf(profile) };
-      return { reply: { ...reply, why }, entries: profile.knowledge };
+      const why = { ...reply.why, ...versionOf(ask.assistant) };
+      const { knowledge } = ask.assistant;
+      if (knowledge.length > 0) return { reply: { ...reply, why }, entries: knowledge };
+      // A provider was asked, and nothing has held the knowledge meanwhile.
+      const { entries } = draft ?? (await assistants.findKnowledge(assistant));
+      return { reply: { ...reply, why }, entries };
     },
 
     endOf: async (question) => {

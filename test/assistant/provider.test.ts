@@ -99,7 +99,9 @@ test('the history keeps the newest messages within its token budget', async () =
 
 test('the history has few bytes also if it has few tokens, because a prompt is kept until the provider answers', async () => {
   const { provider, ask } = await setUp({ historyTokens: 100_000 });
-  const dashes = (name: string, length: number) => `${name} ${'─'.repeat(length)}`; // three bytes each
+  // In JSON, a dash has three bytes, a line feed two and the control character six.
+  const few = `${'─'.repeat(20)}${'\n'.repeat(20)}${'\x1b'.repeat(10)}`;
+  const dashes = (name: string, length: number) => `${name} ${few.repeat(length / few.length)}`;
   const session_id = randomUUID();
   for (const name of ['alpha', 'beta', 'gamma', 'delta', 'epsilon', 'zeta', 'eta']) {
     provider.behave(replyWith(dashes(`about ${name}`, 15_000)));
@@ -109,9 +111,26 @@ test('the history has few bytes also if it has few tokens, because a prompt is k
   await ask('and now?', session_id);
 
   const contents = provider.asked.at(-1)?.body.messages.map(({ content }) => content) ?? [];
-  expect(Buffer.byteLength(contents.join(''))).toBeGreaterThan(300_000);
-  expect(Buffer.byteLength(contents.join(''))).toBeLessThan(410_000);
+  expect(Buffer.byteLength(JSON.stringify(contents))).toBeGreaterThan(300_000);
+  expect(Buffer.byteLength(JSON.stringify(contents))).toBeLessThan(410_000);
   expect(contents.at(-2)).toContain('about eta');
+});
+
+test('a strict assistant may repeat what was said before, and what the visitor says now', async () => {
+  const { provider, ask } = await setUp({}, { strict: true });
+  const session_id = randomUUID();
+  const answers = [];
+  for (const [message, reply] of [
+    ['My order is 48213', 'Thank you for 48213.'],
+    ['My other one is 59327', 'Then it is 48213 and 59327.'],
+    ['And now?', 'It is 48213 and 60411.'],
+  ] as const) {
+    provider.behave(replyWith(reply));
+    answers.push((await ask(message, session_id)).why);
+  }
+
+  expect(answers.map(({ engine }) => engine)).toEqual(['openai', 'openai', 'retrieval']);
+  expect(answers[2]).toMatchObject({ flagged: [{ sentence: 1, because: 'number' }], strict: true });
 });
 
 test('the provider’s text is streamed as it arrives', async () => {

@@ -45,6 +45,10 @@ export type AssistantProfile = {
 export type HistoryMessage = { role: 'user' | 'assistant' | 'operator' | 'system'; content: string; why?: unknown };
 
 export type TurnContext = {
+  /**
+   * An engine that waits for a provider first replaces it by one without knowledge. Nothing else holds the knowledge for
+   * this turn.
+   */
   assistant: AssistantProfile;
   /** The visitor's text, exactly as sent. */
   message: string;

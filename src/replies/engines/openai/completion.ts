@@ -106,7 +106,8 @@ type Call = {
   assistantId: string;
   url: string;
   headers: Record<string, string>;
-  body: string;
+  /** A string would be held twice: undici makes a buffer of it. */
+  body: Buffer | string;
   dispatcher: Dispatcher;
   signal: AbortSignal;
   onText: (text: string) => void;

@@ -69,7 +69,8 @@ function* countPrompt(messages: ChatMessage[], countTokens: CountTokens): Genera
 
 /**
  * This much of the conversation is read for the prompt. What exceeds the token budget is left out, and what exceeds these
- * bytes: a thousand dashes may be a few tokens, and a prompt is kept in several forms until the provider answers.
+ * bytes of the request's JSON, which is kept until the provider answers: a thousand dashes may be a few tokens, and a
+ * control character takes six bytes. 90,000 tokens of English prose fit.
  */
 const PROMPT_HISTORY = 20;
 const HISTORY_BYTES = 400_000;
@@ -81,8 +82,13 @@ const RetrievalWhy = z.object({ by: z.string(), hits: z.array(z.object({ entryId
  */
 const MIN_PROMPT_SHARE = 0.02;
 
-/** The knowledge entries for the prompt, the most likely first. */
-const promptEntriesOf = ({ why }: EngineReply, { assistant }: TurnContext): EngineEntry[] => {
+/**
+ * The knowledge entries for the prompt, the most likely first. The turn lets go of the others, because a version of the
+ * knowledge may have 60 MB, and each turn that waits for its provider may have another version.
+ */
+const takePromptEntries = ({ why }: EngineReply, turn: TurnContext): EngineEntry[] => {
+  const { assistant } = turn;
+  turn.assistant = { ...assistant, knowledge: [] };
   const { by, hits } = RetrievalWhy.safeParse(why).data ?? { by: '', hits: [] };
   const least = by === 'both' ? (hits[0]?.score ?? 0) * MIN_PROMPT_SHARE : 0;
   return hits
@@ -151,8 +157,14 @@ const asMessage = ({ role, content }: HistoryMessage, fence: string): ChatMessag
   return role === 'system' ? null : { role: 'assistant', content };
 };
 
-/** A prompt, and the texts of the history that are in it. */
-type Prompt = { messages: ChatMessage[]; said: string[] };
+/** What was said, as a request has it in its prompt. It is read from there, so that nothing else keeps it meanwhile. */
+const saidIn = (body: Buffer): string[] => {
+  const { messages } = JSON.parse(body.toString()) as { messages: ChatMessage[] };
+  return messages.flatMap(({ role, content }) => {
+    if (role === 'user') return content.slice(content.indexOf('\n') + 1, content.lastIndexOf('\n'));
+    return role === 'system' ? [] : content;
+  });
+};
 
 /**
  * The messages for the provider: the system text, then the newest messages that fit the token budget, oldest first,
@@ -162,27 +174,24 @@ function* buildPrompt(
   turn: TurnContext,
   { history, ...found }: Found & { history: HistoryMessage[] },
   { historyTokens, countTokens }: { historyTokens: number; countTokens: CountTokens },
-): Generator<void, Prompt> {
+): Generator<void, ChatMessage[]> {
   const fence = `visitor-${randomBytes(6).toString('hex')}`;
   const included: ChatMessage[] = [];
-  const said: string[] = [];
   let [remaining, bytes] = [historyTokens, HISTORY_BYTES];
   for (const one of history.toReversed()) {
     const message = asMessage(one, fence);
     if (!message) continue;
-    bytes -= Buffer.byteLength(message.content);
+    bytes -= Buffer.byteLength(JSON.stringify(message.content));
     if (bytes < 0) break;
     remaining -= (yield* countTokens(message.content, remaining)) + PER_MESSAGE;
     if (remaining < 0) break;
     included.unshift(message);
-    said.push(one.content);
   }
-  const messages: ChatMessage[] = [
+  return [
     { role: 'system', content: systemText(turn, found, fence) },
     ...included,
     { role: 'user', content: fenced(turn.message, fence) },
   ];
-  return { messages, said };
 }
 
 /**
@@ -251,17 +260,17 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
   const { stopAfterMs = TIMING.providerStopAfterMs } = dependencies;
   const making = createSlots(oneAtLeast(PROMPTS_AT_ONCE));
 
+  const hasBudget = ({ assistant: { tokensPerDay = null }, reserveTokens }: TurnContext): boolean =>
+    tokensPerDay !== null || reserveTokens !== undefined;
+
   /**
    * Reserves the maximum cost of a call in the budgets of the assistant and of the evaluation. Null if there is no
    * budget.
    */
-  const reserve = async (
-    { assistant: { assistantId, tokensPerDay = null }, reserveTokens }: TurnContext,
-    messages: ChatMessage[],
-    maxTokens: number,
-  ): Promise<ReservedCall | null> => {
-    if (tokensPerDay === null && !reserveTokens) return null;
-    const tokens = (await inSlices(countPrompt(messages, await countTokensOf()))) + maxTokens;
+  const reserve = async (turn: TurnContext, tokens: number): Promise<ReservedCall | null> => {
+    if (!hasBudget(turn)) return null;
+    const { assistant, reserveTokens } = turn;
+    const { assistantId, tokensPerDay = null } = assistant;
     const ofEvaluation = await reserveTokens?.(tokens);
     const ofDay =
       tokensPerDay === null || ofEvaluation === null ? null : await reserveCall(assistantId, tokensPerDay, tokens);
@@ -278,24 +287,34 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
 
   const ask = async (turn: TurnContext, settings: ProviderSettings, { passages: found, ...retrieved }: EngineReply) => {
     const { baseUrl, model, apiKeySealed, timeoutMs, temperature, maxTokens, historyTokens } = settings;
+    const hits = takePromptEntries(retrieved, turn);
     if (!checkEndpointUrl(baseUrl, { allowPrivate }).ok) throw new ProviderError('address_refused');
     const { assistantId } = turn.assistant;
     const apiKey = apiKeySealed === null ? null : openKey(apiKeySealed, assistantId);
     const breakerKey = breakerKeyOf(settings, assistantId, apiKey);
     if (!breaker.tryAcquire(breakerKey)) throw new ProviderError('paused');
-    const hits = promptEntriesOf(retrieved, turn);
-    const makePrompt = async () => {
+    const makeRequest = async () => {
       const history = historyTokens === 0 ? [] : await turn.history(PROMPT_HISTORY);
       const countTokens = await countTokensOf();
       const passages = await inSlices(choosePassages(found ?? [], countTokens));
       const counting = { historyTokens, countTokens };
-      return { passages, ...(await inSlices(buildPrompt(turn, { hits, passages, history }, counting))) };
+      const messages = await inSlices(buildPrompt(turn, { hits, passages, history }, counting));
+      const tokens = hasBudget(turn) ? (await inSlices(countPrompt(messages, countTokens))) + maxTokens : 0;
+      const json = JSON.stringify({
+        model,
+        messages,
+        stream: true,
+        stream_options: { include_usage: true },
+        max_tokens: maxTokens,
+        ...(temperature !== null && { temperature }),
+      });
+      return { passages, tokens, body: Buffer.from(json) };
     };
     const prepare = async () => {
-      const prompt = await workInSlot(making, assistantId, makePrompt);
-      return { ...prompt, reserved: await reserve(turn, prompt.messages, maxTokens) };
+      const made = await workInSlot(making, assistantId, makeRequest);
+      return { ...made, reserved: await reserve(turn, made.tokens) };
     };
-    const { said, passages, messages, reserved } = await prepare().catch((cause: unknown) => {
+    const { passages, tokens, body, reserved } = await prepare().catch((cause: unknown) => {
       breaker.release(breakerKey);
       throw cause;
     });
@@ -310,7 +329,7 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
     /** The provider may have worked for the first request, so the second one is reserved beside it. */
     const mayRepeat = async (): Promise<boolean> => {
       try {
-        last = await reserve(turn, messages, maxTokens);
+        last = await reserve(turn, tokens);
         return true;
       } catch {
         return false;
@@ -326,14 +345,7 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
             Accept: 'text/event-stream',
             ...(apiKey !== null && { Authorization: `Bearer ${apiKey}` }),
           },
-          body: JSON.stringify({
-            model,
-            messages,
-            stream: true,
-            stream_options: { include_usage: true },
-            max_tokens: maxTokens,
-            ...(temperature !== null && { temperature }),
-          }),
+          body,
           dispatcher,
           onText: filter.push,
           mayRepeat,
@@ -345,8 +357,8 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
       if (filtered.text === '') throw new ProviderError('empty');
       breaker.succeeded(breakerKey);
       const { name, instructions } = turn.assistant;
-      const given = { passages, entries: hits, said: [turn.message, name, instructions, ...said] };
-      return { completion, filtered, given };
+      const given = (): Given => ({ passages, entries: hits, said: [name, instructions, ...saidIn(body)] });
+      return { completion, filtered, passages, given };
     } catch (cause) {
       const failure = cause instanceof ProviderError ? cause : new ProviderError('connection', { cause });
       if (costsNothing(failure)) last?.settle(0);
@@ -363,7 +375,7 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
     providerMs: ms,
   });
   /** The pages that a reply cites, each once, as sources and buttons. */
-  const citedIn = ({ passages }: Given, cited: number[]) => {
+  const citedIn = (passages: Given['passages'], cited: number[]) => {
     const used = cited.flatMap((number) => passages[number - 1] ?? []);
     const sources = used.map(sourceOf);
     return {
@@ -393,10 +405,10 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
     const startedAt = performance.now();
     const { kind: _kind, ...retrievalWhy } = retrieved.why;
     try {
-      const { completion, filtered, given } = await ask(turn, settings, retrieved);
+      const { completion, filtered, passages, given } = await ask(turn, settings, retrieved);
       const { text, withCitations, unsure, removedLinks } = filtered;
-      const isChecked = given.passages.length > 0 || turn.assistant.strict === true;
-      const checked = isChecked ? await inSlices(checkReply(withCitations, given, turn.language)) : UNCHECKED;
+      const isChecked = passages.length > 0 || turn.assistant.strict === true;
+      const checked = isChecked ? await inSlices(checkReply(withCitations, given(), turn.language)) : UNCHECKED;
       // A reply that says that it is not sure need not cite anything, but it may invent no more than another.
       const flags = unsure ? checked.flags.filter(({ because }) => because !== 'uncited') : checked.flags;
       const cited = unsure ? [] : checked.cited;
@@ -405,7 +417,7 @@ export const createOpenAiEngine = (dependencies: Dependencies) => {
         // The provider did not fail, so this is no fall-back.
         return { ...retrieved, why: { ...retrieved.why, ...flagged, strict: true, providerMs: since(startedAt) } };
       }
-      const { sources, actions, why: citedWhy } = citedIn(given, cited);
+      const { sources, actions, why: citedWhy } = citedIn(passages, cited);
       return {
         text,
         suggestedActions: unsure ? retrieved.suggestedActions.filter(({ type }) => type === 'escalate') : actions,
