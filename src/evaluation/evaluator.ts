@@ -100,8 +100,9 @@ export const openEvaluator = ({ evaluations, versions, askEngine, embedder, life
     const reply: TriedReply = { kind, text, actions, sources };
     const isOwnText = why['engine'] === 'openai';
     const isFallBack = why['fallBack'] !== undefined;
-    const canJudge = expected !== null && !isFallBack;
-    const judged = canJudge ? await judgeReply(expected, reply, { entries: tried.entries, isOwnText }) : null;
+    const { entries } = tried;
+    const canJudge = expected !== null && entries !== null && !isFallBack;
+    const judged = canJudge ? await judgeReply(expected, reply, { entries, isOwnText }) : null;
     const given = { kind, confidence, reply: cut(text), sources, why: boundedWhy(why) };
     return { given, language: spoken, isFallBack, judged };
   };

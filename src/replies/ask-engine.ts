@@ -295,13 +295,13 @@ export type AskEngine = {
   /**
    * Answers a message without a conversation, for an evaluation: nothing is stored, and the model serves turns first.
    * Null if the assistant was deleted. With `draft`, the draft answers instead of the live version. Without
-   * `reserveTokens`, no provider is asked.
+   * `reserveTokens`, no provider is asked. `entries`: what it knew. Null if that was changed while a provider was asked.
    */
   tryOut: (
     assistantId: string,
     asked: { message: string; language: string | null },
     options?: { draft?: DraftKnowledge | undefined; reserveTokens?: TurnContext['reserveTokens'] },
-  ) => Promise<{ reply: EngineReply; entries: EngineEntry[] } | null>;
+  ) => Promise<{ reply: EngineReply; entries: EngineEntry[] | null } | null>;
 
   /**
    * What the draft of an assistant answers from, if it has this revision. `isReady`: its vectors are made. Null if the
@@ -498,11 +498,12 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       const own = draft ? draftEngine : engine;
       const reply = isRefused ? refusalReply(language) : await own.reply(ask);
       const why = { ...reply.why, ...versionOf(ask.assistant) };
-      const { knowledge } = ask.assistant;
+      const { knowledge, version } = ask.assistant;
       if (knowledge.length > 0) return { reply: { ...reply, why }, entries: knowledge };
+      if (draft) return { reply: { ...reply, why }, entries: draft.entries };
       // A provider was asked, and nothing has held the knowledge meanwhile.
-      const { entries } = draft ?? (await assistants.findKnowledge(assistant));
-      return { reply: { ...reply, why }, entries };
+      const now = await assistants.findKnowledge(assistant);
+      return { reply: { ...reply, why }, entries: String(now.version) === version ? now.entries : null };
     },
 
     endOf: async (question) => {

@@ -47,6 +47,9 @@ export const passageText = (passage: Pick<Passage, 'title' | 'path' | 'text'>): 
 const PASSAGE: Reading = { length: 4_000, words: 800, terms: 300, phrases: false };
 const HEADINGS: Reading = { length: 400, words: 60, terms: 40, phrases: false };
 
+/** So many words are remembered by language, some MB. Many spellings may have one stem. */
+const KNOWN_MAX = 20_000;
+
 /** The bits of a place: whether the headings and the title have the term. */
 export const IN_PATH = PLACE.first;
 export const IN_TITLE = PLACE.second;
@@ -143,7 +146,7 @@ export class PartReader {
   readonly #lengths: number[] = [];
   readonly #languages: number[] = [];
   readonly #vectors: (Int8Array | null)[] = [];
-  /** What words are, by language. Kept as long as this reader. */
+  /** What words are, by language. Kept as long as this reader, or until they are too many. */
   readonly #known = new Map<string, KnownWords>();
 
   get size(): number {
@@ -180,6 +183,7 @@ export class PartReader {
     readField(text, PASSAGE, 0);
     readField(path.slice(-4).join('\n'), HEADINGS, IN_PATH);
     readField(title, HEADINGS, IN_TITLE);
+    if (known.size > KNOWN_MAX) known.clear();
     this.#lengths.push(Math.min(0xffff, length));
   }
 
