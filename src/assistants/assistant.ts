@@ -161,13 +161,6 @@ export type Channel = {
   secretAddress?: { hash: string; createdAt: Date } | null;
 };
 
-/**
- * True if the turns of an assistant are answered in the order of all turns. Those of a provider, and those that wait for
- * another message, have slots of their own, and the gate does not count them once they are accepted.
- */
-export const isInOrder = ({ engine, quickMessageSeconds }: Assistant): boolean =>
-  engine.kind === 'retrieval' && quickMessageSeconds === null;
-
 export type Assistant = Settings & {
   assistantId: string;
   /** The HMAC key for conversation keys of this assistant. It never leaves the service. */
@@ -199,6 +192,13 @@ export type Assistant = Settings & {
    */
   textLanguage?: { entries?: string | null; passages?: string | null };
 };
+
+/**
+ * True if the turns of an assistant are answered in the order of all turns. Those of a provider, and those that wait for
+ * another message, have slots of their own, and the gate does not count them once they are accepted.
+ */
+export const isInOrder = ({ engine, quickMessageSeconds }: Assistant): boolean =>
+  engine.kind === 'retrieval' && quickMessageSeconds === null;
 
 /** The language of what an assistant knows. Null if that is in several. */
 export const usualLanguage = ({ textLanguage = {} }: Pick<Assistant, 'textLanguage'>): string | null =>

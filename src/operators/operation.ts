@@ -157,6 +157,22 @@ export async function* inTurns<Page>(
   }
 }
 
+/**
+ * Reads a page in the place of a large answer. A page that `isFiltered` may have to read far more than it shows, so it is a
+ * costly read too, and takes the place only once it is its holder's turn.
+ */
+export const readPage = <Page>(
+  { costly, takeRoom }: Pick<Call<Operation>, 'costly' | 'takeRoom'>,
+  read: () => Promise<Page>,
+  { isFiltered = false } = {},
+): Promise<Page> => {
+  const inRoom = async <Value>(work: () => Promise<Value>): Promise<Value> => {
+    await takeRoom();
+    return work();
+  };
+  return isFiltered ? costly(read, inRoom) : inRoom(read);
+};
+
 /** Returned by a handler that has written the response itself. */
 export const WRITTEN = Symbol('written');
 

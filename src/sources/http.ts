@@ -19,7 +19,16 @@ import {
 } from './source.ts';
 import { FILE_ENDINGS, type SourceStore } from './store.ts';
 import { Author, authorOf, Seen, SourceEditKind } from '../assistants/drafts/http.ts';
-import { definedFields, type Handled, handled, nextCursor, operation, time, uuid } from '../operators/operation.ts';
+import {
+  definedFields,
+  type Handled,
+  handled,
+  nextCursor,
+  operation,
+  readPage,
+  time,
+  uuid,
+} from '../operators/operation.ts';
 
 const path = '/assistants/:id/sources';
 const onePath = `${path}/:sourceId` as const;
@@ -277,9 +286,8 @@ export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] =
   // Its sources and its proposals may each have some MB.
   const rested = { list: createRestedWork(), accept: createRestedWork() };
   return [
-    handled(sourceOperations.list, async ({ params: { id = '' }, signal, takeRoom }) => {
+    handled(sourceOperations.list, async ({ params: { id = '' }, ...call }) => {
       const list = async () => {
-        await takeRoom();
         const { passages } = await assistants.getAssistant(id);
         const [listed, edits, proposed] = await Promise.all([
           sources.list(id),
@@ -288,7 +296,7 @@ export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] =
         ]);
         return { sources: listed.map((one) => viewOf(one, edits)), proposed, leftOut: passages?.leftOut ?? 0 };
       };
-      return rested.list(id, list, signal);
+      return rested.list(id, () => readPage(call, list), call.signal);
     }),
 
     handled(sourceOperations.add, async ({ params: { id = '' }, body, operator, note }) => {
@@ -351,15 +359,12 @@ export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] =
       return { pages, nextCursor: toNext(next) };
     }),
 
-    handled(sourceOperations.proposals, async ({ params: { id = '' }, query, signal, takeRoom }) => {
+    handled(sourceOperations.proposals, async ({ params: { id = '' }, query, ...call }) => {
       await assistants.getAssistant(id);
       const { limit = LIST_MAX, sourceId } = query;
       const filter = { assistantId: id, limit, ...(sourceId !== undefined && { sourceId }), ...afterOf(query.cursor) };
-      const list = async () => {
-        await takeRoom();
-        return sources.listProposals(filter);
-      };
-      const { proposals, next } = await rested.list(id, list, signal);
+      const list = () => sources.listProposals(filter);
+      const { proposals, next } = await rested.list(id, () => readPage(call, list), call.signal);
       return {
         proposals: proposals.map(({ proposalId, sourceId: source, url, question, answer, entryId = null }) => {
           return { proposalId, sourceId: source, url, question, answer, entryId };

@@ -29,11 +29,12 @@ const QUARTER = TURNS_LEAST >> 2;
 /** How soon an overload is probed first, and how often after that. */
 const PROBED_FIRST_MS = 1_000;
 const PROBED_EVERY_MS = 10_000;
-/**
- * With a window of at most this, a probe costs nothing, so one is made at once if turns take long nevertheless. If they
- * take as long alone, the window is the second. A larger one would be wrong if they wait behind turns of other processes.
- */
+/** With a window of at most this, a probe costs nothing, so one is made at once if turns take long nevertheless. */
 const WINDOW_SMALL = 24;
+/**
+ * The window after a probe has shown that turns take as long alone. A larger one would be wrong if they wait behind turns
+ * of other processes.
+ */
 const WINDOW_NOT_SMALL = 32;
 /** A turn without a queue waits for the model, 0.4 s at most. What took longer has waited for something else. */
 const UNQUEUED_MOST_MS = 400;
@@ -116,9 +117,9 @@ const createWindow = (inFlight: Set<Turn>) => {
     unqueuedMs = Math.min(unqueuedMs, Math.max(fast, fastBefore));
     const targetMs = unqueuedMs + QUEUED_MS;
     // Perhaps the turns of before were quick, and those of now wait for the model.
-    const isInVain = size <= WINDOW_SMALL && Math.min(fast, fastBefore) > targetMs;
+    const isSmallInVain = size <= WINDOW_SMALL && Math.min(fast, fastBefore) > targetMs;
     fastBefore = fast;
-    if (wasFull && isInVain) startProbe('small', fast);
+    if (wasFull && isSmallInVain) startProbe('small', fast);
     else if (wasFull && now >= nextProbeAt) startProbe('due', fast);
     else if (wasFull) {
       const change = Math.min(1.25, Math.max(0.7, targetMs / fast));

@@ -7,7 +7,7 @@ import { ApiError, conflict, invalid, notFound } from '../../platform/process/er
 import { newId } from '../../platform/process/ids.ts';
 import type { SharedMemory } from '../../platform/process/lru.ts';
 import { createSlices } from '../../platform/process/slices.ts';
-import { createSlots, oneEach } from '../../platform/process/slots.ts';
+import { createSlots, oneEach, restAsLong } from '../../platform/process/slots.ts';
 import { createResealing, type SecretsFound, type Vault } from '../../platform/process/vault.ts';
 import {
   type assistantModels,
@@ -254,7 +254,7 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         }
       });
     } finally {
-      if (own) setTimeout(own.release, Math.min(LARGE_REST_MOST_MS, tookMs)).unref();
+      if (own) setTimeout(own.release, restAsLong(tookMs, LARGE_REST_MOST_MS)).unref();
     }
     const { version, ...rest } = made as unknown as VersionMade; // set by the transaction, or it has thrown
     await versions.finish(assistantId, rest);

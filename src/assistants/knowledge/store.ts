@@ -167,7 +167,7 @@ const READ_BATCH = 250;
 export const LIST_BATCH = 50;
 /** So many entries, the oldest and as many of the newest, tell the language of all. Deciding one takes 0.3 ms. */
 const LANGUAGE_SAMPLE = 20;
-/** Encoding one batch takes a few milliseconds; other work runs between batches. The maximum of one in entries and bytes. */
+/** The most entries and bytes of a batch. Encoding one takes a few milliseconds; other work runs between batches. */
 const WRITE_BATCH = 500;
 const WRITE_BYTES = 1_000_000;
 
@@ -271,7 +271,7 @@ export type KnowledgeStore = {
   listKnowledge: (assistantId: string) => Promise<KnowledgeEntry[]>;
   countKnowledge: (assistantId: string) => Promise<number>;
 
-  /** Throws if the assistant has no room for so many more entries. To add them looks again. */
+  /** Throws if the assistant has no room for so many more entries. `addKnowledge` checks it again. */
   requireRoom: (assistantId: string, count: number) => Promise<void>;
 
   /**

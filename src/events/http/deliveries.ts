@@ -9,7 +9,16 @@ import type { DeliveryStore } from '../store.ts';
 import { cursor, wholeNumber } from '../../platform/process/validation.ts';
 import { createRestedWork } from '../../platform/http/shares.ts';
 import { invalid } from '../../platform/process/errors.ts';
-import { definedFields, type Handled, handled, nextCursor, operation, time, uuid } from '../../operators/operation.ts';
+import {
+  definedFields,
+  type Handled,
+  handled,
+  nextCursor,
+  operation,
+  readPage,
+  time,
+  uuid,
+} from '../../operators/operation.ts';
 
 const ms = z.number().nullable();
 const when = z.iso.datetime({ offset: true });
@@ -167,17 +176,12 @@ export const deliveryRoutes = ({ endpoints, deliveries, deliveryQueue }: Depende
   return [
     handled(
       deliveryOperations.list,
-      async ({ params: { id = '' }, query: { from, to, limit, cursor: after, ...rest }, signal, takeRoom, costly }) => {
+      async ({ params: { id = '' }, query: { from, to, limit, cursor: after, ...rest }, ...call }) => {
         const filter = definedFields({ ...rest, from: toDate(from), to: toDate(to) });
         const place = definedFields({ limit, cursor: after });
         const list = () => deliveries.list({ assistantId: id, ...filter, ...place });
-        const inRoom = async <Value>(read: () => Promise<Value>): Promise<Value> => {
-          await takeRoom();
-          return read();
-        };
-        // With a filter, a page may have to read all deliveries of an assistant.
         const isFiltered = Object.keys(filter).length > 0;
-        return rested(id, () => (isFiltered ? costly(list, inRoom) : inRoom(list)), signal);
+        return rested(id, () => readPage(call, list, { isFiltered }), call.signal);
       },
     ),
 

@@ -26,6 +26,7 @@ import {
   nextCursor,
   type Operation,
   operation,
+  readPage,
   textField,
   time,
   timeCursor,
@@ -199,18 +200,12 @@ const countInTurn = (team: string, count: () => Promise<number>): Promise<number
 
 /** Lists in turn. With a filter, a page may have to read many conversations, so it is a costly read too. */
 export const listInTurn = <Page>(
-  { req, res, costly, signal, takeRoom }: Listing,
+  call: Listing,
   { cursor: _from, ...filter }: { cursor?: string | undefined },
   list: () => Promise<Page>,
 ): Promise<Page> => {
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
-  const inRoom = async <Value>(read: () => Promise<Value>): Promise<Value> => {
-    await takeRoom();
-    return read();
-  };
-  // A costly read takes its room only once it is its holder's turn.
-  const listInRoom = () => (isFiltered ? costly(list, inRoom) : inRoom(list));
-  return rested.list(holderOf(req, res), listInRoom, signal);
+  return rested.list(holderOf(call.req, call.res), () => readPage(call, list, { isFiltered }), call.signal);
 };
 
 /** The query in the form that the list takes. `me` is the caller. */
