@@ -353,9 +353,9 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
    * If a version is published, settings and entries are those of this version. Otherwise the settings are the present
    * ones.
    */
-  const profileOf = async (assistant: Assistant, mayWait = false): Promise<AssistantProfile> => {
+  const readProfile = async (assistant: Assistant): Promise<AssistantProfile> => {
     const { entries, leftOut, version, published } = await assistants.findKnowledge(assistant);
-    const profile: AssistantProfile = {
+    return {
       assistantId: assistant.assistantId,
       version: String(version),
       name: assistant.name,
@@ -366,8 +366,12 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       tokensPerDay: assistant.tokensPerDay,
       ifTokensUsedUp: assistant.ifTokensUsedUp,
       ...(published && { publishedVersion: published.version }),
+      readAgain: () => readProfile(assistant),
     };
-    return published && engine.atVersion ? engine.atVersion(profile, mayWait) : profile;
+  };
+  const profileOf = async (assistant: Assistant, mayWait = false): Promise<AssistantProfile> => {
+    const profile = await readProfile(assistant);
+    return profile.publishedVersion === undefined ? profile : (engine.atVersion?.(profile, mayWait) ?? profile);
   };
 
   /** What the engine is asked with, and whether it has anything to answer from. */

@@ -1,7 +1,10 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import * as fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
 import {
+  type AssistantEngine,
   type AssistantProfile,
   type EngineEntry,
   type EngineReply,
@@ -13,7 +16,11 @@ import {
   type TurnContext,
 } from '../../src/replies/engines/engine.ts';
 import { createRetrievalEngine } from '../../src/replies/engines/retrieval.ts';
+import { createSharedMemory } from '../../src/platform/process/lru.ts';
 import { sized } from '../support/size.ts';
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
 
 const engine = createRetrievalEngine();
 
@@ -314,6 +321,80 @@ test('an index of some hundred entries does not wait for the large ones of other
   await Promise.all([...large, askOwn('neighbour', 600, 'On the shelf.')]);
 
   expect(ended.indexOf('neighbour')).toBeLessThan(2);
+});
+
+/** Entries with so many characters that one such index is built at a time. */
+const longEntries = (answer = 'On the shelf.'): EngineEntry[] =>
+  Array.from({ length: 1_300 }, (_, nth) =>
+    anEntry(`${nth}`, `Where is thing ${nth}?`, { answer: `${answer} `.repeat(60) }),
+  );
+const askForThing = (own: AssistantEngine, assistant: AssistantProfile): Promise<EngineReply> => {
+  const context = { message: 'where is thing 7', language: 'en', history: async () => [] };
+  return own.reply({ ...context, assistant, signal: new AbortController().signal });
+};
+
+test('what waits for the index of others keeps no knowledge, neither the turns nor the builds', async () => {
+  const own = createRetrievalEngine();
+  const wait = (assistantId: string) => {
+    const aVersion = (): AssistantProfile => anAssistant({ assistantId, knowledge: longEntries() });
+    const versions = [aVersion(), aVersion()];
+    const replied = versions.map((one) => askForThing(own, { ...one, readAgain: async () => aVersion() }));
+    return { read: versions.map(({ knowledge }) => new WeakRef(knowledge)), replied };
+  };
+  const first = askForThing(own, anAssistant({ assistantId: 'first', knowledge: longEntries() }));
+  const waiting = ['second', 'third'].map(wait);
+  await nextTick(); // a reference that was made in this tick keeps its object
+  collect();
+
+  const held = waiting.flatMap(({ read }) => read.map((one) => one.deref() !== undefined));
+  const replies = await Promise.all([first, ...waiting.flatMap(({ replied }) => replied)]);
+
+  expect(held).toEqual([false, false, false, false]);
+  expect(replies.map(({ text: said }) => said.trim().slice(0, 13))).toEqual(Array(5).fill('On the shelf.'));
+});
+
+test('assistants whose indexes push each other out get smaller ones, until none is built again', async () => {
+  const built: string[] = [];
+  const own = createRetrievalEngine({
+    memory: createSharedMemory({ maxBytes: 7_000_000 }),
+    maxBytes: 6_000_000,
+    onLargeBuilt: ({ assistantId }) => built.push(assistantId),
+  });
+  const words = (nth: number): string =>
+    Array.from({ length: 8 }, (_, at) => `w${(8 * nth + at).toString(36)}z`).join(' ');
+  const knowledge = Array.from({ length: 2_000 }, (_, nth) =>
+    anEntry(`${nth}`, `thing ${nth}`, { answer: words(nth) }),
+  );
+  const assistants = ['one', 'other'].map((assistantId) => anAssistant({ assistantId, knowledge }));
+  const context = { message: 'thing 7', language: 'en', history: async () => [], signal: new AbortController().signal };
+  const askAll = async (): Promise<string[]> => {
+    const replies: string[] = [];
+    for (const assistant of assistants) replies.push((await own.reply({ ...context, assistant })).text);
+    return replies;
+  };
+
+  for (let round = 0; round < 5; round += 1) await askAll();
+  const before = built.length;
+  const replies = await askAll();
+
+  expect(replies).toEqual([words(7), words(7)]);
+  expect(built.slice(before)).toEqual([]);
+});
+
+test('a new version is built again and again only after rests, if turns have an index meanwhile', async () => {
+  const built: number[] = [];
+  const own = createRetrievalEngine({ onLargeBuilt: () => built.push(performance.now()) });
+  const knowledge = longEntries();
+  const edit = () => askForThing(own, anAssistant({ assistantId: 'edited', knowledge }));
+  await edit();
+  const editedAt = performance.now();
+  while (built.length < 3) {
+    await edit();
+    await nextTick();
+  }
+
+  const [, second = 0, third = 0] = built;
+  expect(third - second).toBeGreaterThan(3 * (second - editedAt));
 });
 
 test('knowledge that exceeds the memory is indexed in part, the questions first, and how much is left out is told', async () => {

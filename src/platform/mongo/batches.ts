@@ -101,6 +101,13 @@ export async function* inPages<Row>(
   }
 }
 
+/** All rows of a cursor, read like this. */
+export const collect = async <Row>(rows: mongo.FindCursor<Row>, atOnce?: number): Promise<Row[]> => {
+  const all: Row[] = [];
+  for await (const page of inPages(rows, atOnce)) all.push(...page);
+  return all;
+};
+
 type Bound<Row extends { _id: string }> = {
   collection: mongo.Collection<Row>;
   filter: mongo.Filter<Row>;

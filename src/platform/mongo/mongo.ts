@@ -236,8 +236,10 @@ const LOOK_SHARE = 0.2;
 /** The `_id` of a document, and whose it is. */
 type Owned = [id: string, holder: string];
 
-/** Knows which documents are large. `look` finds it out. */
-const createSizes = <Stored extends { _id: string }>(collection: mongo.Collection<Stored>) => {
+/** `look` finds out which of these documents are large. */
+type Sizes = { isLarge: (document: Owned) => boolean; look: (documents: Owned[]) => void };
+
+const createSizes = <Stored extends { _id: string }>(collection: mongo.Collection<Stored>): Sizes => {
   const isLarge = createLru<boolean>(KNOWN_SIZES);
   /** The part of each holder's documents that is large, as the last looks found it. */
   const largeParts = createLru<number>(KNOWN_SIZES);
@@ -257,9 +259,17 @@ const createSizes = <Stored extends { _id: string }>(collection: mongo.Collectio
   };
 
   return {
-    isLarge: ([id, holder]: Owned): boolean => isLarge.get(id) ?? (largeParts.get(holder) ?? 0) > LOOK_SHARE,
-    look: (documents: Owned[]): void => void look(documents).catch(() => undefined),
+    isLarge: ([id, holder]) => isLarge.get(id) ?? (largeParts.get(holder) ?? 0) > LOOK_SHARE,
+    look: (documents) => void look(documents).catch(() => undefined),
   };
+};
+
+/** By collection: what one writer found out, the others know. */
+const known = new WeakMap<object, Sizes>();
+const sizesOf = <Stored extends { _id: string }>(collection: mongo.Collection<Stored>): Sizes => {
+  const sizes = known.get(collection) ?? createSizes(collection);
+  known.set(collection, sizes);
+  return sizes;
 };
 
 const LARGE_AT_ONCE = 8;
@@ -276,7 +286,7 @@ export const createUpdateBatcher = <Item, Result, Stored extends { _id: string }
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
   { documentOf, ...options }: UpdateOptions<Item>,
 ): ((item: Item) => Promise<Result>) => {
-  const sizes = createSizes(collection);
+  const sizes = sizesOf(collection);
   const thenLook =
     (afterMs: number): typeof write =>
     async (items) => {
@@ -307,7 +317,7 @@ export type Update = <Result>(document: Owned, update: () => Promise<Result>) =>
 
 /** The same for updates that have no place in a batch. Each of a large document is followed by a rest as long as it took. */
 export const createUpdate = <Stored extends { _id: string }>(collection: mongo.Collection<Stored>): Update => {
-  const sizes = createSizes(collection);
+  const sizes = sizesOf(collection);
   const places = withRests(createSlots(oneEach(ALONE_AT_ONCE), UNBOUNDED), restAsLong);
   return async (document, update) => {
     const isLarge = sizes.isLarge(document);

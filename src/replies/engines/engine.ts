@@ -40,14 +40,16 @@ export type AssistantProfile = {
   ifTokensUsedUp?: Assistant['ifTokensUsedUp'];
   /** The number of this version, if the assistant has published versions. */
   publishedVersion?: number | undefined;
+  /** Reads it again, for who has let the knowledge go while it waits. Default: it cannot be read again. */
+  readAgain?: () => Promise<AssistantProfile>;
 };
 
 export type HistoryMessage = { role: 'user' | 'assistant' | 'operator' | 'system'; content: string; why?: unknown };
 
 export type TurnContext = {
   /**
-   * An engine that waits for a provider first replaces it by one without knowledge. Nothing else holds the knowledge for
-   * this turn.
+   * An engine that waits for a provider, or for an index, first replaces it by one without knowledge. Nothing else holds
+   * the knowledge for this turn.
    */
   assistant: AssistantProfile;
   /** The visitor's text, exactly as sent. */

@@ -18,6 +18,7 @@ import {
   type SuggestedAction,
 } from '../../assistants/suggested-action.ts';
 import { WORTH } from '../../assistants/knowledge/store.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { inSlices, restIfBusy, workFor } from '../../platform/process/slices.ts';
 import { createSlots, type Slots } from '../../platform/process/slots.ts';
 import type { ReadPassage } from '../../sources/passages.ts';
@@ -59,9 +60,21 @@ const LARGE_CHARS = 1_000_000;
  */
 const BUILDS = { small: 8, middle: 2, large: 1 };
 
+/**
+ * If an index makes room for other assistants although it is in use, the next ones of its assistant get half of the memory
+ * for words, but at least this part of the maximum, for so long. So turns do not go on building what leaves at once.
+ */
+const LEAST_SHARE = 1 / 8;
+const LESS_FOR_MS = 10 * 60_000;
+/** After the build of a newer version, the next one rests for so many times as long as it took, if turns have an index. */
+const REST_SHARE = 4;
+
 /** An index, with the assistant that it was built for. */
-type Built = { index: KnowledgeIndex<EngineEntry>; assistant: AssistantProfile };
-type Build = { key: string; done: Promise<Built>; next: AssistantProfile | null };
+type Built = { index: KnowledgeIndex<EngineEntry>; assistant: AssistantProfile; most: number };
+/** What is to be built. It holds no knowledge while it waits, because that of each version may have 60 MB. */
+type Wanted = { assistantId: string; key: string; size: keyof typeof BUILDS; read: () => Promise<AssistantProfile> };
+/** `hurry` ends its rest, because a turn waits for it. */
+type Build = { key: string; done: Promise<Built>; hurry: () => void; next: Wanted | null };
 
 const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
 /** True if an index reads more characters of these entries. */
@@ -79,6 +92,13 @@ const sizeOf = (assistant: AssistantProfile): keyof typeof BUILDS => {
   if (isSmall(assistant)) return 'small';
   return hasMore(assistant.knowledge, LARGE_CHARS) ? 'large' : 'middle';
 };
+const itself = (assistant: AssistantProfile) => async () => assistant;
+const wantedOf = (assistant: AssistantProfile): Wanted => ({
+  assistantId: assistant.assistantId,
+  key: keyOf(assistant),
+  size: sizeOf(assistant),
+  read: assistant.readAgain ?? itself(assistant),
+});
 
 /** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
 const createIndexes = ({
@@ -87,52 +107,78 @@ const createIndexes = ({
   maxBytes = MAX_BYTES,
   onLargeBuilt = () => undefined,
 }: IndexOptions) => {
-  const built = memory.openCache<Built>(isForDrafts ? WORTH.draft : WORTH.words);
+  const built = memory.openCache<Built>({
+    ...(isForDrafts ? WORTH.draft : WORTH.words),
+    onPushedOut: (assistantId, { index: { bytes, entryBytes }, assistant }) => {
+      const words = Math.max(LEAST_SHARE * maxBytes, (bytes - entryBytes) / 2);
+      if (!isForDrafts && !isSmall(assistant)) less.set(assistantId, Math.min(maxBytes, entryBytes + words));
+    },
+  });
+  /** The memory of those that get less. */
+  const less = createLru<number>({ most: 10_000, ttl: LESS_FOR_MS });
+  const mostOf = (assistantId: string): number => less.get(assistantId) ?? maxBytes;
   /** The index that was chosen for a turn. The turn uses no other index until it ends. */
   const chosen = new WeakMap<AssistantProfile, KnowledgeIndex<EngineEntry>>();
   /**
    * The cache key and build number of each assistant's newest index. With the number, an older build that finishes
    * later does not replace the newest index.
    */
-  const latest = createLru<{ key: string; nth: number }>({ most: 10_000 });
+  const latest = createLru<{ key: string; nth: number; restUntil: number }>({ most: 10_000 });
   const building = new Map<string, Build>();
   const slotsFor = (most: number): Slots => createSlots(({ inUse }) => inUse < most);
   const slots = { small: slotsFor(BUILDS.small), middle: slotsFor(BUILDS.middle), large: slotsFor(BUILDS.large) };
   let builds = 0;
 
-  const build = async (assistant: AssistantProfile): Promise<Built> => {
-    const slot = await slots[sizeOf(assistant)].acquire(assistant.assistantId);
+  /** Waits while the last build of a newer version rests, until a turn needs the index. */
+  const rest = async (assistantId: string, hurried: Promise<void>): Promise<void> => {
+    const { restUntil } = latest.get(assistantId) ?? { restUntil: 0 };
+    const ms = restUntil - performance.now();
+    if (ms > 0) await Promise.race([sleep(ms, undefined, { ref: false }), hurried]);
+  };
+
+  /** Builds the index, as the `nth` one of all. */
+  const build = async ({ assistantId, size, read }: Wanted, nth: number, hurried: Promise<void>): Promise<Built> => {
+    await rest(assistantId, hurried);
+    const slot = await slots[size].acquire(assistantId);
     if (!slot) throw new Error('too many indexes wait to be built');
     try {
-      return { index: await inSlices(indexInSteps(assistant, maxBytes)), assistant };
+      const assistant = await read();
+      const most = mostOf(assistantId);
+      const before = built.get(keyOf(assistant));
+      if (before && before.most >= most) return before; // the last build has read this version already
+      const since = performance.now();
+      const made = { index: await inSlices(indexInSteps(assistant, most)), assistant, most };
+      keep(made, nth, performance.now() - since);
+      return made;
     } finally {
       slot.release();
     }
   };
 
-  const startBuild = (slot: string, assistant: AssistantProfile): Build => {
+  const keep = (made: Built, nth: number, ms: number): void => {
+    const { index, assistant } = made;
     const { assistantId } = assistant;
     const key = keyOf(assistant);
+    const before = latest.get(assistantId);
+    if ((before?.nth ?? 0) < nth) {
+      const isNewer = before !== undefined && built.has(before.key);
+      latest.set(assistantId, { key, nth, restUntil: isNewer ? performance.now() + REST_SHARE * ms : 0 });
+      // Two versions of an index would take the room of other assistants.
+      if (before) built.delete(before.key);
+    }
+    built.set(key, made, { bytes: index.bytes, holder: assistantId });
+    if (!isSmall(assistant)) onLargeBuilt(assistant, index.leftOut + (assistant.leftOut ?? 0));
+  };
+
+  const startBuild = (slot: string, wanted: Wanted): Build => {
     builds += 1;
-    const nth = builds;
-    const done = build(assistant)
-      .then((made) => {
-        const before = latest.get(assistantId);
-        if ((before?.nth ?? 0) < nth) {
-          latest.set(assistantId, { key, nth });
-          // Two versions of an index would take the room of other assistants.
-          if (before) built.delete(before.key);
-        }
-        built.set(key, made, { bytes: made.index.bytes, holder: assistantId });
-        if (!isSmall(assistant)) onLargeBuilt(assistant, made.index.leftOut + (assistant.leftOut ?? 0));
-        return made;
-      })
-      .finally(() => {
-        const { next } = started;
-        building.delete(slot);
-        if (next && !built.has(keyOf(next))) startBuild(slot, next);
-      });
-    const started: Build = { key, done, next: null };
+    const { promise: hurried, resolve: hurry } = Promise.withResolvers<void>();
+    const done = build(wanted, builds, hurried).finally(() => {
+      const { next } = started;
+      building.delete(slot);
+      if (next && !built.has(next.key)) startBuild(slot, next);
+    });
+    const started: Build = { key: wanted.key, done, hurry, next: null };
     building.set(slot, started);
     done.catch(() => undefined); // nobody waits for this build while an older index serves
     return started;
@@ -142,21 +188,26 @@ const createIndexes = ({
    * Builds the index of an assistant. For a large index, only one version is built at a time. Meanwhile turns of newer
    * versions get that version, and only the newest is built next, so a turn never waits for more than two builds.
    */
-  const obtain = (assistant: AssistantProfile): Promise<Built> => {
+  const startOf = (assistant: AssistantProfile): Build => {
     const key = keyOf(assistant);
     const slot = isSmall(assistant) ? key : assistant.assistantId;
-    const running = building.get(slot) ?? startBuild(slot, assistant);
-    if (running.key !== key) running.next = assistant;
+    const running = building.get(slot) ?? startBuild(slot, wantedOf(assistant));
+    if (running.key !== key) running.next = wantedOf(assistant);
+    return running;
+  };
+  const obtain = (assistant: AssistantProfile): Promise<Built> => {
+    const running = startOf(assistant);
+    running.hurry();
     return running.done;
   };
 
   /** The index that can be used now. While a large index is built, turns use the older index. */
   const newest = (assistant: AssistantProfile): Built | undefined => {
     const own = built.get(keyOf(assistant));
-    if (own || isSmall(assistant)) return own;
+    if (isSmall(assistant) || (own && own.most >= mostOf(assistant.assistantId))) return own;
     const before = latest.get(assistant.assistantId);
-    const last = before && built.get(before.key);
-    if (last) void obtain(assistant);
+    const last = own ?? (before && built.get(before.key));
+    if (last) startOf(assistant);
     return last;
   };
 
@@ -178,8 +229,16 @@ const createIndexes = ({
     },
     /** True if a turn would have to wait for seconds. */
     isLongWait: (assistant: AssistantProfile): boolean => !isSmall(assistant) && current(assistant) === undefined,
-    of: async (assistant: AssistantProfile): Promise<KnowledgeIndex<EngineEntry>> =>
-      current(assistant) ?? (await obtain(assistant)).index,
+    /** The turn has the knowledge of the index then. Meanwhile it has none. */
+    of: async (turn: TurnContext): Promise<KnowledgeIndex<EngineEntry>> => {
+      const now = current(turn.assistant);
+      if (now) return now;
+      const obtained = obtain(turn.assistant);
+      turn.assistant = { ...turn.assistant, knowledge: [] };
+      const { index, assistant } = await obtained;
+      turn.assistant = { ...turn.assistant, version: assistant.version, knowledge: assistant.knowledge };
+      return index;
+    },
   };
 };
 
@@ -389,7 +448,7 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
     },
     reply: async (turn) => {
       const { language } = turn;
-      const index = hasKnowledge(turn) ? await indexes.of(turn.assistant) : null;
+      const index = hasKnowledge(turn) ? await indexes.of(turn) : null;
       const rest = restIfBusy();
       if (rest) await rest;
       const decision = await decide(turn, index);

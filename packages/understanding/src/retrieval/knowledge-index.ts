@@ -268,6 +268,8 @@ export type KnowledgeIndex<Known extends IndexedEntry = IndexedEntry> = {
   entriesById: Map<string, { entry: Known; group: KnowledgeGroup }>;
   /** Estimated memory, with the texts of the entries. */
   bytes: number;
+  /** The part of it that the entries have. */
+  entryBytes: number;
   /** How many questions, variants and answers were left out, because they did not fit into `maxBytes`. */
   leftOut: number;
 };
@@ -293,6 +295,7 @@ export function* indexInSteps<Known extends IndexedEntry>(
     for (const variant of variants) budget.bytes += variant.length;
     yield;
   }
+  const entryBytes = budget.bytes;
   const languageOf = (entry: Known | undefined): string => baseLanguage(entry?.language ?? languages[0] ?? 'en');
   const byWords = Map.groupBy(knowledge, (entry) => wordsLanguageOf(languageOf(entry)));
   const groups: KnowledgeGroup[] = [];
@@ -302,7 +305,7 @@ export function* indexInSteps<Known extends IndexedEntry>(
     groups.push(group);
     for (const entry of entries) entriesById.set(entry.entryId, { entry, group });
   }
-  return { groups, entriesById, bytes: budget.bytes, leftOut: budget.leftOut };
+  return { groups, entriesById, bytes: budget.bytes, entryBytes, leftOut: budget.leftOut };
 }
 
 /** Builds the index without yielding. */
