@@ -47,8 +47,12 @@ export type VectorRows = {
 
 /** A vector in 8 bits. Its length does not matter, so it uses all of the 8 bits. */
 export const quantised = (vector: Float32Array): Int8Array<ArrayBuffer> => {
-  const largest = vector.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-9);
-  return Int8Array.from(vector, (value) => Math.round((value / largest) * 127));
+  const length = vector.length;
+  let largest = 1e-9;
+  for (let at = 0; at < length; at += 1) largest = Math.max(largest, Math.abs(vector[at] as number));
+  const values = new Int8Array(length);
+  for (let at = 0; at < length; at += 1) values[at] = Math.round(((vector[at] as number) / largest) * 127);
+  return values;
 };
 
 export const emptyRows = (count: number, dimensions: number): VectorRows => ({

@@ -491,6 +491,20 @@ test('a stored index finds what the index finds, once, and drops vectors of anot
   expect(passageEngine()).toMatch(/^[\w-]{16}$/);
 });
 
+test('a stored index of many passages has all their ids and words', () => {
+  const some = Array.from({ length: 1_000 }, (_, nth) =>
+    aPassage({ passageId: `passage number ${nth}`, text: `Waschgerät${nth} steht hier.`, language: 'de' }),
+  );
+  const stored = (index: PassageIndex) => [...index.stored()].map((pieces) => new Uint8Array(Buffer.concat(pieces)));
+  const parts = stored(changed(null, { add: some }));
+  const update = new PassageIndexUpdate(null, { model: MODEL });
+  for (const part of parts) for (const _ of update.addStored(part.slice(), MODEL));
+  const read = finished(update);
+
+  expect([...read.passageIds()].toSorted()).toEqual(some.map(({ passageId }) => passageId).toSorted());
+  expect(stored(read)).toEqual(parts);
+});
+
 test('a stored index that does not fit is left out', () => {
   const index = changed(null, { add: [aPassage()] });
   const [part = []] = index.stored();

@@ -173,7 +173,9 @@ export const createVectorReader = (
       lessUntil: left.length > 0 ? lessUntil : 0,
     };
     const changed: string[] = [];
+    const slices = createSlices();
     for await (const { entryId, hash } of vectors.list(assistantId, { model })) {
+      if (slices.isOver()) await slices.next();
       const same = before?.entries.get(entryId);
       if (same?.hash !== hash) changed.push(entryId);
       else {
@@ -182,6 +184,7 @@ export const createVectorReader = (
       }
     }
     for await (const row of vectors.read(changed)) {
+      if (slices.isOver()) await slices.next();
       if (row.model !== model) continue;
       const entry = withoutKinds(toVectorEntry(row), held.dropped);
       held.entries.set(entry.entryId, entry);
@@ -392,7 +395,9 @@ export const createDraftVectors = ({
       held.delete(free);
     }
     const texts: HeldTexts = { model, byHash: new Map(), made: 0, keptUntil: 0 };
+    const slices = createSlices();
     for await (const row of vectors.read(plan.edited.map(({ entryId }) => entryId))) {
+      if (slices.isOver()) await slices.next();
       if (row.model !== model) continue;
       const length = row.vectors.length / row.texts.length;
       for (const [nth, name] of row.texts.entries())

@@ -8,7 +8,7 @@ import {
   type VectorLease,
   type VectorProgress,
 } from './semantic-state.ts';
-import { parseTextKey, questionTexts, textKeyOf, textsHash } from './entry.ts';
+import { type KnowledgeText, parseTextKey, questionTexts, textKeyOf, textsHash } from './entry.ts';
 import type { EntryTexts, EntryVectors, VectorsInfo, VectorStore } from './vectors.ts';
 import { withDeadline } from '../../platform/process/deadline.ts';
 import { newToken } from '../../platform/process/ids.ts';
@@ -32,7 +32,15 @@ type Plan = VectorProgress & {
   orphans: string[];
   /** Maps a text hash to the id of a removed entry that still has the vector of this text. */
   sources: Map<string, string>;
+  /** False if the next plan has the rest of the work. */
+  isWhole: boolean;
 };
+
+/**
+ * A plan looks for vectors of removed entries only until it has so many texts of entries without vectors. The next plan
+ * has the others.
+ */
+const LOOKED_UP_MAX = 20_000;
 
 /**
  * Compares the stored vectors with the entries and orders the missing work. Edited entries go first, because their
@@ -50,6 +58,12 @@ const planWork = async (vectors: VectorStore, assistantId: string, model: string
   const edited: WorkItem[] = [];
   const fresh: WorkItem[] = [];
   const unanswered: WorkItem[] = [];
+  const wanted = new Set<string>();
+  const want = (texts: KnowledgeText[]): void => {
+    for (const { hash } of texts) wanted.add(hash);
+  };
+  /** How many entries of `fresh` have all their texts in `wanted`. */
+  let lookedUp = 0;
   let [answers, total] = [0, 0];
   for await (const { entryId, texts } of vectors.readTexts(assistantId)) {
     if (slices.isOver()) await slices.next();
@@ -59,26 +73,35 @@ const planWork = async (vectors: VectorStore, assistantId: string, model: string
     const known = name?.live === true && name.model === model ? name.hash : null;
     if (known === textsHash(model, texts)) answers += 1;
     else if (known === textsHash(model, questionTexts(texts))) unanswered.push({ entryId, texts: 1, withAnswer: true });
-    else if (known !== null) edited.push({ entryId, texts: texts.length, withAnswer: true });
-    else fresh.push({ entryId, texts: questionTexts(texts).length, withAnswer: false });
+    else if (known !== null) {
+      edited.push({ entryId, texts: texts.length, withAnswer: true });
+      if (wanted.size < LOOKED_UP_MAX) want(texts);
+    } else {
+      fresh.push({ entryId, texts: questionTexts(texts).length, withAnswer: false });
+      if (wanted.size >= LOOKED_UP_MAX) continue;
+      want(texts);
+      lookedUp = fresh.length;
+    }
   }
 
   const orphans = [...stored.values()];
+  const usable = orphans.filter((one) => one.model === model).map(({ entryId }) => entryId);
   const sources = new Map<string, string>();
-  if (fresh.length + edited.length > 0) {
-    const usable = orphans.filter((one) => one.model === model).map(({ entryId }) => entryId);
+  if (wanted.size > 0) {
     for await (const { entryId, texts } of vectors.readTextKeys(usable)) {
       if (slices.isOver()) await slices.next();
-      for (const name of texts) sources.set(name.slice(name.indexOf(' ') + 1), entryId);
+      for (const name of texts) {
+        const { hash } = parseTextKey(name);
+        if (wanted.has(hash)) sources.set(Buffer.from(hash).toString(), entryId); // a copy: a part would keep the whole
+      }
     }
   }
+  const isWhole = lookedUp === fresh.length || usable.length === 0;
   return {
-    work: [
-      ...edited,
-      ...fresh,
-      ...unanswered,
-      ...fresh.map(({ entryId }) => ({ entryId, texts: 1, withAnswer: true })),
-    ],
+    work: isWhole
+      ? [...edited, ...fresh, ...unanswered, ...fresh.map(({ entryId }) => ({ entryId, texts: 1, withAnswer: true }))]
+      : [...edited, ...fresh.slice(0, lookedUp)],
+    isWhole,
     edited: new Set(edited.map(({ entryId }) => entryId)),
     orphans: orphans.map(({ entryId }) => entryId),
     sources,
@@ -333,6 +356,7 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, is
       if (searchable || performance.now() - savedAt >= PROGRESS_EVERY_MS) outcome = await saveProgress();
     }
     if (outcome) return outcome;
+    if (!plan.isWhole) return { kind: 'over' };
     if (refused.size > 0) return { kind: 'refused' };
     await vectors.remove(plan.orphans);
     if (await semantic.complete(lease, { ...figures, version })) return { kind: 'made' };

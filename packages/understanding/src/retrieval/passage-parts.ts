@@ -343,6 +343,18 @@ export const storedPart = ({ words, held: { vectors } }: IndexPart, languages: r
   ]);
 };
 
+const LINES_BYTES = 8_192;
+
+/** The lines of a text, some at a time. */
+function* linesIn(text: Buffer): Generator<string[]> {
+  for (let from = 0; from <= text.length; ) {
+    const end = text.indexOf('\n', from + LINES_BYTES);
+    const to = end === -1 ? text.length : end;
+    yield text.toString('utf8', from, to).split('\n');
+    from = to + 1;
+  }
+}
+
 /**
  * Reads a stored part, whose arrays are views of `bytes`. Passages for which `isWanted` is false count as removed. A
  * passage's language is found by its name.
@@ -357,14 +369,16 @@ export function* readStoredPart(
     at += aligned(length);
     return [bytes.buffer, from];
   };
-  const text = (length: number): string => Buffer.from(...take(length), length).toString();
+  const text = (length: number): Buffer => Buffer.from(...take(length), length);
   const [described = 0] = new Uint32Array(...take(4), 1);
-  const header = JSON.parse(text(described)) as StoredHeader;
+  const header = JSON.parse(text(described).toString()) as StoredHeader;
   const { passages, places, vectors: stored } = header;
-  const ids = text(header.idBytes).split('\n');
-  yield;
-  const names = text(header.termBytes).split('\n');
-  yield;
+  const ids: string[] = [];
+  for (const some of linesIn(text(header.idBytes))) {
+    ids.push(...some);
+    yield;
+  }
+  const names = text(header.termBytes);
   const lengths = new Uint16Array(...take(2 * passages), passages);
   const languages = new Uint8Array(...take(passages), passages);
   const own = header.languages.map(languageNumber);
@@ -381,9 +395,9 @@ export function* readStoredPart(
     if (number % 1_024 === 0) yield;
   }
   const terms = new Map<string, number>();
-  for (const name of names) {
-    terms.set(name, terms.size);
-    if (terms.size % 1_024 === 0) yield;
+  for (const some of linesIn(names)) {
+    for (const name of some) terms.set(name, terms.size);
+    yield;
   }
   const starts = new Uint32Array(...take(4 * (header.terms + 1)), header.terms + 1);
   const words: Words = {
