@@ -4,7 +4,7 @@ import { serverDate } from '../platform/process/clock.ts';
 import { newId } from '../platform/process/ids.ts';
 import { cachedSettings, type CachedFind, createSharedMemory, type SharedMemory } from '../platform/process/lru.ts';
 import { conflict, invalid, notFound, orNotFound } from '../platform/process/errors.ts';
-import { inPages } from '../platform/mongo/batches.ts';
+import { collect, inPages } from '../platform/mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn } from '../platform/mongo/mongo.ts';
 import type { SecretsFound, Vault } from '../platform/process/vault.ts';
 import { validate } from '../platform/process/validation.ts';
@@ -284,12 +284,10 @@ export const createAssistantStore = ({
     listSessionKeys: async (most) =>
       (await assistants.find({}).select({ sessionKey: 1 }).limit(most).lean()).map(({ sessionKey }) => sessionKey),
 
-    listNames: async (only) => {
-      const names: { assistantId: string; name: string }[] = [];
-      for await (const page of inPages(oldestFirst(only, { projection: { name: 1 } }), NAMES_AT_ONCE))
-        for (const { _id, name } of page) names.push({ assistantId: _id, name });
-      return names;
-    },
+    listNames: async (only) =>
+      (await collect(oldestFirst(only, { projection: { name: 1 } }), NAMES_AT_ONCE)).map(({ _id, name }) => {
+        return { assistantId: _id, name };
+      }),
 
     readAssistants,
 

@@ -4,7 +4,7 @@ import { type KnowledgeEntry, KnowledgeInput, MAX_KNOWLEDGE } from '../assistant
 import { LIST_BATCH } from '../assistants/knowledge/store.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { isSafeLink } from '../assistants/suggested-action.ts';
-import { inPages } from '../platform/mongo/batches.ts';
+import { collect } from '../platform/mongo/batches.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
 import { conflict, invalid } from '../platform/process/errors.ts';
 import { createSlices } from '../platform/process/slices.ts';
@@ -53,12 +53,6 @@ export type Proposals = {
 export const createProposals = ({ connection, assistants }: Dependencies): Proposals => {
   const { proposedEntries } = sourceModels(connection);
 
-  /** Reads proposals page by page, because together they may have 50 MB. */
-  const readAll = async (rows: mongo.FindCursor<StoredProposedEntry>): Promise<StoredProposedEntry[]> => {
-    const all: StoredProposedEntry[] = [];
-    for await (const page of inPages(rows)) all.push(...page);
-    return all;
-  };
   const find = (filter: mongo.Filter<StoredProposedEntry>, projection: mongo.Document = {}) =>
     collectionOf(proposedEntries).find(filter, { projection, batchSize: LIST_BATCH });
 
@@ -145,7 +139,7 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
       const beyond = last && { $or: [{ url: later }, { url: last.url, _id: { $gt: last._id } }] };
       const filter = { assistantId, state: { $in: WAITING }, ...(sourceId !== undefined && { sourceId }), ...beyond };
       const found = find(filter, { given: 0 });
-      const { rows, next } = pageOf(await readAll(found.sort(BY_URL).limit(limit + 1)), limit);
+      const { rows, next } = pageOf(await collect(found.sort(BY_URL).limit(limit + 1)), limit);
       return { proposals: rows.map((row) => toProposal(row)), next };
     },
 
@@ -155,7 +149,7 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
       for (;;) {
         const filter = ofProposals(assistantId, chosen);
         await requireRoom(assistantId, await proposedEntries.countDocuments({ ...filter, state: 'proposed' }));
-        const taken = await readAll(find(filter).sort(BY_URL));
+        const taken = await collect(find(filter).sort(BY_URL));
         const [added, changed] = [taken.filter(isNew), taken.filter((one) => !isNew(one))];
         const count = added.length === 0 ? 0 : await addEntries(assistantId, added, by);
         if (count === null) continue;
@@ -174,7 +168,7 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
     },
 
     follow: async ({ assistantId, sourceId }) => {
-      const changed = await readAll(find({ sourceId, state: 'changed', given: { $type: 'string' } }));
+      const changed = await collect(find({ sourceId, state: 'changed', given: { $type: 'string' } }));
       if (changed.length === 0) return;
       const { drafts } = await assistants.getAssistant(assistantId);
       for (const one of changed) {

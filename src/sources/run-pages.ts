@@ -5,6 +5,7 @@ import { collectionOf } from '../platform/mongo/mongo.ts';
 import { createSlices } from '../platform/process/slices.ts';
 import {
   type PageState,
+  PAGES_BY,
   PAGES_OF_SITE_MAX,
   pagesIn,
   PASSAGES_MAX,
@@ -98,6 +99,12 @@ export type PageReads = {
   /** Whether many passages are written if the fetch of the page has ended so. */
   changesMany: (ended: { sourceId: string; pageId: string; end: PageEnd }) => Promise<boolean>;
 
+  /** The pages that are found if the fetch of a page has ended so. */
+  listLinked: (ended: { pageId: string; end: PageEnd }) => Promise<FoundPage[]>;
+
+  /** Pages that the run has read, without unchanged ones. */
+  listRead: (source: { sourceId: string; run: number }) => Promise<string[]>;
+
   /** The addresses of pages that earlier runs found and that are not gone. */
   listKnown: (source: { sourceId: string; run: number }, limit: number) => Promise<string[]>;
 
@@ -144,7 +151,7 @@ type PagesOfRun = {
   ) => Promise<SourceUpdate & { result: undefined }>;
 
   /** Pages that this run has read are read again by the next one, even if their content is the same. */
-  forgetRead: (session: ClientSession, source: StoredSource) => Promise<void>;
+  forgetRead: (session: ClientSession, source: StoredSource, ids: string[]) => Promise<void>;
 
   /** Deletes some of the passages that match, with their tokens. True if there may be more. */
   deletePassages: (session: ClientSession, filter: mongo.Filter<StoredPassage>) => Promise<boolean>;
@@ -167,7 +174,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     const wanted = new Map(found.map((page) => [idOfPage(sourceId, page.url), page]));
     const known = new Map<string, number>();
     for (const ids of inChunks([...wanted.keys()], 1_000)) {
-      const rows = pages.find({ _id: { $in: ids } }, { projection: { run: 1 }, session });
+      const rows = pages.find({ _id: { $in: ids } }, { projection: { run: 1 }, hint: PAGES_BY.id, session });
       for await (const row of rows) known.set(row._id, row.run);
     }
     const open = [...wanted].filter(([id]) => (known.get(id) ?? 0) < run);
@@ -392,6 +399,23 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     return { page: { state: 'failed', missed, error } };
   };
 
+  /** The pages that an unchanged page links to and that still belong to the source. */
+  const findKept = async (
+    { links, depth }: Pick<StoredSourcePage, 'links' | 'depth'>,
+    { keeps }: Extract<PageEnd, { state: 'unchanged' }>,
+    session?: ClientSession,
+  ): Promise<FoundPage[]> => {
+    const options = { projection: { _id: 0, url: 1 }, hint: PAGES_BY.id, ...(session && { session }) };
+    const linked = await pages.find({ _id: { $in: links } }, options).toArray();
+    const slices = createSlices();
+    const kept: FoundPage[] = [];
+    for (const { url } of linked) {
+      if (keeps(url)) kept.push({ url, depth: depth + 1 });
+      if (slices.isOver()) await slices.next();
+    }
+    return kept;
+  };
+
   const endedPage = async (
     session: ClientSession,
     source: StoredSource,
@@ -402,16 +426,8 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     if (end.state === 'missing') return missPage(session, source, page, end.error);
     if (end.state === 'failed') return { page: { state: 'failed', error: end.error } };
     if (end.state === 'unchanged') {
-      const { etag, lastModified, keeps } = end;
-      const projection = { url: 1 };
-      const linked = await pages.find({ _id: { $in: page.links } }, { projection, session }).toArray();
-      const slices = createSlices();
-      const kept: FoundPage[] = [];
-      for (const { url } of linked) {
-        if (keeps(url)) kept.push({ url, depth: page.depth + 1 });
-        if (slices.isOver()) await slices.next();
-      }
-      const { add, set } = await addPages(session, source, kept);
+      const { etag, lastModified } = end;
+      const { add, set } = await addPages(session, source, await findKept(page, end, session));
       const content = { etag: etag ?? page.etag, lastModified: lastModified ?? page.lastModified };
       return {
         page: { state: 'unchanged', missed: 0, error: null, ...content },
@@ -490,7 +506,12 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
   return {
     reads: {
       listOpen: ({ sourceId, run }, limit) =>
-        pages.find({ sourceId, run, state: 'found' }, { sort: { depth: 1 }, limit, projection: { _id: 1 } }).toArray(),
+        pages
+          .find(
+            { sourceId, run, state: 'found' },
+            { sort: { depth: 1 }, limit, projection: { _id: 1 }, hint: PAGES_BY.run },
+          )
+          .toArray(),
 
       beginPage: ({ pageId, run }) =>
         pages.findOneAndUpdate({ _id: pageId, run, state: 'found' }, { $inc: { tries: 1 } }, AFTER),
@@ -507,9 +528,23 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
         return (await passages.countDocuments({ sourceId, pageId }, { limit: MANY_PASSAGES + 1 })) > MANY_PASSAGES;
       },
 
+      listLinked: async ({ pageId, end }) => {
+        if (end.state === 'read' || end.state === 'skipped') return end.links ?? [];
+        if (end.state !== 'unchanged') return [];
+        const page = await pages.findOne({ _id: pageId }, { projection: { links: 1, depth: 1 } });
+        return page ? findKept(page, end) : [];
+      },
+
+      listRead: async ({ sourceId, run }) => {
+        const options = { projection: { _id: 1 }, hint: PAGES_BY.run };
+        const read = { sourceId, run, state: 'read' as const };
+        return (await pages.find(read, options).limit(PAGES_OF_SITE_MAX).toArray()).map(({ _id }) => _id);
+      },
+
       listKnown: async ({ sourceId, run }, limit) => {
         const known = { sourceId, run: { $lt: run }, state: { $ne: 'gone' as const } };
-        return (await pages.find(known, { projection: { url: 1 }, limit }).toArray()).map(({ url }) => url);
+        const options = { projection: { _id: 0, url: 1 }, hint: PAGES_BY.state };
+        return (await pages.find(known, options).limit(limit).toArray()).map(({ url }) => url);
       },
 
       findLacking,
@@ -535,9 +570,9 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     closeSome,
     reopen,
 
-    forgetRead: async (session, { _id: sourceId, run }) => {
+    forgetRead: async (session, { run }, ids) => {
       const unread = { etag: null, lastModified: null, hash: AGAIN };
-      await pages.updateMany({ sourceId, run, state: 'read' }, { $set: unread }, { session });
+      await pages.updateMany({ _id: { $in: ids }, run, state: 'read' }, { $set: unread }, { session });
     },
 
     deletePassages: async (session, filter) => {

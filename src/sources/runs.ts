@@ -1,6 +1,6 @@
 import { mainLanguage } from '@parley/understanding/text';
 import type { ClientSession, Connection, mongo } from 'mongoose';
-import { createRound, leaseIn } from '../platform/mongo/batches.ts';
+import { createRound, inChunks, leaseIn } from '../platform/mongo/batches.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
@@ -203,6 +203,22 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
     while (await writeAs(lease, step, removed));
   };
 
+  /**
+   * Writes of some pages each, for many pages. MongoDB keeps whole pages in its cache until a transaction ends, and they
+   * may have 400 KB each: with a cache of 0.5 GB, a transaction that changed 1,000 of them never ended.
+   */
+  const writeInSteps = async <Item>(
+    lease: RunLease,
+    items: Item[],
+    write: (session: ClientSession, source: StoredSource, some: Item[]) => Promise<SourceUpdate>,
+  ): Promise<void> => {
+    for (const some of inChunks(items, ROWS_AT_ONCE))
+      await writeAs(lease, async (session, source) => {
+        const { add, set } = source.state === 'running' ? await write(session, source, some) : {};
+        return { ...(add && { add }), ...(set && { set }), result: undefined };
+      });
+  };
+
   const announce = async (assistantId: string): Promise<void> => {
     const projection = { removedAt: 1, versions: 1, live: 1, language: 1, 'counts.passages': 1 };
     await raisePassages(assistantId, async () => {
@@ -313,14 +329,18 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         return { set, result: { ...source, ...set } };
       }),
 
-    seed: (lease, found, site) =>
-      writeAs(lease, async (session, source) => {
-        const { add, set } = await pagesOfRun.add(session, source, found);
-        return { ...(add && { add }), set: { ...set, ...(site && { site }) }, result: undefined };
-      }),
+    seed: async (lease, found, site) => {
+      await writeInSteps(lease, found, pagesOfRun.add);
+      // Written last: a worker that continues the run without it seeds the run once more.
+      if (site) await writeAs(lease, async () => ({ set: { site }, result: undefined }));
+    },
 
-    endPage: (lease, pageId, end) =>
-      writeAs(lease, (session, source) => pagesOfRun.end(session, source, { pageId, end })),
+    endPage: async (lease, pageId, end) => {
+      const linked = await pagesOfRun.reads.listLinked({ pageId, end });
+      // Links that are few are added in the transaction that ends the page.
+      if (linked.length > ROWS_AT_ONCE) await writeInSteps(lease, linked, pagesOfRun.add);
+      return writeAs(lease, (session, source) => pagesOfRun.end(session, source, { pageId, end }));
+    },
 
     countRead: async (sourceId) => {
       const source = await sources.findOne({ _id: sourceId }, { projection: { counts: 1 } });
@@ -331,7 +351,7 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       while ((await writeAs(lease, pagesOfRun.closeSome)) > 0);
     },
 
-    reopenPages: async (lease, ids) => writeAs(lease, (session, source) => pagesOfRun.reopen(session, source, ids)),
+    reopenPages: (lease, ids) => writeInSteps(lease, ids, pagesOfRun.reopen),
 
     publish: (lease, error = null) =>
       writeAs(lease, async (_session, source) => {
@@ -339,13 +359,21 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         return { set: source.state === 'running' ? set : {}, result: undefined };
       }),
 
-    fail: (lease, error, againAfterMs) =>
-      writeAs(lease, async (session, source) => {
-        if (source.state !== 'running') return { result: undefined };
-        // The passages that this run has read are removed, so the next run must read their pages again.
-        if (source.live !== source.run) await pagesOfRun.forgetRead(session, source);
-        return { set: { state: 'failed' as const, error, ...endOf(source, againAfterMs) }, result: undefined };
-      }),
+    fail: async (lease, error, againAfterMs) => {
+      const { sourceId } = lease;
+      const { run = 0, live = 0 } =
+        (await sources.findOne({ _id: sourceId }, { projection: { run: 1, live: 1 } })) ?? {};
+      // The passages that this run has read are removed, so the next run must read their pages again.
+      const read = live === run ? [] : await pagesOfRun.reads.listRead({ sourceId, run });
+      await writeInSteps(lease, read, async (session, source, ids) => {
+        await pagesOfRun.forgetRead(session, source, ids);
+        return {};
+      });
+      await writeAs(lease, async (_session, source) => {
+        const set = { state: 'failed' as const, error, ...endOf(source, againAfterMs) };
+        return { set: source.state === 'running' ? set : {}, result: undefined };
+      });
+    },
 
     settle: async (lease) => {
       const { sourceId } = lease;

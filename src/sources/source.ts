@@ -391,11 +391,16 @@ const fileSchema = schemaOf<StoredFileChunk>('sourceFiles');
 fileSchema.index({ sourceId: 1, upload: 1, n: 1 });
 
 const pageSchema = schemaOf<StoredSourcePage>('sourcePages');
-// The lists that owners read: all pages, and those of a state.
-pageSchema.index({ sourceId: 1, url: 1 });
-pageSchema.index({ sourceId: 1, state: 1, url: 1 });
-// The pages of a run that are still to fetch, the nearest first.
-pageSchema.index({ sourceId: 1, run: 1, state: 1, depth: 1 });
+/**
+ * A page has up to 400 KB of links and hashes. So what is asked of many pages is in these indexes, and is read without the
+ * pages themselves: which of them a run has found, what owners see in lists, and the pages of a run, the nearest first.
+ */
+export const PAGES_BY = {
+  id: { _id: 1, sourceId: 1, run: 1, url: 1 },
+  state: { sourceId: 1, state: 1, url: 1, title: 1, error: 1, note: 1, run: 1, _id: 1 },
+  run: { sourceId: 1, run: 1, state: 1, depth: 1, _id: 1 },
+} as const;
+for (const index of Object.values(PAGES_BY)) pageSchema.index(index);
 
 const passageSchema = schemaOf<StoredPassage>('passages');
 // A covering index, so that listing the visible passages does not read the documents.

@@ -19,6 +19,8 @@ import {
   NO_CHANGES,
   NO_COUNTS,
   pageOf,
+  PAGE_STATES,
+  PAGES_BY,
   type PageState,
   PRESENT,
   type Source,
@@ -58,7 +60,7 @@ const readableName = (given: string): string => {
 /** A page as owners see it. */
 export type SourcePage = Pick<StoredSourcePage, 'url' | 'state' | 'title' | 'error'> & { pageId: string };
 
-/** The fields of a page that owners see. Links and hashes are left out: a page may have thousands. */
+/** The fields of a page that owners see. `PAGES_BY.state` has them all, because a page may have thousands of links. */
 const SHOWN = { url: 1, state: 1, title: 1, error: 1, note: 1 } as const;
 
 type PageFilter = { assistantId: string; sourceId: string; state?: PageState; after?: string; limit: number };
@@ -395,11 +397,15 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
 
     listPages: async ({ assistantId, sourceId, state, after, limit }) => {
       await get(assistantId, sourceId);
-      const last = after === undefined ? null : await sourcePages.findOne({ _id: after, sourceId }, { url: 1 }).lean();
+      const find = (_id: string) => sourcePages.findOne({ _id, sourceId }, { _id: 0, url: 1 }).hint(PAGES_BY.id).lean();
+      const last = after === undefined ? null : await find(after);
       if (after !== undefined && !last) throw invalid('cursor', 'invalid', 'is not a cursor of this list');
+      // With each state by name, MongoDB merges their parts of the index in the order of the addresses.
+      const states = state ?? { $in: [...PAGE_STATES] };
       const found = await sourcePages
-        .find({ sourceId, ...(state && { state }), ...(last && { url: { $gt: last.url } }) }, SHOWN)
+        .find({ sourceId, state: states, ...(last && { url: { $gt: last.url } }) }, SHOWN)
         .sort({ url: 1 })
+        .hint(PAGES_BY.state)
         .limit(limit + 1)
         .lean();
       const { rows, next } = pageOf(found, limit);

@@ -1,0 +1,129 @@
+import { expect, test } from 'vitest';
+import { newToken } from '../../src/platform/process/ids.ts';
+import type { PageEnd } from '../../src/sources/run-pages.ts';
+import type { StoredSourcePage } from '../../src/sources/source.ts';
+import { eventually } from '../support/eventually.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
+import { aReader } from '../support/source-reading.ts';
+import { useStack } from '../support/stack.ts';
+
+// Sites whose pages all link to each other. A page may have 400 KB of links and hashes, so many are never read whole, and
+// never changed in one transaction.
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const AT_ONCE = 200;
+const PAGES = 2 * AT_ONCE + 50;
+const FOUND = Array.from({ length: PAGES }, (_, nth) => ({ url: `http://a.example/${nth}`, depth: 1 }));
+const READ: Extract<PageEnd, { state: 'read' }> = {
+  state: 'read',
+  title: 'Umbrellas',
+  language: 'en',
+  note: { code: 'not_whole', message: 'A part is missing' },
+  etag: null,
+  lastModified: null,
+  hash: 'hash',
+  passages: [],
+  proposals: [],
+  links: FOUND,
+};
+const UNCHANGED: PageEnd = { state: 'unchanged', etag: null, lastModified: null, keeps: () => true };
+
+/** The second run of a site. The first has found all pages, and read one. `idAt`: the ids in the order of the pages. */
+const aSecondRun = async () => {
+  const reader = await aReader(stack);
+  const { sourceId } = await reader.addSite('http://127.0.0.1:9/');
+  const { sourceRuns: runs, mongo } = stack.service;
+  const claimed = await runs.claim(sourceId, newToken());
+  if (!claimed) throw new Error('the source is not due');
+  const { lease } = claimed;
+  await runs.start(lease);
+  await runs.seed(lease, FOUND);
+  const stored = mongo.collection<StoredSourcePage>('sourcePages');
+  const byUrl = new Map((await stored.find({ sourceId }).toArray()).map(({ url, _id }) => [url, _id]));
+  const ids = FOUND.map(({ url }) => byUrl.get(url) ?? '');
+  const [first = '', second = ''] = ids;
+  await runs.endPage(lease, first, READ);
+  await runs.publish(lease);
+  await reader.refresh(sourceId);
+  // The clock of MongoDB may be some milliseconds ahead.
+  await eventually(async () => expect(await runs.start(lease)).toMatchObject({ run: 2 }));
+  const readAll = () => stored.updateMany({ sourceId }, { $set: { state: 'read', run: 2 } });
+  return { ...reader, runs, lease, sourceId, stored, ids, first, second, readAll };
+};
+
+test('what is asked of many pages is read without the pages', async () => {
+  const { assistantId, runs, lease, sourceId, first, second } = await aSecondRun();
+  const list = (more: object) => stack.service.sources.listPages({ assistantId, sourceId, limit: 300, ...more });
+  let known: string[] = [];
+  let lists: Awaited<ReturnType<typeof list>>[] = [];
+
+  const sent = await profileStatements(stack, async () => {
+    known = await runs.listKnown({ sourceId, run: 2 }, PAGES);
+    await runs.seed(lease, FOUND);
+    for (const [id, end] of [
+      [first, UNCHANGED],
+      [second, READ],
+    ] as const) {
+      expect(await runs.listOpen({ sourceId, run: 2 }, 5)).toHaveLength(5);
+      await runs.endPage(lease, id, end);
+    }
+    const whole = await list({});
+    lists = [whole, await list({ after: whole.next }), await list({ state: 'found' }), await list({ state: 'read' })];
+  });
+
+  const urls = FOUND.map(({ url }) => url).toSorted();
+  expect(known.toSorted()).toEqual(urls);
+  expect(lists.map(({ pages, next }) => [pages.length, next !== null])).toEqual([
+    [300, true],
+    [PAGES - 300, false],
+    [300, true],
+    [1, false],
+  ]);
+  expect(lists.slice(0, 2).flatMap(({ pages }) => pages.map(({ url }) => url))).toEqual(urls);
+
+  const shown = { pageId: second, url: FOUND[1]?.url, state: 'read', title: 'Umbrellas', error: READ.note };
+  expect(lists[3]?.pages).toEqual([shown]);
+  const reads = sent.filter((one) => collectionIn(one) === 'sourcePages' && ['query', 'getmore'].includes(one.op));
+  expect(reads.reduce((sum, { nreturned = 0 }) => sum + nreturned, 0)).toBeGreaterThan(5 * PAGES);
+  expect(Math.max(...reads.map(({ docsExamined = 0 }) => docsExamined))).toBe(1);
+});
+
+/** How many pages each transaction of a run has changed. The last statement of each changes the source. */
+const changedBy = async (work: () => Promise<unknown>): Promise<number[]> => {
+  const changed = [0];
+  for (const one of await profileStatements(stack, work)) {
+    if (one.op !== 'update') continue;
+    if (collectionIn(one) === 'sources') changed.push(0);
+    else if (collectionIn(one) === 'sourcePages') changed.push((changed.pop() ?? 0) + (one.nMatched ?? 0));
+  }
+  return changed.filter((count) => count > 0);
+};
+
+test('pages are found, reopened and forgotten in small transactions', async () => {
+  const { runs, lease, sourceId, stored, ids, first, second, readAll } = await aSecondRun();
+
+  const seeded = await changedBy(() => runs.seed(lease, FOUND.slice(0, -1)));
+  await stored.updateMany({ sourceId, _id: { $ne: first } }, { $set: { run: 1 } });
+  const linked = await changedBy(() => runs.endPage(lease, first, UNCHANGED));
+  await stored.updateMany({ sourceId, _id: { $ne: second } }, { $set: { run: 1 } });
+  const found = await changedBy(() => runs.endPage(lease, second, READ));
+  await readAll();
+  const reopened = await changedBy(() => runs.reopenPages(lease, ids));
+  const open = await runs.listOpen({ sourceId, run: 2 }, 2 * PAGES);
+  await readAll();
+  const forgotten = await changedBy(() => runs.fail(lease, { code: 'nothing_read', message: 'Nothing' }));
+
+  const sumOf = (counts: number[]): number => counts.reduce((sum, count) => sum + count, 0);
+  const all = { seeded, linked, found, reopened, forgotten };
+  expect(Object.fromEntries(Object.entries(all).map(([name, counts]) => [name, sumOf(counts)]))).toEqual({
+    seeded: PAGES - 1,
+    linked: PAGES,
+    found: PAGES,
+    reopened: PAGES,
+    forgotten: PAGES,
+  });
+  for (const counts of Object.values(all)) expect(Math.max(...counts)).toBeLessThanOrEqual(AT_ONCE);
+  expect(open).toHaveLength(PAGES);
+  expect(await stored.countDocuments({ sourceId, hash: 'again' })).toBe(PAGES);
+  expect(await stack.service.sources.findAny(sourceId)).toMatchObject({ source: { state: 'failed', live: 1, run: 2 } });
+});
