@@ -54,14 +54,31 @@ const withDrafts = async (...knowledge: ReturnType<typeof anEntry>[]) => {
     rollBack: (to: number | string, body: object = {}, who = anna) =>
       who.post<Version>(`${own}/versions/${to}/roll-back`, body),
     versions: async () => (await anna.get<Listed>(`${own}/versions`)).body.versions,
-    replaceAll: (...questions: string[]) => {
-      const text = JSON.stringify(questions.map((question) => anEntry({ question })));
+    replaceAll: (...entries: (string | ReturnType<typeof anEntry>)[]) => {
+      const text = JSON.stringify(entries.map((one) => (typeof one === 'string' ? anEntry({ question: one }) : one)));
       return anna.post(`${own}/knowledge-import`, { format: 'json', text, replace: true });
     },
     put: (who: typeof anna, entryId: string, answer: string, query = '') =>
       who.call('PUT', `${own}/knowledge/${entryId}${query}`, anEntry({ question: HOURS, answer })),
   };
 };
+
+/** Stores live entries of an assistant, as earlier versions have left them. */
+const addLive = async (assistantId: string, entries: ReturnType<typeof anEntry>[], more: { since?: number } = {}) => {
+  const rows = entries.map((entry, nth) => ({ ...entry, ...more, _id: newId(), position: 1_000 + nth, assistantId }));
+  const { mongo } = stack.service;
+  await mongo.collection<{ _id: string }>('knowledge').insertMany(rows);
+  const places = { 'knowledgePlaces.last': 1_000 + rows.length };
+  await mongo.collection<{ _id: string }>('assistants').updateOne({ _id: assistantId }, { $set: places });
+  return rows;
+};
+
+/** What was written of the entries that are or were live. */
+const writesIn = (statements: Profiled[]) =>
+  statements.filter(
+    (one) =>
+      ['knowledge', 'pastEntries'].includes(collectionIn(one)) && ['insert', 'update', 'remove'].includes(one.op),
+  );
 
 /** What a visitor gets, and what decided it. */
 const ask = async ({ chat }: TestAssistant, message = HOURS) => {
@@ -340,19 +357,107 @@ test('replaced entries are kept within bounds, and end with drafts', async () =>
   for (const drafts of [false, true]) await anna.call('PATCH', own, { drafts });
   expect([await back(), await kept()]).toEqual([[], []]);
   expect(problemOf(await rollBack(5))).toBe('409 conflict');
+});
 
-  const position = (nth: number) => 1_000 + nth;
-  const rows = Array.from({ length: 9_999 }, (_, nth) => ({ ...anEntry(), _id: newId(), position: position(nth) }));
-  const knowledge = stack.service.mongo.collection<{ _id: string }>('knowledge');
-  await knowledge.insertMany(rows.map((row) => ({ assistantId, ...row })));
-  const places = { 'knowledgePlaces.last': position(rows.length) };
-  await stack.service.mongo.collection<{ _id: string }>('assistants').updateOne({ _id: assistantId }, { $set: places });
-  await anna.call('DELETE', `${own}/knowledge/${rows[0]?._id}`);
+test('a draft that would make too many entries is refused before anything is written', async () => {
+  const { anna, own, publish, rollBack, assistantId } = await withDrafts();
+  const [first, second] = await addLive(
+    assistantId,
+    Array.from({ length: 9_999 }, () => anEntry()),
+  );
+  const add = async () => (await anna.post<Entry>(`${own}/knowledge`, anEntry())).body.entryId;
+  const remove = (entryId = '') => anna.call('DELETE', `${own}/knowledge/${entryId}`);
+  await remove(first?._id);
+  const added = await add();
   await publish();
+  await remove(added);
+  await add();
+  await rollBack(1); // so the draft removes an entry that is no longer live
+
+  const statements = await profileStatements(stack, async () =>
+    expect(problemOf(await publish())).toBe('409 conflict'),
+  );
+
+  expect(writesIn(statements)).toEqual([]);
+  expect(await stack.service.mongo.collection('knowledge').countDocuments({ assistantId })).toBe(10_000);
+  await remove(second?._id);
+  expect((await publish()).body).toMatchObject({ version: 4 });
+});
+
+/** 88 KB, about as many as an entry may have. */
+const aLargeEntry = () => {
+  const wide = (length: number) => '語'.repeat(length);
+  return anEntry({ variants: Array.from({ length: 50 }, () => wide(500)), answer: wide(4_000) });
+};
+
+test('what a draft changes or removes counts as a part of it', async () => {
+  const { anna, own, entries, draft, put } = await withDrafts(aLargeEntry(), aLargeEntry(), anEntry());
+  const [large = '', another = '', small = ''] = (await entries()).map(({ entryId }) => entryId);
+  const drafts = stack.service.mongo.collection<{ _id: string; bytes: number }>('drafts');
+  const filter = { _id: own.split('/')[2] ?? '' };
+  const bytes = async () => (await drafts.findOne(filter))?.bytes ?? 0;
+  const remove = (entryId: string) => anna.call('DELETE', `${own}/knowledge/${entryId}`);
+  const counted: number[] = [];
+  for (const step of [() => put(anna, large, 'Short.'), () => put(anna, large, 'Short!'), () => remove(large)]) {
+    expect((await step()).status).toBeLessThan(300);
+    counted.push(await bytes());
+  }
+  expect(Math.min(...counted)).toBeGreaterThan(88_000);
+  expect(counted[1]).toBe(counted[0]);
+  expect(counted[0]! - counted[2]!).toBeLessThan(1_000);
+  await drafts.updateOne(filter, { $set: { bytes: 31_950_000 } });
+
+  expect(problemOf(await remove(another))).toBe('422 validation_failed knowledge');
+  expect(problemOf(await put(anna, another, 'Short.'))).toBe('422 validation_failed knowledge');
+  expect((await remove(small)).status).toBe(204);
+  expect((await draft()).draft?.counts).toMatchObject({ changed: 0, removed: 2 });
+});
+
+test('a version writes within bounds, however much is live', async () => {
+  const { anna, own, entries, draft, publish, rollBack, replaceAll, versions, assistantId } = await withDrafts();
+  await anna.call('PATCH', own, { instructions: 'Be short.' });
+  await publish();
+  const rows = await addLive(assistantId, Array.from({ length: 380 }, aLargeEntry), { since: 2 });
+  const { mongo } = stack.service;
+  const [knowledge, vectors] = ['knowledge', 'knowledgeVectors'].map((name) => mongo.collection<{ _id: string }>(name));
+
+  // Drafts of a time when removals were not counted.
+  await anna.call('DELETE', `${own}/knowledge/${rows[0]?._id}`);
+  const edits = mongo.collection<{ _id: string }>('draftEntries');
+  const edit = await edits.findOne({ assistantId });
+  await edits.insertMany(rows.slice(1).map(({ _id, position }) => ({ ...edit, _id, position })));
+  const refused = await profileStatements(stack, async () => {
+    expect(problemOf(await rollBack(1))).toBe('409 conflict');
+    expect(problemOf(await publish())).toBe('409 conflict');
+  });
+  expect(writesIn(refused)).toEqual([]);
+  await anna.call('DELETE', `${own}/draft`);
+
+  await replaceAll('New?');
+  const statements = await profileStatements(stack, async () =>
+    expect((await publish()).body).toMatchObject({ version: 3, changes: { added: 1, isReplaced: true } }),
+  );
+
+  const inOrder = statements.map((one) => `${collectionIn(one)} ${one.op}`);
+  expect(inOrder.indexOf('knowledge remove')).toBeGreaterThan(inOrder.indexOf('versions insert'));
+  expect(await entries(false)).toMatchObject([{ question: 'New?' }]);
+  expect(await knowledge?.countDocuments({ assistantId })).toBe(1);
+  expect((await versions()).filter(({ canRollBack }) => canRollBack)).toEqual([]);
+  expect(problemOf(await rollBack(2))).toBe('409 conflict');
+
+  // A kill after the transaction leaves hidden entries, which the next version removes.
+  await knowledge?.insertMany(rows.slice(0, 2));
+  await vectors?.insertMany(
+    rows.slice(0, 2).map(({ _id }) => ({ _id, assistantId, live: true, model: 'm', hash: '' })),
+  );
   await anna.post(`${own}/knowledge`, anEntry());
-  await rollBack(6);
-  expect(problemOf(await publish())).toBe('409 conflict');
-  expect(await knowledge.countDocuments({ assistantId })).toBe(10_000);
+  expect(await entries(false)).toMatchObject([{ question: 'New?' }]);
+  expect((await draft()).draft?.counts).toMatchObject({ added: 1 });
+  await publish();
+  expect(await knowledge?.countDocuments({ assistantId })).toBe(2);
+  expect(await vectors?.countDocuments({ assistantId, live: true })).toBe(0);
+  expect((await rollBack(3)).status).toBe(200);
+  expect(await entries(false)).toMatchObject([{ question: 'New?' }]);
 });
 
 test('while versions are published and rolled back, each turn is answered by the entries and the settings of one of them', async () => {
@@ -455,6 +560,23 @@ test('a draft is read once at a time, with rests, however many read it', async (
   expect(Math.min(...pauses)).toBeGreaterThan(12);
 });
 
+test('comparisons read a draft once at a time, with rests, however many begin', async () => {
+  const { own, replaceAll } = await withDrafts();
+  await replaceAll(...Array.from({ length: 900 }, (_, nth) => `What is offer ${nth}?`));
+  const ends: number[] = [];
+  const body = { real: { limit: 2 }, against: 'draft', tokens: 10 };
+
+  const people = [anna, ben, await anOperator(stack), await anOperator(stack)];
+  const begin = async (one: typeof anna): Promise<void> => {
+    expect(problemOf(await one.post(`${own}/evaluations`, body))).toBe('422 validation_failed tokens');
+    ends.push(performance.now());
+  };
+  await Promise.all(people.map(begin));
+
+  const pauses = ends.slice(1).map((end, nth) => end - Number(ends[nth]));
+  expect(Math.min(...pauses)).toBeGreaterThan(12);
+});
+
 test('drafts that are published at the same time are written one after the other', async () => {
   const owners = [await withDrafts(), await withDrafts(), await withDrafts()];
   const questions = Array.from({ length: sized({ everyday: 100, long: 500 }) }, (_, nth) => `What is offer ${nth}?`);
@@ -509,6 +631,27 @@ test('a roll back of a few entries does not wait for large versions of others', 
   expect(back.body).toMatchObject({ version: 3 });
   expect(madeBefore).toBeLessThan(3);
   for (const { status } of await Promise.all(begun)) expect(status).toBe(200);
+});
+
+test('a version of a hundred entries does not wait for much larger ones of others', async () => {
+  const neighbour = await withDrafts();
+  await neighbour.replaceAll(...questionsOf('room', 100));
+  const owners = [await withDrafts(), await withDrafts()];
+  const long = questionsOf('offer', 300).map((question) => anEntry({ question, answer: 'x'.repeat(4_000) }));
+  for (const { replaceAll } of owners) await replaceAll(...long);
+  const people = [anna, await anOperator(stack)]; // a session waits for its own requests
+  let made = 0;
+
+  const { begun } = await untilItWrites(() =>
+    owners.map(({ publish }, nth) => publish({}, people[nth]).finally(() => (made += 1))),
+  );
+  const published = await neighbour.publish({}, ben);
+  const madeBefore = made;
+
+  expect(published.body).toMatchObject({ version: 2 });
+  expect(madeBefore).toBeLessThan(2);
+  const all = await Promise.all(begun);
+  expect(all.map(({ status }) => status)).toEqual([200, 200]);
 });
 
 test('after a large version its assistant rests for as long as that took before it makes the next one', async () => {

@@ -51,6 +51,8 @@ export type StoredEdit = Edit & {
   question: string;
   /** Null if the draft removes the entry. */
   entry: KnowledgeInput | null;
+  /** The bytes of the live entry that it changes or removes. Absent in edits of a time when they were not counted. */
+  replaced?: number;
 };
 type EntryEdit = Pick<StoredEdit, 'kind' | 'question' | 'by' | 'at'> & { entryId: string };
 export type Draft = {

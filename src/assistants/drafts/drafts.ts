@@ -7,6 +7,7 @@ import { ApiError, conflict, invalid, notFound } from '../../platform/process/er
 import { newId } from '../../platform/process/ids.ts';
 import type { SharedMemory } from '../../platform/process/lru.ts';
 import { createSlices } from '../../platform/process/slices.ts';
+import { createPacedSlots } from '../../platform/process/paced-slots.ts';
 import { createSlots, oneEach, restAsLong } from '../../platform/process/slots.ts';
 import { createResealing, type SecretsFound, type Vault } from '../../platform/process/vault.ts';
 import {
@@ -34,17 +35,22 @@ import {
 import { bytesOfEntry, type KnowledgeEntry, type KnowledgeInput, MAX_KNOWLEDGE } from '../knowledge/entry.ts';
 import { type AddOptions, LIST_BATCH } from '../knowledge/store.ts';
 import { secretsOfEngine, secretsOfWeb } from '../settings.ts';
-import type {
-  AssistantVersion,
-  EditAuthor,
-  LiveChange,
-  VersionedSources,
-  VersionMade,
-  VersionResult,
-  VersionStore,
+import {
+  type AssistantVersion,
+  type DraftCounts,
+  type EditAuthor,
+  type LiveChange,
+  REPLACED_MAX_BYTES,
+  type VersionedSources,
+  type VersionMade,
+  type VersionResult,
+  type VersionStore,
 } from './versions.ts';
 
-/** The maximum memory of a draft's entries, as estimated by `bytesOfEntry`. */
+/**
+ * The maximum memory of a draft's entries, as estimated by `bytesOfEntry`, with the live entries that they change or
+ * remove: MongoDB holds both in its cache while the draft is published.
+ */
 const DRAFT_MAX_BYTES = 32_000_000;
 const WRITE_BATCH = 200;
 /**
@@ -53,21 +59,31 @@ const WRITE_BATCH = 200;
  */
 const ADDED_FROM = 2 ** 40;
 
-/** One version may write as much as MongoDB can take before turns are delayed. So a process makes one at a time. */
-const makingLarge = createSlots(({ inUse }) => inUse === 0);
-/** After a large version its assistant rests for as long as it took, at most so long. */
-const LARGE_REST_MOST_MS = 5_000;
-const ofAssistant = createSlots(({ own }) => own === 0);
 /**
- * A version of a draft with fewer bytes, which does not replace all entries, does not wait for these. Nor does a roll
- * back of versions that changed at most so many entries.
+ * A version of a draft with fewer bytes, which does not replace all entries, is small. So is a roll back of versions that
+ * changed at most so many entries.
  */
 const SMALL_BYTES = 20_000;
 const SMALL_ENTRIES = 20;
 const SMALL_AT_ONCE = 8;
-const makingSmall = createSlots(oneEach(SMALL_AT_ONCE));
-/** A large version may wait for this long. Then it is refused with 503. */
+/** One with up to so many bytes, and as many of what it replaces or brings back, is made in less than a second. */
+const MIDDLE_BYTES = 1_000_000;
+const PACE = { slowMs: 1_000, hangsMs: 4_000, shareOf: oneEach };
+/**
+ * One large version may write as much as MongoDB can take before turns are delayed. So a process makes one at a time. None
+ * waits for a larger one, and assistants whose versions take long have one place in the line together.
+ */
+const making = {
+  small: createPacedSlots({ ...PACE, total: SMALL_AT_ONCE }),
+  middle: createPacedSlots({ ...PACE, total: 1 }),
+  large: createPacedSlots({ ...PACE, total: 1 }),
+};
+type VersionSize = keyof typeof making;
+/** A version that is not small may wait for this long. Then it is refused with 503. */
 const LARGE_WAIT_MS = 30_000;
+/** After it, its assistant rests for as long as it took, at most so long. */
+const LARGE_REST_MOST_MS = 5_000;
+const ofAssistant = createSlots(({ own }) => own === 0);
 
 const NO_AUTHOR: EditAuthor = { operatorId: null, name: null };
 
@@ -167,6 +183,10 @@ type DraftChange = {
 };
 type DraftedSource = Pick<SourceEdits[string], 'kind' | 'name'>;
 
+/** What an edit counts among the bytes of the draft. */
+const bytesOfEdit = ({ entry, replaced = 0 }: Pick<StoredEdit, 'entry' | 'replaced'>): number =>
+  bytesOfEntry(entry) + replaced;
+
 /** The sources that the draft does this with. */
 const sourcesOf = ({ sources = {} }: Pick<StoredDraft, 'sources'>, wanted: DraftedSourceKind): string[] =>
   Object.entries(sources).flatMap(([sourceId, { kind }]) => (kind === wanted ? sourceId : []));
@@ -234,20 +254,19 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
   };
 
   const makeVersion = async (
-    { assistantId, by, isSmall }: { assistantId: string; by: EditAuthor; isSmall: boolean },
+    { assistantId, by, size }: { assistantId: string; by: EditAuthor; size: VersionSize },
     write: (transaction: Transaction) => Promise<VersionMade>,
   ): Promise<AssistantVersion> => {
     let made: VersionMade | null = null;
-    const own = isSmall ? null : await acquireInTime(ofAssistant, assistantId, { waitMs: LARGE_WAIT_MS });
+    const turn = size === 'small' ? {} : { waitMs: LARGE_WAIT_MS };
+    const own = size === 'small' ? null : await acquireInTime(ofAssistant, assistantId, turn);
     let tookMs = 0;
     try {
       await inTurn(connection, async (session) => {
-        const slot = isSmall
-          ? await acquireInTime(makingSmall, assistantId)
-          : await acquireInTime(makingLarge, assistantId, { waitMs: LARGE_WAIT_MS });
+        const slot = await acquireInTime(making[size], assistantId, turn);
         const since = performance.now();
         try {
-          made = await write(await begin(session, assistantId, by));
+          made = await making[size].watch(assistantId, begin(session, assistantId, by).then(write));
         } finally {
           slot.release();
           tookMs += performance.now() - since;
@@ -265,13 +284,13 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
   const findEntry = async (
     { session, assistant, draft }: Transaction,
     entryId: string,
-  ): Promise<{ row: StoredEdit | null; position: number; question: string } | null> => {
+  ): Promise<(Pick<StoredEdit, 'position' | 'question' | 'replaced'> & { row: StoredEdit | null }) | null> => {
     const assistantId = assistant._id;
     const row = await edits.findOne({ _id: entryId, assistantId }, { session });
-    if (row) return row.kind === 'removed' ? null : { row, position: row.position, question: row.question };
+    if (row) return row.kind === 'removed' ? null : { ...row, row };
     if (draft?.isReplaced) return null;
     const live = await knowledge.findOne({ ...liveEntries(assistant), _id: entryId }, { session });
-    return live && { row: null, position: live.position, question: live.question };
+    return live && { row: null, position: live.position, question: live.question, replaced: bytesOfEntry(live) };
   };
 
   /** How many entries the draft would publish. */
@@ -282,6 +301,33 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     if (draft?.isReplaced) return added;
     const live = await knowledge.countDocuments(liveEntries(assistant), { session });
     return live + added - (await count('removed'));
+  };
+
+  /**
+   * Throws if publishing the draft would make too many entries, or replace too much. A roll back since the draft was begun
+   * may have brought back entries, and one that the draft changes is added if it is no longer live.
+   */
+  const requireRoom = async ({ session, assistant }: Transaction, counts: DraftCounts): Promise<void> => {
+    if (counts.isReplaced) return; // `addEntries` has counted them
+    const live = liveEntries(assistant);
+    let count = counts.added + (await knowledge.countDocuments(live, { session }));
+    let bytes = 0;
+    const ofLive = { assistantId: assistant._id, kind: { $in: ['changed', 'removed'] satisfies EntryEditKind[] } };
+    const projection = { size: { $bsonSize: '$$ROOT' } };
+    for await (const page of inPages(edits.find(ofLive, { session, projection: { kind: 1 } }), WRITE_BATCH)) {
+      count += page.filter(({ kind }) => kind === 'changed').length;
+      const filter = { ...live, _id: { $in: page.map(({ _id }) => _id) } };
+      for await (const { size } of knowledge.find<{ size: number }>(filter, { session, projection })) {
+        count -= 1;
+        bytes += size;
+      }
+      if (bytes > REPLACED_MAX_BYTES)
+        throw conflict('The draft changes or removes too much of what is live. Discard it and change less at once.');
+    }
+    if (count > MAX_KNOWLEDGE)
+      throw conflict(
+        `There would be more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries. Remove some in the draft.`,
+      );
   };
 
   /** The changes of entries that publishing the draft would make, in the order of the entries. */
@@ -299,13 +345,14 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     models: [models.drafts, models.edits],
 
     setDrafts: async (assistantId, isOn, { by = NO_AUTHOR }) => {
-      let ended: number | undefined;
+      let ended: Parameters<VersionStore['finish']>[1] | undefined;
       await inTurn(connection, async (session) => {
         if (!isOn) {
           const isOff = { _id: assistantId, drafts: { $ne: true } };
           if (await assistants.findOne(isOff, { session, projection: { _id: 1 } })) return;
           const { draft, assistant } = await begin(session, assistantId, by);
-          ended = assistant.publishedVersion;
+          const { publishedVersion: oldest = 0, knowledgePlaces: { from = 0 } = {} } = assistant;
+          ended = { removed: [], oldest, from };
           if (draft) throw conflict('Publish or discard the draft before you switch drafts off.');
           await sources.release(session, assistantId);
           await assistants.updateOne(
@@ -323,7 +370,7 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         await versions.begin({ session, assistant: now }, words);
       });
       // Without drafts, changes are live at once and make no version, so no earlier version can come back.
-      if (ended !== undefined) await versions.finish(assistantId, { removed: [], oldest: ended });
+      if (ended) await versions.finish(assistantId, ended);
     },
 
     setSettings: (assistantId, changeOf, options) =>
@@ -366,14 +413,14 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
       change(assistantId, options, async (transaction) => {
         const found = await findEntry(transaction, entryId);
         if (!found) throw notFound();
-        const { row, position } = found;
+        const { row, position, replaced = 0 } = found;
         if (row && isNewer(row, options)) throw changedByOthers('entryId');
         const kind = row?.kind ?? 'changed';
         const { question } = entry;
         const { session, edit } = transaction;
-        const edited = { assistantId, position, kind, question, entry, ...edit };
+        const edited = { assistantId, position, kind, question, entry, replaced, ...edit };
         await edits.replaceOne({ _id: entryId }, edited, { upsert: true, session });
-        return { bytes: bytesOfEntry(entry) - (row ? bytesOfEntry(row.entry) : 0) };
+        return { bytes: bytesOfEdit(edited) - (row ? bytesOfEdit(row) : 0) };
       }),
 
     removeEntries: (assistantId, entryIds, options) =>
@@ -383,14 +430,15 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         for (const entryId of entryIds) {
           const found = await findEntry(transaction, entryId);
           if (!found) throw notFound();
-          const { row, position, question } = found;
+          const { row, position, question, replaced = 0 } = found;
           if (row && isNewer(row, options)) throw changedByOthers('entryId');
-          if (row) bytes -= bytesOfEntry(row.entry);
+          if (row) bytes -= bytesOfEdit(row);
           if (row?.kind === 'added') await edits.deleteOne({ _id: entryId }, { session });
           else {
-            const removed = { assistantId, position, kind: 'removed' as const, question, entry: null, ...edit };
+            const kind = 'removed' as const;
+            const removed = { assistantId, position, kind, question, entry: null, replaced, ...edit };
             await edits.replaceOne({ _id: entryId }, removed, { upsert: true, session });
-            bytes += bytesOfEntry(null);
+            bytes += bytesOfEdit(removed);
           }
         }
         return { bytes };
@@ -415,14 +463,18 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     publish: async (assistantId, { by = NO_AUTHOR, seen, name, note, result = null }) => {
       const projection = { bytes: 1, isReplaced: 1 };
       const { bytes = 0, isReplaced = false } = (await drafts.findOne({ _id: assistantId }, { projection })) ?? {};
-      return makeVersion({ assistantId, by, isSmall: !isReplaced && bytes < SMALL_BYTES }, async (transaction) => {
+      const isLarge = bytes > MIDDLE_BYTES || (isReplaced && (await versions.exceed({ assistantId }, MIDDLE_BYTES)));
+      const size = isLarge ? 'large' : isReplaced || bytes >= SMALL_BYTES ? 'middle' : 'small';
+      return makeVersion({ assistantId, by, size }, async (transaction) => {
         const { session, draft, edit } = transaction;
         if (!draft) throw conflict('There is no draft to publish.');
         if (seen !== undefined && draft.revision !== seen) throw changedByOthers('revision');
+        const counts = await countsOf(assistantId, draft.isReplaced, session);
+        await requireRoom(transaction, counts);
         const values = Object.entries(draft.settings).map(([field, { value }]) => [field, value]);
         const made = await versions.publish(transaction, {
           settings: Object.fromEntries(values) as Partial<DraftedSettings>,
-          counts: await countsOf(assistantId, draft.isReplaced, session),
+          counts,
           sources: { added: sourcesOf(draft, 'added'), removed: sourcesOf(draft, 'removed') },
           changes: changesOf(transaction),
           name,
@@ -442,7 +494,9 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         return sum + entries.added + entries.changed + entries.removed + sources.added + sources.removed;
       }, 0);
       const isSmall = changed <= SMALL_ENTRIES && undone.every(({ changes }) => !changes.isReplaced);
-      return makeVersion({ assistantId, by, isSmall }, async (transaction) => {
+      const isLarge = !isSmall && (await versions.exceed({ assistantId, to }, MIDDLE_BYTES));
+      const size = isLarge ? 'large' : isSmall ? 'small' : 'middle';
+      return makeVersion({ assistantId, by, size }, async (transaction) => {
         const { publishedVersion } = transaction.assistant;
         if (live !== undefined && publishedVersion !== live) {
           const detail = {

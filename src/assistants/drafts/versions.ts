@@ -11,19 +11,23 @@ import {
   type DraftedField,
   type DraftedSettings,
   draftedSettingsOf,
+  type KnowledgePositions,
   type StoredAssistant,
   type StoredKnowledge,
   toAssistant,
   visibleEntries,
 } from '../assistant.ts';
 import { type EngineSettings, secretsOfEngine } from '../settings.ts';
-import { bytesOfEntry, type KnowledgeInput, MAX_KNOWLEDGE } from '../knowledge/entry.ts';
+import { bytesOfEntry, type KnowledgeInput } from '../knowledge/entry.ts';
 import { LIST_BATCH } from '../knowledge/store.ts';
 
 /** How many versions of an assistant are kept and listed. */
 export const VERSIONS_MAX = 50;
-/** The maximum memory of the entries that one version replaces, and of the entries that a roll back brings back. */
-const REPLACED_MAX_BYTES = 32_000_000;
+/**
+ * The maximum bytes of the entries that one version replaces, and of the entries that a roll back brings back. MongoDB
+ * holds them in its cache until the transaction ends.
+ */
+export const REPLACED_MAX_BYTES = 32_000_000;
 /** The maximum memory of all replaced entries of an assistant. */
 const PAST_MAX_BYTES = 128_000_000;
 /** The maximum that one command writes, in entries and in bytes. */
@@ -114,8 +118,11 @@ type PassagesMade = { count: number; language: string | null };
 /** `bytes`: what the hidden sources count as. */
 type SourcesMade = { counts: SourcesChanged; bytes: number; passages: PassagesMade };
 
-/** What is left to do once the version is stored. `oldest`: the oldest version that a roll back may make live. */
-export type VersionMade = { version: AssistantVersion; removed: string[]; oldest: number };
+/**
+ * What is left to do once the version is stored. `oldest`: the oldest version that a roll back may make live. `from`: the
+ * entries before this position are hidden.
+ */
+export type VersionMade = { version: AssistantVersion; removed: string[]; oldest: number; from: number };
 
 const versionSchema = schemaOf<StoredVersion>('versions');
 const pastSchema = schemaOf<PastEntry>('pastEntries');
@@ -158,6 +165,9 @@ type Dependencies = Pick<ReturnType<typeof assistantModels>, 'assistants' | 'kno
   onPublished: (assistantId: string) => Promise<void>;
 };
 
+/** `places`: those that the version changes. */
+type Placed = { places?: Pick<KnowledgePositions, 'last' | 'from'>; passages: PassagesMade | null };
+
 type Publishing = VersionWords & {
   settings: Partial<DraftedSettings>;
   counts: DraftCounts;
@@ -179,6 +189,9 @@ export type VersionStore = {
   /** Makes a version of what is live. No earlier version can come back. */
   begin: (write: VersionWrite, words: VersionWords) => Promise<void>;
 
+  /** True if the live entries have more bytes, or those that a roll back to `to` removes or brings back. */
+  exceed: (at: { assistantId: string; to?: number }, most: number) => Promise<boolean>;
+
   /** Makes the changes live. They may replace all entries. */
   publish: (write: VersionWrite, publishing: Publishing) => Promise<VersionMade>;
 
@@ -192,7 +205,7 @@ export type VersionStore = {
   resealKeys: (write: VersionWrite, resealing: Resealing) => Promise<void>;
 
   /** Called after the transaction. If a kill prevents it, the next version does what was left undone. */
-  finish: (assistantId: string, made: Pick<VersionMade, 'removed' | 'oldest'>) => Promise<void>;
+  finish: (assistantId: string, made: Omit<VersionMade, 'version'>) => Promise<void>;
 };
 
 export const createVersions = (dependencies: Dependencies): VersionStore => {
@@ -251,6 +264,40 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
   const entriesOf = (filter: mongo.Filter<StoredKnowledge>, session: ClientSession) =>
     inPages(knowledge.find(filter, { session, batchSize: LIST_BATCH }));
 
+  /** True if these rows have more bytes than `most`. Not many more are read. */
+  const areOver = async <Row extends { _id: string }>(
+    collection: mongo.Collection<Row>,
+    filter: mongo.Filter<Row>,
+    { most, session }: { most: number; session?: ClientSession },
+  ): Promise<boolean> => {
+    const projection = { _id: 0, size: { $bsonSize: '$$ROOT' } };
+    const options = { projection, batchSize: LIST_BATCH, ...(session && { session }) };
+    let bytes = 0;
+    for await (const { size } of collection.find<{ size: number }>(filter, options)) {
+      bytes += size;
+      if (bytes > most) return true;
+    }
+    return false;
+  };
+
+  /** The live entries that are newer than version `to`, and the past ones that it had. */
+  const differingFrom = (assistantId: string, to: number, from = 0) => ({
+    newer: { assistantId, since: { $gt: to } },
+    // Entries before `from` were replaced by an import that ended after drafts had been switched on.
+    older: { assistantId, until: { $gt: to }, since: { $lte: to }, position: { $gte: from } },
+  });
+
+  const removeInBatches = async <Row extends { _id: string }>(
+    collection: mongo.Collection<Row>,
+    filter: mongo.Filter<Row>,
+    onRemoved: (ids: Row['_id'][]) => Promise<void> = async () => undefined,
+  ): Promise<void> => {
+    await inBatches({ collection, filter }, async (some, ids) => {
+      await collection.deleteMany(some);
+      await onRemoved(ids);
+    });
+  };
+
   /** Stores the version. Returns the oldest version whose entries are all kept. */
   const add = async (
     { session, assistant }: VersionWrite,
@@ -267,21 +314,23 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
   const makeLive = async (
     write: VersionWrite,
     version: Omit<StoredVersion, '_id' | 'assistantId' | 'settings'>,
-    { settings, last, passages }: { settings: Partial<DraftedSettings>; last?: number; passages: PassagesMade | null },
-  ): Promise<Pick<VersionMade, 'version' | 'oldest'>> => {
+    { settings, places = {}, passages }: { settings: Partial<DraftedSettings> } & Placed,
+  ): Promise<Omit<VersionMade, 'removed'>> => {
     const { session, assistant } = write;
+    const { last, from } = places;
     const set = {
       ...settings,
       publishedVersion: version.version,
       'semantic.stale': true,
       ...(last !== undefined && { 'knowledgePlaces.last': last }),
+      ...(from !== undefined && { 'knowledgePlaces.from': from }),
       ...(passages && { 'passages.count': passages.count, 'textLanguage.passages': passages.language }),
     } as Partial<StoredAssistant>;
     const inc = { version: 1, ...(passages && { 'passages.version': 1 }) };
     await assistants.updateOne({ _id: assistant._id }, { $set: set, $inc: inc }, { session });
     const oldest = await add(write, { ...version, settings: { ...settingsNow(assistant), ...settings } });
     const { pastBytes: _bytes, ...made } = version;
-    return { version: { ...made, canRollBack: false }, oldest };
+    return { version: { ...made, canRollBack: false }, oldest, from: from ?? assistant.knowledgePlaces?.from ?? 0 };
   };
 
   return {
@@ -304,6 +353,12 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
       await add(write, { version, ...words, changes, settings: settingsNow(assistant), pastBytes: null });
     },
 
+    exceed: async ({ assistantId, to }, most) => {
+      if (to === undefined) return areOver(knowledge, { assistantId }, { most });
+      const { newer, older } = differingFrom(assistantId, to);
+      return (await areOver(knowledge, newer, { most })) || areOver(past, older, { most });
+    },
+
     publish: async (write, { settings, counts, sources: { added, removed: leaving }, changes, result, ...words }) => {
       const { session, assistant } = write;
       const { _id: assistantId, knowledgePlaces = {} } = assistant;
@@ -316,23 +371,26 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
         const highest = await knowledge.find({ assistantId }, { session }).sort({ position: -1 }).limit(1).toArray();
         last = highest[0]?.position ?? 0;
       }
-      if (counts.isReplaced) {
-        const filter = visibleEntries(assistantId, knowledgePlaces);
-        for await (const page of entriesOf(filter, session)) {
+      const live = visibleEntries(assistantId, knowledgePlaces);
+      // All entries together may have 880 MB. What is too much to be kept is hidden, and removed after the transaction.
+      const isHidden = counts.isReplaced && (await areOver(knowledge, live, { most: REPLACED_MAX_BYTES, session }));
+      const places = { last, ...(isHidden && { from: last + 1 }) };
+      if (counts.isReplaced && !isHidden) {
+        for await (const page of entriesOf(live, session)) {
           for (const row of page) {
             removed.push(row._id);
             await keeper.keep(row);
           }
         }
-        await knowledge.deleteMany(filter, { session });
+        await knowledge.deleteMany(live, { session });
       }
       for await (const page of changes) {
-        const live = new Map<string, StoredKnowledge>();
+        const changed = new Map<string, StoredKnowledge>();
         const ids = page.flatMap(({ entryId, position }) => (position === null ? [] : entryId));
         for await (const rows of ids.length > 0 ? entriesOf({ _id: { $in: ids } }, session) : [])
-          for (const row of rows) live.set(row._id, row);
+          for (const row of rows) changed.set(row._id, row);
         for (const { entryId: _id, position, entry } of page) {
-          const before = live.get(_id);
+          const before = changed.get(_id);
           const size = bytesOfEntry(entry);
           if (before) await keeper.keep(before);
           if (!entry) {
@@ -342,29 +400,21 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
             await writes.add({ updateOne: { filter: { _id }, update: { $set: { ...entry, since: version } } } }, size);
           } else {
             // An entry that a roll back has removed meanwhile comes back at its old position.
-            const document = { _id, assistantId, position: position ?? (last += 1), since: version, ...entry };
+            const document = { _id, assistantId, position: position ?? (places.last += 1), since: version, ...entry };
             await writes.add({ insertOne: { document } }, size);
           }
         }
       }
       await writes.flush();
-      // A roll back since the draft was begun may have brought back entries, so that there are too many now.
-      const count = await knowledge.countDocuments(visibleEntries(assistantId, { ...knowledgePlaces, last }), {
-        session,
-      });
-      if (count > MAX_KNOWLEDGE)
-        throw conflict(
-          `There would be more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries. Remove some in the draft.`,
-        );
       const fields = DRAFTED_FIELDS.filter((field) => field in settings);
       const ofSources =
         added.length + leaving.length > 0
           ? await sources.publish(session, { assistantId, version, added, removed: leaving })
           : NO_SOURCES;
       const made = { version, ...words, changes: { ...counts, settings: fields, sources: ofSources.counts }, result };
-      const pastBytes = await keeper.end(ofSources.bytes);
+      const pastBytes = isHidden ? null : await keeper.end(ofSources.bytes);
       const { passages } = ofSources;
-      return { removed, ...(await makeLive(write, { ...made, pastBytes }, { settings, last, passages })) };
+      return { removed, ...(await makeLive(write, { ...made, pastBytes }, { settings, places, passages })) };
     },
 
     rollBack: async (write, to, words) => {
@@ -375,10 +425,13 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
       if (to === live) throw conflict(`Version ${to} is live.`);
       if (to < findOldest(await readNewest(assistantId, session)))
         throw conflict(`Not all entries of version ${to} are kept.`);
+      const { newer, older } = differingFrom(assistantId, to, knowledgePlaces?.from);
+      const bound = { most: REPLACED_MAX_BYTES, session };
+      if ((await areOver(knowledge, newer, bound)) || (await areOver(past, older, bound)))
+        throw conflict(`Version ${to} differs too much from what is live. Roll back to a later one first.`);
       const version = live + 1;
       const keeper = createKeeper(session, version);
       const leaving = new Set<string>();
-      const newer = { assistantId, since: { $gt: to } };
       for await (const page of entriesOf(newer, session)) {
         for (const row of page) {
           leaving.add(row._id);
@@ -388,20 +441,11 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
       await knowledge.deleteMany(newer, { session });
       const writes = createWrites(knowledge, session);
       const counts = { added: 0, changed: 0, removed: 0, isReplaced: false };
-      let bytes = 0;
-      const coming = past.find(
-        // Entries before `from` were replaced by an import that ended after drafts had been switched on.
-        { assistantId, until: { $gt: to }, since: { $lte: to }, position: { $gte: knowledgePlaces?.from ?? 0 } },
-        { session, batchSize: LIST_BATCH },
-      );
-      for await (const page of inPages(coming)) {
+      for await (const page of inPages(past.find(older, { session, batchSize: LIST_BATCH }))) {
         for (const { entryId: _id, position, entry } of page) {
-          const size = bytesOfEntry(entry);
-          bytes += size;
-          if (bytes > REPLACED_MAX_BYTES)
-            throw conflict(`Version ${to} differs too much from what is live. Roll back to a later one first.`);
           counts[leaving.delete(_id) ? 'changed' : 'added'] += 1;
-          await writes.add({ insertOne: { document: { _id, assistantId, position, since: version, ...entry } } }, size);
+          const document = { _id, assistantId, position, since: version, ...entry };
+          await writes.add({ insertOne: { document } }, bytesOfEntry(entry));
         }
       }
       await writes.flush();
@@ -438,12 +482,13 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
       }
     },
 
-    finish: async (assistantId, { removed, oldest }) => {
+    finish: async (assistantId, { removed, oldest, from }) => {
       // If this fails, these vectors are found and removed when the vectors of the new entries are made.
       await retireVectors(removed).catch(() => undefined);
       await onPublished(assistantId);
-      const filter = { assistantId, until: { $lte: oldest } };
-      await inBatches({ collection: past, filter }, (some) => past.deleteMany(some)).catch(() => undefined);
+      await removeInBatches(past, { assistantId, until: { $lte: oldest } }).catch(() => undefined);
+      const hidden = { assistantId, position: { $lt: from } };
+      await removeInBatches(knowledge, hidden, retireVectors).catch(() => undefined);
       await sources.forget(assistantId, oldest).catch(() => undefined);
     },
   };

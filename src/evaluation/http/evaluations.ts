@@ -220,13 +220,13 @@ export const evaluationRoutes = ({
       const { setId, real, against, tokens = null } = body;
       if ((setId == null) === (real == null))
         throw invalid('setId', 'invalid', 'must be given, or `real` must, and not both');
-      const { engine } = await assistants.getAssistant(id);
-      const draft = against === 'draft' ? await assistants.drafts.find(id) : null;
-      if (against === 'draft' && !draft) throw conflict('There is no draft to compare.');
-      const engines = [engine, draft?.settings.engine?.value];
-      if (tokens !== null && engines.every((one) => one?.kind !== 'openai'))
-        throw invalid('tokens', 'invalid', 'can be given only if the assistant has a provider');
       const create = async () => {
+        const { engine } = await assistants.getAssistant(id);
+        const draft = against === 'draft' ? await assistants.drafts.find(id) : null;
+        if (against === 'draft' && !draft) throw conflict('There is no draft to compare.');
+        const engines = [engine, draft?.settings.engine?.value];
+        if (tokens !== null && engines.every((one) => one?.kind !== 'openai'))
+          throw invalid('tokens', 'invalid', 'can be given only if the assistant has a provider');
         await evaluations.requireRoom(id);
         let set: { setId: string; name: string; version: number } | null = null;
         let questions: Asked[] = [];
