@@ -74,8 +74,9 @@ type ConversationOwner = Pick<StoredConversation, 'assistantId' | 'channel' | 's
 
 export type NotTaken = Pick<StoredConversation, 'conversationId' | 'assistantId' | 'language'>;
 
-/** The head of a session's pending turns, and when a job for it was last added. */
-type StaleHead = TurnRef & { assistantId: string; headSince: Date; queuedAt: Date };
+/** The head of a session's pending turns, when a job for it was last added, and the size of the document. */
+type StaleHead = TurnRef & { assistantId: string; headSince: Date; acceptedAt: Date; queuedAt: Date; bytes: number };
+type FindHeads = { assistantId: string; from?: Date; except?: string[] };
 
 export type ConversationHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>;
 /** The fields that tell a waiting visitor whether there is something new. */
@@ -139,13 +140,13 @@ export type ConversationStore = Erasure & {
   isPending: (turn: TurnRef) => Promise<boolean>;
 
   /** Finds heads whose job may be lost: of an assistant since `from`, or of the next ones. MongoDB's clock decides. */
-  findStaleHeads: (of: { assistantId: string; from?: Date }, olderThanMs: number, most: number) => Promise<StaleHead[]>;
+  findStaleHeads: (of: FindHeads, olderThanMs: number, most: number) => Promise<StaleHead[]>;
 
   /**
-   * Records that a job is being added for these heads. If several sweeps record this concurrently, only one of them
-   * changes the document.
+   * Records that a job is being added for these heads: now, or as if at `againAt`. If several sweeps record this
+   * concurrently, only one of them changes the document.
    */
-  renewHeads: (heads: StaleHead[]) => Promise<void>;
+  renewHeads: (heads: (StaleHead & { againAt?: Date })[]) => Promise<void>;
 
   /** Heads that were accepted before this time, however often a sweep has restored their job. */
   findHeadsAcceptedBefore: (at: Date, limit: number) => Promise<(TurnRef & { acceptedAt: Date })[]>;
@@ -191,7 +192,19 @@ const ANSWERABLE_AT = {
     in: { $cond: ['$$head.quick', { $min: ['$$head.quick.atLatest', '$$last.quick.until'] }, '$$head.acceptedAt'] },
   },
 };
-type HeadRow = Pick<StoredConversation, '_id' | 'assistantId' | 'headSince' | 'waiting'> & { answerableAt: Date };
+const HEAD = {
+  assistantId: 1,
+  headSince: 1,
+  waiting: { turnId: 1, acceptedAt: 1 },
+  answerableAt: ANSWERABLE_AT,
+  bytes: { $bsonSize: '$$ROOT' },
+};
+/** Heads may have a megabyte each, so few are read by one command. */
+const HEADS = { hint: 'heads_by_assistant', batchSize: 50 };
+type HeadRow = Pick<StoredConversation, '_id' | 'assistantId' | 'headSince' | 'waiting'> & {
+  answerableAt: Date;
+  bytes: number;
+};
 
 export const createConversationStore = (dependencies: Dependencies): ConversationStore => {
   const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, announceErased } = dependencies;
@@ -258,38 +271,28 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     isPending: async ({ key, turnId }) =>
       (await readPending(key))?.waiting.some((turn) => turn.turnId === turnId) ?? false,
 
-    findStaleHeads: async ({ assistantId, from }, olderThanMs, most) => {
+    findStaleHeads: async ({ assistantId, from, except = [] }, olderThanMs, limit) => {
       const older = (path: string | object) => ({ $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] });
-      const rows = await conversations
-        .find<HeadRow>(
-          {
-            'waiting.0': { $exists: true },
-            assistantId: from ? assistantId : { $gt: assistantId },
-            // The range makes MongoDB use the index. The exact comparison is the one with `$$NOW`.
-            headSince: { ...(from && { $gte: from }), $lt: new Date(serverNow() - olderThanMs) },
-            $expr: { $and: [older('$headSince'), older(ANSWERABLE_AT)] },
-          },
-          { projection: { assistantId: 1, headSince: 1, 'waiting.turnId': 1, answerableAt: ANSWERABLE_AT } },
-        )
-        .sort({ assistantId: 1, headSince: 1 })
-        .hint('heads_by_assistant')
-        .limit(most)
-        .toArray();
-      return rows.flatMap(({ _id: key, answerableAt: at, waiting: [head], ...row }) =>
-        head ? [{ ...row, key, turnId: head.turnId, queuedAt: new Date(Math.max(+row.headSince, +at)) }] : [],
-      );
+      const own = {
+        'waiting.0': { $exists: true },
+        assistantId: from ? assistantId : { $gt: assistantId, $nin: except },
+        // The range makes MongoDB use the index. The exact comparison is the one with `$$NOW`.
+        headSince: { ...(from && { $gte: from }), $lt: new Date(serverNow() - olderThanMs) },
+        $expr: { $and: [older('$headSince'), older(ANSWERABLE_AT)] },
+      };
+      const options = { projection: HEAD, sort: { assistantId: 1, headSince: 1 }, ...HEADS } as const;
+      const rows = await conversations.find<HeadRow>(own, options).limit(limit).toArray();
+      return rows.flatMap(({ _id: key, answerableAt: at, waiting: [head], ...row }) => {
+        return head ? [{ ...row, ...head, key, queuedAt: new Date(Math.max(+row.headSince, +at)) }] : [];
+      });
     },
 
     renewHeads: async (heads) => {
-      if (heads.length === 0) return;
-      await updateMany(
-        connection,
-        CONVERSATIONS,
-        heads.map(({ key, turnId, headSince }) => ({
-          q: { _id: key, 'waiting.0.turnId': turnId, headSince },
-          u: { $currentDate: { headSince: true } },
-        })),
-      );
+      const updates = heads.map(({ key, turnId, headSince, againAt }) => ({
+        q: { _id: key, 'waiting.0.turnId': turnId, headSince },
+        u: againAt ? { $set: { headSince: againAt } } : { $currentDate: { headSince: true } },
+      }));
+      if (updates.length > 0) await updateMany(connection, CONVERSATIONS, updates);
     },
 
     findHeadsAcceptedBefore: async (at, limit) => {
@@ -300,10 +303,8 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
             'waiting.0.acceptedAt': { $lt: at },
             'waiting.0.quick.atLatest': { $not: { $gte: at } },
           },
-          { projection: { 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
+          { projection: { 'waiting.turnId': 1, 'waiting.acceptedAt': 1 }, ...HEADS, limit },
         )
-        .hint('heads_by_assistant')
-        .limit(limit)
         .toArray();
       return rows.flatMap(({ _id: key, waiting: [head] }) =>
         head ? [{ key, turnId: head.turnId, acceptedAt: head.acceptedAt }] : [],
@@ -312,11 +313,9 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
 
     findTurn: async (turnId, assistantId) => {
       if (!isUuid(turnId)) return null;
-      const candidates = await conversations
-        .find({ _id: prefixRange(turnId), ...visibleTo(assistantId) })
-        .project<TurnCandidate>(forTurn(turnId))
-        .limit(SAME_PREFIX_MAX)
-        .toArray();
+      const own = { _id: prefixRange(turnId), ...visibleTo(assistantId) };
+      const options = { projection: forTurn(turnId) };
+      const candidates = await conversations.find<TurnCandidate>(own, options).limit(SAME_PREFIX_MAX).toArray();
       for (const { waiting: [pending] = [], recent: [recent] = [], headId, ...conversation } of candidates) {
         if (pending) return { state: 'pending', conversation, turn: pending, head: headId === turnId };
         const turn = recent ?? (await history.findFinishedTurn(conversation, turnId));
@@ -328,11 +327,9 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     findNotTaken: async (after, limit) => {
       const projection = { conversationId: 1, assistantId: 1, language: 1 };
       const options = { projection, sort: { assistantId: 1, takeBy: 1 }, hint: 'not_taken' } as const;
+      const takeBy = { $exists: true, $lte: serverDate() };
       const due = (assistantId: string | { $gt: string }, most: number) =>
-        conversations
-          .find({ assistantId, takeBy: { $exists: true, $lte: serverDate() } }, options)
-          .limit(most)
-          .toArray();
+        conversations.find({ assistantId, takeBy }, { ...options, limit: most }).toArray();
       const [next] = await due({ $gt: after }, 1);
       return next ? due(next.assistantId, limit) : [];
     },

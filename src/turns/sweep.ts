@@ -1,9 +1,12 @@
+import { inChunks } from '../platform/mongo/batches.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import { notTakenText } from '../assistants/opening-hours.ts';
 import type { ConversationStore, NotTaken } from '../conversations/store.ts';
 import type { TakeByEnd } from '../conversations/state.ts';
 import type { Logger } from '../platform/process/logger.ts';
+import { createLru } from '../platform/process/lru.ts';
+import { restAfter } from '../platform/process/slots.ts';
 import type { TurnLeases } from './leases.ts';
 import type { TurnQueue } from './queue.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
@@ -67,8 +70,23 @@ const RESTORED_PER_SWEEP = 1_000;
 const HEADS_AT_ONCE = 200;
 /** How often a sweep reads. It reads on in one assistant while all heads so far are being answered. */
 const READS_PER_SWEEP = 50;
+/** For how long a sweep begins to read. */
+const SWEPT_FOR_MS = 5_000;
+
+/**
+ * To renew a head writes its whole document, which takes ten milliseconds if twenty long messages wait. So heads of large
+ * documents are renewed after the others, a few at once and those of one read for so long. Then their assistants rest.
+ */
+const LARGE_HEAD_BYTES = 64 * 1024;
+const LARGE_AT_ONCE = 8;
+const LARGE_FOR_MS = 200;
+const LARGE_REST_MS = 10_000;
+const PASSED_BY_MAX = 1_000;
+/** One that still waits is found again when it has waited for twice as long, or after this time. */
+const LARGE_AGAIN_MS = 300_000;
 
 type StaleHead = Awaited<ReturnType<ConversationStore['findStaleHeads']>>[number];
+type RenewedHead = Parameters<ConversationStore['renewHeads']>[0][number];
 
 type SweepDependencies = {
   conversations: Pick<ConversationStore, 'findStaleHeads' | 'renewHeads'>;
@@ -88,9 +106,12 @@ export const createTurnSweep = ({
   turnQueue,
   timing,
 }: SweepDependencies): (() => Promise<void>) => {
-  /** The heads that had lost their job. */
-  const restoreJobs = async (heads: StaleHead[]): Promise<StaleHead[]> => {
-    const restored: StaleHead[] = [];
+  /** The assistants whose large heads took long, for a while. */
+  const passedBy = createLru<true>({ most: PASSED_BY_MAX });
+
+  /** The heads that have lost their job. */
+  const findLost = async (heads: StaleHead[]): Promise<StaleHead[]> => {
+    const found: StaleHead[] = [];
     // `byPartition` leaves out unavailable partitions: no job can be added there, so their heads must not be renewed.
     for (const { items, oldestWaitingAt } of await turnQueue.byPartition(heads)) {
       const leased = await leases.findLeased(items);
@@ -102,11 +123,40 @@ export const createTurnSweep = ({
         const mayBeQueued = oldestWaitingAt !== null && oldestWaitingAt <= queuedAt.getTime() + timing.turnStaleMs;
         return !mayBeQueued || now - queuedAt.getTime() > timing.turnJobReplacedAfterMs;
       });
-      await conversations.renewHeads(lost);
-      for (const { key, turnId, assistantId } of lost) turnQueue.enqueue({ key, turnId, assistantId });
-      restored.push(...lost);
+      found.push(...lost);
     }
-    return restored;
+    return found;
+  };
+
+  const addJobs = async (heads: RenewedHead[]): Promise<void> => {
+    await conversations.renewHeads(heads);
+    for (const { key, turnId, assistantId } of heads) turnQueue.enqueue({ key, turnId, assistantId });
+  };
+
+  /** The same for some of these heads. Returns their number. */
+  const addJobsOfLarge = async (heads: StaleHead[]): Promise<number> => {
+    const since = performance.now();
+    const now = serverNow();
+    const tried: StaleHead[] = [];
+    try {
+      for (const some of inChunks(heads, LARGE_AT_ONCE)) {
+        tried.push(...some);
+        const againAt = ({ acceptedAt }: StaleHead) => new Date(now + Math.min(LARGE_AGAIN_MS, now - +acceptedAt));
+        await addJobs(some.map((head) => ({ ...head, againAt: againAt(head) })));
+        if (performance.now() - since > LARGE_FOR_MS) break;
+      }
+    } finally {
+      const ttl = Math.ceil(restAfter(performance.now() - since, LARGE_REST_MS));
+      for (const { assistantId } of tried) passedBy.set(assistantId, true, { ttl });
+    }
+    return tried.length;
+  };
+
+  /** Returns how many heads have a job again. */
+  const restoreJobs = async (lost: StaleHead[]): Promise<number> => {
+    const small = lost.filter(({ bytes }) => bytes < LARGE_HEAD_BYTES);
+    await addJobs(small);
+    return small.length + (await addJobsOfLarge(lost.filter(({ bytes }) => bytes >= LARGE_HEAD_BYTES)));
   };
 
   /** The assistant that had its turn last. */
@@ -116,13 +166,17 @@ export const createTurnSweep = ({
     let restored = 0;
     /** How many were restored when this round began with the first assistant. */
     let before = last === '' ? 0 : -1;
+    const until = performance.now() + SWEPT_FOR_MS;
     for (let reads = 0; reads < READS_PER_SWEEP && restored < RESTORED_PER_SWEEP; reads += 1) {
-      const heads = await conversations.findStaleHeads(of, timing.turnStaleMs, HEADS_AT_ONCE);
-      const lost = await restoreJobs(heads);
-      restored += lost.length;
+      if (performance.now() > until) return;
+      const wanted = { ...of, except: [...passedBy.keys()] };
+      const heads = await conversations.findStaleHeads(wanted, timing.turnStaleMs, HEADS_AT_ONCE);
       const hasMore = heads.length === HEADS_AT_ONCE;
       const end = heads.at(-1);
+      // First, so that after a failure the next sweep goes on with others.
       last = end?.assistantId ?? last;
+      const lost = await findLost(heads);
+      restored += await restoreJobs(lost);
       const isAnswered = lost.every(({ assistantId }) => assistantId !== last);
       if (end && hasMore && isAnswered && end.headSince > (of.from ?? new Date(0))) {
         of = { assistantId: last, from: end.headSince };

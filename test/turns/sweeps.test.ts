@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { claimOf } from '../../src/events/claims.ts';
 import { createDeliverySweeps } from '../../src/events/sweep.ts';
@@ -7,6 +8,7 @@ import { TIMING } from '../../src/platform/process/time-limits.ts';
 import { createNotTakenSweep, createTurnSweep } from '../../src/turns/sweep.ts';
 import { createFeed } from '../kit/feed.ts';
 import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
@@ -48,21 +50,33 @@ test('a thousand escalations of one assistant that nobody took hardly delay one 
   expect(new Set(ended).size).toBe(1_001);
 });
 
-const head = (assistantId: string, since: Date) => {
+const head = (assistantId: string, since: Date, message = '') => {
   const turnId = randomUUID();
-  const waiting = [{ turnId, acceptedAt: since }];
+  const waiting = [{ turnId, acceptedAt: since, message }];
   return { _id: randomUUID() as never, conversationId: randomUUID(), assistantId, headSince: since, waiting };
 };
+const largeHead = (assistantId: string, since: Date) => head(assistantId, since, 'long'.repeat(20_000));
 type Head = ReturnType<typeof head>;
 const turnIdsOf = (heads: Head[]) => heads.flatMap(({ waiting }) => waiting.map(({ turnId }) => turnId));
 
-/** A sweep of these heads alone, and the turns whose jobs it restores. */
-const aTurnSweep = async (heads: Head[], leased: Head[] = []) => {
+type RenewHeads = typeof stack.service.conversations.renewHeads;
+
+/** A sweep of these heads alone, and the turns whose jobs it restores. `beforeRenewal`: what MongoDB does to a renewal. */
+const aTurnSweep = async (
+  heads: Head[],
+  leased: Head[] = [],
+  beforeRenewal: (...renewed: Parameters<RenewHeads>) => Promise<void> = async () => undefined,
+) => {
   await conversations().deleteMany({ 'waiting.0': { $exists: true } });
   await conversations().insertMany(heads);
   const restored: string[] = [];
+  const { findStaleHeads, renewHeads } = stack.service.conversations;
+  const renewSlowly: RenewHeads = async (renewed) => {
+    await beforeRenewal(renewed);
+    await renewHeads(renewed);
+  };
   const sweep = createTurnSweep({
-    conversations: stack.service.conversations,
+    conversations: { findStaleHeads, renewHeads: renewSlowly },
     leases: { findLeased: async () => new Set(turnIdsOf(leased)) } as never,
     turnQueue: {
       byPartition: async (items) => [{ items, oldestWaitingAt: null }] as never,
@@ -102,6 +116,61 @@ test.for([
     expect(new Set(restored)).toEqual(new Set(turnIdsOf([...waiting, own])));
   },
 );
+
+test('a large head that goes on waiting is found again when it has waited for twice as long, a small one at once', async () => {
+  const heads = [largeHead('busy', at(40)), largeHead('busy', at(7_200)), head('busy', at(7_200))];
+  const { sweep, restored } = await aTurnSweep(heads);
+
+  await sweep();
+
+  expect(new Set(restored)).toEqual(new Set(turnIdsOf(heads)));
+  const foundIn = await Promise.all(
+    heads.map(async ({ _id }) => {
+      const row = await conversations().findOne<{ headSince: Date }>({ _id });
+      return ((row?.headSince.getTime() ?? 0) - Date.now()) / 1_000;
+    }),
+  );
+  expect(foundIn[0]).toBeGreaterThan(20);
+  expect(foundIn[0]).toBeLessThan(60);
+  expect(foundIn[1]).toBeGreaterThan(200);
+  expect(foundIn[1]).toBeLessThan(301);
+  expect(foundIn[2]).toBeLessThan(1);
+});
+
+test('an assistant whose large heads take long to renew rests after a few, while others have their turns', async () => {
+  const large = Array.from({ length: 40 }, (_, nth) => largeHead('busy', at(60 - nth / 100)));
+  const others = [head('busy', at(25)), head('neighbour', at(25))];
+  const { sweep, restored } = await aTurnSweep([...large, ...others], [], async (renewed) => {
+    if (renewed.length > others.length) await sleep(400);
+  });
+
+  await sweep();
+  await sweep();
+  const first = [...restored];
+  await eventually(async () => {
+    await sweep();
+    expect(restored.length).toBeGreaterThan(first.length);
+  });
+
+  expect(first).toEqual(turnIdsOf([...others, ...large.slice(0, 8)]));
+  expect(new Set(restored).size).toBe(restored.length);
+});
+
+test('a failed renewal of one assistant’s heads delays no other’s', async () => {
+  const own = head('neighbour', at(25));
+  const fails = async (renewed: { assistantId: string }[]) => {
+    if (renewed.some(({ assistantId }) => assistantId === 'busy')) throw new Error('silent');
+  };
+  const many = await aTurnSweep([...Array.from({ length: 200 }, () => head('busy', at(60))), own], [], fails);
+
+  await many.sweep().catch(() => undefined);
+  await many.sweep().catch(() => undefined);
+  const large = await aTurnSweep([largeHead('busy', at(60)), own], [], fails);
+  await large.sweep().catch(() => undefined);
+
+  expect(many.restored).toEqual(turnIdsOf([own]));
+  expect(large.restored).toEqual(turnIdsOf([own]));
+});
 
 test('a sweep wakes streams before it ends events, and reads an outbox once for all of its streams', async () => {
   const { assistantId } = await anAssistant(stack);
