@@ -2,6 +2,7 @@ import type { Connection } from 'mongoose';
 import { serverNow } from '../platform/process/clock.ts';
 import { isUuid, newPrefixedId, prefixRange } from '../platform/process/ids.ts';
 import { addTo } from '../platform/process/slots.ts';
+import { collect } from '../platform/mongo/batches.ts';
 import {
   collectionOf,
   createReader,
@@ -323,6 +324,8 @@ export type OutboxStore = {
  */
 const LATE_ROUNDS = 50;
 const LATE_AT_ONCE = 20;
+/** How many outboxes of a sweep are decoded at once. Each may have the first events of ten endpoints. */
+const STALE_AT_ONCE = 50;
 
 export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
@@ -391,7 +394,10 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       const now = serverNow();
       const olderThan = (ms: number) => lateBefore(new Date(now - ms));
       const find = (filter: object) =>
-        conversations.find<StaleOutbox>(filter, { projection: STUB_FIELDS, hint: BY_ENDPOINT, limit }).toArray();
+        collect(
+          conversations.find<StaleOutbox>(filter, { projection: STUB_FIELDS, hint: BY_ENDPOINT, limit }),
+          STALE_AT_ONCE,
+        );
       const ofOthers = { 'outbox.endpoints': { $elemMatch: { $nin: exclude, $gt: after } } };
       const [inTurn, ...others] = await Promise.all([
         find({ ...olderThan(olderThanMs), ...ofOthers }),

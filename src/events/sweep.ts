@@ -6,9 +6,11 @@ import type { Endpoint } from './endpoint.ts';
 import type { EndpointStore } from './endpoints.ts';
 import { deliveryIdOf } from './delivery.ts';
 import { createEndUndeliverable, type OnEnded } from './claims.ts';
+import { inChunks } from '../platform/mongo/batches.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import { createLru } from '../platform/process/lru.ts';
+import { createSlices } from '../platform/process/slices.ts';
 
 /** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
 const MANY = 100;
@@ -139,7 +141,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
    * Stream heads that no worker is sending. A head that has ended but was not removed is included, so that a worker
    * removes it.
    */
-  const findIdle = async (outboxes: StaleOutbox[], excluded: Set<string>): Promise<Head[]> => {
+  const findIdleOf = async (outboxes: StaleOutbox[], excluded: Set<string>): Promise<Head[]> => {
     const now = serverNow();
     const heads = outboxes.flatMap((outbox) =>
       endpointsOf(outbox).flatMap((endpointId): Head[] => {
@@ -151,6 +153,16 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
     );
     const known = await deliveries.readOutcomes(heads.map(({ deliveryId }) => deliveryId));
     return heads.filter(({ deliveryId }) => known.get(deliveryId) !== 'sending');
+  };
+  /** The same for any number of outboxes, of which each has a head for each of its endpoints. */
+  const findIdle = async (outboxes: StaleOutbox[], excluded: Set<string>): Promise<Head[]> => {
+    const idle: Head[] = [];
+    const slices = createSlices();
+    for (const some of inChunks(outboxes)) {
+      idle.push(...(await findIdleOf(some, excluded)));
+      if (slices.isOver()) await slices.next();
+    }
+    return idle;
   };
 
   /**

@@ -18,12 +18,14 @@ import {
   type StoredDelivery,
   tellsOfErasure,
 } from './delivery.ts';
-import type { ErasureEvent } from '../conversations/erasure.ts';
+import type { ErasedConversation, ErasureEvent } from '../conversations/erasure.ts';
 import type { Endpoint } from './endpoint.ts';
 import { composeErasedBody, ERASED_EVENTS_MAX, type EventKind, type Received } from '../conversations/event.ts';
 import { composeTestBody } from './wire.ts';
 
 const QUEUED_PER_SWEEP = 500;
+/** How many deliveries of an erased conversation are read, newest first. Its counters tell that there were older ones. */
+const ERASED_READ_MAX = 50_000;
 /** The receiver got it, whatever it answered, or may have got it. */
 const GOT: Outcome[] = ['delivered', 'rejected', 'unknown'];
 
@@ -88,7 +90,10 @@ export type TestsAndResends = {
 
 type QueuedRow = Pick<StoredDelivery, '_id' | 'assistantId' | 'endpointId' | 'event' | 'conversationId'>;
 
-export const createTestsAndResends = ({ connection, worker, retentionDays }: ClaimOptions): TestsAndResends => {
+export const createTestsAndResends = (
+  { connection, worker, retentionDays }: ClaimOptions,
+  erasedReadMax = ERASED_READ_MAX,
+): TestsAndResends => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
   /** The assistant at which the last sweep reached its limit. The next sweep continues after it. */
   let sweptTo: string | null = null;
@@ -115,26 +120,43 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
     deliveries.find(sameEventAs(delivery), { projection: { outcome: 1 } }).toArray();
 
   /**
-   * Counts for each endpoint: deliveries in flight, those it got or may have got, first deliveries (no resends). Also its
-   * highest sequence number.
+   * True if a delivery of the conversation is in flight. One that is claimed between the two reads is found by the
+   * second. One that is released between them was not sent, and will not be: its conversation is gone.
    */
-  const readReceived = (conversationId: string) => {
-    const count = (...outcomes: Outcome[]) => ({ $sum: { $cond: [{ $in: ['$outcome', outcomes] }, 1, 0] } });
-    return deliveries
-      .aggregate<{ _id: string; inFlight: number; got: number; first: number; last: number }>([
-        { $match: { conversationId, event: { $ne: 'conversation.erased' } } },
+  const isInFlight = async ({ assistantId, conversationId }: ErasedConversation): Promise<boolean> => {
+    const own = { assistantId, conversationId, event: { $ne: 'conversation.erased' as const } };
+    for (const outcome of ['queued', 'sending'] as const) {
+      const options = { hint: IN_FLIGHT[outcome], projection: { _id: 1 } };
+      if (await deliveries.findOne({ ...own, outcome }, options)) return true;
+    }
+    return false;
+  };
+
+  /** The newest deliveries of a conversation, as the first stages of an aggregation. */
+  const newestOf = (conversationId: string) => [
+    { $match: { conversationId, event: { $ne: 'conversation.erased' } } },
+    { $sort: { happenedAt: -1 } },
+    { $limit: erasedReadMax },
+  ];
+
+  /**
+   * Counts for each endpoint: deliveries it got or may have got, first deliveries (no resends). Also its highest
+   * sequence number.
+   */
+  const readReceived = (conversationId: string) =>
+    deliveries
+      .aggregate<{ _id: string; got: number; first: number; last: number }>([
+        ...newestOf(conversationId),
         {
           $group: {
             _id: '$endpointId',
-            inFlight: count('queued', 'sending'),
-            got: count(...GOT),
+            got: { $sum: { $cond: [{ $in: ['$outcome', GOT] }, 1, 0] } },
             first: { $sum: { $cond: ['$redelivery', 0, 1] } },
             last: { $max: { $ifNull: ['$sequence', 0] } },
           },
         },
       ])
       .toArray();
-  };
 
   /**
    * The events that an endpoint got of a conversation, or may have got. One that was sent again has several deliveries.
@@ -142,7 +164,8 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
   const readEventsOf = async (conversationId: string, endpointId: string): Promise<Received> => {
     const newest = await deliveries
       .aggregate<{ _id: string }>([
-        { $match: { conversationId, endpointId, event: { $ne: 'conversation.erased' }, outcome: { $in: GOT } } },
+        ...newestOf(conversationId),
+        { $match: { endpointId, outcome: { $in: GOT } } },
         { $group: { _id: '$eventId', at: { $max: '$happenedAt' }, sequence: { $max: '$sequence' } } },
         { $sort: { sequence: -1, at: -1 } },
         { $limit: ERASED_EVENTS_MAX + 1 },
@@ -201,8 +224,9 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
     },
 
     queueErased: async ({ conversationId, assistantId, eventId, erasedAt, ended }, to) => {
+      // First, so that what has just ended is among those that are read then.
+      if (await isInFlight({ assistantId, conversationId })) return null;
       const found = await readReceived(conversationId);
-      if (found.some(({ inFlight }) => inFlight > 0)) return null;
       const ids: string[] = [];
       for (const { endpointId, url } of to) {
         const known = found.find(({ _id }) => _id === endpointId) ?? { got: 0, first: 0, last: 0 };

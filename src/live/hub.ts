@@ -4,6 +4,7 @@ import { teamOf } from '../operators/access.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
+import { createSlices } from '../platform/process/slices.ts';
 import { createSlots } from '../platform/process/slots.ts';
 import {
   type ChangeFeed,
@@ -243,6 +244,7 @@ export const createHub = ({
     // Nobody listens, so nothing is read. A browser that joins again gets what it missed.
     if (to.size === 0) return;
     const assistantIds = assistantsOf(to);
+    const slices = createSlices();
     for (let at = 0; at === 0 || at < keys.length; at += ROWS_AT_ONCE) {
       const some = keys.slice(at, at + ROWS_AT_ONCE);
       const isLast = at + ROWS_AT_ONCE >= keys.length;
@@ -251,7 +253,10 @@ export const createHub = ({
       for (let sent = 0; sent === 0 || sent < rows.length; sent += SENT_AT_ONCE) {
         const part = { rows: rows.slice(sent, sent + SENT_AT_ONCE), erased: [], position: null };
         const batch = isLast && sent + SENT_AT_ONCE >= rows.length ? { ...part, erased, position } : part;
-        for (const subscriber of to) subscriber.send(batch);
+        for (const subscriber of to) {
+          subscriber.send(batch);
+          if (slices.isOver()) await slices.next();
+        }
         await afterEach();
       }
     }

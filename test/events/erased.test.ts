@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { createTestsAndResends } from '../../src/events/tests-and-resends.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ timing: { sweepEveryMs: 250, endWrittenWithinMs: 1_000 } });
@@ -102,6 +104,55 @@ test('it names the last 1,000 events that its endpoint got or may have got, each
   const payload = told.seen()[1]?.payload as { event_ids: string[]; more_events: boolean };
   expect(payload.event_ids).toEqual(later.map(({ eventId }) => eventId));
   expect(payload.more_events).toBe(true);
+});
+
+test('of a conversation with very many deliveries it reads the newest, and finds each that is in flight', async () => {
+  const { mongo } = stack.service;
+  const { assistantId } = await anAssistant(stack);
+  const [conversationId, told, other] = [randomUUID(), randomUUID(), randomUUID()];
+  const later = new Date(Date.now() + 3_600_000);
+  const delivered = (endpointId: string, at: number, sequence: number) => {
+    const eventId = randomUUID();
+    const of = { assistantId, conversationId, endpointId, eventId, event: 'message.received', outcome: 'delivered' };
+    const times = { happenedAt: new Date(at), createdAt: later, expiresAt: later };
+    return { _id: `${eventId}:${endpointId}`, ...of, sequence, ...times };
+  };
+  const old = Array.from({ length: 5 }, (_, nth) => delivered(other, nth, nth + 1));
+  const rows = Array.from({ length: 30 }, (_, nth) => delivered(told, 1_000 + nth, nth + 1));
+  const deliveries = mongo.collection<{ _id: string; outcome?: string; body?: string; sequence?: number }>(
+    'deliveries',
+  );
+  await deliveries.insertMany([...old, ...rows]);
+  const { queueErased } = createTestsAndResends({ connection: mongo, worker: 'test', retentionDays: 1 }, 10);
+  const erased = { assistantId, conversationId, eventId: randomUUID(), erasedAt: later };
+  const announce = () =>
+    queueErased(
+      { ...erased, ended: { [told]: 30, [other]: 5 } },
+      [told, other].map((endpointId) => ({ endpointId, url: 'http://127.0.0.1:9/' })),
+    );
+  const moveOldest = (outcome: string) =>
+    deliveries.updateOne({ _id: old[0]?._id ?? '' }, { $set: { outcome, claimedAt: later } });
+
+  await moveOldest('queued');
+  const whileQueued = await announce();
+  await moveOldest('sending');
+  const whileSending = await announce();
+  await moveOldest('delivered');
+  const statements = await profileStatements(stack, announce);
+
+  expect([whileQueued, whileSending]).toEqual([null, null]);
+  const bodies = await Promise.all(
+    [told, other].map(async (endpointId) => deliveries.findOne({ _id: `${erased.eventId}:${endpointId}` })),
+  );
+  const payloads = bodies.map((one) => (JSON.parse(one?.body ?? '{}') as { payload: object }).payload);
+  expect(payloads).toMatchObject([
+    { event_ids: rows.slice(20).map(({ eventId }) => eventId), more_events: true },
+    { event_ids: [], more_events: true },
+  ]);
+  expect(bodies.map((one) => one?.sequence)).toEqual([31, 6]);
+  const read = statements.filter((one) => collectionIn(one) === 'deliveries' && one.command['aggregate']);
+  expect(read.length).toBeGreaterThan(0);
+  expect(Math.max(...read.map(({ docsExamined = 0 }) => docsExamined))).toBeLessThanOrEqual(12);
 });
 
 test('of events whose records are gone it says that there were more', async () => {
