@@ -338,15 +338,18 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     passages: { version: (assistant.passages?.version ?? 0) + revision, count: 1 },
   });
 
+  /** The settings that no version has: the present ones count, also for turns of an earlier version. */
+  const presentOf = ({ name, languages, tokensPerDay, ifTokensUsedUp }: Assistant) => {
+    return { name, languages, tokensPerDay, ifTokensUsedUp };
+  };
+
   const draftProfileOf = (assistant: Assistant, draft: DraftKnowledge): AssistantProfile => ({
     assistantId: assistant.assistantId,
     version: `${draft.version} ${draft.revision}`,
-    name: assistant.name,
-    languages: assistant.languages,
+    ...presentOf(assistant),
     ...draftedSettingsOf(draft.settings),
     knowledge: draft.entries,
     leftOut: draft.leftOut,
-    tokensPerDay: assistant.tokensPerDay,
   });
 
   /**
@@ -358,20 +361,18 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
     return {
       assistantId: assistant.assistantId,
       version: String(version),
-      name: assistant.name,
-      languages: assistant.languages,
+      ...presentOf(assistant),
       ...draftedSettingsOf(published?.settings ?? assistant),
       knowledge: entries,
       leftOut,
-      tokensPerDay: assistant.tokensPerDay,
-      ifTokensUsedUp: assistant.ifTokensUsedUp,
       ...(published && { publishedVersion: published.version }),
       readAgain: () => readProfile(assistant),
     };
   };
   const profileOf = async (assistant: Assistant, mayWait = false): Promise<AssistantProfile> => {
     const profile = await readProfile(assistant);
-    return profile.publishedVersion === undefined ? profile : (engine.atVersion?.(profile, mayWait) ?? profile);
+    if (profile.publishedVersion === undefined || !engine.atVersion) return profile;
+    return Object.assign(await engine.atVersion(profile, mayWait), presentOf(assistant));
   };
 
   /** What the engine is asked with, and whether it has anything to answer from. */

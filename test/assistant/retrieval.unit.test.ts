@@ -353,6 +353,24 @@ test('what waits for the index of others keeps no knowledge, neither the turns n
   expect(replies.map(({ text: said }) => said.trim().slice(0, 13))).toEqual(Array(5).fill('On the shelf.'));
 });
 
+test('knowledge that has become large while its build waited is built in the place of the large ones', async () => {
+  const ended: string[] = [];
+  const own = createRetrievalEngine({ onLargeBuilt: ({ assistantId }) => ended.push(assistantId) });
+  const grown = (assistantId: string): Promise<EngineReply> => {
+    const knowledge = [anEntry('7', 'Where is thing 7?')];
+    const readAgain = async () => anAssistant({ assistantId, knowledge: longEntries() });
+    return askForThing(own, anAssistant({ assistantId, knowledge, readAgain }));
+  };
+
+  const replies = ['a', 'b', 'c'].map(async (assistantId) => {
+    await grown(assistantId);
+    return ended.length;
+  });
+
+  // One after the other: those that are built together would all end before the first of them is used.
+  expect(await Promise.all(replies)).toEqual([1, 2, 3]);
+});
+
 test('assistants whose indexes push each other out get smaller ones, until none is built again', async () => {
   const built: string[] = [];
   const own = createRetrievalEngine({
@@ -395,6 +413,23 @@ test('a new version is built again and again only after rests, if turns have an 
 
   const [, second = 0, third = 0] = built;
   expect(third - second).toBeGreaterThan(3 * (second - editedAt));
+});
+
+test('an index that was read again with the languages of before is built once more with those of now', async () => {
+  let built = 0;
+  const own = createRetrievalEngine({ onLargeBuilt: () => (built += 1) });
+  const now = anAssistant({ assistantId: 'renamed', languages: ['de'], knowledge: longEntries() });
+  const before = {
+    ...now,
+    version: 'before',
+    languages: ['en'],
+    readAgain: async () => ({ ...now, languages: ['en'] }),
+  };
+
+  await askForThing(own, before);
+  await askForThing(own, now);
+
+  await vi.waitFor(() => expect(built).toBe(2), { timeout: 20_000 });
 });
 
 test('knowledge that exceeds the memory is indexed in part, the questions first, and how much is left out is told', async () => {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   countWordings,
   decideReply,
@@ -18,9 +19,8 @@ import {
   type SuggestedAction,
 } from '../../assistants/suggested-action.ts';
 import { WORTH } from '../../assistants/knowledge/store.ts';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { inSlices, restIfBusy, workFor } from '../../platform/process/slices.ts';
-import { createSlots, type Slots } from '../../platform/process/slots.ts';
+import { createSlots, type Slot, type Slots } from '../../platform/process/slots.ts';
 import type { ReadPassage } from '../../sources/passages.ts';
 import type { TurnPassages } from '../../sources/passage-index.ts';
 import {
@@ -59,6 +59,7 @@ const LARGE_CHARS = 1_000_000;
  * built at a time, because it needs much memory.
  */
 const BUILDS = { small: 8, middle: 2, large: 1 };
+type Size = keyof typeof BUILDS;
 
 /**
  * If an index makes room for other assistants although it is in use, the next ones of its assistant get half of the memory
@@ -72,11 +73,13 @@ const REST_SHARE = 4;
 /** An index, with the assistant that it was built for. */
 type Built = { index: KnowledgeIndex<EngineEntry>; assistant: AssistantProfile; most: number };
 /** What is to be built. It holds no knowledge while it waits, because that of each version may have 60 MB. */
-type Wanted = { assistantId: string; key: string; size: keyof typeof BUILDS; read: () => Promise<AssistantProfile> };
+type Wanted = { assistantId: string; key: string; size: Size; read: () => Promise<AssistantProfile> };
 /** `hurry` ends its rest, because a turn waits for it. */
 type Build = { key: string; done: Promise<Built>; hurry: () => void; next: Wanted | null };
 
-const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
+/** With the languages, which decide how words are read: a profile that is read again may have earlier ones. */
+const keyOf = ({ assistantId, version, languages }: AssistantProfile): string =>
+  JSON.stringify([assistantId, version, languages]);
 /** True if an index reads more characters of these entries. */
 const hasMore = (knowledge: EngineEntry[], most: number): boolean => {
   let chars = 0;
@@ -86,12 +89,19 @@ const hasMore = (knowledge: EngineEntry[], most: number): boolean => {
   }
   return false;
 };
-const isSmall = ({ knowledge }: AssistantProfile): boolean =>
-  knowledge.length <= SMALL.entries && countWordings(knowledge) <= SMALL.wordings && !hasMore(knowledge, SMALL.chars);
-const sizeOf = (assistant: AssistantProfile): keyof typeof BUILDS => {
-  if (isSmall(assistant)) return 'small';
-  return hasMore(assistant.knowledge, LARGE_CHARS) ? 'large' : 'middle';
+const measure = (knowledge: EngineEntry[]): Size => {
+  const isShort = knowledge.length <= SMALL.entries && countWordings(knowledge) <= SMALL.wordings;
+  if (isShort && !hasMore(knowledge, SMALL.chars)) return 'small';
+  return hasMore(knowledge, LARGE_CHARS) ? 'large' : 'middle';
 };
+/** Measured once, because every turn asks, and there may be half a million texts. */
+const sizes = new WeakMap<EngineEntry[], Size>();
+const sizeOf = ({ knowledge }: AssistantProfile): Size => {
+  const size = sizes.get(knowledge) ?? measure(knowledge);
+  sizes.set(knowledge, size);
+  return size;
+};
+const isSmall = (assistant: AssistantProfile): boolean => sizeOf(assistant) === 'small';
 const itself = (assistant: AssistantProfile) => async () => assistant;
 const wantedOf = (assistant: AssistantProfile): Wanted => ({
   assistantId: assistant.assistantId,
@@ -136,13 +146,30 @@ const createIndexes = ({
     if (ms > 0) await Promise.race([sleep(ms, undefined, { ref: false }), hurried]);
   };
 
-  /** Builds the index, as the `nth` one of all. */
-  const build = async ({ assistantId, size, read }: Wanted, nth: number, hurried: Promise<void>): Promise<Built> => {
-    await rest(assistantId, hurried);
+  /** Reads the assistant in a slot for its size, which may have changed during the wait. */
+  const readInSlot = async (wanted: Wanted): Promise<{ slot: Slot; assistant: AssistantProfile }> => {
+    const { assistantId, read, size } = wanted;
     const slot = await slots[size].acquire(assistantId);
     if (!slot) throw new Error('too many indexes wait to be built');
+    let present = size;
     try {
       const assistant = await read();
+      present = sizeOf(assistant);
+      if (present === size) return { slot, assistant };
+    } catch (cause) {
+      slot.release();
+      throw cause;
+    }
+    slot.release();
+    return readInSlot({ ...wanted, size: present });
+  };
+
+  /** Builds the index, as the `nth` one of all. */
+  const build = async (wanted: Wanted, nth: number, hurried: Promise<void>): Promise<Built> => {
+    const { assistantId } = wanted;
+    await rest(assistantId, hurried);
+    const { slot, assistant } = await readInSlot(wanted);
+    try {
       const most = mostOf(assistantId);
       const before = built.get(keyOf(assistant));
       if (before && before.most >= most) return before; // the last build has read this version already

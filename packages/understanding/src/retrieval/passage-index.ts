@@ -49,6 +49,8 @@ const CONCEPT_WEIGHT = 0.7;
 const TYPO_WEIGHT = 0.8;
 const SHORTEST_FUZZY = 5;
 const MOST_FUZZY = 3;
+/** How many terms are compared with the misspelt words of a question, and how many of them each word may be. */
+const NEAR = { compared: 60_000, found: 50 };
 const BM25 = { k: 1.2, b: 0.5, path: 1.5, title: 0.5 };
 /**
  * The maximum number of places that a search by words reads, the rarest words first. Only the rarest word may exceed
@@ -207,16 +209,23 @@ export class PassageIndex {
         ({ word, keys }) => word.length >= SHORTEST_FUZZY && [...keys.keys()].every((key) => this.#count(key) === 0),
       )
       .slice(0, MOST_FUZZY)
-      .map(({ keys }) => ({ keys, stems: [...keys.keys()].filter((key) => key.length >= SHORTEST_FUZZY - 1) }));
+      .map(({ keys }) => {
+        const stems = [...keys.keys()].filter((key) => key.length >= SHORTEST_FUZZY - 1);
+        return { keys, stems, most: keys.size + NEAR.found };
+      });
     if (misspelt.length === 0) return;
+    let compared = 0;
     for (const { words: own } of this.parts) {
       let nth = 0;
       for (const term of own.terms.keys()) {
         nth += 1;
         if (nth % 2_048 === 0) await pause();
-        for (const { keys, stems } of misspelt) {
+        for (const { keys, stems, most } of misspelt) {
           for (const stem of stems) {
             if (term.charCodeAt(0) !== stem.charCodeAt(0) || Math.abs(term.length - stem.length) > 1) continue;
+            if (keys.size >= most) continue;
+            compared += 1;
+            if (compared > NEAR.compared) return;
             if (isNear(term, stem)) keys.set(term, TYPO_WEIGHT);
           }
         }
@@ -238,14 +247,15 @@ export class PassageIndex {
         latest: new Uint8Array(ids.length),
       };
     });
-    const weighed = words
-      .map((word) => {
-        const keys = [...word.keys].map(([key, weight]) => ({ key, weight, count: this.#count(key) }));
-        const known = keys.filter(({ count }) => count > 0).toSorted((one, other) => other.weight - one.weight);
-        const count = known.reduce((sum, one) => sum + one.count, 0);
-        return { known, count, weight: word.share * this.#weight(known[0]?.count ?? 0) };
-      })
-      .toSorted((one, other) => one.count - other.count);
+    const weighed: { known: { key: string; weight: number }[]; count: number; weight: number }[] = [];
+    for (const word of words) {
+      const keys = [...word.keys].map(([key, weight]) => ({ key, weight, count: this.#count(key) }));
+      const known = keys.filter(({ count }) => count > 0).toSorted((one, other) => other.weight - one.weight);
+      const count = known.reduce((sum, one) => sum + one.count, 0);
+      weighed.push({ known, count, weight: word.share * this.#weight(known[0]?.count ?? 0) });
+      await pause();
+    }
+    weighed.sort((one, other) => one.count - other.count);
     let [whole, unknown, places] = [0, 0, 0];
     for (const [nth, { known, count, weight }] of weighed.entries()) {
       whole += weight;
