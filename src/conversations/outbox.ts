@@ -2,7 +2,7 @@ import type { Connection } from 'mongoose';
 import { serverNow } from '../platform/process/clock.ts';
 import { isUuid, newPrefixedId, prefixRange } from '../platform/process/ids.ts';
 import { addTo } from '../platform/process/slots.ts';
-import { collect } from '../platform/mongo/batches.ts';
+import { collectFor } from '../platform/mongo/batches.ts';
 import {
   collectionOf,
   createReader,
@@ -324,8 +324,8 @@ export type OutboxStore = {
  */
 const LATE_ROUNDS = 50;
 const LATE_AT_ONCE = 20;
-/** How many outboxes of a sweep are decoded at once. Each may have the first events of ten endpoints. */
-const STALE_AT_ONCE = 50;
+/** How many outboxes of a sweep are read at once, and for how long, because each is in a document of up to a megabyte. */
+const STALE = { atOnce: 50, ms: 1_000 };
 
 export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
@@ -393,13 +393,11 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
     findStale: async ({ olderThanMs, exclude, limit, expiredMs, after = '' }) => {
       const now = serverNow();
       const olderThan = (ms: number) => lateBefore(new Date(now - ms));
+      const options = { projection: STUB_FIELDS, hint: BY_ENDPOINT, limit, batchSize: STALE.atOnce };
       const find = (filter: object) =>
-        collect(
-          conversations.find<StaleOutbox>(filter, { projection: STUB_FIELDS, hint: BY_ENDPOINT, limit }),
-          STALE_AT_ONCE,
-        );
+        collectFor(STALE.ms, conversations.find<StaleOutbox>(filter, options), STALE.atOnce);
       const ofOthers = { 'outbox.endpoints': { $elemMatch: { $nin: exclude, $gt: after } } };
-      const [inTurn, ...others] = await Promise.all([
+      const [{ read: inTurn, isCut }, ...others] = await Promise.all([
         find({ ...olderThan(olderThanMs), ...ofOthers }),
         ...(exclude.length > 0 && expiredMs !== undefined
           ? [find({ ...olderThan(expiredMs), 'outbox.endpoints': { $in: exclude } })]
@@ -409,9 +407,11 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
       /** The endpoint under which it was found. */
       const placeOf = (row: StaleOutbox): string =>
         endpointsOf(row).reduce((first, id) => (id > after && id < first && !excluded.has(id) ? id : first), '~');
-      const cut = inTurn.length < limit ? '' : inTurn.slice(-1).map(placeOf).join('');
+      const cut = inTurn.length < limit && !isCut ? '' : inTurn.slice(-1).map(placeOf).join('');
       const whole = cut === '' ? undefined : inTurn.findLast((row) => placeOf(row) !== cut);
-      const outboxes = [...new Map([inTurn, ...others].flat().map((row) => [row._id, row])).values()];
+      const outboxes = [
+        ...new Map([inTurn, ...others.map(({ read }) => read)].flat().map((row) => [row._id, row])).values(),
+      ];
       return { outboxes, last: whole ? placeOf(whole) : cut };
     },
 

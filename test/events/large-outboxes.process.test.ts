@@ -267,6 +267,12 @@ test('an event does not wait until all conversations of another assistant that w
   const count = read.reduce((sum, { nreturned = 0 }) => sum + nreturned, 0);
   expect(count).toBeGreaterThan(0);
   expect(count).toBeLessThan(WOKEN / 2);
+
+  const sweep = { olderThanMs: 0, exclude: [], limit: 5_000 };
+  const swept = await profileStatements(stack, () => stack.service.conversations.outbox.findStale(sweep));
+  // One statement that reads thousands of large documents is cut off as silent, and repeated by the next sweep.
+  expect(swept.length).toBeGreaterThan(2);
+  expect(Math.max(...swept.map(({ nreturned = 0 }) => nreturned))).toBeLessThanOrEqual(50);
 });
 
 test('a paused endpoint that is resumed gets what has waited, also beside another one that stays paused', async () => {

@@ -428,7 +428,9 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
       const { newer, older } = differingFrom(assistantId, to, knowledgePlaces?.from);
       const bound = { most: REPLACED_MAX_BYTES, session };
       if ((await areOver(knowledge, newer, bound)) || (await areOver(past, older, bound)))
-        throw conflict(`Version ${to} differs too much from what is live. Roll back to a later one first.`);
+        throw conflict(
+          `Version ${to} differs too much from what is live. Roll back to a later one, or remove entries in a draft first.`,
+        );
       const version = live + 1;
       const keeper = createKeeper(session, version);
       const leaving = new Set<string>();

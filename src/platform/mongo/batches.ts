@@ -101,12 +101,28 @@ export async function* inPages<Row>(
   }
 }
 
-/** All rows of a cursor, read like this. */
-export const collect = async <Row>(rows: mongo.FindCursor<Row>, atOnce?: number): Promise<Row[]> => {
-  const all: Row[] = [];
-  for await (const page of inPages(rows, atOnce)) all.push(...page);
-  return all;
+/** The rows of a cursor, read like this for so long. `isCut`: there may be more. */
+export const collectFor = async <Row>(
+  ms: number,
+  rows: mongo.FindCursor<Row>,
+  atOnce?: number,
+): Promise<{ read: Row[]; isCut: boolean }> => {
+  const until = performance.now() + ms;
+  const read: Row[] = [];
+  try {
+    for await (const page of inPages(rows, atOnce)) {
+      read.push(...page);
+      if (performance.now() > until) return { read, isCut: true };
+    }
+    return { read, isCut: false };
+  } finally {
+    await rows.close();
+  }
 };
+
+/** All rows of a cursor, read like this. */
+export const collect = async <Row>(rows: mongo.FindCursor<Row>, atOnce?: number): Promise<Row[]> =>
+  (await collectFor(Number.POSITIVE_INFINITY, rows, atOnce)).read;
 
 type Bound<Row extends { _id: string }> = {
   collection: mongo.Collection<Row>;
