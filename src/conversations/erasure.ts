@@ -1,7 +1,7 @@
 import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { isUuid, newId, prefixRange } from '../platform/process/ids.ts';
-import { createSlots, mapAtMost, whatRemains } from '../platform/process/slots.ts';
+import { createSlots, mapAtMost, oneEach } from '../platform/process/slots.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { collectionOf, DURABLE, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
@@ -16,7 +16,7 @@ const PURGES = 2;
 const PURGE_LEASE_MS = 60_000;
 /** The longest time that a caller waits for the purge. Most purges end sooner. */
 const PURGED_WITHIN_MS = 1_000;
-/** How many purges run at once, so that they leave connections to turns. An assistant has as many as remain free. */
+/** How many purges run at once, one of each assistant, so that they leave connections and MongoDB's cache to turns. */
 const PURGES_AT_ONCE = 4;
 /** A round begins to erase old conversations of one assistant for this long, so that others do not wait for them. */
 const UNCHANGED_FOR_MS = 5_000;
@@ -141,7 +141,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const purges = createSlots(whatRemains(PURGES_AT_ONCE));
+  const purges = createSlots(oneEach(PURGES_AT_ONCE));
   const purge = async (erased: ErasedConversation, unboundBefore?: Date): Promise<void> => {
     const slot = await purges.acquire(erased.assistantId, { signal: draining });
     if (!slot) throw new Error('too many purges of this assistant wait');

@@ -31,6 +31,8 @@ export const lengthOfMessages = (messages: readonly Message[]): number =>
   }, 0);
 
 const LAST_SEQ = 999_999_999_999;
+/** How many pages one statement deletes. A page may have 640 KB. */
+const PAGES_ERASED_AT_ONCE = 16;
 
 const pageOf = (seq: number): number => Math.floor((seq - 1) / PAGE_SIZE);
 
@@ -90,7 +92,8 @@ export const createMessagePages = (connection: Connection): MessagePages => {
 
   const erase = (conversationId: string, until?: AbortSignal): Promise<void> => {
     const filter = pageRange(conversationId, { from: 1, to: LAST_SEQ });
-    return inBatches({ collection: pages, filter, ...(until && { until }) }, (some) => pages.deleteMany(some));
+    const few = { maxItems: PAGES_ERASED_AT_ONCE, rests: true, ...(until && { until }) };
+    return inBatches({ collection: pages, filter, ...few }, (some) => pages.deleteMany(some));
   };
 
   const store = createStoreBatcher<StoredPage, void>(

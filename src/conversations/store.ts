@@ -201,6 +201,7 @@ const HEAD = {
 };
 /** Heads may have a megabyte each, so few are read by one command. */
 const HEADS = { hint: 'heads_by_assistant', batchSize: 50 };
+const ASSIGNED = { hint: 'inbox_filters', batchSize: 50 };
 type HeadRow = Pick<StoredConversation, '_id' | 'assistantId' | 'headSince' | 'waiting'> & {
   answerableAt: Date;
   bytes: number;
@@ -341,22 +342,15 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     },
 
     findAssigned: async ({ operatorId, assistantIds }, limit) => {
-      const filter: mongo.Filter<StoredConversation> = {
-        status: 'escalated',
-        assigneeId: operatorId,
-        channel: { $ne: 'playground' },
-        takeBy: { $exists: false },
-        remindedAt: { $exists: false },
-      };
+      // Only what the index has, so that each command reads few documents however many of them have a take-by time.
+      const own = { status: 'escalated' as const, assigneeId: operatorId, channel: { $ne: 'playground' as const } };
+      const options = { ...ASSIGNED, projection: { conversationId: 1, takeBy: 1, remindedAt: 1 } };
       const found: string[] = [];
       for (const some of inChunks(assistantIds)) {
-        const rows = await conversations
-          .find({ ...filter, assistantId: { $in: some } }, { projection: { conversationId: 1 } })
-          .hint('inbox_filters')
-          .limit(limit - found.length)
-          .toArray();
-        found.push(...rows.map(({ conversationId }) => conversationId));
-        if (found.length >= limit) break;
+        for await (const row of conversations.find({ ...own, assistantId: { $in: some } }, options)) {
+          if (row.takeBy !== undefined || row.remindedAt !== undefined) continue;
+          if (found.push(row.conversationId) === limit) return found;
+        }
       }
       return found;
     },

@@ -63,7 +63,7 @@ export const ENDS = ['delivered', ...RECOVERABLE] as const satisfies readonly Fi
 /** The index of ended deliveries in the order of their ends. */
 export const ENDED = 'ended';
 /** The index of what recoveries may send again, in the order of each conversation. */
-export const MISSED = 'missed';
+export const MISSED = 'missed_in_order';
 /** The index of what a recovery has sent. */
 export const RECOVERED = 'recovered';
 
@@ -199,6 +199,8 @@ export const SENT_AGAIN_MAX = 100;
  * too.
  */
 export const IN_FLIGHT = { queued: 'queued', sending: 'claimedAt_1' };
+/** The index of the deliveries in flight of a conversation. An assistant may have very many that wait. */
+export const OWN_IN_FLIGHT = 'own_in_flight';
 
 const deliverySchema = schemaOf<StoredDelivery>('deliveries');
 // This index serves every list. A query without a filter on kind or endpoint lists all kinds and endpoints explicitly
@@ -210,6 +212,10 @@ deliverySchema.index({ claimedAt: 1 }, { partialFilterExpression: { outcome: 'se
 deliverySchema.index(
   { assistantId: 1, createdAt: -1, _id: -1 },
   { partialFilterExpression: { outcome: 'queued' }, name: IN_FLIGHT.queued },
+);
+deliverySchema.index(
+  { conversationId: 1, outcome: 1 },
+  { partialFilterExpression: { outcome: { $in: ['queued', 'sending'] } }, name: OWN_IN_FLIGHT },
 );
 deliverySchema.index({ expiresAt: 1 }, { expireAfterSeconds: 0 });
 // Indexes for lists of failures. Successful deliveries are not in these indexes and cost nothing.
@@ -226,7 +232,8 @@ deliverySchema.index(
   { partialFilterExpression: { endedOn: { $exists: true } }, name: ENDED },
 );
 deliverySchema.index(
-  { conversationId: 1, endpointId: 1, sequence: 1 },
+  // With what tells whether a recovery wants it, because a conversation may have many failures that it does not want.
+  { conversationId: 1, endpointId: 1, sequence: 1, outcome: 1, endedOn: 1, recoveredBy: 1, settled: 1 },
   { partialFilterExpression: { outcome: { $in: [...RECOVERABLE] } }, name: MISSED },
 );
 deliverySchema.index(

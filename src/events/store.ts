@@ -19,8 +19,8 @@ import {
   ENDS,
   type ErrorKind,
   type FinalOutcome,
-  IN_FLIGHT,
   type Outcome,
+  OWN_IN_FLIGHT,
   stateBefore,
   type StoredDelivery,
 } from './delivery.ts';
@@ -44,6 +44,8 @@ import { type DeliveryListRow, type ListedDelivery, WITHOUT_TEXTS } from './view
 const BYTES_MAX = 1_048_576;
 const READ_AT_ONCE = 20;
 const LIST_WITHIN_MS = 5_000;
+/** From how many deliveries one statement removes the texts. Each may have 60 KB. */
+const ERASED_AT_ONCE = 50;
 export const EVENTS_MAX = 200;
 
 type End = { endedOn: mongo.Timestamp; _id: string };
@@ -267,7 +269,7 @@ export type DeliveryStore = Claims &
 
     /**
      * Removes the texts from a conversation's records. The records stay, because an event without a record could be
-     * claimed again. Deliveries in flight are ended first. The hinted indexes contain only deliveries in flight, so
+     * claimed again. Deliveries in flight are ended first. The hinted index contains only deliveries in flight, so
      * this is quick.
      */
     eraseConversation: (erased: ErasedConversation, until?: AbortSignal) => Promise<void>;
@@ -345,16 +347,18 @@ export const createDeliveryStore = ({
       // The event that tells of the erasure has no text, and is sent after it.
       const own = { conversationId, event: { $ne: 'conversation.erased' as const } };
       const endedAt = serverDate();
-      const end = (step: 'eraseQueued' | 'eraseSending', outcome: FinalOutcome, hint: string) => {
+      const end = (step: 'eraseQueued' | 'eraseSending', outcome: FinalOutcome) => {
         const errorKind: ErrorKind = 'erased';
         const change = { $set: { outcome, errorKind, endedAt }, $unset: STORED_TEXTS, ...setClusterTime('endedOn') };
         const those = { ...own, assistantId, ...stateBefore(step) };
-        return deliveries.updateMany(those, change, { writeConcern: DURABLE, hint });
+        return deliveries.updateMany(those, change, { writeConcern: DURABLE, hint: OWN_IN_FLIGHT });
       };
-      await end('eraseQueued', 'not_sent', IN_FLIGHT.queued);
-      await end('eraseSending', 'unknown', IN_FLIGHT.sending);
-      const all = { collection: deliveries, filter: own, ...(until && { until }) };
-      await inBatches(all, (some) => deliveries.updateMany(some, { $unset: STORED_TEXTS }, { writeConcern: DURABLE }));
+      await end('eraseQueued', 'not_sent');
+      await end('eraseSending', 'unknown');
+      const few = { maxItems: ERASED_AT_ONCE, rests: true, ...(until && { until }) };
+      await inBatches({ collection: deliveries, filter: own, ...few }, (some) =>
+        deliveries.updateMany(some, { $unset: STORED_TEXTS }, { writeConcern: DURABLE }),
+      );
     },
   };
 };

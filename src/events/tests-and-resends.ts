@@ -10,6 +10,7 @@ import {
   IN_FLIGHT,
   isFinal,
   type Outcome,
+  OWN_IN_FLIGHT,
   resendNumberOf,
   sameEventAs,
   SENT_AGAIN_MAX,
@@ -20,7 +21,7 @@ import {
 } from './delivery.ts';
 import type { ErasedConversation, ErasureEvent } from '../conversations/erasure.ts';
 import type { Endpoint } from './endpoint.ts';
-import { composeErasedBody, ERASED_EVENTS_MAX, type EventKind, type Received } from '../conversations/event.ts';
+import { composeErasedBody, ERASED_EVENTS_MAX, type EventKind } from '../conversations/event.ts';
 import { composeTestBody } from './wire.ts';
 
 const QUEUED_PER_SWEEP = 500;
@@ -88,6 +89,15 @@ export type TestsAndResends = {
   }) => Promise<string[]>;
 };
 
+/** What an endpoint got of a conversation. `newest` begins with the events that it got or may have got. */
+type ReceivedBy = {
+  _id: string;
+  got: number;
+  first: number;
+  last: number;
+  newest: { eventId: string; isGot: boolean }[];
+};
+
 type QueuedRow = Pick<StoredDelivery, '_id' | 'assistantId' | 'endpointId' | 'event' | 'conversationId'>;
 
 export const createTestsAndResends = (
@@ -125,56 +135,50 @@ export const createTestsAndResends = (
    */
   const isInFlight = async ({ assistantId, conversationId }: ErasedConversation): Promise<boolean> => {
     const own = { assistantId, conversationId, event: { $ne: 'conversation.erased' as const } };
-    for (const outcome of ['queued', 'sending'] as const) {
-      const options = { hint: IN_FLIGHT[outcome], projection: { _id: 1 } };
+    const options = { hint: OWN_IN_FLIGHT, projection: { _id: 1 } };
+    for (const outcome of ['queued', 'sending'] as const)
       if (await deliveries.findOne({ ...own, outcome }, options)) return true;
-    }
     return false;
   };
 
-  /** The newest deliveries of a conversation, as the first stages of an aggregation. */
-  const newestOf = (conversationId: string) => [
-    { $match: { conversationId, event: { $ne: 'conversation.erased' } } },
-    { $sort: { happenedAt: -1 } },
-    { $limit: erasedReadMax },
-  ];
-
   /**
-   * Counts for each endpoint: deliveries it got or may have got, first deliveries (no resends). Also its highest
-   * sequence number.
+   * Counts for each endpoint, of the newest deliveries of a conversation: those it got or may have got, first deliveries
+   * (no resends). Also its highest sequence number, and the last events that it got or may have got. An event that was
+   * sent again has several deliveries.
    */
-  const readReceived = (conversationId: string) =>
+  const readReceived = (conversationId: string): Promise<ReceivedBy[]> =>
     deliveries
-      .aggregate<{ _id: string; got: number; first: number; last: number }>([
-        ...newestOf(conversationId),
+      .aggregate<ReceivedBy>([
+        { $match: { conversationId, event: { $ne: 'conversation.erased' } } },
+        { $sort: { happenedAt: -1 } },
+        { $limit: erasedReadMax },
         {
           $group: {
-            _id: '$endpointId',
+            _id: { endpointId: '$endpointId', eventId: '$eventId' },
             got: { $sum: { $cond: [{ $in: ['$outcome', GOT] }, 1, 0] } },
             first: { $sum: { $cond: ['$redelivery', 0, 1] } },
+            sequence: { $max: '$sequence' },
+            at: { $max: '$happenedAt' },
+          },
+        },
+        { $set: { isGot: { $gt: ['$got', 0] } } },
+        {
+          $group: {
+            _id: '$_id.endpointId',
+            got: { $sum: '$got' },
+            first: { $sum: '$first' },
             last: { $max: { $ifNull: ['$sequence', 0] } },
+            newest: {
+              $topN: {
+                n: ERASED_EVENTS_MAX + 1,
+                sortBy: { isGot: -1, sequence: -1, at: -1 },
+                output: { eventId: '$_id.eventId', isGot: '$isGot' },
+              },
+            },
           },
         },
       ])
       .toArray();
-
-  /**
-   * The events that an endpoint got of a conversation, or may have got. One that was sent again has several deliveries.
-   */
-  const readEventsOf = async (conversationId: string, endpointId: string): Promise<Received> => {
-    const newest = await deliveries
-      .aggregate<{ _id: string }>([
-        ...newestOf(conversationId),
-        { $match: { endpointId, outcome: { $in: GOT } } },
-        { $group: { _id: '$eventId', at: { $max: '$happenedAt' }, sequence: { $max: '$sequence' } } },
-        { $sort: { sequence: -1, at: -1 } },
-        { $limit: ERASED_EVENTS_MAX + 1 },
-        { $project: { _id: 1 } },
-      ])
-      .toArray();
-    const eventIds = newest.slice(0, ERASED_EVENTS_MAX).map(({ _id }) => _id);
-    return { eventIds: eventIds.toReversed(), more: newest.length > ERASED_EVENTS_MAX };
-  };
 
   const planResend = async (original: StoredDelivery): Promise<ResendPlan> => {
     const siblings = await readSiblings(original);
@@ -229,13 +233,15 @@ export const createTestsAndResends = (
       const found = await readReceived(conversationId);
       const ids: string[] = [];
       for (const { endpointId, url } of to) {
-        const known = found.find(({ _id }) => _id === endpointId) ?? { got: 0, first: 0, last: 0 };
+        const known = found.find(({ _id }) => _id === endpointId) ?? { got: 0, first: 0, last: 0, newest: [] };
         // Skips an endpoint that certainly got nothing. If more events have ended than it has records of first
         // deliveries, some records are gone, and their events may have been delivered.
         const { [endpointId]: left = 0 } = ended;
         if (known.got === 0 && left <= known.first) continue;
-        const { eventIds, more } = await readEventsOf(conversationId, endpointId);
-        const received = { conversationId, eventIds, more: more || left > known.first };
+        const events = known.newest.filter(({ isGot }) => isGot).map((event) => event.eventId);
+        const eventIds = events.slice(0, ERASED_EVENTS_MAX).toReversed();
+        const more = events.length > ERASED_EVENTS_MAX || left > known.first;
+        const received = { conversationId, eventIds, more };
         const body = composeErasedBody(eventId, Math.floor(erasedAt.getTime() / 1000), received);
         const claim = { eventId, endpointId, assistantId, conversationId, event: 'conversation.erased' as const };
         const sequence = Math.max(known.last, left) + 1;

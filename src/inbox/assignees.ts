@@ -67,14 +67,14 @@ type ReleaseDependencies = {
 /**
  * Gives a take-by time to escalations whose assignee was disabled or lost the assistant. The write that changes the
  * operator also marks it for this sweep. The mark is kept for some time, so that writes that still relied on the old
- * access are found as well.
+ * access are found as well. A failure does not stop the others; the first one is thrown at the end.
  */
 export const createReleaseSweep =
   ({ conversations, operators, listIdsWithTakeWithin }: ReleaseDependencies) =>
   async (): Promise<void> => {
     const changed = await operators.findUnreleased(OPERATORS_PER_SWEEP);
     const all = changed.length > 0 ? await listIdsWithTakeWithin() : [];
-    for (const { operator, changedAt } of changed) {
+    const release = async ({ operator, changedAt }: (typeof changed)[number]): Promise<void> => {
       const { operatorId } = operator;
       const assistantIds = all.filter((assistantId) => !mayHave(operator, assistantId));
       const held = await conversations.findAssigned({ operatorId, assistantIds }, ESCALATIONS_PER_SWEEP);
@@ -84,5 +84,8 @@ export const createReleaseSweep =
         await conversations.transitions.startTakeBy({ conversationId }).catch(() => undefined);
       const isSettled = changedAt === null || serverNow() - changedAt.getTime() > SETTLED_MS;
       if (isSettled && held.length === 0) await operators.markReleased(operatorId, changedAt);
-    }
+    };
+    const failures: unknown[] = [];
+    for (const one of changed) await release(one).catch((cause: unknown) => failures.push(cause));
+    if (failures.length > 0) throw failures[0];
   };

@@ -36,7 +36,7 @@ const BOUND_BY: Record<string, string[]> = {
     'deliveries: outcomes of given ids',
     'deliveries: ids of a batch of jobs',
   ],
-  'src/events/tests-and-resends.ts': ['deliveries: one event’s resends', 'deliveries: one for each endpoint'],
+  'src/events/tests-and-resends.ts': ['deliveries: one event’s resends'],
   'src/evaluation/question-sets.ts': ['cases: one count'],
   'src/inbox/records.ts': [
     'positions: conversations of a list, 100 bytes each',

@@ -5,7 +5,7 @@ import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
-import { collectionIn, profileStatements } from '../support/profile.ts';
+import { collectionIn, type Profiled, profileStatements } from '../support/profile.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ timing: { sweepEveryMs: 250, endWrittenWithinMs: 1_000 } });
@@ -32,6 +32,11 @@ const endedOf = (conversationId: string, count: number) =>
     expect(rows.filter(({ endedAt }) => endedAt !== null)).toHaveLength(count);
     return rows;
   });
+
+const statementsOf = (conversationId: string, statements: Profiled[]): Profiled[] =>
+  statements.filter(
+    (one) => collectionIn(one) === 'deliveries' && JSON.stringify(one.command).includes(conversationId),
+  );
 
 /** Lets the sweeps announce what they would announce some seconds later. */
 const announceNow = async (conversationId: string) => {
@@ -150,9 +155,46 @@ test('of a conversation with very many deliveries it reads the newest, and finds
     { event_ids: [], more_events: true },
   ]);
   expect(bodies.map((one) => one?.sequence)).toEqual([31, 6]);
-  const read = statements.filter((one) => collectionIn(one) === 'deliveries' && one.command['aggregate']);
-  expect(read.length).toBeGreaterThan(0);
+  const read = statementsOf(conversationId, statements).filter(({ command }) => command['aggregate']);
+  expect(read).toHaveLength(1); // for all endpoints
   expect(Math.max(...read.map(({ docsExamined = 0 }) => docsExamined))).toBeLessThanOrEqual(12);
+});
+
+test('an erasure reads only its own deliveries in flight, however many of its assistant wait', async () => {
+  const { mongo } = stack.service;
+  const assistant = await anAssistant(stack);
+  const { assistantId } = assistant;
+  const told = await anEndpoint(assistantId, [KIND]);
+  const { conversationId } = (await assistant.chat(aTurn())).body;
+  const later = new Date(Date.now() + 3_600_000);
+  const times = { happenedAt: later, createdAt: later, claimedAt: later, expiresAt: later, endedAt: null };
+  const inFlight = (outcome: string, of: string) => {
+    const ids = { assistantId, conversationId: of, endpointId: told.endpointId };
+    return {
+      _id: `${randomUUID()}:${told.endpointId}`,
+      ...ids,
+      ...times,
+      outcome,
+      event: 'message.received',
+      body: 'x',
+    };
+  };
+  const own = ['queued', 'sending'].map((outcome) => inFlight(outcome, conversationId));
+  const others = Array.from({ length: 300 }, (_, nth) => inFlight(nth < 200 ? 'queued' : 'sending', randomUUID()));
+  const deliveries = mongo.collection<(typeof own)[number]>('deliveries');
+  await deliveries.insertMany([...own, ...others]);
+
+  const statements = await profileStatements(stack, async () => {
+    await erase(assistant, conversationId);
+    await announceNow(conversationId);
+  });
+
+  const ended = (await endedOf(conversationId, 3)).filter(({ errorKind }) => errorKind === 'erased');
+  expect(ended.map(({ outcome }) => outcome as unknown).toSorted()).toEqual(['not_sent', 'unknown']);
+  const ofErasure = statementsOf(conversationId, statements);
+  expect(ofErasure.length).toBeGreaterThan(4);
+  expect(Math.max(...ofErasure.map(({ docsExamined = 0 }) => docsExamined))).toBeLessThanOrEqual(2);
+  await deliveries.deleteMany({ endpointId: told.endpointId });
 });
 
 test('of events whose records are gone it says that there were more', async () => {

@@ -2,6 +2,7 @@ import { mongo } from 'mongoose';
 import { expect, test } from 'vitest';
 import { freePort } from '../../scripts/services.ts';
 import { eventOperations } from '../../src/events/http/events.ts';
+import { MISSED } from '../../src/events/delivery.ts';
 import { recoveryOperations } from '../../src/events/http/endpoints.ts';
 import type { AnswerOf } from '../kit/operations.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -9,6 +10,7 @@ import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from '../kit/receiver.ts';
+import { profileStatements } from '../support/profile.ts';
 import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({
@@ -66,6 +68,35 @@ const seenBy = ({ received }: Receiver) =>
     sequence: Number(headers['x-factory-sequence']),
     redelivery: headers['x-factory-redelivery'] === 'true',
   }));
+
+test('a recovery does not read the failures of a conversation that it does not want', async () => {
+  const { assistantId, keys, say, ended, start, endpointId } = await aSilentEndpoint();
+  const [one = ''] = keys;
+  await say(one, 'a', 'b');
+  const [missed] = await ended(2);
+  const deliveries = stack.service.mongo.collection<{ _id: string; sequence: number; endedOn: mongo.Timestamp }>(
+    'deliveries',
+  );
+  const { _id: _own, ...record } = (await deliveries.findOne({ _id: missed!._id }))!;
+  const endedOn = new mongo.Timestamp({ t: Math.floor(Date.now() / 1000) - 86_400, i: 1 });
+  const older = Array.from({ length: 500 }, (_, nth) => ({
+    ...record,
+    _id: `${assistantId}:${nth}`,
+    sequence: 0,
+    endedOn,
+  }));
+  await deliveries.insertMany(older);
+  await stack.service.endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
+  const { recovery } = (await start()).body;
+
+  const statements = await profileStatements(stack, () =>
+    stack.service.recoveries.nextMissed(recovery?.recoveryId ?? '', missed!.conversationId ?? ''),
+  );
+
+  const reads = statements.filter(({ command }) => command['hint'] === MISSED);
+  expect(reads.length).toBeGreaterThan(0);
+  expect(Math.max(...reads.map(({ docsExamined = 0 }) => docsExamined))).toBeLessThanOrEqual(2);
+});
 
 // Each waits until the range of its recovery is over, so they wait together.
 test.concurrent('a recovery sends what an endpoint missed again, in order, before newer events, and only once', async () => {

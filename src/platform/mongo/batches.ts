@@ -1,5 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { createSlices } from '../process/slices.ts';
+import { restAsLong } from '../process/slots.ts';
 import { DURABLE } from './mongo.ts';
 
 export type Lease = { token: string; until: Date };
@@ -58,27 +60,43 @@ export const inChunks = <Value>(all: Value[], size = VALUES_AT_ONCE): Value[][] 
   Array.from({ length: Math.ceil(all.length / size) }, (_, nth) => all.slice(nth * size, (nth + 1) * size));
 
 const BATCH = 500;
+/** A batch that takes longer is followed by a rest, if its caller rests. */
+const SLOW_BATCH_MS = 50;
+
+type Batches<Row extends { _id: string }> = {
+  collection: mongo.Collection<Row>;
+  filter: mongo.Filter<Row>;
+  until?: AbortSignal;
+  /** How many documents a batch has: few if they are large, because MongoDB keeps what a command changes in its cache. */
+  maxItems?: number;
+  /** If true, a slow batch is followed by a rest as long as it took, so that MongoDB has time for others. */
+  rests?: boolean;
+};
 
 /**
- * Runs `work` on all matching documents, 500 at a time. So no command takes long enough for its connection to count as
+ * Runs `work` on all matching documents, some at a time. So no command takes long enough for its connection to count as
  * silent. After a failure or an abort, the next call starts from the beginning, so `work` must be safe to repeat.
  */
 export const inBatches = async <Row extends { _id: string }>(
-  { collection, filter, until }: { collection: mongo.Collection<Row>; filter: mongo.Filter<Row>; until?: AbortSignal },
+  { collection, filter, until, maxItems = BATCH, rests = false }: Batches<Row>,
   work: (some: mongo.Filter<Row>, ids: Row['_id'][]) => Promise<unknown>,
 ): Promise<void> => {
-  const found = collection.find(filter, { projection: { _id: 1 }, batchSize: BATCH });
+  const found = collection.find(filter, { projection: { _id: 1 }, batchSize: maxItems });
   try {
     let ids: Row['_id'][] = [];
     const flush = async (): Promise<void> => {
       const some = ids;
       ids = [];
-      if (some.length > 0) await work({ _id: { $in: some } } as mongo.Filter<Row>, some);
+      if (some.length === 0) return;
+      const since = performance.now();
+      await work({ _id: { $in: some } } as mongo.Filter<Row>, some);
+      const tookMs = performance.now() - since;
+      if (rests && tookMs > SLOW_BATCH_MS) await sleep(restAsLong(tookMs));
     };
     for await (const { _id } of found) {
       until?.throwIfAborted();
       ids.push(_id);
-      if (ids.length === BATCH) await flush();
+      if (ids.length === maxItems) await flush();
     }
     await flush();
   } finally {

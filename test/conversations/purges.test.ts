@@ -1,0 +1,99 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { createErasure } from '../../src/conversations/erasure.ts';
+import { pageIdOf } from '../../src/conversations/history.ts';
+import { inBatches } from '../../src/platform/mongo/batches.ts';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 0 });
+
+const rowsOf = <Row extends { _id: string }>(name: string) => stack.service.mongo.collection<Row>(name);
+
+test('one statement of a purge changes few pages of messages and few deliveries, because each may be large', async () => {
+  const assistant = await anAssistant(stack);
+  const { conversationId } = (await assistant.chat(aTurn())).body;
+  const numbers = Array.from({ length: 120 }, (_, nth) => nth);
+  const pages = numbers.map((nth) => ({ _id: pageIdOf(conversationId, nth), conversationId, entries: [] }));
+  const deliveries = numbers.map(() => {
+    const of = { conversationId, assistantId: assistant.assistantId, event: 'message.received' };
+    return { _id: `${randomUUID()}:e`, ...of, outcome: 'delivered', body: 'private', happenedAt: new Date() };
+  });
+  await rowsOf<(typeof pages)[number]>('messages').insertMany(pages);
+  await rowsOf<(typeof deliveries)[number]>('deliveries').insertMany(deliveries);
+
+  const statements = await profileStatements(stack, async () => {
+    await assistant.call(`/api/v1/conversations/${conversationId}`, { method: 'DELETE' });
+    await eventually(async () => expect(await rowsOf('deliveries').countDocuments({ body: 'private' })).toBe(0));
+  });
+
+  expect(await rowsOf('messages').countDocuments({ conversationId })).toBe(0);
+  const ofConversation = statements.filter(({ command, originatingCommand }) =>
+    JSON.stringify([command, originatingCommand]).includes(conversationId),
+  );
+  const of = (name: string, some = statements) => some.filter((one) => collectionIn(one) === name);
+  const deleted = of('messages').map(({ ndeleted = 0 }) => ndeleted);
+  const changed = of('deliveries').map(({ nMatched = 0 }) => nMatched);
+  const read = of('deliveries', ofConversation).map(({ docsExamined = 0 }) => docsExamined);
+  const total = (counts: number[]) => counts.reduce((sum, count) => sum + count, 0);
+  expect([total(deleted), total(changed)]).toEqual([120, 120]);
+  expect(Math.max(...deleted)).toBeLessThanOrEqual(16);
+  expect(Math.max(...changed)).toBeLessThanOrEqual(50);
+  expect(Math.max(...read)).toBeLessThanOrEqual(51);
+});
+
+test('a slow step of a purge is followed by a rest as long', async () => {
+  const kind = randomUUID();
+  const rows = Array.from({ length: 6 }, () => ({ _id: randomUUID(), kind }));
+  const collection = rowsOf<(typeof rows)[number]>('rested');
+  await collection.insertMany(rows);
+  const rests: number[] = [];
+  let endedAt: number | null = null;
+
+  await inBatches({ collection, filter: { kind }, maxItems: 2, rests: true }, async () => {
+    if (endedAt !== null) rests.push(performance.now() - endedAt);
+    await sleep(200);
+    endedAt = performance.now();
+  });
+
+  expect(rests).toHaveLength(2);
+  expect(Math.min(...rests)).toBeGreaterThan(190);
+});
+
+test('a process purges one conversation of an assistant at a time, and those of others meanwhile', async () => {
+  const hold = Promise.withResolvers<void>();
+  const begun: string[] = [];
+  const erasure = createErasure({
+    connection: stack.service.mongo,
+    pages: {
+      storeFullPages: () => Promise.reject(new Error('not used')),
+      erase: async () => {},
+      eraseIfGone: async () => {},
+    },
+    eraseElsewhere: async ({ assistantId }) => {
+      begun.push(assistantId);
+      await hold.promise;
+    },
+    announceErased: async () => true,
+    draining: new AbortController().signal,
+  });
+  const [mine, other, last] = [randomUUID(), randomUUID(), randomUUID()];
+  const erase = async (assistantId: string) => {
+    const conversationId = randomUUID();
+    return (await erasure.erase({ _id: conversationId, conversationId, assistantId })).purged;
+  };
+
+  const purged = [mine, mine, mine, other].map(erase);
+  await eventually(() => expect(begun).toEqual(expect.arrayContaining([mine, other])));
+  purged.push(erase(last));
+  await eventually(() => expect(begun).toContain(last));
+  const meanwhile = [...begun];
+  hold.resolve();
+  await Promise.all(purged);
+  await eventually(() => expect(begun).toHaveLength(5));
+
+  expect(meanwhile.toSorted()).toEqual([mine, other, last].toSorted());
+});
