@@ -7,6 +7,7 @@ import {
   collectionOf,
   createReader,
   createUpdateBatcher,
+  readRows,
   updateMany,
   type UpdateStatement,
 } from '../platform/mongo/mongo.ts';
@@ -15,6 +16,7 @@ import {
   conversationModels,
   CONVERSATIONS,
   type FindDelivered,
+  LONG_AT_ONCE,
   MAX_PENDING,
   type OutboxEvent,
   PAGE_SIZE,
@@ -127,7 +129,8 @@ export const createCompact = (dependencies: {
 }): Compact => {
   const { connection, pages, findDelivered } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
-  const readForCompaction = createReader(conversations, { conversationId: 1, seq: 1, texts: 1, recent: 1 });
+  const fields = { conversationId: 1, seq: 1, texts: 1, recent: 1 };
+  const readForCompaction = createReader(conversations, fields, 4 * LONG_AT_ONCE);
 
   return async ({ _id: key, conversationId, seq, storedTo }, ending) => {
     if (!hasFullPage({ seq, storedTo })) return null;
@@ -245,20 +248,15 @@ export const createCommit = ({ connection, pages, compact, announce, tracing }: 
       if (n === items.length) return items.map(() => true);
       // Some updates changed nothing, most likely because their conversations had changed before the write. A commit
       // has succeeded if its last finished turn is now stored.
-      const rows = await conversations
-        .find(
-          { _id: { $in: items.map(({ read }) => read._id) } },
-          { projection: { 'recent.turnId': 1, 'recent.finishedAt': 1, 'recent.replyMessageId': 1 } },
-        )
-        .toArray();
-      const recentOf = new Map(rows.map((row) => [row._id, row.recent]));
+      const keys = items.map(({ read }) => read._id);
+      const rows = await readRows(conversations, keys, { recent: { turnId: 1, finishedAt: 1, replyMessageId: 1 } });
       const hasWon = ({ read, ended }: Write): boolean => {
         const last = ended.at(-1)?.finished;
         const isLast = (known: RecentTurn): boolean =>
           known.turnId === last?.turnId &&
           known.replyMessageId === last.replyMessageId &&
           known.finishedAt.getTime() === last.finishedAt.getTime();
-        return recentOf.get(read._id)?.some(isLast) === true;
+        return rows.get(read._id)?.recent.some(isLast) === true;
       };
       const errors = new Map(writeErrors.map((error) => [error.index, error]));
       return items.map((item, index) => {

@@ -280,7 +280,7 @@ export type OutboxStore = {
    * Conversations with a pending event older than `olderThanMs` by MongoDB's clock. `exclude` lists endpoints whose
    * streams are suspended. A conversation whose events are all for these endpoints is neither found nor read, however
    * many there are: the index begins with the endpoint. `last`: the last endpoint that was read whole, or that filled
-   * the limit alone. Empty if there are no more.
+   * the limit or took the time alone. Empty if there are no more.
    */
   findStale: (wanted: FindStale) => Promise<{ outboxes: StaleOutbox[]; last: string }>;
 
@@ -325,7 +325,8 @@ export type OutboxStore = {
 const LATE_ROUNDS = 50;
 const LATE_AT_ONCE = 20;
 /** How many outboxes of a sweep are read at once, and for how long, because each is in a document of up to a megabyte. */
-const STALE = { atOnce: 50, ms: 1_000 };
+const STALE_AT_ONCE = 50;
+const STALE_FOR_MS = 1_000;
 
 export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
@@ -393,9 +394,9 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
     findStale: async ({ olderThanMs, exclude, limit, expiredMs, after = '' }) => {
       const now = serverNow();
       const olderThan = (ms: number) => lateBefore(new Date(now - ms));
-      const options = { projection: STUB_FIELDS, hint: BY_ENDPOINT, limit, batchSize: STALE.atOnce };
+      const options = { projection: STUB_FIELDS, hint: BY_ENDPOINT, limit, batchSize: STALE_AT_ONCE };
       const find = (filter: object) =>
-        collectFor(STALE.ms, conversations.find<StaleOutbox>(filter, options), STALE.atOnce);
+        collectFor(STALE_FOR_MS, conversations.find<StaleOutbox>(filter, options), STALE_AT_ONCE);
       const ofOthers = { 'outbox.endpoints': { $elemMatch: { $nin: exclude, $gt: after } } };
       const [{ read: inTurn, isCut }, ...others] = await Promise.all([
         find({ ...olderThan(olderThanMs), ...ofOthers }),

@@ -356,7 +356,8 @@ export const createDeliveryStore = ({
       await end('eraseQueued', 'not_sent');
       await end('eraseSending', 'unknown');
       const few = { maxItems: ERASED_AT_ONCE, rests: true, ...(until && { until }) };
-      await inBatches({ collection: deliveries, filter: own, ...few }, (some) =>
+      const filter = { ...own, $or: Object.keys(STORED_TEXTS).map((text) => ({ [text]: { $exists: true } })) };
+      await inBatches({ collection: deliveries, filter, ...few }, (some) =>
         deliveries.updateMany(some, { $unset: STORED_TEXTS }, { writeConcern: DURABLE }),
       );
     },

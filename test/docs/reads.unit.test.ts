@@ -14,7 +14,6 @@ const BOUND_BY: Record<string, string[]> = {
     'pages: NUMBERS_AT_ONCE messages, 2 MB',
     'conversations: keys of a step, their ids',
   ],
-  'src/conversations/commit.ts': ['conversations: items of a batch, their last turns'],
   'src/conversations/history.ts': [
     'pages: the pages of one step, 2 MB',
     'pages: from `first` to `upTo`, which callers bound',

@@ -506,7 +506,7 @@ test.each([
   const readAt = finds.map(({ ts }) => ts.getTime()).toSorted((one, next) => one - next);
   const pauses = readAt.slice(1).map((at, nth) => at - Number(readAt[nth]));
   expect(pauses).toHaveLength(3);
-  expect(Math.min(...pauses)).toBeGreaterThan(5);
+  expect(Math.min(...pauses)).toBeGreaterThan(3); // one alone takes a millisecond or more, and rests four times as long
 });
 
 test('a neighbour sees and changes nothing', async () => {

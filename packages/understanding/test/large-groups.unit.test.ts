@@ -48,6 +48,28 @@ test('a message whose words all entries have is searched in a short step', () =>
   expect(Math.min(...times)).toBeLessThan(atPace(10));
 });
 
+test('a misspelt word that may be any of many words of all texts is searched in a short step', () => {
+  const near = Array.from({ length: 32 }, (_, nth) => `abcdef${String.fromCharCode(97 + nth / 6, 105 + (nth % 6))}`);
+  const knowledge = Array.from({ length: 400 }, (_, nth) => ({
+    entryId: `e${nth}`,
+    language: 'vi',
+    question: rareWord(nth),
+    variants: Array.from({ length: 50 }, (_one, at) => `${rareWord(100 * nth + at)} ${near.join(' ')}`),
+    answer: 'Here.',
+    tags: [],
+  }));
+  const own = indexEntries({ knowledge, languages: ['vi'] }).groups[0]!;
+  const timed = (): number => {
+    const since = workedMs();
+    inOneStep(searchGroup('abcdefzz', own, 'vi'));
+    return workedMs() - since;
+  };
+  timed();
+
+  expect(inOneStep(searchGroup('abcdefzz', own, 'vi')).candidates.length).toBeGreaterThan(0);
+  expect(Math.min(...Array.from({ length: 5 }, timed))).toBeLessThan(atPace(4));
+});
+
 test('a rare word among words that all entries have still finds its entry', () => {
   const { candidates } = inOneStep(searchGroup(`${COMMON.slice(0, 10).join(' ')} ${rareWord(77)} please`, group, 'en'));
 

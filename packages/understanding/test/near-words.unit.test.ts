@@ -30,3 +30,25 @@ test('a misspelt word is looked for as few of the terms that are near it, and is
   expect(hits.length).toBeGreaterThan(0);
   expect(turns).toBeLessThan(200);
 });
+
+test('a word that is like very many terms leaves another misspelt word its part', async () => {
+  const update = new PassageIndexUpdate(null, { model: null });
+  const aPassage = (passageId: string, text: string) => ({
+    passageId,
+    language: 'en',
+    title: '',
+    path: [],
+    text,
+    vector: null,
+  });
+  for (let nth = 0; nth < 700; nth += 1) {
+    const codes = Array.from({ length: 100 }, (_, at) => `sku${100_000 + 100 * nth + at}`);
+    update.add(aPassage(`codes ${nth}`, codes.join(' ')));
+  }
+  update.add(aPassage('zebras', 'Our zebras are fed at noon.'));
+  const index = inOneStep(update.finish());
+
+  const { hits } = await index.search('zebbra sku999999', 'en', null);
+
+  expect(hits.map(({ passageId }) => passageId)).toContain('zebras');
+});

@@ -49,8 +49,9 @@ const CONCEPT_WEIGHT = 0.7;
 const TYPO_WEIGHT = 0.8;
 const SHORTEST_FUZZY = 5;
 const MOST_FUZZY = 3;
-/** How many terms are compared with the misspelt words of a question, and how many of them each word may be. */
-const NEAR = { compared: 60_000, found: 50 };
+/** How many terms are compared with the misspelt words of a question, each its part, and how many each word may be. */
+const NEAR_COMPARED = 60_000;
+const NEAR_FOUND = 50;
 const BM25 = { k: 1.2, b: 0.5, path: 1.5, title: 0.5 };
 /**
  * The maximum number of places that a search by words reads, the rarest words first. Only the rarest word may exceed
@@ -204,29 +205,27 @@ export class PassageIndex {
 
   /** Adds the terms that a misspelt word may be. */
   async #addNearTerms(words: QuestionWord[], pause: Pause): Promise<void> {
-    const misspelt = words
+    const unknown = words
       .filter(
         ({ word, keys }) => word.length >= SHORTEST_FUZZY && [...keys.keys()].every((key) => this.#count(key) === 0),
       )
-      .slice(0, MOST_FUZZY)
-      .map(({ keys }) => {
-        const stems = [...keys.keys()].filter((key) => key.length >= SHORTEST_FUZZY - 1);
-        return { keys, stems, most: keys.size + NEAR.found };
-      });
+      .slice(0, MOST_FUZZY);
+    const misspelt = unknown.map(({ keys }) => {
+      const stems = [...keys.keys()].filter((key) => key.length >= SHORTEST_FUZZY - 1);
+      return { keys, stems, most: keys.size + NEAR_FOUND, left: NEAR_COMPARED / unknown.length };
+    });
     if (misspelt.length === 0) return;
-    let compared = 0;
     for (const { words: own } of this.parts) {
       let nth = 0;
       for (const term of own.terms.keys()) {
         nth += 1;
         if (nth % 2_048 === 0) await pause();
-        for (const { keys, stems, most } of misspelt) {
-          for (const stem of stems) {
+        for (const word of misspelt) {
+          if (word.left <= 0 || word.keys.size >= word.most) continue;
+          for (const stem of word.stems) {
             if (term.charCodeAt(0) !== stem.charCodeAt(0) || Math.abs(term.length - stem.length) > 1) continue;
-            if (keys.size >= most) continue;
-            compared += 1;
-            if (compared > NEAR.compared) return;
-            if (isNear(term, stem)) keys.set(term, TYPO_WEIGHT);
+            word.left -= 1;
+            if (isNear(term, stem)) word.keys.set(term, TYPO_WEIGHT);
           }
         }
       }

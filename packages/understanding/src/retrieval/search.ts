@@ -9,7 +9,7 @@ import {
   normaliseWording,
 } from './knowledge-index.ts';
 import { conceptOf, conceptWeight, misspeltConcept, relatedTo } from './concepts.ts';
-import { readTerms, type Term, conceptKey, PLACE } from './terms.ts';
+import { readTerms, type Term, conceptKey, isConceptKey, PLACE } from './terms.ts';
 
 /**
  * The lexical evidence for an entry: once counting words with the same concept as equal (`withConcepts`), and once
@@ -415,9 +415,12 @@ export function* rankEntries(
     for (const [name, similarity] of yield* expandTerm(term, group, isOwn ? effort : AS_SPELT)) {
       const key = group.words.terms.get(name);
       if (key === undefined) continue;
+      const count = (starts[key + 1] as number) - (starts[key] as number);
+      // The word itself comes first. A misspelt one may be any of many words, which all texts may have.
+      if (found.keys.length > 0 && !isConceptKey(name) && found.places + count > MAX_PLACES) continue;
       found.keys.push([key, similarity]);
       found.weight = Math.max(found.weight, group.weights[key] as number);
-      found.places += (starts[key + 1] as number) - (starts[key] as number);
+      found.places += count;
     }
     terms.push(found);
     yield;
