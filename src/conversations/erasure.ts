@@ -18,6 +18,8 @@ const PURGE_LEASE_MS = 60_000;
 const PURGED_WITHIN_MS = 1_000;
 /** How many purges run at once, one of each assistant, so that they leave connections and MongoDB's cache to turns. */
 const PURGES_AT_ONCE = 4;
+/** A purge that takes longer leaves its place, and is continued when those of other assistants had their turns. */
+const PURGED_FOR_MS = 30_000;
 /** A round begins to erase old conversations of one assistant for this long, so that others do not wait for them. */
 const UNCHANGED_FOR_MS = 5_000;
 /** How many tombstones a sweep reads, of all and of one assistant, and how many assistants it handles at once. */
@@ -95,6 +97,7 @@ type Dependencies = {
   announceErased: AnnounceErased;
   /** After this signal, long purges stop in this process, and another process must finish them. */
   draining: AbortSignal;
+  purgedForMs?: number;
 };
 
 type Erased = Pick<StoredConversation, '_id' | 'conversationId' | 'assistantId'>;
@@ -136,7 +139,7 @@ const unchanged = (since: Date | undefined): mongo.Filter<StoredConversation> =>
   since ? { updatedAt: { $lt: since }, 'waiting.0': { $exists: false } } : {};
 
 export const createErasure = (dependencies: Dependencies): Erasure => {
-  const { connection, pages, eraseElsewhere, announceErased, draining } = dependencies;
+  const { connection, pages, eraseElsewhere, announceErased, draining, purgedForMs = PURGED_FOR_MS } = dependencies;
   const model = connection.model<StoredTombstone>('Tombstone', tombstoneSchema);
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
@@ -145,9 +148,10 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
   const purge = async (erased: ErasedConversation, unboundBefore?: Date): Promise<void> => {
     const slot = await purges.acquire(erased.assistantId, { signal: draining });
     if (!slot) throw new Error('too many purges of this assistant wait');
+    const until = AbortSignal.any([draining, AbortSignal.timeout(purgedForMs)]);
     try {
-      await pages.erase(erased.conversationId, draining);
-      await eraseElsewhere(erased, { until: draining, ...(unboundBefore && { unboundBefore }) });
+      await pages.erase(erased.conversationId, until);
+      await eraseElsewhere(erased, { until, ...(unboundBefore && { unboundBefore }) });
     } finally {
       slot.release();
     }
@@ -155,12 +159,10 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
 
   /** A purge that fails, or for which there is no room, is left to the next sweep. */
   const purgeOrLeave = async (erased: ErasedConversation): Promise<void> => {
-    try {
-      await purge(erased);
-    } catch {
+    await purge(erased).catch(async () => {
       const next = { purgeAt: new Date(0), purgesLeft: PURGES + 1 };
       await tombstones.updateOne({ _id: erased.conversationId, purgesLeft: PURGES }, { $set: next });
-    }
+    });
   };
 
   /** Purges what was just erased. Resolves after a second at the latest, and a longer purge continues. */
@@ -345,7 +347,8 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
           await purgeDue(one);
           purged += 1;
         } catch (cause) {
-          if (!draining.aborted) throw cause; // It is due again a minute later, until it succeeds.
+          // It is due again a minute later, until it succeeds.
+          if (!draining.aborted && !(cause instanceof DOMException && cause.name === 'TimeoutError')) throw cause;
           const { _id, purgeAt } = one;
           await tombstones.updateOne({ _id }, { $set: { purgeAt } }).catch(() => undefined); // another process may go on
         }

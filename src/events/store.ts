@@ -226,6 +226,7 @@ const createComposeBody =
   };
 
 const STORED_TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
+const HAS_TEXTS = { $or: Object.keys(STORED_TEXTS).map((text) => ({ $ne: [{ $type: `$${text}` }, 'missing'] })) };
 
 /** The records of all deliveries. A claim is the insert of a record, so only one process can win a claim. */
 export type DeliveryStore = Claims &
@@ -356,8 +357,7 @@ export const createDeliveryStore = ({
       await end('eraseQueued', 'not_sent');
       await end('eraseSending', 'unknown');
       const few = { maxItems: ERASED_AT_ONCE, rests: true, ...(until && { until }) };
-      const filter = { ...own, $or: Object.keys(STORED_TEXTS).map((text) => ({ [text]: { $exists: true } })) };
-      await inBatches({ collection: deliveries, filter, ...few }, (some) =>
+      await inBatches({ collection: deliveries, filter: own, only: HAS_TEXTS, ...few }, (some) =>
         deliveries.updateMany(some, { $unset: STORED_TEXTS }, { writeConcern: DURABLE }),
       );
     },

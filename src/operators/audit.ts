@@ -1,4 +1,5 @@
 import type { Connection } from 'mongoose';
+import { inBatches } from '../platform/mongo/batches.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { newId } from '../platform/process/ids.ts';
 import { collectionOf, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
@@ -100,7 +101,10 @@ export const createAudit = (connection: Connection): Audit => {
     },
 
     eraseConversation: async (conversationId) => {
-      await collectionOf(lines).updateMany({ target: conversationId }, { $unset: { 'details.tag': '' } });
+      const collection = collectionOf(lines);
+      await inBatches({ collection, filter: { target: conversationId } }, (some) =>
+        collection.updateMany({ ...some, 'details.tag': { $exists: true } }, { $unset: { 'details.tag': '' } }),
+      );
     },
   };
 };

@@ -43,6 +43,14 @@ test('one statement of a purge changes few pages of messages and few deliveries,
   expect(Math.max(...deleted)).toBeLessThanOrEqual(16);
   expect(Math.max(...changed)).toBeLessThanOrEqual(50);
   expect(Math.max(...read)).toBeLessThanOrEqual(51);
+
+  const again = await profileStatements(stack, () =>
+    stack.service.deliveries.eraseConversation({ assistantId: assistant.assistantId, conversationId }),
+  );
+  // What has no text any more is passed by, a few at a time too: one statement that looks for others could take too long.
+  const looked = of('deliveries', again);
+  expect(total(looked.map(({ nMatched = 0 }) => nMatched))).toBe(0);
+  expect(Math.max(...looked.map(({ docsExamined = 0 }) => docsExamined))).toBeLessThanOrEqual(51);
 });
 
 test('a slow step of a purge is followed by a rest as long', async () => {
@@ -61,6 +69,35 @@ test('a slow step of a purge is followed by a rest as long', async () => {
 
   expect(rests).toHaveLength(2);
   expect(Math.min(...rests)).toBeGreaterThan(190);
+});
+
+test('a purge that takes long leaves its place to others, and is due again at once', async () => {
+  const begun: string[] = [];
+  const erasure = createErasure({
+    connection: stack.service.mongo,
+    pages: {
+      storeFullPages: () => Promise.reject(new Error('not used')),
+      erase: async () => {},
+      eraseIfGone: async () => {},
+    },
+    eraseElsewhere: ({ conversationId }, { until }) => {
+      begun.push(conversationId);
+      return new Promise((_, reject) => until.addEventListener('abort', () => reject(until.reason), { once: true }));
+    },
+    announceErased: async () => true,
+    draining: new AbortController().signal,
+    purgedForMs: 100,
+  });
+  const assistantId = randomUUID();
+  const ids = [randomUUID(), randomUUID()];
+
+  for (const conversationId of ids) await erasure.erase({ _id: conversationId, conversationId, assistantId });
+
+  await eventually(() => expect(begun).toEqual(ids));
+  await eventually(async () => {
+    const due = rowsOf('tombstones').find({ assistantId, purgeAt: { $lte: new Date() } });
+    expect(await due.count()).toBe(2);
+  });
 });
 
 test('a process purges one conversation of an assistant at a time, and those of others meanwhile', async () => {

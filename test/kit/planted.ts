@@ -204,7 +204,7 @@ export const FAULTS: Record<string, Fault[]> = {
   'pages outlive an erasure': [
     {
       file: 'src/conversations/erasure.ts',
-      from: '    await pages.erase(erased.conversationId, draining);\n',
+      from: '    await pages.erase(erased.conversationId, until);\n',
       to: '',
       noticedBy: 'test/conversations/states.test.ts',
     },

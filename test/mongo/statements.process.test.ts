@@ -95,6 +95,7 @@ const NOT_MADE: Record<string, string> = {
   'src/evaluation/evaluations.ts: results.deleteMany': 'by `_id`, in batches',
   'src/sources/passages.ts: tokens.find': 'by `_id`',
   'src/sources/passages.ts: sources.updateMany': 'by `_id`',
+  'src/sources/proposals.ts: drafts.find': 'by `_id`, if the assistant has drafts',
   'src/sources/proposals.ts: proposedEntries.updateMany': 'gives back proposals that could not be accepted',
   'src/sources/runs.ts: passages.updateMany': 'by `_id`',
   'src/sources/run-pages.ts: passages.updateMany': 'by `_id`',

@@ -69,6 +69,8 @@ type Batches<Row extends { _id: string }> = {
   until?: AbortSignal;
   /** How many documents a batch has: few if they are large, because MongoDB keeps what a command changes in its cache. */
   maxItems?: number;
+  /** An expression for the documents that are handled. A command that had to look for them could take too long. */
+  only?: mongo.Document;
   /** If true, a slow batch is followed by a rest as long as it took, so that MongoDB has time for others. */
   rests?: boolean;
 };
@@ -78,10 +80,11 @@ type Batches<Row extends { _id: string }> = {
  * silent. After a failure or an abort, the next call starts from the beginning, so `work` must be safe to repeat.
  */
 export const inBatches = async <Row extends { _id: string }>(
-  { collection, filter, until, maxItems = BATCH, rests = false }: Batches<Row>,
+  { collection, filter, until, maxItems = BATCH, only, rests = false }: Batches<Row>,
   work: (some: mongo.Filter<Row>, ids: Row['_id'][]) => Promise<unknown>,
 ): Promise<void> => {
-  const found = collection.find(filter, { projection: { _id: 1 }, batchSize: maxItems });
+  const projection = { _id: 1, ...(only && { isWanted: only }) };
+  const found = collection.find<{ _id: Row['_id']; isWanted?: boolean }>(filter, { projection, batchSize: maxItems });
   try {
     let ids: Row['_id'][] = [];
     const flush = async (): Promise<void> => {
@@ -93,9 +96,9 @@ export const inBatches = async <Row extends { _id: string }>(
       const tookMs = performance.now() - since;
       if (rests && tookMs > SLOW_BATCH_MS) await sleep(restAsLong(tookMs));
     };
-    for await (const { _id } of found) {
+    for await (const { _id, isWanted } of found) {
       until?.throwIfAborted();
-      ids.push(_id);
+      if (isWanted !== false) ids.push(_id);
       if (ids.length === maxItems) await flush();
     }
     await flush();
