@@ -1,7 +1,7 @@
 import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { isUuid, newId, prefixRange } from '../platform/process/ids.ts';
-import { createSlots, mapAtMost, oneEach } from '../platform/process/slots.ts';
+import { createSlots, inOrder, mapAtMost, oneEach } from '../platform/process/slots.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { collectionOf, DURABLE, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
@@ -207,16 +207,6 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     return true;
   };
 
-  /** Handles one after the other. A failure does not stop the others; the first one is thrown at the end. */
-  const inOrder = async <One>(due: One[], handle: (one: One) => Promise<void>): Promise<void> => {
-    const failures: unknown[] = [];
-    for (const one of due) {
-      if (draining.aborted) break;
-      await handle(one).catch((cause: unknown) => failures.push(cause));
-    }
-    if (failures.length > 0) throw failures[0];
-  };
-
   /** The assistant after which the next sweep continues. */
   const reached = { purgeAt: '', announceAt: '' };
 
@@ -246,7 +236,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     const byAssistant = [...Map.groupBy(due, ({ assistantId }) => assistantId).values()];
     const failures: unknown[] = [];
     await mapAtMost(ASSISTANTS_AT_ONCE, byAssistant, (own) =>
-      inOrder(own, handle).catch((cause: unknown) => void failures.push(cause)),
+      inOrder(own, handle, draining).catch((cause: unknown) => void failures.push(cause)),
     );
     if (failures.length > 0) throw failures[0];
   };
@@ -313,7 +303,8 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
       const due = conversations.find({ assistantId, ...unchanged(since) }, { projection: { conversationId: 1 } });
       const until = performance.now() + UNCHANGED_FOR_MS;
       let count = 0;
-      await inOrder(await due.sort({ updatedAt: 1 }).limit(most).toArray(), async ({ _id, conversationId }) => {
+      const oldest = await due.sort({ updatedAt: 1 }).limit(most).toArray();
+      const eraseOne = async ({ _id, conversationId }: (typeof oldest)[number]): Promise<void> => {
         if (performance.now() >= until) return;
         // Null if the visitor has come back, or another process has erased the conversation.
         const buried = await bury({ _id, conversationId, assistantId }, since);
@@ -322,7 +313,8 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
         count += 1;
         await announceNow(buried);
         await purgeNow({ assistantId, conversationId });
-      });
+      };
+      await inOrder(oldest, eraseOne, draining);
       return count;
     },
 

@@ -4,6 +4,7 @@ import type { TakeBy } from '../conversations/transitions.ts';
 import { hasAssistant, type Operator } from '../operators/operator.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import { serverNow } from '../platform/process/clock.ts';
+import { inOrder } from '../platform/process/slots.ts';
 
 /**
  * The one rule of who has a conversation: its assignee, if `find` finds the operator. Nobody has it if the assignee was
@@ -74,7 +75,7 @@ export const createReleaseSweep =
   async (): Promise<void> => {
     const changed = await operators.findUnreleased(OPERATORS_PER_SWEEP);
     const all = changed.length > 0 ? await listIdsWithTakeWithin() : [];
-    const release = async ({ operator, changedAt }: (typeof changed)[number]): Promise<void> => {
+    await inOrder(changed, async ({ operator, changedAt }) => {
       const { operatorId } = operator;
       const assistantIds = all.filter((assistantId) => !mayHave(operator, assistantId));
       const held = await conversations.findAssigned({ operatorId, assistantIds }, ESCALATIONS_PER_SWEEP);
@@ -84,8 +85,5 @@ export const createReleaseSweep =
         await conversations.transitions.startTakeBy({ conversationId }).catch(() => undefined);
       const isSettled = changedAt === null || serverNow() - changedAt.getTime() > SETTLED_MS;
       if (isSettled && held.length === 0) await operators.markReleased(operatorId, changedAt);
-    };
-    const failures: unknown[] = [];
-    for (const one of changed) await release(one).catch((cause: unknown) => failures.push(cause));
-    if (failures.length > 0) throw failures[0];
+    });
   };

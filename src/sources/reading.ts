@@ -32,7 +32,8 @@ export const openReaders = (open: () => Reader, paces = READS) => {
     read: async (assistantId: string, input: ReadInput, signal?: AbortSignal): ReturnType<Reader['read']> => {
       const slot = await slots.acquire(assistantId, signal && { signal });
       if (!slot) throw new Error('the readers are closed');
-      // A slot means that one is idle. The first is the longest idle, so that none ends: its start would count as slow.
+      // A slot means that one is idle. The one that was idle longest is next, because a reader that is idle for long ends,
+      // and its next start would count as slow.
       const reader = idle.shift() as Reader;
       try {
         return await slots.watch(assistantId, reader.read(input, signal));

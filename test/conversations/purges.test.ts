@@ -71,21 +71,28 @@ test('a slow step of a purge is followed by a rest as long', async () => {
   expect(Math.min(...rests)).toBeGreaterThan(190);
 });
 
-test('a purge that takes long leaves its place to others, and is due again at once', async () => {
-  const begun: string[] = [];
-  const erasure = createErasure({
+type Dependencies = Parameters<typeof createErasure>[0];
+/** An erasure of conversations that have no pages. */
+const anErasure = (given: Pick<Dependencies, 'eraseElsewhere' | 'purgedForMs'>) =>
+  createErasure({
     connection: stack.service.mongo,
     pages: {
       storeFullPages: () => Promise.reject(new Error('not used')),
       erase: async () => {},
       eraseIfGone: async () => {},
     },
+    announceErased: async () => true,
+    draining: new AbortController().signal,
+    ...given,
+  });
+
+test('a purge that takes long leaves its place to others, and is due again at once', async () => {
+  const begun: string[] = [];
+  const erasure = anErasure({
     eraseElsewhere: ({ conversationId }, { until }) => {
       begun.push(conversationId);
       return new Promise((_, reject) => until.addEventListener('abort', () => reject(until.reason), { once: true }));
     },
-    announceErased: async () => true,
-    draining: new AbortController().signal,
     purgedForMs: 100,
   });
   const assistantId = randomUUID();
@@ -103,19 +110,11 @@ test('a purge that takes long leaves its place to others, and is due again at on
 test('a process purges one conversation of an assistant at a time, and those of others meanwhile', async () => {
   const hold = Promise.withResolvers<void>();
   const begun: string[] = [];
-  const erasure = createErasure({
-    connection: stack.service.mongo,
-    pages: {
-      storeFullPages: () => Promise.reject(new Error('not used')),
-      erase: async () => {},
-      eraseIfGone: async () => {},
-    },
+  const erasure = anErasure({
     eraseElsewhere: async ({ assistantId }) => {
       begun.push(assistantId);
       await hold.promise;
     },
-    announceErased: async () => true,
-    draining: new AbortController().signal,
   });
   const [mine, other, last] = [randomUUID(), randomUUID(), randomUUID()];
   const erase = async (assistantId: string) => {

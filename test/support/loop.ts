@@ -8,6 +8,26 @@ export const workedMs = (): number => {
   return (user + system) / 1_000;
 };
 
+/** The longest work between two rounds of the event loop, in the quickest of three runs. */
+export const longestStep = async (work: () => Promise<unknown>): Promise<number> => {
+  const runs: number[] = [];
+  for (let run = 0; run < 3; run += 1) {
+    let [longest, since] = [0, workedMs()];
+    let round: NodeJS.Immediate;
+    const look = (): void => {
+      const now = workedMs();
+      [longest, since] = [Math.max(longest, now - since), now];
+      round = setImmediate(look);
+    };
+    look();
+    await work();
+    look();
+    clearImmediate(round!);
+    runs.push(longest);
+  }
+  return Math.min(...runs);
+};
+
 /** The longest work between two ticks of the event loop, and the function of ours that did most of it. */
 export type Step = { ms: number; name: string };
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { workedMs } from '../../../test/support/loop.ts';
+import { longestStep, workedMs } from '../../../test/support/loop.ts';
 import { atPace } from '../../../test/support/pace.ts';
 import { createLoopShare, inOneStep } from '../src/embedder/token-vectors.ts';
 import {
@@ -98,26 +98,6 @@ test('entries in thousands of invented languages are searched in a short step', 
   expect(Math.min(...Array.from({ length: 5 }, timed))).toBeLessThan(atPace(20));
   expect(inOneStep(searchLexical(`${rareWord(77)} place`, index, 'en', 1))[0]?.entry.entryId).toBe('e77');
 });
-
-/** The longest work between two rounds of the event loop, in the quickest of some runs. */
-const longestStep = async (work: () => Promise<unknown>): Promise<number> => {
-  const runs: number[] = [];
-  for (let run = 0; run < 3; run += 1) {
-    let [longest, since] = [0, workedMs()];
-    let round: NodeJS.Immediate;
-    const look = (): void => {
-      const now = workedMs();
-      [longest, since] = [Math.max(longest, now - since), now];
-      round = setImmediate(look);
-    };
-    look();
-    await work();
-    look();
-    clearImmediate(round!);
-    runs.push(longest);
-  }
-  return Math.min(...runs);
-};
 
 const NOTHING = { count: 0, mean: 0, deviation: 0 };
 const inquiryOf = (message: string, index: KnowledgeIndex, language: string): Inquiry => ({

@@ -79,6 +79,10 @@ const making = {
   large: createPacedSlots({ ...PACE, total: 1 }),
 };
 type VersionSize = keyof typeof making;
+const sizeOfVersion = async (isSmall: boolean, isLarge: () => Promise<boolean>): Promise<VersionSize> => {
+  if (isSmall) return 'small';
+  return (await isLarge()) ? 'large' : 'middle';
+};
 /** A version that is not small may wait for this long. Then it is refused with 503. */
 const LARGE_WAIT_MS = 30_000;
 /** After it, its assistant rests for as long as it took, at most so long. */
@@ -463,8 +467,9 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     publish: async (assistantId, { by = NO_AUTHOR, seen, name, note, result = null }) => {
       const projection = { bytes: 1, isReplaced: 1 };
       const { bytes = 0, isReplaced = false } = (await drafts.findOne({ _id: assistantId }, { projection })) ?? {};
-      const isLarge = bytes > MIDDLE_BYTES || (isReplaced && (await versions.exceed({ assistantId }, MIDDLE_BYTES)));
-      const size = isLarge ? 'large' : isReplaced || bytes >= SMALL_BYTES ? 'middle' : 'small';
+      const isLarge = async () =>
+        bytes > MIDDLE_BYTES || (isReplaced && (await versions.exceed({ assistantId }, MIDDLE_BYTES)));
+      const size = await sizeOfVersion(!isReplaced && bytes < SMALL_BYTES, isLarge);
       return makeVersion({ assistantId, by, size }, async (transaction) => {
         const { session, draft, edit } = transaction;
         if (!draft) throw conflict('There is no draft to publish.');
@@ -494,8 +499,7 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         return sum + entries.added + entries.changed + entries.removed + sources.added + sources.removed;
       }, 0);
       const isSmall = changed <= SMALL_ENTRIES && undone.every(({ changes }) => !changes.isReplaced);
-      const isLarge = !isSmall && (await versions.exceed({ assistantId, to }, MIDDLE_BYTES));
-      const size = isLarge ? 'large' : isSmall ? 'small' : 'middle';
+      const size = await sizeOfVersion(isSmall, () => versions.exceed({ assistantId, to }, MIDDLE_BYTES));
       return makeVersion({ assistantId, by, size }, async (transaction) => {
         const { publishedVersion } = transaction.assistant;
         if (live !== undefined && publishedVersion !== live) {

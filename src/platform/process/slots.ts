@@ -22,6 +22,20 @@ export const mapAtMost = async <Item, Result>(
   return results;
 };
 
+/** Handles one after the other, until it is over. A failure does not stop the others; the first is thrown at the end. */
+export const inOrder = async <Item>(
+  items: Item[],
+  handle: (item: Item) => Promise<void>,
+  over?: AbortSignal,
+): Promise<void> => {
+  const failures: unknown[] = [];
+  for (const item of items) {
+    if (over?.aborted) break;
+    await handle(item).catch((cause: unknown) => failures.push(cause));
+  }
+  if (failures.length > 0) throw failures[0];
+};
+
 /**
  * How many requests of one holder may wait in memory. Further requests are refused; their work stays in MongoDB until
  * a sweep finds it.

@@ -151,15 +151,12 @@ const createIndexes = ({
     const { assistantId, read, size } = wanted;
     const slot = await slots[size].acquire(assistantId);
     if (!slot) throw new Error('too many indexes wait to be built');
-    let present = size;
-    try {
-      const assistant = await read();
-      present = sizeOf(assistant);
-      if (present === size) return { slot, assistant };
-    } catch (cause) {
+    const assistant = await read().catch((cause: unknown) => {
       slot.release();
       throw cause;
-    }
+    });
+    const present = sizeOf(assistant);
+    if (present === size) return { slot, assistant };
     slot.release();
     return readInSlot({ ...wanted, size: present });
   };

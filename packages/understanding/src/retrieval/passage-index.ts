@@ -49,7 +49,7 @@ const CONCEPT_WEIGHT = 0.7;
 const TYPO_WEIGHT = 0.8;
 const SHORTEST_FUZZY = 5;
 const MOST_FUZZY = 3;
-/** How many terms are compared with the misspelt words of a question, each its part, and how many each word may be. */
+/** The most terms that are compared with the misspelt words of a question, in equal parts, and that each word may be. */
 const NEAR_COMPARED = 60_000;
 const NEAR_FOUND = 50;
 const BM25 = { k: 1.2, b: 0.5, path: 1.5, title: 0.5 };
