@@ -32,10 +32,11 @@ export const openReaders = (open: () => Reader, paces = READS) => {
     read: async (assistantId: string, input: ReadInput, signal?: AbortSignal): ReturnType<Reader['read']> => {
       const slot = await slots.acquire(assistantId, signal && { signal });
       if (!slot) throw new Error('the readers are closed');
-      // A slot means that one is idle. The one that was idle longest is next, because a reader that is idle for long ends,
-      // and its next start would count as slow.
+      // A slot means that one is idle. The one that was idle longest is next, so that both keep their processes.
       const reader = idle.shift() as Reader;
       try {
+        // The start takes longer than most documents, and is not the assistant's work.
+        await reader.start();
         return await slots.watch(assistantId, reader.read(input, signal));
       } finally {
         idle.push(reader);

@@ -195,16 +195,10 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     };
   };
 
-  const deleteTexts = async (session: ClientSession, ids: string[]): Promise<void> => {
-    for (const some of inChunks(ids, MANY_PASSAGES)) {
-      await tokens.deleteMany({ _id: { $in: some } }, { session });
-      await passages.deleteMany({ _id: { $in: some } }, { session });
-    }
-  };
-
   /**
-   * Makes these the passages of a page in the version of the run. Passages of the live version are kept until the run
-   * is published. Passages that this run wrote are replaced.
+   * Makes these the passages of a page in the version of the run. Passages that were there before are kept until the run
+   * is published, also those that this run wrote and nobody can see any more: they may have 240 MB of vectors, too much
+   * for one transaction.
    */
   const replacePassages = async (
     session: ClientSession,
@@ -212,21 +206,18 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     pageId: string,
     wanted: StoredPassage[],
   ): Promise<number> => {
-    const projection = { since: 1, until: 1 };
+    const projection = { until: 1 };
     const present = await passages.find({ sourceId, pageId }, { projection, session }).toArray();
     const byId = new Map(present.map((row) => [row._id, row]));
     const kept = new Set(wanted.map(({ _id }) => _id));
     const added = wanted.filter(({ _id }) => !byId.has(_id));
     const back = present.filter(({ _id, until }) => kept.has(_id) && until !== null).map(({ _id }) => _id);
-    const left = present.filter(({ _id, until }) => !kept.has(_id) && until === null);
-    const own = left.filter(({ since }) => since === run).map(({ _id }) => _id);
-    const live = left.filter(({ since }) => since < run).map(({ _id }) => _id);
+    const left = present.filter(({ _id, until }) => !kept.has(_id) && until === null).map(({ _id }) => _id);
     for (const some of inChunks(added, ROWS_AT_ONCE)) await passages.insertMany(some, { session });
     for (const some of inChunks(back, MANY_PASSAGES))
       await passages.updateMany({ _id: { $in: some } }, { $set: { until: null } }, { session });
-    for (const some of inChunks(live, MANY_PASSAGES))
+    for (const some of inChunks(left, MANY_PASSAGES))
       await passages.updateMany({ _id: { $in: some } }, { $set: { until: run } }, { session });
-    await deleteTexts(session, own);
     return added.length + back.length - left.length;
   };
 
@@ -578,10 +569,9 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     deletePassages: async (session, filter) => {
       const options = { projection: { _id: 1 }, limit: ROWS_AT_ONCE, session };
       const rows = await passages.find(filter, options).toArray();
-      await deleteTexts(
-        session,
-        rows.map(({ _id }) => _id),
-      );
+      const some = { _id: { $in: rows.map(({ _id }) => _id) } };
+      await tokens.deleteMany(some, { session });
+      await passages.deleteMany(some, { session });
       return rows.length === ROWS_AT_ONCE;
     },
   };

@@ -1,6 +1,6 @@
 import { mainLanguage } from '@parley/understanding/text';
 import type { ClientSession, Connection, mongo } from 'mongoose';
-import { createRound, inChunks, leaseIn } from '../platform/mongo/batches.ts';
+import { createRound, inBatches, inChunks, leaseIn, restIfSlow } from '../platform/mongo/batches.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
@@ -26,6 +26,8 @@ import {
 } from './source.ts';
 
 const ROWS_AT_ONCE = 200;
+/** How many pages or pieces are deleted at once. Each may have 400 KB, or 2 MB. */
+const LARGE_AT_ONCE = 16;
 /**
  * A run that has not begun goes before those that go on, unless they have waited this much longer, or its assistant had
  * a place since.
@@ -200,7 +202,11 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       const filter = filterOf(source);
       return { result: filter !== null && (await pagesOfRun.deletePassages(session, filter)) };
     };
-    while (await writeAs(lease, step, removed));
+    for (let isLeft = true; isLeft; ) {
+      const since = performance.now();
+      isLeft = await writeAs(lease, step, removed);
+      if (isLeft) await restIfSlow(since);
+    }
   };
 
   /**
@@ -448,12 +454,8 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
           sourceId: string;
         }>[];
         for (const collection of belongings) {
-          for (let deleted = ROWS_AT_ONCE; deleted === ROWS_AT_ONCE; ) {
-            const options = { projection: { _id: 1 }, limit: ROWS_AT_ONCE };
-            const rows = await collection.find({ sourceId }, options).toArray();
-            await collection.deleteMany({ _id: { $in: rows.map(({ _id }) => _id) } });
-            deleted = rows.length;
-          }
+          const all = { collection, filter: { sourceId }, maxItems: LARGE_AT_ONCE, rests: true };
+          await inBatches(all, (some) => collection.deleteMany(some));
         }
         const own = { _id: sourceId, ...ofRun.heldBy(token) };
         // An upload that goes on may still store chunks. Once none can, they are removed.

@@ -64,7 +64,7 @@ const BOUND_BY: Record<string, string[]> = {
     'pages: AT_ONCE, without links',
     'passages: AT_ONCE ids',
   ],
-  'src/sources/runs.ts': ['sources: STORED_MAX, 500 bytes each', 'passages: AT_ONCE ids', 'collection: AT_ONCE ids'],
+  'src/sources/runs.ts': ['sources: STORED_MAX, 500 bytes each', 'passages: AT_ONCE ids'],
   'src/sources/versions.ts': ['sources: STORED_MAX, 500 bytes each'],
   'src/turns/allowances.ts': ['allowances: given places, one number each'],
 };

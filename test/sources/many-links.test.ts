@@ -5,6 +5,7 @@ import type { StoredSourcePage } from '../../src/sources/source.ts';
 import { eventually } from '../support/eventually.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
 import { aReader } from '../support/source-reading.ts';
+import { setSource } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
 
 // Sites whose pages all link to each other. A page may have 400 KB of links and hashes, so many are never read whole, and
@@ -126,4 +127,16 @@ test('pages are found, reopened and forgotten in small transactions', async () =
   expect(open).toHaveLength(PAGES);
   expect(await stored.countDocuments({ sourceId, hash: 'again' })).toBe(PAGES);
   expect(await stack.service.sources.findAny(sourceId)).toMatchObject({ source: { state: 'failed', live: 1, run: 2 } });
+});
+
+test('the pages of a removed site are deleted a few at a time', async () => {
+  const { runs, sourceId, stored } = await aSecondRun();
+  await setSource(stack, { sourceId }, { removedAt: new Date(0) });
+
+  const sent = await profileStatements(stack, () => runs.remove(sourceId, newToken()));
+
+  const deleted = sent.filter((one) => collectionIn(one) === 'sourcePages').map(({ ndeleted }) => ndeleted ?? 0);
+  expect(Math.max(...deleted)).toBeLessThan(20);
+  expect(deleted.reduce((sum, count) => sum + count, 0)).toBe(PAGES);
+  expect(await stored.countDocuments({ sourceId })).toBe(0);
 });

@@ -1,4 +1,5 @@
 import { analyse } from 'chardet';
+import { detect } from 'tinyld';
 import { findMainText } from './main-text.ts';
 import { emptyDocument, type HtmlDocument, parseHtml } from './html.ts';
 import { type Contents, type TextBlock, toPassages, toSections } from './passages.ts';
@@ -14,7 +15,8 @@ import {
   withoutTemplates,
 } from './text.ts';
 
-// From bytes to passages, inside the process that only reads. A format's library is loaded with the first document of the format.
+// From bytes to passages, inside the process that only reads. The
+// libraries of some formats are loaded with the first document of the format.
 
 const MAX_LINKS = 5_000;
 const MAX_LINK_CHARS = 2048;
@@ -299,8 +301,7 @@ const isAlike = (one: string, other: string): boolean =>
   one === other || ALIKE.some((group) => group.includes(one) && group.includes(other));
 
 /** How much of a sample is in each language. Many short pieces vote, because one rare word decides a piece. */
-const weighLanguages = async (blocks: readonly TextBlock[]): Promise<{ total: number; shares: [string, number][] }> => {
-  const { detect } = await import('tinyld');
+const weighLanguages = (blocks: readonly TextBlock[]): { total: number; shares: [string, number][] } => {
   const weights = new Map<string, number>();
   let total = 0;
   for (const { kind, text, byLine } of blocks) {
@@ -355,8 +356,8 @@ const isLatin = (language: string): boolean => new Intl.Locale(language).maximiz
  * Many templates declare a language although the text is in another one. So a clearly detected language overrules the
  * declared one.
  */
-const decideLanguage = async (declared: string | null, blocks: readonly TextBlock[]): Promise<string | null> => {
-  const { total, shares } = await weighLanguages(blocks);
+const decideLanguage = (declared: string | null, blocks: readonly TextBlock[]): string | null => {
+  const { total, shares } = weighLanguages(blocks);
   const [first, share] = shares[0] ?? ['', 0];
   if (declared === null)
     return total >= LEAST_FOR_LANGUAGE && first !== '' && share > 0.5 ? first : languageOfScript(blocks);
@@ -430,7 +431,7 @@ export const readDocument = async (input: ReadInput): Promise<ReadPage> => {
   const declared = toLanguage(
     document.language ?? document.meta.get('content-language') ?? document.meta.get('og:locale'),
   );
-  const language = await decideLanguage(declared, blocks);
+  const language = decideLanguage(declared, blocks);
   const split = createSplitter(language);
   const sections = toSections(title, blocks);
   const passages = toPassages(sections, split, isQuestion);

@@ -38,6 +38,8 @@ export type ReadFailure = {
 };
 
 export type Reader = {
+  /** Starts a process if none waits, which may take a second. The next document then takes only its own time. */
+  start: () => Promise<void>;
   /** Reads one document after the other. Rejects only if `signal` aborts, the reader is closed, or no process can be started. */
   read: (input: ReadInput, signal?: AbortSignal) => Promise<ReadPage | ReadFailure>;
   close: () => Promise<void>;
@@ -161,9 +163,11 @@ class ProcessReader implements Reader {
 
   read(input: ReadInput, signal?: AbortSignal): Promise<ReadPage | ReadFailure> {
     if (input.bytes.byteLength > MAX_FILE_BYTES) return Promise.resolve(failure('too_large'));
-    const turn = this.last.then(() => this.readNext(input, signal));
-    this.last = turn.catch(() => undefined);
-    return turn;
+    return this.inTurn(() => this.readNext(input, signal));
+  }
+
+  start(): Promise<void> {
+    return this.inTurn(() => this.withProcess(async () => undefined));
   }
 
   async close(): Promise<void> {
@@ -172,17 +176,31 @@ class ProcessReader implements Reader {
     await this.stop();
   }
 
-  private async readNext(input: ReadInput, signal: AbortSignal | undefined): Promise<ReadPage | ReadFailure> {
-    signal?.throwIfAborted();
+  private inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
+    const turn = this.last.then(work);
+    this.last = turn.catch(() => undefined);
+    return turn;
+  }
+
+  private async withProcess<Result>(work: (process: ReadingProcess) => Promise<Result>): Promise<Result> {
     if (this.isClosed) throw new Error('the reader is closed');
     clearTimeout(this.idle);
     if (!this.process || this.process.hasEnded()) this.process = startProcess(this.memoryMb, this.timeoutMs);
     const { process } = this;
-    const abort = (): void => void process.child.kill('SIGKILL');
-    signal?.addEventListener('abort', abort, { once: true });
     try {
       await process.started;
-      const read = await this.ask(process, input);
+      return await work(process);
+    } finally {
+      if (!this.isClosed) this.idle = setTimeout(() => void this.stop(), this.idleMs).unref();
+    }
+  }
+
+  private async readNext(input: ReadInput, signal: AbortSignal | undefined): Promise<ReadPage | ReadFailure> {
+    signal?.throwIfAborted();
+    const abort = (): void => void this.process?.child.kill('SIGKILL');
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      const read = await this.withProcess((process) => this.ask(process, input));
       signal?.throwIfAborted();
       if (this.isClosed) throw new Error('the reader is closed');
       return read;
@@ -191,7 +209,6 @@ class ProcessReader implements Reader {
       throw cause;
     } finally {
       signal?.removeEventListener('abort', abort);
-      if (!this.isClosed) this.idle = setTimeout(() => void this.stop(), this.idleMs).unref();
     }
   }
 

@@ -63,6 +63,12 @@ const BATCH = 500;
 /** A batch that takes longer is followed by a rest, if its caller rests. */
 const SLOW_BATCH_MS = 50;
 
+/** After a batch that began at `since` and was slow: a rest as long as it took, so that MongoDB has time for others. */
+export const restIfSlow = async (since: number): Promise<void> => {
+  const tookMs = performance.now() - since;
+  if (tookMs > SLOW_BATCH_MS) await sleep(restAsLong(tookMs));
+};
+
 type Batches<Row extends { _id: string }> = {
   collection: mongo.Collection<Row>;
   filter: mongo.Filter<Row>;
@@ -71,7 +77,7 @@ type Batches<Row extends { _id: string }> = {
   maxItems?: number;
   /** An expression for the documents that are handled. A command that had to look for them could take too long. */
   only?: mongo.Document;
-  /** If true, a slow batch is followed by a rest as long as it took, so that MongoDB has time for others. */
+  /** If true, a slow batch is followed by a rest. */
   rests?: boolean;
 };
 
@@ -93,8 +99,7 @@ export const inBatches = async <Row extends { _id: string }>(
       if (some.length === 0) return;
       const since = performance.now();
       await work({ _id: { $in: some } } as mongo.Filter<Row>, some);
-      const tookMs = performance.now() - since;
-      if (rests && tookMs > SLOW_BATCH_MS) await sleep(restAsLong(tookMs));
+      if (rests) await restIfSlow(since);
     };
     for await (const { _id, isWanted } of found) {
       until?.throwIfAborted();
