@@ -123,12 +123,6 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
 
 /** A turn fails only after this many tries (docs/contract.md, Accepted means answered). */
 const MAX_TRIES = 3;
-/**
- * A job answers at most this many turns of a session. The remaining turns are enqueued again, so that no session
- * occupies a job for ever.
- */
-const TURNS_IN_A_ROW = 50;
-
 /** How an accepted turn ended: answered by an engine, handed off, held, merged into a later turn, or failed. */
 export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'merged' | 'failed', seconds: number) => void;
 
@@ -155,8 +149,8 @@ type LeasedTurn = {
   together: number;
 };
 
-/** The result of one step: the next head, how many turns ended, and whether the next head is answered apart from jobs. */
-type StepResult = { nextTurnId: string | null; ended: number; failed: boolean; isApart?: true };
+/** The result of one step: the next head, and whether this one failed. */
+type StepResult = { nextTurnId: string | null; failed: boolean };
 
 /** A head that has ended, but whose end is not stored yet. `reply`: what its callers get. */
 type EndedTurn = Ended & { end: TurnEnd; reply: Reply };
@@ -207,8 +201,8 @@ const whatEnded = (end: TurnEnd) => ({
 });
 
 /**
- * Answers a session's turns from this turn on. For a turn that needs a provider, the job starts the answer and does
- * not wait for it.
+ * Answers a turn, if it is the head of its session. For one that may take long, or that the gate does not count, the job
+ * only starts the answer.
  */
 type AnswerTurn = (turn: WokenTurn) => Promise<void>;
 
@@ -377,7 +371,7 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
           span.end(one.end.kind === 'failed' ? 'failed' : undefined);
         }
         const failed = ended[0]?.reply.outcome === 'failed';
-        return { nextTurnId: committed.nextTurnId, ended: ended.length, failed };
+        return { nextTurnId: committed.nextTurnId, failed };
       }
       const now = await conversations.findForAnswer(key);
       if (!now || !headOf(now, turnId)) return null;
@@ -395,21 +389,6 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     return headOf(read, turnId) && read;
   };
 
-  /**
-   * Acquires the lease of a session's first pending turn. `seen` shows that the turn is the first, so that a stray job
-   * never leases a later one. It is null if this worker's own commit made the turn the first. The read and the lease
-   * then run at the same time.
-   */
-  const acquireHead = async (ref: TurnRef, seen: AnswerableConversation | null) => {
-    if (seen) return [seen, await leases.acquire(ref)] as const;
-    const [read, lease] = await Promise.allSettled([readHead(ref), leases.acquire(ref)]);
-    if (lease.status === 'rejected') throw lease.reason;
-    if (read.status === 'fulfilled') return [read.value, lease.value] as const;
-    // The lease is released explicitly, because otherwise it would be renewed until this process ends.
-    if (lease.value) leases.release(ref, lease.value.token, true);
-    throw read.reason;
-  };
-
   /** How the head is to be answered. One that waits, or has waited, for another message of its session is apart. */
   const wayOf = async (read: AnswerableConversation): ReturnType<AskEngine['wayOf']> => {
     const [head] = read.waiting;
@@ -417,21 +396,13 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     return workFor(holderOf({ ...read, isSoon: true }), () => askEngine.wayOf(read, head));
   };
 
-  const NO_PROGRESS: StepResult = { nextTurnId: null, ended: 0, failed: false };
+  const NO_PROGRESS: StepResult = { nextTurnId: null, failed: false };
 
   /** Answers one head under a lease, together with the turns of the same commit. */
-  const answerUnderLease = async (ref: TurnRef, seen: AnswerableConversation | null): Promise<StepResult> => {
-    const [read, lease] = await acquireHead(ref, seen);
+  const answerUnderLease = async (ref: TurnRef, read: AnswerableConversation): Promise<StepResult> => {
+    const lease = await leases.acquire(ref);
     if (!lease) return NO_PROGRESS;
-    if (!read) {
-      leases.release(ref, lease.token, true);
-      return NO_PROGRESS;
-    }
     try {
-      if (!seen && (await wayOf(read)) !== 'job') {
-        leases.release(ref, lease.token, true);
-        return { ...NO_PROGRESS, nextTurnId: ref.turnId, isApart: true };
-      }
       const progress = await answerAndCommit({
         ...ref,
         read,
@@ -468,25 +439,18 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
   return async ({ key, turnId, assistantId: of }) => {
     // A sweep finds those that have no place in the line each time.
     if (inFlight.isWaiting(turnId) || (of !== undefined && inFlight.isFull(of))) return;
-    const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next });
-    let seen = await readHead({ key, turnId });
+    const seen = await readHead({ key, turnId });
     if (!seen) return;
+    const { assistantId } = seen;
+    const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next, assistantId });
     const way = await wayOf(seen);
-    if (way !== 'job') {
-      const { assistantId } = seen;
-      const pauseMs = msUntilAnswered(seen);
-      const answer = () => answerApart({ key, turnId });
-      inFlight.start({ assistantId, turnId, isSoon: way === 'soon', pauseMs, answer, enqueue });
+    if (way === 'job' && of === undefined) {
+      const { nextTurnId } = await answerUnderLease({ key, turnId }, seen);
+      if (nextTurnId !== null) enqueue(nextTurnId);
       return;
     }
-    let next: string | null = turnId;
-    for (let count = 0; next !== null && count < TURNS_IN_A_ROW && !draining.aborted; ) {
-      const progress: StepResult = await answerUnderLease({ key, turnId: next }, seen);
-      next = progress.nextTurnId;
-      if (progress.isApart) break;
-      count += Math.max(1, progress.ended);
-      seen = null;
-    }
-    if (next !== null) enqueue(next);
+    const pauseMs = msUntilAnswered(seen);
+    const answer = () => answerApart({ key, turnId });
+    inFlight.start({ assistantId, turnId, isSoon: way !== 'apart', pauseMs, answer, enqueue });
   };
 };

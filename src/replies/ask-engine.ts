@@ -244,8 +244,8 @@ type Dependencies = {
   assistants: Pick<AssistantStore, 'drafts' | 'findAssistant' | 'findKnowledge' | 'getAssistant'>;
   engine: AssistantEngine;
   semanticSearchOf: SemanticSearchOf;
-  /** True if the entries or vectors must be read, which takes long. */
-  isLongRead: (assistant: Assistant) => boolean;
+  /** True if the entries or vectors must be read first. */
+  mustRead: (assistant: Assistant) => boolean;
   /** For comparisons of drafts: an engine whose indexes take no memory from live ones, and the vectors of drafts. */
   draftEngine: AssistantEngine;
   draftVectors: DraftVectors;
@@ -282,8 +282,8 @@ const versionOf = ({ publishedVersion }: AssistantProfile): { version?: number }
 const rounded = (ms: number): number => Math.round(ms * 100) / 100;
 
 /**
- * `apart`: it waits for a provider or a long read. `soon`: it ends within milliseconds. `job`: so does it, and the gate
- * lets only so many of these in that it may be answered in its job, in the order of all.
+ * `apart`: it waits for a provider, a read or an index. `soon`: it ends within milliseconds. `job`: so does it, and the
+ * gate lets only so many of these in that it may be answered in its job, in the order of all.
  */
 type Way = 'job' | 'soon' | 'apart';
 
@@ -323,7 +323,7 @@ export type AskEngine = {
 };
 
 export const createAskEngine = (dependencies: Dependencies): AskEngine => {
-  const { conversations, assistants, engine, semanticSearchOf, isLongRead, passages } = dependencies;
+  const { conversations, assistants, engine, semanticSearchOf, mustRead, passages } = dependencies;
   const { publish, draining, stopping, logger } = dependencies;
   const { draftEngine, draftVectors, draftSearchOf, draftPassages } = dependencies;
 
@@ -521,7 +521,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       if (assistant === null) return 'job';
       const soon = isInOrder(assistant) ? 'job' : 'soon';
       if (status === 'escalated') return soon;
-      if (isLongRead(assistant)) return 'apart';
+      if (mustRead(assistant)) return 'apart';
       const isImmediate = engine.needsProvider?.(await profileOf(assistant)) === false;
       if (isImmediate && !passages.isLongWait(assistant)) return soon;
       if (assistant.guard !== 'refuse') return 'apart';

@@ -12,7 +12,10 @@ export const TURNS_QUEUE = 'turns';
  */
 const TURNS_PER_JOB = 16;
 
-/** `assistantId`: set by a sweep, whose turn may be one of thousands that wait for a provider. */
+/**
+ * `assistantId`: of a turn that the gate does not count any more, found by a sweep or after another one of its session. It
+ * may be one of thousands that wait, so it is answered in a slot of its assistant.
+ */
 const WokenTurn = z.object({
   key: z.string().length(32),
   turnId: z.uuid(),

@@ -561,19 +561,19 @@ test('while the index of a new version is built, a turn has the settings of the 
   expect(await reply((await own.atVersion?.(second, true)) ?? second)).toEqual(['Second.', 0.2, 2]);
 });
 
-test('a job waits for the index of a few entries, but not if they are long', () => {
+test('no job waits for an index', async () => {
   const own = createRetrievalEngine();
-  const words = (nth: number): string => Array.from({ length: 60 }, (_, at) => `word${nth}x${at}`).join(' ');
-  const withVariants = (count: number): AssistantProfile =>
-    anAssistant({
-      assistantId: `variants-${count}`,
-      knowledge: Array.from({ length: 60 }, (_, nth) =>
-        anEntry(`${nth}`, words(nth), {
-          variants: Array.from({ length: count }, (_one, at) => words(1_000 * at + nth)),
-        }),
-      ),
-    });
-  const [short, long] = [withVariants(1), withVariants(20)];
+  const few = anAssistant({ knowledge: [anEntry('shop', 'Where is the shop?')] });
+  const edited = { ...few, version: 'edited' };
+  const none = anAssistant({ knowledge: [] });
+  const isApart = () => [few, edited, none].map((one) => own.needsProvider?.(one));
+  const ask = { message: 'Where is the shop?', language: 'en', history: async () => [] };
 
-  expect([short, long].map((one) => own.needsProvider?.(one))).toEqual([false, true]);
+  const before = isApart();
+  await own.reply({ ...ask, assistant: few, signal: new AbortController().signal });
+
+  expect([before, isApart()]).toEqual([
+    [true, true, false],
+    [false, true, false],
+  ]);
 });

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { newId } from '../../src/platform/process/ids.ts';
 import { createSharedMemory } from '../../src/platform/process/lru.ts';
@@ -136,25 +135,23 @@ test('an assistant keeps to its memory by dropping vectors of answers first', as
   expect(logged).toMatchObject([{ without: ['answer'] }]);
 });
 
-test('after an edit, a turn does not wait in its job for vectors that took long to read the last time', async () => {
-  const knower = await anAssistantWithVectors(stack, someEntries(5, 'slow'));
+test('no turn waits in its job for vectors that must be read', async () => {
+  const knower = await anAssistantWithVectors(stack, someEntries(5, 'read'));
   await knower.waitForVectors();
   const { assistants } = stack.service;
   const assistant = await assistants.getAssistant(knower.assistantId);
   const edited = { ...assistant, version: assistant.version + 1 };
-  const isLongAfter = async (ms: number): Promise<boolean[]> => {
-    const list: typeof assistants.vectors.list = async function* (...given) {
-      await sleep(ms); // a busy MongoDB
-      yield* assistants.vectors.list(...given);
-    };
-    const logger = { warn: () => undefined } as never;
-    const { vectorsOf, isLongRead } = createVectorReader({ ...assistants.vectors, list }, { logger });
-    await vectorsOf(assistant);
-    return [isLongRead(assistant), isLongRead(edited)];
-  };
+  const logger = { warn: () => undefined } as never;
+  const { vectorsOf, mustRead } = createVectorReader(assistants.vectors, { logger });
+  const isRead = () => [assistant, edited].map((one) => !mustRead(one));
 
-  expect(await isLongAfter(300)).toEqual([false, true]);
-  expect(await isLongAfter(0)).toEqual([false, false]);
+  const before = isRead();
+  await vectorsOf(assistant);
+
+  expect([before, isRead()]).toEqual([
+    [false, false],
+    [true, false],
+  ]);
 });
 
 test('assistants in use push each other’s vectors out once at most, and get dropped ones back when others are idle', async () => {

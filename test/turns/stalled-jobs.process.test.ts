@@ -17,10 +17,11 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { REPLY_TIMEO
 test('a killed worker’s job is soon found to be stalled', async () => {
   const { chat } = await anAssistant(stack);
   // The relay holds the worker's writes forever, so that the worker's job does not end.
+  let isHeld = false;
   let writes = 0;
   const relay = await openRelay(inject('mongodbUrl'), {
     holds: ({ name, collection }) => {
-      if (name !== 'update' || collection !== 'conversations') return null;
+      if (!isHeld || name !== 'update' || collection !== 'conversations') return null;
       writes += 1;
       return new Promise(() => undefined);
     },
@@ -28,7 +29,11 @@ test('a killed worker’s job is soon found to be stalled', async () => {
   onTestFinished(relay.cut);
   const MONGODB_URL = through(stack.env['MONGODB_URL'] ?? '', relay);
   const killed = await startRealProcess(kind, { ...stack.env, MONGODB_URL });
-  await chat({ session_id: randomUUID(), message: 'What are your opening hours?' });
+  const ask = () => chat({ session_id: randomUUID(), message: 'What are your opening hours?' });
+  // Until the entries are read, turns are answered outside of jobs.
+  await eventually(async () => expect((await ask()).status).toBe(200));
+  isHeld = true;
+  await ask();
   const active = async () => (await stack.service.queues.turns.countJobs())['active'];
   await eventually(async () => expect(await active()).toBe(1));
   await eventually(() => expect(writes).toBeGreaterThan(0));

@@ -96,8 +96,8 @@ export type VectorsOf = (
 
 type VectorReader = {
   vectorsOf: VectorsOf;
-  /** True if vectors must be read or compared, and that took long the last time. */
-  isLongRead: (assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>) => boolean;
+  /** True if vectors must be read first. */
+  mustRead: (assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>) => boolean;
 };
 
 /**
@@ -230,9 +230,9 @@ export const createVectorReader = (
       return { model, entries: list };
     },
 
-    isLongRead: ({ assistantId, version, semantic }) => {
+    mustRead: ({ assistantId, version, semantic }) => {
       const { model, revision = 0 } = semantic ?? {};
-      if (model === undefined || reads.of(assistantId) === 'fast') return false;
+      if (model === undefined) return false;
       const held = cached.get(assistantId);
       return !held || !isCurrent(held, { assistantId, version, revision }, model);
     },

@@ -259,8 +259,8 @@ export type KnowledgeStore = {
    */
   findKnowledge: (assistant: Assistant) => Promise<KnowledgeEntries>;
 
-  /** True if the entries must be read, and the last read took long. */
-  isLongRead: (assistant: Assistant) => boolean;
+  /** True if the entries must be read first. */
+  mustRead: (assistant: Assistant) => boolean;
 
   /** Stores how many texts of the knowledge are not searched, for the owner to see. */
   reportLeftOut: (assistantId: string, leftOut: number) => Promise<void>;
@@ -404,21 +404,24 @@ export const createKnowledgeStore = ({
       return held;
     });
 
-  /**
-   * Runs one load per assistant at a time. If the knowledge is large, turns get the entries of the previous version
-   * meanwhile.
-   */
+  /** The entries that turns get now. If the knowledge is large, those of the previous version while it is read. */
+  const heldFor = (assistantId: string, version: number): CachedEntries | undefined => {
+    const held = newest.get(assistantId);
+    if (!held || held.version >= version || held.restUntil > now()) return held;
+    return held.bytes > LARGE_BYTES && loading.has(assistantId) ? held : undefined;
+  };
+
+  /** Runs one load per assistant at a time. */
   const loadCurrent = async (assistantId: string, version: number): Promise<CachedEntries> => {
     for (;;) {
-      const held = newest.get(assistantId);
-      if (held && (held.version >= version || held.restUntil > now())) return held;
+      const held = heldFor(assistantId, version);
+      if (held) return held;
       const running = loading.get(assistantId);
       if (!running) {
         const started = load(assistantId, version).finally(() => loading.delete(assistantId));
         loading.set(assistantId, started);
         return started;
       }
-      if (held && held.bytes > LARGE_BYTES) return held;
       const loaded = await running;
       if (loaded.version >= version) return loaded; // there may have been no room to keep it
     }
@@ -515,8 +518,7 @@ export const createKnowledgeStore = ({
 
     findKnowledge: ({ assistantId, version }) => loadCurrent(assistantId, version),
 
-    isLongRead: ({ assistantId, version }) =>
-      (newest.get(assistantId)?.version ?? -1) < version && reads.of(assistantId) !== 'fast',
+    mustRead: ({ assistantId, version }) => heldFor(assistantId, version) === undefined,
 
     reportLeftOut: async (assistantId, leftOut) => {
       if (leftOut > 0) await assistants.updateOne({ _id: assistantId }, { $set: { leftOut } });

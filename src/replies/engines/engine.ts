@@ -103,8 +103,8 @@ export type EngineReply = {
 export type AssistantEngine = {
   name: string;
   /**
-   * True if a turn of this assistant needs a provider, or waits for seconds for another reason. Such turns have their
-   * own slots, because they must not delay other assistants. Default: true.
+   * True if a turn of this assistant needs a provider, or waits for an index. Such turns have their own slots, because
+   * they must not delay other assistants. Default: true.
    */
   needsProvider?: (assistant: AssistantProfile) => boolean;
   /**

@@ -48,7 +48,7 @@ export type IndexOptions = {
 
 /** The maximum memory of an assistant's index. */
 const MAX_BYTES = 64_000_000;
-/** For at most so much, a turn waits for the new index, so that it sees the latest edit. It waits in a job. */
+/** For at most so much, a turn waits for the new index, so that it sees the latest edit. */
 const SMALL = { entries: 500, wordings: 2_000, chars: 150_000 };
 /** The index reads at most so many characters of each text. */
 const READ_CHARS = 1_000;
@@ -251,8 +251,6 @@ const createIndexes = ({
       if (now) return choose(now);
       return mayWait ? obtain(assistant).then(choose) : assistant;
     },
-    /** True if a turn would have to wait for seconds. */
-    isLongWait: (assistant: AssistantProfile): boolean => !isSmall(assistant) && current(assistant) === undefined,
     /** The turn has the knowledge of the index then. Meanwhile it has none. */
     of: async (turn: TurnContext): Promise<KnowledgeIndex<EngineEntry>> => {
       const now = current(turn.assistant);
@@ -458,8 +456,8 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
 
   return {
     name: 'retrieval',
-    // While a large index is built, turns wait in the slots for providers, of which one assistant cannot take all.
-    needsProvider: (assistant) => indexes.isLongWait(assistant),
+    // While an index is built, turns wait in the slots for providers, of which one assistant cannot take all.
+    needsProvider: (assistant) => assistant.knowledge.length > 0 && indexes.current(assistant) === undefined,
     atVersion: (assistant, mayWait) =>
       assistant.knowledge.length > 0 ? indexes.atVersion(assistant, mayWait) : assistant,
     answersImmediately: (turn) => {

@@ -1,0 +1,63 @@
+import { randomUUID } from 'node:crypto';
+import { expect, onTestFinished, test } from 'vitest';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { useStack } from '../support/stack.ts';
+
+// Jobs are for turns that the gate counts until they are answered. All others have slots, which assistants share.
+
+const { engine, hold, asked } = aScriptedEngine(() => ({}), { needsProvider: () => false });
+/** The worker has one job, so that one turn that keeps it stops all others. */
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { REPLY_CONCURRENCY: '1' } });
+
+/** An assistant and its neighbour, whose entries are read already. `send` sends a message that is held. */
+const twoAssistants = async () => {
+  const [{ chat }, neighbour] = [await anAssistant(stack), await anAssistant(stack)];
+  const session_id = randomUUID();
+  const held: (() => void)[] = [];
+  const send = async (message: string): Promise<() => void> => {
+    const letGo = hold(message);
+    held.push(letGo);
+    const { status } = await chat(aTurn({ session_id, message }), { headers: { Prefer: 'respond-async' } });
+    expect(status).toBe(202);
+    return letGo;
+  };
+  const startWorker = async (): Promise<void> => {
+    const { close } = await stack.startReplyWorker(engine);
+    onTestFinished(async () => {
+      for (const letGo of held) letGo();
+      await close();
+    });
+  };
+  const askBeside = async (): Promise<number> => (await neighbour.chat(aTurn())).status;
+  const readEntries = async () => {
+    expect((await chat(aTurn())).status).toBe(200);
+    expect(await askBeside()).toBe(200);
+  };
+  return { send, startWorker, readEntries, askBeside };
+};
+
+const isAsked = (message: string) => eventually(() => expect(asked).toContain(message));
+
+test('a session with many waiting turns keeps no job', async () => {
+  const { send, startWorker, readEntries, askBeside } = await twoAssistants();
+  await startWorker();
+  await readEntries();
+  const answerFirst = await send('the first');
+  await isAsked('the first');
+  await send('the second');
+  answerFirst();
+  await isAsked('the second');
+
+  expect(await askBeside()).toBe(200);
+});
+
+test('a turn whose entries must be read keeps no job', async () => {
+  const { send, startWorker, askBeside } = await twoAssistants();
+  await startWorker();
+  await send('after a read');
+  await isAsked('after a read');
+
+  expect(await askBeside()).toBe(200);
+});
