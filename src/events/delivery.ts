@@ -198,7 +198,7 @@ export const SENT_AGAIN_MAX = 100;
  * The indexes that contain only deliveries in flight, which are few. Any other index would read all ended deliveries
  * too.
  */
-export const IN_FLIGHT = { queued: 'queued', sending: 'claimedAt_1' };
+export const IN_FLIGHT = { queued: 'queued_with_target', sending: 'claimedAt_1' };
 /** The index of the deliveries in flight of a conversation. An assistant may have very many that wait. */
 export const OWN_IN_FLIGHT = 'own_in_flight';
 
@@ -208,9 +208,10 @@ const deliverySchema = schemaOf<StoredDelivery>('deliveries');
 deliverySchema.index({ assistantId: 1, endpointId: 1, event: 1, createdAt: -1, _id: -1 });
 deliverySchema.index({ conversationId: 1, happenedAt: 1 });
 deliverySchema.index({ claimedAt: 1 }, { partialFilterExpression: { outcome: 'sending' }, name: IN_FLIGHT.sending });
-// Begins with the assistant, because any number of tests and resends may wait for an endpoint that hangs.
+// Begins with the assistant, because any number of tests and resends may wait for an endpoint that hangs. Has all that
+// sweeps and counts read of them, because each document has a body.
 deliverySchema.index(
-  { assistantId: 1, createdAt: -1, _id: -1 },
+  { assistantId: 1, createdAt: -1, _id: -1, outcome: 1, endpointId: 1, event: 1, conversationId: 1 },
   { partialFilterExpression: { outcome: 'queued' }, name: IN_FLIGHT.queued },
 );
 deliverySchema.index(

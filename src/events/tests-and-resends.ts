@@ -1,7 +1,7 @@
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { ApiError, invalid, orNotFound } from '../platform/process/errors.ts';
 import { newId, newToken } from '../platform/process/ids.ts';
-import { collectionOf, DURABLE, setClusterTime } from '../platform/mongo/mongo.ts';
+import { collectionOf, createReader, DURABLE, setClusterTime } from '../platform/mongo/mongo.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { type Claim, claimAgain, type ClaimOptions, newRecord, type Redelivery } from './claims.ts';
 import {
@@ -75,6 +75,9 @@ export type TestsAndResends = {
     recoveryId: string,
   ) => Promise<string>;
 
+  /** What must be known of a queued delivery before it has a slot. Reads are batched. */
+  readQueued: (deliveryId: string) => Promise<QueuedRow | null>;
+
   /** Claims a test or a resend by a compare-and-set from `queued`. */
   claimQueued: (deliveryId: string) => Promise<{ delivery: StoredDelivery; token: string } | null>;
 
@@ -98,7 +101,9 @@ type ReceivedBy = {
   newest: { eventId: string; isGot: boolean }[];
 };
 
-type QueuedRow = Pick<StoredDelivery, '_id' | 'assistantId' | 'endpointId' | 'event' | 'conversationId'>;
+/** Without the body, which may have 96 KB: thousands may wait for a slot. The index has all of these, for the sweep. */
+const QUEUED_FIELDS = { outcome: 1, assistantId: 1, endpointId: 1, event: 1, conversationId: 1 } as const;
+type QueuedRow = Pick<StoredDelivery, '_id' | keyof typeof QUEUED_FIELDS>;
 
 export const createTestsAndResends = (
   { connection, worker, retentionDays }: ClaimOptions,
@@ -253,6 +258,8 @@ export const createTestsAndResends = (
     queueMissed: ({ delivery, body, number }, recoveryId) =>
       queue(claimAgain(delivery, { url: delivery.url, body }), { resend: number, recoveryId }),
 
+    readQueued: createReader<StoredDelivery, QueuedRow>(deliveries, QUEUED_FIELDS),
+
     claimQueued: async (deliveryId) => {
       const token = newToken();
       const delivery = await deliveries.findOneAndUpdate(
@@ -264,29 +271,28 @@ export const createTestsAndResends = (
     },
 
     sweepQueued: async ({ wakeAfterMs, expireAfterMs, pausedIds }) => {
-      // The range makes MongoDB use the index, with one seek for each assistant. The exact comparison is the one with
-      // `$$NOW`.
-      const older = (ms: number) => ({
-        createdAt: { $lt: new Date(serverNow() - ms) },
-        $expr: { $lt: ['$createdAt', { $subtract: ['$$NOW', ms] }] },
-      });
+      // The ranges make MongoDB use the index, with one seek for each assistant. Without one of assistants, it would read
+      // all documents that are queued. The exact comparison is the one with `$$NOW`.
+      const range = (ms: number) => ({ createdAt: { $lt: new Date(serverNow() - ms) }, assistantId: { $gt: '' } });
+      const isOlder = (ms: number) => ({ $lt: ['$createdAt', { $subtract: ['$$NOW', ms] }] });
       const end: { outcome: FinalOutcome; errorKind: ErrorKind } = { outcome: 'not_sent', errorKind: 'expired' };
       await deliveries.updateMany(
-        { ...stateBefore('expire'), ...older(expireAfterMs) },
+        { ...stateBefore('expire'), ...range(expireAfterMs), $expr: isOlder(expireAfterMs) },
         { $set: { ...end, endedAt: serverDate() }, ...setClusterTime('endedOn') },
         { writeConcern: DURABLE, hint: IN_FLIGHT.queued },
       );
-      const behind = sweptTo === null ? {} : { assistantId: { $lt: sweptTo } };
+      const behind = sweptTo === null ? {} : { assistantId: { $gt: '', $lt: sweptTo } };
       const rows = await deliveries
-        .find({ ...stateBefore('claimQueued'), ...older(wakeAfterMs), ...behind })
-        .project<QueuedRow>({ _id: 1, assistantId: 1, endpointId: 1, event: 1, conversationId: 1 })
+        .find({ ...stateBefore('claimQueued'), ...range(wakeAfterMs), ...behind })
+        // Not in the filter, for which MongoDB would read the documents.
+        .project<QueuedRow & { isDue: boolean }>({ ...QUEUED_FIELDS, isDue: isOlder(wakeAfterMs) })
         .sort({ assistantId: -1, createdAt: 1, _id: 1 })
         .hint(IN_FLIGHT.queued)
         .limit(QUEUED_PER_SWEEP)
         .toArray();
       sweptTo = rows.length < QUEUED_PER_SWEEP ? null : (rows.at(-1)?.assistantId ?? null);
       const waits = (row: QueuedRow): boolean => tellsOfErasure(row) && pausedIds.has(row.endpointId);
-      return rows.filter((row) => !waits(row)).map(({ _id }) => _id);
+      return rows.filter((row) => row.isDue && !waits(row)).map(({ _id }) => _id);
     },
   };
 };

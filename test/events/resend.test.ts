@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { isFinal } from '../../src/events/delivery.ts';
+import { IN_FLIGHT, isFinal } from '../../src/events/delivery.ts';
 import { describeTest, toDeliveryView } from '../../src/events/view.ts';
 import { EVENT_KINDS, type EventKind } from '../../src/conversations/event.ts';
 import { EVENT_BODIES } from '../../src/events/wire.ts';
@@ -10,7 +10,7 @@ import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
-import { examinedBy, profileStatements } from '../support/profile.ts';
+import { collectionIn, examinedBy, profileStatements } from '../support/profile.ts';
 import { openReceiver, type ReceiverOptions } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
@@ -231,4 +231,31 @@ test('tests that wait for a hanging endpoint neither hold up nor slow down what 
   const ofNeighbour = statements.filter(({ command }) => JSON.stringify(command).includes(assistantId));
   expect(ofNeighbour.length).toBeGreaterThan(3);
   expect(Math.max(...ofNeighbour.map(examinedBy))).toBeLessThan(100);
+});
+
+test('what is queued is read without its body until it has a slot, and swept without its documents', async () => {
+  const { receiver, endpoint } = await anEndpoint();
+  const { deliveries, deliveryQueue, mongo } = stack.service;
+  const one = await deliveries.getDelivery(await deliveries.queueTest(endpoint));
+  const body = JSON.stringify({ content: 'x'.repeat(48_000) });
+  const queued = { ...one, outcome: 'queued', token: null, createdAt: new Date(Date.now() - 60_000), body };
+  const COUNT = 60;
+  const rows = Array.from({ length: COUNT }, () => ({ ...queued, _id: `${randomUUID()}:${one.endpointId}` }));
+
+  const statements = await profileStatements(stack, async () => {
+    await mongo.collection('deliveries').insertMany(rows as never);
+    await deliveries.sweepQueued({ wakeAfterMs: 500, expireAfterMs: 600_000, pausedIds: new Set() });
+    for (const { _id } of rows) deliveryQueue.wakeDelivery(_id);
+    await receiver.waitFor((all) => all.filter(({ body: got }) => got.length > 48_000).length === COUNT);
+  });
+
+  const ofDeliveries = statements.filter((statement) => collectionIn(statement) === 'deliveries');
+  const reads = ofDeliveries.filter(({ op }) => op === 'query' || op === 'getmore');
+  expect(reads.reduce((sum, { nreturned = 0 }) => sum + nreturned, 0)).toBeGreaterThanOrEqual(COUNT);
+  const bytes = reads.map(({ responseLength = 0, nreturned = 0 }) => responseLength / Math.max(1, nreturned));
+  expect(Math.max(...bytes)).toBeLessThan(1_000);
+  const isExpiry = (update: unknown): boolean => JSON.stringify(update ?? null).includes('"expired"');
+  const sweeps = ofDeliveries.filter(({ command }) => command['hint'] === IN_FLIGHT.queued || isExpiry(command['u']));
+  expect(new Set(sweeps.map(({ op }) => op))).toEqual(new Set(['query', 'update']));
+  expect(sweeps.map(({ docsExamined }) => docsExamined).filter((count) => count !== 0)).toEqual([]);
 });

@@ -1,5 +1,6 @@
+import { setImmediate as settled } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { createSlots, oneAtLeast, whatRemains } from '../../src/platform/process/slots.ts';
+import { createSlots, oneAtLeast, oneEach, UNBOUNDED, whatRemains } from '../../src/platform/process/slots.ts';
 
 test('holders that take all slots they get, one after the other, leave one for each that has none', () => {
   const slots = createSlots(whatRemains(256));
@@ -26,5 +27,93 @@ test('a holder without a slot gets one at once, although sixteen others have all
 
   expect(slot?.hasWaited).toBe(false);
   expect(slots.inUse).toBe(12 + 2 + 12 + 1); // of three, of the fourth, of those who came late, and of the other
+  slots.close();
+});
+
+const times = (count: number, text: string): string[] => Array.from({ length: count }, () => text);
+
+/** Slots that are all taken. `waits`: how many requests of each holder wait. */
+const takenSlots = (bounds?: { most: number; total: number }) => {
+  const slots = createSlots(() => false, bounds);
+  const waits = new Map<string, number>();
+  const add = (holder: string, change: number) => waits.set(holder, (waits.get(holder) ?? 0) + change);
+  const ask = (holder: string, count: number): void => {
+    for (let nth = 0; nth < count; nth += 1) {
+      add(holder, 1);
+      void slots.acquire(holder).then(() => add(holder, -1));
+    }
+  };
+  return { slots, waits, ask, total: () => [...waits.values()].reduce((sum, count) => sum + count, 0) };
+};
+
+test('as many requests wait as the total, however many holders come one after the other, and all have their share', async () => {
+  const { slots, waits, ask, total } = takenSlots();
+  const seen = [];
+
+  for (let nth = 1; nth <= 160; nth += 1) {
+    ask(`holder ${nth}`, 2_000);
+    await settled();
+    seen.push(total());
+  }
+
+  expect(seen.slice(0, 20)).toEqual(Array.from({ length: 20 }, (_, nth) => (nth + 1) * 1_000));
+  expect(Math.max(...seen)).toBe(20_000);
+  expect(new Set(waits.values())).toEqual(new Set([20_000 / 160]));
+  expect(slots.saturated()).toHaveLength(160);
+  slots.close();
+});
+
+test('a holder with few requests has them beside others that fill the total, until more holders wait than that', async () => {
+  const { slots, waits, ask, total } = takenSlots({ most: 10, total: 10 });
+  ask('greedy', 10);
+  for (const holder of ['one', 'other', 'third']) ask(holder, 3);
+  await settled();
+  const shared = [...waits.values()];
+
+  for (let nth = 1; nth <= 10; nth += 1) ask(`late ${nth}`, 1);
+  await settled();
+
+  expect(Math.min(...shared)).toBe(2);
+  expect(shared.reduce((sum, count) => sum + count, 0)).toBe(10);
+  expect([total(), ...waits.values()]).toEqual([10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]);
+  slots.close();
+});
+
+test('a request that leaves or gets its slot makes room, and one that was refused leaves nothing', async () => {
+  const slots = createSlots(oneEach(1), { most: 4, total: 4 });
+  const taken = await slots.acquire('first');
+  const leaving = new AbortController();
+  const answers: string[] = [];
+  const ask = (holder: string, signal?: AbortSignal) =>
+    void slots.acquire(holder, signal && { signal }).then(
+      (slot) => answers.push(`${holder} ${slot ? 'has a slot' : 'is refused'}`),
+      () => answers.push(`${holder} left`),
+    );
+  for (const signal of [undefined, undefined, undefined, leaving.signal]) ask('greedy', signal);
+
+  ask('late');
+  await settled();
+  leaving.abort(); // it was refused before
+  taken?.release();
+  ask('late');
+  await settled();
+
+  expect(answers).toEqual(['greedy is refused', 'greedy has a slot']);
+  slots.close();
+  await settled();
+  expect(answers.slice(2).toSorted()).toEqual([...times(2, 'greedy is refused'), ...times(2, 'late is refused')]);
+});
+
+test('any number may wait without bounds, and a request is told that it waits', async () => {
+  const slots = createSlots(oneEach(1), UNBOUNDED);
+  const told: string[] = [];
+  const ask = (holder: string) => void slots.acquire(holder, { onWait: () => told.push(holder) });
+
+  ask('first');
+  for (let nth = 0; nth < 30_000; nth += 1) ask('other');
+
+  expect(told).toHaveLength(30_000);
+  expect(told).not.toContain('first');
+  expect(slots.saturated()).toEqual([]);
   slots.close();
 });

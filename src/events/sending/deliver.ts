@@ -6,12 +6,11 @@ import {
   pendingOf,
   sequencesOf,
   type Waking,
-  type Woken,
 } from '../../conversations/outbox.ts';
 import type { ConversationStore } from '../../conversations/store.ts';
 import type { Missed, Recoveries } from '../recoveries.ts';
 import type { DeliveryStore } from '../store.ts';
-import type { Slot, Slots } from '../../platform/process/slots.ts';
+import type { Slot, Slots, Wanted } from '../../platform/process/slots.ts';
 import type { Timing } from '../../platform/process/time-limits.ts';
 import type { StoredEndpoint } from '../endpoint.ts';
 import { type EndpointStore, isPaused } from '../endpoints.ts';
@@ -38,6 +37,18 @@ export type OutboxReading = { at: number; outbox: Outbox };
 export type GivenReading = { reading: OutboxReading | null };
 /** `nothingMissed`: a running recovery has nothing to send in this stream. */
 type Reading = OutboxReading & { endpoint: StoredEndpoint | null; nothingMissed?: true };
+/** The reading of a stream, which lets it go if it must wait for a slot: thousands may wait, each with tens of kilobytes. */
+type Held = { reading: Reading | null };
+/** What slots ask of an endpoint. */
+type Asked = Pick<StoredEndpoint, '_id' | 'enabled' | 'ratePerSecond'>;
+/** What is left of a stream that waits. */
+type Waiting = { key: string; endpointId: string; assistantId: string; asked: Asked };
+
+const askedOf = (endpointId: string, endpoint: StoredEndpoint | null): Asked => ({
+  _id: endpointId,
+  enabled: endpoint?.enabled ?? false,
+  ratePerSecond: endpoint?.ratePerSecond ?? null,
+});
 
 type Dependencies = {
   endpoints: Pick<EndpointStore, 'readForSending'>;
@@ -83,24 +94,16 @@ const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
     return { at, outbox, endpoint: early ?? (isDone ? null : await endpoints.readForSending(endpointId)) };
   };
 
-  /**
-   * Reads again what may have changed during the wait for a slot: the endpoint, which may be paused, and after a long
-   * wait the outbox too.
-   */
-  const readInSlot = async (before: Reading, endpointId: string, { hasWaited }: Slot): Promise<Reading | null> => {
-    if (!isFresh(before)) return read(before.outbox._id, endpointId);
-    return hasWaited ? { ...before, endpoint: await endpoints.readForSending(endpointId) } : before;
-  };
+  /** Reads again after a wait for the slot, because the endpoint may have been paused meanwhile. */
+  const readInSlot = async ({ reading }: Held, { key, endpointId }: Waiting, slot: Slot): Promise<Reading | null> =>
+    reading && !slot.hasWaited && isFresh(reading) ? reading : read(key, endpointId);
 
   return { read, readForEnding, readAfter, readInSlot };
 };
 
 /** The slots of sends. A send to an endpoint with a rate also waits for its time. */
 export type SendSlots = Pick<Slots, 'saturated' | 'close'> & {
-  acquire: (
-    endpoint: Pick<StoredEndpoint, '_id' | 'enabled' | 'ratePerSecond'>,
-    tenant: string,
-  ) => Promise<Slot | null>;
+  acquire: (endpoint: Asked, wanted: Wanted) => Promise<Slot | null>;
 };
 
 export type ReportEventWait = (seconds: number) => void;
@@ -127,7 +130,7 @@ type DeliverDependencies = {
 };
 
 /** The next step for a stream: end undeliverable events, send a missed event for a recovery, send the head, or stop. */
-type Next = { kind: 'end' } | { kind: 'recover'; endpoint: StoredEndpoint } | Send | { kind: 'stop' };
+type Next = { kind: 'end' } | { kind: 'recover' } | Send | { kind: 'stop' };
 /**
  * A delivery that waited longer has its own trace with a link to the turn's trace, which collectors consider ended by
  * then.
@@ -144,6 +147,7 @@ type Send = { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint };
 type Sent = 'ended' | 'released' | 'foreign';
 type Ended = { event: OutboxEvent; how: Sent };
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
+type Step = { kind: Next['kind']; waiting: Waiting };
 type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot; isErased: boolean };
 
 /**
@@ -208,11 +212,17 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     const [event] = pending;
     if (undeliverableOf(pending, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
     if (!endpoint?.enabled || isHeld(endpoint)) return { kind: 'stop' };
-    if (mayMiss(reading)) return { kind: 'recover', endpoint };
+    if (mayMiss(reading)) return { kind: 'recover' };
     return event ? { kind: 'send', event, endpoint } : { kind: 'stop' };
   };
 
-  /** What the next step needs of a reading: thousands of streams may wait for their slots and receivers. */
+  const stepOf = (reading: Reading, endpointId: string): Step => {
+    const { _id: key, assistantId } = reading.outbox;
+    const asked = askedOf(endpointId, reading.endpoint);
+    return { kind: nextOf(reading, endpointId).kind, waiting: { key, endpointId, assistantId, asked } };
+  };
+
+  /** What the next step needs of a reading: many streams may look for what they missed, or wait for their receivers. */
   const forNextStep = (reading: Reading, endpointId: string): Reading => {
     const { outbox } = reading;
     if (outbox.behind !== undefined) return reading;
@@ -324,12 +334,12 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   };
 
   /** What a running recovery sends next in this stream. */
-  const findMissed = async (reading: Reading, { recovery }: StoredEndpoint) => {
+  const findMissed = async ({ outbox, endpoint }: Reading) => {
+    const { recovery } = endpoint ?? {};
     if (!recovery) return null;
     const { recoveryId } = recovery;
-    const missed = await recoveries.nextMissed(recoveryId, reading.outbox.conversationId);
-    if (missed === null && recoveries.isOver(recovery, serverNow()))
-      whole.set(`${recoveryId}:${reading.outbox._id}`, true);
+    const missed = await recoveries.nextMissed(recoveryId, outbox.conversationId);
+    if (missed === null && recoveries.isOver(recovery, serverNow())) whole.set(`${recoveryId}:${outbox._id}`, true);
     return missed;
   };
 
@@ -361,11 +371,11 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   };
 
   /** Looks what is next. Thousands of streams may look, and then wait with what this returns. */
-  const lookForMissed = async (before: Reading, endpoint: StoredEndpoint): Promise<'missed' | 'in flight' | null> => {
+  const lookForMissed = async (before: Reading): Promise<'missed' | 'in flight' | null> => {
     for (;;) {
       const slot = await looks.acquire(before.outbox.assistantId);
       try {
-        const missed = slot ? await findMissed(before, endpoint) : 'in flight';
+        const missed = slot ? await findMissed(before) : 'in flight';
         if (missed !== 'more') return missed && (missed === 'in flight' ? missed : 'missed');
       } finally {
         slot?.release();
@@ -374,19 +384,20 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   };
 
   /** Sends the next missed event of a stream, in one of the slots that recoveries may use. */
-  const recover = async (before: Reading, endpointId: string, endpoint: StoredEndpoint): Promise<Reading | null> => {
-    const { _id: key, assistantId: tenant } = before.outbox;
-    const missed = await lookForMissed(before, endpoint);
-    if (missed === null) return { ...before, nothingMissed: true };
+  const recover = async (held: Held, { key, endpointId, assistantId, asked }: Waiting): Promise<Reading | null> => {
+    const missed = held.reading && (await lookForMissed(held.reading));
+    if (missed === null) return held.reading && { ...held.reading, nothingMissed: true };
     if (missed === 'in flight') return null;
+    held.reading = null;
+    const tenant = assistantId;
     const share = await recovering.acquire(endpointId, { tenant });
-    const slot = share && (await slots.acquire(endpoint, tenant));
+    const slot = share && (await slots.acquire(asked, { tenant }));
     try {
       const reading = slot && (await read(key, endpointId));
       const next = reading && nextOf(reading, endpointId);
       if (!slot || !reading || next?.kind !== 'recover') return reading;
       // Looked up again, because the wait may have been long.
-      const still = await findMissed(reading, next.endpoint);
+      const still = await findMissed(reading);
       if (still === null) return { ...reading, nothingMissed: true };
       if (still === 'more') return reading;
       if (still === 'in flight' || (await sendMissed(still, reading, slot)) === 'foreign') return null;
@@ -399,12 +410,12 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
 
   /** Sends the first pending event in a slot, which may be released early. */
   const sendInSlot = async (
-    before: Reading,
-    endpointId: string,
+    held: Held,
+    waiting: Waiting,
     slot: Slot,
   ): Promise<{ reading: Reading | null; sent?: Ended }> => {
-    const reading = await readInSlot(before, endpointId, slot);
-    const next = reading && nextOf(reading, endpointId);
+    const reading = await readInSlot(held, waiting, slot);
+    const next = reading && nextOf(reading, waiting.endpointId);
     if (!reading || next?.kind !== 'send') return { reading };
     const how = await sendHead(reading, next, slot);
     return { reading, sent: { event: next.event, how } };
@@ -414,10 +425,10 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    * Ends what must not be sent. A stream may have hundreds of such events, and all streams of an endpoint have them at
    * once when it is disabled. So only a few streams do this at once, and a waiting stream keeps no events in memory.
    */
-  const endUnwanted = async (stream: Woken, endpointId: string): Promise<Reading | null> => {
-    const slot = await endings.acquire(stream.assistantId);
+  const endUnwanted = async ({ key, endpointId, assistantId }: Waiting): Promise<Reading | null> => {
+    const slot = await endings.acquire(assistantId);
     try {
-      const reading = slot && (await readForEnding(stream._id, endpointId));
+      const reading = slot && (await readForEnding(key, endpointId));
       if (!reading || nextOf(reading, endpointId).kind !== 'end') return reading;
       return await readAfter(reading, endpointId, () => endUndeliverable(reading, endpointId));
     } finally {
@@ -429,13 +440,20 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    * Handles the first pending event and returns the next reading. Returns null if the stream is empty or paused, if no
    * slot is free, or if another process sends the event.
    */
-  const step = async (before: Reading, endpointId: string, next: Next): Promise<Reading | null> => {
-    if (next.kind === 'stop') return null;
-    if (next.kind === 'recover') return recover(before, endpointId, next.endpoint);
-    if (next.kind === 'end') return endUnwanted(before.outbox, endpointId);
-    const slot = await slots.acquire(next.endpoint, before.outbox.assistantId);
+  const step = async (held: Held, { kind, waiting }: Step): Promise<Reading | null> => {
+    const { endpointId, assistantId, asked } = waiting;
+    const letGo = (): void => {
+      held.reading = null;
+    };
+    if (kind === 'stop') return null;
+    if (kind === 'recover') return recover(held, waiting);
+    if (kind === 'end') {
+      letGo();
+      return endUnwanted(waiting);
+    }
+    const slot = await slots.acquire(asked, { tenant: assistantId, onWait: letGo });
     if (!slot) return null;
-    const { reading, sent } = await sendInSlot(before, endpointId, slot).finally(slot.release);
+    const { reading, sent } = await sendInSlot(held, waiting, slot).finally(slot.release);
     if (!reading || !sent) return reading;
     if (sent.how === 'foreign') return null;
     if (sent.how === 'released') return read(reading.outbox._id, endpointId);
@@ -472,12 +490,12 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   return {
     deliverStream: async (key, endpointId, given) => {
       let at = given.reading?.at ?? performance.now();
-      let reading = await open(key, endpointId, given);
-      while (reading) {
-        ({ at } = reading);
-        const next = nextOf(reading, endpointId);
-        reading = forNextStep(reading, endpointId); // while it waits, a stream does not keep all its events
-        reading = await step(reading, endpointId, next);
+      const held: Held = { reading: await open(key, endpointId, given) };
+      while (held.reading) {
+        ({ at } = held.reading);
+        const next = stepOf(held.reading, endpointId);
+        held.reading = forNextStep(held.reading, endpointId);
+        held.reading = await step(held, next);
       }
       return at;
     },
@@ -489,14 +507,15 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     },
 
     deliverQueued: async (deliveryId) => {
-      const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
+      const queued = await deliveries.readQueued(deliveryId);
       if (queued?.outcome !== 'queued') return;
-      const before = await endpoints.readForSending(queued.endpointId);
-      const slot = await slots.acquire(before ?? { _id: queued.endpointId, enabled: false }, queued.assistantId);
+      const { endpointId, assistantId } = queued;
+      const asked = askedOf(endpointId, await endpoints.readForSending(endpointId));
+      const slot = await slots.acquire(asked, { tenant: assistantId });
       if (!slot) return;
       try {
         const at = performance.now();
-        const endpoint = await endpoints.readForSending(queued.endpointId);
+        const endpoint = await endpoints.readForSending(endpointId);
         // An automatic event waits while its endpoint is paused, like every event. What a person asked for does not
         // wait.
         const isAutomatic = tellsOfErasure(queued) && endpoint?.enabled === true;

@@ -191,15 +191,15 @@ const createRatedSlots = (slots: PacedSlots, reserve: EndpointStore['reserveSend
   const turns = createSlots(({ own }) => own < 1);
   const closing = new AbortController();
   return {
-    acquire: async (endpoint, tenant) => {
-      const { _id: endpointId, enabled, ratePerSecond = null } = endpoint;
-      if (ratePerSecond === null) return slots.acquire(endpointId, { tenant });
-      const turn = await turns.acquire(endpointId, { tenant });
+    acquire: async ({ _id: endpointId, enabled, ratePerSecond = null }, wanted) => {
+      if (ratePerSecond === null) return slots.acquire(endpointId, wanted);
+      wanted.onWait?.();
+      const turn = await turns.acquire(endpointId, wanted);
       if (!turn) return null;
       try {
         const time = await reserve({ _id: endpointId, enabled });
         if (time) await waitUntil(time, closing.signal);
-        const slot = await slots.acquire(endpointId, { tenant });
+        const slot = await slots.acquire(endpointId, wanted);
         return slot && { ...slot, hasWaited: true };
       } finally {
         turn.release();

@@ -41,7 +41,7 @@ export const inOrder = async <Item>(
  * a sweep finds it.
  */
 const WAITING_MAX = 1_000;
-/** How many requests of all holders together may wait. Each holder gets a share of this limit. */
+/** How many requests of all holders together may wait. Each holder has an equal share of this limit. */
 const WAITING_TOTAL = 20_000;
 
 /**
@@ -55,8 +55,11 @@ export type Slot = { hasWaited: boolean; release: () => void };
  */
 export type Occupancy = { own: number; ofTenant: number; inUse: number; tenants: number; holders: number };
 
-/** `signal`: aborts when nobody wants the slot any more. The wait then ends with its reason. */
-type Wanted = { tenant?: string; signal?: AbortSignal };
+/**
+ * `signal`: aborts when nobody wants the slot any more. The wait then ends with its reason. `onWait` is called if no slot
+ * is free immediately, before the wait: what only an immediate slot needs can be let go.
+ */
+export type Wanted = { tenant?: string; signal?: AbortSignal; onWait?: () => void };
 
 /**
  * Limits the work in flight, both per holder (an endpoint or an assistant) and in total. `hasFreeSlot` decides. Tenants
@@ -65,7 +68,10 @@ type Wanted = { tenant?: string; signal?: AbortSignal };
 export type Slots = {
   readonly inUse: number;
 
-  /** Resolves with a slot, or with null if too many requests are already waiting or the slots are closed. */
+  /**
+   * Resolves with a slot, or with null if too many requests wait or the slots are closed. A request that waits may also
+   * be refused later, if its holder has more than its share and others have less.
+   */
   acquire: (holder: string, wanted?: Wanted) => Promise<Slot | null>;
 
   /** Holders whose waiting queue is so long that more requests would not help. */
@@ -154,6 +160,8 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
   /** How many slots each holder has, whoever's turn it was. */
   const held = new Map<string, number>();
   let waitingHolders = 0;
+  /** The requests that wait, of all holders. */
+  let waits = 0;
   let inUse = 0;
   let closed = false;
 
@@ -165,7 +173,9 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
     return hasFreeSlot({ own, ofTenant, inUse, tenants: active.size, holders: holders.size });
   };
 
-  const waitingMax = (): number => Math.min(bounds.most, Math.ceil(bounds.total / Math.max(1, waitingHolders)));
+  /** How many requests of one holder may wait beside those of the others, if so many holders wait. */
+  const waitingMax = (holders: number): number =>
+    Math.min(bounds.most, Math.max(1, Math.floor(bounds.total / Math.max(1, holders))));
 
   const release = (holder: string, tenant: string): void => {
     inUse -= 1;
@@ -206,11 +216,28 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
       for (const [holder, queue] of holders) {
         if (!isFree(holder, tenant)) continue;
         const grant = queue.shift();
+        waits -= 1;
         // The holder and the tenant move to the ends of their rounds.
         if (queue.length === 0) leaveQueues(holder, tenant);
         else if (holders.delete(holder)) holders.set(holder, queue);
         if (waiting.delete(tenant)) waiting.set(tenant, holders);
         grant?.(occupy(holder, tenant, true));
+        return true;
+      }
+    }
+    return false;
+  };
+
+  /**
+   * Refuses the newest request of a holder with more than an equal share, in whose place another may wait. So the total
+   * is a bound also if many holders come one after the other, and the last one still gets its share.
+   */
+  const makeRoom = (share: number): boolean => {
+    for (const holders of waiting.values()) {
+      for (const queue of holders.values()) {
+        if (queue.length <= share) continue;
+        waits -= 1;
+        queue.pop()?.(null);
         return true;
       }
     }
@@ -228,10 +255,12 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
       };
       const leave = (): void => {
         queue.splice(queue.indexOf(grant), 1);
+        waits -= 1;
         if (queue.length === 0) leaveQueues(holder, tenant);
         reject(signal?.reason);
       };
       if (queue.push(grant) === 1) waitingHolders += 1;
+      waits += 1;
       waiting.set(tenant, holders.set(holder, queue));
       signal?.addEventListener('abort', leave, { once: true });
     });
@@ -241,18 +270,21 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
       return inUse;
     },
 
-    acquire: async (holder, { tenant = holder, signal } = {}) => {
+    acquire: async (holder, { tenant = holder, signal, onWait } = {}) => {
       signal?.throwIfAborted();
       if (closed) return null;
       const before = waiting.get(tenant)?.get(holder)?.length ?? 0;
       // A later request must not overtake the waiting requests.
       if (before === 0 && isFree(holder, tenant)) return occupy(holder, tenant, false);
-      return before < waitingMax() ? wait(holder, tenant, signal) : null;
+      const share = waitingMax(waitingHolders + (before === 0 ? 1 : 0));
+      if (before >= share || (waits >= bounds.total && !makeRoom(share))) return null;
+      onWait?.();
+      return wait(holder, tenant, signal);
     },
 
     saturated: () =>
       [...waiting.values()].flatMap((holders) =>
-        [...holders].filter(([, queue]) => queue.length >= waitingMax() / 2).map(([holder]) => holder),
+        [...holders].filter(([, queue]) => queue.length >= waitingMax(waitingHolders) / 2).map(([holder]) => holder),
       ),
 
     close: () => {
@@ -261,6 +293,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
         for (const queue of holders.values()) for (const grant of queue) grant(null);
       waiting.clear();
       waitingHolders = 0;
+      waits = 0;
     },
   };
 };
