@@ -61,7 +61,7 @@ const ADDED_FROM = 2 ** 40;
 
 /**
  * A version of a draft with fewer bytes, which does not replace all entries, is small. So is a roll back of versions that
- * changed at most so many entries.
+ * changed at most so many entries, unless it is large.
  */
 const SMALL_BYTES = 20_000;
 const SMALL_ENTRIES = 20;
@@ -78,11 +78,22 @@ const making = {
   middle: createPacedSlots({ ...PACE, total: 1 }),
   large: createPacedSlots({ ...PACE, total: 1 }),
 };
-type VersionSize = keyof typeof making;
-const sizeOfVersion = async (isSmall: boolean, isLarge: () => Promise<boolean>): Promise<VersionSize> => {
-  if (isSmall) return 'small';
-  return (await isLarge()) ? 'large' : 'middle';
+/** The smallest first. */
+const SIZES = ['small', 'middle', 'large'] as const;
+type VersionSize = (typeof SIZES)[number];
+const sizeOfVersion = (isSmall: boolean, isLarge: boolean): VersionSize => {
+  if (isLarge) return 'large';
+  return isSmall ? 'small' : 'middle';
 };
+/** Ends the transaction of a version whose place is for smaller ones, before it writes what it is made of. */
+class NeedsLargerPlace extends Error {
+  readonly size: VersionSize;
+
+  constructor(size: VersionSize) {
+    super(`a ${size} version in the place of a smaller one`);
+    this.size = size;
+  }
+}
 /** A version that is not small may wait for this long. Then it is refused with 503. */
 const LARGE_WAIT_MS = 30_000;
 /** After it, its assistant rests for as long as it took, at most so long. */
@@ -179,6 +190,8 @@ type Transaction = {
   /** The revision, author and time that this change writes to each part that it changes. */
   edit: Edit;
 };
+/** `requirePlace`: throws if the version has a place for smaller ones only. */
+type Making = Transaction & { requirePlace: (needed: VersionSize) => void };
 type DraftChange = {
   settings?: SettingsEdits;
   source?: { sourceId: string; drafted: DraftedSource | null };
@@ -257,10 +270,13 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     await edits.deleteMany({ assistantId }, { session });
   };
 
-  const makeVersion = async (
+  const makeInPlace = async (
     { assistantId, by, size }: { assistantId: string; by: EditAuthor; size: VersionSize },
-    write: (transaction: Transaction) => Promise<VersionMade>,
-  ): Promise<AssistantVersion> => {
+    write: (making: Making) => Promise<VersionMade>,
+  ): Promise<VersionMade> => {
+    const requirePlace = (needed: VersionSize): void => {
+      if (SIZES.indexOf(needed) > SIZES.indexOf(size)) throw new NeedsLargerPlace(needed);
+    };
     let made: VersionMade | null = null;
     const turn = size === 'small' ? {} : { waitMs: LARGE_WAIT_MS };
     const own = size === 'small' ? null : await acquireInTime(ofAssistant, assistantId, turn);
@@ -269,8 +285,9 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
       await inTurn(connection, async (session) => {
         const slot = await acquireInTime(making[size], assistantId, turn);
         const since = performance.now();
+        const make = async () => write({ ...(await begin(session, assistantId, by)), requirePlace });
         try {
-          made = await making[size].watch(assistantId, begin(session, assistantId, by).then(write));
+          made = await making[size].watch(assistantId, make());
         } finally {
           slot.release();
           tookMs += performance.now() - since;
@@ -279,9 +296,44 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     } finally {
       if (own) setTimeout(own.release, restAsLong(tookMs, LARGE_REST_MOST_MS)).unref();
     }
-    const { version, ...rest } = made as unknown as VersionMade; // set by the transaction, or it has thrown
-    await versions.finish(assistantId, rest);
+    return made as unknown as VersionMade; // set by the transaction, or it has thrown
+  };
+
+  /**
+   * Makes a version in a place of its size. What is live and the draft may change while it waits, so `expected` says only
+   * where it waits first. If it is larger in its transaction, it waits again, for a place of that size.
+   */
+  const makeVersion = async (
+    { expected, ...one }: { assistantId: string; by: EditAuthor; expected: VersionSize },
+    write: (making: Making) => Promise<VersionMade>,
+  ): Promise<AssistantVersion> => {
+    const makeAs = (size: VersionSize): Promise<VersionMade> =>
+      makeInPlace({ ...one, size }, write).catch((cause: unknown) => {
+        if (cause instanceof NeedsLargerPlace) return makeAs(cause.size);
+        throw cause;
+      });
+    const { version, ...rest } = await makeAs(expected);
+    await versions.finish(one.assistantId, rest);
     return version;
+  };
+
+  /** `bytes`: of the draft, or of what it changes and removes of what is live, whichever are more. */
+  const sizeOfDraft = async (
+    { _id: assistantId, bytes, isReplaced }: Pick<StoredDraft, '_id' | 'bytes' | 'isReplaced'>,
+    session?: ClientSession,
+  ): Promise<VersionSize> => {
+    const areMany = isReplaced && (await versions.exceed({ assistantId }, MIDDLE_BYTES, session));
+    return sizeOfVersion(!isReplaced && bytes < SMALL_BYTES, areMany || bytes > MIDDLE_BYTES);
+  };
+
+  const sizeOfRollBack = async (assistantId: string, to: number, session?: ClientSession): Promise<VersionSize> => {
+    const undone = (await versions.list(assistantId, session)).filter(({ version }) => version > to);
+    const changed = undone.reduce((sum, { changes: { sources = { added: 0, removed: 0 }, ...entries } }) => {
+      return sum + entries.added + entries.changed + entries.removed + sources.added + sources.removed;
+    }, 0);
+    const isSmall = changed <= SMALL_ENTRIES && undone.every(({ changes }) => !changes.isReplaced);
+    // Twenty entries may have two megabytes.
+    return sizeOfVersion(isSmall, await versions.exceed({ assistantId, to }, MIDDLE_BYTES, session));
   };
 
   /** The entry as the draft has it. Null if there is none. */
@@ -309,10 +361,11 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
 
   /**
    * Throws if publishing the draft would make too many entries, or replace too much. A roll back since the draft was begun
-   * may have brought back entries, and one that the draft changes is added if it is no longer live.
+   * may have brought back entries, and one that the draft changes is added if it is no longer live. Returns the bytes of
+   * the live entries that the draft changes or removes.
    */
-  const requireRoom = async ({ session, assistant }: Transaction, counts: DraftCounts): Promise<void> => {
-    if (counts.isReplaced) return; // `addEntries` has counted them
+  const requireRoom = async ({ session, assistant }: Transaction, counts: DraftCounts): Promise<number> => {
+    if (counts.isReplaced) return 0; // `addEntries` has counted them
     const live = liveEntries(assistant);
     let count = counts.added + (await knowledge.countDocuments(live, { session }));
     let bytes = 0;
@@ -332,6 +385,7 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
       throw conflict(
         `There would be more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries. Remove some in the draft.`,
       );
+    return bytes;
   };
 
   /** The changes of entries that publishing the draft would make, in the order of the entries. */
@@ -465,17 +519,15 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
       }),
 
     publish: async (assistantId, { by = NO_AUTHOR, seen, name, note, result = null }) => {
-      const projection = { bytes: 1, isReplaced: 1 };
-      const { bytes = 0, isReplaced = false } = (await drafts.findOne({ _id: assistantId }, { projection })) ?? {};
-      const isLarge = async () =>
-        bytes > MIDDLE_BYTES || (isReplaced && (await versions.exceed({ assistantId }, MIDDLE_BYTES)));
-      const size = await sizeOfVersion(!isReplaced && bytes < SMALL_BYTES, isLarge);
-      return makeVersion({ assistantId, by, size }, async (transaction) => {
-        const { session, draft, edit } = transaction;
+      const before = await drafts.findOne({ _id: assistantId }, { projection: { bytes: 1, isReplaced: 1 } });
+      const expected = before ? await sizeOfDraft(before) : 'small';
+      return makeVersion({ assistantId, by, expected }, async (transaction) => {
+        const { session, draft, edit, requirePlace } = transaction;
         if (!draft) throw conflict('There is no draft to publish.');
         if (seen !== undefined && draft.revision !== seen) throw changedByOthers('revision');
         const counts = await countsOf(assistantId, draft.isReplaced, session);
-        await requireRoom(transaction, counts);
+        const replaced = await requireRoom(transaction, counts);
+        requirePlace(await sizeOfDraft({ ...draft, bytes: Math.max(draft.bytes, replaced) }, session));
         const values = Object.entries(draft.settings).map(([field, { value }]) => [field, value]);
         const made = await versions.publish(transaction, {
           settings: Object.fromEntries(values) as Partial<DraftedSettings>,
@@ -494,24 +546,23 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     },
 
     rollBack: async (assistantId, to, { by = NO_AUTHOR, live, note }) => {
-      const undone = (await versions.list(assistantId)).filter(({ version }) => version > to);
-      const changed = undone.reduce((sum, { changes: { sources = { added: 0, removed: 0 }, ...entries } }) => {
-        return sum + entries.added + entries.changed + entries.removed + sources.added + sources.removed;
-      }, 0);
-      const isSmall = changed <= SMALL_ENTRIES && undone.every(({ changes }) => !changes.isReplaced);
-      const size = await sizeOfVersion(isSmall, () => versions.exceed({ assistantId, to }, MIDDLE_BYTES));
-      return makeVersion({ assistantId, by, size }, async (transaction) => {
-        const { publishedVersion } = transaction.assistant;
-        if (live !== undefined && publishedVersion !== live) {
-          const detail = {
-            field: 'live',
-            code: 'changed',
-            message: `is not ${publishedVersion}, which is live by now`,
-          };
+      /** Throws if the author has seen another version live, or if the wanted one is live. */
+      const requireOther = (now: number | undefined): void => {
+        if (live !== undefined && now !== live) {
+          const detail = { field: 'live', code: 'changed', message: `is not ${now}, which is live by now` };
           throw conflict('Another version is live by now. Read the versions again.', detail);
         }
+        if (now === to) throw conflict(`Version ${to} is live.`);
+      };
+      const filter = { _id: assistantId, drafts: true };
+      const before = await assistants.findOne(filter, { projection: { publishedVersion: 1 } });
+      if (before) requireOther(before.publishedVersion);
+      const expected = await sizeOfRollBack(assistantId, to);
+      return makeVersion({ assistantId, by, expected }, async (transaction) => {
+        const { session, assistant, edit, requirePlace } = transaction;
+        requireOther(assistant.publishedVersion);
+        requirePlace(await sizeOfRollBack(assistantId, to, session));
         // The draft gets a new revision, because it would now be published on top of other entries.
-        const { session, edit } = transaction;
         await drafts.updateOne({ _id: assistantId }, { $set: { revision: edit.revision } }, { session });
         const words = note === null ? `Back to version ${to}.` : `Back to version ${to}. ${note}`;
         return versions.rollBack(transaction, to, { name: null, note: words, by, at: edit.at });

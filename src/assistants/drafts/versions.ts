@@ -184,18 +184,18 @@ export type VersionStore = {
   models: Indexed[];
 
   /** The newest first. */
-  list: (assistantId: string) => Promise<AssistantVersion[]>;
+  list: (assistantId: string, session?: ClientSession) => Promise<AssistantVersion[]>;
 
   /** Makes a version of what is live. No earlier version can come back. */
   begin: (write: VersionWrite, words: VersionWords) => Promise<void>;
 
   /** True if the live entries have more bytes, or those that a roll back to `to` removes or brings back. */
-  exceed: (at: { assistantId: string; to?: number }, most: number) => Promise<boolean>;
+  exceed: (at: { assistantId: string; to?: number }, most: number, session?: ClientSession) => Promise<boolean>;
 
   /** Makes the changes live. They may replace all entries. */
   publish: (write: VersionWrite, publishing: Publishing) => Promise<VersionMade>;
 
-  /** Makes the entries and the settings of an earlier version live again, as a new version. */
+  /** Makes the entries and the settings of an earlier version, which is not live, live again, as a new version. */
   rollBack: (write: VersionWrite, to: number, words: VersionWords) => Promise<VersionMade>;
 
   /** Keeps what an evaluation found, all of whose questions were answered by this version. */
@@ -268,7 +268,7 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
   const areOver = async <Row extends { _id: string }>(
     collection: mongo.Collection<Row>,
     filter: mongo.Filter<Row>,
-    { most, session }: { most: number; session?: ClientSession },
+    { most, session }: { most: number; session?: ClientSession | undefined },
   ): Promise<boolean> => {
     const projection = { _id: 0, size: { $bsonSize: '$$ROOT' } };
     const options = { projection, batchSize: LIST_BATCH, ...(session && { session }) };
@@ -336,8 +336,8 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
   return {
     models: [models.versions, models.past],
 
-    list: async (assistantId) => {
-      const newest = await readNewest(assistantId);
+    list: async (assistantId, session) => {
+      const newest = await readNewest(assistantId, session);
       const oldest = findOldest(newest);
       return newest.map(({ _id, assistantId: _assistant, pastBytes: _bytes, ...version }, nth) => ({
         ...version,
@@ -353,10 +353,11 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
       await add(write, { version, ...words, changes, settings: settingsNow(assistant), pastBytes: null });
     },
 
-    exceed: async ({ assistantId, to }, most) => {
-      if (to === undefined) return areOver(knowledge, { assistantId }, { most });
+    exceed: async ({ assistantId, to }, most, session) => {
+      const bound = { most, session };
+      if (to === undefined) return areOver(knowledge, { assistantId }, bound);
       const { newer, older } = differingFrom(assistantId, to);
-      return (await areOver(knowledge, newer, { most })) || areOver(past, older, { most });
+      return (await areOver(knowledge, newer, bound)) || areOver(past, older, bound);
     },
 
     publish: async (write, { settings, counts, sources: { added, removed: leaving }, changes, result, ...words }) => {
@@ -422,7 +423,6 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
       const { _id: assistantId, publishedVersion: live = 0, knowledgePlaces } = assistant;
       const target = await versions.findOne({ _id: versionIdOf(assistantId, to) }, { session });
       if (!target) throw notFound();
-      if (to === live) throw conflict(`Version ${to} is live.`);
       if (to < findOldest(await readNewest(assistantId, session)))
         throw conflict(`Not all entries of version ${to} are kept.`);
       const { newer, older } = differingFrom(assistantId, to, knowledgePlaces?.from);
