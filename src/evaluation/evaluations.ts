@@ -2,7 +2,7 @@ import type { Connection, mongo } from 'mongoose';
 import type { ReplySource } from '../assistants/suggested-action.ts';
 import type { ReplyOutcome } from '../insights/figures.ts';
 import { inBatches, inChunks, type Lease, leaseIn } from '../platform/mongo/batches.ts';
-import { collectionOf, type Indexed, inTransaction, schemaOf } from '../platform/mongo/mongo.ts';
+import { collectionOf, type Indexed, inTransaction, inTurn, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -11,7 +11,7 @@ import { type Difference, doubtOf, type Expected, type Verdict } from './questio
 /** How many evaluations of an assistant may wait or run, and how many are kept. */
 const UNFINISHED_MAX = 5;
 const KEPT_MAX = 30;
-/** Longer than the slowest question: one that waits for a large index. */
+/** A question that waits for a large index may take longer, so a timer renews the lease. */
 const LEASE_MS = 30_000;
 const INSERTED_AT_ONCE = 50;
 const READ_AT_ONCE = 50;
@@ -211,6 +211,9 @@ export type Evaluations = {
   /** Takes the evaluation that has waited longest and that no worker holds. Null if there is none. */
   acquire: (token: string, besides?: Besides) => Promise<HeldEvaluation | null>;
 
+  /** Renews the lease. False if another worker has it or the evaluation has ended. */
+  renew: (held: HeldEvaluation) => Promise<boolean>;
+
   /** The next questions, in order. An empty list: all are answered. */
   readNext: (held: HeldEvaluation, limit: number) => Promise<NumberedQuestion[]>;
 
@@ -391,6 +394,11 @@ export const createEvaluations = (connection: Connection): Evaluations => {
       return taken && { ...toEvaluation(taken), next: taken.next, token, tries: taken.tries ?? 1 };
     },
 
+    renew: async (held) => {
+      const renewed = [{ $set: { lease: lease.renewed(held.token) } }];
+      return (await evaluations.updateOne(heldBy(held), renewed)).matchedCount === 1;
+    },
+
     readNext: async ({ evaluationId, next }, limit) => {
       const _id = { $gte: resultIdOf(evaluationId, next), $lt: `${evaluationId};` };
       const rows = await results.find({ _id }).sort({ _id: 1 }).limit(limit).toArray();
@@ -406,7 +414,8 @@ export const createEvaluations = (connection: Connection): Evaluations => {
       const counts = countsOf(answers);
       const next = last.nth + 1;
       let isStored = false;
-      await inTransaction(connection, async (session) => {
+      // The timer may renew the lease at the same time.
+      await inTurn(connection, async (session) => {
         const until = new Date(serverNow() + LEASE_MS);
         const renewed = await evaluations.updateOne(
           { ...heldBy(held), next: held.next },

@@ -18,6 +18,8 @@ import { type AskEngine, boundedWhy } from '../replies/ask-engine.ts';
 import { factsIn } from '../replies/engines/openai/reply-filter.ts';
 
 const LOOK_EVERY_MS = 1_000;
+/** A third of what a lease lasts. */
+const RENEW_MS = 10_000;
 /** How long one evaluation is worked on before the evaluations of other assistants have their turn. */
 const TURN_MS = 3_000;
 /**
@@ -45,6 +47,8 @@ type Options = {
   embedder: Embedder;
   lifecycle: Lifecycle;
   logger: Logger;
+  /** How often the lease is renewed, in ms. */
+  renewMs?: number;
 };
 
 /** After so many workers were killed with the same question, the evaluation fails. Otherwise it would end them all. */
@@ -76,7 +80,8 @@ type Replied = { given: GivenReply; language: string; isFallBack: boolean; judge
  * that ask a provider run beside the others. Conversations, figures and events do not show evaluations. Every reply
  * worker looks for evaluations, and each evaluation belongs to one worker at a time.
  */
-export const openEvaluator = ({ evaluations, versions, askEngine, embedder, lifecycle, logger }: Options): void => {
+export const openEvaluator = (options: Options): void => {
+  const { evaluations, versions, askEngine, embedder, lifecycle, logger, renewMs = RENEW_MS } = options;
   const { draining } = lifecycle;
   const token = newToken();
   const paces = createPaces(ASKING);
@@ -170,8 +175,23 @@ export const openEvaluator = ({ evaluations, versions, askEngine, embedder, life
     await versions.keepResult({ assistantId, version }, { evaluationId, set: set.name, counts, judged: counts });
   };
 
+  /**
+   * Renews the lease again and again. The signal aborts if the lease is lost, or the process stops: then no further
+   * question is asked.
+   */
+  const keep = (held: HeldEvaluation): { over: AbortSignal; stop: () => void } => {
+    const lost = new AbortController();
+    const timer = setInterval(() => {
+      evaluations
+        .renew(held)
+        .then((isHeld) => isHeld || lost.abort())
+        .catch(() => undefined); // each write checks the lease anyway
+    }, renewMs);
+    return { over: AbortSignal.any([lost.signal, draining]), stop: () => clearInterval(timer) };
+  };
+
   /** Works on an evaluation until it ends, its time is up, or another worker has it. True if it has ended. */
-  const work = async (held: HeldEvaluation): Promise<boolean> => {
+  const work = async (held: HeldEvaluation, over: AbortSignal): Promise<boolean> => {
     if (held.tries > MAX_TRIES) {
       const { evaluationId, assistantId, next } = held;
       logger.error({ evaluationId, assistantId, next }, 'an evaluation has ended its workers, so it is given up');
@@ -186,7 +206,7 @@ export const openEvaluator = ({ evaluations, versions, askEngine, embedder, life
       return false;
     }
     const until = performance.now() + TURN_MS;
-    while (!draining.aborted && performance.now() < until) {
+    while (!over.aborted && performance.now() < until) {
       const questions = await evaluations.readNext(held, atOnce);
       if (questions.length === 0) {
         await keepResult(held);
@@ -212,7 +232,7 @@ export const openEvaluator = ({ evaluations, versions, askEngine, embedder, life
         answers.push({ nth: one.nth, answer: made });
         const took = performance.now() - startedAt;
         await rest(REST.share * took);
-        if (draining.aborted || performance.now() > storeAt) break;
+        if (over.aborted || performance.now() > storeAt) break;
       }
       if (!(await evaluations.record(held, answers))) return false;
       if (isUsedUp) {
@@ -224,10 +244,12 @@ export const openEvaluator = ({ evaluations, versions, askEngine, embedder, life
   };
 
   const workInTurn = async (held: HeldEvaluation): Promise<void> => {
+    const { over, stop } = keep(held);
     try {
       const { evaluationId, assistantId } = held;
-      if (await work(held)) logger.info({ evaluationId, assistantId }, 'an evaluation ended');
+      if (await work(held, over)) logger.info({ evaluationId, assistantId }, 'an evaluation ended');
     } finally {
+      stop();
       // Otherwise another worker would wait for the end of the lease.
       await evaluations.release(held).catch(() => undefined);
     }

@@ -6,13 +6,15 @@ import {
   type PassageSearch,
   type Priority,
 } from '@parley/understanding';
+import { baseLanguage } from '@parley/understanding/text';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import { WORTH } from '../assistants/knowledge/store.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/logger.ts';
+import { createPacedSlots } from '../platform/process/paced-slots.ts';
 import { createSlices } from '../platform/process/slices.ts';
-import { createSlots } from '../platform/process/slots.ts';
+import { oneEach } from '../platform/process/slots.ts';
 import type { PassageScope, PassageStore, ReadPassage } from './passages.ts';
 import { createLru, createSharedMemory, type SharedMemory } from '../platform/process/lru.ts';
 
@@ -25,13 +27,23 @@ const MAX_BYTES = 80_000_000;
 const REFUSED_MAX = 10_000;
 const REFUSED_MS = 60_000;
 /**
- * How long a turn waits for the first index of its assistant, and for the next one if passages of its index are gone.
+ * How long a turn waits for the first index of its assistant, and an evaluation for that of a draft. `next`: how long a
+ * turn waits if passages of its index are gone.
  */
 const WAIT_MS = { first: 5_000, next: 1_000 };
-/** An index of at most this many passages is small: it is read in a moment, and needs a few MB. */
+/**
+ * Indexes of at most so many passages are small, middle and large. A read that takes longer than `slowMs` was not one of
+ * a stored index: it made the index from many passages, which takes thirty times as long.
+ */
 const SMALL = 2_000;
-/** One with up to so many is read in less than a second. */
 const MIDDLE = 10_000;
+const SIZES = [
+  { most: SMALL, slowMs: 250 },
+  { most: MIDDLE, slowMs: 750 },
+  { most: Number.POSITIVE_INFINITY, slowMs: 2_000 },
+];
+/** How many reads of each size run at once. Those of slow assistants have one of these places. */
+const READS_AT_ONCE = 2;
 /** How long a turn waits for the vector of its question. */
 const EMBED_MS: Record<Priority, number> = { turn: 2_000, background: 20_000 };
 /** While sources are read, the index is made again and again. It takes at most a fifth of the time. */
@@ -43,8 +55,11 @@ const ROUND_BYTES = 10_000_000;
 /** How often a list of passages is read at most, if its version is replaced meanwhile. */
 const TRIES_MAX = 3;
 
-/** The kind that a stored index must have to be used. `language`: the language of passages without one. */
-export const kindOfIndex = (language: string): string => `${passageEngine()}/${language}`;
+/**
+ * The kind that a stored index must have to be used. `language`: the language of passages without one. Its region makes
+ * no other index, so a change from `en-GB` to `en-AU` must not cost a new one.
+ */
+export const kindOfIndex = (language: string): string => `${passageEngine()}/${baseLanguage(language)}`;
 
 type BuildOptions = {
   passages: Pick<PassageStore, 'listVisible' | 'readEmbedded' | 'readStored'>;
@@ -153,7 +168,10 @@ export type PassageAccess = {
 export type Passages = {
   /** Undefined if the assistant has no passages. `version`: the live version that answers. */
   of: (assistant: Owner, by?: AskedBy) => PassageAccess | undefined;
-  /** True if these sources are read, and the index has them. `findOwner` reads the owner as it is then. */
+  /**
+   * True if these sources are read, and the index has them. Waits for an index that is being read. `findOwner` reads the
+   * owner as it is then.
+   */
   prepare: (sourceIds: string[], findOwner: () => Promise<Owner>) => Promise<boolean>;
   /** True if a turn would have to wait for an index. */
   isLongWait: (assistant: Owner) => boolean;
@@ -199,10 +217,10 @@ export const createPassages = (options: Options): Passages => {
   /** Assistants whose turns wait for the next index, because passages of the present one are gone. */
   const outdated = new Set<string>();
   const refused = createLru<true>({ most: REFUSED_MAX, ttl: REFUSED_MS });
-  /** One read of each size at a time: a read needs as much memory as its result. None waits for a larger one. */
-  const reads = [SMALL, MIDDLE, Number.POSITIVE_INFINITY].map((most) => ({
+  /** Few reads of each size at a time: a read needs as much memory as its result. None waits for a larger one. */
+  const reads = SIZES.map(({ most, slowMs }) => ({
     most,
-    slots: createSlots(({ inUse }) => inUse === 0),
+    slots: createPacedSlots({ total: READS_AT_ONCE, slowMs, hangsMs: 4 * slowMs, shareOf: oneEach }),
   }));
 
   const indexes = memory.openCache<CachedIndex>({
@@ -213,16 +231,12 @@ export const createPassages = (options: Options): Passages => {
     },
   });
 
-  /**
-   * Makes the next index. While no model is available, it keeps the vectors of the previous model. The first one waits
-   * for a model that is still being opened.
-   */
+  /** Makes the next index. While no model is available, it keeps the vectors of the previous model. */
   const build = async (
     { assistantId, languages, passages, draft }: Owner,
     before: PassageIndex | null,
   ): Promise<PassageIndex> => {
     const [language = 'en'] = languages;
-    if (!before) await embedder.firstTry();
     const model = embedder.model() ?? before?.model ?? null;
     const scope = { assistantId, ...(draft && { draft }) };
     const made = { passages: background, scope, model, language, maxBytes };
@@ -235,12 +249,15 @@ export const createPassages = (options: Options): Passages => {
 
   const read = async (owner: Owner, version: number): Promise<void> => {
     const { assistantId, passages } = owner;
-    const slot = await reads.find(({ most }) => (passages?.count ?? 0) <= most)?.slots.acquire(assistantId);
-    if (!slot) return;
+    // A first index waits for a model that is still being opened. That is not slow work of this assistant.
+    if (!indexes.has(assistantId)) await embedder.firstTry();
+    const slots = reads.find(({ most }) => (passages?.count ?? 0) <= most)?.slots;
+    const slot = await slots?.acquire(assistantId);
+    if (!slots || !slot) return;
     try {
       const startedAt = now();
       const before = indexes.get(assistantId);
-      const index = await build(owner, before?.index ?? null);
+      const index = await slots.watch(assistantId, build(owner, before?.index ?? null));
       const endedAt = now();
       const restUntil = before ? endedAt + REST_SHARE * (endedAt - startedAt) : 0;
       indexes.set(assistantId, { index, version, restUntil }, { bytes: index.bytes });
@@ -266,6 +283,12 @@ export const createPassages = (options: Options): Passages => {
         outdated.delete(assistantId);
       });
     reading.set(assistantId, started);
+  };
+
+  /** Waits for a running read, and no longer than this. */
+  const waitForRead = async (assistantId: string, ms: number): Promise<void> => {
+    const running = reading.get(assistantId);
+    if (running) await withDeadline(running, ms).catch(() => undefined);
   };
 
   const searchIn = (index: PassageIndex, owner: Owner, { priority = 'turn', version }: AskedBy): TurnPassages => {
@@ -318,10 +341,9 @@ export const createPassages = (options: Options): Passages => {
         if (before && held?.index === before.search.index) Object.assign(held, { version: -1, restUntil: 0 });
         refresh(owner);
         const found = newerThan(before);
-        const running = reading.get(assistantId);
-        if (found || !running) return found;
+        if (found || !reading.has(assistantId)) return found;
         if (before) outdated.add(assistantId);
-        await withDeadline(running, before ? WAIT_MS.next : WAIT_MS.first).catch(() => undefined);
+        await waitForRead(assistantId, before ? WAIT_MS.next : WAIT_MS.first);
         return newerThan(before);
       },
     };
@@ -336,6 +358,8 @@ export const createPassages = (options: Options): Passages => {
       const owner = await findOwner();
       const { assistantId, passages } = owner;
       refresh(owner);
+      // By the next turn of this evaluation, an index that nobody has used may have left again.
+      await waitForRead(assistantId, WAIT_MS.first);
       const held = indexes.get(assistantId);
       return held !== undefined && isCurrent(held, passages?.version ?? 0);
     },
