@@ -1,5 +1,5 @@
 import type { ClientSession, Connection, mongo } from 'mongoose';
-import { leaseIn } from '../platform/mongo/batches.ts';
+import { inBatches, leaseIn } from '../platform/mongo/batches.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
@@ -12,6 +12,8 @@ import { sourceModels, type StoredIndexPiece, type StoredPassage, type StoredSou
  */
 const TAKEN = 'being made';
 const INDEXED_AGAIN_MS = 10 * 60_000;
+/** How many pieces of an earlier index are deleted at once. Each may have 2 MB. */
+const DELETED_AT_ONCE = 16;
 
 /** A passage that has no vector by the present model. */
 export type PassageToEmbed = Pick<StoredPassage, 'title' | 'path' | 'text'> & { passageId: string };
@@ -55,7 +57,7 @@ export type PassageVectors = {
   ) => Promise<void>;
   /**
    * Ends the lease. `made`: the engine if the index is complete, or null. `isStored`: the complete index was stored and
-   * replaces the earlier ones. Otherwise they are kept.
+   * replaces the earlier one. Otherwise that is kept. Pieces of any other index are deleted before the lease ends.
    */
   endIndex: (claim: IndexClaim, made: string | null, isStored: boolean) => Promise<void>;
 };
@@ -80,12 +82,38 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
   /** The assistants whose shortest source had its turn in this round. */
   const hadShortest = new Set<string>();
 
+  const lost = (): RunLost => new RunLost('another worker makes the index, or the source was removed');
+
   /** False if the lease is lost. */
   const renewIndex = async ({ sourceId, token }: IndexClaim, session?: ClientSession): Promise<boolean> => {
     const lease = { ...ofIndex.renewed(token), session: '$indexed.lease.session' };
     const held = { _id: sourceId, removedAt: null, ...ofIndex.heldBy(token) };
     const options = session && { session };
     return (await sources.updateOne(held, [{ $set: { 'indexed.lease': lease } }], options)).matchedCount === 1;
+  };
+
+  /**
+   * Deletes the pieces of the source that belong to no index: those of earlier ones, and what killed or slow workers have
+   * left. They are found by `_id`, so without reading them. If this is interrupted, the lease expires and the next holder
+   * deletes the rest.
+   */
+  const deleteOthers = async (claim: IndexClaim, of: string | undefined): Promise<void> => {
+    const { sourceId, token } = claim;
+    const own = `${sourceId}:${of ?? token}`;
+    const others = [
+      { $gte: `${sourceId}:`, $lt: `${own}:` },
+      { $gte: `${own};`, $lt: `${sourceId};` },
+    ];
+    // Earlier releases stored no `of`. Their index may be any of the others, so only what this claim has stored is deleted.
+    const ranges = of === undefined ? [{ $gte: `${own}:`, $lt: `${own};` }] : others;
+    for (const _id of ranges) {
+      const all = { collection: indexes, filter: { _id }, maxItems: DELETED_AT_ONCE, rests: true };
+      await inBatches(all, async (some) => {
+        // Whoever holds the lease later stores pieces later. So if it still holds, none of those that were found is newer.
+        if (!(await renewIndex(claim))) throw lost();
+        await indexes.deleteMany(some);
+      });
+    }
   };
 
   type Take = (of: mongo.Filter<StoredSource>, sort: Record<string, 1>) => Promise<StoredSource | null>;
@@ -224,21 +252,22 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
         const { sourceId, assistantId, token } = claim;
         const _id = [sourceId, token, row.part, row.piece].join(':');
         await indexes.insertOne({ _id, assistantId, sourceId, of: token, ...row }, { session });
-        if (!(await renewIndex(claim, session)))
-          throw new RunLost('another worker makes the index, or the source was removed');
+        if (!(await renewIndex(claim, session))) throw lost();
       }),
 
-    endIndex: async ({ sourceId, token }, made, isStored) => {
+    endIndex: async (claim, made, isStored) => {
+      const { sourceId, token } = claim;
       const held = { _id: sourceId, ...ofIndex.heldBy(token) };
       try {
-        await transactAs(token, async (session) => {
-          // If the index became due again meanwhile, it stays due.
-          const end = { $cond: [{ $eq: ['$indexed.by', TAKEN] }, { $literal: made }, '$indexed.by'] };
-          const update = [{ $set: { 'indexed.by': end } }, { $unset: 'indexed.lease' }];
-          const { matchedCount } = await sources.updateOne(held, update, { session });
-          if (matchedCount === 0 || made === null || !isStored) return;
-          await indexes.deleteMany({ sourceId, of: { $ne: token } }, { session });
-        });
+        // From this write on, readers read the new index. Its pieces are all there, and so are those of the one before.
+        const replaced = made !== null && isStored && { 'indexed.of': { $literal: token } };
+        const update = [{ $set: { ...replaced, 'indexed.lease.until': ofIndex.renewed(token).until } }];
+        const options = { returnDocument: 'after', projection: { 'indexed.of': 1 } } as const;
+        const source = await sources.findOneAndUpdate({ ...held, removedAt: null }, update, options);
+        if (source) await deleteOthers(claim, source.indexed?.of);
+        // If the index became due again meanwhile, it stays due.
+        const end = { $cond: [{ $eq: ['$indexed.by', TAKEN] }, { $literal: made }, '$indexed.by'] };
+        await sources.updateOne(held, [{ $set: { 'indexed.by': end } }, { $unset: 'indexed.lease' }]);
       } finally {
         await closeSession(token);
       }

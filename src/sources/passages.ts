@@ -73,6 +73,8 @@ export type PassageStore = {
 
 const FIELDS = { sourceId: 1, path: 1, text: 1, title: 1, url: 1, anchor: 1, language: 1 } as const;
 
+const SOURCE_FIELDS = { assistantId: 1, removedAt: 1, versions: 1, retired: 1, live: 1, 'indexed.of': 1 } as const;
+
 const toPassage = ({ _id, sourceId, path, text, title, url, anchor, language }: StoredPassage): ReadPassage => ({
   passageId: _id,
   sourceId,
@@ -109,40 +111,63 @@ export const createPassageStore = ({ connection }: { connection: Connection }): 
   /** The sources of the scope, the oldest first. */
   const listSources = async ({ assistantId, sourceId, draft }: PassageScope): Promise<StoredSource[]> => {
     const filter = { assistantId, removedAt: null, ...(sourceId !== undefined && { _id: sourceId }) };
-    const projection = { removedAt: 1, versions: 1, retired: 1, live: 1 };
-    const all = await sources.find(filter, { projection }).sort({ createdAt: 1 }).toArray();
+    const all = await sources.find(filter, { projection: SOURCE_FIELDS }).sort({ createdAt: 1 }).toArray();
     if (sourceId !== undefined) return all;
     return all.filter((source) => (draft ? isInDraft(source, draft) : isPublished(source)));
   };
+
+  /**
+   * Reads the whole parts of a source's index. Pieces of other indexes, which are still being stored or deleted, are left
+   * out. If this index is replaced meanwhile, parts of it are missing.
+   */
+  async function* readParts(
+    { _id: sourceId, assistantId, indexed }: StoredSource,
+    kind: string,
+  ): AsyncGenerator<StoredIndexPart> {
+    // An earlier release has not stored which index counts, and deleted all others at once.
+    const prefix = indexed?.of === undefined ? sourceId : `${sourceId}:${indexed.of}`;
+    const filter = { assistantId, kind, _id: { $gte: `${prefix}:`, $lt: `${prefix};` } };
+    let whole = { name: '', bytes: new Uint8Array(), read: 0 };
+    // In the order of `_id`, the pieces of a part come one after the other, and each has its place in the part.
+    const rows = indexes.find(filter, { sort: { _id: 1 }, batchSize: PIECES_AT_ONCE, promoteBuffers: true });
+    for await (const { of, part, piece, size, model, bytes } of rows) {
+      const name = `${of} ${part}`;
+      if (whole.name !== name) whole = { name, bytes: new Uint8Array(size), read: 0 };
+      if (piece * INDEX_PIECE_BYTES + bytes.length > size) continue;
+      whole.bytes.set(bytes, piece * INDEX_PIECE_BYTES);
+      whole.read += bytes.length;
+      if (whole.read !== size) continue;
+      const read = { model: model ?? null, bytes: whole.bytes };
+      whole = { name: '', bytes: new Uint8Array(), read: 0 };
+      yield read;
+    }
+  }
 
   return {
     models: [models.passages, models.passageTokens, models.passageIndexes],
 
     async *readStored(scope, kind) {
-      const { assistantId } = scope;
-      const without = new Set<string>();
-      for (const { _id: sourceId } of await listSources(scope)) {
-        without.add(sourceId);
-        let whole = { name: '', bytes: new Uint8Array(), read: 0 };
-        const filter = { assistantId, kind, _id: { $gte: `${sourceId}:`, $lt: `${sourceId};` } };
-        // In the order of `_id`, the pieces of a part come one after the other, and each has its place in the part.
-        const rows = indexes.find(filter, { sort: { _id: 1 }, batchSize: PIECES_AT_ONCE, promoteBuffers: true });
-        for await (const { of, part, piece, size, model, bytes } of rows) {
-          without.delete(sourceId);
-          const name = `${of} ${part}`;
-          if (whole.name !== name) whole = { name, bytes: new Uint8Array(size), read: 0 };
-          if (piece * INDEX_PIECE_BYTES + bytes.length > size) continue;
-          whole.bytes.set(bytes, piece * INDEX_PIECE_BYTES);
-          whole.read += bytes.length;
-          if (whole.read !== size) continue;
-          const read = { model: model ?? null, bytes: whole.bytes };
-          whole = { name: '', bytes: new Uint8Array(), read: 0 };
-          yield read;
+      const ofOtherKind: string[] = [];
+      for (let left = await listSources(scope); left.length > 0; ) {
+        const without = new Map<string, string | undefined>();
+        for (const source of left) {
+          let isFound = false;
+          for await (const part of readParts(source, kind)) {
+            isFound = true;
+            yield part;
+          }
+          if (!isFound) without.set(source._id, source.indexed?.of);
         }
+        const filter = { _id: { $in: [...without.keys()] }, removedAt: null };
+        const now = without.size > 0 ? await sources.find(filter, { projection: SOURCE_FIELDS }).toArray() : [];
+        const isReplaced = ({ _id, indexed }: StoredSource): boolean => indexed?.of !== without.get(_id);
+        ofOtherKind.push(...now.filter((source) => !isReplaced(source)).map(({ _id }) => _id));
+        // An index that was replaced before anything of it was read is read as it is now.
+        left = now.filter(isReplaced);
       }
-      const ofOtherKind = { _id: { $in: [...without] }, 'indexed.by': passageEngine() } as mongo.Filter<StoredSource>;
+      const made = { _id: { $in: ofOtherKind }, 'indexed.by': passageEngine() } as mongo.Filter<StoredSource>;
       const due = { 'indexed.by': null } as mongo.MatchKeysAndValues<StoredSource>;
-      if (without.size > 0) await sources.updateMany(ofOtherKind, { $set: due });
+      if (ofOtherKind.length > 0) await sources.updateMany(made, { $set: due });
     },
 
     async *listVisible(scope) {

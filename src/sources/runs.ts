@@ -156,8 +156,9 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
   /**
    * Writes in a transaction, to a source whose lease this worker holds. `write` makes the other writes and returns what
    * to change in the source. The source itself is written last, so that an owner's change hardly ever waits for this
-   * transaction. If the source has changed meanwhile, the transaction is repeated. Making vectors changes the source
-   * several times a second, so it must wait until the repeated one ends.
+   * transaction. If the source has changed meanwhile, the transaction is repeated, and the source is written first, so that
+   * the next change waits. Making vectors changes the source several times a second, so it must wait until the repeated
+   * one ends.
    */
   const writeAs = <Result>(
     { sourceId, token }: RunLease,
@@ -172,6 +173,7 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       await sources.updateOne(filter, [{ $set: { 'vectors.lease': lease } }]);
     };
     const transaction = async (session: ClientSession): Promise<Result> => {
+      if (isRepeated) await sources.updateOne(filter, renewalOf(token), { session });
       const lost = () => new RunLost('another worker has the source, or it was removed');
       const source = await sources.findOne(filter, { session });
       if (!source) throw lost();

@@ -174,8 +174,11 @@ export type StoredSource = Omit<Source, 'sourceId'> & {
   vectors?: { made: string | null; model?: string; lease?: SourceLease };
   /** The main language of its passages, or `mul`. Known once a run has ended. */
   language?: string | null;
-  /** `by`: the passage engine that made the stored index of all passages, at `at`. Null: it must be made again. */
-  indexed?: { by: string | null; at?: Date; lease?: SourceLease };
+  /**
+   * `by`: the passage engine that made the stored index of all passages, at `at`. Null: it must be made again. `of`: the
+   * token of the pieces that are the index, also while the next one is made.
+   */
+  indexed?: { by: string | null; of?: string; at?: Date; lease?: SourceLease };
   /**
    * If set, the source is hidden, and from this time on the worker removes it with all that belongs to it. The time is
    * in the future while the file of a source is uploaded, so that an upload that never ends leaves nothing.
@@ -324,7 +327,10 @@ export type StoredIndexPiece = {
   _id: string;
   assistantId: string;
   sourceId: string;
-  /** The token of the lease under which the piece was made. Only pieces with the same token form an index. */
+  /**
+   * The token of the lease under which the piece was made. Only pieces with the same token form an index, and only those
+   * with the token in `indexed.of` of the source are read.
+   */
   of: string;
   part: number;
   piece: number;
