@@ -3,7 +3,8 @@ import type { ChangedConversations, ReadConversation, ReadEntries } from '../con
 import type { Entry } from '../conversations/conversation.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
-import { collectionOf, inTransaction } from '../platform/mongo/mongo.ts';
+import { inChunks } from '../platform/mongo/batches.ts';
+import { collectionOf, inTransaction, readRows } from '../platform/mongo/mongo.ts';
 import { createSlices, type Slices } from '../platform/process/slices.ts';
 import { foldSession, type ProjectedConversation, searchModel, searchWordsOf } from './conversation-search.ts';
 import { countMessages, type Figures, hourOf, type Increment, incrementsOf } from './figures.ts';
@@ -112,6 +113,8 @@ const planProjection = async (
 
 /** What a transaction may cost: it reads about this many characters, or stores ten thousand new words. */
 const COST_AT_ONCE = 300_000;
+/** How many stored conversations are read at once. The words of each may have a megabyte. */
+const ROWS_AT_ONCE = 5;
 
 /** A step that another worker has taken meanwhile. Nothing was written. */
 class Overtaken extends Error {
@@ -195,28 +198,30 @@ export const createProject = ({
 
   return async (keys) => {
     const reads = (await changed.read(keys)).filter(({ channel }) => channel !== 'playground');
-    const stored = await rows.find({ _id: { $in: reads.map(({ conversationId }) => conversationId) } }).toArray();
-    const known = new Map(stored.map((row) => [row._id, row]));
     const plans: Plan[] = [];
     const [failed, unread]: [string[], string[]] = [[], []];
     const costs = new Map<string, number>();
     let cost = 0;
-    for (const read of reads) {
-      if (cost > COST_AT_ONCE) {
-        unread.push(read._id);
-        continue;
-      }
-      const before = known.get(read.conversationId) ?? null;
-      if (isCurrent(read, before)) continue;
-      try {
-        const planned = await plan(read, before);
-        cost += planned.cost;
-        costs.set(read._id, planned.cost);
-        plans.push(planned);
-      } catch (cause) {
-        if (isMongoUnavailable(cause)) throw cause;
-        noteFailure(cause, read);
-        failed.push(read._id);
+    for (const some of inChunks(reads, ROWS_AT_ONCE)) {
+      const ids = some.map(({ conversationId }) => conversationId);
+      const known = cost > COST_AT_ONCE ? new Map<string, ProjectedConversation>() : await readRows(rows, ids, {});
+      for (const read of some) {
+        if (cost > COST_AT_ONCE) {
+          unread.push(read._id);
+          continue;
+        }
+        const before = known.get(read.conversationId) ?? null;
+        if (isCurrent(read, before)) continue;
+        try {
+          const planned = await plan(read, before);
+          cost += planned.cost;
+          costs.set(read._id, planned.cost);
+          plans.push(planned);
+        } catch (cause) {
+          if (isMongoUnavailable(cause)) throw cause;
+          noteFailure(cause, read);
+          failed.push(read._id);
+        }
       }
     }
     const unwritten = new Set(await writeAll(plans));

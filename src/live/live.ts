@@ -7,6 +7,7 @@ import type { Operator } from '../operators/operator.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import type { Logger } from '../platform/process/logger.ts';
+import { createSlices } from '../platform/process/slices.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
 import type { Module } from '../service.ts';
 import { FEED_SILENT_AFTER_MS } from './change-feed.ts';
@@ -167,10 +168,12 @@ export const createReadRows =
   async (keys: string[], assistantIds: string[] | null): Promise<LiveRow[]> => {
     const context = { assignees: await readAssignees(), now: serverDate(), readSeq: null };
     const rows: LiveRow[] = [];
+    const slices = createSlices();
     for await (const one of inbox.readRows(keys, assistantIds)) {
       const { readSeq: _own, ...row } = toInboxRow(one, context);
       const { conversationId, assistantId } = row;
       rows.push({ conversationId, assistantId, json: JSON.stringify(row) });
+      if (slices.isOver()) await slices.next();
     }
     return rows;
   };

@@ -1,5 +1,4 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request, RequestHandler, Response } from 'express';
 import * as z from 'zod';
 import type { Assistant } from '../assistants/assistant.ts';
@@ -188,7 +187,10 @@ const WAITING_OF_SESSION = 4;
  */
 const WAITING_MAX = 4_000;
 const LOOK_EVERY_MS = 1_000;
-/** While a person answers, the store is read this often, so that the visitor sees a message sooner. */
+/**
+ * While a person answers, the store is read this often, so that the visitor sees a message sooner. If many wait, less
+ * often: a full process reads for each of them every second.
+ */
 const LOOK_FOR_PERSON_MS = 300;
 
 type Head = { seq: number; status: string };
@@ -213,27 +215,55 @@ export const createWaitForNews = ({
   find: (key: string) => Promise<Head | null>;
   draining: AbortSignal;
 }): WaitForNews => {
-  const waiting = new Map<string, number>();
+  /** The requests that wait, by their session and by their assistant. */
+  const ofSession = new Map<string, number>();
+  const ofAssistant = new Map<string, number>();
   const places = createByteShares(WAITING_MAX);
 
-  const look = async (key: string, { after, status, waitMs, res }: Parameters<WaitForNews>[1]): Promise<void> => {
+  /** Ends each pause. A listener for each would cost: to add one, Node looks at all listeners of a signal. */
+  const ends = new Set<() => void>();
+  const endAll = (): void => {
+    for (const end of ends) end();
+  };
+  draining.addEventListener('abort', endAll, { once: true });
+
+  const pause = (ms: number): Promise<void> =>
+    new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        ends.delete(end);
+        resolve();
+      };
+      const timer = setTimeout(end, ms);
+      ends.add(end);
+    });
+
+  const forPersonMs = (assistantId: string): number => {
+    // An assistant with fewer than the average does not wait longer because of those that have more.
+    const many = Math.min(places.inUse, (ofAssistant.get(assistantId) ?? 0) * ofAssistant.size);
+    return Math.max(LOOK_FOR_PERSON_MS, (LOOK_EVERY_MS * many) / WAITING_MAX);
+  };
+
+  const look: WaitForNews = async ({ key, assistantId }, { after, status, waitMs, res }) => {
     const until = performance.now() + waitMs;
     for (;;) {
       const head = await find(key);
       if (isNews(head, { after, status }) || performance.now() >= until || res.closed || draining.aborted) return;
-      const pause = head?.status === 'escalated' ? LOOK_FOR_PERSON_MS : LOOK_EVERY_MS;
-      await sleep(pause, undefined, { signal: draining }).catch(() => undefined);
+      await pause(head?.status === 'escalated' ? forPersonMs(assistantId) : LOOK_EVERY_MS);
     }
   };
 
-  return async ({ key, assistantId }, known) => {
-    if ((waiting.get(key) ?? 0) >= WAITING_OF_SESSION || !places.take(assistantId, 1)) return;
-    addTo(waiting, key, 1);
+  return async (session, known) => {
+    const { key, assistantId } = session;
+    if ((ofSession.get(key) ?? 0) >= WAITING_OF_SESSION || !places.take(assistantId, 1)) return;
+    addTo(ofSession, key, 1);
+    addTo(ofAssistant, assistantId, 1);
     try {
-      await look(key, known);
+      await look(session, known);
     } finally {
       places.release(assistantId, 1);
-      addTo(waiting, key, -1);
+      addTo(ofAssistant, assistantId, -1);
+      addTo(ofSession, key, -1);
     }
   };
 };
