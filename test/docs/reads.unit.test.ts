@@ -45,7 +45,6 @@ const BOUND_BY: Record<string, string[]> = {
   'src/insights/figures.ts': ['positions: assistants of a step, 100 bytes each'],
   'src/insights/group-misses.ts': ['rows: LESSONS_AT_ONCE ids', 'misses: MAX_GROUPS, 20 KB each'],
   'src/insights/misses.ts': ['misses: MAX_GROUPS of a conversation, without vectors'],
-  'src/insights/project.ts': ['rows: conversations of a step, 50'],
   'src/insights/usage.ts': ['usage: one for each day or key'],
   'src/platform/mongo/mongo.ts': ['listCollections: the names of our collections'],
   'src/sources/passage-vectors.ts': [
@@ -53,6 +52,7 @@ const BOUND_BY: Record<string, string[]> = {
     'passages: rows of a batch, their assistant',
   ],
   'src/sources/passages.ts': [
+    'sources: of them those whose index was replaced',
     'sources: STORED_MAX, 500 bytes each',
     'passages: READ_AT_ONCE passages, 1 MB',
     'tokens: passages of one search',
