@@ -9,15 +9,23 @@ import { createRequire } from 'node:module';
 /** How many grams that were searched a table remembers. Most messages have few others. */
 const MAX_KNOWN = 20_000;
 
+const QUOTE = '"'.charCodeAt(0);
+const COLON = ':'.charCodeAt(0);
+
 /** The entries of the library's file, `gram:value` in the order of grams. What JavaScript needs quotes for has them. */
 class GramTable<Value> {
   readonly #text: string;
   readonly #read: (value: string) => Value;
+  /** Where entries begin, so that a search makes no strings: a message of rare letters has 1,500 new grams. */
+  readonly #starts: Uint32Array;
   readonly #known = new Map<string, Value | null>();
 
   constructor(text: string, read: (value: string) => Value) {
     this.#text = text;
     this.#read = read;
+    const starts = [0];
+    for (let comma = text.indexOf(','); comma !== -1; comma = text.indexOf(',', comma + 1)) starts.push(comma + 1);
+    this.#starts = Uint32Array.from(starts);
   }
 
   find(gram: string): Value | null {
@@ -30,21 +38,35 @@ class GramTable<Value> {
   }
 
   #search(gram: string): Value | null {
-    const text = this.#text;
-    let [low, high] = [0, text.length];
+    let [low, high] = [0, this.#starts.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      const at = text.lastIndexOf(',', middle - 1) + 1;
-      const colon = text.indexOf(':', at);
-      const comma = text.indexOf(',', colon);
-      const end = comma === -1 ? text.length : comma;
-      const quote = text[at] === '"' ? 1 : 0;
-      const found = text.slice(at + quote, colon - quote);
-      if (found === gram) return this.#read(text.slice(colon + 1, end).replaceAll('"', ''));
-      if (found < gram) low = end + 1;
-      else high = at;
+      const order = this.#compare(gram, this.#starts[middle] as number);
+      if (order === 0) return this.#valueOf(middle);
+      if (order > 0) low = middle + 1;
+      else high = middle;
     }
     return null;
+  }
+
+  /** Negative if the gram is before that of the entry at `start`, and positive if it is after it. */
+  #compare(gram: string, start: number): number {
+    const text = this.#text;
+    const from = text.charCodeAt(start) === QUOTE ? start + 1 : start;
+    for (let at = 0; ; at += 1) {
+      const code = text.charCodeAt(from + at);
+      const isEnd = code === COLON || code === QUOTE;
+      if (at === gram.length) return isEnd ? 0 : -1;
+      if (isEnd) return 1;
+      if (gram.charCodeAt(at) !== code) return gram.charCodeAt(at) - code;
+    }
+  }
+
+  #valueOf(entry: number): Value {
+    const start = this.#starts[entry] as number;
+    const next = this.#starts[entry + 1];
+    const value = this.#text.slice(this.#text.indexOf(':', start) + 1, next === undefined ? undefined : next - 1);
+    return this.#read(value.replaceAll('"', ''));
   }
 }
 
@@ -132,8 +154,9 @@ const rounded = (value: number): number => Math.round(value * 10_000) / 10_000;
 const weighWord = (word: string, numbers: readonly number[]): [number: number, fit: number][] => {
   const { languages, multiples } = gramTables();
   const sums = new Float64Array(languages.length);
+  const hasAccents = withoutAccents(word) !== word;
   for (const gram of gramsOf(word)) {
-    const plain = withoutAccents(gram);
+    const plain = hasAccents ? withoutAccents(gram) : gram;
     for (const { number, weight } of multiples.find(plain) ?? [])
       sums[number] = (sums[number] ?? 0) + (weight * plain.length) / 4;
   }

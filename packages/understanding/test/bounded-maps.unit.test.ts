@@ -1,5 +1,8 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterEach, expect, test, vi } from 'vitest';
 import { decideLanguage } from '../src/language.ts';
+import { PartReader } from '../src/retrieval/passage-parts.ts';
 import { readTerms, stemmingOf } from '../src/retrieval/terms.ts';
 
 /** Invented language tags. A caller can send any number of them. */
@@ -28,4 +31,35 @@ test('word segmenters are created only for the few languages that need them', ()
   }
 
   expect(segmenter.mock.calls.length).toBeLessThan(10);
+});
+
+/** The memory in use, after what nothing holds was collected. */
+const heapBytes = (): number => {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  return process.memoryUsage().heapUsed;
+};
+
+test('the words that a reader of passages remembers are few, however many languages its passages have', () => {
+  const languages = Array.from({ length: 64 }, (_, at) => `x${at.toString(36)}`);
+  const texts = Array.from({ length: 10 }, (_, nth) =>
+    Array.from({ length: 450 }, (_, at) => `${(nth * 450 + at).toString(36)}words`).join(' '),
+  );
+  const reader = new PartReader();
+  const read = (language: string, number: number): void => {
+    for (const [nth, text] of texts.entries())
+      reader.add(
+        { passageId: `${language} ${nth}`, title: '', path: [], text, language, vector: null },
+        language,
+        number,
+      );
+  };
+  read('en', 0); // the index has all words now
+  const before = heapBytes();
+
+  for (const [number, language] of languages.entries()) read(language, number);
+
+  // All the words of all languages would take 30 MB. The index and 20,000 words take 4 MB.
+  expect(heapBytes() - before).toBeLessThan(12_000_000);
+  expect(reader.size).toBe(650);
 });

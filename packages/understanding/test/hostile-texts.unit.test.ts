@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { hostileTexts, MESSAGE, slowOf } from '../../../test/support/hostile-texts.ts';
 import { sized } from '../../../test/support/size.ts';
+import { readable } from '../src/embedder/embedding.ts';
 import { fold, withoutPiledMarks } from '../src/fold.ts';
 import { decideLanguage } from '../src/language.ts';
 import {
@@ -45,6 +46,10 @@ test('no character makes a long run of marks when its text is normalized', () =>
   }
 
   expect(piling).toEqual([]);
+});
+
+test('a text is embedded with few marks on each letter, so that normalizing it is quick', () => {
+  expect(readable(`x${'\u0315\u0300'.repeat(500)} y`).length).toBeLessThan(25);
 });
 
 test.each(LANGUAGES)('the topic of a message is read quickly in "%s"', (language) => {

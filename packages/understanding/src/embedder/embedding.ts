@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { withoutPiledMarks } from '../fold.ts';
 import {
   type CountEmbedding,
   type Embedded,
@@ -19,9 +20,7 @@ const encoder = new TextEncoder();
  * characters that expand to many (U+FDFA) would then take several times as long.
  */
 export const readable = (text: string): string =>
-  text
-    .slice(0, MAX_CHARACTERS)
-    .toWellFormed()
+  withoutPiledMarks(text.slice(0, MAX_CHARACTERS).toWellFormed())
     .normalize('NFKC')
     .replaceAll('\0', ' ')
     .trim()

@@ -47,7 +47,7 @@ export const passageText = (passage: Pick<Passage, 'title' | 'path' | 'text'>): 
 const PASSAGE: Reading = { length: 4_000, words: 800, terms: 300, phrases: false };
 const HEADINGS: Reading = { length: 400, words: 60, terms: 40, phrases: false };
 
-/** So many words are remembered by language, some MB. Many spellings may have one stem. */
+/** So many words are remembered, of all languages together: some MB. Many spellings may have one stem. */
 const KNOWN_MAX = 20_000;
 
 /** The bits of a place: whether the headings and the title have the term. */
@@ -183,7 +183,9 @@ export class PartReader {
     readField(text, PASSAGE, 0);
     readField(path.slice(-4).join('\n'), HEADINGS, IN_PATH);
     readField(title, HEADINGS, IN_TITLE);
-    if (known.size > KNOWN_MAX) known.clear();
+    let remembered = 0;
+    for (const { size } of this.#known.values()) remembered += size;
+    if (remembered > KNOWN_MAX) this.#known.clear();
     this.#lengths.push(Math.min(0xffff, length));
   }
 
