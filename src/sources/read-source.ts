@@ -44,7 +44,6 @@ const TRIES_MAX = 2;
 const TRIES_LATER_MAX = 4;
 /** After this many failures in a row the whole site counts as unreachable. */
 const FAILURES_MAX = 10;
-const REOPENED_MAX = 3;
 /** A start page may lead on by itself so often. What leads on stands at the beginning of a page. */
 const LEADS_MAX = 3;
 const LEADS_WITHIN = 20_000;
@@ -482,12 +481,11 @@ export const createReadSource = (dependencies: Dependencies) => {
       // A single page that existed and is gone loses its passages. Otherwise, a run that read nothing changes nothing.
       const isGone = kind === 'page' && source.live > 0 && problem !== null && problem.missed > 1;
       if (!isRead && !isGone) throw new RunFailure(problem?.error ?? NOTHING);
-      for (let nth = 0; nth < REOPENED_MAX; nth += 1) {
+      for (;;) {
         const isLarge = source.counts.passages > MANY_PASSAGES;
         await inLine(isLarge, () => runs.closePages(lease));
         const lacking = await runs.findLacking({ sourceId, run });
-        if (lacking.length === 0) break;
-        await runs.reopenPages(lease, lacking);
+        if (lacking.length === 0 || !(await runs.reopenPages(lease, lacking))) break;
         await doPages();
       }
       await runs.publish(lease, problem?.error ?? null);

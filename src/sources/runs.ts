@@ -26,6 +26,7 @@ import {
 } from './source.ts';
 
 const ROWS_AT_ONCE = 200;
+const REOPENED_MAX = 3;
 /** How many pages or pieces are deleted at once. Each may have 400 KB, or 2 MB. */
 const LARGE_AT_ONCE = 16;
 /**
@@ -110,8 +111,8 @@ export type SourceRuns = PageReads & {
   /** Ends the pages that the run did not find. */
   closePages: (lease: RunLease) => Promise<void>;
 
-  /** Makes pages that have ended open again. */
-  reopenPages: (lease: RunLease, ids: string[]) => Promise<void>;
+  /** Makes pages that have ended open again. False if the run has done so too often: two pages may go on lacking texts. */
+  reopenPages: (lease: RunLease, ids: string[]) => Promise<boolean>;
 
   /** Makes all that the run has read live at once. */
   publish: (lease: RunLease, error?: SourceError | null) => Promise<void>;
@@ -333,7 +334,7 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         const counts = { found: 0, read: 0, unchanged: 0, skipped: 0, failed: 0, gone: 0, passages: present, embedded };
         const begun = { state: 'running' as const, run: source.run + 1, counts, changed: NO_CHANGES };
         const times = { nextAt: null, startedAt: serverDate(), endedAt: null };
-        const set = { ...begun, ...times, error: null, site: null };
+        const set = { ...begun, ...times, error: null, site: null, reopened: 0 };
         return { set, result: { ...source, ...set } };
       }),
 
@@ -359,7 +360,22 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       while ((await writeAs(lease, pagesOfRun.closeSome)) > 0);
     },
 
-    reopenPages: (lease, ids) => writeInSteps(lease, ids, pagesOfRun.reopen),
+    reopenPages: async (lease, ids) => {
+      const count = async (_session: ClientSession, { reopened = 0 }: StoredSource) => ({
+        set: { reopened: reopened + 1 },
+        result: reopened < REOPENED_MAX,
+      });
+      if (!(await writeAs(lease, count))) return false;
+      // What the pages replaced when they were read again the last time. Otherwise it would grow with each time.
+      await deleteInSteps(lease, ({ _id: sourceId, assistantId, run }) => ({
+        assistantId,
+        sourceId,
+        since: run,
+        until: run,
+      }));
+      await writeInSteps(lease, ids, pagesOfRun.reopen);
+      return true;
+    },
 
     publish: (lease, error = null) =>
       writeAs(lease, async (_session, source) => {

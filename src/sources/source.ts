@@ -170,6 +170,8 @@ export type StoredSource = Omit<Source, 'sourceId'> & {
   /** The lease of a run. It is kept until what the run has left behind is removed too. */
   lease?: SourceLease;
   site?: SiteOfRun | null;
+  /** How often this run has made pages open again. */
+  reopened?: number;
   /** `made`: the kind of vectors that all its passages have. Null: some passages lack vectors. */
   vectors?: { made: string | null; model?: string; lease?: SourceLease };
   /** The main language of its passages, or `mul`. Known once a run has ended. */
@@ -233,6 +235,7 @@ export const toSource = ({
   _id,
   lease: _lease,
   site: _site,
+  reopened: _reopened,
   vectors: _vectors,
   indexed: _indexed,
   language: _language,

@@ -3,7 +3,7 @@ import type { DraftedSourceKind } from '../assistants/drafts/draft-reads.ts';
 import type { EditOptions } from '../assistants/drafts/drafts.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { inPages, insertAtMost } from '../platform/mongo/batches.ts';
-import { collectionOf, DURABLE, type Indexed } from '../platform/mongo/mongo.ts';
+import { collectionOf, DURABLE, type Indexed, inTurn } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { conflict, invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
@@ -247,7 +247,13 @@ export const createSourceStore = ({ connection, assistants, guard, wake }: Depen
   };
 
   const update = async (assistantId: string, sourceId: string, set: Record<string, unknown>): Promise<Source> => {
-    const changed = await sources.findOneAndUpdate(one(assistantId, sourceId), [{ $set: set }], AFTER).lean();
+    let changed = null as StoredSource | null;
+    // A run that stores a large page may have the source for seconds.
+    await inTurn(connection, async (session) => {
+      changed = await sources
+        .findOneAndUpdate(one(assistantId, sourceId), [{ $set: set }], { ...AFTER, session })
+        .lean();
+    });
     if (!changed) throw notFound();
     return toSource(changed);
   };

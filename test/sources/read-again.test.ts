@@ -55,7 +55,9 @@ const aRun = async () => {
     }
   };
   const readAgain = async (end: PageEnd) => {
-    await runs.reopenPages(lease, [pageId]);
+    expect(await runs.reopenPages(lease, [pageId])).toBe(true);
+    const hidden = { sourceId, $expr: { $eq: ['$since', '$until'] } };
+    expect(await texts.countDocuments(hidden)).toBe(0); // so nothing piles up
     await read(end);
   };
   /** The subjects of the visible texts, with their number. */
@@ -92,10 +94,26 @@ test('it deletes at most some vectors in one transaction, and answers use only w
   });
 
   const deleted = sent.filter((one) => collectionIn(one) === 'passageTokens').map(({ ndeleted }) => ndeleted ?? 0);
-  expect(deleted.reduce((sum, count) => sum + count, 0)).toBe(PASSAGES + 5);
+  expect(deleted.reduce((sum, count) => sum + count, 0)).toBe(2 * PASSAGES + 5);
   expect(Math.max(...deleted)).toBeLessThanOrEqual(AT_ONCE);
   expect(await listVisible()).toEqual({});
   expect(await countLeft()).toEqual([0, 0]);
+});
+
+test('pages that go on lacking texts are read four times, also by workers that follow one another', async () => {
+  const { runs, lease, readAgain, sourceId } = run;
+  for (const nth of [1, 2, 3]) {
+    await readAgain(readWith(`time ${nth}`, 5));
+    await runs.release(lease);
+    const claimed = await eventually(async () => {
+      const next = await runs.claim(sourceId, newToken());
+      if (!next) throw new Error('the lease has not ended');
+      return next;
+    });
+    Object.assign(lease, claimed.lease);
+  }
+
+  expect(await runs.reopenPages(lease, ['a page'])).toBe(false);
 });
 
 test('after a run that fails, answers use what the one before has read', async () => {

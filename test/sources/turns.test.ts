@@ -179,7 +179,7 @@ test('a stored index has at most the memory of one, however many words its passa
 });
 
 test('assistants whose documents take long leave a reader to the others', async () => {
-  const readers = openReaders(() => openReader({ timeoutMs: 2_000 }), { slowMs: 200, hangsMs: 60_000 });
+  const readers = openReaders(() => openReader({ timeoutMs: 2_000 }), { slowMs: 400, hangsMs: 60_000 });
   opened.push(readers);
   const aDocument = (text: string): ReadInput => ({
     bytes: Buffer.from(text),
