@@ -9,6 +9,7 @@ import { noStranger } from '../platform/http/http.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { bearerIn } from '../platform/process/credentials.ts';
+import { createPauses } from '../platform/process/deadline.ts';
 import { ApiError, notFound } from '../platform/process/errors.ts';
 import { conversationKeyOf, isUuid } from '../platform/process/ids.ts';
 import { addTo } from '../platform/process/slots.ts';
@@ -220,23 +221,8 @@ export const createWaitForNews = ({
   const ofAssistant = new Map<string, number>();
   const places = createByteShares(WAITING_MAX);
 
-  /** Ends each pause. A listener for each would cost: to add one, Node looks at all listeners of a signal. */
-  const ends = new Set<() => void>();
-  const endAll = (): void => {
-    for (const end of ends) end();
-  };
+  const { pause, endAll } = createPauses();
   draining.addEventListener('abort', endAll, { once: true });
-
-  const pause = (ms: number): Promise<void> =>
-    new Promise((resolve) => {
-      const end = (): void => {
-        clearTimeout(timer);
-        ends.delete(end);
-        resolve();
-      };
-      const timer = setTimeout(end, ms);
-      ends.add(end);
-    });
 
   const forPersonMs = (assistantId: string): number => {
     // An assistant with fewer than the average does not wait longer because of those that have more.

@@ -1,9 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { IncomingMessage } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request, RequestHandler, Response } from 'express';
-import { withDeadline } from '../process/deadline.ts';
+import { createPauses, withDeadline } from '../process/deadline.ts';
 import { ApiError, unavailable } from '../process/errors.ts';
 import { createLru } from '../process/lru.ts';
 import { createPacedSlots } from '../process/paced-slots.ts';
@@ -599,6 +598,8 @@ export type LongPoll = (req: Request, res: Response, poll: Poll) => Promise<void
 export const createLongPolls = (draining: AbortSignal): LongPoll => {
   /** The long polls that wait, by their holder. */
   const polls = new Map<string, number>();
+  const { pause, endAll } = createPauses();
+  draining.addEventListener('abort', endAll, { once: true });
 
   return async (req, res, { waitMs, everyMs = LOOK_EVERY_MS, isThere }) => {
     const until = performance.now() + waitMs;
@@ -610,8 +611,8 @@ export const createLongPolls = (draining: AbortSignal): LongPoll => {
     try {
       while (!isOver()) {
         const ofHolder = LOOKS_A_SECOND / polls.size;
-        const pause = Math.max(everyMs, (1_000 * (polls.get(holder) ?? 0)) / ofHolder);
-        await sleep(Math.min(pause, until - performance.now()), undefined, { signal: draining }).catch(() => undefined);
+        const ms = Math.max(everyMs, (1_000 * (polls.get(holder) ?? 0)) / ofHolder);
+        await pause(Math.min(ms, until - performance.now()));
         if (isOver() || (await isThere())) return;
       }
     } finally {

@@ -39,3 +39,35 @@ export const abortAfter = (signal: AbortSignal, ms: number, reason: unknown): Ab
   signal.addEventListener('abort', () => void setTimeout(() => later.abort(reason), ms).unref(), { once: true });
   return later.signal;
 };
+
+/** Waits of which thousands may go on at once. */
+type Pauses = {
+  /** How many wait. */
+  readonly size: number;
+  pause: (ms: number) => Promise<void>;
+  /** Ends all waits that go on. */
+  endAll: () => void;
+};
+
+/** A listener at one signal for each would cost more: to add one, Node looks at all of them. */
+export const createPauses = (): Pauses => {
+  const ends = new Set<() => void>();
+  return {
+    get size(): number {
+      return ends.size;
+    },
+    pause: (ms) =>
+      new Promise((resolve) => {
+        const end = (): void => {
+          clearTimeout(timer);
+          ends.delete(end);
+          resolve();
+        };
+        const timer = setTimeout(end, ms);
+        ends.add(end);
+      }),
+    endAll: () => {
+      for (const end of ends) end();
+    },
+  };
+};
