@@ -5,10 +5,11 @@ import type { ConversationStore } from '../conversations/store.ts';
 import { momentNow } from '../conversations/transitions.ts';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
 import { serverNow } from '../platform/process/clock.ts';
+import { createPauses, withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { createPacedSlots } from '../platform/process/paced-slots.ts';
 import { workFor } from '../platform/process/slices.ts';
-import { whatRemains } from '../platform/process/slots.ts';
+import { addTo, whatRemains } from '../platform/process/slots.ts';
 import { NO_SPAN, type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue, WokenTurn } from '../turns/queue.ts';
@@ -48,12 +49,23 @@ type InFlight = {
 
   start: (turn: ApartTurn) => void;
 
+  /**
+   * Waits for the answer of a turn in its job. One that takes longer than `JOB_MOST_MS` gets a slot, and its job ends
+   * before it.
+   */
+  within: (assistantId: string, answer: Promise<void>) => Promise<void>;
+
+  /** True if turns of the assistant have taken so long, and still go on: further ones begin in slots. */
+  isLate: (assistantId: string) => boolean;
+
   /** Enqueues waiting turns again, and waits for running turns. */
   close: () => Promise<void>;
 };
 
 /** A turn that keeps its slot for longer makes its assistant slow, or hanging. */
 const ANSWERING = { slowMs: 2_000, hangsMs: 8_000 };
+/** A turn has its job for at most this time. So long the gate counts it at least. */
+const JOB_MOST_MS = 250;
 /** With more of them, a turn does not wait here for another message: a sweep finds it. */
 const PAUSES_MAX = 20_000;
 
@@ -61,24 +73,15 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
   const slots = createPacedSlots({ total, shareOf: whatRemains, ...ANSWERING });
   const waiting = new Set<string>();
   const running = new Set<Promise<void>>();
-  const pauses = new Set<() => void>();
+  /** How many turns of each assistant have left their jobs. */
+  const late = new Map<string, number>();
+  const pauses = createPauses();
   let closed = false;
-
-  const pause = (ms: number): Promise<void> =>
-    new Promise((resolve) => {
-      const end = (): void => {
-        clearTimeout(timer);
-        pauses.delete(end);
-        resolve();
-      };
-      const timer = setTimeout(end, ms);
-      pauses.add(end);
-    });
 
   const run = async ({ turnId, pauseMs, answer, ...turn }: ApartTurn): Promise<string | null> => {
     const holder = holderOf(turn);
     waiting.add(turnId);
-    if (pauseMs > 0 && !closed) await pause(pauseMs);
+    if (pauseMs > 0 && !closed) await pauses.pause(pauseMs);
     const slot = await slots.acquire(holder);
     waiting.delete(turnId);
     // No slot was given, because the process is stopping or the list of waiting turns is full. In the second case the
@@ -112,10 +115,32 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
       running.add(ended);
     },
 
+    isLate: (assistantId) => late.has(assistantId),
+
+    within: async (assistantId, answer) => {
+      const over = new AbortController();
+      const ended = answer.finally(() => over.abort()).catch(() => undefined);
+      await withDeadline(ended, JOB_MOST_MS).catch(() => undefined);
+      if (over.signal.aborted) return answer;
+      addTo(late, assistantId, 1);
+      void ended.then(() => addTo(late, assistantId, -1));
+      const holder = holderOf({ assistantId, isSoon: true });
+      const slot = await slots.acquire(holder, { signal: over.signal }).catch(() => null);
+      if (!slot) return answer;
+      const watched = slots.watch(holder, answer).catch((cause: unknown) => {
+        logger.warn({ err: cause, assistantId }, 'a turn was not answered');
+      });
+      const kept = watched.finally(() => {
+        slot.release();
+        running.delete(kept);
+      });
+      running.add(kept);
+    },
+
     close: async () => {
       closed = true;
       slots.close();
-      for (const end of pauses) end();
+      pauses.endAll();
       await Promise.all(running);
     },
   };
@@ -443,14 +468,18 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     if (!seen) return;
     const { assistantId } = seen;
     const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next, assistantId });
-    const way = await wayOf(seen);
-    if (way === 'job' && of === undefined) {
-      const { nextTurnId } = await answerUnderLease({ key, turnId }, seen);
-      if (nextTurnId !== null) enqueue(nextTurnId);
-      return;
-    }
-    const pauseMs = msUntilAnswered(seen);
-    const answer = () => answerApart({ key, turnId });
-    inFlight.start({ assistantId, turnId, isSoon: way !== 'apart', pauseMs, answer, enqueue });
+    const isCounted = of === undefined && !inFlight.isLate(assistantId);
+    const answerOrStart = async (): Promise<void> => {
+      const way = await wayOf(seen);
+      if (way === 'job' && isCounted) {
+        const { nextTurnId } = await answerUnderLease({ key, turnId }, seen);
+        if (nextTurnId !== null) enqueue(nextTurnId);
+        return;
+      }
+      const pauseMs = msUntilAnswered(seen);
+      const answer = () => answerApart({ key, turnId });
+      inFlight.start({ assistantId, turnId, isSoon: way !== 'apart', pauseMs, answer, enqueue });
+    };
+    await inFlight.within(assistantId, answerOrStart());
   };
 };

@@ -98,7 +98,7 @@ export const openAnswering = (
     void written.catch((cause: unknown) =>
       logger.warn({ err: cause, assistantId }, 'what exceeds the memory was not reported'),
     );
-  const { vectorsOf, mustRead } = createVectorReader(assistants.vectors, {
+  const vectorsOf = createVectorReader(assistants.vectors, {
     logger,
     memory,
     onRead: (assistantId, dropped) => report(assistantId, assistants.reportVectorsLeftOut(assistantId, dropped)),
@@ -133,7 +133,6 @@ export const openAnswering = (
     assistants,
     engine: engine ?? createEngines({ ...providers, indexes: { memory, onLargeBuilt } }),
     semanticSearchOf: createSemanticSearch(embedder, vectorsOf, logger),
-    mustRead: (assistant) => assistants.mustRead(assistant) || mustRead(assistant),
     draftEngine: engine ?? createEngines({ ...providers, indexes: { memory, isForDrafts: true } }),
     draftVectors,
     draftSearchOf: (draft) => createSemanticSearch(embedder, draftVectors.vectorsOf(draft), logger),

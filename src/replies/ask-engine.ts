@@ -241,11 +241,9 @@ const endWithApology = (circumstances: Circumstances): TurnEnd => {
 
 type Dependencies = {
   conversations: Pick<ConversationStore, 'findReplyTo'>;
-  assistants: Pick<AssistantStore, 'drafts' | 'findAssistant' | 'findKnowledge' | 'getAssistant'>;
+  assistants: Pick<AssistantStore, 'drafts' | 'findAssistant' | 'findKnowledge' | 'getAssistant' | 'mustRead'>;
   engine: AssistantEngine;
   semanticSearchOf: SemanticSearchOf;
-  /** True if the entries or vectors must be read first. */
-  mustRead: (assistant: Assistant) => boolean;
   /** For comparisons of drafts: an engine whose indexes take no memory from live ones, and the vectors of drafts. */
   draftEngine: AssistantEngine;
   draftVectors: DraftVectors;
@@ -323,7 +321,7 @@ export type AskEngine = {
 };
 
 export const createAskEngine = (dependencies: Dependencies): AskEngine => {
-  const { conversations, assistants, engine, semanticSearchOf, mustRead, passages } = dependencies;
+  const { conversations, assistants, engine, semanticSearchOf, passages } = dependencies;
   const { publish, draining, stopping, logger } = dependencies;
   const { draftEngine, draftVectors, draftSearchOf, draftPassages } = dependencies;
 
@@ -521,7 +519,7 @@ export const createAskEngine = (dependencies: Dependencies): AskEngine => {
       if (assistant === null) return 'job';
       const soon = isInOrder(assistant) ? 'job' : 'soon';
       if (status === 'escalated') return soon;
-      if (mustRead(assistant)) return 'apart';
+      if (assistants.mustRead(assistant)) return 'apart';
       const isImmediate = engine.needsProvider?.(await profileOf(assistant)) === false;
       if (isImmediate && !passages.isLongWait(assistant)) return soon;
       if (assistant.guard !== 'refuse') return 'apart';

@@ -13,8 +13,8 @@ export const TURNS_QUEUE = 'turns';
 const TURNS_PER_JOB = 16;
 
 /**
- * `assistantId`: of a turn that the gate does not count any more, found by a sweep or after another one of its session. It
- * may be one of thousands that wait, so it is answered in a slot of its assistant.
+ * `assistantId`: of a turn that the gate does not count, for example found by a sweep or after another one of its session.
+ * It may be one of thousands that wait, so it is answered in a slot of its assistant.
  */
 const WokenTurn = z.object({
   key: z.string().length(32),

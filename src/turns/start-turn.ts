@@ -316,9 +316,14 @@ const createStartTurn = (dependencies: Dependencies): StartTurn => {
       const watching = request.async ? () => undefined : watch;
       const accepted = await within(step, accept(request, turn, { watch: watching, span: step }));
       span.note({ 'parley.accepted': accepted.kind });
-      // If the job is lost, a sweep adds it again.
-      if (accepted.kind === 'accepted' && accepted.head) turnQueue.enqueue({ key, turnId: accepted.turnId }, span);
-      if (isInFlight(request, accepted)) passed?.stay(accepted.head);
+      const stays = isInFlight(request, accepted);
+      if (accepted.kind === 'accepted' && accepted.head) {
+        const { assistantId } = request.assistant;
+        const uncounted = stays && passed ? {} : { assistantId };
+        // If the job is lost, a sweep adds it again.
+        turnQueue.enqueue({ key, turnId: accepted.turnId, ...uncounted }, span);
+      }
+      if (stays) passed?.stay(accepted.head);
       else passed?.leave();
       if (request.async) end();
       const waitForReply = async (turnId: string): Promise<ChatResponse> => {

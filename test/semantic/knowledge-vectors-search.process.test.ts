@@ -125,7 +125,7 @@ test('an assistant keeps to its memory by dropping vectors of answers first', as
   const logger = { warn: (line: unknown) => logged.push(line) } as never;
 
   // 100 entries of three texts take 176 kB.
-  const { vectorsOf } = createVectorReader(stack.service.assistants.vectors, { logger, maxBytes: 140_000 });
+  const vectorsOf = createVectorReader(stack.service.assistants.vectors, { logger, maxBytes: 140_000 });
   const vectors = await vectorsOf(assistant);
 
   const kinds = nearestOf(vectors, vectorOf('The thing 7 is on its shelf.')).map(({ kind }) => kind);
@@ -133,25 +133,6 @@ test('an assistant keeps to its memory by dropping vectors of answers first', as
   expect(kinds).not.toContain('answer');
   expect(nearestOf(vectors, vectorOf('I look for thing 7'))[0]).toMatchObject({ kind: 'variant' });
   expect(logged).toMatchObject([{ without: ['answer'] }]);
-});
-
-test('no turn waits in its job for vectors that must be read', async () => {
-  const knower = await anAssistantWithVectors(stack, someEntries(5, 'read'));
-  await knower.waitForVectors();
-  const { assistants } = stack.service;
-  const assistant = await assistants.getAssistant(knower.assistantId);
-  const edited = { ...assistant, version: assistant.version + 1 };
-  const logger = { warn: () => undefined } as never;
-  const { vectorsOf, mustRead } = createVectorReader(assistants.vectors, { logger });
-  const isRead = () => [assistant, edited].map((one) => !mustRead(one));
-
-  const before = isRead();
-  await vectorsOf(assistant);
-
-  expect([before, isRead()]).toEqual([
-    [false, false],
-    [true, false],
-  ]);
 });
 
 test('assistants in use push each other’s vectors out once at most, and get dropped ones back when others are idle', async () => {
@@ -171,7 +152,7 @@ test('assistants in use push each other’s vectors out once at most, and get dr
   let now = 0;
   const logger = { warn: () => undefined } as never;
   // Each takes 176 kB, so that two fit and three do not.
-  const { vectorsOf } = createVectorReader(store, {
+  const vectorsOf = createVectorReader(store, {
     logger,
     memory: createSharedMemory({ maxBytes: 450_000, now: () => now }),
     now: () => now,

@@ -131,7 +131,7 @@ test('vectors of entries with many variants are read in short steps', async () =
   const names = texts.map(textKeyOf);
   const ids = Array.from({ length: 600 }, (_, nth) => `entry ${nth}`);
   const read = async (): Promise<void> => {
-    const { vectorsOf } = createVectorReader(
+    const vectorsOf = createVectorReader(
       {
         list: async function* () {
           for (const entryId of ids) yield { entryId, ...info };

@@ -53,6 +53,16 @@ test('a session with many waiting turns keeps no job', async () => {
   expect(await askBeside()).toBe(200);
 });
 
+test('a turn that takes long leaves its job', async () => {
+  const { send, startWorker, readEntries, askBeside } = await twoAssistants();
+  await startWorker();
+  await readEntries();
+  await send('a long one');
+  await isAsked('a long one');
+
+  expect(await askBeside()).toBe(200);
+});
+
 test('a turn whose entries must be read keeps no job', async () => {
   const { send, startWorker, askBeside } = await twoAssistants();
   await startWorker();

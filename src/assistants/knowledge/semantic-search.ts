@@ -94,12 +94,6 @@ export type VectorsOf = (
   assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>,
 ) => Promise<AssistantVectors | null>;
 
-type VectorReader = {
-  vectorsOf: VectorsOf;
-  /** True if vectors must be read first. */
-  mustRead: (assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>) => boolean;
-};
-
 /**
  * Caches vectors, at most `maxBytes` of an assistant. If the assistant's version or revision has increased, the stored
  * hashes are compared and only changed entries are read. Vectors that make room while they are in use are read again
@@ -115,7 +109,7 @@ export const createVectorReader = (
     now = () => performance.now(),
     onRead = () => undefined,
   }: Options,
-): VectorReader => {
+): VectorsOf => {
   /** How many kinds assistants do without, and until when. */
   const less = createLru<{ kinds: number; until: number }>({ most: LESS_MAX });
   const cached = memory.openCache<CachedVectors>({
@@ -221,21 +215,12 @@ export const createVectorReader = (
     }
   };
 
-  return {
-    vectorsOf: async ({ assistantId, version, semantic }) => {
-      const { model, revision = 0 } = semantic ?? {};
-      if (model === undefined) return null;
-      const { list, dropped } = await readCurrent({ assistantId, version, revision }, model);
-      if (list.length === 0 || dropped.has('question')) return null;
-      return { model, entries: list };
-    },
-
-    mustRead: ({ assistantId, version, semantic }) => {
-      const { model, revision = 0 } = semantic ?? {};
-      if (model === undefined) return false;
-      const held = cached.get(assistantId);
-      return !held || !isCurrent(held, { assistantId, version, revision }, model);
-    },
+  return async ({ assistantId, version, semantic }) => {
+    const { model, revision = 0 } = semantic ?? {};
+    if (model === undefined) return null;
+    const { list, dropped } = await readCurrent({ assistantId, version, revision }, model);
+    if (list.length === 0 || dropped.has('question')) return null;
+    return { model, entries: list };
   };
 };
 
