@@ -5,7 +5,7 @@ import type { ConversationStore } from '../conversations/store.ts';
 import { momentNow } from '../conversations/transitions.ts';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
 import { serverNow } from '../platform/process/clock.ts';
-import { createPauses, withDeadline } from '../platform/process/deadline.ts';
+import { createPauses } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { createPacedSlots } from '../platform/process/paced-slots.ts';
 import { workFor } from '../platform/process/slices.ts';
@@ -14,7 +14,7 @@ import { NO_SPAN, type TraceSpan, type Tracing, within } from '../platform/proce
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue, WokenTurn } from '../turns/queue.ts';
 import { answeredWith, type Publish, type Reply } from '../turns/waiters.ts';
-import type { AskEngine } from './ask-engine.ts';
+import type { AskEngine, Way } from './ask-engine.ts';
 
 type ApartTurn = {
   assistantId: string;
@@ -66,6 +66,8 @@ type InFlight = {
 const ANSWERING = { slowMs: 2_000, hangsMs: 8_000 };
 /** A turn has its job for at most this time. So long the gate counts it at least. */
 const JOB_MOST_MS = 250;
+/** Turns of a session are answered one after the other in a job or a slot for this time. Then another session has it. */
+const IN_A_ROW_MS = 200;
 /** With more of them, a turn does not wait here for another message: a sweep finds it. */
 const PAUSES_MAX = 20_000;
 
@@ -118,12 +120,22 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
     isLate: (assistantId) => late.has(assistantId),
 
     within: async (assistantId, answer) => {
+      const { promise: isLate, resolve } = Promise.withResolvers<true>();
+      const timer = setTimeout(resolve, JOB_MOST_MS, true);
+      const ended = answer.then(
+        () => undefined,
+        () => undefined,
+      );
+      if (!(await Promise.race([ended, isLate]))) {
+        clearTimeout(timer);
+        return answer;
+      }
       const over = new AbortController();
-      const ended = answer.finally(() => over.abort()).catch(() => undefined);
-      await withDeadline(ended, JOB_MOST_MS).catch(() => undefined);
-      if (over.signal.aborted) return answer;
       addTo(late, assistantId, 1);
-      void ended.then(() => addTo(late, assistantId, -1));
+      void ended.finally(() => {
+        addTo(late, assistantId, -1);
+        over.abort();
+      });
       const holder = holderOf({ assistantId, isSoon: true });
       const slot = await slots.acquire(holder, { signal: over.signal }).catch(() => null);
       if (!slot) return answer;
@@ -174,8 +186,8 @@ type LeasedTurn = {
   together: number;
 };
 
-/** The result of one step: the next head, and whether this one failed. */
-type StepResult = { nextTurnId: string | null; failed: boolean };
+/** The result of one step: the next head, whether this one failed, and whether the next one is answered another way. */
+type StepResult = { nextTurnId: string | null; failed: boolean; isApart?: true };
 
 /** A head that has ended, but whose end is not stored yet. `reply`: what its callers get. */
 type EndedTurn = Ended & { end: TurnEnd; reply: Reply };
@@ -414,6 +426,21 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     return headOf(read, turnId) && read;
   };
 
+  /**
+   * Acquires the lease of a session's first pending turn. `seen` shows that the turn is the first, so that a stray job
+   * never leases a later one. It is null if this worker's own commit made the turn the first. The read and the lease
+   * then run at the same time.
+   */
+  const acquireHead = async (ref: TurnRef, seen: AnswerableConversation | null) => {
+    if (seen) return [seen, await leases.acquire(ref)] as const;
+    const [read, lease] = await Promise.allSettled([readHead(ref), leases.acquire(ref)]);
+    if (lease.status === 'rejected') throw lease.reason;
+    if (read.status === 'fulfilled') return [read.value, lease.value] as const;
+    // The lease is released explicitly, because otherwise it would be renewed until this process ends.
+    if (lease.value) leases.release(ref, lease.value.token, true);
+    throw read.reason;
+  };
+
   /** How the head is to be answered. One that waits, or has waited, for another message of its session is apart. */
   const wayOf = async (read: AnswerableConversation): ReturnType<AskEngine['wayOf']> => {
     const [head] = read.waiting;
@@ -424,10 +451,18 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
   const NO_PROGRESS: StepResult = { nextTurnId: null, failed: false };
 
   /** Answers one head under a lease, together with the turns of the same commit. */
-  const answerUnderLease = async (ref: TurnRef, read: AnswerableConversation): Promise<StepResult> => {
-    const lease = await leases.acquire(ref);
+  const answerUnderLease = async (ref: TurnRef, seen: AnswerableConversation | null): Promise<StepResult> => {
+    const [read, lease] = await acquireHead(ref, seen);
     if (!lease) return NO_PROGRESS;
+    if (!read) {
+      leases.release(ref, lease.token, true);
+      return NO_PROGRESS;
+    }
     try {
+      if (!seen && (await wayOf(read)) !== 'job') {
+        leases.release(ref, lease.token, true);
+        return { ...NO_PROGRESS, nextTurnId: ref.turnId, isApart: true };
+      }
       const progress = await answerAndCommit({
         ...ref,
         read,
@@ -450,14 +485,24 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     }
   };
 
+  /** Answers this turn and those of its session after it, for a while. Returns the next one. */
+  const answerInRow = async ({ key, turnId }: TurnRef, seen: AnswerableConversation): Promise<string | null> => {
+    const until = performance.now() + IN_A_ROW_MS;
+    let step = await answerUnderLease({ key, turnId }, seen);
+    while (step.nextTurnId !== null && !step.isApart && !draining.aborted && performance.now() < until)
+      step = await answerUnderLease({ key, turnId: step.nextTurnId }, null);
+    return step.nextTurnId;
+  };
+
   /**
    * Answers a turn once a slot is free. The turn is read again, because another worker may have answered it during the
    * wait. If further messages have come, it goes on waiting.
    */
-  const answerApart = async (ref: TurnRef): Promise<string | null> => {
+  const answerApart = async (ref: TurnRef, way: Way): Promise<string | null> => {
     if (draining.aborted) return ref.turnId;
     const read = await readHead(ref);
     if (read && msUntilAnswered(read) > 0) return ref.turnId;
+    if (read && way === 'job') return answerInRow(ref, read);
     return read && (await answerUnderLease(ref, read)).nextTurnId;
   };
 
@@ -472,12 +517,12 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     const answerOrStart = async (): Promise<void> => {
       const way = await wayOf(seen);
       if (way === 'job' && isCounted) {
-        const { nextTurnId } = await answerUnderLease({ key, turnId }, seen);
-        if (nextTurnId !== null) enqueue(nextTurnId);
+        const next = await answerInRow({ key, turnId }, seen);
+        if (next !== null) enqueue(next);
         return;
       }
       const pauseMs = msUntilAnswered(seen);
-      const answer = () => answerApart({ key, turnId });
+      const answer = () => answerApart({ key, turnId }, way);
       inFlight.start({ assistantId, turnId, isSoon: way !== 'apart', pauseMs, answer, enqueue });
     };
     await inFlight.within(assistantId, answerOrStart());

@@ -283,7 +283,7 @@ const rounded = (ms: number): number => Math.round(ms * 100) / 100;
  * `apart`: it waits for a provider, a read or an index. `soon`: it ends within milliseconds. `job`: so does it, and the
  * gate lets only so many of these in that it may be answered in its job, in the order of all.
  */
-type Way = 'job' | 'soon' | 'apart';
+export type Way = 'job' | 'soon' | 'apart';
 
 /**
  * Decides how a turn ends: with an engine's reply, with the guard's refusal, or with the holding text of an escalated

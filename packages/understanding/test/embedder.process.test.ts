@@ -318,7 +318,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   test('without a binary of onnxruntime for this system, words answer and one line says why', async () => {
     const elsewhere = await mkdtemp(join(tmpdir(), 'parley-embedder-'));
     onTestFinished(() => rm(elsewhere, { recursive: true, force: true }));
-    for (const name of ['embedder', 'calibration.ts'])
+    for (const name of ['embedder', 'calibration.ts', 'fold.ts', 'lexicon.json'])
       await cp(join(import.meta.dirname, '../src', name), join(elsewhere, name), { recursive: true });
     await mkdir(join(elsewhere, 'node_modules'));
     for (const name of ['zod', 'lru-cache']) {
