@@ -50,8 +50,8 @@ type InFlight = {
   start: (turn: ApartTurn) => void;
 
   /**
-   * Waits for the answer of a turn in its job. One that takes longer than `JOB_MOST_MS` gets a slot, and its job ends
-   * before it.
+   * Waits for the answer of a turn in its job, for `JOB_MOST_MS` at most. One that takes longer counts among those in
+   * slots as soon as it gets one. Its job ends in any case: what the gate lets in within this time bounds their number.
    */
   within: (assistantId: string, answer: Promise<void>) => Promise<void>;
 
@@ -136,16 +136,18 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
         addTo(late, assistantId, -1);
         over.abort();
       });
-      const holder = holderOf({ assistantId, isSoon: true });
-      const slot = await slots.acquire(holder, { signal: over.signal }).catch(() => null);
-      if (!slot) return answer;
-      const watched = slots.watch(holder, answer).catch((cause: unknown) => {
-        logger.warn({ err: cause, assistantId }, 'a turn was not answered');
-      });
-      const kept = watched.finally(() => {
-        slot.release();
-        running.delete(kept);
-      });
+      const goOn = async (): Promise<void> => {
+        const holder = holderOf({ assistantId, isSoon: true });
+        const slot = await slots.acquire(holder, { signal: over.signal }).catch(() => null);
+        try {
+          await (slot ? slots.watch(holder, answer) : answer);
+        } catch (cause) {
+          logger.warn({ err: cause, assistantId }, 'a turn was not answered');
+        } finally {
+          slot?.release();
+        }
+      };
+      const kept = goOn().finally(() => running.delete(kept));
       running.add(kept);
     },
 

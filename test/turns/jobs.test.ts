@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
+import { createLogger } from '../../src/platform/process/logger.ts';
+import { createInFlight } from '../../src/replies/answer-turn.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
@@ -61,6 +63,24 @@ test('a turn that takes long leaves its job', async () => {
   await isAsked('a long one');
 
   expect(await askBeside()).toBe(200);
+});
+
+test('a long turn leaves its job also if its assistant has no free slot', async () => {
+  const inFlight = createInFlight({ total: 4, logger: createLogger({ name: 'test', level: 'silent' }) });
+  const { promise: longAnswer, resolve } = Promise.withResolvers<void>();
+  const answer = async () => {
+    await longAnswer;
+    return null;
+  };
+  for (const turnId of ['one', 'two', 'three', 'four', 'five'])
+    inFlight.start({ assistantId: 'a', turnId, isSoon: true, pauseMs: 0, answer, enqueue: () => undefined });
+
+  await inFlight.within('a', longAnswer);
+
+  expect(inFlight.isLate('a')).toBe(true);
+  resolve();
+  await inFlight.close();
+  expect(inFlight.isLate('a')).toBe(false);
 });
 
 test('a turn whose entries must be read keeps no job', async () => {
