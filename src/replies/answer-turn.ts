@@ -508,24 +508,32 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
     return read && (await answerUnderLease(ref, read)).nextTurnId;
   };
 
+  type Apart = { assistantId: string; way: Way; pauseMs: number };
+
+  /** A function of its own, because what waits must keep ids only: a closure of the job would keep the conversation. */
+  const startApart = ({ key, turnId }: TurnRef, { assistantId, way, pauseMs }: Apart): void =>
+    inFlight.start({
+      assistantId,
+      turnId,
+      isSoon: way !== 'apart',
+      pauseMs,
+      answer: () => answerApart({ key, turnId }, way),
+      enqueue: (next) => turnQueue.enqueue({ key, turnId: next, assistantId }),
+    });
+
   return async ({ key, turnId, assistantId: of }) => {
     // A sweep finds those that have no place in the line each time.
     if (inFlight.isWaiting(turnId) || (of !== undefined && inFlight.isFull(of))) return;
     const seen = await readHead({ key, turnId });
     if (!seen) return;
     const { assistantId } = seen;
-    const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next, assistantId });
     const isCounted = of === undefined && !inFlight.isLate(assistantId);
     const answerOrStart = async (): Promise<void> => {
       const way = await wayOf(seen);
       if (way === 'job' && isCounted) {
         const next = await answerInRow({ key, turnId }, seen);
-        if (next !== null) enqueue(next);
-        return;
-      }
-      const pauseMs = msUntilAnswered(seen);
-      const answer = () => answerApart({ key, turnId }, way);
-      inFlight.start({ assistantId, turnId, isSoon: way !== 'apart', pauseMs, answer, enqueue });
+        if (next !== null) turnQueue.enqueue({ key, turnId: next, assistantId });
+      } else startApart({ key, turnId }, { assistantId, way, pauseMs: msUntilAnswered(seen) });
     };
     await inFlight.within(assistantId, answerOrStart());
   };
