@@ -7,6 +7,7 @@ import { compareReplies, type Difference, judgeReply, type TriedReply, type Verd
 import { REPLY_MAX } from './question-sets.ts';
 import { readReply } from '../insights/figures.ts';
 import { cosine } from '../insights/group-misses.ts';
+import { keepLease } from '../platform/mongo/batches.ts';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
 import { newToken } from '../platform/process/ids.ts';
 import type { Lifecycle } from '../platform/process/lifecycle.ts';
@@ -175,22 +176,7 @@ export const openEvaluator = (options: Options): void => {
     await versions.keepResult({ assistantId, version }, { evaluationId, set: set.name, counts, judged: counts });
   };
 
-  /**
-   * Renews the lease again and again. The signal aborts if the lease is lost, or the process stops: then no further
-   * question is asked.
-   */
-  const keep = (held: HeldEvaluation): { over: AbortSignal; stop: () => void } => {
-    const lost = new AbortController();
-    const timer = setInterval(() => {
-      evaluations
-        .renew(held)
-        .then((isHeld) => isHeld || lost.abort())
-        .catch(() => undefined); // each write checks the lease anyway
-    }, renewMs);
-    return { over: AbortSignal.any([lost.signal, draining]), stop: () => clearInterval(timer) };
-  };
-
-  /** Works on an evaluation until it ends, its time is up, or another worker has it. True if it has ended. */
+  /** Works on an evaluation until it ends, its time is up, or `over`. True if it has ended. */
   const work = async (held: HeldEvaluation, over: AbortSignal): Promise<boolean> => {
     if (held.tries > MAX_TRIES) {
       const { evaluationId, assistantId, next } = held;
@@ -244,7 +230,7 @@ export const openEvaluator = (options: Options): void => {
   };
 
   const workInTurn = async (held: HeldEvaluation): Promise<void> => {
-    const { over, stop } = keep(held);
+    const { signal: over, stop } = keepLease(() => evaluations.renew(held), { everyMs: renewMs, until: draining });
     try {
       const { evaluationId, assistantId } = held;
       if (await work(held, over)) logger.info({ evaluationId, assistantId }, 'an evaluation ended');

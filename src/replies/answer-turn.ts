@@ -53,7 +53,7 @@ type InFlight = {
    * Waits for the answer of a turn in its job, for `JOB_MOST_MS` at most. One that takes longer counts among those in
    * slots as soon as it gets one. Its job ends in any case: what the gate lets in within this time bounds their number.
    */
-  within: (assistantId: string, answer: Promise<void>) => Promise<void>;
+  untilLate: (assistantId: string, answer: Promise<void>) => Promise<void>;
 
   /** True if turns of the assistant have taken so long, and still go on: further ones begin in slots. */
   isLate: (assistantId: string) => boolean;
@@ -119,7 +119,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
 
     isLate: (assistantId) => late.has(assistantId),
 
-    within: async (assistantId, answer) => {
+    untilLate: async (assistantId, answer) => {
       const { promise: isLate, resolve } = Promise.withResolvers<true>();
       const timer = setTimeout(resolve, JOB_MOST_MS, true);
       const ended = answer.then(
@@ -535,6 +535,6 @@ export const createAnswerTurn = (dependencies: Dependencies): AnswerTurn => {
         if (next !== null) turnQueue.enqueue({ key, turnId: next, assistantId });
       } else startApart({ key, turnId }, { assistantId, way, pauseMs: msUntilAnswered(seen) });
     };
-    await inFlight.within(assistantId, answerOrStart());
+    await inFlight.untilLate(assistantId, answerOrStart());
   };
 };

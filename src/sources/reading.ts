@@ -1,6 +1,7 @@
 import type { Embedder } from '@parley/understanding';
 import { openReader, type Reader, type ReadInput } from '@parley/reading';
 import { openGuardedAgent } from '../platform/http/address-guard.ts';
+import { keepLease } from '../platform/mongo/batches.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { newToken } from '../platform/process/ids.ts';
 import type { Logger } from '../platform/process/logger.ts';
@@ -10,7 +11,6 @@ import { oneEach } from '../platform/process/slots.ts';
 import { type Sweeper, startSweeper } from '../platform/process/sweeper.ts';
 import type { Module } from '../service.ts';
 import { createFetcher, createHosts, createRooms } from './fetch.ts';
-import type { RunLease } from './lease-sessions.ts';
 import { createMakeVectors, createStoreIndexes } from './make-vectors.ts';
 import { type CountPage, createReadSource } from './read-source.ts';
 import type { SourceRuns } from './runs.ts';
@@ -74,19 +74,6 @@ const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, 
     return [...byAssistant].flatMap(([assistantId, own]) => (own.length >= share ? [assistantId] : []));
   };
 
-  /** Renews the lease again and again. The signal aborts if the lease is lost, or if `isStuck`. */
-  const keep = (lease: RunLease, isStuck: () => boolean): { signal: AbortSignal; stop: () => void } => {
-    const lost = new AbortController();
-    const timer = setInterval(() => {
-      if (isStuck()) lost.abort(new Error('other sources wait for this place'));
-      runs
-        .renew(lease)
-        .then((held) => held || lost.abort(new Error('the lease on a source was lost')))
-        .catch(() => undefined); // each write checks the lease anyway
-    }, renewMs);
-    return { signal: AbortSignal.any([lost.signal, draining]), stop: () => clearInterval(timer) };
-  };
-
   const run = async (sourceId: string, sliceMs: number): Promise<void> => {
     const token = newToken();
     if (await runs.remove(sourceId, token)) return logger.info({ sourceId }, 'a source was removed');
@@ -94,7 +81,11 @@ const createRunning = (readSource: ReadSource, { most, runs, draining, renewMs, 
     if (!claimed) return;
     const startedAt = performance.now();
     const hasHad = (slices: number): boolean => isContested && performance.now() - startedAt > slices * sliceMs;
-    const { signal, stop } = keep(claimed.lease, () => hasHad(SLICES_MAX));
+    const { signal, stop } = keepLease(() => runs.renew(claimed.lease), {
+      everyMs: renewMs,
+      until: draining,
+      findProblem: () => (hasHad(SLICES_MAX) ? new Error('other sources wait for this place') : null),
+    });
     const shouldYield = (): boolean => hasHad(1);
     await readSource(claimed, { signal, shouldYield, othersWait: () => isContested }).finally(stop);
   };

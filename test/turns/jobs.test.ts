@@ -75,7 +75,7 @@ test('a long turn leaves its job also if its assistant has no free slot', async 
   for (const turnId of ['one', 'two', 'three', 'four', 'five'])
     inFlight.start({ assistantId: 'a', turnId, isSoon: true, pauseMs: 0, answer, enqueue: () => undefined });
 
-  await inFlight.within('a', longAnswer);
+  await inFlight.untilLate('a', longAnswer);
 
   expect(inFlight.isLate('a')).toBe(true);
   resolve();

@@ -15,8 +15,8 @@ import {
   withoutTemplates,
 } from './text.ts';
 
-// From bytes to passages, inside the process that only reads. The
-// libraries of some formats are loaded with the first document of the format.
+// From bytes to passages, inside the process that only reads. Some formats have libraries that are loaded with their first
+// document.
 
 const MAX_LINKS = 5_000;
 const MAX_LINK_CHARS = 2048;

@@ -23,6 +23,30 @@ export const leaseIn = <Path extends string>(path: Path, lastsMs: number) => ({
   ended: { [path]: '' } as Record<Path, ''>,
 });
 
+type Keeping = {
+  everyMs: number;
+  /** Ends the work too. */
+  until: AbortSignal;
+  /** Looks each time whether the work must end for another reason. */
+  findProblem?: () => Error | null;
+};
+
+/** Renews a lease again and again, until `stop`. The signal aborts if the lease is lost, or the work must end. */
+export const keepLease = (
+  renew: () => Promise<boolean>,
+  { everyMs, until, findProblem = () => null }: Keeping,
+): { signal: AbortSignal; stop: () => void } => {
+  const lost = new AbortController();
+  const timer = setInterval(() => {
+    const problem = findProblem();
+    if (problem) lost.abort(problem);
+    renew()
+      .then((isHeld) => isHeld || lost.abort(new Error('the lease was lost')))
+      .catch(() => undefined); // each write checks the lease anyway
+  }, everyMs);
+  return { signal: AbortSignal.any([lost.signal, until]), stop: () => clearInterval(timer) };
+};
+
 type Behind = { $gt: string; $lte?: string };
 
 /**
