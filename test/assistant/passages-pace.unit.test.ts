@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { createPassages } from '../../src/sources/passage-index.ts';
+import { NO_MODEL } from '../support/embedder.ts';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }));
 afterEach(() => void vi.useRealTimers());
@@ -28,13 +29,7 @@ const openPassages = () => {
       },
       async *readEmbedded() {},
     },
-    embedder: {
-      isConfigured: false,
-      calibration: () => null,
-      firstTry: async () => undefined,
-      model: () => null,
-      embedQuestion: async () => null,
-    },
+    embedder: NO_MODEL,
     reportLeftOut: async () => undefined,
     logger: createLogger({ name: 'test', level: 'silent' }),
   });

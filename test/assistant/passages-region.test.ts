@@ -9,6 +9,7 @@ import { anAssistant } from '../support/builders.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { addPassages } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
+import { NO_MODEL } from '../support/embedder.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
@@ -62,13 +63,7 @@ const aScene = async () => {
       const opened = createPassages({
         store: passages,
         background: { ...passages, readEmbedded },
-        embedder: {
-          isConfigured: false,
-          calibration: () => null,
-          firstTry: async () => undefined,
-          model: () => null,
-          embedQuestion: async () => null,
-        },
+        embedder: NO_MODEL,
         reportLeftOut: assistants.reportPassagesLeftOut,
         logger: createLogger({ name: 'test', level: 'silent' }),
       });

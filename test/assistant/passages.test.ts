@@ -15,6 +15,7 @@ import { openReceiver, type Receiver } from '../kit/receiver.ts';
 import { sized } from '../support/size.ts';
 import { addPassages, setSource } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
+import { NO_MODEL } from '../support/embedder.ts';
 
 const stack = useStack({ replyWorkers: 2 });
 const receivers: Receiver[] = [];
@@ -300,13 +301,7 @@ const aMemory = () => {
     createPassages({
       store: stack.service.passages,
       background,
-      embedder: {
-        isConfigured: false,
-        calibration: () => null,
-        firstTry: async () => undefined,
-        model: () => null,
-        embedQuestion: async () => null,
-      },
+      embedder: NO_MODEL,
       reportLeftOut: stack.service.assistants.reportPassagesLeftOut,
       logger: createLogger({ name: 'test', level: 'silent' }),
       now: () => clock.time,
@@ -409,13 +404,7 @@ test('an owner is told how many passages have no room in the memory of a worker,
     const held = createPassages({
       store: passages,
       background: passages,
-      embedder: {
-        isConfigured: false,
-        calibration: () => null,
-        firstTry: async () => undefined,
-        model: () => null,
-        embedQuestion: async () => null,
-      },
+      embedder: NO_MODEL,
       reportLeftOut: assistants.reportPassagesLeftOut,
       logger: createLogger({ name: 'test', level: 'silent' }),
       ...(maxBytes !== undefined && { maxBytes }),

@@ -1,10 +1,9 @@
 import { expect, test } from 'vitest';
-import { createProject } from '../../src/insights/project.ts';
-import { createLogger } from '../../src/platform/process/logger.ts';
 import { createFeed } from '../kit/feed.ts';
 import { anAssistant } from '../support/builders.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
 import { useStack } from '../support/stack.ts';
+import { projectOn } from '../support/projection.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
@@ -38,24 +37,11 @@ const addConversations = async (text: string): Promise<string[]> => {
   return keys;
 };
 
-const project = (keys: string[]) => {
-  const { mongo, conversations, insights } = stack.service;
-  return createProject({
-    connection: mongo,
-    changed: conversations.changed,
-    figures: insights.figures,
-    usage: insights.usage,
-    pendingMisses: insights.pendingMisses,
-    erase: insights.eraseConversations,
-    logger: createLogger({ name: 'test', level: 'silent' }),
-  })(keys);
-};
-
 /** Projects these conversations. Returns those that were not reached, and how many rows came in each answer. */
 const profiled = async (keys: string[]): Promise<{ behind: string[]; returned: number[] }> => {
   let behind: string[] = [];
   const all = await profileStatements(stack, async () => {
-    ({ behind } = await project(keys));
+    ({ behind } = await projectOn(stack)(keys));
   });
   const reads = all.filter((one) => collectionIn(one) === 'search' && ['query', 'getmore'].includes(one.op));
   return { behind, returned: reads.map(({ nreturned = 0 }) => nreturned) };

@@ -1,12 +1,11 @@
 import { expect, test } from 'vitest';
-import { createProject } from '../../src/insights/project.ts';
-import { createLogger } from '../../src/platform/process/logger.ts';
 import { anAssistant } from '../support/builders.ts';
 import { createFeed } from '../kit/feed.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
+import { projectOn } from '../support/projection.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
@@ -16,7 +15,7 @@ const MESSAGES = sized({ everyday: 45, long: 60 });
 
 test('long messages without spaces do not hold the loop, and are found', async () => {
   const { assistantId } = await anAssistant(stack, { knowledge: [] });
-  const { mongo, conversations, insights } = stack.service;
+  const { mongo, insights } = stack.service;
   const lao = 'ສະບາຍດີຂ້ອຍຢາກສັ່ງ';
   const texts = Object.fromEntries(
     Array.from({ length: MESSAGES }, (_, nth) => [
@@ -28,15 +27,7 @@ test('long messages without spaces do not hold the loop, and are found', async (
   await mongo
     .collection<{ _id: string }>('conversations')
     .updateMany({ _id: { $in: keys } }, { $set: { texts, seq: MESSAGES, storedTo: 0 } });
-  const project = createProject({
-    connection: mongo,
-    changed: conversations.changed,
-    figures: insights.figures,
-    usage: insights.usage,
-    pendingMisses: insights.pendingMisses,
-    erase: insights.eraseConversations,
-    logger: createLogger({ name: 'test', level: 'silent' }),
-  });
+  const project = projectOn(stack);
 
   const stopWatching = watchLoop();
   let [behind, steps] = [keys, 0];

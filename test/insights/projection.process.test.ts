@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createProject, type Project } from '../../src/insights/project.ts';
+import { createProject } from '../../src/insights/project.ts';
 import type { StoredPage } from '../../src/conversations/conversation.ts';
 import { createGroupMisses } from '../../src/insights/group-misses.ts';
 import { lastEndedHour } from '../../src/insights/figures.ts';
@@ -9,7 +9,7 @@ import { createLogger } from '../../src/platform/process/logger.ts';
 import { aLongConversation, anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { useProjection } from '../support/projection.ts';
+import { useProjection, projectOn } from '../support/projection.ts';
 import { isLong, sized } from '../support/size.ts';
 import { openStack, type Stack, useStack } from '../support/stack.ts';
 
@@ -21,18 +21,6 @@ const NO_MODEL = { embed: async () => null, model: () => null };
 
 type Sums = Record<string, number>;
 type StoredHour = Record<string, unknown> & { escalated?: Sums };
-
-/** The projection itself, without a worker. */
-const projectOn = ({ service: { mongo, conversations, insights } }: Stack): Project =>
-  createProject({
-    connection: mongo,
-    changed: conversations.changed,
-    figures: insights.figures,
-    usage: insights.usage,
-    pendingMisses: insights.pendingMisses,
-    erase: insights.eraseConversations,
-    logger: createLogger({ name: 'test', level: 'silent' }),
-  });
 
 /** All figures of an assistant, over all hours. Reply times are left out. */
 const sumsOf = async ({ service }: Stack, assistantId: string): Promise<Sums> => {

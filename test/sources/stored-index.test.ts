@@ -1,15 +1,14 @@
 import { passageEngine } from '@parley/understanding';
-import { randomUUID } from 'node:crypto';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { createStoreIndexes } from '../../src/sources/make-vectors.ts';
 import type { PassageVectors } from '../../src/sources/passage-vectors.ts';
 import { RunLost } from '../../src/sources/lease-sessions.ts';
-import { NO_COUNTS, type StoredIndexPiece, type StoredSource } from '../../src/sources/source.ts';
+import { type StoredIndexPiece, type StoredSource } from '../../src/sources/source.ts';
 import { newToken } from '../../src/platform/process/ids.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
-import { addPassages, setSource } from '../support/sources.ts';
+import { addPassages, addSources, setSource } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
@@ -25,23 +24,11 @@ beforeEach(async () => {
 });
 
 /** Sources of one assistant with a passage each, which lack an index. */
-const addSources = async (count: number): Promise<{ assistantId: string; sourceIds: string[] }> => {
+const withSources = async (count: number): Promise<{ assistantId: string; sourceIds: string[] }> => {
   const { assistantId } = await anAssistant(stack);
-  const rows = Array.from({ length: count }, (_, nth) => ({
-    _id: randomUUID() as string,
-    assistantId,
-    state: 'ready',
-    live: 1,
-    run: 1,
-    removedAt: null,
-    createdAt: new Date(nth),
-    counts: { ...NO_COUNTS, passages: 1 },
-    vectors: { made: null },
-    indexed: { by: null },
-  }));
-  await stack.service.mongo.collection<(typeof rows)[number]>('sources').insertMany(rows);
-  for (const { _id: sourceId } of rows) await addPassages(stack, { assistantId, sourceId }, ['We sell kites.']);
-  return { assistantId, sourceIds: rows.map(({ _id }) => _id) };
+  const sourceIds = await addSources(stack, assistantId, { count });
+  for (const sourceId of sourceIds) await addPassages(stack, { assistantId, sourceId }, ['We sell kites.']);
+  return { assistantId, sourceIds };
 };
 
 /** The worker's duty: stores the index of every source that lacks one. */
@@ -94,7 +81,7 @@ const readAll = async (assistantId: string): Promise<string[]> => {
 };
 
 test('the pieces of other indexes are found without reading them, and deleted a few at a time', async () => {
-  const { assistantId, sourceIds } = await addSources(1);
+  const { assistantId, sourceIds } = await withSources(1);
   const [sourceId = ''] = sourceIds;
   await storeIndexes();
   const { indexed: first } = await find(sourceId);
@@ -119,7 +106,7 @@ test('the pieces of other indexes are found without reading them, and deleted a 
 });
 
 test('a reader gets the index that was stored last, and nothing of one that is being made or deleted', async () => {
-  const { assistantId, sourceIds } = await addSources(1);
+  const { assistantId, sourceIds } = await withSources(1);
   const [sourceId = ''] = sourceIds;
   await end(await begin(sourceId, 'one'));
 
@@ -135,7 +122,7 @@ test('a reader gets the index that was stored last, and nothing of one that is b
 });
 
 test('an index that is replaced while a reader reads other sources is read as it is now', async () => {
-  const { assistantId, sourceIds } = await addSources(2);
+  const { assistantId, sourceIds } = await withSources(2);
   const [one = '', other = ''] = sourceIds;
   for (const sourceId of sourceIds) await setSource(stack, { sourceId }, { indexed: { by: passageEngine() } });
   await end(await begin(one, 'one'));
@@ -151,7 +138,7 @@ test('an index that is replaced while a reader reads other sources is read as it
 });
 
 test('the index that an earlier release has stored is read, and replaced as a whole', async () => {
-  const { assistantId, sourceIds } = await addSources(1);
+  const { assistantId, sourceIds } = await withSources(1);
   const [sourceId = ''] = sourceIds;
   await leave(sourceId, 'earlier', 2);
 
@@ -164,7 +151,7 @@ test('the index that an earlier release has stored is read, and replaced as a wh
 });
 
 test('what a killed worker has not deleted is deleted by the next one, which keeps the index', async () => {
-  const { sourceIds } = await addSources(1);
+  const { sourceIds } = await withSources(1);
   const [sourceId = ''] = sourceIds;
   await storeIndexes();
   const { indexed } = await find(sourceId);
@@ -179,7 +166,7 @@ test('what a killed worker has not deleted is deleted by the next one, which kee
 });
 
 test('a worker that fails leaves no pieces of its index', async () => {
-  const { assistantId, sourceIds } = await addSources(1);
+  const { assistantId, sourceIds } = await withSources(1);
   const [sourceId = ''] = sourceIds;
   const { endIndex } = stack.service.passageVectors;
 
@@ -194,7 +181,7 @@ test('a worker that fails leaves no pieces of its index', async () => {
 });
 
 test('a worker that loses its lease while it deletes earlier pieces deletes none of the next index', async () => {
-  const { assistantId, sourceIds } = await addSources(1);
+  const { assistantId, sourceIds } = await withSources(1);
   const [sourceId = ''] = sourceIds;
   const { mongo } = stack.service;
   const isPublished = (claim: Claim) =>

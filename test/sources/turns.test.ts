@@ -6,7 +6,7 @@ import { readConfig } from '../../src/platform/process/config.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { createMakeVectors, createStoreIndexes } from '../../src/sources/make-vectors.ts';
 import { openReaders } from '../../src/sources/reading.ts';
-import { NO_COUNTS, type StoredSource } from '../../src/sources/source.ts';
+import type { StoredSource } from '../../src/sources/source.ts';
 import { anAssistant } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
@@ -14,7 +14,7 @@ import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 import { collectionIn, examinedBy, profileStatements } from '../support/profile.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
-import { addPages, addPassages } from '../support/sources.ts';
+import { addPages, addPassages, addSources } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
 import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../kit/website.ts';
 
@@ -49,29 +49,17 @@ const WITH_SLOW_SITEMAPS: Record<string, SitePage> = {
   '*': drip,
 };
 
-/** Sources of one assistant, so many and with so many passages, that lack vectors and an index. */
-const addSources = async (count: number, passages: number): Promise<string> => {
+/** An assistant with sources that lack vectors and an index. */
+const withSources = async (count: number, passages: number): Promise<string> => {
   const { assistantId } = await anAssistant(stack);
-  const rows = Array.from({ length: count }, () => ({
-    _id: randomUUID() as string,
-    assistantId,
-    state: 'ready',
-    live: 1,
-    run: 1,
-    removedAt: null,
-    createdAt: new Date(),
-    counts: { ...NO_COUNTS, passages },
-    vectors: { made: null },
-    indexed: { by: null },
-  }));
-  await stack.service.mongo.collection<(typeof rows)[number]>('sources').insertMany(rows);
+  await addSources(stack, assistantId, { count, passages });
   return assistantId;
 };
 
 test('an assistant whose short sources change all the time leaves turns to the sources of others', async () => {
   const { passageVectors } = stack.service;
-  const busy = await addSources(20, 10);
-  const others = [await addSources(1, 500), await addSources(3, 200)];
+  const busy = await withSources(20, 10);
+  const others = [await withSources(1, 500), await withSources(3, 200)];
   const kind = { model: 'test', kind: null, made: 'test' };
 
   // Each source lacks its vectors and its index again at once.
@@ -98,7 +86,7 @@ test('assistants whose passages take the model long leave it to others after eac
   await mongo.collection('sources').deleteMany({});
   const owners: string[] = [];
   for (const name of ['long', 'other']) {
-    const assistantId = await addSources(1, 96);
+    const assistantId = await withSources(1, 96);
     const source = await mongo.collection<StoredSource>('sources').findOne({ assistantId });
     const texts = Array.from({ length: 96 }, (_, nth) => `${name} ${nth}`);
     await addPassages(stack, { assistantId, sourceId: source!._id }, texts);
@@ -126,7 +114,7 @@ test('assistants whose passages take the model long leave it to others after eac
 
 test('the lease of an index is renewed while the index is made', async () => {
   const { passages, passageVectors: vectors, mongo } = stack.service;
-  const assistantId = await addSources(1, 10);
+  const assistantId = await withSources(1, 10);
   const go = Promise.withResolvers<string>();
   const storeIndexes = createStoreIndexes({
     vectors,
@@ -152,7 +140,7 @@ test('the lease of an index is renewed while the index is made', async () => {
 test('a stored index has at most the memory of one, however many words its passages have', async () => {
   const { passages, passageVectors: vectors, mongo } = stack.service;
   await mongo.collection('sources').deleteMany({});
-  const assistantId = await addSources(1, 400);
+  const assistantId = await withSources(1, 400);
   const sourceId = (await mongo.collection<StoredSource>('sources').findOne({ assistantId }))!._id;
   const words = (nth: number) => Array.from({ length: 200 }, (_, at) => `w${nth}x${at}`).join(' ');
   await addPassages(

@@ -22,6 +22,15 @@ export const vectorOf = (text: string): Float32Array => {
   return vector.map((value) => value / length);
 };
 
+/** What reads passages sees of an embedder that has no model. */
+export const NO_MODEL = {
+  isConfigured: false,
+  calibration: () => null,
+  firstTry: async () => undefined,
+  model: () => null,
+  embedQuestion: async () => null,
+};
+
 type TestEmbedder = Embedder & {
   /** All embedded texts, in order. */
   texts: string[];

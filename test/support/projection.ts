@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Embedder } from '@parley/understanding';
 import { afterAll, beforeAll } from 'vitest';
+import { createProject, type Project } from '../../src/insights/project.ts';
 import { newToken } from '../../src/platform/process/ids.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import type { Stack } from './stack.ts';
@@ -8,6 +9,18 @@ import type { Stack } from './stack.ts';
 /** More than a conversation must be quiet before it is projected. */
 const QUIET_MS = 3_500;
 const PAUSE_MS = 50;
+
+/** The projection itself, without a worker. */
+export const projectOn = ({ service: { mongo, conversations, insights } }: Stack): Project =>
+  createProject({
+    connection: mongo,
+    changed: conversations.changed,
+    figures: insights.figures,
+    usage: insights.usage,
+    pendingMisses: insights.pendingMisses,
+    erase: insights.eraseConversations,
+    logger: createLogger({ name: 'test', level: 'silent' }),
+  });
 
 /**
  * Projects in place of the workers, which wait for seconds until a conversation is quiet and between two rounds. It

@@ -1,5 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import type { StoredPassage, StoredProposedEntry, StoredSource, StoredSourcePage } from '../../src/sources/source.ts';
+import {
+  NO_COUNTS,
+  type StoredPassage,
+  type StoredProposedEntry,
+  type StoredSource,
+  type StoredSourcePage,
+} from '../../src/sources/source.ts';
 import type { Stack } from './stack.ts';
 
 type At = { service: Pick<Stack['service'], 'mongo'> };
@@ -41,6 +47,28 @@ export const addPages = (at: At, ids: Ids, pages: Partial<StoredSourcePage>[]): 
       ...page,
     })),
   );
+
+/** Sources of one assistant that are read, so many and with so many passages, which lack vectors and an index. */
+export const addSources = async (
+  at: At,
+  assistantId: string,
+  { count = 1, passages = 1 }: { count?: number; passages?: number } = {},
+): Promise<string[]> => {
+  const rows = Array.from({ length: count }, (_, nth) => ({
+    _id: randomUUID() as string,
+    assistantId,
+    state: 'ready',
+    live: 1,
+    run: 1,
+    removedAt: null,
+    createdAt: new Date(nth),
+    counts: { ...NO_COUNTS, passages },
+    vectors: { made: null },
+    indexed: { by: null },
+  }));
+  await insert(at, 'sources', rows);
+  return rows.map(({ _id }) => _id);
+};
 
 /** Passages with their tokens, each of a text or with more fields. */
 export const addPassages = async (at: At, ids: Ids, given: (string | Partial<StoredPassage>)[]): Promise<void> => {
