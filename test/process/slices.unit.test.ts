@@ -3,6 +3,7 @@ import { setImmediate as nextTick } from 'node:timers/promises';
 import { PassageIndex, rankByTokens, shareLoop } from '@parley/understanding';
 import { expect, onTestFinished, test } from 'vitest';
 import { createWebServer, listen } from '../../src/platform/http/web-server.ts';
+import { createBatcher } from '../../src/platform/process/batch.ts';
 import { createSlices, inSlices, restIfBusy, workFor } from '../../src/platform/process/slices.ts';
 import { workedMs } from '../support/loop.ts';
 
@@ -55,6 +56,23 @@ test('the loop serves other work between any two full slices', async () => {
   await computing;
 
   expect(Math.max(...seen)).toBe(1);
+});
+
+test('a batch is no work of the caller that came first: it has every second slice', async () => {
+  const had: string[] = [];
+  const read = createBatcher<string, string>(async (ids) => {
+    const own = createSlices(0);
+    for (let nth = 0; nth < 5; nth += 1) await own.next();
+    return ids;
+  });
+  const others = Array.from({ length: 16 }, (_, nth) => compute(`holder ${nth}`, 5, had, SLICE_MS));
+  const greedy = Array.from({ length: 10 }, () => compute('greedy', 2, had, SLICE_MS));
+
+  await Promise.all([workFor('greedy', () => read('of greedy')), workFor('other', () => read('of other'))]);
+  const before = had.length;
+  await Promise.all([...others, ...greedy]);
+
+  expect(before).toBeLessThan(20);
 });
 
 test('of new connections many are accepted between two slices, but slices go on', async () => {

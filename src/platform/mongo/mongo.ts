@@ -339,8 +339,8 @@ export const readRows = async <Stored extends { _id: string }, Row extends { _id
   const wanted = { _id: { $in: [...new Set(ids)] } } as mongo.Filter<Stored>;
   const byId = new Map<string, Row>();
   const rows = collection.find<Row>(wanted, { projection });
-  const slices = createSlices();
   while (await rows.hasNext()) {
+    const slices = createSlices(); // the time of MongoDB is not counted
     for (let left = rows.bufferedCount(); left > 0; left -= 1) {
       for (const row of rows.readBufferedDocuments(1) as Row[]) byId.set(row._id, row);
       if (slices.isOver()) await slices.next();

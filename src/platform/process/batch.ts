@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { workForAll } from './slices.ts';
 import { restAsLong } from './slots.ts';
 
 const MAX_ITEMS = 256;
@@ -111,11 +112,13 @@ export const createBatcher = <Item, Result>(
     scheduled = true;
     // Runs after the poll phase, so that the batch contains the items of all requests that this turn of the loop has
     // read.
-    setImmediate(() => {
+    const next = (): void => {
       scheduled = false;
       if (gathered.length > 0 && inFlight < maxInFlight) void flush();
       schedule();
-    });
+    };
+    // A batch is not the work of the caller that came first.
+    workForAll(() => setImmediate(next));
   };
 
   return (item) =>

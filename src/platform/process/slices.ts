@@ -8,9 +8,17 @@ const SLICE_MS = 4;
 const holders = new AsyncLocalStorage<string>();
 /** Work that is done for nobody in particular is the work of one holder. */
 const NOBODY = '';
+/** Work that is done for several holders at once. */
+const SHARED = 'shared';
 
 /** Runs work for a holder, such as an assistant. All its long computations together get the share of one. */
 export const workFor = <Result>(holder: string, work: () => Result): Result => holders.run(holder, work);
+
+/**
+ * Runs work that is done for several holders at once, such as one read for many. All of them wait for it, so it has every
+ * second slice, and none of them pays for it.
+ */
+export const workForAll = <Result>(work: () => Result): Result => holders.run(SHARED, work);
 
 /** Who waits for a slice, by holder. The first holder has the next one. */
 const waiting = new Map<string, (() => void)[]>();
@@ -38,11 +46,22 @@ const serveLater = (): void => {
   });
 };
 
+let wasShared = false;
+
+/** The holder whose turn it is. */
+const nextHolder = (): string | undefined => {
+  const [first, second] = waiting.keys();
+  if (!wasShared && waiting.has(SHARED)) return SHARED;
+  return first === SHARED && second !== undefined ? second : first;
+};
+
 /** Serves those who wait, one after the other, until they have together worked as long as a slice in this tick. */
 const serveNext = (since = performance.now()): void => {
-  const [[holder, queue] = []] = waiting;
-  isServing = holder !== undefined;
+  const holder = nextHolder();
+  const queue = holder !== undefined && waiting.get(holder);
+  isServing = Boolean(queue);
   if (holder === undefined || !queue) return;
+  wasShared = holder === SHARED;
   const grant = queue.shift();
   waiting.delete(holder);
   if (queue.length > 0) waiting.set(holder, queue); // moves the holder to the end of the round

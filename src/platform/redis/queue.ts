@@ -5,6 +5,7 @@ import { serverNow } from '../process/clock.ts';
 import { withDeadline } from '../process/deadline.ts';
 import { logHint } from '../process/hints.ts';
 import type { Logger } from '../process/logger.ts';
+import { workFor } from '../process/slices.ts';
 import type { RedisClient } from './redis.ts';
 
 /**
@@ -58,7 +59,7 @@ export const createLocalWorkers = (): LocalWorkers => {
   const takers = new Map<string, (data: unknown) => boolean>();
   return {
     serve: (queue, take) => void takers.set(queue, take),
-    offer: (queue, data) => takers.get(queue)?.(data) === true,
+    offer: (queue, data) => workFor(queue, () => takers.get(queue)?.(data) === true),
   };
 };
 
