@@ -1,0 +1,49 @@
+import { randomUUID } from 'node:crypto';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { expect, test } from 'vitest';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { useStack } from '../support/stack.ts';
+
+const { engine, hold } = aScriptedEngine();
+/** With one job there are four slots. */
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { REPLY_CONCURRENCY: '1' } });
+
+setFlagsFromString('--expose-gc');
+const gc = runInNewContext('gc') as () => void;
+const heapMb = (): number => {
+  gc();
+  return process.memoryUsage().heapUsed / 1_000_000;
+};
+
+const SESSIONS = 80;
+const MESSAGES = 10;
+/** Two bytes each in memory. */
+const LONG = '語'.repeat(7_900);
+
+test('turns that wait for another message or a slot keep nothing of their conversations', async () => {
+  const { chat } = await anAssistant(stack, { input: { quickMessageSeconds: 10 } });
+  const neighbour = await anAssistant(stack);
+  const answerAll = hold(Array.from({ length: MESSAGES }, (_, nth) => `${nth} ${LONG}`).join('\n'));
+  const sendTo = async (session_id: string): Promise<void> => {
+    const headers = { Prefer: 'respond-async' };
+    for (let nth = 0; nth < MESSAGES; nth += 1)
+      expect((await chat(aTurn({ session_id, message: `${nth} ${LONG}` }), { headers })).status).toBe(202);
+  };
+  const first = await stack.startReplyWorker(engine);
+  expect((await neighbour.chat(aTurn())).status).toBe(200);
+  await first.close();
+  await Promise.all(Array.from({ length: SESSIONS }, () => sendTo(randomUUID())));
+  const before = heapMb();
+
+  const { close } = await stack.startReplyWorker(engine);
+  // Its job comes after those of all others.
+  expect((await neighbour.chat(aTurn())).status).toBe(200);
+  const grown = heapMb() - before;
+  answerAll();
+  await close();
+
+  // The conversations of all would be 13 MB.
+  expect(grown).toBeLessThan(5);
+});
