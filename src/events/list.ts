@@ -48,6 +48,7 @@ const isInFlight = (outcome: Outcome | undefined): outcome is keyof typeof IN_FL
   outcome !== undefined && Object.hasOwn(IN_FLIGHT, outcome);
 
 const BY_ASSISTANT = 'assistantId_1_endpointId_1_event_1_createdAt_-1__id_-1';
+const BY_CONVERSATION = 'conversationId_1_happenedAt_1';
 
 const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
   const { assistantId, endpointId, conversationId, event, outcome, status, eventId, from, to, cursor } = filter;
@@ -87,20 +88,26 @@ export const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assist
 
 /**
  * Lists the records of an assistant, its failures, or the records of one conversation or one event. Every list is
- * newest first, uses a cursor and is served by an index.
+ * newest first, uses a cursor and is served by an index. `newestEvents`: those of the newest events of a conversation,
+ * in the order of its index and without a cursor. A conversation may have thousands of records, each with its texts.
  */
 export type ListRecords = (
-  filter: DeliveryFilter,
+  filter: DeliveryFilter & { newestEvents?: true },
 ) => Promise<{ deliveries: DeliveryListRow[]; nextCursor: string | null }>;
 
 export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>): ListRecords => {
   const find = <Row extends RecordPlace>(
     query: Record<string, unknown>,
-    { projection, limit, hint }: { projection: Record<string, 0 | 1>; limit: number; hint?: string | undefined },
+    {
+      projection,
+      limit,
+      hint,
+      sort = { createdAt: -1, _id: -1 },
+    }: { projection: Record<string, 0 | 1>; limit: number; hint?: string | undefined; sort?: Record<string, -1> },
   ): Promise<Row[]> =>
     deliveries
       .find<Row>(query, { projection, ...timeLimit(LIST_WITHIN_MS), ...(hint !== undefined && { hint }) })
-      .sort({ createdAt: -1, _id: -1 })
+      .sort(sort)
       .limit(limit)
       .toArray()
       .catch((cause: unknown) => {
@@ -132,7 +139,7 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>): 
 
   return async (filter) => {
     const size = sizeOf(filter);
-    const { endpointId, conversationId, eventId, outcome, status } = filter;
+    const { endpointId, conversationId, eventId, outcome, status, newestEvents } = filter;
     // An incomplete event id would match the records of many events.
     if (eventId !== undefined && !isUuid(eventId)) return { deliveries: [], nextCursor: null };
     // Only rejected deliveries can be filtered by status, so a status together with any other outcome matches nothing.
@@ -140,6 +147,10 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>): 
       return { deliveries: [], nextCursor: null };
     const hint = isInFlight(outcome) ? IN_FLIGHT[outcome] : undefined;
     const projection = WITHOUT_TEXTS;
+    if (newestEvents) {
+      const inOrder = { hint: BY_CONVERSATION, sort: { happenedAt: -1 } } as const;
+      return { deliveries: await find(queryOf(filter), { projection, limit: size, ...inOrder }), nextCursor: null };
+    }
     if ([endpointId, conversationId, eventId, hint].some((one) => one !== undefined)) {
       const rows = await find<DeliveryListRow>(queryOf(filter), { projection, limit: size + 1, hint });
       return { deliveries: rows.slice(0, size), nextCursor: cursorAfter(rows, size) };

@@ -308,9 +308,11 @@ const toStub = ({ deliveryId, endpointId, outcome, errorKind, status }: ListedDe
   status,
 });
 
-const oldestFirst = (a: ListedDelivery, b: ListedDelivery): number => a.createdAt.getTime() - b.createdAt.getTime();
+/** By the time of the event. An event that was sent again keeps its place. */
+const oldestFirst = (a: ListedDelivery, b: ListedDelivery): number =>
+  a.happenedAt.getTime() - b.happenedAt.getTime() || a.createdAt.getTime() - b.createdAt.getTime();
 
-/** The events of a conversation with their deliveries, newest first: those of the newest 200 deliveries. */
+/** The events of a conversation with their deliveries, newest first: the newest events, with 200 deliveries together. */
 export const createListEvents =
   ({ conversations, deliveries }: Dependencies) =>
   async (conversation: StoredConversation) => {
@@ -318,7 +320,12 @@ export const createListEvents =
     // The outbox is read before the records. So an event that is claimed between the two reads is found in both.
     const outbox = await conversations.outbox.read(key);
     const from = { seq: Math.max(0, seq - LIST_MAX), index: Number.MAX_SAFE_INTEGER, waitingAfter: null };
-    const records = await deliveries.listRecords({ assistantId, conversationId, limit: LIST_MAX });
+    const records = await deliveries.listRecords({
+      assistantId,
+      conversationId,
+      newestEvents: true,
+      limit: LIST_MAX,
+    });
     const messages: MessageStub[] = [];
     for await (const page of readAllMessages(conversations, conversation, from))
       messages.push(...page.map(({ seq: number, role, createdAt }) => ({ seq: number, role, createdAt })));

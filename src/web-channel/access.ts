@@ -193,6 +193,11 @@ const LOOK_EVERY_MS = 1_000;
  * often: a full process reads for each of them every second.
  */
 const LOOK_FOR_PERSON_MS = 300;
+/**
+ * After a look, a read waits so many times as long as the look took, a second at most: a look at a large conversation may
+ * read its whole document from the disk, and the looks of all assistants share one line.
+ */
+const LOOK_REST_TIMES = 50;
 
 type Head = { seq: number; status: string };
 type Known = { after: number; status: string | undefined };
@@ -233,9 +238,12 @@ export const createWaitForNews = ({
   const look: WaitForNews = async ({ key, assistantId }, { after, status, waitMs, res }) => {
     const until = performance.now() + waitMs;
     for (;;) {
+      const since = performance.now();
       const head = await find(key);
+      const restMs = Math.min(LOOK_EVERY_MS, LOOK_REST_TIMES * (performance.now() - since));
       if (isNews(head, { after, status }) || performance.now() >= until || res.closed || draining.aborted) return;
-      await pause(head?.status === 'escalated' ? forPersonMs(assistantId) : LOOK_EVERY_MS);
+      const pauseMs = Math.max(restMs, head?.status === 'escalated' ? forPersonMs(assistantId) : LOOK_EVERY_MS);
+      await pause(Math.min(pauseMs, Math.max(0, until - performance.now())));
     }
   };
 

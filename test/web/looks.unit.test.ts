@@ -4,8 +4,8 @@ import { createWaitForNews } from '../../src/web-channel/access.ts';
 
 const WAIT_MS = 25_000;
 
-/** Reads of visitors whose conversations wait for a person. */
-const someReads = () => {
+/** Reads of visitors whose conversations wait for a person. `tookMs`: how long a look takes. */
+const someReads = (tookMs = 0) => {
   vi.useFakeTimers();
   const looks = new Map<string, number>();
   const stopping = new AbortController();
@@ -13,6 +13,7 @@ const someReads = () => {
   const find = async (key: string) => {
     const [assistantId = ''] = key.split(' ');
     looks.set(assistantId, (looks.get(assistantId) ?? 0) + 1);
+    if (tookMs > 0) await new Promise((resolve) => setTimeout(resolve, tookMs));
     return { seq: 1, status: 'escalated' };
   };
   const waitForNews = createWaitForNews({ find, draining: stopping.signal });
@@ -30,10 +31,10 @@ const someReads = () => {
       }
     },
     /** How often the reads of each assistant look in a second. */
-    looksInSecond: async () => {
+    looksInSecond: async (seconds = 3) => {
       looks.clear();
-      await vi.advanceTimersByTimeAsync(3_000);
-      return Object.fromEntries([...looks].map(([assistantId, count]) => [assistantId, count / 3]));
+      await vi.advanceTimersByTimeAsync(seconds * 1_000);
+      return Object.fromEntries([...looks].map(([assistantId, count]) => [assistantId, count / seconds]));
     },
     waiting: () => waiting,
     stop: () => stopping.abort(),
@@ -65,6 +66,31 @@ test('few reads that wait for a person look as often as ever, also beside an ass
   expect(before).toEqual({ few: (10 * 10) / 3 });
   expect(beside['few']).toEqual((10 * 10) / 3);
   expect(beside['many']).toBeLessThan(1_900 / 0.4);
+});
+
+test.each([
+  [3, 1 / 0.303],
+  [15, 1 / 0.765],
+  [100, 1 / 1.1],
+])('a read whose look takes %i ms waits fifty times as long before the next, at most a second', async (ms, most) => {
+  const { wait, looksInSecond } = someReads(ms);
+  wait('slow', 10);
+
+  const looks = await looksInSecond(20);
+
+  expect(looks['slow']).toBeGreaterThan(10 * most - 1);
+  expect(looks['slow']).toBeLessThan(10 * most + 1);
+});
+
+test('a read whose looks are slow ends at its time', async () => {
+  const { wait, waiting } = someReads(60);
+  wait('slow', 1);
+
+  await vi.advanceTimersByTimeAsync(WAIT_MS - 1);
+  const before = waiting();
+  await vi.advanceTimersByTimeAsync(100);
+
+  expect([before, waiting()]).toEqual([1, 0]);
 });
 
 test('all waits end at once when the process drains', async () => {

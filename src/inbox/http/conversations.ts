@@ -39,6 +39,7 @@ import {
   handled,
   nextCursor,
   operation,
+  readPage,
   TagName,
   time,
   timeCursor,
@@ -320,8 +321,8 @@ export const conversationDataOperations = {
     method: 'get',
     path: `${path}/events`,
     id: 'listConversationEvents',
-    isLarge: true,
-    summary: 'List its events with their deliveries, newest first: those of the newest 200 deliveries',
+    isLarge: 'inTurn',
+    summary: 'List its newest events with their deliveries, newest first: 200 deliveries together',
     answer: z.object({
       events: z.array(
         z.object({
@@ -396,9 +397,10 @@ export const conversationDataRoutes = ({
   };
 
   return [
-    handled(conversationDataOperations.events, async ({ params: { id } }) => ({
-      events: await listEvents(await getConversation(id)),
-    })),
+    handled(conversationDataOperations.events, ({ params: { id }, ...call }) => {
+      const list = async () => ({ events: await listEvents(await getConversation(id)) });
+      return readPage(call, list, { isFiltered: true });
+    }),
 
     handled(conversationDataOperations.export, async ({ params: { id }, operator, res }) => {
       const conversation = await getConversation(id);
