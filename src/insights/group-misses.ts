@@ -1,4 +1,3 @@
-import { setImmediate } from 'node:timers/promises';
 import type { ClientSession, Connection, Model, mongo } from 'mongoose';
 import { toBytes, toFloats } from '../assistants/knowledge/vectors.ts';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
@@ -8,6 +7,7 @@ import { withDeadline } from '../platform/process/deadline.ts';
 import { newId } from '../platform/process/ids.ts';
 import type { Logger } from '../platform/process/logger.ts';
 import { createLru } from '../platform/process/lru.ts';
+import { createSlices, workFor } from '../platform/process/slices.ts';
 import { mapAtMost } from '../platform/process/slots.ts';
 import { type ProjectedConversation, searchModel, searchWordsOf } from './conversation-search.ts';
 import {
@@ -341,12 +341,13 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
       return group;
     };
 
+    const slices = createSlices();
     for (const { conversationId, lessons, lastMissId } of learners) {
       const lastId = lastMissIds.get(conversationId) ?? lastMissId;
       let last = groups.find(({ _id }) => _id === lastId) ?? null;
       for (const lesson of lessons) {
         if (lesson.kind === 'miss') {
-          await setImmediate(); // lets replies run: a miss is compared with up to 500 groups
+          await slices.next(); // each miss has a slice, because it is compared with up to 500 groups
           last = addMiss(lesson, conversationId);
           lastMissIds.set(conversationId, last._id);
         } else if (last && lesson.content.length > (last.answer?.content.length ?? 0)) {
@@ -364,7 +365,8 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
     const lastMissIds = new Map<string, string>();
     const writes: Write[] = [];
     for (const [assistantId, own] of Map.groupBy(learners, (one) => one.assistantId)) {
-      writes.push(...(await groupOne(assistantId, { learners: own, lastMissIds, isLate })));
+      const grouping = () => groupOne(assistantId, { learners: own, lastMissIds, isLate });
+      writes.push(...(await workFor(assistantId, grouping)));
     }
     return { writes, lastMissIds };
   };
