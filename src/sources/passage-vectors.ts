@@ -4,7 +4,13 @@ import { collectionOf } from '../platform/mongo/mongo.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import { createLeaseSessions, RunLost } from './lease-sessions.ts';
-import { sourceModels, type StoredIndexPiece, type StoredPassage, type StoredSource } from './source.ts';
+import {
+  PASSAGES_BY_MADE,
+  sourceModels,
+  type StoredIndexPiece,
+  type StoredPassage,
+  type StoredSource,
+} from './source.ts';
 
 /**
  * `indexed.by` while the index of a source is made. After `INDEXED_AGAIN_MS`, an engine replaces another engine's
@@ -161,7 +167,7 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
     },
 
     listWithoutVectors: async (sourceId, made, limit) => {
-      const options = { projection: { title: 1, path: 1, text: 1 }, limit };
+      const options = { projection: { title: 1, path: 1, text: 1 }, limit, hint: PASSAGES_BY_MADE };
       const rows = await passages.find({ sourceId, made: { $ne: made }, until: null }, options).toArray();
       return rows.map(({ _id, title, path, text }) => ({ passageId: _id, title, path, text }));
     },
@@ -206,7 +212,7 @@ export const createPassageVectors = ({ connection, timing }: Dependencies): Pass
       const held = { _id: sourceId, ...ofVectors.heldBy(token) };
       const isWhole = async (made: string): Promise<boolean> => {
         const missing = { sourceId, made: { $ne: made }, until: null };
-        return (await passages.findOne(missing, { projection: { _id: 1 } })) === null;
+        return (await passages.findOne(missing, { projection: { _id: 1 }, hint: PASSAGES_BY_MADE })) === null;
       };
       const none = { 'vectors.made': null } as mongo.MatchKeysAndValues<StoredSource>;
       if (kind && (await isWhole(kind.made))) {

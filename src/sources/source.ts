@@ -411,13 +411,16 @@ export const PAGES_BY = {
 } as const;
 for (const index of Object.values(PAGES_BY)) pageSchema.index(index);
 
+/** For the visible passages of a source that lack vectors. */
+export const PASSAGES_BY_MADE = { sourceId: 1, until: 1, made: 1 } as const;
+
 const passageSchema = schemaOf<StoredPassage>('passages');
 // A covering index, so that listing the visible passages does not read the documents.
 passageSchema.index({ assistantId: 1, sourceId: 1, since: 1, until: 1, model: 1, _id: 1 });
 passageSchema.index({ sourceId: 1, pageId: 1 });
-passageSchema.index({ sourceId: 1, until: 1 });
 passageSchema.index({ sourceId: 1, hash: 1 });
-passageSchema.index({ sourceId: 1, made: 1 });
+// With `until` first: passages that are hidden stay without vectors, and there may be many of them.
+passageSchema.index(PASSAGES_BY_MADE);
 
 const tokensSchema = schemaOf<StoredPassageTokens>('passageTokens');
 tokensSchema.index({ sourceId: 1 });

@@ -136,6 +136,9 @@ export type SemanticState = {
     fields: VectorProgress & { model: string; version: number },
   ) => Promise<number | null>;
 
+  /** Renews the lease. False if another worker has it now. */
+  renew: (held: VectorLease) => Promise<boolean>;
+
   /**
    * Stores the final progress and releases the lease. If the assistant has changed meanwhile or the lease was lost,
    * returns false and changes nothing.
@@ -169,6 +172,8 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
     const row = await assistants.findOneAndUpdate(leasedBy(held), renewal(held.token, fields, 1), AFTER);
     return row?.version ?? null;
   },
+
+  renew: async (held) => (await assistants.updateOne(leasedBy(held), renewal(held.token))).matchedCount === 1,
 
   complete: async (held, { version, done, answers, total }) => {
     const { matchedCount } = await assistants.updateOne(

@@ -8,15 +8,16 @@ import {
   type VectorLease,
   type VectorProgress,
 } from './semantic-state.ts';
+import { inChunks, keepLease } from '../../platform/mongo/batches.ts';
 import { type KnowledgeText, parseTextKey, questionTexts, textKeyOf, textsHash } from './entry.ts';
-import type { EntryTexts, EntryVectors, VectorsInfo, VectorStore } from './vectors.ts';
+import { type EntryTexts, type EntryVectors, VECTORS_AT_ONCE, type VectorsInfo, type VectorStore } from './vectors.ts';
 import { withDeadline } from '../../platform/process/deadline.ts';
 import { newToken } from '../../platform/process/ids.ts';
 import type { Lifecycle } from '../../platform/process/lifecycle.ts';
 import type { Logger } from '../../platform/process/logger.ts';
 import { createLru } from '../../platform/process/lru.ts';
 import { createSlices, workFor } from '../../platform/process/slices.ts';
-import { createSlots, oneEach } from '../../platform/process/slots.ts';
+import { createSlots, oneEach, restAsLong, withRests, workInSlot } from '../../platform/process/slots.ts';
 import { startSweeper } from '../../platform/process/sweeper.ts';
 import type { Timing } from '../../platform/process/time-limits.ts';
 
@@ -32,6 +33,8 @@ type Plan = VectorProgress & {
   orphans: string[];
   /** Maps a text hash to the id of a removed entry that still has the vector of this text. */
   sources: Map<string, string>;
+  /** Ids of entries whose answer got its vector before its turn, because it was known. */
+  answered: Set<string>;
   /** False if the next plan has the rest of the work. */
   isWhole: boolean;
 };
@@ -42,12 +45,37 @@ type Plan = VectorProgress & {
  */
 const LOOKED_UP_MAX = 20_000;
 
+/** Runs a part of an assistant's work that reads or changes whole documents of vectors. */
+type InPlace = <Value>(assistantId: string, work: () => Promise<Value>) => Promise<Value>;
+
+/**
+ * How many such parts run at once. The assistants take turns, and a place stays taken for a rest as long as the part
+ * took. Otherwise many vectors that are known, which need no time of the model, would take all the time of MongoDB.
+ */
+const PLACES = 2;
+
+const createPlaces = (): InPlace => {
+  const places = withRests(createSlots(oneEach(PLACES)), restAsLong);
+  return (assistantId, work) => workInSlot(places, assistantId, work);
+};
+
+type PlanDependencies = {
+  vectors: VectorStore;
+  inPlace: InPlace;
+  /** True if the plan must end soon. The vectors of removed entries that it has not found are made again. */
+  isOver: () => boolean;
+};
+
 /**
  * Compares the stored vectors with the entries and orders the missing work. Edited entries go first, because their
  * author waits. The questions of all other entries go next, because a question is enough to find its entry. Answers go
  * last.
  */
-const planWork = async (vectors: VectorStore, assistantId: string, model: string): Promise<Plan> => {
+const planWork = async (
+  { vectors, inPlace, isOver }: PlanDependencies,
+  assistantId: string,
+  model: string,
+): Promise<Plan> => {
   const slices = createSlices();
   const stored = new Map<string, VectorsInfo>();
   for await (const name of vectors.list(assistantId)) {
@@ -87,14 +115,19 @@ const planWork = async (vectors: VectorStore, assistantId: string, model: string
   const orphans = [...stored.values()];
   const usable = orphans.filter((one) => one.model === model).map(({ entryId }) => entryId);
   const sources = new Map<string, string>();
-  if (wanted.size > 0) {
-    for await (const { entryId, texts } of vectors.readTextKeys(usable)) {
+  const findIn = async (some: string[]): Promise<void> => {
+    for await (const { entryId, texts } of vectors.readTextKeys(some)) {
       if (slices.isOver()) await slices.next();
       for (const name of texts) {
         const { hash } = parseTextKey(name);
-        if (wanted.has(hash)) sources.set(Buffer.from(hash).toString(), entryId); // a copy: a part would keep the whole
+        if (!wanted.has(hash) || sources.has(hash)) continue;
+        sources.set(Buffer.from(hash).toString(), entryId); // a copy: a part would keep the whole
       }
     }
+  };
+  for (const some of inChunks(usable, VECTORS_AT_ONCE)) {
+    if (sources.size === wanted.size || isOver()) break;
+    await inPlace(assistantId, () => findIn(some));
   }
   const isWhole = lookedUp === fresh.length || usable.length === 0;
   return {
@@ -105,6 +138,7 @@ const planWork = async (vectors: VectorStore, assistantId: string, model: string
     edited: new Set(edited.map(({ entryId }) => entryId)),
     orphans: orphans.map(({ entryId }) => entryId),
     sources,
+    answered: new Set(),
     done: total - edited.length - fresh.length,
     answers,
     total,
@@ -136,7 +170,7 @@ const TEXTS_PER_CALL = 8;
 const RETRY_FOR_MS = 2_000;
 const RETRY_EVERY_MS = 200;
 
-type EmbedEntriesDependencies = { vectors: VectorStore; embedder: Embedder; draining: AbortSignal };
+type EmbedEntriesDependencies = { vectors: VectorStore; embedder: Embedder; draining: AbortSignal; inPlace: InPlace };
 type Task = { assistantId: string; model: string; plan: Plan; batch: WorkItem[]; isOver: () => boolean };
 
 const joined = (rows: Float32Array[]): Float32Array => {
@@ -150,7 +184,7 @@ const joined = (rows: Float32Array[]): Float32Array => {
  * Creates and stores the vectors of a batch of entries. Returns false if the embedder is not available, and null if the
  * time is over: what was made is kept for the next pass, because one entry may have more texts than a pass has time for.
  */
-const createEmbedEntries = ({ vectors, embedder, draining }: EmbedEntriesDependencies) => {
+const createEmbedEntries = ({ vectors, embedder, draining, inPlace }: EmbedEntriesDependencies) => {
   const kept = createLru<{ model: string; known: Map<string, Float32Array> }>({ most: MAX_STARTED });
 
   /** Resolves with the result of the work, or with null as soon as the process drains. */
@@ -192,11 +226,13 @@ const createEmbedEntries = ({ vectors, embedder, draining }: EmbedEntriesDepende
   };
 
   return async (task: Task): Promise<boolean | null> => {
-    const { assistantId, model, batch, isOver } = task;
+    const { assistantId, model, plan, batch, isOver } = task;
     const ids = batch.map(({ entryId }) => entryId);
     const entries: EntryTexts[] = [];
     for await (const entry of vectors.readTexts(assistantId, ids)) entries.push(entry);
-    const known = await findKnown(task, entries);
+    // Without vectors of removed entries, there are few documents to read.
+    const find = () => findKnown(task, entries);
+    const known = await (plan.sources.size > 0 ? inPlace(assistantId, find) : find());
     const before = kept.get(assistantId);
     if (before?.model === model) for (const [hash, vector] of before.known) known.set(hash, vector);
 
@@ -230,7 +266,9 @@ const createEmbedEntries = ({ vectors, embedder, draining }: EmbedEntriesDepende
       const found = texts.map(({ hash }) => known.get(hash) ?? new Float32Array());
       return { entryId, model, hash: textsHash(model, texts), texts: texts.map(textKeyOf), vectors: joined(found) };
     });
-    await vectors.save(assistantId, rows);
+    await inPlace(assistantId, () => vectors.save(assistantId, rows));
+    for (const { entryId, texts } of chosen)
+      if (!withAnswer && texts.some(({ kind }) => kind === 'answer')) plan.answered.add(entryId);
     kept.delete(assistantId);
     return true;
   };
@@ -283,6 +321,8 @@ type PassOutcome =
  */
 const RESTS_MOST_MS = 2_000;
 const RESTING_MAX = 1_000;
+/** How often a plan renews the lease. */
+const RENEWED_EVERY_MS = 2_000;
 
 /**
  * Brings the vectors of one assistant up to date, under a lease. Each pass creates the missing vectors of one version.
@@ -290,7 +330,8 @@ const RESTING_MAX = 1_000;
  * A worker that lost its lease may have stored vectors of old texts, so it marks the assistant as stale.
  */
 const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, isOver, logger }: Dependencies) => {
-  const embedEntries = createEmbedEntries({ vectors, embedder, draining });
+  const inPlace = createPlaces();
+  const embedEntries = createEmbedEntries({ vectors, embedder, draining, inPlace });
   /** The time until which an assistant rests. */
   const rests = createLru<number>({ most: RESTING_MAX, ttl: RESTS_MOST_MS });
 
@@ -299,17 +340,27 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, is
     if (ms > 0) await sleep(Math.ceil(ms), undefined, { signal: draining }).catch(() => undefined);
   };
 
-  const planAndRest = async (assistantId: string, model: string): Promise<Plan> => {
+  const planAndRest = async (lease: VectorLease, model: string): Promise<Plan> => {
+    const { assistantId } = lease;
     const startedAt = performance.now();
-    const plan = await planWork(vectors, assistantId, model);
-    const endedAt = performance.now();
-    rests.set(assistantId, endedAt + Math.min(endedAt - startedAt, RESTS_MOST_MS));
-    return plan;
+    const renewing = keepLease(() => semantic.renew(lease), {
+      everyMs: RENEWED_EVERY_MS,
+      until: draining,
+    });
+    const mustEnd = (): boolean => draining.aborted || isOver(startedAt);
+    try {
+      const plan = await planWork({ vectors, inPlace, isOver: mustEnd }, assistantId, model);
+      const endedAt = performance.now();
+      rests.set(assistantId, endedAt + Math.min(endedAt - startedAt, RESTS_MOST_MS));
+      return plan;
+    } finally {
+      renewing.stop();
+    }
   };
 
   const pass = async (lease: VectorLease, model: string, version: number): Promise<PassOutcome> => {
     const { assistantId } = lease;
-    const plan = await planAndRest(assistantId, model);
+    const plan = await planAndRest(lease, model);
     const plannedAt = performance.now();
     const figures = { done: plan.done, answers: plan.answers, total: plan.total };
     let savedAt = performance.now();
@@ -319,15 +370,29 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, is
       if (now === null) return { kind: 'lost' };
       return now === version ? null : { kind: 'changed' };
     };
+    /** Removes the vectors that nobody needs any more. Returns an outcome if the pass must end before. */
+    const removeOrphans = async (): Promise<PassOutcome | null> => {
+      for (const [nth, some] of inChunks(plan.orphans, VECTORS_AT_ONCE).entries()) {
+        if (draining.aborted) return { kind: 'postponed' };
+        if (nth > 0 && isOver(plannedAt)) return { kind: 'over' };
+        await inPlace(assistantId, () => vectors.remove(some));
+        const ended = performance.now() - savedAt < PROGRESS_EVERY_MS ? null : await saveProgress();
+        if (ended) return ended;
+      }
+      return null;
+    };
 
     let outcome = await saveProgress();
     let failedInARow = 0;
     const refused = new Set<string>();
     const batches = [...batchesOf(plan.work)].toReversed();
     for (;;) {
-      const batch = batches.pop()?.filter(({ entryId }) => !refused.has(entryId));
+      const batch = batches
+        .pop()
+        ?.filter(({ entryId, withAnswer }) => !refused.has(entryId) && !(withAnswer && plan.answered.has(entryId)));
       if (!batch) break;
       if (outcome) return outcome;
+      if (batch.length === 0) continue;
       if (draining.aborted) return { kind: 'postponed' };
       if (figures.done + figures.answers > plan.done + plan.answers && isOver(plannedAt)) return { kind: 'over' };
       const embedding = embedEntries({ assistantId, model, plan, batch, isOver: () => isOver(plannedAt) });
@@ -350,7 +415,7 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, is
       failedInARow = 0;
       for (const { entryId, withAnswer } of batch) {
         if (!withAnswer || plan.edited.has(entryId)) figures.done += 1;
-        if (withAnswer) figures.answers += 1;
+        if (withAnswer || plan.answered.has(entryId)) figures.answers += 1;
       }
       const searchable = figures.done === figures.total && !batch[0]?.withAnswer;
       if (searchable || performance.now() - savedAt >= PROGRESS_EVERY_MS) outcome = await saveProgress();
@@ -358,7 +423,8 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, is
     if (outcome) return outcome;
     if (!plan.isWhole) return { kind: 'over' };
     if (refused.size > 0) return { kind: 'refused' };
-    await vectors.remove(plan.orphans);
+    outcome = await removeOrphans();
+    if (outcome) return outcome;
     if (await semantic.complete(lease, { ...figures, version })) return { kind: 'made' };
     return (await saveProgress()) ?? { kind: 'changed' };
   };

@@ -1,4 +1,5 @@
 import type { Connection, Model } from 'mongoose';
+import { inChunks, restIfSlow } from '../../platform/mongo/batches.ts';
 import { serverDate } from '../../platform/process/clock.ts';
 import { collectionOf, schemaOf } from '../../platform/mongo/mongo.ts';
 import { type assistantModels, visibleEntries } from '../assistant.ts';
@@ -9,7 +10,8 @@ const REMOVED_KEPT_S = 600;
 /** Documents per batch. The batch is small, so that decoding one batch does not delay other work. */
 const INFO_BATCH = 500;
 const TEXTS_BATCH = 100;
-const VECTORS_BATCH = 50;
+/** Entries per statement that reads or changes whole documents. With many variants, each has 80 KB. */
+export const VECTORS_AT_ONCE = 50;
 
 type StoredVectors = {
   /** The id of the entry. */
@@ -55,7 +57,7 @@ export type VectorStore = {
 
   read: (entryIds: string[]) => AsyncGenerator<EntryVectors>;
 
-  /** Reads the text keys of these entries (see `textKeyOf`), without the vectors. */
+  /** Reads the text keys of these entries (see `textKeyOf`), without the vectors. MongoDB still reads whole documents. */
   readTextKeys: (entryIds: string[]) => AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>>;
 
   save: (assistantId: string, rows: EntryVectors[]) => Promise<void>;
@@ -66,6 +68,7 @@ export type VectorStore = {
    */
   retire: (entryIds: string[]) => Promise<void>;
 
+  /** Deletes the vectors of at most `VECTORS_AT_ONCE` entries. */
   remove: (entryIds: string[]) => Promise<void>;
 };
 
@@ -103,9 +106,8 @@ export const createVectorStore = (
     },
 
     async *read(entryIds: string[]): AsyncGenerator<EntryVectors> {
-      for (let start = 0; start < entryIds.length; start += VECTORS_BATCH) {
-        const some = { _id: { $in: entryIds.slice(start, start + VECTORS_BATCH) } };
-        for (const row of await stored.find(some, { promoteBuffers: true }).toArray()) {
+      for (const ids of inChunks(entryIds, VECTORS_AT_ONCE)) {
+        for (const row of await stored.find({ _id: { $in: ids } }, { promoteBuffers: true }).toArray()) {
           const { _id, model: madeBy, hash, texts, vectors } = row;
           yield { entryId: _id, model: madeBy, hash, texts, vectors: toFloats(vectors) };
         }
@@ -113,11 +115,9 @@ export const createVectorStore = (
     },
 
     async *readTextKeys(entryIds: string[]): AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>> {
-      for (let start = 0; start < entryIds.length; start += INFO_BATCH) {
-        const some = { _id: { $in: entryIds.slice(start, start + INFO_BATCH) } };
-        for (const { _id, texts } of await stored.find(some, { projection: { texts: 1 } }).toArray()) {
-          yield { entryId: _id, texts };
-        }
+      for (const ids of inChunks(entryIds, VECTORS_AT_ONCE)) {
+        const rows = await stored.find({ _id: { $in: ids } }, { projection: { texts: 1 } }).toArray();
+        for (const { _id, texts } of rows) yield { entryId: _id, texts };
       }
     },
 
@@ -135,11 +135,13 @@ export const createVectorStore = (
 
     retire: async (entryIds) => {
       const removed = { $set: { live: false, removedAt: serverDate() } };
-      if (entryIds.length > 0) await stored.updateMany({ _id: { $in: entryIds }, live: true }, removed);
+      for (const ids of inChunks(entryIds, VECTORS_AT_ONCE)) {
+        const since = performance.now();
+        await stored.updateMany({ _id: { $in: ids }, live: true }, removed);
+        await restIfSlow(since);
+      }
     },
 
-    remove: async (entryIds) => {
-      if (entryIds.length > 0) await stored.deleteMany({ _id: { $in: entryIds } });
-    },
+    remove: async (entryIds) => void (await stored.deleteMany({ _id: { $in: entryIds } })),
   };
 };
