@@ -93,16 +93,12 @@ type StoredResult = Asked &
 /** `tries`: above 1 if workers that held it before were killed, and nothing was answered in between. */
 export type HeldEvaluation = Evaluation & { next: number; token: string; tries: number };
 type NumberedQuestion = Asked & { nth: number };
+type NotTaken = { assistantIds: string[]; noneAsking: boolean; noneWaiting: boolean; noDrafts: boolean };
 /**
  * Evaluations not to take, because others are being worked on: those of these assistants, those that ask a provider,
- * and those of drafts. `slow`: the same for what asks the providers of these assistants.
+ * those that ask none, and those of drafts. `slow`: the same among those of these assistants.
  */
-export type Besides = {
-  assistantIds: string[];
-  noneAsking: boolean;
-  noDrafts: boolean;
-  slow: { assistantIds: string[]; noneAsking: boolean; noDrafts: boolean };
-};
+export type Besides = NotTaken & { slow: NotTaken };
 
 const evaluationSchema = schemaOf<StoredEvaluation>('evaluations');
 evaluationSchema.index({ assistantId: 1, createdAt: -1 });
@@ -133,17 +129,15 @@ const toEvaluation = ({
   versions: [],
   ...stored,
 });
-const fittingBeside = ({ assistantIds, noneAsking, noDrafts, slow }: Besides): mongo.Filter<StoredEvaluation> => {
-  const asks = { provider: { $exists: true } };
-  const ofDraft = { draftRevision: { $exists: true } };
-  const ofSlow = { ...asks, assistantId: { $in: slow.assistantIds } };
-  const none = [
-    ...(noneAsking ? [asks] : []),
-    ...(noDrafts ? [ofDraft] : []),
-    ...(slow.noneAsking ? [ofSlow] : []),
-    ...(slow.noDrafts ? [{ ...ofSlow, ...ofDraft }] : []),
-  ];
-  return { assistantId: { $nin: assistantIds }, ...(none.length > 0 && { $nor: none }) };
+const kindsOf = ({ noneAsking, noneWaiting, noDrafts }: NotTaken): mongo.Filter<StoredEvaluation>[] => [
+  ...(noneAsking ? [{ provider: { $exists: true } }] : []),
+  ...(noneWaiting ? [{ provider: { $exists: false } }] : []),
+  ...(noDrafts ? [{ draftRevision: { $exists: true } }] : []),
+];
+const fittingBeside = ({ slow, ...besides }: Besides): mongo.Filter<StoredEvaluation> => {
+  const ofSlow = kindsOf(slow).map((kind) => ({ ...kind, assistantId: { $in: slow.assistantIds } }));
+  const none = [...kindsOf(besides), ...ofSlow];
+  return { assistantId: { $nin: besides.assistantIds }, ...(none.length > 0 && { $nor: none }) };
 };
 /** Ids sort in the order of the questions. */
 const resultIdOf = (evaluationId: string, nth: number): string => `${evaluationId}:${String(nth).padStart(6, '0')}`;

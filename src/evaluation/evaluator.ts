@@ -9,6 +9,7 @@ import { readReply } from '../insights/figures.ts';
 import { cosine } from '../insights/group-misses.ts';
 import { keepLease } from '../platform/mongo/batches.ts';
 import { isMongoUnavailable } from '../platform/mongo/failures.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
 import { newToken } from '../platform/process/ids.ts';
 import type { Lifecycle } from '../platform/process/lifecycle.ts';
 import type { Logger } from '../platform/process/logger.ts';
@@ -28,6 +29,13 @@ const TURN_MS = 3_000;
  * at most half of these places.
  */
 export const ASKING_MAX = 16;
+/**
+ * An evaluation without a provider whose turn takes longer waits, mostly for a large index, and goes on beside the others
+ * too. At most so many of them, because turns wait for the indexes of all. Slow assistants have at most half of these
+ * places.
+ */
+const BESIDE_AFTER_MS = 5_000;
+const WAITING_MAX = 4;
 /**
  * Drafts take memory, so at most this many are worked on at once. Slow assistants have at most half of these places
  * too.
@@ -50,6 +58,8 @@ type Options = {
   logger: Logger;
   /** How often the lease is renewed, in ms. */
   renewMs?: number;
+  /** After which time an evaluation without a provider leaves its turn to the next one, in ms. */
+  besideAfterMs?: number;
 };
 
 /** After so many workers were killed with the same question, the evaluation fails. Otherwise it would end them all. */
@@ -83,6 +93,7 @@ type Replied = { given: GivenReply; language: string; isFallBack: boolean; judge
  */
 export const openEvaluator = (options: Options): void => {
   const { evaluations, versions, askEngine, embedder, lifecycle, logger, renewMs = RENEW_MS } = options;
+  const { besideAfterMs = BESIDE_AFTER_MS } = options;
   const { draining } = lifecycle;
   const token = newToken();
   const paces = createPaces(ASKING);
@@ -98,7 +109,7 @@ export const openEvaluator = (options: Options): void => {
     const trying = workFor(`evaluation of ${held.assistantId}`, () =>
       askEngine.tryOut(held.assistantId, { message, language }, { draft, reserveTokens }),
     );
-    const tried = await (held.provider ? paces.watch(held.assistantId, trying) : trying);
+    const tried = await paces.watch(held.assistantId, trying);
     if (!tried) return 'assistant gone';
     const { text, suggestedActions: actions, sources = [], confidence, why, language: spoken } = tried.reply;
     if (why['budget'] === 'used_up') return 'tokens used up';
@@ -241,46 +252,46 @@ export const openEvaluator = (options: Options): void => {
     }
   };
 
-  /** Evaluations that ask a provider, by assistant. A call may take half a minute, so others do not wait for it. */
-  const asking = new Map<string, { held: HeldEvaluation; done: Promise<void> }>();
+  /**
+   * The evaluations in work, by assistant: those that ask a provider, whose calls may take half a minute, the one that has
+   * its turn, and those that wait. One of each assistant.
+   */
+  const working = new Map<string, { held: HeldEvaluation; done: Promise<boolean> }>();
 
   const besides = (): Besides => {
-    const all = [...asking.values()].map(({ held }) => held);
-    const drafts = all.filter(({ draftRevision }) => draftRevision !== null);
-    const areSlow = (some: HeldEvaluation[]): number =>
-      some.filter(({ assistantId }) => paces.of(assistantId) !== 'fast').length;
-    return {
-      assistantIds: [...asking.keys()],
-      noneAsking: all.length >= ASKING_MAX,
-      noDrafts: drafts.length >= DRAFTS_AT_ONCE,
-      slow: {
-        assistantIds: paces.slow(),
-        noneAsking: areSlow(all) >= ASKING_MAX / 2,
-        noDrafts: areSlow(drafts) >= DRAFTS_AT_ONCE / 2,
-      },
-    };
+    const isSlow = ({ assistantId }: HeldEvaluation): boolean => paces.of(assistantId) !== 'fast';
+    const notTaken = (all: HeldEvaluation[], assistantIds: string[], share: number) => ({
+      assistantIds,
+      noneAsking: all.filter(({ provider }) => provider).length >= ASKING_MAX * share,
+      noneWaiting: all.filter(({ provider }) => !provider).length >= WAITING_MAX * share,
+      noDrafts: all.filter(({ draftRevision }) => draftRevision !== null).length >= DRAFTS_AT_ONCE * share,
+    });
+    const all = [...working.values()].map(({ held }) => held);
+    return { ...notTaken(all, [...working.keys()], 1), slow: notTaken(all.filter(isSlow), paces.slow(), 1 / 2) };
   };
 
   const round = async (): Promise<void> => {
     while (!draining.aborted) {
       const held = await evaluations.acquire(token, besides());
       if (!held) return;
-      if (!held.provider) await workInTurn(held);
-      else {
-        const { evaluationId, assistantId } = held;
-        const done = workInTurn(held)
-          .catch((cause: unknown) =>
-            logger.warn({ err: cause, evaluationId }, 'an evaluation failed: it goes on later'),
-          )
-          .finally(() => asking.delete(assistantId));
-        asking.set(assistantId, { held, done });
-      }
+      const { evaluationId, assistantId } = held;
+      const done = workInTurn(held)
+        .then(() => true)
+        .catch((cause: unknown) => {
+          logger.warn({ err: cause, evaluationId }, 'an evaluation failed: it goes on later');
+          return false;
+        })
+        .finally(() => working.delete(assistantId));
+      working.set(assistantId, { held, done });
+      // Null if it goes on beside the next one.
+      const isDone = held.provider ? null : await withDeadline(done, besideAfterMs).catch(() => null);
+      if (isDone === false) return; // the next look takes it again
     }
   };
 
   const sweeper = startSweeper('evaluations', round, { everyMs: LOOK_EVERY_MS, logger });
   lifecycle.add('evaluations', sweeper, async (opened) => {
     await opened.stop();
-    await Promise.all([...asking.values()].map(({ done }) => done));
+    await Promise.all([...working.values()].map(({ done }) => done));
   });
 };

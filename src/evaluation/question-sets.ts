@@ -1,5 +1,5 @@
 import { baseLanguage } from '@parley/understanding/text';
-import type { ClientSession, Connection } from 'mongoose';
+import type { ClientSession, Connection, mongo } from 'mongoose';
 import * as z from 'zod';
 import { LanguageTag } from '../assistants/knowledge/entry.ts';
 import type { ChangedConversations, ChangePosition } from '../conversations/changed-since.ts';
@@ -9,8 +9,10 @@ import { readReply } from '../insights/figures.ts';
 import { inBatches, inChunks, insertAtMost } from '../platform/mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
 import { invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
+import { createSlots, oneEach, workInSlot } from '../platform/process/slots.ts';
 import type { Asked } from './evaluations.ts';
 import { type CaseInput, QUESTION_MAX } from './question.ts';
 
@@ -25,6 +27,16 @@ const INSERTED_AT_ONCE = 100;
 const VERSIONS_KEPT = 20;
 /** `until` of a case that is in the present version. */
 const LIVE = Number.MAX_SAFE_INTEGER;
+
+/** A removed set belongs to no assistant, so nothing finds it but `purge`. All its versions may have 40 MB. */
+const NOBODY = '';
+/** How many questions a command deletes, and of how many sets a process deletes them at once. */
+const DELETED_AT_ONCE = 100;
+const PURGES_AT_ONCE = 2;
+/** The longest time that the removal of a set waits until its questions are deleted. */
+const PURGED_WITHIN_MS = 1_000;
+/** After this time, another process repeats a purge that has not ended. */
+const PURGED_AGAIN_AFTER_MS = 5 * 60_000;
 
 /** A named list of questions with expected answers. `version` rises with each change of its questions. */
 export type QuestionSet = {
@@ -77,7 +89,12 @@ export type QuestionSets = {
   get: (ref: SetRef) => Promise<QuestionSet>;
   create: (assistantId: string, name: string) => Promise<QuestionSet>;
   rename: (ref: SetRef, name: string) => Promise<QuestionSet>;
+
+  /** Nobody finds the set from then on. Many questions are deleted afterwards; `purge` finishes what a kill ends. */
   remove: (ref: SetRef) => Promise<void>;
+
+  /** Deletes what removals have left undone, until a signal. */
+  purge: (until: AbortSignal) => Promise<void>;
 
   /** Reads the questions of the present version or of one of the last 20 in their order, in pages. */
   readCases: (set: Pick<QuestionSet, 'setId' | 'version'>, version?: number) => AsyncIterable<QuestionCase[]>;
@@ -114,19 +131,35 @@ export const createQuestionSets = (connection: Connection): QuestionSets => {
     return toSet(stored);
   };
 
+  const deleteCases = (filter: mongo.Filter<StoredCase>, until?: AbortSignal): Promise<void> => {
+    const all = { collection: cases, filter, maxItems: DELETED_AT_ONCE, rests: true, ...(until && { until }) };
+    return inBatches(all, (some) => cases.deleteMany(some));
+  };
+
+  const purges = createSlots(oneEach(PURGES_AT_ONCE));
+  const purgeSet = (setId: string, { holder, until }: { holder: string; until?: AbortSignal }): Promise<void> =>
+    workInSlot(purges, holder, async () => {
+      await deleteCases({ setId }, until);
+      await sets.deleteOne({ _id: setId, assistantId: NOBODY });
+    });
+
   /** Makes the next version of a set. Concurrent changes are made one after the other. */
-  const change = (
+  const change = async (
     { assistantId, setId }: SetRef,
     write: (version: number, session: ClientSession) => Promise<void>,
-  ): Promise<void> =>
-    inTurn(connection, async (session) => {
+  ): Promise<void> => {
+    let oldest = 0;
+    await inTurn(connection, async (session) => {
       const update = { $inc: { version: 1 }, $set: { changedAt: serverDate() } };
       const options = { session, returnDocument: 'after' } as const;
       const set = await sets.findOneAndUpdate({ _id: setId, assistantId }, update, options);
       if (!set) throw notFound();
       await write(set.version, session);
-      await cases.deleteMany({ setId, until: { $lte: set.version - VERSIONS_KEPT } }, { session });
+      oldest = set.version - VERSIONS_KEPT;
     });
+    // If this fails, the next change does it.
+    await deleteCases({ setId, until: { $lte: oldest } }).catch(() => undefined);
+  };
 
   /** Ends a case: the previous version is the last one that has it. */
   const end = async (
@@ -184,10 +217,22 @@ export const createQuestionSets = (connection: Connection): QuestionSets => {
 
     remove: async ({ assistantId, setId }) => {
       await inTurn(connection, async (session) => {
-        const { deletedCount } = await sets.deleteOne({ _id: setId, assistantId }, { session });
-        if (deletedCount === 0) throw notFound();
-        await cases.deleteMany({ setId }, { session });
+        const removed = { $set: { assistantId: NOBODY, name: '', changedAt: serverDate() } };
+        const { matchedCount } = await sets.updateOne({ _id: setId, assistantId }, removed, { session });
+        if (matchedCount === 0) throw notFound();
       });
+      await withDeadline(purgeSet(setId, { holder: assistantId }), PURGED_WITHIN_MS).catch(() => undefined);
+    },
+
+    purge: async (until) => {
+      while (!until.aborted) {
+        const due = { assistantId: NOBODY, changedAt: { $lt: new Date(serverNow() - PURGED_AGAIN_AFTER_MS) } };
+        const set = await sets.findOneAndUpdate(due, { $set: { changedAt: serverDate() } });
+        if (!set) return;
+        await purgeSet(set._id, { holder: NOBODY, until }).catch((cause: unknown) => {
+          if (!until.aborted) throw cause;
+        });
+      }
     },
 
     readCases: async function* ({ setId, version: present }, version = present) {
@@ -227,10 +272,8 @@ export const createQuestionSets = (connection: Connection): QuestionSets => {
 
     removeCase: (ref) => change(ref, async (version, session) => void (await end(ref, version, session))),
 
-    eraseConversations: async (conversationIds) => {
-      const filter = { 'conversationIds.0': { $exists: true }, conversationIds: { $in: conversationIds } };
-      await inBatches({ collection: cases, filter }, (some) => cases.deleteMany(some));
-    },
+    eraseConversations: (conversationIds) =>
+      deleteCases({ 'conversationIds.0': { $exists: true }, conversationIds: { $in: conversationIds } }),
 
     readTextsOf: async function* (conversationId) {
       const rows = cases.find(

@@ -109,6 +109,7 @@ export const maintain = async (module: Module, { embedder: beginning }: { embedd
     ['projection', project, PROJECT_EVERY_MS],
     ['misses', groupMisses, PROJECT_EVERY_MS],
     ['purge', createPurge(module), timing.maintenanceEveryMs],
+    ['question sets', () => service.aside.questionSets.purge(lifecycle.draining), timing.maintenanceEveryMs],
     ['quotas', createSettling(module), timing.maintenanceEveryMs],
     ['old conversations', createErasing(module), timing.maintenanceEveryMs],
   ] as const;

@@ -14,7 +14,7 @@ import {
   toAssistant,
   visibleEntries,
 } from '../assistant.ts';
-import type { KnowledgeEntry, KnowledgeInput } from '../knowledge/entry.ts';
+import { bytesOfEntry, type KnowledgeEntry, type KnowledgeInput } from '../knowledge/entry.ts';
 import { keepWithin, LIST_BATCH, toEntry, WORTH } from '../knowledge/store.ts';
 import type { DraftCounts, EditAuthor } from './versions.ts';
 
@@ -96,6 +96,14 @@ export const draftModels = (connection: Connection) => ({
   drafts: connection.model<StoredDraft>('Draft', draftSchema),
   edits: connection.model<StoredEdit>('DraftEntry', editSchema),
 });
+
+/** What an edit counts among the bytes of the draft. */
+export const bytesOfEdit = ({ entry, replaced = 0 }: Pick<StoredEdit, 'entry' | 'replaced'>): number =>
+  bytesOfEntry(entry) + replaced;
+
+/** The sources that the draft does this with. */
+export const sourcesOf = ({ sources = {} }: Pick<StoredDraft, 'sources'>, wanted: DraftedSourceKind): string[] =>
+  Object.entries(sources).flatMap(([sourceId, { kind }]) => (kind === wanted ? sourceId : []));
 
 export const liveEntries = ({ _id, knowledgePlaces = {} }: StoredAssistant): mongo.Filter<StoredKnowledge> =>
   visibleEntries(_id, knowledgePlaces);

@@ -19,6 +19,7 @@ import {
   toAssistant,
 } from '../assistant.ts';
 import {
+  bytesOfEdit,
   createDraftReads,
   draftModels,
   type DraftReads,
@@ -28,6 +29,7 @@ import {
   liveEntries,
   type SettingsEdits,
   type SourceEdits,
+  sourcesOf,
   type StoredDraft,
   type StoredEdit,
   withEdits,
@@ -85,6 +87,7 @@ const sizeOfVersion = (isSmall: boolean, isLarge: boolean): VersionSize => {
   if (isLarge) return 'large';
   return isSmall ? 'small' : 'middle';
 };
+const sizeOfBytes = (bytes = 0): VersionSize => sizeOfVersion(bytes < SMALL_BYTES, bytes > MIDDLE_BYTES);
 /** Ends the transaction of a version whose place is for smaller ones, before it writes what it is made of. */
 class NeedsLargerPlace extends Error {
   readonly size: VersionSize;
@@ -108,12 +111,10 @@ export type EditOptions = { by?: EditAuthor | undefined; seen?: number | undefin
 const isNewer = (edit: Edit, { by = NO_AUTHOR, seen }: EditOptions): boolean =>
   seen !== undefined && edit.revision > seen && edit.by.operatorId !== by.operatorId;
 
-const changedByOthers = (field: string): ApiError =>
-  conflict('Somebody else has changed this in the draft meanwhile. Read it again.', {
-    field,
-    code: 'changed',
-    message: 'was changed by somebody else in the draft',
-  });
+const changedByOthers = (field: string): ApiError => {
+  const detail = { field, code: 'changed', message: 'was changed by somebody else in the draft' };
+  return conflict('Somebody else has changed this in the draft meanwhile. Read it again.', detail);
+};
 
 type Dependencies = Pick<ReturnType<typeof assistantModels>, 'assistants' | 'knowledge'> & {
   connection: Connection;
@@ -192,6 +193,8 @@ type Transaction = {
 };
 /** `requirePlace`: throws if the version has a place for smaller ones only. */
 type Making = Transaction & { requirePlace: (needed: VersionSize) => void };
+type Write<Result> = (making: Making) => Promise<Result>;
+type Placed = { assistantId: string; by: EditAuthor; size: VersionSize };
 type DraftChange = {
   settings?: SettingsEdits;
   source?: { sourceId: string; drafted: DraftedSource | null };
@@ -199,14 +202,6 @@ type DraftChange = {
   bytes?: number;
 };
 type DraftedSource = Pick<SourceEdits[string], 'kind' | 'name'>;
-
-/** What an edit counts among the bytes of the draft. */
-const bytesOfEdit = ({ entry, replaced = 0 }: Pick<StoredEdit, 'entry' | 'replaced'>): number =>
-  bytesOfEntry(entry) + replaced;
-
-/** The sources that the draft does this with. */
-const sourcesOf = ({ sources = {} }: Pick<StoredDraft, 'sources'>, wanted: DraftedSourceKind): string[] =>
-  Object.entries(sources).flatMap(([sourceId, { kind }]) => (kind === wanted ? sourceId : []));
 
 export const createDrafts = (dependencies: Dependencies): Drafts => {
   const { connection, versions, sources, vault } = dependencies;
@@ -230,6 +225,29 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     return { session, assistant, draft, edit: { revision: assistant.draftRevision ?? 0, by, at: serverDate() } };
   };
 
+  const store = async (
+    { session, assistant, draft, edit }: Transaction,
+    { settings = {}, source, isReplaced, bytes = 0 }: DraftChange,
+  ): Promise<void> => {
+    if ((draft?.bytes ?? 0) + bytes > DRAFT_MAX_BYTES && bytes > 0)
+      throw invalid('knowledge', 'too_large', 'would make the draft too large: publish it first');
+    const set: Record<string, unknown> = Object.fromEntries(
+      Object.entries(settings).map(([name, value]) => [`settings.${name}`, value]),
+    );
+    const place = `sources.${source?.sourceId}`;
+    if (source?.drafted) set[place] = { ...source.drafted, ...edit };
+    const unset = source && !source.drafted ? { $unset: { [place]: '' as const } } : {};
+    const begun = {
+      begunBy: edit.by,
+      begunAt: edit.at,
+      ...(Object.keys(settings).length === 0 && { settings: {} }),
+      ...(!isReplaced && { isReplaced: false }),
+    };
+    const $set = { ...edit, ...set, ...(isReplaced && { isReplaced }) };
+    const update = { $set, ...unset, $inc: { bytes }, $setOnInsert: begun };
+    await drafts.updateOne({ _id: assistant._id }, update, { upsert: true, session });
+  };
+
   const change = (
     assistantId: string,
     { by = NO_AUTHOR }: EditOptions,
@@ -237,32 +255,7 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
   ): Promise<void> =>
     inTurn(connection, async (session) => {
       const transaction = await begin(session, assistantId, by);
-      const { draft, edit } = transaction;
-      const { settings = {}, source, isReplaced, bytes = 0 } = await write(transaction);
-      if ((draft?.bytes ?? 0) + bytes > DRAFT_MAX_BYTES && bytes > 0)
-        throw invalid('knowledge', 'too_large', 'would make the draft too large: publish it first');
-      const set: Record<string, unknown> = Object.fromEntries(
-        Object.entries(settings).map(([name, value]) => [`settings.${name}`, value]),
-      );
-      const place = `sources.${source?.sourceId}`;
-      if (source?.drafted) set[place] = { ...source.drafted, ...edit };
-      const unset = source && !source.drafted ? { $unset: { [place]: '' as const } } : {};
-      const begun = {
-        begunBy: edit.by,
-        begunAt: edit.at,
-        ...(Object.keys(settings).length === 0 && { settings: {} }),
-        ...(!isReplaced && { isReplaced: false }),
-      };
-      await drafts.updateOne(
-        { _id: assistantId },
-        {
-          $set: { ...edit, ...set, ...(isReplaced && { isReplaced }) },
-          ...unset,
-          $inc: { bytes },
-          $setOnInsert: begun,
-        },
-        { upsert: true, session },
-      );
+      await store(transaction, await write(transaction));
     });
 
   const remove = async (session: ClientSession, assistantId: string): Promise<void> => {
@@ -270,14 +263,11 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     await edits.deleteMany({ assistantId }, { session });
   };
 
-  const makeInPlace = async (
-    { assistantId, by, size }: { assistantId: string; by: EditAuthor; size: VersionSize },
-    write: (making: Making) => Promise<VersionMade>,
-  ): Promise<VersionMade> => {
+  const writeOnce = async <Result>({ assistantId, by, size }: Placed, write: Write<Result>): Promise<Result> => {
     const requirePlace = (needed: VersionSize): void => {
       if (SIZES.indexOf(needed) > SIZES.indexOf(size)) throw new NeedsLargerPlace(needed);
     };
-    let made: VersionMade | null = null;
+    let made: Result | undefined;
     const turn = size === 'small' ? {} : { waitMs: LARGE_WAIT_MS };
     const own = size === 'small' ? null : await acquireInTime(ofAssistant, assistantId, turn);
     let tookMs = 0;
@@ -296,25 +286,32 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     } finally {
       if (own) setTimeout(own.release, restAsLong(tookMs, LARGE_REST_MOST_MS)).unref();
     }
-    return made as unknown as VersionMade; // set by the transaction, or it has thrown
+    return made as Result; // set by the transaction, or it has thrown
   };
 
   /**
-   * Makes a version in a place of its size. What is live and the draft may change while it waits, so `expected` says only
-   * where it waits first. If it is larger in its transaction, it waits again, for a place of that size.
+   * Writes in a place of its size. What is live and the draft may change while it waits, so `size` says only where it waits
+   * first. If it is larger in its transaction, it waits again, for a place of that size.
    */
-  const makeVersion = async (
-    { expected, ...one }: { assistantId: string; by: EditAuthor; expected: VersionSize },
-    write: (making: Making) => Promise<VersionMade>,
-  ): Promise<AssistantVersion> => {
-    const makeAs = (size: VersionSize): Promise<VersionMade> =>
-      makeInPlace({ ...one, size }, write).catch((cause: unknown) => {
-        if (cause instanceof NeedsLargerPlace) return makeAs(cause.size);
-        throw cause;
-      });
-    const { version, ...rest } = await makeAs(expected);
-    await versions.finish(one.assistantId, rest);
+  const inPlace = <Result>(placed: Placed, write: Write<Result>): Promise<Result> =>
+    writeOnce(placed, write).catch((cause: unknown) => {
+      if (cause instanceof NeedsLargerPlace) return inPlace({ ...placed, size: cause.size }, write);
+      throw cause;
+    });
+
+  const makeVersion = async (placed: Placed, write: Write<VersionMade>): Promise<AssistantVersion> => {
+    const { version, ...rest } = await inPlace(placed, write);
+    await versions.finish(placed.assistantId, rest);
     return version;
+  };
+
+  /** For a change that deletes what the draft has: MongoDB holds all of it in its cache until the transaction ends. */
+  const changeInPlace = async (assistantId: string, { by = NO_AUTHOR }: EditOptions, write: Write<void>) => {
+    const before = await drafts.findOne({ _id: assistantId }, { projection: { bytes: 1 } });
+    await inPlace({ assistantId, by, size: sizeOfBytes(before?.bytes) }, async (transaction) => {
+      transaction.requirePlace(sizeOfBytes(transaction.draft?.bytes));
+      await write(transaction);
+    });
   };
 
   /** `bytes`: of the draft, or of what it changes and removes of what is live, whichever are more. */
@@ -322,8 +319,8 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     { _id: assistantId, bytes, isReplaced }: Pick<StoredDraft, '_id' | 'bytes' | 'isReplaced'>,
     session?: ClientSession,
   ): Promise<VersionSize> => {
-    const areMany = isReplaced && (await versions.exceed({ assistantId }, MIDDLE_BYTES, session));
-    return sizeOfVersion(!isReplaced && bytes < SMALL_BYTES, areMany || bytes > MIDDLE_BYTES);
+    if (!isReplaced || bytes > MIDDLE_BYTES) return sizeOfBytes(bytes);
+    return sizeOfVersion(false, await versions.exceed({ assistantId }, MIDDLE_BYTES, session));
   };
 
   const sizeOfRollBack = async (assistantId: string, to: number, session?: ClientSession): Promise<VersionSize> => {
@@ -444,7 +441,7 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
 
     addEntries: async (assistantId, entries, { replace, alongside, ...options }) => {
       const added = entries.map((entry) => ({ entryId: newId(), ...entry }));
-      await change(assistantId, options, async (transaction) => {
+      const add = async (transaction: Transaction): Promise<DraftChange> => {
         const { session, draft, edit } = transaction;
         await alongside?.(session, added);
         if (replace) await edits.deleteMany({ assistantId }, { session });
@@ -463,7 +460,9 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
           if (slices.isOver()) await slices.next();
         }
         return { bytes, ...(replace && { isReplaced: true }) };
-      });
+      };
+      if (replace) await changeInPlace(assistantId, options, async (one) => store(one, await add(one)));
+      else await change(assistantId, options, add);
       return added;
     },
 
@@ -509,19 +508,18 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         return { source: { sourceId, drafted: await write(session, before?.kind ?? null) } };
       }),
 
-    discard: (assistantId, { by = NO_AUTHOR, seen }) =>
-      inTurn(connection, async (session) => {
-        const { draft } = await begin(session, assistantId, by);
+    discard: (assistantId, options) =>
+      changeInPlace(assistantId, options, async ({ session, draft }) => {
         if (!draft) throw notFound();
-        if (seen !== undefined && draft.revision !== seen) throw changedByOthers('revision');
+        if (options.seen !== undefined && draft.revision !== options.seen) throw changedByOthers('revision');
         await sources.discard(session, assistantId, sourcesOf(draft, 'added'));
         await remove(session, assistantId);
       }),
 
     publish: async (assistantId, { by = NO_AUTHOR, seen, name, note, result = null }) => {
       const before = await drafts.findOne({ _id: assistantId }, { projection: { bytes: 1, isReplaced: 1 } });
-      const expected = before ? await sizeOfDraft(before) : 'small';
-      return makeVersion({ assistantId, by, expected }, async (transaction) => {
+      const size = before ? await sizeOfDraft(before) : 'small';
+      return makeVersion({ assistantId, by, size }, async (transaction) => {
         const { session, draft, edit, requirePlace } = transaction;
         if (!draft) throw conflict('There is no draft to publish.');
         if (seen !== undefined && draft.revision !== seen) throw changedByOthers('revision');
@@ -557,8 +555,8 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
       const filter = { _id: assistantId, drafts: true };
       const before = await assistants.findOne(filter, { projection: { publishedVersion: 1 } });
       if (before) requireOther(before.publishedVersion);
-      const expected = await sizeOfRollBack(assistantId, to);
-      return makeVersion({ assistantId, by, expected }, async (transaction) => {
+      const size = await sizeOfRollBack(assistantId, to);
+      return makeVersion({ assistantId, by, size }, async (transaction) => {
         const { session, assistant, edit, requirePlace } = transaction;
         requireOther(assistant.publishedVersion);
         requirePlace(await sizeOfRollBack(assistantId, to, session));
