@@ -4,7 +4,7 @@ import { type Access, callerOf, createPublicRouter, publicOperation } from '../a
 import { IncludeQuery } from '../assistants/suggested-action.ts';
 import { AttributesInput, type StoredConversation, toAttributesView } from './conversation.ts';
 import { afterSeq, HISTORY_MAX, historyCursor } from './history.ts';
-import type { ConversationHead, ConversationStore } from './store.ts';
+import type { ConversationStore } from './store.ts';
 import {
   AttributesAnswer,
   ConversationListView,
@@ -225,21 +225,15 @@ export const chatConversationRoutes = ({
   longPoll,
   orUnavailable,
 }: Dependencies): Router => {
-  const getOwn = async (req: Request, res: Response): Promise<StoredConversation> => {
-    const found = await orUnavailable(
-      conversations.findById(String(req.params.id), callerOf(res).assistant.assistantId),
-    );
-    if (!found) throw notFound();
-    return found;
-  };
-
-  const getHead = async (req: Request, res: Response): Promise<ConversationHead> => {
-    const found = await orUnavailable(
-      conversations.findHead(String(req.params.id), callerOf(res).assistant.assistantId),
-    );
-    if (!found) throw notFound();
-    return found;
-  };
+  const finding =
+    <Found>(find: (conversationId: string, assistantId: string) => Promise<Found | null>) =>
+    async (req: Request, res: Response): Promise<Found> => {
+      const found = await orUnavailable(find(String(req.params.id), callerOf(res).assistant.assistantId));
+      if (!found) throw notFound();
+      return found;
+    };
+  const getOwn = finding(conversations.findById);
+  const getHead = finding(conversations.findHead);
 
   /** Waits until the conversation has a message with a number above `afterSeq`, or is erased. Only the number is read. */
   const waitForNewer = async (
@@ -250,9 +244,10 @@ export const chatConversationRoutes = ({
     const { _id: key, conversationId, seq } = await getHead(req, res);
     const isNewer = (now: number | null): boolean => now === null || now > afterSeq;
     if (isNewer(seq)) return;
-    const isThere = async (): Promise<boolean> => isNewer(await conversations.findSeq({ key, conversationId }));
+    const { assistantId } = callerOf(res).assistant;
+    const isThere = async () => isNewer(await conversations.findSeq({ key, conversationId, assistantId }));
     await longPoll(req, res, { waitMs, isThere });
-    await limitEachAssistant(callerOf(res).assistant.assistantId, res); // the wait has given it back
+    await limitEachAssistant(assistantId, res); // the wait has given it back
   };
 
   const readHistory: RequestHandler = async (req, res) => {

@@ -2,7 +2,7 @@ import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { isUuid, prefixRange, type Uuid } from '../platform/process/ids.ts';
 import type { Tracing } from '../platform/process/tracing.ts';
-import { collectionOf, createReader, createUpdate, timeLimit, updateMany } from '../platform/mongo/mongo.ts';
+import { collectionOf, createReader, createUpdate, shareRead, timeLimit, updateMany } from '../platform/mongo/mongo.ts';
 import { inChunks } from '../platform/mongo/batches.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { type Accept, createAccept, createResolveDuplicate } from './accept.ts';
@@ -78,7 +78,7 @@ export type NotTaken = Pick<StoredConversation, 'conversationId' | 'assistantId'
 type StaleHead = TurnRef & { assistantId: string; headSince: Date; acceptedAt: Date; queuedAt: Date; bytes: number };
 type FindHeads = { assistantId: string; from?: Date; except?: string[] };
 
-export type ConversationHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>;
+type ConversationHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>;
 /** The fields that tell a waiting visitor whether there is something new. */
 type SessionHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'status'>;
 
@@ -124,11 +124,11 @@ export type ConversationStore = Erasure & {
    */
   findHead: (conversationId: string, assistantId: string) => Promise<ConversationHead | null>;
 
-  /** The conversation of a session, without its texts. Null if it has none. Reads are batched. */
-  findOfSession: (key: string) => Promise<SessionHead | null>;
+  /** The conversation of a session, without its texts. Null if it has none. Reads are batched and shared. */
+  findOfSession: (key: string, holder: string) => Promise<SessionHead | null>;
 
-  /** The language of the last message, or null if there is no conversation. Reads are batched. */
-  findLanguage: (key: string) => Promise<string | null>;
+  /** The language of the last message, or null if there is no conversation. Reads are batched and shared. */
+  findLanguage: (key: string, assistantId: string) => Promise<string | null>;
 
   /** The fields that an answer depends on, or null if there is no conversation. Reads are batched. */
   findForAnswer: (key: string) => Promise<AnswerableConversation | null>;
@@ -166,8 +166,8 @@ export type ConversationStore = Erasure & {
   /** Escalations of these assistants that are assigned to an operator and have no take-by time. */
   findAssigned: (to: { operatorId: string; assistantIds: string[] }, limit: number) => Promise<string[]>;
 
-  /** The number of the last final message, or null if the conversation was erased. Used by long polls. */
-  findSeq: (conversation: { key: string; conversationId: string }) => Promise<number | null>;
+  /** The number of the last final message, or null if the conversation was erased. For long polls: it may rest. */
+  findSeq: (conversation: { key: string; conversationId: string; assistantId: string }) => Promise<number | null>;
 
   /**
    * An assistant's conversations, oldest change first (docs/contract.md, List conversations). A receiver that was
@@ -236,9 +236,14 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
       return conversations.findOne<Row>(filter, { projection });
     };
   const findState = finderOf<ConversationState>(WITHOUT_CONTENTS);
-  const readLanguage = createReader(conversations, { language: 1 });
+  const readLanguage = shareRead<StoredConversation>(createReader(conversations, { language: 1 }, 4 * LONG_AT_ONCE));
   const readForAnswer = createReader(conversations, FOR_ANSWER, 4 * LONG_AT_ONCE);
-  const readOfSession = createReader(conversations, { seq: 1, conversationId: 1, status: 1 });
+  const ofSession = { seq: 1, conversationId: 1, status: 1 };
+  const readOfSession = shareRead<StoredConversation>(createReader(conversations, ofSession, 4 * LONG_AT_ONCE));
+  // A look of a poll may wait, and leaves MongoDB time for others.
+  const readSeq = shareRead<StoredConversation>(
+    createReader(conversations, { seq: 1, conversationId: 1 }, 4 * LONG_AT_ONCE, { maxInFlight: 1, rests: true }),
+  );
   const readPending = createReader(conversations, { 'waiting.turnId': 1 });
   const readReplyTo = createReader(conversations, { 'waiting.turnId': 1, 'waiting.replyTo': 1 });
 
@@ -265,7 +270,7 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
     findOwner: finderOf<ConversationOwner>({ assistantId: 1, channel: 1, sessionId: 1 }),
     findHead: finderOf<ConversationHead>({ conversationId: 1, seq: 1 }),
     findOfSession: readOfSession,
-    findLanguage: async (key) => (await readLanguage(key))?.language ?? null,
+    findLanguage: async (key, assistantId) => (await readLanguage(key, assistantId))?.language ?? null,
     findForAnswer: readForAnswer,
     findReplyTo: async ({ key, turnId }) =>
       (await readReplyTo(key))?.waiting.find((turn) => turn.turnId === turnId)?.replyTo ?? [],
@@ -355,8 +360,8 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
       return found;
     },
 
-    findSeq: async ({ key, conversationId }) => {
-      const row = await readOfSession(key);
+    findSeq: async ({ key, conversationId, assistantId }) => {
+      const row = await readSeq(key, assistantId);
       return row?.conversationId === conversationId ? row.seq : null;
     },
 

@@ -85,7 +85,7 @@ const createPrepareTurn = ({ conversations, idempotencyKeys, replies, replyTimeo
     const evidence = { given, message, allowed: assistant.languages, usual: usualLanguage(assistant) };
     const alone = decideLanguage({ ...evidence, previous: null });
     if (alone.decided) return alone;
-    return decideLanguage({ ...evidence, previous: await conversations.findLanguage(key) });
+    return decideLanguage({ ...evidence, previous: await conversations.findLanguage(key, assistant.assistantId) });
   };
 
   const reserve = async (
@@ -109,10 +109,10 @@ const createPrepareTurn = ({ conversations, idempotencyKeys, replies, replyTimeo
   return async (request: TurnRequest, key: string, span: TraceSpan): Promise<NewTurn> => {
     const { assistant, channel, sessionId, message, idempotencyKey } = request;
     const { assistantId } = assistant;
-    const [decided, reservation] = await Promise.all([
-      languageOf(request, key),
-      reserve(request, key, newPrefixedId(key)),
-    ]);
+    const both = [reserve(request, key, newPrefixedId(key)), languageOf(request, key)] as const;
+    // A refused turn would leave the gate with a read in flight that nobody counts.
+    await Promise.allSettled(both);
+    const [reservation, decided] = await Promise.all(both);
     const acceptedAt = serverDate();
     const quick = quickOf(request, acceptedAt);
     return {

@@ -282,15 +282,19 @@ export const openReplies = async ({
     resolveWaiters({ turnId, conversationId: found.conversation.conversationId, reply });
   };
 
+  /** The turns that are being looked up. No second look waits behind a slow one. */
+  const lookedUp = new Set<string>();
+
   const lookUpOld = (): void => {
     const now = performance.now();
     for (const [turnId, entries] of waiting) {
       const due = [...entries].filter(({ armed, since }) => armed && now - since > timing.checkStoreAfterMs);
-      if (due.length === 0) continue;
       for (const entry of due) entry.since = now;
-      lookUp({ key: due[0]?.key ?? '', turnId }).catch((cause: unknown) =>
-        logger.debug({ err: cause, turnId }, 'a waiting turn could not be looked up'),
-      );
+      if (due.length === 0 || lookedUp.has(turnId)) continue;
+      lookedUp.add(turnId);
+      lookUp({ key: due[0]?.key ?? '', turnId })
+        .catch((cause: unknown) => logger.debug({ err: cause, turnId }, 'a waiting turn could not be looked up'))
+        .finally(() => lookedUp.delete(turnId));
     }
   };
 

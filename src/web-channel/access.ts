@@ -218,7 +218,7 @@ export const createWaitForNews = ({
   find,
   draining,
 }: {
-  find: (key: string) => Promise<Head | null>;
+  find: (key: string, assistantId: string) => Promise<Head | null>;
   draining: AbortSignal;
 }): WaitForNews => {
   /** The requests that wait, by their session and by their assistant. */
@@ -239,7 +239,7 @@ export const createWaitForNews = ({
     const until = performance.now() + waitMs;
     for (;;) {
       const since = performance.now();
-      const head = await find(key);
+      const head = await find(key, assistantId);
       const restMs = Math.min(LOOK_EVERY_MS, LOOK_REST_TIMES * (performance.now() - since));
       if (isNews(head, { after, status }) || performance.now() >= until || res.closed || draining.aborted) return;
       const pauseMs = Math.max(restMs, head?.status === 'escalated' ? forPersonMs(assistantId) : LOOK_EVERY_MS);

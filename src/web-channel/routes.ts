@@ -145,7 +145,7 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
   /** Answers with the messages that the query asks for. Resolves with their bytes. */
   const answerRead = async (req: Request, res: Response, { key, assistantId, opensAt }: Session): Promise<number> => {
     const { after, before } = queryOf(webOperations.read, req);
-    const head = await orUnavailable(conversations.findOfSession(key));
+    const head = await orUnavailable(conversations.findOfSession(key, assistantId));
     const conversation = head && (await orUnavailable(conversations.findById(head.conversationId, assistantId)));
     if (!conversation) {
       const none = { conversationId: null, status: 'open' as const, messages: [], hasMore: false, hasEarlier: false };
@@ -193,7 +193,7 @@ export const webChannelRoutes = (dependencies: Dependencies): Router => {
   const escalate: RequestHandler = async (req, res) => {
     const { reason } = bodyOf(webOperations.escalate, req);
     const { assistantId } = assistantOf(res);
-    const head = await orUnavailable(conversations.findOfSession(visitorOf(res).key));
+    const head = await orUnavailable(conversations.findOfSession(visitorOf(res).key, assistantId));
     if (!head) throw notFound();
     const { conversation } = await conversations.transitions.escalate(
       { conversationId: head.conversationId, assistantId },

@@ -288,7 +288,7 @@ export const findWork = async (dependencies: FindingWork, text: string, operator
   const workOfSession = async (sessionId: string): Promise<Work[]> => {
     const sessionKeys = await assistants.listSessionKeys(ASSISTANTS_MAX);
     const found = await mapAtMost(SESSIONS_AT_ONCE, sessionKeys, async (sessionKey) =>
-      conversations.findOfSession(conversationKeyOf({ sessionKey, sessionId, playground: false })),
+      conversations.findOfSession(conversationKeyOf({ sessionKey, sessionId, playground: false }), sessionKey),
     );
     const heads = found.filter((head) => head !== null);
     return (await Promise.all(heads.slice(0, TOLD_MAX).map((head) => workOfConversation(head.conversationId)))).flat();

@@ -354,14 +354,32 @@ export const createReader = <Stored extends { _id: string }, Row extends { _id: 
   collection: mongo.Collection<Stored>,
   projection: mongo.Document,
   maxItems?: number,
+  options: Pick<BatchOptions<string>, 'maxInFlight' | 'rests'> = {},
 ): ((id: string) => Promise<Row | null>) =>
   createStoreBatcher(
     async (ids: string[]) => {
       const byId = await readRows<Stored, Row>(collection, ids, projection);
       return ids.map((id) => byId.get(id) ?? null);
     },
-    maxItems === undefined ? {} : { maxItems },
+    maxItems === undefined ? options : { ...options, maxItems },
   );
+
+/**
+ * How many shared reads of one line wait for MongoDB. A holder alone may have 18: a few more than an assistant has turns
+ * that are being accepted.
+ */
+const SHARED_READS = 48;
+
+/**
+ * Shares a reader among the holders of its documents. These may be large and only on the disk, so one who asks for
+ * thousands must not delay others by more than a few.
+ */
+export const shareRead = <Row>(
+  read: (id: string) => Promise<Row | null>,
+): ((id: string, holder: string) => Promise<Row | null>) => {
+  const places = createSlots(whatRemains(SHARED_READS), UNBOUNDED);
+  return (id, holder) => workInSlot(places, holder, () => read(id));
+};
 
 const PARTS_AT_ONCE = 4;
 
