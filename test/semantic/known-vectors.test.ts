@@ -7,6 +7,7 @@ import { createLogger } from '../../src/platform/process/logger.ts';
 import { anAssistantWithVectors } from '../support/assistant-with-vectors.ts';
 import { anEntry } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';
+import { createSlices } from '../../src/platform/process/slices.ts';
 import { eventually } from '../support/eventually.ts';
 import { collectionIn, type Profiled, profileStatements } from '../support/profile.ts';
 import { useStack } from '../support/stack.ts';
@@ -15,13 +16,16 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
 /** What one statement may read or change of documents that have 80 KB each. */
 const AT_ONCE = 50;
-const ENTRIES = 220;
+const ENTRIES = 120;
 /** One entry's texts are the texts of all, so all vectors are known once the first entry has them. */
 const same = anEntry({
   question: 'A letter?',
   variants: Array.from({ length: 50 }, (_, nth) => String.fromCodePoint(0x4e00 + nth)),
   answer: 'Yes.',
 });
+/** Computations of an assistant that wait for the loop: many more than the ticks in which a neighbour's vectors are made. */
+const COMPUTATIONS = 1_000;
+const SLICE_MS = 4;
 const many = (count: number) => Array.from({ length: count }, () => same);
 
 /** A worker's updates of vectors. */
@@ -33,7 +37,7 @@ const startUpdates = async (change: (vectors: VectorStore) => VectorStore = (vec
   const embedder = anEmbedder();
   const store = { vectors: change(vectors), semantic, embedders };
   const update = await startVectorUpdates({ store, embedder, timing: readConfig(stack.env).timing, logger, lifecycle });
-  return { update, embedder };
+  return { update, embedder, close: lifecycle.close };
 };
 
 const areMade = async (assistantId: string, answers: number): Promise<void> =>
@@ -142,4 +146,52 @@ test('an assistant rests after each part of its vectors that it stores, as long 
     return next - to - Math.min(500, to - from);
   });
   expect(Math.min(...rested)).toBeGreaterThan(-2);
+});
+
+test('an assistant whose plan waits for the loop has no place meanwhile', async () => {
+  const { assistants } = stack.service;
+  const busy: string[] = [];
+  for (let nth = 0; nth < 2; nth += 1)
+    busy.push((await anAssistantWithVectors(stack, [anEntry(), anEntry()])).assistantId);
+  const first = await startUpdates();
+  for (const assistantId of busy) await first.update({ assistantId });
+  for (const assistantId of busy) await areMade(assistantId, 2);
+  await first.close();
+  const { assistantId: neighbour } = await anAssistantWithVectors(stack, [anEntry()]);
+
+  let slices = 0;
+  let isOver = false;
+  const compute = async (): Promise<void> => {
+    const own = createSlices(0);
+    while (!isOver) {
+      await own.next();
+      for (const until = performance.now() + SLICE_MS; !isOver && performance.now() < until; );
+      slices += 1;
+    }
+  };
+  onTestFinished(() => {
+    isOver = true;
+  });
+  const reading = { count: 0 };
+  const { update } = await startUpdates((vectors) => ({
+    ...vectors,
+    readTextKeys: (ids) => {
+      // From now on it waits for the loop behind computations of its own assistant.
+      for (let nth = 0; nth < COMPUTATIONS; nth += 1) void compute();
+      reading.count += 1;
+      return vectors.readTextKeys(ids);
+    },
+  }));
+  for (const assistantId of busy) {
+    await assistants.addKnowledge(assistantId, [anEntry({ question: 'A new text?' })], { replace: true });
+    await update({ assistantId });
+  }
+  await eventually(() => expect(reading.count).toBe(2));
+
+  await update({ assistantId: neighbour });
+  await areMade(neighbour, 1);
+
+  isOver = true;
+
+  expect(slices).toBeLessThan(COMPUTATIONS);
 });

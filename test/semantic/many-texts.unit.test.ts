@@ -55,10 +55,8 @@ const openReplaced = (count: number) => {
       for (const { nth, ...row } of ids.flatMap((id) => rows.get(id) ?? []))
         yield { ...row, vectors: new Float32Array(row.texts.length * 4).fill(nth) };
     },
-    readTextKeys: async function* (ids) {
-      for (const id of ids)
-        yield { entryId: id, texts: rows.get(id)!.texts.map((name) => Buffer.from(name).toString()) };
-    },
+    readTextKeys: async (ids) =>
+      ids.map((id) => ({ entryId: id, texts: rows.get(id)!.texts.map((name) => Buffer.from(name).toString()) })),
     save: async (_, saved) => {
       for (const { vectors, ...row } of saved)
         rows.set(row.entryId, { ...row, live: true, nth: new Set(vectors).size === 1 ? vectors[0]! : Number.NaN });

@@ -54,9 +54,20 @@ type InPlace = <Value>(assistantId: string, work: () => Promise<Value>) => Promi
  */
 const PLACES = 2;
 
-const createPlaces = (): InPlace => {
+/** `areWanted`: true if an assistant waits for a place. */
+const createPlaces = (): { inPlace: InPlace; areWanted: () => boolean } => {
   const places = withRests(createSlots(oneEach(PLACES)), restAsLong);
-  return (assistantId, work) => workInSlot(places, assistantId, work);
+  let waiting = 0;
+  return {
+    inPlace: (assistantId, work) => {
+      waiting += 1;
+      return workInSlot(places, assistantId, () => {
+        waiting -= 1;
+        return work();
+      });
+    },
+    areWanted: () => waiting > 0,
+  };
 };
 
 type PlanDependencies = {
@@ -115,8 +126,10 @@ const planWork = async (
   const orphans = [...stored.values()];
   const usable = orphans.filter((one) => one.model === model).map(({ entryId }) => entryId);
   const sources = new Map<string, string>();
-  const findIn = async (some: string[]): Promise<void> => {
-    for await (const { entryId, texts } of vectors.readTextKeys(some)) {
+  for (const some of inChunks(usable, VECTORS_AT_ONCE)) {
+    if (sources.size === wanted.size || isOver()) break;
+    // Only the read has the place: a slice of the loop waits behind the turns of the assistant.
+    for (const { entryId, texts } of await inPlace(assistantId, () => vectors.readTextKeys(some))) {
       if (slices.isOver()) await slices.next();
       for (const name of texts) {
         const { hash } = parseTextKey(name);
@@ -124,10 +137,6 @@ const planWork = async (
         sources.set(Buffer.from(hash).toString(), entryId); // a copy: a part would keep the whole
       }
     }
-  };
-  for (const some of inChunks(usable, VECTORS_AT_ONCE)) {
-    if (sources.size === wanted.size || isOver()) break;
-    await inPlace(assistantId, () => findIn(some));
   }
   const isWhole = lookedUp === fresh.length || usable.length === 0;
   return {
@@ -298,8 +307,8 @@ type Dependencies = {
   /** Returns the models of other running workers. */
   others: () => string[];
   draining: AbortSignal;
-  /** True if a pass that began then must leave its place to another assistant. */
-  isOver: (since: number) => boolean;
+  /** True if a pass that began then must leave its place to another assistant, or if `areWanted`. */
+  isOver: (since: number, areWanted?: boolean) => boolean;
   logger: Logger;
 };
 
@@ -330,7 +339,7 @@ const RENEWED_EVERY_MS = 2_000;
  * A worker that lost its lease may have stored vectors of old texts, so it marks the assistant as stale.
  */
 const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, isOver, logger }: Dependencies) => {
-  const inPlace = createPlaces();
+  const { inPlace, areWanted } = createPlaces();
   const embedEntries = createEmbedEntries({ vectors, embedder, draining, inPlace });
   /** The time until which an assistant rests. */
   const rests = createLru<number>({ most: RESTING_MAX, ttl: RESTS_MOST_MS });
@@ -347,7 +356,7 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, is
       everyMs: RENEWED_EVERY_MS,
       until: draining,
     });
-    const mustEnd = (): boolean => draining.aborted || isOver(startedAt);
+    const mustEnd = (): boolean => draining.aborted || isOver(startedAt, areWanted());
     try {
       const plan = await planWork({ vectors, inPlace, isOver: mustEnd }, assistantId, model);
       const endedAt = performance.now();
@@ -505,7 +514,8 @@ export const startVectorUpdates = async ({
     embedder,
     others: () => others,
     draining: lifecycle.draining,
-    isOver: (since) => performance.now() - since >= passMs && running.size > slots.inUse,
+    isOver: (since, areWanted = false) =>
+      performance.now() - since >= passMs && (areWanted || running.size > slots.inUse),
     logger,
   });
   const suspended = createLru<{ until: number; times: number }>({ most: SUSPENDED_MAX });

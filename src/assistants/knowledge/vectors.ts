@@ -57,8 +57,11 @@ export type VectorStore = {
 
   read: (entryIds: string[]) => AsyncGenerator<EntryVectors>;
 
-  /** Reads the text keys of these entries (see `textKeyOf`), without the vectors. MongoDB still reads whole documents. */
-  readTextKeys: (entryIds: string[]) => AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>>;
+  /**
+   * Reads the text keys (see `textKeyOf`) of at most `VECTORS_AT_ONCE` entries, without the vectors. MongoDB still reads
+   * whole documents.
+   */
+  readTextKeys: (entryIds: string[]) => Promise<Pick<EntryVectors, 'entryId' | 'texts'>[]>;
 
   save: (assistantId: string, rows: EntryVectors[]) => Promise<void>;
 
@@ -114,11 +117,9 @@ export const createVectorStore = (
       }
     },
 
-    async *readTextKeys(entryIds: string[]): AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>> {
-      for (const ids of inChunks(entryIds, VECTORS_AT_ONCE)) {
-        const rows = await stored.find({ _id: { $in: ids } }, { projection: { texts: 1 } }).toArray();
-        for (const { _id, texts } of rows) yield { entryId: _id, texts };
-      }
+    readTextKeys: async (entryIds) => {
+      const rows = await stored.find({ _id: { $in: entryIds } }, { projection: { texts: 1 } }).toArray();
+      return rows.map(({ _id, texts }) => ({ entryId: _id, texts }));
     },
 
     save: async (assistantId, rows) => {
