@@ -48,7 +48,8 @@ export type LimitKind =
   | 'token';
 
 /**
- * Kinds whose refusals may be delayed. Those of signed-in operators are not, because their requests hold shared slots.
+ * Kinds whose refusals may be delayed. Those of signed-in operators are not, because their requests hold shared slots. One
+ * of a token holds a slot of the token.
  */
 const SLOWED = new Set<LimitKind>([
   'anonymous',
@@ -62,6 +63,7 @@ const SLOWED = new Set<LimitKind>([
   'web_messages',
   'web_starts',
   'web_reads',
+  'token',
 ]);
 
 /**
@@ -143,7 +145,9 @@ export type RateLimiter = {
   forWebMessages: (address: string) => Promise<RateLimitState>;
   forWebStarts: (address: string) => Promise<RateLimitState>;
   forWebReads: (address: string) => Promise<RateLimitState>;
-  forToken: (tokenId: string) => Promise<RateLimitState>;
+
+  /** `team`: late refusals of all its tokens come one after the other. */
+  forToken: (tokenId: string, team?: string) => Promise<RateLimitState>;
 
   /** Counts an attempt to sign in. `src/operators/session.ts` decides the subjects and the limits. */
   forSignIn: (subject: string, limit: number) => Promise<RateLimitState>;
@@ -253,7 +257,7 @@ export const createRateLimiter = (
     forWebMessages: (address) => consume('web_messages', address, WEB_MESSAGES_LIMIT_PER_MINUTE),
     forWebStarts: (address) => consume('web_starts', address, WEB_STARTS_LIMIT_PER_MINUTE),
     forWebReads: (address) => consume('web_reads', address, WEB_READS_LIMIT_PER_MINUTE),
-    forToken: (tokenId) => consume('token', tokenId, TOKEN_LIMIT_PER_MINUTE),
+    forToken: (tokenId, team) => consume('token', tokenId, TOKEN_LIMIT_PER_MINUTE, team),
     forSignIn: (subject, limit) => consume('sign_in', subject, limit),
     refundSignIn: async (subject, limit) => {
       await limiterOf(limit)

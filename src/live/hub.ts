@@ -128,7 +128,7 @@ const createErasedIds = () => {
 };
 
 /** Runs work one after the other, in order of the calls. Work that fails does not stop the work after it. */
-const createSerial = () => {
+export const createSerial = () => {
   let last: Promise<unknown> = Promise.resolve();
 
   return <Value>(work: () => Promise<Value>): Promise<Value> => {

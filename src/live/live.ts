@@ -7,13 +7,13 @@ import type { Operator } from '../operators/operator.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import type { Logger } from '../platform/process/logger.ts';
-import { createSlices } from '../platform/process/slices.ts';
+import { createSlices, restIfBusy } from '../platform/process/slices.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
 import type { Module } from '../service.ts';
 import { FEED_SILENT_AFTER_MS } from './change-feed.ts';
-import { CATCH_UPS, createHub, type Hub } from './hub.ts';
+import { CATCH_UPS, createHub, createSerial, type Hub } from './hub.ts';
 import { createPresence, type Presence, type PresenceBoard } from './presence.ts';
-import { createSubscriber, type EventSink, type LiveRow, type Subscriber } from './subscriber.ts';
+import { createSubscriber, type EventSink, type LivePresence, type LiveRow, type Subscriber } from './subscriber.ts';
 
 const CHECK_EVERY_MS = 500;
 /**
@@ -23,11 +23,14 @@ const CHECK_EVERY_MS = 500;
 const UNANSWERED_MAX = 10;
 const COMMENT_EVERY_MS = 15_000;
 const CONNECTIONS_MAX = 10;
+/** How many states of presence are written to a browser in one go. */
+const PRESENCES_AT_ONCE = 500;
 
-type Connected = { subscriber: Subscriber; session: SessionRef; operator: Operator };
+/** `hasList`: it was sent who is present, so it is sent what changes. */
+type Connected = { subscriber: Subscriber; session: SessionRef; operator: Operator; hasList: boolean };
 type Dependencies = {
   hub: Hub;
-  createPresence: (onChange: (presence: Presence) => void) => PresenceBoard;
+  createPresence: (onChanges: (changes: LivePresence[]) => Promise<void>) => PresenceBoard;
   findSignedIn: FindSignedIn;
   /** Connections end when the process begins to stop. */
   draining: AbortSignal;
@@ -44,9 +47,6 @@ const tooMany = (): ApiError =>
       'X-RateLimit-Reset': '15',
     },
   });
-
-const eventOf = ({ conversationId, operatorId, email, state }: Presence): string =>
-  JSON.stringify({ conversationId, operatorId, email, state });
 
 const sameAccess = (a: Operator, b: Operator): boolean =>
   a.role === b.role && JSON.stringify(a.assistantIds) === JSON.stringify(b.assistantIds);
@@ -78,10 +78,25 @@ export const createLiveUpdates = ({
   let timers: NodeJS.Timeout[] = [];
   let unanswered = 0;
 
-  const presence = createPresence((changed) => {
-    for (const { subscriber, operator } of connected)
-      if (operator.operatorId !== changed.operatorId) subscriber.sendPresence(changed, eventOf(changed));
-  });
+  const inTurn = createSerial();
+  /** One call after the other, so that no browser gets an older state after a newer one. Other work runs in between. */
+  const sendPresence = (states: LivePresence[], to: Connected[]): Promise<void> =>
+    inTurn(async () => {
+      for (let at = 0; at < states.length; at += PRESENCES_AT_ONCE) {
+        const part = states.slice(at, at + PRESENCES_AT_ONCE);
+        for (const { subscriber } of to) {
+          const rest = restIfBusy();
+          if (rest) await rest;
+          subscriber.sendPresence(part);
+        }
+      }
+    });
+  const presence = createPresence((changes) =>
+    sendPresence(
+      changes,
+      [...connected].filter(({ hasList }) => hasList),
+    ),
+  );
 
   /** Ends the connections whose session has ended, or whose operator may use other assistants than before. */
   const check = async (): Promise<void> => {
@@ -131,7 +146,7 @@ export const createLiveUpdates = ({
       const own = [...connected].filter((one) => one.operator.operatorId === operator.operatorId);
       if (own.length >= CONNECTIONS_MAX) throw tooMany();
       const subscriber = createSubscriber({ access: operator, sink });
-      const one = { subscriber, session, operator };
+      const one = { subscriber, session, operator, hasList: false };
       connected.add(one);
       if (connected.size === 1) startTimers();
       const disconnect = (): void => {
@@ -139,8 +154,8 @@ export const createLiveUpdates = ({
       };
       try {
         const remove = await hub.add(subscriber, from);
-        for (const other of presence.list())
-          if (other.operatorId !== operator.operatorId) subscriber.sendPresence(other, eventOf(other));
+        one.hasList = true;
+        await sendPresence(presence.list(), [one]);
         return () => {
           remove();
           disconnect();
@@ -196,7 +211,7 @@ export const openLiveUpdates = (
       readRows: createReadRows(aside.conversations.inbox, inbox.readAssignees),
       logger,
     }),
-    createPresence: (onChange) => createPresence({ redis, subscriber, name, onChange }),
+    createPresence: (onChanges) => createPresence({ redis, subscriber, name, onChanges }),
     findSignedIn: createFindSignedIn(aside.mongo),
     draining: lifecycle.draining,
     logger,

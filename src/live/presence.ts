@@ -1,11 +1,15 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { serverNow } from '../platform/process/clock.ts';
 import type { RedisClient } from '../platform/redis/redis.ts';
+import type { LivePresence } from './subscriber.ts';
 
 export const PRESENT_STATES = ['reading', 'writing'] as const;
 /** A browser repeats its state before this time is over. */
 const EXPIRES_MS = 15_000;
 const EXPIRE_CHECK_MS = 1_000;
+/** What changes within this time after something was told is told together. */
+const GATHER_MS = 200;
 
 const Present = z.object({
   conversationId: z.string(),
@@ -27,6 +31,13 @@ const parse = (text: string): Presence | null => {
   }
 };
 
+type Told = LivePresence & { state: Presence['state'] };
+
+const toTold = ({ conversationId, assistantId, operatorId, email, state }: Presence): Told => {
+  const json = JSON.stringify({ conversationId, operatorId, email, state });
+  return { operatorId, assistantId, state, json };
+};
+
 const idOf = ({ conversationId, operatorId }: Presence): string => `${conversationId} ${operatorId}`;
 
 type Dependencies = {
@@ -36,7 +47,8 @@ type Dependencies = {
   subscriber: RedisClient;
   /** The name of two things in Redis: the channel, and the sorted set of those present. */
   name: string;
-  onChange: (presence: Presence) => void;
+  /** Gets the last state of each that has changed. It gets no more before it is done. */
+  onChanges: (changes: LivePresence[]) => Promise<unknown>;
 };
 
 /**
@@ -50,21 +62,44 @@ export type PresenceBoard = {
   listen: () => Promise<void>;
 
   stopListening: () => Promise<void>;
-  list: () => Presence[];
+
+  /** Who is present, as `onChanges` was told last. */
+  list: () => LivePresence[];
 };
 
-export const createPresence = ({ redis, subscriber, name, onChange }: Dependencies): PresenceBoard => {
+export const createPresence = ({ redis, subscriber, name, onChanges }: Dependencies): PresenceBoard => {
   const present = new Map<string, { presence: Presence; until: number }>();
+  /** Who is present as was told, and what has changed since. */
+  const [told, changed] = [new Map<string, Told>(), new Map<string, Told>()];
+  let isTelling = false;
   let listening = false;
   /** True if the read of who was present must be repeated. */
   let unread = false;
   let timer: NodeJS.Timeout | undefined;
 
+  /** Operators together report hundreds of changes a second, and each is written to hundreds of browsers. */
+  const tell = async (): Promise<void> => {
+    if (isTelling) return;
+    isTelling = true;
+    await Promise.resolve(); // what is noted in one step is told together
+    while (changed.size > 0) {
+      const changes = [...changed].filter(([id, { state }]) => (told.get(id)?.state ?? 'gone') !== state);
+      changed.clear();
+      for (const [id, one] of changes)
+        if (one.state === 'gone') told.delete(id);
+        else told.set(id, one);
+      await Promise.allSettled([onChanges(changes.map(([, one]) => one)), sleep(GATHER_MS, undefined, { ref: false })]);
+    }
+    isTelling = false;
+  };
   const note = (presence: Presence, until: number): void => {
-    const known = present.get(idOf(presence));
-    if (presence.state === 'gone') present.delete(idOf(presence));
-    else present.set(idOf(presence), { presence, until });
-    if ((known?.presence.state ?? 'gone') !== presence.state) onChange(presence);
+    const id = idOf(presence);
+    const known = present.get(id);
+    if (presence.state === 'gone') present.delete(id);
+    else present.set(id, { presence, until });
+    if ((known?.presence.state ?? 'gone') === presence.state) return;
+    changed.set(id, toTold(presence));
+    void tell();
   };
   const expire = (): void => {
     const now = serverNow();
@@ -119,10 +154,10 @@ export const createPresence = ({ redis, subscriber, name, onChange }: Dependenci
       listening = false;
       subscriber.off('message', hear);
       clearInterval(timer);
-      present.clear();
+      for (const states of [present, told, changed]) states.clear();
       await subscriber.unsubscribe(name);
     },
 
-    list: () => [...present.values()].map(({ presence }) => presence),
+    list: () => [...told.values()],
   };
 };

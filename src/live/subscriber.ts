@@ -6,6 +6,9 @@ export type LiveAccess = Pick<Operator, 'operatorId' | 'role' | 'assistantIds'>;
 /** A row of the inbox as JSON. */
 export type LiveRow = { conversationId: string; assistantId: string; json: string };
 
+/** Where an operator is now, as JSON. It is encoded once for all browsers. */
+export type LivePresence = { operatorId: string; assistantId: string; json: string };
+
 /** `position` is null if more rows of the same changes follow. */
 type LiveBatch = { rows: LiveRow[]; erased: Erased[]; position: string | null };
 
@@ -46,7 +49,8 @@ export type Subscriber = {
    */
   send: (batch: LiveBatch) => void;
 
-  sendPresence: (presence: { assistantId: string }, json: string) => void;
+  /** Writes the states of others in one go. */
+  sendPresence: (states: LivePresence[]) => void;
 
   /** The browser must load everything again. */
   reset: (position: string | null) => void;
@@ -104,8 +108,9 @@ export const createSubscriber = ({ access, sink }: { access: LiveAccess; sink: E
       );
     },
 
-    sendPresence: (presence, json) => {
-      if (mayUse(presence)) write(`${eventOf('presence', json)}\n`);
+    sendPresence: (states) => {
+      const ofOthers = states.filter((one) => one.operatorId !== access.operatorId && mayUse(one));
+      write(ofOthers.map(({ json }) => `${eventOf('presence', json)}\n`).join(''));
     },
 
     reset: (position) => write(`${eventOf('reset', '{}')}${position === null ? '' : `id: ${position}\n`}\n`),

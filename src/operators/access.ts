@@ -114,8 +114,8 @@ export type OperatorAccess = {
 
 export const createOperatorAccess = (dependencies: {
   operators: OperatorStore;
-  tokens: Pick<TokenStore, 'findToken'>;
-  rateLimiter: Pick<RateLimiter, 'forFailing' | 'forAnonymous' | 'forToken'>;
+  tokens: Pick<TokenStore, 'findToken' | 'hasFoundToken'>;
+  rateLimiter: Pick<RateLimiter, 'forFailing' | 'forAnonymous' | 'forToken' | 'isLate' | 'slowDown'>;
   publicUrl: string | undefined;
   orUnavailable: OrUnavailable;
 }): OperatorAccess => {
@@ -177,13 +177,23 @@ export const createOperatorAccess = (dependencies: {
     return operator;
   };
 
+  /** Anybody may invent tokens, and thousands of queries for them would come before those of others. */
+  const waitBeforeQuery = async ({ req, res }: Asked, secret: string): Promise<void> => {
+    const network = networkOf(req.ip);
+    if (!rateLimiter.isLate(network) || tokens.hasFoundToken(secret)) return;
+    await rateLimiter.slowDown(network);
+    if (res.closed) throw new ApiError('not_signed_in'); // nobody reads it
+  };
+
   const getWithToken = async ({ req, res }: Asked, secret: string, rule: AccessRule): Promise<OperatorCaller> => {
+    await waitBeforeQuery({ req, res }, secret);
     const token = await orUnavailable(tokens.findToken(secret));
     if (!token) return refuse(req, 'This operator token is not valid. It may have been revoked.');
-    await rateLimiter.forToken(token.tokenId);
-    checkToken(token, rule);
     const caller = callerOfToken(token);
+    // Before it takes a slot of its team, because a late refusal would hold it.
+    await rateLimiter.forToken(token.tokenId, teamOf(caller));
     await limitTeamOf(caller, res);
+    checkToken(token, rule);
     return caller;
   };
 

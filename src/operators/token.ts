@@ -5,6 +5,7 @@ import { bearerIn } from '../platform/process/credentials.ts';
 import { invalid, orNotFound } from '../platform/process/errors.ts';
 import { insertAtMost } from '../platform/mongo/batches.ts';
 import { newId } from '../platform/process/ids.ts';
+import { createLru } from '../platform/process/lru.ts';
 import { createAssistantIdsCheck, type Operator, operatorModel } from './operator.ts';
 import { collectionOf, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
 
@@ -82,6 +83,7 @@ export const callerOfToken = (token: OperatorToken): OperatorCaller => ({
 
 /** How many tokens there may be. Revoked tokens count, because they are still listed. */
 const TOKENS_MAX = 1_000;
+const TOKENS_KNOWN = 10_000;
 const LAST_USED_EVERY_MS = 60_000;
 
 type NewToken = Pick<OperatorToken, 'name' | 'scope' | 'assistantIds' | 'createdBy'>;
@@ -99,6 +101,9 @@ export type TokenStore = {
    */
   findToken: (secret: string) => Promise<OperatorToken | null>;
 
+  /** True if this process has found the token before. It may have been revoked since. */
+  hasFoundToken: (secret: string) => boolean;
+
   listTokens: () => Promise<OperatorToken[]>;
 
   /** Revokes a token. Revoking a revoked token changes nothing. */
@@ -109,6 +114,7 @@ export const createTokenStore = (connection: Connection): TokenStore => {
   const tokens = tokenModel(connection);
   const operators = operatorModel(connection);
   const checkAssistantIds = createAssistantIdsCheck(connection);
+  const foundBefore = createLru<true>({ most: TOKENS_KNOWN });
 
   const isCreatorStillOwner = async (operatorId: string | null): Promise<boolean> =>
     operatorId === null || (await operators.exists({ _id: operatorId, role: 'owner', disabled: false })) !== null;
@@ -143,11 +149,15 @@ export const createTokenStore = (connection: Connection): TokenStore => {
 
     findToken: async (secret) => {
       if (!isWellFormedToken(secret)) return null;
-      const stored = await tokens.findOne({ hash: hashSecret(secret), revokedAt: null }).lean();
+      const hash = hashSecret(secret);
+      const stored = await tokens.findOne({ hash, revokedAt: null }).lean();
       if (!stored || !(await isCreatorStillOwner(stored.createdBy))) return null;
+      foundBefore.set(hash, true);
       noteUse(stored);
       return toToken(stored);
     },
+
+    hasFoundToken: (secret) => foundBefore.has(hashSecret(secret)),
 
     listTokens: async () => (await tokens.find().sort({ createdAt: -1 }).lean()).map((stored) => toToken(stored)),
 
