@@ -268,7 +268,8 @@ assistantSchema.index({ takeWithinMinutes: 1, _id: 1 }, { partialFilterExpressio
 assistantSchema.index({ createdAt: 1, _id: 1, name: 1 });
 
 const knowledgeSchema = schemaOf<StoredKnowledge>('knowledge');
-knowledgeSchema.index({ assistantId: 1, position: 1 });
+// With the ids, so that the entries that an import replaces are found without reading them.
+knowledgeSchema.index({ assistantId: 1, position: 1, _id: 1 });
 knowledgeSchema.index({ assistantId: 1, since: 1 }, { partialFilterExpression: { since: { $exists: true } } });
 
 export const assistantModels = (connection: Connection) => ({

@@ -1,9 +1,10 @@
 import type { Connection, mongo } from 'mongoose';
 import type { ReplySource } from '../assistants/suggested-action.ts';
 import type { ReplyOutcome } from '../insights/figures.ts';
-import { inBatches, inChunks, type Lease, leaseIn } from '../platform/mongo/batches.ts';
+import { DELETED_WITHIN_MS, deleteInBatches, inChunks, type Lease, leaseIn } from '../platform/mongo/batches.ts';
 import { collectionOf, type Indexed, inTransaction, inTurn, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
 import { invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { type Difference, doubtOf, type Expected, type Verdict } from './question.ts';
@@ -17,6 +18,8 @@ const INSERTED_AT_ONCE = 50;
 const READ_AT_ONCE = 50;
 /** The value of `doubt` while a question is not answered. */
 const UNANSWERED = 99;
+/** The holder of the results that erasures delete. */
+const ERASURES = '';
 const lease = leaseIn('lease', LEASE_MS);
 
 type EvaluationState = 'waiting' | 'running' | 'done' | 'stopped' | 'failed';
@@ -272,11 +275,12 @@ export const createEvaluations = (connection: Connection): Evaluations => {
   };
   const requireRoom = (assistantId: string): Promise<void> => requireAtMost(UNFINISHED_MAX - 1, assistantId);
 
-  const remove = async (evaluationId: string): Promise<void> => {
-    await inBatches({ collection: results, filter: { evaluationId } }, (some) => results.deleteMany(some));
+  const remove = async ({ assistantId, evaluationId }: Ref): Promise<void> => {
+    await deleteInBatches({ collection: results, filter: { evaluationId }, holder: assistantId });
     await evaluations.deleteOne({ _id: evaluationId });
   };
 
+  /** What this leaves, or a kill, is removed after the next evaluation has begun. */
   const removeOld = async (assistantId: string): Promise<void> => {
     const old = await evaluations
       .find({ assistantId }, { projection: { _id: 1 } })
@@ -284,7 +288,15 @@ export const createEvaluations = (connection: Connection): Evaluations => {
       .skip(KEPT_MAX)
       .limit(KEPT_MAX)
       .toArray();
-    for (const { _id } of old) await remove(_id);
+    for (const { _id } of old) await remove({ assistantId, evaluationId: _id });
+  };
+
+  /** Ends an evaluation that is not over. Its worker loses it. */
+  const end = async ({ assistantId, evaluationId }: Ref): Promise<void> => {
+    await evaluations.updateOne(
+      { _id: evaluationId, assistantId, dueAt: { $exists: true } },
+      { $set: { state: 'stopped', endedAt: serverDate() }, $unset: { dueAt: '', tries: '', ...lease.ended } },
+    );
   };
 
   const get = async ({ assistantId, evaluationId }: Ref): Promise<Evaluation> => {
@@ -327,10 +339,12 @@ export const createEvaluations = (connection: Connection): Evaluations => {
       });
       // Other requests may have begun evaluations at the same time.
       await requireAtMost(UNFINISHED_MAX, assistantId).catch(async (cause: unknown) => {
-        await remove(evaluationId);
+        // Its questions are deleted in turns, so first no worker may take it.
+        await end({ assistantId, evaluationId });
+        await withDeadline(remove({ assistantId, evaluationId }), DELETED_WITHIN_MS).catch(() => undefined);
         throw cause;
       });
-      await removeOld(assistantId);
+      await withDeadline(removeOld(assistantId), DELETED_WITHIN_MS).catch(() => undefined);
       return toEvaluation(stored);
     },
 
@@ -366,10 +380,7 @@ export const createEvaluations = (connection: Connection): Evaluations => {
     },
 
     stop: async (ref) => {
-      await evaluations.updateOne(
-        { _id: ref.evaluationId, assistantId: ref.assistantId, dueAt: { $exists: true } },
-        { $set: { state: 'stopped', endedAt: serverDate() }, $unset: { dueAt: '', tries: '', ...lease.ended } },
-      );
+      await end(ref);
       return get(ref);
     },
 
@@ -479,7 +490,7 @@ export const createEvaluations = (connection: Connection): Evaluations => {
 
     eraseConversations: async (conversationIds) => {
       const filter = { 'conversationIds.0': { $exists: true }, conversationIds: { $in: conversationIds } };
-      await inBatches({ collection: results, filter }, (some) => results.deleteMany(some));
+      await deleteInBatches({ collection: results, filter, holder: ERASURES });
     },
 
     readTextsOf: async function* (conversationId) {

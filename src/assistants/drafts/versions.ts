@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ClientSession, Connection, mongo } from 'mongoose';
-import { inBatches, inPages } from '../../platform/mongo/batches.ts';
+import { DELETED_WITHIN_MS, deleteInBatches, inPages } from '../../platform/mongo/batches.ts';
 import { collectionOf, type Indexed, schemaOf } from '../../platform/mongo/mongo.ts';
+import { withDeadline } from '../../platform/process/deadline.ts';
 import { conflict, notFound } from '../../platform/process/errors.ts';
 import { newId } from '../../platform/process/ids.ts';
 import type { Resealing } from '../../platform/process/vault.ts';
@@ -126,7 +127,8 @@ export type VersionMade = { version: AssistantVersion; removed: string[]; oldest
 
 const versionSchema = schemaOf<StoredVersion>('versions');
 const pastSchema = schemaOf<PastEntry>('pastEntries');
-pastSchema.index({ assistantId: 1, until: 1, since: 1 });
+// With the ids, so that those that no version needs are found without reading them.
+pastSchema.index({ assistantId: 1, until: 1, since: 1, _id: 1 });
 
 const versionIdOf = (assistantId: string, version: number): string =>
   `${assistantId}:${String(version).padStart(9, '0')}`;
@@ -204,7 +206,10 @@ export type VersionStore = {
   /** Seals the provider keys of all versions again, in the transaction of `drafts.ts`. */
   resealKeys: (write: VersionWrite, resealing: Resealing) => Promise<void>;
 
-  /** Called after the transaction. If a kill prevents it, the next version does what was left undone. */
+  /**
+   * Called after the transaction. Much that no version needs is deleted after the answer. If a kill prevents it, the next
+   * version does what was left undone.
+   */
   finish: (assistantId: string, made: Omit<VersionMade, 'version'>) => Promise<void>;
 };
 
@@ -287,15 +292,15 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
     older: { assistantId, until: { $gt: to }, since: { $lte: to }, position: { $gte: from } },
   });
 
-  const removeInBatches = async <Row extends { _id: string }>(
-    collection: mongo.Collection<Row>,
-    filter: mongo.Filter<Row>,
-    onRemoved: (ids: Row['_id'][]) => Promise<void> = async () => undefined,
-  ): Promise<void> => {
-    await inBatches({ collection, filter }, async (some, ids) => {
-      await collection.deleteMany(some);
-      await onRemoved(ids);
-    });
+  /** Deletes what no version needs any more. `from`: the live entries before this position are hidden. */
+  const removeUnneeded = async (assistantId: string, oldest: number, from: number): Promise<void> => {
+    const holder = assistantId;
+    const unneeded = { assistantId, until: { $lte: oldest } };
+    await deleteInBatches({ collection: past, filter: unneeded, holder }).catch(() => undefined);
+    const hidden = { assistantId, position: { $lt: from } };
+    const ofLive = { collection: knowledge, filter: hidden, holder, onDeleted: retireVectors };
+    await deleteInBatches(ofLive).catch(() => undefined);
+    await sources.forget(assistantId, oldest).catch(() => undefined);
   };
 
   /** Stores the version. Returns the oldest version whose entries are all kept. */
@@ -488,10 +493,7 @@ export const createVersions = (dependencies: Dependencies): VersionStore => {
       // If this fails, these vectors are found and removed when the vectors of the new entries are made.
       await retireVectors(removed).catch(() => undefined);
       await onPublished(assistantId);
-      await removeInBatches(past, { assistantId, until: { $lte: oldest } }).catch(() => undefined);
-      const hidden = { assistantId, position: { $lt: from } };
-      await removeInBatches(knowledge, hidden, retireVectors).catch(() => undefined);
-      await sources.forget(assistantId, oldest).catch(() => undefined);
+      await withDeadline(removeUnneeded(assistantId, oldest, from), DELETED_WITHIN_MS).catch(() => undefined);
     },
   };
 };

@@ -1,8 +1,9 @@
 import { decideLanguage, mainLanguage, type TextKind } from '@parley/understanding/text';
 import type { ClientSession } from 'mongoose';
-import { inBatches, inPages } from '../../platform/mongo/batches.ts';
+import { DELETED_WITHIN_MS, deleteInBatches, inBatches, inPages } from '../../platform/mongo/batches.ts';
 import { collectionOf, inTurn, timeLimit } from '../../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../../platform/process/clock.ts';
+import { withDeadline } from '../../platform/process/deadline.ts';
 import { ApiError, invalid, notFound } from '../../platform/process/errors.ts';
 import { newId } from '../../platform/process/ids.ts';
 import type { SharedMemory } from '../../platform/process/lru.ts';
@@ -462,12 +463,12 @@ export const createKnowledgeStore = ({
     return inserted;
   };
 
-  const removeAll = async (filter: { assistantId: string } & Record<string, unknown>): Promise<void> => {
+  /** Deletes the entries before a position, which are hidden. After this time, it goes on. */
+  const removeHidden = async (assistantId: string, from: number, waitMs: number): Promise<void> => {
     const collection = collectionOf(knowledge);
-    await inBatches({ collection, filter }, async (some, ids) => {
-      await collection.deleteMany(some);
-      await vectors.retire(ids);
-    });
+    const filter = { assistantId, position: { $lt: from } };
+    const deleted = deleteInBatches({ collection, filter, holder: assistantId, onDeleted: vectors.retire });
+    await withDeadline(deleted, waitMs).catch(() => undefined);
   };
 
   /**
@@ -567,8 +568,9 @@ export const createKnowledgeStore = ({
       // Called even if a concurrent import has already replaced these entries, because the vectors then need an update
       // too.
       onChanged(assistantId);
-      if (replace || from > first) await removeAll({ assistantId, position: { $lt: from } });
-      await noteLanguage(assistantId);
+      // Each later import deletes what a failure or a kill has left, but does not wait for it.
+      const waitMs = replace || from > first ? DELETED_WITHIN_MS : 0;
+      await Promise.all([from > 0 && removeHidden(assistantId, from, waitMs), noteLanguage(assistantId)]);
       return added;
     },
 
@@ -582,7 +584,12 @@ export const createKnowledgeStore = ({
       changeEntry({ _id: entryId, assistantId, answer: before }, { answer: after }),
 
     removeKnowledge: async (assistantId, entryIds) => {
-      await removeAll({ assistantId, _id: { $in: entryIds } });
+      const collection = collectionOf(knowledge);
+      const filter = { assistantId, _id: { $in: entryIds } };
+      await inBatches({ collection, filter }, async (some, ids) => {
+        await collection.deleteMany(some);
+        await vectors.retire(ids);
+      });
       await raiseVersion(assistantId);
       onChanged(assistantId);
       await noteLanguage(assistantId);

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { createSlices } from '../process/slices.ts';
-import { restAsLong } from '../process/slots.ts';
+import { createSlots, oneEach, restAsLong, withRests, workInSlot } from '../process/slots.ts';
 import { DURABLE } from './mongo.ts';
 
 export type Lease = { token: string; until: Date };
@@ -135,6 +135,42 @@ export const inBatches = async <Row extends { _id: string }>(
     await found.close();
   }
 };
+
+/** How many documents a statement deletes that may have 90 KB each, and for how many holders a process deletes at once. */
+const DELETED_AT_ONCE = 50;
+const DELETIONS_AT_ONCE = 2;
+/** Small documents take less, and then there is no rest. */
+const SHORT_DELETION_MS = 10;
+const deletions = withRests(createSlots(oneEach(DELETIONS_AT_ONCE)), (ms) =>
+  ms > SHORT_DELETION_MS ? restAsLong(ms) : 0,
+);
+/** How long a request waits for a deletion that may go on after its answer. */
+export const DELETED_WITHIN_MS = 5_000;
+
+type Deletion<Row extends { _id: string }> = Pick<Batches<Row>, 'collection' | 'filter'> & {
+  /** Whose documents these are. */
+  holder: string;
+  onDeleted?: (ids: Row['_id'][]) => Promise<unknown>;
+};
+
+/**
+ * Deletes all matching documents, of which a holder may have a gigabyte. MongoDB keeps what a statement deletes in its
+ * cache until it has written it, and lets other statements write it if that is too much. So a statement deletes few
+ * documents, the holders take turns for the places, and a place stays taken for a rest as long as its statement took. An
+ * index should have the filter and `_id`, so that MongoDB does not read the documents twice.
+ */
+export const deleteInBatches = <Row extends { _id: string }>({
+  collection,
+  filter,
+  holder,
+  onDeleted,
+}: Deletion<Row>): Promise<void> =>
+  inBatches({ collection, filter, maxItems: DELETED_AT_ONCE }, (some, ids) =>
+    workInSlot(deletions, holder, async () => {
+      await collection.deleteMany(some);
+      await onDeleted?.(ids);
+    }),
+  );
 
 /** A row with its entry may have tens of kilobytes, so only this many are decoded at once. */
 const DECODED_AT_ONCE = 5;
