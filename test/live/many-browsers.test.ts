@@ -21,7 +21,10 @@ const presencesIn = ({ events }: LiveStream) => events.filter(({ event }) => eve
 const watchWrites = (busyMs = 0) => {
   const seen = { writes: 0, mostInATurn: 0 };
   let inTurn = 0;
-  const { write } = OutgoingMessage.prototype;
+  const write = Reflect.get(OutgoingMessage.prototype, 'write') as (
+    this: OutgoingMessage,
+    ...args: unknown[]
+  ) => boolean;
   const spy = vi.spyOn(OutgoingMessage.prototype, 'write').mockImplementation(function (
     this: OutgoingMessage,
     ...args: unknown[]
@@ -34,7 +37,7 @@ const watchWrites = (busyMs = 0) => {
       const until = performance.now() + busyMs;
       while (performance.now() < until);
     }
-    return write.apply(this, args as Parameters<typeof write>);
+    return write.apply(this, args);
   });
   onTestFinished(() => spy.mockRestore());
   return seen;

@@ -24,7 +24,7 @@ import type { DeliveryStore } from '../../events/store.ts';
 import { toDeliveryRow } from '../../events/view.ts';
 import { sendJson, uploadedBytes } from '../../platform/http/json-body.ts';
 import { createCursor } from '../../platform/process/validation.ts';
-import { endsEarly, takeRoomForExport } from '../../platform/http/shares.ts';
+import { endsEarly, takeRoomForExport, workOnBody } from '../../platform/http/shares.ts';
 import { type Notes, readAllMessages } from '../../inbox/records.ts';
 import { serverDate } from '../../platform/process/clock.ts';
 import { conflict, invalid } from '../../platform/process/errors.ts';
@@ -244,7 +244,8 @@ export const exportRoutes = (dependencies: Dependencies): Handled[] => {
         if (isEarly()) return;
         if (slices.isOver()) await slices.next();
       }
-      if (performance.now() > ends || draining.aborted) return;
+      // Also after pages without lines: a cursor may skip all of them.
+      if (isEarly() || performance.now() > ends || draining.aborted) return;
     }
     yield `${JSON.stringify({ kind: 'end', lines })}\n`;
   }
@@ -360,7 +361,8 @@ export const importRoutes = ({ assistants, allowPrivate }: ImportDependencies): 
       if (Object.keys(settings).length > 0) await assistants.updateAssistant(id, settings, { by });
       if (Object.keys(web).length > 0) await assistants.setWeb(id, web);
       const changed = !(await hasEntries(await assistants.getAssistant(id), entries, signal));
-      if (changed) await assistants.addKnowledge(id, entries, { replace: true, by });
+      // See `importKnowledge`.
+      if (changed) await workOnBody(req, res, assistants.addKnowledge(id, entries, { replace: true, by }));
       const names = [...Object.keys(settings), ...(changesEngine ? ['engine'] : []), ...Object.keys(web).map(webName)];
       note({ target: id, details: { settings: names.join(', '), entries: entries.length, changed } });
       return { settings: names, entries: entries.length, changed, skipped: file.skipped };

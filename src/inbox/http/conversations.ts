@@ -23,6 +23,7 @@ import type { Evaluations } from '../../evaluation/evaluations.ts';
 import type { QuestionSets } from '../../evaluation/question-sets.ts';
 import { Expected } from '../../evaluation/question.ts';
 import { sendJson, toJson } from '../../platform/http/json-body.ts';
+import { createRestedWork, holderOf } from '../../platform/http/shares.ts';
 import { cursor, validate, wholeNumber } from '../../platform/process/validation.ts';
 import type { Inbox } from '../inbox.ts';
 import { createListEvents, type ManagedTags, type Notes, readAllMessages, type ReadPositions } from '../records.ts';
@@ -390,6 +391,8 @@ export const conversationDataRoutes = ({
   onErased,
 }: DataDependencies): Handled[] => {
   const listEvents = createListEvents({ conversations, deliveries });
+  // Its last two hundred messages may have some MiB.
+  const rested = createRestedWork();
   const getConversation = async (id = ''): Promise<StoredConversation> => {
     const found = await conversations.findById(id);
     if (!found || found.channel === 'playground') throw notFound();
@@ -399,7 +402,7 @@ export const conversationDataRoutes = ({
   return [
     handled(conversationDataOperations.events, ({ params: { id }, ...call }) => {
       const list = async () => ({ events: await listEvents(await getConversation(id)) });
-      return readPage(call, list, { isFiltered: true });
+      return rested(holderOf(call.req, call.res), () => readPage(call, list), call.signal);
     }),
 
     handled(conversationDataOperations.export, async ({ params: { id }, operator, res }) => {

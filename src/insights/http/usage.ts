@@ -1,7 +1,9 @@
 import * as z from 'zod';
+import { writeList } from '../../assistants/knowledge/http.ts';
 import type { AssistantStore } from '../../assistants/store.ts';
 import type { DeliveryStore } from '../../events/store.ts';
 import { csvLine, sendJson } from '../../platform/http/json-body.ts';
+import { createRestedWork } from '../../platform/http/shares.ts';
 import { ESCALATION_REASONS, type StoredFigures } from '../figures.ts';
 import type { Insights } from '../store.ts';
 import { sumOf } from '../summary.ts';
@@ -50,7 +52,6 @@ const shared = {
     from: Day.optional().meta({ description: 'The first day. The first of the month if omitted.' }),
     to: Day.optional().meta({ description: `The last day, at most ${DAYS_MAX} days. Today if omitted.` }),
   }),
-  isLarge: true,
 } as const;
 
 const AllowanceView = z
@@ -76,6 +77,7 @@ export const usageOperations = {
     ...shared,
     path: '/assistants/:id/usage',
     id: 'getUsage',
+    isLarge: 'inTurn',
     summary: 'Read what an assistant used, by day and by key; kept for 400 days',
     description: 'Each message counts once, a few seconds after it was stored. Playground turns do not count.',
     answer: UsageView,
@@ -138,13 +140,15 @@ type Dependencies = {
 export const usageRoutes = ({ assistants, allowances, insights, deliveries }: Dependencies): Handled[] => {
   const readHours = createReadHours({ insights, deliveries });
   const { usage } = insights;
+  // One that is read may wait for its place as a large answer.
+  const rested = createRestedWork();
   const namesOf = async (assistantId: string): Promise<Map<string | null, string>> =>
     new Map((await assistants.listApiKeys(assistantId)).map(({ keyId, name }) => [keyId, name]));
 
   return [
-    handled(usageOperations.read, async ({ params: { id = '' }, query, costly }) => {
+    handled(usageOperations.read, async ({ params: { id = '' }, query, costly, takeRoom, signal }) => {
       const range = rangeOf(query);
-      return costly(async () => {
+      const read = async () => {
         const byDay = await usage.sumBy('day', id, range);
         const byKey = await usage.sumBy('keyId', id, range);
         const hours = await readHours(id, range.from, range.to);
@@ -170,7 +174,13 @@ export const usageRoutes = ({ assistants, allowances, insights, deliveries }: De
             .map(({ _id: keyId, ...one }) => ({ keyId, name: names.get(keyId) ?? null, ...one }))
             .toSorted((one, other) => other.turns - one.turns),
         };
-      });
+      };
+      const inTurn = async () => {
+        const view = await costly(read);
+        await takeRoom();
+        return view;
+      };
+      return rested(id, inTurn, signal);
     }),
 
     handled(usageOperations.limits, async ({ params: { id = '' } }) => {
@@ -203,7 +213,8 @@ export const usageRoutes = ({ assistants, allowances, insights, deliveries }: De
       };
     }),
 
-    handled(usageOperations.download, async ({ params: { id = '' }, query, res, signal, ...call }) => {
+    handled(usageOperations.download, async ({ params: { id = '' }, query, ...call }) => {
+      const { res, signal } = call;
       const range = rangeOf(query);
       const names = await namesOf(id);
       const heading = csvLine(['day', 'key_id', 'key', ...USAGE_COUNTERS.map(snakeCase)]);
@@ -221,7 +232,7 @@ export const usageRoutes = ({ assistants, allowances, insights, deliveries }: De
         yield* inTurns(pages(), call);
       }
       res.setHeader('Content-Disposition', `attachment; filename="usage-${nameOf(range.from)}.csv"`);
-      await sendJson(res, lines(), signal, 'text/csv');
+      await writeList(call, id, () => sendJson(res, lines(), signal, 'text/csv'));
       return WRITTEN;
     }),
   ];

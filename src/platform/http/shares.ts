@@ -503,7 +503,10 @@ const isSlow = ({ req, res, since, readBefore }: Place): boolean => {
 /** Call this before a large body is read. A client must send its body, and read its answer. */
 export const takeRoomForBody = createPlaces({ slots: largeBodies, waitMs: BODY_WAIT_MS, isUnused: isSlow });
 
-/** Works on what a large body asks for. What the work waits for does not belong here, because others may cause it. */
+/**
+ * Works on what a large body asks for. What the work waits for does not belong here, because others may cause it; its
+ * wait for the place of a draft does, because it keeps the place of its body meanwhile.
+ */
 export const workOnBody = <Value>(req: Request, res: Response, work: Promise<Value>): Promise<Value> =>
   pacedBodies.watch(holderOf(req, res), work);
 

@@ -12,10 +12,12 @@ import type { ConversationStore } from '../../conversations/store.ts';
 import { toEscalationView, toHistoryView } from '../../conversations/view.ts';
 import { methodNotAllowed } from '../../platform/http/http.ts';
 import { jsonBody } from '../../platform/http/json-body.ts';
-import { buildAnswer, createRestedWork, signalOf, takeRoomForAnswer } from '../../platform/http/shares.ts';
+import { buildAnswer, createRestedWork, inSlot, signalOf, takeRoomForAnswer } from '../../platform/http/shares.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
 import { ApiError, notFound } from '../../platform/process/errors.ts';
 import { VERSION } from '../../platform/process/lifecycle.ts';
+import { createPacedSlots } from '../../platform/process/paced-slots.ts';
+import { oneEach } from '../../platform/process/slots.ts';
 import type { Submit } from '../start-turn.ts';
 import { ChatResponse, MessageText, SessionId } from '../turn.ts';
 import { EscalateRequest } from '../../conversations/http.ts';
@@ -89,7 +91,9 @@ const resultOf = (value: object, text: string) => ({
   structuredContent: JSON.parse(JSON.stringify(value)) as Record<string, unknown>, // with times as texts
 });
 
-/** All entries are read for each search. */
+/** How many searches are made at once, and which are slow. All entries are read for each, which may take seconds. */
+const SEARCHES = { total: 2, slowMs: 1_000, hangsMs: 4_000 };
+const searches = createPacedSlots({ ...SEARCHES, shareOf: oneEach });
 const rested = createRestedWork();
 
 const addTools = (server: McpServer, { req, res }: Call, dependencies: Dependencies): void => {
@@ -126,11 +130,14 @@ const addTools = (server: McpServer, { req, res }: Call, dependencies: Dependenc
     SEARCH,
     answering(async ({ query, limit = ENTRIES_FOUND }: z.infer<typeof SEARCH.inputSchema>) => {
       const signal = signalOf(res);
-      const rank = async () => {
-        await takeRoomForAnswer(req, res);
-        return rankKnowledge(knowledge.readKnowledge(assistantId, signal), query, limit);
+      const rank = () =>
+        searches.watch(assistantId, rankKnowledge(knowledge.readKnowledge(assistantId, signal), query, limit));
+      const search = async () => {
+        const found = await inSlot(searches, assistantId, rank, { signal });
+        await takeRoomForAnswer(req, res); // visitors need these places, so no search waits or works in one
+        return found;
       };
-      const best = await rested(assistantId, rank, signal);
+      const best = await rested(assistantId, search, signal);
       const entries = best.map(({ question, answer, language }) => ({ question, answer, language }));
       return resultOf({ entries }, entries.map(({ question, answer }) => `${question}\n${answer}`).join('\n\n'));
     }),
