@@ -109,10 +109,9 @@ const createPrepareTurn = ({ conversations, idempotencyKeys, replies, replyTimeo
   return async (request: TurnRequest, key: string, span: TraceSpan): Promise<NewTurn> => {
     const { assistant, channel, sessionId, message, idempotencyKey } = request;
     const { assistantId } = assistant;
-    const both = [reserve(request, key, newPrefixedId(key)), languageOf(request, key)] as const;
-    // A refused turn would leave the gate with a read in flight that nobody counts.
-    await Promise.allSettled(both);
-    const [reservation, decided] = await Promise.all(both);
+    const reservation = await reserve(request, key, newPrefixedId(key));
+    // Only then, so that a refused turn costs no read, nor leaves one in flight that nobody counts.
+    const decided = await languageOf(request, key);
     const acceptedAt = serverDate();
     const quick = quickOf(request, acceptedAt);
     return {
