@@ -96,12 +96,17 @@ type StoredResult = Asked &
 /** `tries`: above 1 if workers that held it before were killed, and nothing was answered in between. */
 export type HeldEvaluation = Evaluation & { next: number; token: string; tries: number };
 type NumberedQuestion = Asked & { nth: number };
-type NotTaken = { assistantIds: string[]; noneAsking: boolean; noneWaiting: boolean; noDrafts: boolean };
+type NotTaken = { noneAsking: boolean; noneWaiting: boolean };
 /**
  * Evaluations not to take, because others are being worked on: those of these assistants, those that ask a provider,
- * those that ask none, and those of drafts. `slow`: the same among those of these assistants.
+ * those that ask none, and those of drafts. `slow`: the same among those of these assistants, where a draft that asks a
+ * provider and one that asks none are counted apart.
  */
-export type Besides = NotTaken & { slow: NotTaken };
+export type Besides = NotTaken & {
+  assistantIds: string[];
+  noDrafts: boolean;
+  slow: NotTaken & { assistantIds: string[]; drafts: NotTaken };
+};
 
 const evaluationSchema = schemaOf<StoredEvaluation>('evaluations');
 evaluationSchema.index({ assistantId: 1, createdAt: -1 });
@@ -132,14 +137,15 @@ const toEvaluation = ({
   versions: [],
   ...stored,
 });
-const kindsOf = ({ noneAsking, noneWaiting, noDrafts }: NotTaken): mongo.Filter<StoredEvaluation>[] => [
+const OF_DRAFT = { draftRevision: { $exists: true } };
+const kindsOf = ({ noneAsking, noneWaiting }: NotTaken): mongo.Filter<StoredEvaluation>[] => [
   ...(noneAsking ? [{ provider: { $exists: true } }] : []),
   ...(noneWaiting ? [{ provider: { $exists: false } }] : []),
-  ...(noDrafts ? [{ draftRevision: { $exists: true } }] : []),
 ];
 const fittingBeside = ({ slow, ...besides }: Besides): mongo.Filter<StoredEvaluation> => {
-  const ofSlow = kindsOf(slow).map((kind) => ({ ...kind, assistantId: { $in: slow.assistantIds } }));
-  const none = [...kindsOf(besides), ...ofSlow];
+  const drafts = kindsOf(slow.drafts).map((kind) => ({ ...kind, ...OF_DRAFT }));
+  const ofSlow = [...kindsOf(slow), ...drafts].map((kind) => ({ ...kind, assistantId: { $in: slow.assistantIds } }));
+  const none = [...kindsOf(besides), ...(besides.noDrafts ? [OF_DRAFT] : []), ...ofSlow];
   return { assistantId: { $nin: besides.assistantIds }, ...(none.length > 0 && { $nor: none }) };
 };
 /** Ids sort in the order of the questions. */

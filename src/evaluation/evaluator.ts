@@ -37,10 +37,11 @@ export const ASKING_MAX = 16;
 const BESIDE_AFTER_MS = 5_000;
 const WAITING_MAX = 4;
 /**
- * Drafts take memory, so at most this many are worked on at once. Slow assistants have at most half of these places
- * too.
+ * Drafts take memory, so at most this many are worked on at once. Of slow assistants, one that asks a provider and one that
+ * asks none.
  */
-const DRAFTS_AT_ONCE = 2;
+const DRAFTS_AT_ONCE = 3;
+const SLOW_DRAFTS = 1;
 /** A question that takes longer makes its assistant slow. */
 const ASKING = { slowMs: 2_000, hangsMs: 8_000, holdersMax: 500 };
 /** Answers are stored together: at most this many, and at the latest after this time. */
@@ -260,14 +261,23 @@ export const openEvaluator = (options: Options): void => {
 
   const besides = (): Besides => {
     const isSlow = ({ assistantId }: HeldEvaluation): boolean => paces.of(assistantId) !== 'fast';
-    const notTaken = (all: HeldEvaluation[], assistantIds: string[], share: number) => ({
-      assistantIds,
-      noneAsking: all.filter(({ provider }) => provider).length >= ASKING_MAX * share,
-      noneWaiting: all.filter(({ provider }) => !provider).length >= WAITING_MAX * share,
-      noDrafts: all.filter(({ draftRevision }) => draftRevision !== null).length >= DRAFTS_AT_ONCE * share,
+    const isOfDraft = ({ draftRevision }: HeldEvaluation): boolean => draftRevision !== null;
+    const areTaken = (all: HeldEvaluation[], asking: number, others: number) => ({
+      noneAsking: all.filter(({ provider }) => provider).length >= asking,
+      noneWaiting: all.filter(({ provider }) => !provider).length >= others,
     });
     const all = [...working.values()].map(({ held }) => held);
-    return { ...notTaken(all, [...working.keys()], 1), slow: notTaken(all.filter(isSlow), paces.slow(), 1 / 2) };
+    const slow = all.filter(isSlow);
+    return {
+      ...areTaken(all, ASKING_MAX, WAITING_MAX),
+      assistantIds: [...working.keys()],
+      noDrafts: all.filter(isOfDraft).length >= DRAFTS_AT_ONCE,
+      slow: {
+        ...areTaken(slow, ASKING_MAX / 2, WAITING_MAX / 2),
+        assistantIds: paces.slow(),
+        drafts: areTaken(slow.filter(isOfDraft), SLOW_DRAFTS, SLOW_DRAFTS),
+      },
+    };
   };
 
   const round = async (): Promise<void> => {

@@ -84,13 +84,35 @@ test('only some evaluations wait beside the others, because turns wait for the i
   for (const one of lacking) await isDone(one);
 });
 
+const NONE_TAKEN = { noneAsking: false, noneWaiting: false };
+
 test('of slow assistants, none is taken while as many as may wait do', async () => {
   const { evaluations } = stack.service;
   const [slow, other] = [await begin(), await begin()];
-  const all = { assistantIds: [], noneAsking: false, noneWaiting: false, noDrafts: false };
-  const besides = { ...all, slow: { ...all, assistantIds: [slow.assistantId], noneWaiting: true } };
+  const ofSlow = { ...NONE_TAKEN, noneWaiting: true, assistantIds: [slow.assistantId], drafts: NONE_TAKEN };
+  const besides = { ...NONE_TAKEN, assistantIds: [], noDrafts: false, slow: ofSlow };
 
   const taken = [await evaluations.acquire('worker', besides), await evaluations.acquire('worker', besides)];
 
   expect(taken.map((one) => one?.evaluationId)).toEqual([other.evaluationId, undefined]);
+});
+
+test('a slow draft that asks no provider does not wait for one that asks', async () => {
+  const { evaluations } = stack.service;
+  const one = await begin();
+  await stack.service.mongo
+    .collection('evaluations')
+    .updateOne({ _id: one.evaluationId } as never, { $set: { draftRevision: 1 } });
+  const slowWith = (drafts: typeof NONE_TAKEN) => ({
+    ...NONE_TAKEN,
+    assistantIds: [],
+    noDrafts: false,
+    slow: { ...NONE_TAKEN, assistantIds: [one.assistantId], drafts },
+  });
+
+  const beside = await evaluations.acquire('worker', slowWith({ noneAsking: false, noneWaiting: true }));
+  const taken = await evaluations.acquire('worker', slowWith({ noneAsking: true, noneWaiting: false }));
+
+  expect(beside?.evaluationId).not.toBe(one.evaluationId);
+  expect(taken?.evaluationId).toBe(one.evaluationId);
 });
