@@ -268,6 +268,7 @@ test('an event does not wait until all conversations of another assistant that w
   expect(count).toBeGreaterThan(0);
   expect(count).toBeLessThan(WOKEN / 2);
 
+  await worker.close(); // it sweeps too
   const sweep = { olderThanMs: 0, exclude: [], limit: 5_000 };
   const swept = await profileStatements(stack, () => stack.service.conversations.outbox.findStale(sweep));
   // One statement that reads thousands of large documents is cut off as silent, and repeated by the next sweep.

@@ -29,14 +29,16 @@ const SLICE_MS = 4;
 const many = (count: number) => Array.from({ length: count }, () => same);
 
 /** A worker's updates of vectors. */
-const startUpdates = async (change: (vectors: VectorStore) => VectorStore = (vectors) => vectors) => {
+const startUpdates = async (change: (vectors: VectorStore) => VectorStore = (vectors) => vectors, passMs?: number) => {
   const logger = createLogger({ name: 'test', level: 'silent' });
   const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
   onTestFinished(lifecycle.close);
   const { vectors, semantic, embedders } = stack.service.assistants;
   const embedder = anEmbedder();
   const store = { vectors: change(vectors), semantic, embedders };
-  const update = await startVectorUpdates({ store, embedder, timing: readConfig(stack.env).timing, logger, lifecycle });
+  const { timing } = readConfig(stack.env);
+  const given = { store, embedder, timing, logger, lifecycle, ...(passMs !== undefined && { passMs }) };
+  const update = await startVectorUpdates(given);
   return { update, embedder, close: lifecycle.close };
 };
 
@@ -194,4 +196,56 @@ test('an assistant whose plan waits for the loop has no place meanwhile', async 
   isOver = true;
 
   expect(slices).toBeLessThan(COMPUTATIONS);
+});
+
+const PASS_MS = 1_000;
+
+test('a plan that ends early for others begins the next time where it ended', async () => {
+  const { assistants } = stack.service;
+  const { assistantId } = await anAssistantWithVectors(stack, many(2 * AT_ONCE));
+  const first = await startUpdates();
+  await first.update({ assistantId });
+  await areMade(assistantId, 2 * AT_ONCE);
+  await first.close();
+  const others: string[] = [];
+  for (const question of ['One?', 'Two?'])
+    others.push((await anAssistantWithVectors(stack, [anEntry({ question })])).assistantId);
+  const { promise: held, resolve: letGo } = Promise.withResolvers<void>();
+  onTestFinished(() => letGo());
+
+  const read: string[][] = [];
+  const saving: string[] = [];
+  const change = (vectors: VectorStore): VectorStore => ({
+    ...vectors,
+    save: async (of, rows) => {
+      saving.push(of);
+      if (others.includes(of)) await held;
+      await vectors.save(of, rows);
+    },
+    readTextKeys: async (ids) => {
+      if (read.push(ids) === 1) await takePlaces();
+      return vectors.readTextKeys(ids);
+    },
+  });
+  const { update, embedder } = await startUpdates(change, PASS_MS);
+  /** The time of the plan is over then, both places are taken, and an assistant waits for one. */
+  const takePlaces = async (): Promise<void> => {
+    const ends = performance.now() + PASS_MS;
+    for (const [nth, question] of ['One?', 'Two?'].entries()) {
+      await update({ assistantId: others[nth] ?? '' });
+      await eventually(() => expect(embedder.texts).toContain(question));
+      if (nth === 0) await eventually(() => expect(saving).toEqual(others.slice(0, 1)));
+    }
+    await assistants.addKnowledge(assistantId, [anEntry({ question: 'Another new text?' })], {});
+    await eventually(() => expect(performance.now()).toBeGreaterThan(ends));
+  };
+  await assistants.addKnowledge(assistantId, [anEntry({ question: 'A new text?' })], { replace: true });
+  await update({ assistantId });
+  await eventually(() => expect(saving).toEqual(others));
+  letGo();
+  await areMade(assistantId, 2);
+
+  expect(read[0]).toHaveLength(AT_ONCE);
+  expect(read[1]).toHaveLength(AT_ONCE);
+  expect(read[1]?.filter((id) => read[0]?.includes(id))).toEqual([]);
 });

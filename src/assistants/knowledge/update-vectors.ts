@@ -37,6 +37,8 @@ type Plan = VectorProgress & {
   answered: Set<string>;
   /** False if the next plan has the rest of the work. */
   isWhole: boolean;
+  /** The removed entry that was looked at last. */
+  lookedAt: string | undefined;
 };
 
 /**
@@ -75,6 +77,8 @@ type PlanDependencies = {
   inPlace: InPlace;
   /** True if the plan must end soon. The vectors of removed entries that it has not found are made again. */
   isOver: () => boolean;
+  /** The removed entry that the plan before looked at last. This one begins after it, because that one may have ended. */
+  after: string | undefined;
 };
 
 /**
@@ -83,7 +87,7 @@ type PlanDependencies = {
  * last.
  */
 const planWork = async (
-  { vectors, inPlace, isOver }: PlanDependencies,
+  { vectors, inPlace, isOver, after }: PlanDependencies,
   assistantId: string,
   model: string,
 ): Promise<Plan> => {
@@ -125,9 +129,12 @@ const planWork = async (
 
   const orphans = [...stored.values()];
   const usable = orphans.filter((one) => one.model === model).map(({ entryId }) => entryId);
+  const begin = after === undefined ? 0 : usable.indexOf(after) + 1;
   const sources = new Map<string, string>();
-  for (const some of inChunks(usable, VECTORS_AT_ONCE)) {
+  let lookedAt = after;
+  for (const some of inChunks([...usable.slice(begin), ...usable.slice(0, begin)], VECTORS_AT_ONCE)) {
     if (sources.size === wanted.size || isOver()) break;
+    lookedAt = some.at(-1);
     // Only the read has the place: a slice of the loop waits behind the turns of the assistant.
     for (const { entryId, texts } of await inPlace(assistantId, () => vectors.readTextKeys(some))) {
       if (slices.isOver()) await slices.next();
@@ -144,6 +151,7 @@ const planWork = async (
       ? [...edited, ...fresh, ...unanswered, ...fresh.map(({ entryId }) => ({ entryId, texts: 1, withAnswer: true }))]
       : [...edited, ...fresh.slice(0, lookedUp)],
     isWhole,
+    lookedAt,
     edited: new Set(edited.map(({ entryId }) => entryId)),
     orphans: orphans.map(({ entryId }) => entryId),
     sources,
@@ -343,6 +351,8 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, is
   const embedEntries = createEmbedEntries({ vectors, embedder, draining, inPlace });
   /** The time until which an assistant rests. */
   const rests = createLru<number>({ most: RESTING_MAX, ttl: RESTS_MOST_MS });
+  /** The removed entry of each assistant that a plan looked at last. */
+  const looked = createLru<string>({ most: RESTING_MAX });
 
   const rest = async (assistantId: string): Promise<void> => {
     const ms = (rests.get(assistantId) ?? 0) - performance.now();
@@ -358,7 +368,9 @@ const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, is
     });
     const mustEnd = (): boolean => draining.aborted || isOver(startedAt, areWanted());
     try {
-      const plan = await planWork({ vectors, inPlace, isOver: mustEnd }, assistantId, model);
+      const after = looked.get(assistantId);
+      const plan = await planWork({ vectors, inPlace, isOver: mustEnd, after }, assistantId, model);
+      if (plan.lookedAt !== undefined) looked.set(assistantId, plan.lookedAt);
       const endedAt = performance.now();
       rests.set(assistantId, endedAt + Math.min(endedAt - startedAt, RESTS_MOST_MS));
       return plan;
