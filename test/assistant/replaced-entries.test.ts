@@ -82,6 +82,28 @@ test('an import whose deletion fails has succeeded, and the next one deletes wha
   await eventually(async () => expect(await entriesOf(assistantId)).toBe(2));
 });
 
+test('imports during a deletion begin no further ones', async () => {
+  const { assistantId } = await anAssistant(stack, { knowledge: range(MANY).map(() => anEntry()) });
+  const MORE = 10;
+  // The deletion waits for this transaction.
+  const session = await mongo.startSession();
+  onTestFinished(() => session.endSession());
+  session.startTransaction();
+  await collection('knowledge').updateOne({ assistantId }, { $set: { language: 'de' } }, { session });
+
+  const statements = await profileStatements(stack, async () => {
+    const replaced = importInto(assistantId, { replace: true });
+    await eventually(async () => expect(await stack.service.assistants.listKnowledge(assistantId)).toHaveLength(1));
+    await Promise.all(range(MORE).map(() => importInto(assistantId, { replace: false })));
+    await session.abortTransaction();
+    await replaced;
+    await eventually(async () => expect(await entriesOf(assistantId)).toBe(1 + MORE));
+  });
+
+  const removes = statements.filter((one) => one.op === 'remove' && collectionIn(one) === 'knowledge');
+  expect(removes.length).toBeLessThan(MANY / AT_ONCE + MORE / 2);
+});
+
 test('a version deletes what no version needs a few at a time, without reading it', async () => {
   const { assistantId } = await anAssistant(stack);
   const own = `/assistants/${assistantId}`;

@@ -5,8 +5,7 @@ import express, { type Request, type Response } from 'express';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
 import { exportRoutes } from '../../src/assistants/http/transfer.ts';
-import { writeList } from '../../src/assistants/knowledge/http.ts';
-import { holdFor, takeRoomForAnswer, takeTurnsFor } from '../../src/platform/http/shares.ts';
+import { holdFor, takeRoomForAnswer, takeRoomForList, takeTurnsFor } from '../../src/platform/http/shares.ts';
 import { anAssistant, anEntry, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { withFailPoint } from '../support/fail-point.ts';
@@ -100,23 +99,36 @@ test('lists of knowledge and files of usage need no place of large answers', asy
 
 test('a sender with long lists of many assistants leaves places for the lists of others', async () => {
   const { assistantId } = await anAssistant(stack);
-  const over = Promise.withResolvers<void>();
+  const ofOne = Array.from({ length: 40 }, (_, nth) => aRequest(`assistant ${nth}`, 'a sender'));
   let begun = 0;
-  const ofOne = Array.from({ length: 40 }, (_, nth) =>
-    writeList({ ...aRequest(`assistant ${nth}`, 'a sender'), signal: new AbortController().signal }, `${nth}`, () => {
-      begun += 1;
-      return over.promise;
-    }),
-  );
+  const waiting = ofOne.map(({ req, res }) => takeRoomForList(req, res).then(() => (begun += 1)));
   onTestFinished(async () => {
-    over.resolve();
-    await Promise.all(ofOne);
+    for (const { res } of ofOne) res.emit('close');
+    await Promise.allSettled(waiting);
   });
 
   const { status } = await owner.get(`/assistants/${assistantId}/knowledge`);
 
   expect(status).toBe(200);
   expect(begun).toBe(3);
+});
+
+test('lists whose readers take nothing leave their places to a list of another', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const unread = Array.from({ length: 8 }, (_, nth) => aRequest(`unread ${nth}`));
+  for (const { res } of unread) Object.defineProperty(res, 'writableNeedDrain', { value: true });
+  onTestFinished(() => {
+    for (const { res } of unread) res.emit('close');
+  });
+  for (const { req, res } of unread) {
+    req.socket.once('close', () => res.emit('close'));
+    await takeRoomForList(req, res);
+  }
+
+  const { status } = await owner.get(`/assistants/${assistantId}/knowledge`);
+
+  expect(status).toBe(200);
+  expect(unread.filter(({ req }) => req.socket.destroyed)).toHaveLength(1);
 });
 
 /** A program that may use only this assistant. */

@@ -9,12 +9,11 @@ import { findSemanticStatus } from './semantic-state.ts';
 import type { AssistantStore } from '../store.ts';
 import { SuggestedAction } from '../suggested-action.ts';
 import { sendJson, toJson } from '../../platform/http/json-body.ts';
-import { inSlot, senderOf, workOnBody } from '../../platform/http/shares.ts';
+import { senderOf, takeRoomForList, workOnBody } from '../../platform/http/shares.ts';
 import type { StoredMiss } from '../../insights/misses.ts';
 import type { Insights } from '../../insights/store.ts';
 import { invalid } from '../../platform/process/errors.ts';
 import type { Logger } from '../../platform/process/logger.ts';
-import { createSlots, whatRemains } from '../../platform/process/slots.ts';
 import { Author, authorOf, EditKind, ofDraft, Seen } from '../drafts/http.ts';
 import {
   type Call,
@@ -176,20 +175,6 @@ export const readFor = (req: Request, res: Response): Pick<ReadFor, 'tenant' | '
   work: (reading) => workOnBody(req, res, reading),
 });
 
-/**
- * How many long lists are written at once. Each keeps some MiB of what it reads, and takes long, because each of its pages
- * waits for its turn. Visitors need the places of large answers, so these are others, and a sender has as many as remain.
- */
-const LISTS = 8;
-const lists = createSlots((all) => whatRemains(LISTS)({ ...all, own: all.ofTenant }));
-
-/** Writes a long list whose pages are read in turns. */
-export const writeList = (
-  { req, res, signal }: Pick<Call<Operation>, 'req' | 'res' | 'signal'>,
-  assistantId: string,
-  write: () => Promise<void>,
-): Promise<void> => inSlot(lists, assistantId, write, { tenant: senderOf(req, res), signal });
-
 async function* toDraftEntries(
   batches: AsyncGenerator<DraftedEntry[], undefined>,
 ): AsyncGenerator<KnowledgeEntry[], undefined> {
@@ -247,12 +232,11 @@ export const knowledgeRoutes = ({
       const isDraft = draft && assistant.drafts;
       // The revision is read before the entries, so that a change between the two reads counts as not seen.
       const head = isDraft ? { draftRevision: assistant.draftRevision ?? 0 } : {};
-      await writeList(call, id, async () => {
-        const batches = isDraft
-          ? toDraftEntries(assistants.drafts.readEntries(id, call.signal))
-          : assistants.readKnowledge(id, call.signal);
-        await sendJson(call.res, toJson(head, { entries: found(call, { batches, search }) }), call.signal);
-      });
+      await takeRoomForList(call.req, call.res);
+      const batches = isDraft
+        ? toDraftEntries(assistants.drafts.readEntries(id, call.signal))
+        : assistants.readKnowledge(id, call.signal);
+      await sendJson(call.res, toJson(head, { entries: found(call, { batches, search }) }), call.signal);
       return WRITTEN;
     }),
 

@@ -463,12 +463,28 @@ export const createKnowledgeStore = ({
     return inserted;
   };
 
+  /** The deletions that run, by assistant, and up to which position. Several would all delete the same entries. */
+  const deleting = new Map<string, { from: number; done?: Promise<void> }>();
+
+  const deleteUpTo = async (assistantId: string, place: { from: number }): Promise<void> => {
+    const of = { collection: collectionOf(knowledge), holder: assistantId, onDeleted: vectors.retire };
+    try {
+      for (let until = -1; until < place.from; ) {
+        until = place.from; // an import may hide more meanwhile
+        await deleteInBatches({ ...of, filter: { assistantId, position: { $lt: until } } });
+      }
+    } finally {
+      deleting.delete(assistantId);
+    }
+  };
+
   /** Deletes the entries before a position, which are hidden. After this time, it goes on. */
   const removeHidden = async (assistantId: string, from: number, waitMs: number): Promise<void> => {
-    const collection = collectionOf(knowledge);
-    const filter = { assistantId, position: { $lt: from } };
-    const deleted = deleteInBatches({ collection, filter, holder: assistantId, onDeleted: vectors.retire });
-    await withDeadline(deleted, waitMs).catch(() => undefined);
+    const one = deleting.get(assistantId) ?? { from };
+    one.from = Math.max(one.from, from);
+    deleting.set(assistantId, one);
+    one.done ??= deleteUpTo(assistantId, one);
+    await withDeadline(one.done, waitMs).catch(() => undefined);
   };
 
   /**

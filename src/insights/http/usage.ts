@@ -1,9 +1,8 @@
 import * as z from 'zod';
-import { writeList } from '../../assistants/knowledge/http.ts';
 import type { AssistantStore } from '../../assistants/store.ts';
 import type { DeliveryStore } from '../../events/store.ts';
 import { csvLine, sendJson } from '../../platform/http/json-body.ts';
-import { createRestedWork } from '../../platform/http/shares.ts';
+import { createRestedWork, takeRoomForList } from '../../platform/http/shares.ts';
 import { ESCALATION_REASONS, type StoredFigures } from '../figures.ts';
 import type { Insights } from '../store.ts';
 import { sumOf } from '../summary.ts';
@@ -232,7 +231,8 @@ export const usageRoutes = ({ assistants, allowances, insights, deliveries }: De
         yield* inTurns(pages(), call);
       }
       res.setHeader('Content-Disposition', `attachment; filename="usage-${nameOf(range.from)}.csv"`);
-      await writeList(call, id, () => sendJson(res, lines(), signal, 'text/csv'));
+      await takeRoomForList(call.req, res);
+      await sendJson(res, lines(), signal, 'text/csv');
       return WRITTEN;
     }),
   ];

@@ -266,6 +266,12 @@ const shared = (total: number): Slots => requestSlots(whatRemains(total));
  */
 const largeAnswers = shared(16);
 /**
+ * How many long lists are written at once whose pages are read in turns. Each keeps some MiB of what it reads, and takes
+ * long. Visitors need the places of large answers, so these are others, and a sender has as many as remain.
+ */
+const LISTS = 8;
+const longLists = requestSlots((all) => whatRemains(LISTS)({ ...all, own: all.ofTenant }));
+/**
  * How many large bodies are read and worked on at once. Each holds some ten MiB until it is answered. A holder whose work
  * takes longer by itself is slow, or hangs. All that are slow share half of these places.
  */
@@ -489,6 +495,13 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
 /** Call this before loading any of a large answer, so that only a few are in memory. A client must read its answer. */
 export const takeRoomForAnswer = createPlaces({
   slots: largeAnswers,
+  waitMs: WAIT_MS,
+  isUnused: ({ res }) => res.writableEnded || res.writableNeedDrain,
+});
+
+/** Call this before a long list whose pages are read in turns. A client must read its answer. */
+export const takeRoomForList = createPlaces({
+  slots: longLists,
   waitMs: WAIT_MS,
   isUnused: ({ res }) => res.writableEnded || res.writableNeedDrain,
 });

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { createSlices } from '../process/slices.ts';
-import { createSlots, oneEach, restAsLong, withRests, workInSlot } from '../process/slots.ts';
+import { createSlots, oneEach, restAsLong, UNBOUNDED, withRests, workInSlot } from '../process/slots.ts';
 import { DURABLE } from './mongo.ts';
 
 export type Lease = { token: string; until: Date };
@@ -141,7 +141,7 @@ const DELETED_AT_ONCE = 50;
 const DELETIONS_AT_ONCE = 2;
 /** Small documents take less, and then there is no rest. */
 const SHORT_DELETION_MS = 10;
-const deletions = withRests(createSlots(oneEach(DELETIONS_AT_ONCE)), (ms) =>
+const deletions = withRests(createSlots(oneEach(DELETIONS_AT_ONCE), UNBOUNDED), (ms) =>
   ms > SHORT_DELETION_MS ? restAsLong(ms) : 0,
 );
 /** How long a request waits for a deletion that may go on after its answer. */
