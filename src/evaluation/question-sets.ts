@@ -1,18 +1,17 @@
 import { baseLanguage } from '@parley/understanding/text';
-import type { ClientSession, Connection, mongo } from 'mongoose';
+import type { ClientSession, Connection } from 'mongoose';
 import * as z from 'zod';
 import { LanguageTag } from '../assistants/knowledge/entry.ts';
 import type { ChangedConversations, ChangePosition } from '../conversations/changed-since.ts';
 import type { Entry } from '../conversations/conversation.ts';
 import { askedIn, readSystemMessage } from '../conversations/state.ts';
 import { readReply } from '../insights/figures.ts';
-import { inBatches, inChunks, insertAtMost } from '../platform/mongo/batches.ts';
+import { deleteInBatches, inChunks, insertAtMost } from '../platform/mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
-import { createSlots, oneEach, workInSlot } from '../platform/process/slots.ts';
 import type { Asked } from './evaluations.ts';
 import { type CaseInput, QUESTION_MAX } from './question.ts';
 
@@ -30,9 +29,6 @@ const LIVE = Number.MAX_SAFE_INTEGER;
 
 /** A removed set belongs to no assistant, so nothing finds it but `purge`. All its versions may have 40 MB. */
 const NOBODY = '';
-/** How many questions a command deletes, and of how many sets a process deletes them at once. */
-const DELETED_AT_ONCE = 100;
-const PURGES_AT_ONCE = 2;
 /** The longest time that the removal of a set waits until its questions are deleted. */
 const PURGED_WITHIN_MS = 1_000;
 /** After this time, another process repeats a purge that has not ended. */
@@ -131,17 +127,10 @@ export const createQuestionSets = (connection: Connection): QuestionSets => {
     return toSet(stored);
   };
 
-  const deleteCases = (filter: mongo.Filter<StoredCase>, until?: AbortSignal): Promise<void> => {
-    const all = { collection: cases, filter, maxItems: DELETED_AT_ONCE, rests: true, ...(until && { until }) };
-    return inBatches(all, (some) => cases.deleteMany(some));
+  const purgeSet = async (setId: string, turn: { holder: string; until?: AbortSignal }): Promise<void> => {
+    await deleteInBatches({ collection: cases, filter: { setId }, ...turn });
+    await sets.deleteOne({ _id: setId, assistantId: NOBODY });
   };
-
-  const purges = createSlots(oneEach(PURGES_AT_ONCE));
-  const purgeSet = (setId: string, { holder, until }: { holder: string; until?: AbortSignal }): Promise<void> =>
-    workInSlot(purges, holder, async () => {
-      await deleteCases({ setId }, until);
-      await sets.deleteOne({ _id: setId, assistantId: NOBODY });
-    });
 
   /** Makes the next version of a set. Concurrent changes are made one after the other. */
   const change = async (
@@ -158,7 +147,8 @@ export const createQuestionSets = (connection: Connection): QuestionSets => {
       oldest = set.version - VERSIONS_KEPT;
     });
     // If this fails, the next change does it.
-    await deleteCases({ setId, until: { $lte: oldest } }).catch(() => undefined);
+    const old = { collection: cases, filter: { setId, until: { $lte: oldest } }, holder: assistantId };
+    await deleteInBatches(old).catch(() => undefined);
   };
 
   /** Ends a case: the previous version is the last one that has it. */
@@ -272,8 +262,10 @@ export const createQuestionSets = (connection: Connection): QuestionSets => {
 
     removeCase: (ref) => change(ref, async (version, session) => void (await end(ref, version, session))),
 
-    eraseConversations: (conversationIds) =>
-      deleteCases({ 'conversationIds.0': { $exists: true }, conversationIds: { $in: conversationIds } }),
+    eraseConversations: async (conversationIds) => {
+      const filter = { 'conversationIds.0': { $exists: true }, conversationIds: { $in: conversationIds } };
+      await deleteInBatches({ collection: cases, filter, holder: NOBODY });
+    },
 
     readTextsOf: async function* (conversationId) {
       const rows = cases.find(

@@ -147,7 +147,7 @@ const deletions = withRests(createSlots(oneEach(DELETIONS_AT_ONCE), UNBOUNDED), 
 /** How long a request waits for a deletion that may go on after its answer. */
 export const DELETED_WITHIN_MS = 5_000;
 
-type Deletion<Row extends { _id: string }> = Pick<Batches<Row>, 'collection' | 'filter'> & {
+type Deletion<Row extends { _id: string }> = Pick<Batches<Row>, 'collection' | 'filter' | 'until'> & {
   /** Whose documents these are. */
   holder: string;
   onDeleted?: (ids: Row['_id'][]) => Promise<unknown>;
@@ -160,14 +160,13 @@ type Deletion<Row extends { _id: string }> = Pick<Batches<Row>, 'collection' | '
  * index should have the filter and `_id`, so that MongoDB does not read the documents twice.
  */
 export const deleteInBatches = <Row extends { _id: string }>({
-  collection,
-  filter,
   holder,
   onDeleted,
+  ...matching
 }: Deletion<Row>): Promise<void> =>
-  inBatches({ collection, filter, maxItems: DELETED_AT_ONCE }, (some, ids) =>
+  inBatches({ ...matching, maxItems: DELETED_AT_ONCE }, (some, ids) =>
     workInSlot(deletions, holder, async () => {
-      await collection.deleteMany(some);
+      await matching.collection.deleteMany(some);
       await onDeleted?.(ids);
     }),
   );
