@@ -1,5 +1,3 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test } from 'vitest';
 import { TIMING } from '../../src/platform/process/time-limits.ts';
 import { openProvider, replyWith } from '../kit/provider.ts';
@@ -8,13 +6,11 @@ import type { Results } from '../support/evaluate.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { useOpened, useStack } from '../support/stack.ts';
+import { collect } from '../support/heap.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { SEMANTIC: 'off' } });
 const worker = useOpened(() => stack.startReplyWorker());
 const owner = useOpened(() => anOperator(stack));
-
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
 
 const VOUCHERS = anEntry({ question: 'Do you sell vouchers?', answer: 'Vouchers cost 20 euros.' });
 const EDITS = 4;

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type Connection, createConnection } from 'mongoose';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import type { Asked } from '../../src/evaluation/evaluations.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
+import { askedOf } from '../support/evaluate.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { collectionIn, OWN, type Profiled, profileStatements } from '../support/profile.ts';
@@ -139,15 +139,7 @@ test('results of old evaluations and of erased conversations are deleted a few a
   const { evaluations } = stack.service;
   const { assistantId } = await anAssistant(stack);
   const conversationId = randomUUID();
-  const asked: Asked = {
-    question: 'Where?',
-    language: 'en',
-    expected: null,
-    caseId: null,
-    conversationId,
-    conversationIds: [conversationId],
-    before: null,
-  };
+  const asked = askedOf('Where?', { conversationId, conversationIds: [conversationId] });
   const old = range(KEPT_EVALUATIONS).map((nth) => ({
     _id: randomUUID(),
     assistantId,

@@ -1,6 +1,4 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import * as fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
 import {
@@ -18,9 +16,7 @@ import {
 import { createRetrievalEngine } from '../../src/replies/engines/retrieval.ts';
 import { createSharedMemory } from '../../src/platform/process/lru.ts';
 import { sized } from '../support/size.ts';
-
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
+import { collect } from '../support/heap.ts';
 
 const engine = createRetrievalEngine();
 

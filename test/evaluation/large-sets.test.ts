@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import type { Asked } from '../../src/evaluation/evaluations.ts';
 import { aTurn, anAssistant, type ErrorBody } from '../support/builders.ts';
+import { askedOf } from '../support/evaluate.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { collectionIn, examinedBy, type Profiled, profileStatements } from '../support/profile.ts';
 import { sized } from '../support/size.ts';
@@ -16,15 +16,7 @@ const MANY = sized({ everyday: 400, long: 1_200 });
 const owner = useOpened(() => anOperator(stack));
 
 const range = (count: number) => Array.from({ length: count }, (_, nth) => nth);
-const asked = (question = 'Where?'): Asked => ({
-  question,
-  language: 'en',
-  expected: { kind: 'none' },
-  caseId: null,
-  conversationId: null,
-  conversationIds: [],
-  before: null,
-});
+const asked = (question?: string) => askedOf(question, { expected: { kind: 'none' } });
 const of = (collection: string, all: Profiled[]) => all.filter((one) => collectionIn(one) === collection);
 const most = (all: Profiled[], read: (one: Profiled) => number | undefined) =>
   Math.max(...all.map((one) => read(one) ?? 0));

@@ -1,10 +1,11 @@
 import { expect, onTestFinished, test } from 'vitest';
-import type { Asked, Evaluations } from '../../src/evaluation/evaluations.ts';
+import type { Evaluations } from '../../src/evaluation/evaluations.ts';
 import { openEvaluator } from '../../src/evaluation/evaluator.ts';
 import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { anAssistant } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';
+import { askedOf } from '../support/evaluate.ts';
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -13,21 +14,16 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const RENEW_MS = 20;
 const NOTICED_WITHIN_MS = 10_000;
 const QUESTIONS = ['First?', 'Second?'];
-const asked = (question: string): Asked => ({
-  question,
-  language: 'en',
-  expected: null,
-  caseId: null,
-  conversationId: null,
-  conversationIds: [],
-  before: null,
-});
 
 /** A worker that is asked the first question of an evaluation, and answers it when `go` is called. */
 const aQuestionInFlight = async () => {
   const { assistants, evaluations, mongo } = stack.service;
   const { assistantId } = await anAssistant(stack);
-  const run = await evaluations.create({ assistantId, set: null, questions: QUESTIONS.map(asked) });
+  const run = await evaluations.create({
+    assistantId,
+    set: null,
+    questions: QUESTIONS.map((question) => askedOf(question)),
+  });
   const go = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
   const givenBack = Promise.withResolvers<void>();

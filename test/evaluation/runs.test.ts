@@ -3,24 +3,17 @@ import { writeFileSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { Answered, Asked } from '../../src/evaluation/evaluations.ts';
+import type { Answered } from '../../src/evaluation/evaluations.ts';
 import { useAdmin, adminJson, runAdmin } from '../support/admin.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
+import { askedOf } from '../support/evaluate.ts';
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0 });
 const env = useAdmin(stack);
 
-const asked = (): Asked => ({
-  question: 'What are your opening hours?',
-  language: 'en',
-  expected: { kind: 'text', text: 'from 9 to 5' },
-  caseId: null,
-  conversationId: null,
-  conversationIds: [],
-  before: null,
-});
+const asked = () => askedOf('What are your opening hours?', { expected: { kind: 'text', text: 'from 9 to 5' } });
 
 const ANSWER: Answered = {
   verdict: 'right',

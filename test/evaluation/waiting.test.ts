@@ -1,10 +1,10 @@
 import { expect, onTestFinished, test } from 'vitest';
-import type { Asked } from '../../src/evaluation/evaluations.ts';
 import { openEvaluator } from '../../src/evaluation/evaluator.ts';
 import { createLifecycle } from '../../src/platform/process/lifecycle.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { anAssistant } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';
+import { askedOf } from '../support/evaluate.ts';
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -12,18 +12,9 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
 /** How many evaluations without a provider may wait beside the others. */
 const WAITING_MAX = 4;
-const asked: Asked = {
-  question: 'Where?',
-  language: 'en',
-  expected: null,
-  caseId: null,
-  conversationId: null,
-  conversationIds: [],
-  before: null,
-};
 const begin = async (tokens: number | null = null) => {
   const { assistantId } = await anAssistant(stack);
-  return stack.service.evaluations.create({ assistantId, set: null, questions: [asked], tokens });
+  return stack.service.evaluations.create({ assistantId, set: null, questions: [askedOf()], tokens });
 };
 type Run = Awaited<ReturnType<typeof begin>>;
 const beginMany = (count: number): Promise<Run[]> => Promise.all(Array.from({ length: count }, () => begin()));

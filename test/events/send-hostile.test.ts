@@ -2,8 +2,6 @@ import { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TlsOptions } from 'node:tls';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import type { SendFailure } from '../../src/events/sending/exchange.ts';
 import { createSender, type SenderOptions, type SendResult } from '../../src/events/sending/send.ts';
@@ -11,6 +9,7 @@ import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../kit/certificates.
 import { HOSTILE, type HostileName, openHostile } from '../kit/hostile-receiver.ts';
 import { atPace } from '../support/pace.ts';
 import { longTest, sized } from '../support/size.ts';
+import { collect } from '../support/heap.ts';
 
 const QUICK = { deadlineMs: 700, bodyGraceMs: 300 };
 // Receivers that are tested alone, because their flood blocks the whole process for a while, including its timers.
@@ -34,8 +33,6 @@ const neverResolves = () => new Promise<string[]>(() => {});
 
 // A forced garbage collection makes the measured memory exact. The resident size is not used, because it also counts
 // memory that V8 keeps for later.
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
 const heldMegabytes = async () => {
   // The garbage collection runs twice, because freed buffers still count as used for a moment.
   for (let nth = 0; nth < 2; nth += 1) {

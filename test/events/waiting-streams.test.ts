@@ -1,23 +1,15 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../kit/feed.ts';
 import { contentOf, openReceiver } from '../kit/receiver.ts';
 import { useStack } from '../support/stack.ts';
+import { heapMb } from '../support/heap.ts';
 
 const stack = useStack({
   replyWorkers: 0,
   env: { ENDPOINT_CONCURRENCY: '2', DELIVERY_CONCURRENCY: '16', SHUTDOWN_DEADLINE_MS: '60000' },
 });
-
-setFlagsFromString('--expose-gc');
-const gc = runInNewContext('gc') as () => void;
-const heapMb = (): number => {
-  gc();
-  return process.memoryUsage().heapUsed / 1_000_000;
-};
 
 const CONVERSATIONS = 400;
 /** Two bytes each in memory. */

@@ -1,6 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import {
   aLongConversation,
@@ -19,6 +17,7 @@ import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { webOperations } from '../../src/web-channel/operations.ts';
 import { aVisitor, aWebAssistant } from '../support/visitor.ts';
+import { collect } from '../support/heap.ts';
 
 const { engine, hold } = aScriptedEngine();
 const stack = useStack({ engine, deliveryWorkers: 0 });
@@ -105,8 +104,6 @@ test('a page of history ends at its bytes as well as at its limit, and the curso
   expect(two.body.messages.map(({ seq }) => seq)).toEqual([MESSAGES - 9, MESSAGES - 8]);
 });
 
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
 const heapMb = (): number => {
   collect();
   return process.memoryUsage().heapUsed / MB;

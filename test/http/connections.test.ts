@@ -6,8 +6,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test } from 'vitest';
 import { openHealthServer } from '../../src/platform/http/health.ts';
 import { sendBytes } from '../../src/platform/http/http.ts';
@@ -15,6 +13,7 @@ import { closeWebServer, createWebServer, listen } from '../../src/platform/http
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { AUTHORITY, KEY, VALID } from '../kit/certificates.ts';
 import { eventually } from '../support/eventually.ts';
+import { collect } from '../support/heap.ts';
 
 const MAX = 40;
 const ATTACKER = '127.0.0.2';
@@ -200,9 +199,6 @@ test('connections that stay open do not keep a worker from its own files, nor ot
   expect(status).toBe(200);
   await eventually(() => expect(left.size).toBeLessThanOrEqual(100));
 });
-
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
 
 test('a connection that is idle keeps nothing of its last request', async () => {
   const requests: WeakRef<IncomingMessage>[] = [];

@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { IncomingMessage, ServerResponse } from 'node:http';
 import { connect, Socket } from 'node:net';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import type { Response } from 'express';
 import { expect, onTestFinished, test } from 'vitest';
 import { limitEachAssistant } from '../../src/platform/http/shares.ts';
@@ -11,6 +9,7 @@ import { eventually } from '../support/eventually.ts';
 import { watchNeighbour } from '../support/neighbour.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
+import { collect } from '../support/heap.ts';
 
 const { engine, hold } = aScriptedEngine();
 const stack = useStack({ engine, deliveryWorkers: 0 });
@@ -20,8 +19,6 @@ const AT_ONCE = 4;
 /** How long a request may wait for its turn. */
 const WAIT_MS = 10_000;
 
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
 /** What is in use: values, and the bytes outside of the heap. */
 const memoryMb = () => {
   collect();

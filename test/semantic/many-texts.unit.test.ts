@@ -1,5 +1,3 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test } from 'vitest';
 import { textKeyOf, textsHash, textsOf } from '../../src/assistants/knowledge/entry.ts';
 import { createVectorReader } from '../../src/assistants/knowledge/semantic-search.ts';
@@ -12,9 +10,8 @@ import { TIMING } from '../../src/platform/process/time-limits.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { longestStep } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
+import { collect } from '../support/heap.ts';
 
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
 const logger = createLogger({ name: 'test', level: 'silent' });
 const MODEL = 'trigrams-1';
 const ASSISTANT = 'b3f0c9de-4a51-4d0c-9a51-0f4b1f5a7a10';

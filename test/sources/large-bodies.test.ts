@@ -1,12 +1,11 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { afterAll, expect, test } from 'vitest';
 import { aPage, aSentence, openWebsite, type SitePage, type Website } from '../kit/website.ts';
 import { eventually } from '../support/eventually.ts';
 import { aReader, QUICK } from '../support/source-reading.ts';
 import { useStack } from '../support/stack.ts';
+import { collect } from '../support/heap.ts';
 
 const stack = useStack({
   replyWorkers: 0,
@@ -17,9 +16,6 @@ const stack = useStack({
 const LANES = 4;
 const PATHS = Array.from({ length: LANES }, (_, nth) => `/${nth}`);
 const opened: Website[] = [];
-
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as () => void;
 
 /** The most memory outside of the heap that was taken until `stop`. */
 const watchMemory = () => {

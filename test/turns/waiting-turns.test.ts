@@ -1,21 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
+import { heapMb } from '../support/heap.ts';
 
 const { engine, hold } = aScriptedEngine();
 /** With one job there are four slots. */
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { REPLY_CONCURRENCY: '1' } });
-
-setFlagsFromString('--expose-gc');
-const gc = runInNewContext('gc') as () => void;
-const heapMb = (): number => {
-  gc();
-  return process.memoryUsage().heapUsed / 1_000_000;
-};
 
 const SESSIONS = 80;
 const MESSAGES = 10;
