@@ -130,7 +130,7 @@ export const createCompact = (dependencies: {
   const { connection, pages, findDelivered } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
   const fields = { conversationId: 1, seq: 1, texts: 1, recent: 1 };
-  const readForCompaction = createReader(conversations, fields, 4 * LONG_AT_ONCE);
+  const readForCompaction = createReader(conversations, fields, { maxItems: 4 * LONG_AT_ONCE });
 
   return async ({ _id: key, conversationId, seq, storedTo }, ending) => {
     if (!hasFullPage({ seq, storedTo })) return null;

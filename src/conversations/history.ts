@@ -230,7 +230,7 @@ export const createHistory = (connection: Connection): History => {
   const models = conversationModels(connection);
   const pages = collectionOf<StoredPage>(models.messages);
   const conversations = collectionOf<StoredConversation>(models.conversations);
-  const readTexts = createReader(conversations, { conversationId: 1, texts: 1 }, 4 * LONG_AT_ONCE);
+  const readTexts = createReader(conversations, { conversationId: 1, texts: 1 }, { maxItems: 4 * LONG_AT_ONCE });
   /** Reads only the messages with one `seq`, because all of them together may have a MiB. */
   const readText = createPartReader(conversations, (seq) => ({ conversationId: 1, [`texts.${seq}`]: 1 }));
 

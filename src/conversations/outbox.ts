@@ -332,12 +332,12 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   /** The outbox of a conversation, or null if the conversation is gone. Reads are batched. */
-  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS, LONG_AT_ONCE);
-  const readWaking = createReader<StoredConversation, Outbox & { isWhole: boolean }>(
-    conversations,
-    WAKING_FIELDS,
-    LONG_AT_ONCE,
-  );
+  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS, {
+    maxItems: LONG_AT_ONCE,
+  });
+  const readWaking = createReader<StoredConversation, Outbox & { isWhole: boolean }>(conversations, WAKING_FIELDS, {
+    maxItems: LONG_AT_ONCE,
+  });
 
   /** Streams of several conversations share one command, which names the endpoints of each. */
   const readStream = createStoreBatcher(async (items: StreamOf[]) => {

@@ -236,13 +236,14 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
       return conversations.findOne<Row>(filter, { projection });
     };
   const findState = finderOf<ConversationState>(WITHOUT_CONTENTS);
-  const readLanguage = shareRead<StoredConversation>(createReader(conversations, { language: 1 }, 4 * LONG_AT_ONCE));
-  const readForAnswer = createReader(conversations, FOR_ANSWER, 4 * LONG_AT_ONCE);
+  const few = { maxItems: 4 * LONG_AT_ONCE };
+  const readLanguage = shareRead<StoredConversation>(createReader(conversations, { language: 1 }, few));
+  const readForAnswer = createReader(conversations, FOR_ANSWER, few);
   const ofSession = { seq: 1, conversationId: 1, status: 1 };
-  const readOfSession = shareRead<StoredConversation>(createReader(conversations, ofSession, 4 * LONG_AT_ONCE));
+  const readOfSession = shareRead<StoredConversation>(createReader(conversations, ofSession, few));
   // A look of a poll may wait, and leaves MongoDB time for others.
   const readSeq = shareRead<StoredConversation>(
-    createReader(conversations, { seq: 1, conversationId: 1 }, 4 * LONG_AT_ONCE, { maxInFlight: 1, rests: true }),
+    createReader(conversations, { seq: 1, conversationId: 1 }, { ...few, maxInFlight: 1, rests: true }),
   );
   const readPending = createReader(conversations, { 'waiting.turnId': 1 });
   const readReplyTo = createReader(conversations, { 'waiting.turnId': 1, 'waiting.replyTo': 1 });

@@ -349,20 +349,16 @@ export const readRows = async <Stored extends { _id: string }, Row extends { _id
   return byId;
 };
 
-/** Reads single documents by `_id`. Concurrent reads share one command, `maxItems` at most. A missing one gives null. */
+/** Reads single documents by `_id`. Concurrent reads share one command. A missing one gives null. */
 export const createReader = <Stored extends { _id: string }, Row extends { _id: string } = Stored>(
   collection: mongo.Collection<Stored>,
   projection: mongo.Document,
-  maxItems?: number,
-  options: Pick<BatchOptions<string>, 'maxInFlight' | 'rests'> = {},
+  options: Pick<BatchOptions<string>, 'maxItems' | 'maxInFlight' | 'rests'> = {},
 ): ((id: string) => Promise<Row | null>) =>
-  createStoreBatcher(
-    async (ids: string[]) => {
-      const byId = await readRows<Stored, Row>(collection, ids, projection);
-      return ids.map((id) => byId.get(id) ?? null);
-    },
-    maxItems === undefined ? options : { ...options, maxItems },
-  );
+  createStoreBatcher(async (ids: string[]) => {
+    const byId = await readRows<Stored, Row>(collection, ids, projection);
+    return ids.map((id) => byId.get(id) ?? null);
+  }, options);
 
 /**
  * How many shared reads of one line wait for MongoDB. A holder alone may have 18: a few more than an assistant has turns
