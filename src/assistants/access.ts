@@ -17,11 +17,11 @@ import type { AssistantStore } from './store.ts';
 /**
  * How a call is authenticated, and which rate-limit window counts the call. With `key or poll` (of messages) and `key or
  * event poll`, a long poll counts in a window of its own. Without `limiter`, calls are not counted, and a missing token
- * gives 404. `hasOwnTurn`: its handler decides when it is worked on.
+ * gives 404. `hasOwnTurn`: its handler decides when it is worked on. `isMessage`: more of these are worked on at once.
  */
 type Admission =
-  | { auth: 'apiKey'; limiter: 'key' | 'key or poll' | 'key or event poll'; hasOwnTurn?: true }
-  | { auth: 'verifyToken' | 'secretAddress'; limiter: 'channel' }
+  | { auth: 'apiKey'; limiter: 'key' | 'key or poll' | 'key or event poll'; hasOwnTurn?: true; isMessage?: true }
+  | { auth: 'verifyToken' | 'secretAddress'; limiter: 'channel'; isMessage?: true }
   | { auth: 'none' | 'metricsToken'; limiter?: never };
 
 /** One operation of the public API. `tag`: its section of the API document. */
@@ -35,7 +35,11 @@ type Limiter = NonNullable<PublicOperation['limiter']>;
  * Works on a few requests of an assistant's callers at once. One whose caller leaves counts until its work is over
  * (`working`), and a message until it is at the gate (src/turns/gate.ts).
  */
-export const takeTurn: TakeTurn = (res, signal) => limitEachAssistant(callerOf(res).assistant.assistantId, res, signal);
+export const takeTurn: TakeTurn = (res, signal) =>
+  limitEachAssistant(callerOf(res).assistant.assistantId, res, { signal });
+
+const takeTurnOfMessage: TakeTurn = (res, signal) =>
+  limitEachAssistant(callerOf(res).assistant.assistantId, res, { kind: 'message', signal });
 
 /** A handler of requests that have taken their turn. */
 export const working =
@@ -61,7 +65,8 @@ export const createPublicRouter = (
   const served = all.map(({ operation, handle }): Served => {
     const admit = operation.limiter ? [admits[operation.limiter]] : [];
     const isLimited = operation.limiter !== undefined && !('hasOwnTurn' in operation);
-    const last = isLimited ? [...bodyReader(operation, takeTurn), working(handle)] : [...bodyReader(operation), handle];
+    const take = 'isMessage' in operation ? takeTurnOfMessage : takeTurn;
+    const last = isLimited ? [...bodyReader(operation, take), working(handle)] : [...bodyReader(operation), handle];
     return { operation, handlers: [...admit, ...last] };
   });
   mount(router, served);

@@ -12,6 +12,7 @@ import {
   limitEachTeam,
   takeRoomForAnswer,
   takeRoomForBody,
+  takeRoomForList,
   takeTurnsFor,
   workOn,
   workOnBody,
@@ -183,12 +184,38 @@ test.each(['GET', 'POST'])('nothing more is read of a %s that is too much of its
   expect(Number(request?.socket.bytesRead) - Number(read)).toBeLessThan(pieces.length / 2);
 });
 
-/** Asks for a place for a large body, then works for so long. */
-const ask = async (holder: string, ms: number): Promise<void> => {
+/** A request that ends with its socket. */
+const aRequest = (holder: string, sender: string) => {
   const req = new IncomingMessage(new Socket()) as Request;
   const res = Object.assign(new ServerResponse(req), { locals: {} }) as unknown as Response;
+  req.socket.once('close', () => res.emit('close'));
   holdFor(res, holder);
-  takeTurnsFor(res, 'a tenant');
+  takeTurnsFor(res, sender);
+  return { req, res };
+};
+
+test('a list that waits for its own sender’s share ends no list of another sender', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const unread = aRequest('another holder', 'another sender');
+  Object.defineProperty(unread.res, 'writableNeedDrain', { value: true });
+  const ofOne = ['one', 'two', 'three', 'four'].map((holder) => aRequest(holder, 'a sender'));
+  onTestFinished(() => [unread, ...ofOne].forEach(({ res }) => res.emit('close')));
+  await takeRoomForList(unread.req, unread.res);
+  let begun = 0;
+  const taken = ofOne.map(({ req, res }) => takeRoomForList(req, res).then(() => (begun += 1)));
+
+  await vi.advanceTimersByTimeAsync(9_000);
+  const before = begun;
+  ofOne[0]?.res.emit('close');
+  await Promise.all(taken);
+
+  expect([before, begun, unread.req.socket.destroyed]).toEqual([3, 4, false]);
+});
+
+/** Asks for a place for a large body, then works for so long. */
+const ask = async (holder: string, ms: number): Promise<void> => {
+  const { req, res } = aRequest(holder, 'a tenant');
   await takeRoomForBody(req, res);
   await workOnBody(req, res, sleepFor(ms));
   res.emit('close');

@@ -14,8 +14,8 @@ import { collect } from '../support/heap.ts';
 const { engine, hold } = aScriptedEngine();
 const stack = useStack({ engine, deliveryWorkers: 0 });
 const MB = 1024 * 1024;
-/** How many requests of an assistant are worked on at once. */
-const AT_ONCE = 4;
+/** How many requests and messages of an assistant are worked on at once. */
+const AT_ONCE = { request: 4, message: 16 };
 /** How long a request may wait for its turn. */
 const WAIT_MS = 10_000;
 
@@ -27,13 +27,17 @@ const memoryMb = () => {
 };
 
 /** An assistant whose requests wait, until the test ends or it calls `goOn`. */
-const aBusyAssistant = async () => {
+const aBusyAssistant = async (atOnce = AT_ONCE) => {
   const { assistantId, apiKey } = await anAssistant(stack, { knowledge: [] });
-  const works = Array.from({ length: AT_ONCE }, () => {
-    const res = new ServerResponse(new IncomingMessage(new Socket()));
-    return Object.assign(res, { locals: {} }) as unknown as Response;
-  });
-  for (const res of works) await limitEachAssistant(assistantId, res);
+  const works: Response[] = [];
+  for (const kind of ['request', 'message'] as const) {
+    for (let nth = 0; nth < atOnce[kind]; nth += 1) {
+      const res = new ServerResponse(new IncomingMessage(new Socket()));
+      const work = Object.assign(res, { locals: {} }) as unknown as Response;
+      await limitEachAssistant(assistantId, work, { kind });
+      works.push(work);
+    }
+  }
   const goOn = (): void => works.forEach((res) => void res.emit('close'));
   onTestFinished(goOn);
   return { apiKey, goOn };
@@ -190,7 +194,7 @@ test('bodies that wait for their turn share the bytes of those that arrive', asy
 
 test('messages of other assistants that wait for their turn hold up no large message', async () => {
   const neighbour = await anAssistant(stack);
-  const busy = await Promise.all(Array.from({ length: 6 }, () => aBusyAssistant()));
+  const busy = await Promise.all(Array.from({ length: 6 }, () => aBusyAssistant({ ...AT_ONCE, message: 0 })));
   const few = Buffer.from('{}');
   const waiting = await Promise.all(
     busy.map(({ apiKey }) => sendMany(16, apiKey, '/v1/chat/completions', few, { chunked: true })),

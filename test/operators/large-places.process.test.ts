@@ -1,6 +1,7 @@
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, IncomingMessage, ServerResponse } from 'node:http';
-import { type AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, connect, Socket } from 'node:net';
 import express, { type Request, type Response } from 'express';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
@@ -138,6 +139,63 @@ const aProgram = async (assistantId: string, scope: 'read' | 'manage' = 'read') 
   return (path: string, options = {}) => request(`${stack.url}/operator/v1${path}`, { bearer, ...options });
 };
 
+/** An assistant whose knowledge is more than the buffers of the operating system hold. */
+const aLargeAssistant = async (): Promise<string> => {
+  const { assistantId } = await anAssistant(stack, { knowledge: [] });
+  const { mongo } = stack.service;
+  const variants = Array.from({ length: 50 }, (_, nth) => `${nth} `.padEnd(500, '語'));
+  const entry = { assistantId, variants, answer: '語'.repeat(4_000), language: null, actions: [], tags: [] };
+  const entries = Array.from({ length: 250 }, (_, position) => ({
+    _id: randomUUID(),
+    position,
+    question: `${position}`,
+    ...entry,
+  }));
+  await mongo.collection('knowledge').insertMany(entries as never);
+  const last = { $set: { 'knowledgePlaces.last': entries.length } };
+  await mongo.collection<{ _id: string }>('assistants').updateOne({ _id: assistantId }, last);
+  return assistantId;
+};
+
+/** Reads only the beginning of a list, and the rest when it is asked for. */
+const readBeginning = async (path: string, header: string) => {
+  const socket = connect(Number(new URL(stack.url).port), '127.0.0.1').on('error', () => undefined);
+  onTestFinished(() => void socket.destroy());
+  socket.write(`GET /operator/v1${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${header}\r\n\r\n`);
+  const [first] = (await once(socket, 'data')) as [Buffer];
+  socket.pause();
+  expect(first.toString()).toContain(' 200 OK');
+  return {
+    /** The last bytes that come. */
+    readEnd: async (): Promise<string> => {
+      let end = '';
+      socket.on('data', (piece: Buffer) => (end = (end + piece.toString('latin1')).slice(-20))).resume();
+      await once(socket, 'close');
+      return end;
+    },
+  };
+};
+/** How a list ends that has come whole. */
+const LAST = /\]\}\r\n0\r\n\r\n$/;
+
+test('a list that its own sender’s unread lists leave no place ends one of these, and none of another', async () => {
+  const [large, { assistantId: small }] = [await aLargeAssistant(), await anAssistant(stack)];
+  const made = { name: 'a program', scope: 'read' as const, assistantIds: [large], createdBy: null };
+  const path = `/assistants/${large}/knowledge`;
+  const unread = [await readBeginning(path, `Cookie: ${owner.cookie()}`)];
+  for (let nth = 0; nth < 3; nth += 1) {
+    const { secret } = await stack.service.tokens.createToken(made);
+    unread.push(await readBeginning(path, `Authorization: Bearer ${secret}`));
+  }
+
+  const { status } = await (await aProgram(small))(`/assistants/${small}/knowledge`);
+
+  expect(status).toBe(200);
+  const areWhole: boolean[] = [];
+  for (const { readEnd } of unread) areWhole.push(LAST.test(await readEnd()));
+  expect([areWhole[0], areWhole.filter((isWhole) => !isWhole).length]).toEqual([true, 1]);
+});
+
 const COSTLY_READS = 4;
 
 test('the newest events of a conversation do not wait for costly reads', async () => {
@@ -250,6 +308,45 @@ test('imports that wait for the places of versions leave places for the bodies o
       await Promise.all(waiting);
     };
     await withFailPoint(mongod.url, slow, during, { times: 1 });
+    expect(order.filter((one) => !one.endsWith(' 200'))).toEqual([]);
+    return order[0];
+  };
+
+  await first(); // nobody knows yet that these are slow
+  // On a slow machine, the process may have stood still when they became slow.
+  let answered: string | undefined;
+  for (let nth = 0; nth < 3 && answered !== 'neighbour: 200'; nth += 1) answered = await first();
+
+  expect(answered).toBe('neighbour: 200');
+});
+
+test('holders whose imports of questions take long leave places for the bodies of others', async () => {
+  const text = JSON.stringify({ question: 'Where?', expected: { kind: 'none' } });
+  const slowOnes = await Promise.all(
+    Array.from({ length: LARGE_BODIES }, async () => {
+      const { assistantId } = await anAssistant(stack);
+      const sets = `/assistants/${assistantId}/question-sets`;
+      const { setId } = (await owner.post<{ setId: string }>(sets, { name: 'Some' })).body;
+      const call = await aProgram(assistantId, 'manage');
+      const body = { format: 'jsonl', text, more: MORE };
+      return () => call(`${sets}/${setId}/import`, { method: 'POST', body });
+    }),
+  );
+  const { assistantId } = await anAssistant(stack);
+  const neighbour = await aProgram(assistantId, 'manage');
+  const namespace = `${stack.service.mongo.name}.questionCases`;
+  const slow = { failCommands: ['insert'], namespace, blockConnection: true, blockTimeMS: 2_500 };
+
+  /** Who is answered first: one whose questions are stored slowly, or a neighbour who begins later. */
+  const first = async (): Promise<string | undefined> => {
+    const order: string[] = [];
+    await withFailPoint(mongod.url, slow, async (reached) => {
+      const waiting = slowOnes.map((send) => send().then(({ status }) => order.push(`questions: ${status}`)));
+      await reached();
+      const { status } = await neighbour(`/assistants/${assistantId}/knowledge-import`, anImport({ dryRun: true }));
+      order.push(`neighbour: ${status}`);
+      await Promise.all(waiting);
+    });
     expect(order.filter((one) => !one.endsWith(' 200'))).toEqual([]);
     return order[0];
   };

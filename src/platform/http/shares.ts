@@ -6,6 +6,7 @@ import { createPauses, withDeadline } from '../process/deadline.ts';
 import { ApiError, unavailable } from '../process/errors.ts';
 import { createLru } from '../process/lru.ts';
 import { createPacedSlots } from '../process/paced-slots.ts';
+import { restBefore } from '../process/slices.ts';
 import {
   type Acquiring,
   addTo,
@@ -358,14 +359,31 @@ export const freeTeamSlot = (res: Response): void => (res.locals.teamSlot as Slo
  * at the gate. Each then rests for as long as it took: callers read and change far more than a person.
  */
 const OF_ONE_ASSISTANT = 4;
-const ofAssistants = withRests(
-  requestSlots(({ own }) => own < OF_ONE_ASSISTANT),
-  restAsLong,
-);
+/** Of this many messages, an assistant may have those that remain too: those that come together share their writes. */
+const MESSAGES = 32;
+const ofAssistants = {
+  request: withRests(
+    requestSlots(({ own }) => own < OF_ONE_ASSISTANT),
+    restAsLong,
+  ),
+  message: withRests(
+    requestSlots(({ own, inUse }) => own < OF_ONE_ASSISTANT || own < MESSAGES - inUse),
+    restAsLong,
+  ),
+};
 
-/** The same for all callers of one assistant. Call this when the body has arrived, and before it is parsed. */
-export const limitEachAssistant = async (assistantId: string, res: Response, signal?: AbortSignal): Promise<void> => {
-  res.locals.assistantSlot = await takeSlot(ofAssistants, assistantId, res, { signal });
+/**
+ * The same for all callers of one assistant. Call this when the body has arrived, and before it is parsed. The work begins
+ * in a slice of the assistant, because some requests wait for nothing else, and such a rest is over in the next tick.
+ */
+export const limitEachAssistant = async (
+  assistantId: string,
+  res: Response,
+  { kind = 'request', signal }: { kind?: keyof typeof ofAssistants; signal?: AbortSignal | undefined } = {},
+): Promise<void> => {
+  res.locals.assistantSlot = await takeSlot(ofAssistants[kind], assistantId, res, { signal });
+  const rest = restBefore(assistantId);
+  if (rest) await rest;
 };
 
 /** Lets the next request of the caller begin, because this one only waits, for its reader or for something new. */
@@ -404,6 +422,7 @@ export const takenOf = (socket: Socket): number => {
  */
 type Place = {
   holder: string;
+  sender: string;
   req: Request;
   res: Response;
   since: number;
@@ -426,6 +445,8 @@ type PlaceRules = {
   /** The wait of a holder that has a place already. By default the same. */
   againMs?: number;
   isUnused: (place: Place) => boolean;
+  /** True if a sender has one share for all its holders. By default, each holder has its own. */
+  isOfSender?: boolean;
   /** Ends a request. By default its connection is closed. */
   end?: (place: Place) => void;
 };
@@ -434,11 +455,11 @@ type PlaceRules = {
  * Gives places to requests. Clients could hold all places without using them. So a holder who waits for its first place
  * ends the oldest request that does not use its place.
  */
-const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff }: PlaceRules) => {
+const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, isOfSender = false, end = cutOff }: PlaceRules) => {
   /** The oldest first. */
   const places = new Set<Place>();
   /** Who waits, and since when, or since the last request was ended for it. */
-  const waiting = new Set<{ holder: string; since: number }>();
+  const waiting = new Set<{ holder: string; sender: string; since: number }>();
 
   const hasPlace = (holder: string): boolean => [...places].some((one) => one.holder === holder);
 
@@ -447,11 +468,17 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
     const now = performance.now();
     const all = [...places].map((place) => ({ place, idleMs: now - takesNothingSince(place, now) }));
     const holders = new Set(all.map(({ place }) => place.holder));
+    const senders = new Set(all.map(({ place }) => place.sender));
     const unused = all.filter(({ place }) => isUnused(place));
     for (const one of waiting) {
       if (holders.has(one.holder)) continue;
       const waitedMs = now - one.since;
-      const found = unused.find(({ place, idleMs }) => !place.isEnded && idleMs + waitedMs > PATIENCE_MS);
+      // While its sender has a place, it waits for more of the sender's share, and ends nothing of others.
+      const isOwnOnly = isOfSender && senders.has(one.sender);
+      const found = unused.find(
+        ({ place, idleMs }) =>
+          !place.isEnded && (!isOwnOnly || place.sender === one.sender) && idleMs + waitedMs > PATIENCE_MS,
+      );
       if (!found) continue;
       found.place.isEnded = true;
       end(found.place);
@@ -461,8 +488,8 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
   let timer: NodeJS.Timeout | undefined;
 
   /** Looks for places that are not used while somebody waits, once for all who do. */
-  const whileWaiting = async (holder: string, slot: Promise<Slot>): Promise<Slot> => {
-    const one = { holder, since: performance.now() };
+  const whileWaiting = async (who: { holder: string; sender: string }, slot: Promise<Slot>): Promise<Slot> => {
+    const one = { ...who, since: performance.now() };
     waiting.add(one);
     timer ??= setInterval(freePlaces, FREED_EVERY_MS);
     try {
@@ -477,12 +504,12 @@ const createPlaces = ({ slots, waitMs, againMs = waitMs, isUnused, end = cutOff 
   };
 
   return async (req: Request, res: Response): Promise<void> => {
-    const holder = holderOf(req, res);
-    const turn = { tenant: senderOf(req, res), waitMs: hasPlace(holder) ? againMs : waitMs };
-    const slot = await whileWaiting(holder, takeSlot(slots, holder, res, turn));
+    const who = { holder: holderOf(req, res), sender: senderOf(req, res) };
+    const turn = { tenant: who.sender, waitMs: hasPlace(who.holder) ? againMs : waitMs };
+    const slot = await whileWaiting(who, takeSlot(slots, who.holder, res, turn));
     const since = performance.now();
     const sent = { bytes: -1, at: since };
-    const place = { holder, req, res, since, readBefore: req.socket.bytesRead, sent, isEnded: false };
+    const place = { ...who, req, res, since, readBefore: req.socket.bytesRead, sent, isEnded: false };
     const leave = (): void => {
       places.delete(place);
       slot.release();
@@ -503,6 +530,7 @@ export const takeRoomForAnswer = createPlaces({
 export const takeRoomForList = createPlaces({
   slots: longLists,
   waitMs: WAIT_MS,
+  isOfSender: true,
   isUnused: ({ res }) => res.writableEnded || res.writableNeedDrain,
 });
 

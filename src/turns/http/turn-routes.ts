@@ -107,6 +107,7 @@ export const STREAM = {
 /** What the chat API and the inbound webhook channel have in common (docs/contract.md, Sending a message). */
 const send = {
   method: 'post',
+  isMessage: true,
   tag: 'Chat',
   query: QUERY,
   body: ChatRequest,
