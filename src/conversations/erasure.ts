@@ -16,7 +16,7 @@ const PURGES = 2;
 const PURGE_LEASE_MS = 60_000;
 /** The longest time that a caller waits for the purge. Most purges end sooner. */
 const PURGED_WITHIN_MS = 1_000;
-/** How many purges run at once, one of each assistant, so that they leave connections and MongoDB's cache to turns. */
+/** How many purges, or announcements, run at once, one of each assistant. They leave connections and cache to turns. */
 const PURGES_AT_ONCE = 4;
 /** A purge that takes longer leaves its place, and is continued when those of other assistants had their turns. */
 const PURGED_FOR_MS = 30_000;
@@ -111,8 +111,8 @@ export type Erasure = {
 
   /**
    * Resolves once the document is deleted. `erased` is the deleted conversation, whose waiting callers must be told, or
-   * null if it was already deleted. `purged` resolves when everything else is deleted, or after one second. A longer
-   * purge continues after that. The tombstone ensures that a failed purge is repeated.
+   * null if it was already deleted. `purged` resolves when everything else is announced and deleted, or after one second.
+   * What takes longer continues. The tombstone ensures that a failed purge is repeated.
    */
   erase: (conversation: Erased) => Promise<{ erased: StoredConversation | null; purged: Promise<void> }>;
 
@@ -123,9 +123,8 @@ export type Erasure = {
   ) => Promise<number>;
 
   /**
-   * Repeats some of the due purges; assistants take turns. Each conversation is purged again after a minute and after a
-   * day, because some writes were in flight when it was erased. Resolves with the number of purges that this process
-   * made: 0 if nothing is due or other processes make all due purges.
+   * Repeats some of the due purges; assistants take turns. Each is repeated after a minute and after a day, because some
+   * writes were in flight at the erasure. Resolves with their number: 0 if nothing is due or other processes make all.
    */
   purgeAgain: () => Promise<number>;
 
@@ -133,7 +132,7 @@ export type Erasure = {
   announceErasures: () => Promise<void>;
 };
 
-type Buried = { erased: StoredConversation; tombstone: StoredTombstone };
+type Buried = { erased: StoredConversation; unannounced?: StoredTombstone };
 
 const unchanged = (since: Date | undefined): mongo.Filter<StoredConversation> =>
   since ? { updatedAt: { $lt: since }, 'waiting.0': { $exists: false } } : {};
@@ -144,7 +143,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const purges = createSlots(oneEach(PURGES_AT_ONCE));
+  const [purges, announcements] = [createSlots(oneEach(PURGES_AT_ONCE)), createSlots(oneEach(PURGES_AT_ONCE))];
   const purge = async (erased: ErasedConversation, unboundBefore?: Date): Promise<void> => {
     const slot = await purges.acquire(erased.assistantId, { signal: draining });
     if (!slot) throw new Error('too many purges of this assistant wait');
@@ -158,16 +157,17 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
   };
 
   /** A purge that fails, or for which there is no room, is left to the next sweep. */
-  const purgeOrLeave = async (erased: ErasedConversation): Promise<void> => {
+  const purgeOrLeave = async (erased: ErasedConversation, unannounced?: StoredTombstone): Promise<void> => {
+    if (unannounced) await announceNow(unannounced); // first, because a purge ends what is still being sent
     await purge(erased).catch(async () => {
       const next = { purgeAt: new Date(0), purgesLeft: PURGES + 1 };
       await tombstones.updateOne({ _id: erased.conversationId, purgesLeft: PURGES }, { $set: next });
     });
   };
 
-  /** Purges what was just erased. Resolves after a second at the latest, and a longer purge continues. */
-  const purgeNow = (erased: ErasedConversation): Promise<void> =>
-    withDeadline(purgeOrLeave(erased), PURGED_WITHIN_MS).catch(() => undefined);
+  /** Announces and purges what was just erased. Resolves after a second at the latest, and what takes longer continues. */
+  const purgeNow = (erased: ErasedConversation, unannounced?: StoredTombstone): Promise<void> =>
+    withDeadline(purgeOrLeave(erased, unannounced), PURGED_WITHIN_MS).catch(() => undefined);
 
   /** True if the conversation was to be erased because of its age, but still exists. */
   const isLeft = async ({ _id, unchangedSince }: StoredTombstone): Promise<boolean> => {
@@ -273,14 +273,16 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     );
     const own = { ...unchanged(since), _id, conversationId };
     const erased = await conversations.findOneAndDelete(own, { writeConcern: DURABLE });
-    if (erased && tombstone) return { erased, tombstone };
+    if (erased && tombstone) return { erased, ...(!erased.outbox?.length && { unannounced: tombstone }) };
     if (tombstone) await takeBackIfUsed(tombstone);
     return null;
   };
 
-  /** Announces the erasure if no event is pending, as usual. Otherwise, and after a failure, a sweep announces it. */
-  const announceNow = async ({ erased, tombstone }: Buried): Promise<void> => {
-    if ((erased.outbox ?? []).length === 0 && tombstone.announceAt) await announce(tombstone).catch(() => undefined);
+  /** For an erasure without pending events, as usual. Any other, and after a failure or a long wait, a sweep announces. */
+  const announceNow = async (tombstone: StoredTombstone): Promise<void> => {
+    const slot = await announcements.acquire(tombstone.assistantId, { signal: draining }).catch(() => null);
+    if (slot && serverNow() < Number(tombstone.announceAt)) await announce(tombstone).catch(() => undefined);
+    slot?.release();
   };
 
   /** False if another process makes this purge or announcement. */
@@ -294,9 +296,8 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     models: [model],
 
     erase: async ({ _id, conversationId, assistantId }) => {
-      const buried = await bury({ _id, conversationId, assistantId });
-      if (buried) await announceNow(buried);
-      return { erased: buried?.erased ?? null, purged: purgeNow({ assistantId, conversationId }) };
+      const { erased = null, unannounced } = (await bury({ _id, conversationId, assistantId })) ?? {};
+      return { erased, purged: purgeNow({ assistantId, conversationId }, unannounced) };
     },
 
     eraseUnchanged: async ({ assistantId, since, most }, onErased) => {
@@ -311,8 +312,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
         if (!buried) return;
         onErased(buried.erased);
         count += 1;
-        await announceNow(buried);
-        await purgeNow({ assistantId, conversationId });
+        await purgeNow({ assistantId, conversationId }, buried.unannounced);
       };
       await inOrder(oldest, eraseOne, draining);
       return count;

@@ -66,6 +66,8 @@ export const ENDED = 'ended';
 export const MISSED = 'missed_in_order';
 /** The index of what a recovery has sent. */
 export const RECOVERED = 'recovered';
+/** The index of ended deliveries of a conversation, with all that an erasure tells of them. */
+export const ENDED_OF_CONVERSATION = 'ended_of_conversation';
 
 export const isFinal = (outcome: Outcome): outcome is FinalOutcome => outcome !== 'queued' && outcome !== 'sending';
 
@@ -236,6 +238,11 @@ deliverySchema.index(
   // With what tells whether a recovery wants it, because a conversation may have many failures that it does not want.
   { conversationId: 1, endpointId: 1, sequence: 1, outcome: 1, endedOn: 1, recoveredBy: 1, settled: 1 },
   { partialFilterExpression: { outcome: { $in: [...RECOVERABLE] } }, name: MISSED },
+);
+deliverySchema.index(
+  // Each document may have 64 KB. An ended delivery never moves in this index, because none of these changes any more.
+  { conversationId: 1, happenedAt: 1, event: 1, outcome: 1, endpointId: 1, eventId: 1, redelivery: 1, sequence: 1 },
+  { partialFilterExpression: { outcome: { $in: [...ENDS] } }, name: ENDED_OF_CONVERSATION },
 );
 deliverySchema.index(
   { recoveryId: 1, outcome: 1 },

@@ -321,10 +321,11 @@ export const pendingRowsOf = (outbox: Outbox): ListedDelivery[] => {
 const newestFirst = (a: ListedDelivery, b: ListedDelivery): number =>
   b.createdAt.getTime() - a.createdAt.getTime() || (a.deliveryId < b.deliveryId ? 1 : -1);
 
-const matches = (row: ListedDelivery, filter: DeliveryFilter): boolean => {
+/** Whether a row is wanted. The cursor is decoded once, because there may be thousands of rows. */
+const matching = (filter: DeliveryFilter): ((row: ListedDelivery) => boolean) => {
   const { from, to, cursor } = filter;
   const after = cursor === undefined ? null : deliveryCursor.decode(cursor);
-  return (
+  return (row) =>
     (['assistantId', 'endpointId', 'conversationId', 'event', 'eventId'] as const).every(
       (name) => filter[name] === undefined || filter[name] === row[name],
     ) &&
@@ -332,8 +333,7 @@ const matches = (row: ListedDelivery, filter: DeliveryFilter): boolean => {
     (!to || row.createdAt < to) &&
     (!after ||
       row.createdAt < after.at ||
-      (row.createdAt.getTime() === after.at.getTime() && row.deliveryId < after.id))
-  );
+      (row.createdAt.getTime() === after.at.getTime() && row.deliveryId < after.id));
 };
 
 /** The list of deliveries, newest first: every record, and every pending event as `queued`. One cursor covers both. */
@@ -364,15 +364,18 @@ export const createDeliveryList = ({
     };
     const of = conversationId === undefined ? await ofAssistant() : { conversationId };
     const wanted: ListedDelivery[] = [];
+    const matches = matching(filter);
     const slices = createSlices();
     let [looked, outboxes] = [0, 0];
     for await (const one of outbox.listPending(of, OUTBOXES_MAX)) {
       outboxes += 1;
       const rows = pendingRowsOf(one);
-      wanted.push(...rows.filter((row) => matches(row, filter)));
+      for (const row of rows) {
+        if (matches(row)) wanted.push(row);
+        if (slices.isOver()) await slices.next();
+      }
       looked += rows.length;
       if (looked >= PENDING_MAX) break;
-      if (slices.isOver()) await slices.next();
     }
     const queued = await firstUnclaimed(wanted.toSorted(newestFirst), sizeOf(filter) + 1);
     return { queued, moreWaiting: looked >= PENDING_MAX || outboxes >= OUTBOXES_MAX };

@@ -1,10 +1,12 @@
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { ApiError, invalid, orNotFound } from '../platform/process/errors.ts';
 import { newId, newToken } from '../platform/process/ids.ts';
-import { collectionOf, createReader, DURABLE, setClusterTime } from '../platform/mongo/mongo.ts';
+import { collectionOf, createReader, DURABLE, setClusterTime, timeLimit } from '../platform/mongo/mongo.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { type Claim, claimAgain, type ClaimOptions, newRecord, type Redelivery } from './claims.ts';
 import {
+  ENDED_OF_CONVERSATION,
+  ENDS,
   type ErrorKind,
   type FinalOutcome,
   IN_FLIGHT,
@@ -27,6 +29,7 @@ import { composeTestBody } from './wire.ts';
 const QUEUED_PER_SWEEP = 500;
 /** How many deliveries of an erased conversation are read, newest first. Its counters tell that there were older ones. */
 const ERASED_READ_MAX = 50_000;
+const ERASED_READ_WITHIN_MS = 5_000;
 /** The receiver got it, whatever it answered, or may have got it. */
 const GOT: Outcome[] = ['delivered', 'rejected', 'unknown'];
 
@@ -149,40 +152,43 @@ export const createTestsAndResends = (
   /**
    * Counts for each endpoint, of the newest deliveries of a conversation: those it got or may have got, first deliveries
    * (no resends). Also its highest sequence number, and the last events that it got or may have got. An event that was
-   * sent again has several deliveries.
+   * sent again has several deliveries. No document is read: the index has all of this. What is in flight is not in it.
    */
   const readReceived = (conversationId: string): Promise<ReceivedBy[]> =>
     deliveries
-      .aggregate<ReceivedBy>([
-        { $match: { conversationId, event: { $ne: 'conversation.erased' } } },
-        { $sort: { happenedAt: -1 } },
-        { $limit: erasedReadMax },
-        {
-          $group: {
-            _id: { endpointId: '$endpointId', eventId: '$eventId' },
-            got: { $sum: { $cond: [{ $in: ['$outcome', GOT] }, 1, 0] } },
-            first: { $sum: { $cond: ['$redelivery', 0, 1] } },
-            sequence: { $max: '$sequence' },
-            at: { $max: '$happenedAt' },
+      .aggregate<ReceivedBy>(
+        [
+          { $match: { conversationId, event: { $ne: 'conversation.erased' }, outcome: { $in: ENDS } } },
+          { $sort: { happenedAt: -1 } },
+          { $limit: erasedReadMax },
+          {
+            $group: {
+              _id: { endpointId: '$endpointId', eventId: '$eventId' },
+              got: { $sum: { $cond: [{ $in: ['$outcome', GOT] }, 1, 0] } },
+              first: { $sum: { $cond: ['$redelivery', 0, 1] } },
+              sequence: { $max: '$sequence' },
+              at: { $max: '$happenedAt' },
+            },
           },
-        },
-        { $set: { isGot: { $gt: ['$got', 0] } } },
-        {
-          $group: {
-            _id: '$_id.endpointId',
-            got: { $sum: '$got' },
-            first: { $sum: '$first' },
-            last: { $max: { $ifNull: ['$sequence', 0] } },
-            newest: {
-              $topN: {
-                n: ERASED_EVENTS_MAX + 1,
-                sortBy: { isGot: -1, sequence: -1, at: -1 },
-                output: { eventId: '$_id.eventId', isGot: '$isGot' },
+          { $set: { isGot: { $gt: ['$got', 0] } } },
+          {
+            $group: {
+              _id: '$_id.endpointId',
+              got: { $sum: '$got' },
+              first: { $sum: '$first' },
+              last: { $max: { $ifNull: ['$sequence', 0] } },
+              newest: {
+                $topN: {
+                  n: ERASED_EVENTS_MAX + 1,
+                  sortBy: { isGot: -1, sequence: -1, at: -1 },
+                  output: { eventId: '$_id.eventId', isGot: '$isGot' },
+                },
               },
             },
           },
-        },
-      ])
+        ],
+        { hint: ENDED_OF_CONVERSATION, ...timeLimit(ERASED_READ_WITHIN_MS) },
+      )
       .toArray();
 
   const planResend = async (original: StoredDelivery): Promise<ResendPlan> => {

@@ -73,7 +73,7 @@ test('a slow step of a purge is followed by a rest as long', async () => {
 
 type Dependencies = Parameters<typeof createErasure>[0];
 /** An erasure of conversations that have no pages. */
-const anErasure = (given: Pick<Dependencies, 'eraseElsewhere' | 'purgedForMs'>) =>
+const anErasure = (given: Pick<Dependencies, 'eraseElsewhere'> & Partial<Dependencies>) =>
   createErasure({
     connection: stack.service.mongo,
     pages: {
@@ -132,4 +132,37 @@ test('a process purges one conversation of an assistant at a time, and those of 
   await eventually(() => expect(begun).toHaveLength(5));
 
   expect(meanwhile.toSorted()).toEqual([mine, other, last].toSorted());
+});
+
+test('an erasure does not wait for a slow announcement, its purge does, and each assistant has one at a time', async () => {
+  const hold = Promise.withResolvers<void>();
+  const order: string[] = [];
+  const erasure = anErasure({
+    announceErased: async ({ assistantId }) => {
+      order.push(`announce ${assistantId}`);
+      await hold.promise;
+      return true;
+    },
+    eraseElsewhere: async ({ assistantId }) => void order.push(`purge ${assistantId}`),
+  });
+  const [mine, other] = [await anAssistant(stack), await anAssistant(stack)];
+  const erase = async ({ assistantId, chat }: typeof mine) => {
+    const { conversationId } = (await chat(aTurn())).body;
+    const found = await rowsOf<{ _id: string; outbox?: [] }>('conversations').findOne({ conversationId });
+    expect(found?.outbox ?? []).toEqual([]);
+    const { erased, purged } = await erasure.erase({ _id: String(found?._id), conversationId, assistantId });
+    expect(erased?.conversationId).toBe(conversationId);
+    await purged; // for which a request waits a second at most
+  };
+
+  await Promise.all([mine, mine, other].map(erase));
+  const meanwhile = [...order];
+  hold.resolve();
+  await eventually(() => expect(order).toHaveLength(6));
+
+  expect(meanwhile.toSorted()).toEqual([mine, other].map(({ assistantId }) => `announce ${assistantId}`).toSorted());
+  await eventually(async () => {
+    const unannounced = { assistantId: mine.assistantId, announceAt: { $exists: true } };
+    expect(await rowsOf('tombstones').countDocuments(unannounced)).toBe(0);
+  });
 });

@@ -157,7 +157,9 @@ test('of a conversation with very many deliveries it reads the newest, and finds
   expect(bodies.map((one) => one?.sequence)).toEqual([31, 6]);
   const read = statementsOf(conversationId, statements).filter(({ command }) => command['aggregate']);
   expect(read).toHaveLength(1); // for all endpoints
-  expect(Math.max(...read.map(({ docsExamined = 0 }) => docsExamined))).toBeLessThanOrEqual(12);
+  // Each document may have 64 KB of texts, so the index alone tells all of this.
+  expect(read[0]).toMatchObject({ docsExamined: 0 });
+  expect(read[0]?.keysExamined).toBeLessThanOrEqual(12);
 });
 
 test('an erasure reads only its own deliveries in flight, however many of its assistant wait', async () => {
