@@ -50,6 +50,8 @@ export type PageEnd =
 /** A page is gone after this many runs in a row that did not find it. */
 const GONE_AFTER = 2;
 const ROWS_AT_ONCE = 200;
+/** How many pages are changed, or pages or pieces deleted, at once. Each may have 400 KB, or 2 MB. */
+export const LARGE_AT_ONCE = 16;
 /** Writes of more passages than these wait for one another, and have statements of so many. */
 export const MANY_PASSAGES = 1_000;
 /** How many pages with their hashes come in one answer of MongoDB. */
@@ -101,6 +103,9 @@ export type PageReads = {
 
   /** The pages that are found if the fetch of a page has ended so. */
   listLinked: (ended: { pageId: string; end: PageEnd }) => Promise<FoundPage[]>;
+
+  /** Those of these pages that the run has not found yet, in parts that are small enough for one transaction each. */
+  listSteps: (sourceId: string, found: FoundPage[]) => Promise<FoundPage[][]>;
 
   /** Pages that the run has read, without unchanged ones. */
   listRead: (source: { sourceId: string; run: number }) => Promise<string[]>;
@@ -165,20 +170,32 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
   const tokens = collectionOf(models.passageTokens);
   const proposals = collectionOf(models.proposedEntries);
 
+  /**
+   * `known`: the last run that found each page. `open`: those that this run has not found yet, of which as many as `room`
+   * can be added.
+   */
+  const findOpen = async (
+    { _id: sourceId, run, counts }: Pick<StoredSource, '_id' | 'run' | 'counts'>,
+    found: FoundPage[],
+    session?: ClientSession,
+  ) => {
+    const wanted = new Map(found.map((page) => [idOfPage(sourceId, page.url), page]));
+    const known = new Map<string, number>();
+    const options = { projection: { run: 1 }, hint: PAGES_BY.id, ...(session && { session }) };
+    for (const ids of inChunks([...wanted.keys()], 1_000))
+      for await (const row of pages.find({ _id: { $in: ids } }, options)) known.set(row._id, row.run);
+    const open = [...wanted].filter(([id]) => (known.get(id) ?? 0) < run);
+    return { wanted, known, open, room: Math.max(0, PAGES_OF_SITE_MAX - pagesIn(counts)) };
+  };
+
   /** Adds pages to the frontier of a run. A page that the run has already found is not changed. */
   const addPages = async (
     session: ClientSession,
-    { _id: sourceId, assistantId, run, counts, error }: StoredSource,
+    source: StoredSource,
     found: FoundPage[],
   ): Promise<SourceUpdate & { ids: string[] }> => {
-    const wanted = new Map(found.map((page) => [idOfPage(sourceId, page.url), page]));
-    const known = new Map<string, number>();
-    for (const ids of inChunks([...wanted.keys()], 1_000)) {
-      const rows = pages.find({ _id: { $in: ids } }, { projection: { run: 1 }, hint: PAGES_BY.id, session });
-      for await (const row of rows) known.set(row._id, row.run);
-    }
-    const open = [...wanted].filter(([id]) => (known.get(id) ?? 0) < run);
-    const room = Math.max(0, PAGES_OF_SITE_MAX - pagesIn(counts));
+    const { _id: sourceId, assistantId, run, error } = source;
+    const { wanted, known, open, room } = await findOpen(source, found, session);
     const added = open.slice(0, room);
     const writes = added.map(([_id, { url, depth }]): mongo.AnyBulkWriteOperation<StoredSourcePage> => {
       const again = { run, depth, state: 'found' as const, tries: 0, error: null };
@@ -433,7 +450,7 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
 
   const closeSome: PagesOfRun['closeSome'] = async (session, source) => {
     const { _id: sourceId, run } = source;
-    const options = { limit: ROWS_AT_ONCE, projection: { links: 0, repeated: 0 }, session };
+    const options = { limit: LARGE_AT_ONCE, projection: { links: 0, repeated: 0 }, session };
     const rows = await pages.find({ sourceId, run: { $lt: run } }, options).toArray();
     const add: Record<string, number> = {};
     const count = (all: Record<string, number> = {}): void => {
@@ -524,6 +541,25 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
         if (end.state !== 'unchanged') return [];
         const page = await pages.findOne({ _id: pageId }, { projection: { links: 1, depth: 1 } });
         return page ? findKept(page, end) : [];
+      },
+
+      listSteps: async (sourceId, found) => {
+        if (found.length <= LARGE_AT_ONCE) return [found];
+        const source = await sources.findOne({ _id: sourceId }, { projection: { run: 1, counts: 1 } });
+        if (!source) return [];
+        const { known, open, room } = await findOpen(source, found);
+        const steps: FoundPage[][] = [];
+        let changed = 0;
+        for (const [nth, [id, page]] of open.entries()) {
+          const last = steps.at(-1);
+          if (!last || last.length === ROWS_AT_ONCE || changed === LARGE_AT_ONCE) {
+            steps.push([page]);
+            changed = 0;
+          } else last.push(page);
+          // Only a page of an earlier run can be large. One that the site has no room for is not changed.
+          if (known.has(id) && nth < room) changed += 1;
+        }
+        return steps;
       },
 
       listRead: async ({ sourceId, run }) => {

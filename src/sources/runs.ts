@@ -6,7 +6,14 @@ import { collectionOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import { createLeaseSessions, type RunLease, RunLost } from './lease-sessions.ts';
-import { createPagesOfRun, type FoundPage, type PageEnd, type PageReads, type SourceUpdate } from './run-pages.ts';
+import {
+  createPagesOfRun,
+  type FoundPage,
+  LARGE_AT_ONCE,
+  type PageEnd,
+  type PageReads,
+  type SourceUpdate,
+} from './run-pages.ts';
 import {
   dueAfter,
   FIRST_OF_ASSISTANT,
@@ -27,8 +34,6 @@ import {
 
 const ROWS_AT_ONCE = 200;
 const REOPENED_MAX = 3;
-/** How many pages or pieces are deleted at once. Each may have 400 KB, or 2 MB. */
-const LARGE_AT_ONCE = 16;
 /**
  * A run that has not begun goes before those that go on, unless they have waited this much longer, or its assistant had
  * a place since.
@@ -214,18 +219,22 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
 
   /**
    * Writes of some pages each, for many pages. MongoDB keeps whole pages in its cache until a transaction ends, and they
-   * may have 400 KB each: with a cache of 0.5 GB, a transaction that changed 1,000 of them never ended.
+   * may have 400 KB each: with a cache of 0.5 GB, a transaction that changed 1,000 of them never ended, and those of
+   * several runs that changed 200 each held up everybody's writes.
    */
   const writeInSteps = async <Item>(
     lease: RunLease,
-    items: Item[],
+    steps: Item[][],
     write: (session: ClientSession, source: StoredSource, some: Item[]) => Promise<SourceUpdate>,
   ): Promise<void> => {
-    for (const some of inChunks(items, ROWS_AT_ONCE))
+    for (const some of steps) {
+      const since = performance.now();
       await writeAs(lease, async (session, source) => {
         const { add, set } = source.state === 'running' ? await write(session, source, some) : {};
         return { ...(add && { add }), ...(set && { set }), result: undefined };
       });
+      await restIfSlow(since);
+    }
   };
 
   const announce = async (assistantId: string): Promise<void> => {
@@ -339,15 +348,16 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       }),
 
     seed: async (lease, found, site) => {
-      await writeInSteps(lease, found, pagesOfRun.add);
+      await writeInSteps(lease, await pagesOfRun.reads.listSteps(lease.sourceId, found), pagesOfRun.add);
       // Written last: a worker that continues the run without it seeds the run once more.
       if (site) await writeAs(lease, async () => ({ set: { site }, result: undefined }));
     },
 
     endPage: async (lease, pageId, end) => {
       const linked = await pagesOfRun.reads.listLinked({ pageId, end });
+      const steps = await pagesOfRun.reads.listSteps(lease.sourceId, linked);
       // Links that are few are added in the transaction that ends the page.
-      if (linked.length > ROWS_AT_ONCE) await writeInSteps(lease, linked, pagesOfRun.add);
+      if (steps.length > 1) await writeInSteps(lease, steps, pagesOfRun.add);
       return writeAs(lease, (session, source) => pagesOfRun.end(session, source, { pageId, end }));
     },
 
@@ -357,7 +367,11 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
     },
 
     closePages: async (lease) => {
-      while ((await writeAs(lease, pagesOfRun.closeSome)) > 0);
+      for (let isLeft = true; isLeft; ) {
+        const since = performance.now();
+        isLeft = (await writeAs(lease, pagesOfRun.closeSome)) > 0;
+        if (isLeft) await restIfSlow(since);
+      }
     },
 
     reopenPages: async (lease, ids) => {
@@ -373,7 +387,7 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         since: run,
         until: run,
       }));
-      await writeInSteps(lease, ids, pagesOfRun.reopen);
+      await writeInSteps(lease, inChunks(ids, LARGE_AT_ONCE), pagesOfRun.reopen);
       return true;
     },
 
@@ -389,7 +403,7 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         (await sources.findOne({ _id: sourceId }, { projection: { run: 1, live: 1 } })) ?? {};
       // The passages that this run has read are removed, so the next run must read their pages again.
       const read = live === run ? [] : await pagesOfRun.reads.listRead({ sourceId, run });
-      await writeInSteps(lease, read, async (session, source, ids) => {
+      await writeInSteps(lease, inChunks(read, LARGE_AT_ONCE), async (session, source, ids) => {
         await pagesOfRun.forgetRead(session, source, ids);
         return {};
       });

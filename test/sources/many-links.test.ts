@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import { newToken } from '../../src/platform/process/ids.ts';
 import type { PageEnd } from '../../src/sources/run-pages.ts';
-import type { StoredSourcePage } from '../../src/sources/source.ts';
+import { NO_COUNTS, PAGES_OF_SITE_MAX, type StoredSourcePage } from '../../src/sources/source.ts';
 import { eventually } from '../support/eventually.ts';
 import { collectionIn, profileStatements } from '../support/profile.ts';
-import { aReader } from '../support/source-reading.ts';
+import { aReader, pagesChangedBy } from '../support/source-reading.ts';
 import { setSource } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -12,8 +12,9 @@ import { useStack } from '../support/stack.ts';
 // never changed in one transaction.
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
-const AT_ONCE = 200;
-const PAGES = 2 * AT_ONCE + 50;
+/** Each may have 400 KB, so a transaction changes at most so many. */
+const CHANGED_AT_ONCE = 16;
+const PAGES = 450;
 const FOUND = Array.from({ length: PAGES }, (_, nth) => ({ url: `http://a.example/${nth}`, depth: 1 }));
 const READ: Extract<PageEnd, { state: 'read' }> = {
   state: 'read',
@@ -89,44 +90,55 @@ test('what is asked of many pages is read without the pages', async () => {
   expect(Math.max(...reads.map(({ docsExamined = 0 }) => docsExamined))).toBe(1);
 });
 
-/** How many pages each transaction of a run has changed. The last statement of each changes the source. */
-const changedBy = async (work: () => Promise<unknown>): Promise<number[]> => {
-  const changed = [0];
-  for (const one of await profileStatements(stack, work)) {
-    if (one.op !== 'update') continue;
-    if (collectionIn(one) === 'sources') changed.push(0);
-    else if (collectionIn(one) === 'sourcePages') changed.push((changed.pop() ?? 0) + (one.nMatched ?? 0));
-  }
-  return changed.filter((count) => count > 0);
-};
-
-test('pages are found, reopened and forgotten in small transactions', async () => {
+test('pages are found, reopened, closed and forgotten in small transactions', async () => {
   const { runs, lease, sourceId, stored, ids, first, second, readAll } = await aSecondRun();
 
-  const seeded = await changedBy(() => runs.seed(lease, FOUND.slice(0, -1)));
+  const seeded = await pagesChangedBy(stack, () => runs.seed(lease, FOUND.slice(0, -1)));
   await stored.updateMany({ sourceId, _id: { $ne: first } }, { $set: { run: 1 } });
-  const linked = await changedBy(() => runs.endPage(lease, first, UNCHANGED));
+  const linked = await pagesChangedBy(stack, () => runs.endPage(lease, first, UNCHANGED));
   await stored.updateMany({ sourceId, _id: { $ne: second } }, { $set: { run: 1 } });
-  const found = await changedBy(() => runs.endPage(lease, second, READ));
+  const found = await pagesChangedBy(stack, () => runs.endPage(lease, second, READ));
   await readAll();
-  const reopened = await changedBy(() => runs.reopenPages(lease, ids));
+  const reopened = await pagesChangedBy(stack, () => runs.reopenPages(lease, ids));
   const open = await runs.listOpen({ sourceId, run: 2 }, 2 * PAGES);
+  await stored.updateMany({ sourceId }, { $set: { state: 'read', run: 1 } });
+  const closed = await pagesChangedBy(stack, () => runs.closePages(lease));
   await readAll();
-  const forgotten = await changedBy(() => runs.fail(lease, { code: 'nothing_read', message: 'Nothing' }));
+  const forgotten = await pagesChangedBy(stack, () => runs.fail(lease, { code: 'nothing_read', message: 'Nothing' }));
 
   const sumOf = (counts: number[]): number => counts.reduce((sum, count) => sum + count, 0);
-  const all = { seeded, linked, found, reopened, forgotten };
+  const all = { seeded, linked, found, reopened, closed, forgotten };
   expect(Object.fromEntries(Object.entries(all).map(([name, counts]) => [name, sumOf(counts)]))).toEqual({
     seeded: PAGES - 1,
     linked: PAGES,
     found: PAGES,
     reopened: PAGES,
+    closed: PAGES,
     forgotten: PAGES,
   });
-  for (const counts of Object.values(all)) expect(Math.max(...counts)).toBeLessThanOrEqual(AT_ONCE);
+  for (const counts of Object.values(all)) expect(Math.max(...counts)).toBeLessThanOrEqual(CHANGED_AT_ONCE);
   expect(open).toHaveLength(PAGES);
   expect(await stored.countDocuments({ sourceId, hash: 'again' })).toBe(PAGES);
   expect(await stack.service.sources.findAny(sourceId)).toMatchObject({ source: { state: 'failed', live: 1, run: 2 } });
+});
+
+test('links to pages that are found already, or that the site has no room for, take hardly any transactions', async () => {
+  const { runs, lease, sourceId, stored, first, second } = await aSecondRun();
+  const countWrites = async (work: () => Promise<unknown>): Promise<number> => {
+    const sent = await profileStatements(stack, work);
+    return sent.filter((one) => one.op === 'update' && collectionIn(one) === 'sources').length;
+  };
+  await runs.seed(lease, FOUND);
+
+  const found = await countWrites(() => runs.endPage(lease, first, READ));
+  await stored.updateMany({ sourceId, _id: { $ne: second } }, { $set: { run: 1 } });
+  await setSource(stack, { sourceId }, { counts: { ...NO_COUNTS, found: PAGES_OF_SITE_MAX } });
+  const full = await countWrites(() => runs.endPage(lease, second, READ));
+
+  expect(found).toBe(1);
+  expect(full).toBeLessThan(6);
+  const { source } = (await stack.service.sources.findAny(sourceId)) ?? {};
+  expect(source).toMatchObject({ error: { code: 'too_many_pages' }, counts: { read: 1 } });
 });
 
 test('the pages of a removed site are deleted a few at a time', async () => {

@@ -2,6 +2,7 @@ import type { Timing } from '../../src/platform/process/time-limits.ts';
 import type { StoredIndexPiece, StoredPassage, StoredSource, StoredSourcePage } from '../../src/sources/source.ts';
 import { anAssistant } from './builders.ts';
 import { eventually } from './eventually.ts';
+import { collectionIn, profileStatements } from './profile.ts';
 import type { Stack } from './stack.ts';
 
 /** Limits of reading, so short that a hostile site takes tenths of a second. */
@@ -110,6 +111,20 @@ export const readingOf = ({ service }: Pick<Stack, 'service'>) => {
         ),
       ),
   };
+};
+
+/**
+ * How many pages each transaction of a run has changed. The last statement of each changes the source. If the source is
+ * also changed meanwhile, one transaction counts as two.
+ */
+export const pagesChangedBy = async (stack: Stack, work: () => Promise<unknown>): Promise<number[]> => {
+  const changed = [0];
+  for (const one of await profileStatements(stack, work)) {
+    if (one.op !== 'update') continue;
+    if (collectionIn(one) === 'sources') changed.push(0);
+    else if (collectionIn(one) === 'sourcePages') changed.push((changed.pop() ?? 0) + (one.nMatched ?? 0));
+  }
+  return changed.filter((count) => count > 0);
 };
 
 /** An assistant with its sources. */
