@@ -349,6 +349,62 @@ test('what waits for the index of others keeps no knowledge, neither the turns n
   expect(replies.map(({ text: said }) => said.trim().slice(0, 13))).toEqual(Array(5).fill('On the shelf.'));
 });
 
+/** An engine without room to keep an index, so that each turn waits for one. `built`: whose, in their order. */
+const openWithoutRoom = () => {
+  const built: string[] = [];
+  const own = createRetrievalEngine({
+    memory: createSharedMemory({ maxBytes: 1 }),
+    onLargeBuilt: ({ assistantId }) => built.push(assistantId),
+  });
+  const askAll = async (assistantIds: string[], knowledge: EngineEntry[]): Promise<void> => {
+    await Promise.all(assistantIds.map((assistantId) => askForThing(own, anAssistant({ assistantId, knowledge }))));
+  };
+  return { built, askAll };
+};
+const MANY = Array.from({ length: 8 }, (_, nth) => `many ${nth}`);
+
+test.for([
+  { size: 'large', entries: longEntries(), places: 1 },
+  { size: 'middle', entries: longEntries().slice(0, 600), places: 2 },
+])('an assistant waits for a $size index or two, however many of others are built again and again', async (one) => {
+  const { built, askAll } = openWithoutRoom();
+  await askAll(MANY, one.entries);
+
+  const again = askAll(MANY, one.entries);
+  await askAll(['neighbour'], one.entries);
+  const before = built.slice(MANY.length, built.indexOf('neighbour'));
+  await again;
+
+  // The running ones, perhaps the one that has waited longest, and one that ends beside it.
+  expect(before.length).toBeLessThanOrEqual(one.places + 1);
+  expect(built).toHaveLength(2 * MANY.length + 1);
+});
+
+test('an index that takes less is built before larger ones that wait, and these have their turns', async () => {
+  const { built, askAll } = openWithoutRoom();
+  const [more, less] = [longEntries(), longEntries().slice(0, 1_250)];
+
+  const first = askAll(['running', 'large', 'larger'], more);
+  await Promise.all([first, askAll(MANY, less)]);
+
+  expect(built.slice(0, 3)).toEqual(['running', ...MANY.slice(0, 2)]);
+  expect(built.indexOf('large')).toBe(3);
+  expect(built.indexOf('larger')).toBe(7);
+});
+
+test('knowledge with many short texts is built in the place of the large ones', async () => {
+  const { built, askAll } = openWithoutRoom();
+  const variants = Array.from({ length: 10 }, () => 'a');
+  const short = Array.from({ length: 9_000 }, (_, nth) => anEntry(`${nth}`, `${nth}`, { answer: 'b', variants }));
+
+  const many = askAll(MANY.slice(0, 3), short);
+  await askAll(['neighbour'], longEntries().slice(0, 600));
+  const before = built.slice(0, built.indexOf('neighbour'));
+  await many;
+
+  expect(before.length).toBeLessThanOrEqual(1);
+});
+
 test('knowledge that has become large while its build waited is built in the place of the large ones', async () => {
   const ended: string[] = [];
   const own = createRetrievalEngine({ onLargeBuilt: ({ assistantId }) => ended.push(assistantId) });

@@ -20,7 +20,6 @@ import {
 } from '../../assistants/suggested-action.ts';
 import { WORTH } from '../../assistants/knowledge/store.ts';
 import { inSlices, restIfBusy, workFor } from '../../platform/process/slices.ts';
-import { createSlots, type Slot, type Slots } from '../../platform/process/slots.ts';
 import type { ReadPassage } from '../../sources/passages.ts';
 import type { TurnPassages } from '../../sources/passage-index.ts';
 import {
@@ -52,14 +51,20 @@ const MAX_BYTES = 64_000_000;
 const SMALL = { entries: 500, wordings: 2_000, chars: 150_000 };
 /** The index reads at most so many characters of each text. */
 const READ_CHARS = 1_000;
-/** Knowledge with more characters than this is large: its index takes seconds. */
-const LARGE_CHARS = 1_000_000;
+/** Work is counted in characters that are read. To begin a text takes as long as so many of them. */
+const TEXT_WORK = 10;
+/** Knowledge with more work than this is large: its index takes seconds. */
+const LARGE_WORK = 1_000_000;
 /**
  * How many indexes of each size are built at the same time. The sizes do not wait for each other. Only one large index is
  * built at a time, because it needs much memory.
  */
 const BUILDS = { small: 8, middle: 2, large: 1 };
 type Size = keyof typeof BUILDS;
+/** What was built for an assistant counts half after this time. An unused index leaves after as long (`IDLE_MS`). */
+const DONE_HALF_MS = 60_000;
+/** One of so many builds is the one that has waited longest, so that each has its turn. */
+const LONGEST_EVERY = 4;
 
 /**
  * If an index makes room for other assistants although it is in use, the next ones of its assistant get half of the memory
@@ -73,42 +78,85 @@ const REST_SHARE = 4;
 /** An index, with the assistant that it was built for. */
 type Built = { index: KnowledgeIndex<EngineEntry>; assistant: AssistantProfile; most: number };
 /** What is to be built. It holds no knowledge while it waits, because that of each version may have 60 MB. */
-type Wanted = { assistantId: string; key: string; size: Size; read: () => Promise<AssistantProfile> };
+type Wanted = { assistantId: string; key: string; read: () => Promise<AssistantProfile> } & Measured;
 /** `hurry` ends its rest, because a turn waits for it. */
 type Build = { key: string; done: Promise<Built>; hurry: () => void; next: Wanted | null };
 
 /** With the languages, which decide how words are read: a profile that is read again may have earlier ones. */
 const keyOf = ({ assistantId, version, languages }: AssistantProfile): string =>
   JSON.stringify([assistantId, version, languages]);
-/** True if an index reads more characters of these entries. */
-const hasMore = (knowledge: EngineEntry[], most: number): boolean => {
+
+type Measured = { size: Size; work: number };
+const measure = (knowledge: EngineEntry[]): Measured => {
   let chars = 0;
   for (const { question, answer, variants } of knowledge) {
     for (const { length } of [question, answer, ...variants]) chars += Math.min(length, READ_CHARS);
-    if (chars > most) return true;
   }
-  return false;
-};
-const measure = (knowledge: EngineEntry[]): Size => {
-  const isShort = knowledge.length <= SMALL.entries && countWordings(knowledge) <= SMALL.wordings;
-  if (isShort && !hasMore(knowledge, SMALL.chars)) return 'small';
-  return hasMore(knowledge, LARGE_CHARS) ? 'large' : 'middle';
+  const wordings = countWordings(knowledge);
+  const work = chars + TEXT_WORK * (wordings + knowledge.length);
+  if (knowledge.length <= SMALL.entries && wordings <= SMALL.wordings && chars <= SMALL.chars) {
+    return { size: 'small', work };
+  }
+  return { size: work > LARGE_WORK ? 'large' : 'middle', work };
 };
 /** Measured once, because every turn asks, and there may be half a million texts. */
-const sizes = new WeakMap<EngineEntry[], Size>();
-const sizeOf = ({ knowledge }: AssistantProfile): Size => {
-  const size = sizes.get(knowledge) ?? measure(knowledge);
-  sizes.set(knowledge, size);
-  return size;
+const measures = new WeakMap<EngineEntry[], Measured>();
+const measured = ({ knowledge }: AssistantProfile): Measured => {
+  const found = measures.get(knowledge) ?? measure(knowledge);
+  measures.set(knowledge, found);
+  return found;
 };
-const isSmall = (assistant: AssistantProfile): boolean => sizeOf(assistant) === 'small';
+const isSmall = (assistant: AssistantProfile): boolean => measured(assistant).size === 'small';
 const itself = (assistant: AssistantProfile) => async () => assistant;
 const wantedOf = (assistant: AssistantProfile): Wanted => ({
   assistantId: assistant.assistantId,
   key: keyOf(assistant),
-  size: sizeOf(assistant),
+  ...measured(assistant),
   read: assistant.readAgain ?? itself(assistant),
 });
+
+type Waiting = { assistantId: string; work: number; begin: () => void };
+type Places = { acquire: (build: Wanted) => Promise<void>; release: () => void };
+
+/**
+ * Places for builds. The next build is that of the assistant with the least work, with what was done for it lately. So
+ * another assistant waits for a build or two, however many build large indexes again and again.
+ */
+const createPlaces = (most: number): Places => {
+  const done = createLru<{ work: number; at: number }>({ most: 10_000 });
+  /** The one that has waited longest is the first. */
+  const waiting: Waiting[] = [];
+  let inUse = 0;
+  let begun = 0;
+
+  const workOf = ({ assistantId, work }: Waiting): number => {
+    const before = done.get(assistantId);
+    return before ? work + before.work * 0.5 ** ((performance.now() - before.at) / DONE_HALF_MS) : work;
+  };
+  const beginNext = (): void => {
+    const [longest] = waiting;
+    if (!longest || inUse === most) return;
+    begun += 1;
+    const lesser = (one: Waiting, other: Waiting): Waiting => (workOf(other) < workOf(one) ? other : one);
+    const next = begun % LONGEST_EVERY === 0 ? longest : waiting.reduce(lesser);
+    waiting.splice(waiting.indexOf(next), 1);
+    done.set(next.assistantId, { work: workOf(next), at: performance.now() });
+    inUse += 1;
+    next.begin();
+  };
+
+  return {
+    acquire: ({ assistantId, work }) =>
+      new Promise((begin) => {
+        waiting.push({ assistantId, work, begin });
+        beginNext();
+      }),
+    release: () => {
+      inUse -= 1;
+      beginNext();
+    },
+  };
+};
 
 /** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
 const createIndexes = ({
@@ -135,8 +183,11 @@ const createIndexes = ({
    */
   const latest = createLru<{ key: string; nth: number; restUntil: number }>({ most: 10_000 });
   const building = new Map<string, Build>();
-  const slotsFor = (most: number): Slots => createSlots(({ inUse }) => inUse < most);
-  const slots = { small: slotsFor(BUILDS.small), middle: slotsFor(BUILDS.middle), large: slotsFor(BUILDS.large) };
+  const places = {
+    small: createPlaces(BUILDS.small),
+    middle: createPlaces(BUILDS.middle),
+    large: createPlaces(BUILDS.large),
+  };
   let builds = 0;
 
   /** Waits while the last build of a newer version rests, until a turn needs the index. */
@@ -146,26 +197,25 @@ const createIndexes = ({
     if (ms > 0) await Promise.race([sleep(ms, undefined, { ref: false }), hurried]);
   };
 
-  /** Reads the assistant in a slot for its size, which may have changed during the wait. */
-  const readInSlot = async (wanted: Wanted): Promise<{ slot: Slot; assistant: AssistantProfile }> => {
-    const { assistantId, read, size } = wanted;
-    const slot = await slots[size].acquire(assistantId);
-    if (!slot) throw new Error('too many indexes wait to be built');
+  /** Reads the assistant in a place for its size, which may have changed during the wait. */
+  const readInPlace = async (wanted: Wanted): Promise<{ size: Size; assistant: AssistantProfile }> => {
+    const { read, size } = wanted;
+    await places[size].acquire(wanted);
     const assistant = await read().catch((cause: unknown) => {
-      slot.release();
+      places[size].release();
       throw cause;
     });
-    const present = sizeOf(assistant);
-    if (present === size) return { slot, assistant };
-    slot.release();
-    return readInSlot({ ...wanted, size: present });
+    const present = measured(assistant);
+    if (present.size === size) return { size, assistant };
+    places[size].release();
+    return readInPlace({ ...wanted, ...present });
   };
 
   /** Builds the index, as the `nth` one of all. */
   const build = async (wanted: Wanted, nth: number, hurried: Promise<void>): Promise<Built> => {
     const { assistantId } = wanted;
     await rest(assistantId, hurried);
-    const { slot, assistant } = await readInSlot(wanted);
+    const { size, assistant } = await readInPlace(wanted);
     try {
       const most = mostOf(assistantId);
       const before = built.get(keyOf(assistant));
@@ -175,7 +225,7 @@ const createIndexes = ({
       keep(made, nth, performance.now() - since);
       return made;
     } finally {
-      slot.release();
+      places[size].release();
     }
   };
 
