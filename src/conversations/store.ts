@@ -241,11 +241,10 @@ export const createConversationStore = (dependencies: Dependencies): Conversatio
   const readForAnswer = createReader(conversations, FOR_ANSWER, few);
   const ofSession = { seq: 1, conversationId: 1, status: 1 };
   const readOfSession = shareRead<StoredConversation>(createReader(conversations, ofSession, few));
-  // A look of a poll may wait, and leaves MongoDB time for others.
-  const readSeq = shareRead<StoredConversation>(
-    createReader(conversations, { seq: 1, conversationId: 1 }, { ...few, maxInFlight: 1, rests: true }),
-  );
-  const readPending = createReader(conversations, { 'waiting.turnId': 1 });
+  // A look of a poll, or of one who has waited long, may wait and leaves MongoDB time for others.
+  const unhurried = { ...few, maxInFlight: 1, rests: true };
+  const readSeq = shareRead<StoredConversation>(createReader(conversations, { seq: 1, conversationId: 1 }, unhurried));
+  const readPending = createReader(conversations, { 'waiting.turnId': 1 }, unhurried);
   const readReplyTo = createReader(conversations, { 'waiting.turnId': 1, 'waiting.replyTo': 1 });
 
   return {

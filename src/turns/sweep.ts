@@ -14,6 +14,8 @@ import type { Timing } from '../platform/process/time-limits.ts';
 const ENDED_PER_SWEEP = 200;
 /** How many of one assistant a sweep ends before it is the turn of the next one. */
 const ENDED_OF_ONE = 20;
+/** For how long a sweep begins more. */
+const SWEPT_FOR_MS = 5_000;
 
 type Dependencies = {
   conversations: Pick<ConversationStore, 'findNotTaken' | 'transitions'>;
@@ -55,11 +57,15 @@ export const createNotTakenSweep = ({
   /** The assistant that had its turn last. */
   let last = '';
   return async (): Promise<void> => {
+    const until = performance.now() + SWEPT_FOR_MS;
     for (let ended = 0; ended < ENDED_PER_SWEEP; ) {
       const some = await conversations.findNotTaken(last, ENDED_OF_ONE);
       if (some.length === 0 && last === '') return;
       last = some[0]?.assistantId ?? '';
-      for (const one of some) await endOne(one);
+      for (const one of some) {
+        await endOne(one);
+        if (performance.now() > until) return;
+      }
       ended += some.length;
     }
   };
@@ -70,8 +76,6 @@ const RESTORED_PER_SWEEP = 1_000;
 const HEADS_AT_ONCE = 200;
 /** How often a sweep reads. It reads on in one assistant while all heads so far are being answered. */
 const READS_PER_SWEEP = 50;
-/** For how long a sweep begins to read. */
-const SWEPT_FOR_MS = 5_000;
 
 /**
  * To renew a head writes its whole document, which takes ten milliseconds if twenty long messages wait. So heads of large

@@ -125,6 +125,23 @@ test('long polls look one after the other, and MongoDB has as much time for othe
   expect(leastGap(looks)).toBeGreaterThan(NEARLY * 2 * blockMs);
 });
 
+test('turns that wait are looked up a few at once, and MongoDB has as much time for others', async () => {
+  const { isPending } = stack.service.conversations;
+  const keys: string[] = Array.from({ length: 100 }, () => randomUUID());
+  const blockMs = 100;
+
+  const statements = await profileStatements(stack, () =>
+    withSlowReads(async () => {
+      await Promise.all(keys.map((key) => isPending({ key, turnId: key })));
+    }, blockMs),
+  );
+
+  const looks = readsOf('waiting.turnId', statements).filter(({ ids }) => ids.some((id) => keys.includes(id)));
+  expect(looks.flatMap(({ ids }) => ids)).toHaveLength(100);
+  expect(Math.max(...looks.map(({ ids }) => ids.length))).toBeLessThan(33);
+  expect(leastGap(looks)).toBeGreaterThan(NEARLY * 2 * blockMs);
+});
+
 test('no turn that waits is looked up twice at once', async () => {
   const { chat } = await anAssistant(stack);
   const session = randomUUID();

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Connection, createConnection } from 'mongoose';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { deleteInBatches } from '../../src/platform/mongo/batches.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
@@ -19,6 +20,8 @@ afterAll(() => mongo.close());
 const collection = (name: string) => mongo.collection<{ _id: string }>(name);
 /** How many questions a command deletes. */
 const AT_ONCE = 100;
+/** For how many holders a process deletes at the same time. */
+const DELETIONS_AT_ONCE = 2;
 /** As a set may have that was imported again and again. */
 const MANY = 1_200;
 
@@ -76,6 +79,49 @@ test('questions of versions that cannot be read any more are deleted after the c
   expect([sumOf(counts), await questions()]).toEqual([250, 1]);
   expect(Math.max(...counts)).toBeLessThanOrEqual(AT_ONCE);
 });
+
+/** Takes all places in which a process deletes, until the returned function is called. */
+const holdDeletions = async (): Promise<() => Promise<unknown>> => {
+  const held = Promise.withResolvers<void>();
+  const rows = mongo.collection<{ _id: string }>('rowsToDelete');
+  const deletions = await Promise.all(
+    Array.from({ length: DELETIONS_AT_ONCE }, async () => {
+      const _id = randomUUID();
+      await rows.insertOne({ _id });
+      const reached = Promise.withResolvers<void>();
+      const onDeleted = (): Promise<void> => {
+        reached.resolve();
+        return held.promise;
+      };
+      const done = deleteInBatches({ collection: rows, filter: { _id }, holder: _id, onDeleted });
+      await reached.promise;
+      return { done };
+    }),
+  );
+  const release = (): Promise<unknown> => {
+    held.resolve();
+    return Promise.all(deletions.map(({ done }) => done));
+  };
+  onTestFinished(async () => void (await release()));
+  return release;
+};
+
+test('changes wait only for some time until old questions are deleted, and these are deleted later', async () => {
+  const { path, setId, questions } = await aSet(250);
+  // The first change makes the others old, and the second one this one.
+  await collection('questionCases').updateOne({ setId, place: 0 }, { $set: { until: 12 } });
+  const release = await holdDeletions();
+  const add = () => owner.post(`${path}/cases`, { question: 'When?', expected: { kind: 'none' } });
+
+  const added = await Promise.all([add(), add()]);
+
+  expect([...added.map(({ status }) => status), await questions()]).toEqual([201, 201, 252]);
+  const counts = await deletionsBy(async () => {
+    await release();
+    await eventually(async () => expect(await questions()).toBe(2));
+  });
+  expect(sumOf(counts)).toBe(250);
+}, 60_000);
 
 test('a set whose questions could not all be deleted is gone at once, and a worker deletes them later', async () => {
   const { path, setId, listed, questions, stored } = await aSet(2.5 * AT_ONCE);

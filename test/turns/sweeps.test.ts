@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { claimOf } from '../../src/events/claims.ts';
 import { createDeliverySweeps } from '../../src/events/sweep.ts';
 import { createLogger } from '../../src/platform/process/logger.ts';
@@ -15,22 +15,22 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const conversations = () => stack.service.mongo.collection('conversations');
 const at = (secondsAgo: number): Date => new Date(Date.now() - secondsAgo * 1_000);
 
-test('a thousand escalations of one assistant that nobody took hardly delay one of another', async () => {
-  const notTaken = (assistantId: string, takeBy: Date) => ({
-    _id: randomUUID() as never,
-    conversationId: randomUUID(),
-    assistantId,
-    language: 'en',
-    takeBy,
-  });
-  const own = notTaken('neighbour', at(1));
-  await conversations().insertMany(Array.from({ length: 1_000 }, () => notTaken('busy', at(60))));
-  await conversations().insertOne(own);
+const notTaken = (assistantId: string, takeBy: Date) => ({
+  _id: randomUUID() as never,
+  conversationId: randomUUID(),
+  assistantId,
+  language: 'en',
+  takeBy,
+});
+
+/** A sweep of what nobody took, and the conversations that it ends. */
+const aNotTakenSweep = (onEnd: () => void = () => undefined) => {
   const ended: string[] = [];
   const transitions: Pick<typeof stack.service.conversations.transitions, 'endTakeBy'> = {
     endTakeBy: async ({ conversationId }) => {
       ended.push(conversationId);
       await conversations().updateOne({ conversationId }, { $unset: { takeBy: '' } });
+      onEnd();
       return { changed: null } as never;
     },
   };
@@ -40,6 +40,14 @@ test('a thousand escalations of one assistant that nobody took hardly delay one 
     onReminded: async () => undefined,
     logger: createLogger({ name: 'test', level: 'silent' }),
   });
+  return { sweep, ended };
+};
+
+test('a thousand escalations of one assistant that nobody took hardly delay one of another', async () => {
+  const own = notTaken('neighbour', at(1));
+  await conversations().insertMany(Array.from({ length: 1_000 }, () => notTaken('busy', at(60))));
+  await conversations().insertOne(own);
+  const { sweep, ended } = aNotTakenSweep();
 
   await sweep();
   const first = [...ended];
@@ -48,6 +56,24 @@ test('a thousand escalations of one assistant that nobody took hardly delay one 
   expect(first.indexOf(own.conversationId)).toBeGreaterThanOrEqual(0);
   expect(first.length).toBeGreaterThanOrEqual(200);
   expect(new Set(ended).size).toBe(1_001);
+});
+
+test('a sweep of escalations that take long to end stops after some seconds, and the next one goes on with others', async () => {
+  const own = notTaken('neighbour', at(1));
+  await conversations().insertMany([...Array.from({ length: 12 }, () => notTaken('busy', at(60))), own]);
+  const now = performance.now.bind(performance);
+  let lateMs = 0;
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + lateMs);
+  onTestFinished(() => clock.mockRestore());
+  const { sweep, ended } = aNotTakenSweep(() => (lateMs += 2_000));
+
+  await sweep();
+  const first = ended.length;
+  await sweep();
+
+  // Each takes two seconds.
+  expect(first).toBeLessThanOrEqual(3);
+  expect(ended.slice(first)).toContain(own.conversationId);
 });
 
 const head = (assistantId: string, since: Date, message = '') => {

@@ -7,7 +7,7 @@ import { QUESTION_FORMATS, readQuestions, writeQuestions } from '../question-fil
 import type { QuestionCase, QuestionSet, QuestionSets } from '../question-sets.ts';
 import { sendJson, toJson } from '../../platform/http/json-body.ts';
 import type { Insights } from '../../insights/store.ts';
-import { createRestedWork } from '../../platform/http/shares.ts';
+import { createRestedWork, workOnBody } from '../../platform/http/shares.ts';
 import { invalid } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { type Handled, handled, line, operation, time, uuid, WRITTEN } from '../../operators/operation.ts';
@@ -235,19 +235,17 @@ export const questionSetRoutes = ({
       await questionSets.remove({ assistantId: id, setId });
     }),
 
-    handled(questionSetOperations.import, async ({ params: { id = '', setId = '' }, body, note, signal }) => {
+    handled(questionSetOperations.import, async ({ params: { id = '', setId = '' }, body, note, signal, req, res }) => {
       const { format, text, replace } = body;
       await questionSets.get({ assistantId: id, setId });
-      return rested(
-        id,
-        async () => {
-          const { cases, refused } = await readQuestions(format, text);
-          note({ target: id, details: { setId, imported: cases.length, refused: refused.length, replace } });
-          if (cases.length > 0) await questionSets.addCases({ assistantId: id, setId }, cases, { replace });
-          return { imported: cases.length, refused };
-        },
-        signal,
-      );
+      const add = async () => {
+        const { cases, refused } = await readQuestions(format, text);
+        note({ target: id, details: { setId, imported: cases.length, refused: refused.length, replace } });
+        if (cases.length > 0) await questionSets.addCases({ assistantId: id, setId }, cases, { replace });
+        return { imported: cases.length, refused };
+      };
+      // The wait for other imports of the assistant keeps the place of the body too, so it counts as work.
+      return workOnBody(req, res, rested(id, add, signal));
     }),
 
     handled(questionSetOperations.export, async ({ params: { id = '', setId = '' }, query: { format }, res }) => {
