@@ -220,7 +220,13 @@ export const createPassages = (options: Options): Passages => {
   /** Few reads of each size at a time: a read needs as much memory as its result. None waits for a larger one. */
   const reads = SIZES.map(({ most, slowMs }) => ({
     most,
-    slots: createPacedSlots({ total: READS_AT_ONCE, slowMs, hangsMs: 4 * slowMs, shareOf: oneEach }),
+    slots: createPacedSlots({
+      total: READS_AT_ONCE,
+      slowMs,
+      hangsMs: 4 * slowMs,
+      shareOf: oneEach,
+      leastTimeFirst: true,
+    }),
   }));
 
   const indexes = memory.openCache<CachedIndex>({

@@ -27,7 +27,7 @@ const HEADERS_MAX_BYTES = 32 * 1024;
 export const openReaders = (open: () => Reader, paces = READS) => {
   const idle = Array.from({ length: READERS }, open);
   const all = [...idle];
-  const slots = createPacedSlots({ total: READERS, shareOf: oneEach, ...paces });
+  const slots = createPacedSlots({ total: READERS, shareOf: oneEach, leastTimeFirst: true, ...paces });
   return {
     read: async (assistantId: string, input: ReadInput, signal?: AbortSignal): ReturnType<Reader['read']> => {
       const slot = await slots.acquire(assistantId, signal && { signal });

@@ -8,7 +8,9 @@ import { eventually } from '../support/eventually.ts';
 /** An answer that ends when it is closed. */
 const anAnswer = () => {
   const events = Object.assign(new EventEmitter(), { locals: {}, closed: false, destroyed: false });
-  return Object.assign(events as unknown as Response, { end: () => events.emit('close') });
+  return Object.assign(events as unknown as Response, {
+    end: () => Object.assign(events, { closed: true }).emit('close'),
+  });
 };
 
 const nextTick = () => new Promise((resolve) => setImmediate(resolve));
@@ -66,4 +68,19 @@ test('messages of an assistant are accepted together while others leave room', a
 
   await limitEachAssistant('last', anAnswer(), { kind: 'message' });
   expect(all.map((count) => count())).toEqual([4, 16, 8, 4]);
+});
+
+test('nothing is worked on for a caller who leaves before the slice of the request', async () => {
+  const works = Array.from({ length: 8 }, async (_, nth) => {
+    await sleep(1);
+    const res = anAnswer();
+    const turn = limitEachAssistant(`leaving ${nth}`, res);
+    res.end();
+    await turn;
+    workFor(5);
+  });
+
+  const outcomes = await Promise.allSettled(works);
+
+  expect(outcomes.map(({ status }) => status)).toEqual(works.map(() => 'rejected'));
 });

@@ -240,7 +240,6 @@ const ANY = 'application/json, text/event-stream';
 const WRONG_CALL = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'ask', arguments: {} } };
 
 test.each([
-  ['message', '/api/v1/chat', {}],
   ['message in OpenAI’s protocol', '/v1/chat/completions', {}],
   ['call of a tool', '/mcp', WRONG_CALL],
 ])('a %s that is refused waits for its turn among the requests of its assistant', async (_what, path, body) => {

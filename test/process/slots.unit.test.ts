@@ -1,6 +1,13 @@
 import { setImmediate as settled } from 'node:timers/promises';
-import { expect, test } from 'vitest';
-import { createSlots, oneAtLeast, oneEach, UNBOUNDED, whatRemains } from '../../src/platform/process/slots.ts';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import {
+  createSlots,
+  LEAST_TIME_FIRST,
+  oneAtLeast,
+  oneEach,
+  UNBOUNDED,
+  whatRemains,
+} from '../../src/platform/process/slots.ts';
 
 test('holders that take all slots they get, one after the other, leave one for each that has none', () => {
   const slots = createSlots(whatRemains(256));
@@ -116,4 +123,49 @@ test('any number may wait without bounds, and a request is told that it waits', 
   expect(told).not.toContain('first');
   expect(slots.saturated()).toEqual([]);
   slots.close();
+});
+
+test('a holder with little work waits for a piece of work or two, however many always have long ones', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const slots = createSlots(oneEach(1), LEAST_TIME_FIRST);
+  const order: string[] = [];
+  const work = async (holder: string, ms: number): Promise<void> => {
+    const slot = await slots.acquire(holder);
+    order.push(holder);
+    vi.advanceTimersByTime(ms);
+    slot?.release();
+  };
+  const greedy = Array.from({ length: 16 }, (_, nth) => `greedy ${nth}`);
+  const round = () => greedy.map((holder) => work(holder, 5_000));
+  await Promise.all(round());
+  order.length = 0;
+
+  const all = round();
+  const little: number[] = [];
+  for (let nth = 0; nth < 3; nth += 1) {
+    const before = order.length;
+    await work('little', 100);
+    little.push(order.length - before);
+  }
+  await Promise.all(all);
+
+  expect(Math.max(...little)).toBeLessThanOrEqual(3);
+  expect(new Set(order)).toEqual(new Set([...greedy, 'little']));
+});
+
+test('what is expected to take longer comes later, and also has its turn', async () => {
+  const slots = createSlots(oneEach(1), LEAST_TIME_FIRST);
+  const order: string[] = [];
+  const work = async (holder: string, expectedMs: number): Promise<void> => {
+    const slot = await slots.acquire(holder, { expectedMs });
+    await settled();
+    order.push(holder);
+    slot?.release();
+  };
+
+  await Promise.all([work('running', 0), work('long', 1e9), ...['a', 'b', 'c', 'd', 'e'].map((one) => work(one, 1e6))]);
+
+  expect(order.slice(0, 2)).toEqual(['running', 'a']);
+  expect(order.indexOf('long')).toBe(4);
 });

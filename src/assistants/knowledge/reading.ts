@@ -80,7 +80,7 @@ const readInProcess = async (file: File, leaving: Leaving): Promise<ParsedKnowle
  */
 const READERS = 2;
 const READS = { slowMs: 2_000, hangsMs: 8_000 };
-const readers = createPacedSlots({ ...READS, total: READERS, shareOf: oneEach });
+const readers = createPacedSlots({ ...READS, total: READERS, shareOf: oneEach, leastTimeFirst: true });
 
 /**
  * The same as `parseKnowledge`, but a large file is read in another process, so that other requests are not delayed.

@@ -123,6 +123,7 @@ export const createVectorReader = (
   const reading = new Map<string, Promise<CachedVectors>>();
   const reads = createPacedSlots({
     ...READS,
+    leastTimeFirst: true,
     shareOf:
       (total) =>
       ({ inUse }) =>

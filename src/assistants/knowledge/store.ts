@@ -316,7 +316,7 @@ export const createKnowledgeStore = ({
   const newest = memory.openCache<CachedEntries>(WORTH.entries);
   const loading = new Map<string, Promise<CachedEntries>>();
   const now = (): number => performance.now();
-  const reads = createPacedSlots({ ...READS, shareOf: oneEach });
+  const reads = createPacedSlots({ ...READS, shareOf: oneEach, leastTimeFirst: true });
   const positions = createKnowledgePositions({ assistants, knowledge });
 
   /**

@@ -384,6 +384,7 @@ export const limitEachAssistant = async (
   res.locals.assistantSlot = await takeSlot(ofAssistants[kind], assistantId, res, { signal });
   const rest = restBefore(assistantId);
   if (rest) await rest;
+  if (res.closed || res.destroyed) throw unavailable(); // the slot is given back, so nothing follows
 };
 
 /** Lets the next request of the caller begin, because this one only waits, for its reader or for something new. */

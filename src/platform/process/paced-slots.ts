@@ -1,4 +1,4 @@
-import { createSlots, type Occupancy, type Slot, type Slots } from './slots.ts';
+import { createSlots, LEAST_TIME_FIRST, type Occupancy, type Slot, type Slots } from './slots.ts';
 import { createLru } from './lru.ts';
 
 /** A slow holder is fast again after this many fast pieces of work in a row. */
@@ -85,16 +85,19 @@ type Options = PaceLimits & {
   total: number;
   /** Decides who gets one of so many slots. */
   shareOf: (total: number) => (occupancy: Occupancy) => boolean;
+  /** Among those of one pace, the turn is that of the one that had slots for the least time lately. */
+  leastTimeFirst?: boolean;
 };
 
 /**
  * Slots of which slow holders have at most half together, and those that hang half of this half. However many hang,
  * each delays others only until it has shown that.
  */
-export const createPacedSlots = ({ total, shareOf, ...limits }: Options): PacedSlots => {
+export const createPacedSlots = ({ total, shareOf, leastTimeFirst = false, ...limits }: Options): PacedSlots => {
   const paces = createPaces(limits);
   /** For each pace, the slots of holders that are at least as slow. */
-  const pools = PACES.map((_, nth) => createSlots(shareOf(Math.max(1, Math.floor(total / 2 ** nth)))));
+  const bounds = leastTimeFirst ? [LEAST_TIME_FIRST] : [];
+  const pools = PACES.map((_, nth) => createSlots(shareOf(Math.max(1, Math.floor(total / 2 ** nth))), ...bounds));
   const poolsOf = (pace: Pace): Slots[] => pools.slice(0, PACES.indexOf(pace) + 1);
 
   /** Waits for a slot of each of these pools, the smallest first. */

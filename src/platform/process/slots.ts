@@ -57,9 +57,10 @@ export type Occupancy = { own: number; ofTenant: number; inUse: number; tenants:
 
 /**
  * `signal`: aborts when nobody wants the slot any more. The wait then ends with its reason. `onWait` is called if no slot
- * is free immediately, before the wait: what only an immediate slot needs can be let go.
+ * is free immediately, before the wait: what only an immediate slot needs can be let go. `expectedMs`: how long the slot
+ * will be taken, if that is known.
  */
-export type Wanted = { tenant?: string; signal?: AbortSignal; onWait?: () => void };
+export type Wanted = { tenant?: string; signal?: AbortSignal; onWait?: () => void; expectedMs?: number };
 
 /**
  * Limits the work in flight, both per holder (an endpoint or an assistant) and in total. `hasFreeSlot` decides. Tenants
@@ -138,7 +139,7 @@ export const oneEach =
   ({ own, inUse }: Occupancy): boolean =>
     own === 0 && inUse < total;
 
-type Grant = (slot: Slot | null) => void;
+type Grant = { give: (slot: Slot | null) => void; expectedMs: number };
 type OfTenant = { inUse: number; holders: Map<string, number> };
 
 /** Adds to a count. A key whose count is zero leaves. */
@@ -148,12 +149,44 @@ export const addTo = (counts: Map<string, number>, key: string, change: number):
   else counts.delete(key);
 };
 
-const WAITING = { most: WAITING_MAX, total: WAITING_TOTAL };
-/** For work whose callers hold what waits anyway: beyond a bound, they would pass by the shares. */
-export const UNBOUNDED = { most: Infinity, total: Infinity };
+/** The time for which a tenant had slots counts half after this time. */
+const SPENT_HALF_MS = 60_000;
+const SPENT_TENANTS_MAX = 10_000;
+/** One of so many turns is that of the tenant whose turn it is anyway. */
+const ROUND_EVERY = 4;
 
-/** `bounds`: how many requests may wait, of one holder and of all. */
+/** How much time each tenant has spent lately, in milliseconds. The one whose last time is longest ago is forgotten. */
+const createSpent = () => {
+  const known = new Map<string, { ms: number; at: number }>();
+  const of = (tenant: string): number => {
+    const { ms, at } = known.get(tenant) ?? { ms: 0, at: 0 };
+    return ms * 0.5 ** ((performance.now() - at) / SPENT_HALF_MS);
+  };
+  const add = (tenant: string, more: number): void => {
+    const ms = of(tenant) + more;
+    known.delete(tenant);
+    known.set(tenant, { ms, at: performance.now() });
+    const [first] = known.keys();
+    if (known.size > SPENT_TENANTS_MAX && first !== undefined) known.delete(first);
+  };
+  return { of, add };
+};
+
+/**
+ * How many requests may wait, of one holder and of all. `leastTimeFirst`: the next turn is that of the tenant that had
+ * slots for the least time lately, with what it expects. So one with little work waits for a piece of work or two, however
+ * many others always have long ones. This compares all who wait, so it is for places that few wait for.
+ */
+type Bounds = { most: number; total: number; leastTimeFirst?: boolean };
+const WAITING: Bounds = { most: WAITING_MAX, total: WAITING_TOTAL };
+export const LEAST_TIME_FIRST: Bounds = { ...WAITING, leastTimeFirst: true };
+/** For work whose callers hold what waits anyway: beyond a bound, they would pass by the shares. */
+export const UNBOUNDED: Bounds = { most: Infinity, total: Infinity };
+
 export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, bounds = WAITING): Slots => {
+  const spent = bounds.leastTimeFirst ? createSpent() : null;
+  /** How many who waited got a slot. */
+  let grants = 0;
   /** The slots in use, and the requests that wait, by tenant and holder. Who is first in a map has its turn next. */
   const active = new Map<string, OfTenant>();
   const waiting = new Map<string, Map<string, Grant[]>>();
@@ -195,12 +228,15 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
     one.inUse += 1;
     addTo(one.holders, holder, 1);
     addTo(held, holder, 1);
+    const since = performance.now();
     let isHeld = true;
     return {
       hasWaited,
       release: () => {
-        if (isHeld) release(holder, tenant);
+        if (!isHeld) return;
         isHeld = false;
+        spent?.add(tenant, performance.now() - since);
+        release(holder, tenant);
       },
     };
   };
@@ -211,17 +247,28 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
     if (holders?.size === 0) waiting.delete(tenant);
   };
 
+  /** Those who wait, in the order of their turns. */
+  const inTurn = (): Iterable<[string, Map<string, Grant[]>]> => {
+    if (!spent || grants % ROUND_EVERY === ROUND_EVERY - 1) return waiting;
+    const all = [...waiting].map((one) => {
+      const [first] = [...one[1].values()][0] ?? [];
+      return { one, ms: spent.of(one[0]) + (first?.expectedMs ?? 0) };
+    });
+    return all.sort((one, other) => one.ms - other.ms).map(({ one }) => one);
+  };
+
   const grantNext = (): boolean => {
-    for (const [tenant, holders] of waiting) {
+    for (const [tenant, holders] of inTurn()) {
       for (const [holder, queue] of holders) {
         if (!isFree(holder, tenant)) continue;
         const grant = queue.shift();
+        grants += 1;
         waits -= 1;
         // The holder and the tenant move to the ends of their rounds.
         if (queue.length === 0) leaveQueues(holder, tenant);
         else if (holders.delete(holder)) holders.set(holder, queue);
         if (waiting.delete(tenant)) waiting.set(tenant, holders);
-        grant?.(occupy(holder, tenant, true));
+        grant?.give(occupy(holder, tenant, true));
         return true;
       }
     }
@@ -237,7 +284,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
       for (const queue of holders.values()) {
         if (queue.length <= share) continue;
         waits -= 1;
-        queue.pop()?.(null);
+        queue.pop()?.give(null);
         return true;
       }
     }
@@ -245,14 +292,15 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
   };
 
   /** Waits in the queue of the holder, until the signal aborts. */
-  const wait = (holder: string, tenant: string, signal: AbortSignal | undefined): Promise<Slot | null> =>
+  const wait = (holder: string, tenant: string, { signal, expectedMs = 0 }: Wanted): Promise<Slot | null> =>
     new Promise((resolve, reject) => {
       const holders = waiting.get(tenant) ?? new Map<string, Grant[]>();
       const queue = holders.get(holder) ?? [];
-      const grant: Grant = (slot) => {
+      const give = (slot: Slot | null): void => {
         signal?.removeEventListener('abort', leave);
         resolve(slot);
       };
+      const grant: Grant = { give, expectedMs };
       const leave = (): void => {
         queue.splice(queue.indexOf(grant), 1);
         waits -= 1;
@@ -270,7 +318,8 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
       return inUse;
     },
 
-    acquire: async (holder, { tenant = holder, signal, onWait } = {}) => {
+    acquire: async (holder, wanted = {}) => {
+      const { tenant = holder, signal, onWait } = wanted;
       signal?.throwIfAborted();
       if (closed) return null;
       const before = waiting.get(tenant)?.get(holder)?.length ?? 0;
@@ -279,7 +328,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
       const share = waitingMax(waitingHolders + (before === 0 ? 1 : 0));
       if (before >= share || (waits >= bounds.total && !makeRoom(share))) return null;
       onWait?.();
-      return wait(holder, tenant, signal);
+      return wait(holder, tenant, wanted);
     },
 
     saturated: () =>
@@ -290,7 +339,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
     close: () => {
       closed = true;
       for (const holders of waiting.values())
-        for (const queue of holders.values()) for (const grant of queue) grant(null);
+        for (const queue of holders.values()) for (const grant of queue) grant.give(null);
       waiting.clear();
       waitingHolders = 0;
       waits = 0;

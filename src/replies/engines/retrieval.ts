@@ -20,6 +20,7 @@ import {
 } from '../../assistants/suggested-action.ts';
 import { WORTH } from '../../assistants/knowledge/store.ts';
 import { inSlices, restIfBusy, workFor } from '../../platform/process/slices.ts';
+import { createSlots, LEAST_TIME_FIRST, type Slot, type Slots } from '../../platform/process/slots.ts';
 import type { ReadPassage } from '../../sources/passages.ts';
 import type { TurnPassages } from '../../sources/passage-index.ts';
 import {
@@ -61,10 +62,8 @@ const LARGE_WORK = 1_000_000;
  */
 const BUILDS = { small: 8, middle: 2, large: 1 };
 type Size = keyof typeof BUILDS;
-/** What was built for an assistant counts half after this time. An unused index leaves after as long (`IDLE_MS`). */
-const DONE_HALF_MS = 60_000;
-/** One of so many builds is the one that has waited longest, so that each has its turn. */
-const LONGEST_EVERY = 4;
+/** How much work a build does in a millisecond. */
+const WORK_PER_MS = 300;
 
 /**
  * If an index makes room for other assistants although it is in use, the next ones of its assistant get half of the memory
@@ -115,49 +114,6 @@ const wantedOf = (assistant: AssistantProfile): Wanted => ({
   read: assistant.readAgain ?? itself(assistant),
 });
 
-type Waiting = { assistantId: string; work: number; begin: () => void };
-type Places = { acquire: (build: Wanted) => Promise<void>; release: () => void };
-
-/**
- * Places for builds. The next build is that of the assistant with the least work, with what was done for it lately. So
- * another assistant waits for a build or two, however many build large indexes again and again.
- */
-const createPlaces = (most: number): Places => {
-  const done = createLru<{ work: number; at: number }>({ most: 10_000 });
-  /** The one that has waited longest is the first. */
-  const waiting: Waiting[] = [];
-  let inUse = 0;
-  let begun = 0;
-
-  const workOf = ({ assistantId, work }: Waiting): number => {
-    const before = done.get(assistantId);
-    return before ? work + before.work * 0.5 ** ((performance.now() - before.at) / DONE_HALF_MS) : work;
-  };
-  const beginNext = (): void => {
-    const [longest] = waiting;
-    if (!longest || inUse === most) return;
-    begun += 1;
-    const lesser = (one: Waiting, other: Waiting): Waiting => (workOf(other) < workOf(one) ? other : one);
-    const next = begun % LONGEST_EVERY === 0 ? longest : waiting.reduce(lesser);
-    waiting.splice(waiting.indexOf(next), 1);
-    done.set(next.assistantId, { work: workOf(next), at: performance.now() });
-    inUse += 1;
-    next.begin();
-  };
-
-  return {
-    acquire: ({ assistantId, work }) =>
-      new Promise((begin) => {
-        waiting.push({ assistantId, work, begin });
-        beginNext();
-      }),
-    release: () => {
-      inUse -= 1;
-      beginNext();
-    },
-  };
-};
-
 /** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
 const createIndexes = ({
   memory = createSharedMemory(),
@@ -183,11 +139,8 @@ const createIndexes = ({
    */
   const latest = createLru<{ key: string; nth: number; restUntil: number }>({ most: 10_000 });
   const building = new Map<string, Build>();
-  const places = {
-    small: createPlaces(BUILDS.small),
-    middle: createPlaces(BUILDS.middle),
-    large: createPlaces(BUILDS.large),
-  };
+  const slotsFor = (most: number): Slots => createSlots(({ inUse }) => inUse < most, LEAST_TIME_FIRST);
+  const slots = { small: slotsFor(BUILDS.small), middle: slotsFor(BUILDS.middle), large: slotsFor(BUILDS.large) };
   let builds = 0;
 
   /** Waits while the last build of a newer version rests, until a turn needs the index. */
@@ -197,25 +150,26 @@ const createIndexes = ({
     if (ms > 0) await Promise.race([sleep(ms, undefined, { ref: false }), hurried]);
   };
 
-  /** Reads the assistant in a place for its size, which may have changed during the wait. */
-  const readInPlace = async (wanted: Wanted): Promise<{ size: Size; assistant: AssistantProfile }> => {
-    const { read, size } = wanted;
-    await places[size].acquire(wanted);
+  /** Reads the assistant in a slot for its size, which may have changed during the wait. */
+  const readInSlot = async (wanted: Wanted): Promise<{ slot: Slot; assistant: AssistantProfile }> => {
+    const { assistantId, read, size, work } = wanted;
+    const slot = await slots[size].acquire(assistantId, { expectedMs: work / WORK_PER_MS });
+    if (!slot) throw new Error('too many indexes wait to be built');
     const assistant = await read().catch((cause: unknown) => {
-      places[size].release();
+      slot.release();
       throw cause;
     });
     const present = measured(assistant);
-    if (present.size === size) return { size, assistant };
-    places[size].release();
-    return readInPlace({ ...wanted, ...present });
+    if (present.size === size) return { slot, assistant };
+    slot.release();
+    return readInSlot({ ...wanted, ...present });
   };
 
   /** Builds the index, as the `nth` one of all. */
   const build = async (wanted: Wanted, nth: number, hurried: Promise<void>): Promise<Built> => {
     const { assistantId } = wanted;
     await rest(assistantId, hurried);
-    const { size, assistant } = await readInPlace(wanted);
+    const { slot, assistant } = await readInSlot(wanted);
     try {
       const most = mostOf(assistantId);
       const before = built.get(keyOf(assistant));
@@ -225,7 +179,7 @@ const createIndexes = ({
       keep(made, nth, performance.now() - since);
       return made;
     } finally {
-      places[size].release();
+      slot.release();
     }
   };
 
