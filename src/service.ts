@@ -194,7 +194,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
     connection: mongo,
     vault,
     guard,
-    onChanged: createWakeStreams({ outbox: createOutboxStore(mongo), deliveryQueue }),
+    onChanged: createWakeStreams({ outbox: createOutboxStore(mongoAside), deliveryQueue }),
   });
 
   const createStores = (connection: Connection): Stores => {
@@ -224,8 +224,8 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
         await inboxRecords.eraseConversation(conversationId, until);
         await deliveries.eraseConversation(erased, until);
         await insights.eraseConversations([conversationId]);
-        await questionSets.eraseConversations([conversationId]);
-        await evaluations.eraseConversations([conversationId]);
+        await questionSets.eraseConversations([conversationId], until);
+        await evaluations.eraseConversations([conversationId], until);
         await audit.eraseConversation(conversationId);
       },
       announceErased: async (erased) => {

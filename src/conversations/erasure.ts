@@ -5,7 +5,7 @@ import { createSlots, inOrder, mapAtMost, oneEach } from '../platform/process/sl
 import { TIMING } from '../platform/process/time-limits.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { collectionOf, DURABLE, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
-import { conversationModels, type StoredConversation } from './conversation.ts';
+import { conversationModels, IDENTITY, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './history.ts';
 import { countByEndpoint } from './outbox.ts';
 
@@ -110,9 +110,9 @@ export type Erasure = {
   models: Indexed[];
 
   /**
-   * Resolves once the document is deleted. `erased` is the deleted conversation, whose waiting callers must be told, or
-   * null if it was already deleted. `purged` resolves when everything else is announced and deleted, or after one second.
-   * What takes longer continues. The tombstone ensures that a failed purge is repeated.
+   * Resolves once the document is deleted. `erased` has `ERASED_FIELDS` of it, for the callers who wait and must be
+   * told. It is null if the document was already deleted. `purged` resolves when everything else is announced and deleted,
+   * or after one second. What takes longer continues. The tombstone ensures that a failed purge is repeated.
    */
   erase: (conversation: Erased) => Promise<{ erased: StoredConversation | null; purged: Promise<void> }>;
 
@@ -132,6 +132,8 @@ export type Erasure = {
   announceErasures: () => Promise<void>;
 };
 
+/** What is used of an erased conversation, which may have some megabytes. */
+const ERASED_FIELDS = { ...IDENTITY, 'waiting.turnId': 1, 'waiting.replyTo': 1, 'outbox.eventId': 1 };
 type Buried = { erased: StoredConversation; unannounced?: StoredTombstone };
 
 const unchanged = (since: Date | undefined): mongo.Filter<StoredConversation> =>
@@ -272,7 +274,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
       { upsert: true, returnDocument: 'after', writeConcern: DURABLE },
     );
     const own = { ...unchanged(since), _id, conversationId };
-    const erased = await conversations.findOneAndDelete(own, { writeConcern: DURABLE });
+    const erased = await conversations.findOneAndDelete(own, { projection: ERASED_FIELDS, writeConcern: DURABLE });
     if (erased && tombstone) return { erased, ...(!erased.outbox?.length && { unannounced: tombstone }) };
     if (tombstone) await takeBackIfUsed(tombstone);
     return null;

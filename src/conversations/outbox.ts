@@ -249,6 +249,8 @@ const lateBefore = (before: Date) => ({ ...HAS_EVENTS, 'outbox.0.at': { $lt: bef
 const LIST_WITHIN_MS = 2_000;
 /** An outbox may have hundreds of events, so few are read at once. */
 const LISTED_AT_ONCE = 10;
+/** How long keys are read: the index has none of them, so the whole conversations are fetched. */
+const KEYS_FOR_MS = 100;
 /** Events without their payloads: an outbox may hold hundreds of long texts, and a list reads a thousand outboxes. */
 const LIST_FIELDS = {
   conversationId: 1,
@@ -300,7 +302,7 @@ export type OutboxStore = {
   /** True if the endpoint has a pending event that is older than this. */
   isLate: (endpointId: string, olderThanMs: number) => Promise<boolean>;
 
-  /** Conversations with pending events for this endpoint. */
+  /** Conversations with pending events for this endpoint: those that are found in a short time. */
   findKeysOf: (endpointId: string, limit: number) => Promise<string[]>;
 
   /**
@@ -327,17 +329,14 @@ const LATE_AT_ONCE = 20;
 /** How many outboxes of a sweep are read at once, and for how long, because each is in a document of up to a megabyte. */
 const STALE_AT_ONCE = 50;
 const STALE_FOR_MS = 1_000;
+const FEW = { maxItems: LONG_AT_ONCE };
 
 export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   /** The outbox of a conversation, or null if the conversation is gone. Reads are batched. */
-  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS, {
-    maxItems: LONG_AT_ONCE,
-  });
-  const readWaking = createReader<StoredConversation, Outbox & { isWhole: boolean }>(conversations, WAKING_FIELDS, {
-    maxItems: LONG_AT_ONCE,
-  });
+  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS, FEW);
+  const readWaking = createReader<StoredConversation, Outbox & { isWhole: boolean }>(conversations, WAKING_FIELDS, FEW);
 
   /** Streams of several conversations share one command, which names the endpoints of each. */
   const readStream = createStoreBatcher(async (items: StreamOf[]) => {
@@ -470,10 +469,9 @@ export const createOutboxStore = (connection: Connection): OutboxStore => {
     },
 
     findKeysOf: async (endpointId, limit) => {
-      const rows = await conversations
-        .find(findOfEndpoints([endpointId]), { projection: { _id: 1 }, hint: BY_ENDPOINT, limit })
-        .toArray();
-      return rows.map(({ _id }) => _id);
+      const options = { projection: { _id: 1 }, hint: BY_ENDPOINT, limit, batchSize: LISTED_AT_ONCE };
+      const rows = conversations.find(findOfEndpoints([endpointId]), { ...options, ...timeLimit(LIST_WITHIN_MS) });
+      return (await collectFor(KEYS_FOR_MS, rows, LISTED_AT_ONCE)).read.map(({ _id }) => _id);
     },
 
     listPending: (of, limit) => {

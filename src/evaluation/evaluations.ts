@@ -250,7 +250,7 @@ export type Evaluations = {
    */
   release: (held: HeldEvaluation) => Promise<void>;
 
-  eraseConversations: (conversationIds: string[]) => Promise<void>;
+  eraseConversations: (conversationIds: string[], until?: AbortSignal) => Promise<void>;
 
   /** Reads what is stored of a conversation, in pages: exactly what an erasure removes. */
   readTextsOf: (
@@ -494,9 +494,9 @@ export const createEvaluations = (connection: Connection): Evaluations => {
       await evaluations.updateMany(unfinished, { $set: { dueAt: now } }, { hint: UNFINISHED });
     },
 
-    eraseConversations: async (conversationIds) => {
+    eraseConversations: async (conversationIds, until) => {
       const filter = { 'conversationIds.0': { $exists: true }, conversationIds: { $in: conversationIds } };
-      await deleteInBatches({ collection: results, filter, holder: ERASURES });
+      await deleteInBatches({ collection: results, filter, holder: ERASURES, ...(until && { until }) });
     },
 
     readTextsOf: async function* (conversationId) {

@@ -100,7 +100,7 @@ export type QuestionSets = {
   removeCase: (ref: SetRef & { caseId: string }) => Promise<void>;
 
   /** Removes the questions that come from these conversations, in all versions. */
-  eraseConversations: (conversationIds: string[]) => Promise<void>;
+  eraseConversations: (conversationIds: string[], until?: AbortSignal) => Promise<void>;
 
   /** Reads what a conversation gave to question sets, in pages: exactly what an erasure removes. */
   readTextsOf: (
@@ -287,9 +287,9 @@ export const createQuestionSets = (connection: Connection): QuestionSets => {
 
     removeCase: (ref) => change(ref, async (version, session) => void (await end(ref, version, session))),
 
-    eraseConversations: async (conversationIds) => {
+    eraseConversations: async (conversationIds, until) => {
       const filter = { 'conversationIds.0': { $exists: true }, conversationIds: { $in: conversationIds } };
-      await deleteInBatches({ collection: cases, filter, holder: NOBODY });
+      await deleteInBatches({ collection: cases, filter, holder: NOBODY, ...(until && { until }) });
     },
 
     readTextsOf: async function* (conversationId) {

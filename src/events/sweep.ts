@@ -11,6 +11,7 @@ import { serverNow } from '../platform/process/clock.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import { createLru } from '../platform/process/lru.ts';
 import { createSlices } from '../platform/process/slices.ts';
+import { createSlots, oneEach, withRests } from '../platform/process/slots.ts';
 
 /** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
 const MANY = 100;
@@ -66,16 +67,27 @@ const WOKEN_AT_ONCE = 200;
  */
 const WOKEN_AGAIN_MS = 2_000;
 const ASSISTANTS_KNOWN = 10_000;
+/** For how many assistants at once, and how long a change of an endpoint waits for its turn. */
+const WAKING_AT_ONCE = 2;
+const WAKING_WITHIN_MS = 500;
 
 type Dependencies = { outbox: Pick<OutboxStore, 'findKeysOf'>; deliveryQueue: Pick<DeliveryQueue, 'wake'> };
 
-/** Wakes the streams with pending events for an endpoint that has changed, or leaves it to the sweeps. Never throws. */
+/**
+ * Wakes the streams with pending events for an endpoint that has changed. Never throws: what is busy or fails is left to
+ * the sweeps. To find the streams fetches their conversations, so few assistants have a place for it, with a rest.
+ */
 export const createWakeStreams = ({ outbox, deliveryQueue }: Dependencies) => {
   const woken = createLru<true>({ most: ASSISTANTS_KNOWN, ttl: WOKEN_AGAIN_MS });
+  const places = withRests(createSlots(oneEach(WAKING_AT_ONCE)));
   return async ({ endpointId, assistantId }: Pick<Endpoint, 'endpointId' | 'assistantId'>): Promise<void> => {
     if (woken.has(assistantId)) return;
     woken.set(assistantId, true);
+    const signal = AbortSignal.timeout(WAKING_WITHIN_MS);
+    const place = await places.acquire(assistantId, { signal }).catch(() => null);
+    if (!place) return;
     const keys = await outbox.findKeysOf(endpointId, WOKEN_AT_ONCE).catch(() => []);
+    place.release();
     for (const key of keys) deliveryQueue.wake({ _id: key, assistantId });
   };
 };

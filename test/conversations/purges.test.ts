@@ -53,6 +53,42 @@ test('one statement of a purge changes few pages of messages and few deliveries,
   expect(Math.max(...looked.map(({ docsExamined = 0 }) => docsExamined))).toBeLessThanOrEqual(51);
 });
 
+test('an erasure answers its process without the texts of the conversation', async () => {
+  const assistant = await anAssistant(stack);
+  const { conversationId } = (await assistant.chat(aTurn())).body;
+  const long = { 'texts.9000': [{ content: 'x'.repeat(1_000_000) }], 'waiting.0.message': 'x'.repeat(500_000) };
+  await rowsOf('conversations').updateOne({ conversationId }, { $set: { waiting: [{ turnId: 't', replyTo: [] }] } });
+  await rowsOf('conversations').updateOne({ conversationId }, { $set: long });
+
+  const statements = await profileStatements(stack, () =>
+    assistant.call(`/api/v1/conversations/${conversationId}`, { method: 'DELETE' }),
+  );
+
+  expect(await rowsOf('conversations').countDocuments({ conversationId })).toBe(0);
+  const deleted = statements.filter((one) => 'findAndModify' in one.command && collectionIn(one) === 'conversations');
+  expect(deleted.map(({ ndeleted }) => ndeleted)).toEqual([1]);
+  expect(deleted[0]?.responseLength).toBeLessThan(5_000);
+});
+
+test('what evaluations hold of a conversation is deleted until the time of the purge is over, and by the next one', async () => {
+  const { evaluations, questionSets } = stack.service;
+  const conversationId = randomUUID();
+  const rows = () => Array.from({ length: 60 }, () => ({ _id: randomUUID(), conversationIds: [conversationId] }));
+  const names = ['evaluationResults', 'questionCases'];
+  for (const name of names) await rowsOf<ReturnType<typeof rows>[number]>(name).insertMany(rows());
+  const left = () => Promise.all(names.map((name) => rowsOf(name).countDocuments({ conversationIds: conversationId })));
+
+  for (const store of [evaluations, questionSets])
+    await expect(store.eraseConversations([conversationId], AbortSignal.abort())).rejects.toThrow();
+  const leftThen = await left();
+  for (const store of [evaluations, questionSets]) await store.eraseConversations([conversationId]);
+
+  expect([leftThen, await left()]).toEqual([
+    [60, 60],
+    [0, 0],
+  ]);
+});
+
 test('a slow step of a purge is followed by a rest as long', async () => {
   const kind = randomUUID();
   const rows = Array.from({ length: 6 }, () => ({ _id: randomUUID(), kind }));

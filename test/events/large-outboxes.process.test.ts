@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { OUTBOX_INDEXES } from '../../src/conversations/conversation.ts';
+import { openService } from '../../src/service.ts';
 import { createDeliverySweeps } from '../../src/events/sweep.ts';
 import { TIMING } from '../../src/platform/process/time-limits.ts';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
@@ -11,8 +12,10 @@ import { collectionIn, profileStatements } from '../support/profile.ts';
 import { startRealProcess } from '../kit/processes.ts';
 import { memoryMbOf } from '../kit/services.ts';
 import { createFeed } from '../kit/feed.ts';
+import type { Command } from '../kit/relay.ts';
 import { contentOf, openReceiver, type Receiver } from '../kit/receiver.ts';
 import { longTest, sized } from '../support/size.ts';
+import { openRelayed } from '../support/relayed.ts';
 import { useStack } from '../support/stack.ts';
 
 // The reply worker's own sweeps would compete with the ones that are measured.
@@ -156,6 +159,55 @@ test('an endpoint that is resumed again and again wakes its streams seldom', asy
   const looked = statements.filter(({ command }) => JSON.stringify(command).includes(`"$in":["${endpointId}"]`));
   expect(looked.length).toBeGreaterThan(0);
   expect(looked.length).toBeLessThan(5);
+});
+
+test('an endpoint that is resumed has its conversations fetched a few at a time', async () => {
+  const { mongo, tokens } = stack.service;
+  const { assistantId, chat } = await anAssistant(stack, { knowledge: [] });
+  await chat(aTurn());
+  const endpointId = await addPaused(assistantId);
+  await storeOutboxes(assistantId, { conversations: 60, events: 1, endpoints: [endpointId] });
+  const made = { name: 'a program', scope: 'manage' as const, assistantIds: null, createdBy: null };
+  const { secret: bearer } = await tokens.createToken(made);
+
+  const statements = await profileStatements(stack, async () => {
+    const path = `/operator/v1/endpoints/${endpointId}/resume`;
+    expect((await request(`${stack.url}${path}`, { method: 'POST', bearer })).status).toBe(200);
+  });
+  await mongo.collection('conversations').deleteMany({ assistantId });
+
+  const looked = statements.filter(({ command, originatingCommand }) =>
+    JSON.stringify([command, originatingCommand]).includes(`"$in":["${endpointId}"]`),
+  );
+  expect(looked.length).toBeGreaterThan(0);
+  expect(Math.max(...looked.map(({ docsExamined = 0 }) => docsExamined))).toBeLessThanOrEqual(10);
+  expect(looked[0]?.command).toHaveProperty('maxTimeMS');
+});
+
+test('when endpoints of many assistants are resumed together, few look for streams, and the others are answered', async () => {
+  const endpointIds = await Promise.all(
+    Array.from({ length: 5 }, async () => addPaused((await anAssistant(stack, { knowledge: [] })).assistantId)),
+  );
+  const { promise: held, resolve: release } = Promise.withResolvers<void>();
+  const { promise: answeredMost, resolve: onAnsweredMost } = Promise.withResolvers<number>();
+  let [looks, answered] = [0, 0];
+  const holds = ({ name, collection }: Command): Promise<void> | null => {
+    if (name !== 'find' || collection !== 'conversations') return null;
+    looks += 1;
+    return held;
+  };
+  const { endpoints } = await openService({ ...(await openRelayed(stack, { holds })), redisRole: 'api' });
+
+  const resumed = endpointIds.map(async (endpointId) => {
+    await endpoints.resumeEndpoint(endpointId);
+    answered += 1;
+    if (answered === 3) onAnsweredMost(looks);
+  });
+  const looksMeanwhile = await answeredMost;
+  release();
+  await Promise.all(resumed);
+
+  expect(looksMeanwhile).toBeLessThanOrEqual(2);
 });
 
 test('the events that wait for a paused endpoint are not read to send new ones to others', async () => {
