@@ -248,6 +248,7 @@ export const sourceOperations = {
     body: Chosen,
     answer: Decided,
     audit: 'source.accept',
+    errors: ['conflict'],
   }),
   dismiss: operation({
     ...one,
@@ -375,7 +376,7 @@ export const sourceRoutes = ({ assistants, sources }: Dependencies): Handled[] =
 
     handled(sourceOperations.accept, async ({ params: { id = '' }, body, operator, note, signal }) => {
       await assistants.getAssistant(id);
-      const accept = () => sources.accept(id, body.proposalIds, authorOf(operator));
+      const accept = () => sources.accept(id, body.proposalIds, { by: authorOf(operator), signal });
       const entries = await rested.accept(id, accept, signal);
       note({ target: id, details: { entries } });
       return { entries };

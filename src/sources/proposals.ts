@@ -1,12 +1,13 @@
 import type { ClientSession, Connection, mongo } from 'mongoose';
+import { LARGE_WAIT_MS, MIDDLE_BYTES, withPlace } from '../assistants/drafts/drafts.ts';
 import type { EditAuthor } from '../assistants/drafts/versions.ts';
 import { type KnowledgeEntry, KnowledgeInput, MAX_KNOWLEDGE } from '../assistants/knowledge/entry.ts';
 import { LIST_BATCH } from '../assistants/knowledge/store.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { isSafeLink } from '../assistants/suggested-action.ts';
-import { collect } from '../platform/mongo/batches.ts';
+import { collect, inPages, restIfSlow } from '../platform/mongo/batches.ts';
 import { collectionOf } from '../platform/mongo/mongo.ts';
-import { conflict, invalid } from '../platform/process/errors.ts';
+import { conflict, invalid, unavailable } from '../platform/process/errors.ts';
 import { createSlices } from '../platform/process/slices.ts';
 import { validate } from '../platform/process/validation.ts';
 import { pageOf, type ProposalState, type ProposedEntry, sourceModels, type StoredProposedEntry } from './source.ts';
@@ -18,6 +19,12 @@ const isNew = ({ state }: StoredProposedEntry): boolean => state === 'proposed';
 const BY_URL = { url: 1, _id: 1 } as const;
 /** So many are marked as accepted by one statement, which has each answer twice. */
 const WRITE_BATCH = 50;
+/** What a row has beside its texts, with the entry that is made of it. */
+const ROW_BYTES = 1_000;
+/** So often proposals are accepted again that another request has decided meanwhile. */
+const TRIES = 3;
+
+const outdated = () => conflict('Another request has accepted or dismissed some of these meanwhile.');
 
 type ProposalFilter = { assistantId: string; sourceId?: string; after?: string; limit: number };
 /** The ids of proposals. Null: all that wait for a decision. */
@@ -34,6 +41,8 @@ export type ProposalAssistants = Pick<
 >;
 type Dependencies = { connection: Connection; assistants: ProposalAssistants };
 
+type AcceptOptions = { by?: EditAuthor; signal?: AbortSignal };
+
 /** The entries that pages propose, until an owner decides, and the accepted ones that follow their page. */
 export type Proposals = {
   /** The proposals that wait for a decision, sorted by URL, so that those of one web page follow each other. */
@@ -41,8 +50,11 @@ export type Proposals = {
 
   countProposals: (assistantId: string) => Promise<number>;
 
-  /** Makes entries of proposals, all together or none. Proposals that another request has taken are left out. */
-  accept: (assistantId: string, chosen: ChosenProposals, by?: EditAuthor) => Promise<number>;
+  /**
+   * Makes entries of proposals, all together or none. Proposals that another request has taken are left out. Many wait
+   * for a place, until it is too late or `signal` aborts: then it throws 503.
+   */
+  accept: (assistantId: string, chosen: ChosenProposals, options?: AcceptOptions) => Promise<number>;
 
   dismiss: (assistantId: string, chosen: ChosenProposals) => Promise<number>;
 
@@ -62,6 +74,27 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
       ? { assistantId, state: { $in: WAITING }, _id: { $in: chosen } }
       : { assistantId, state: 'proposed' as const };
 
+  /** Null if new ones would take more than `most` bytes in the transaction that accepts them. */
+  const readWithin = async (
+    filter: mongo.Filter<StoredProposedEntry>,
+    most: number,
+  ): Promise<StoredProposedEntry[] | null> => {
+    const rows = find(filter).sort(BY_URL);
+    const read: StoredProposedEntry[] = [];
+    let bytes = 0;
+    try {
+      for await (const page of inPages(rows)) {
+        for (const { question, answer } of page.filter(isNew)) // the answer is stored twice
+          bytes += ROW_BYTES + Buffer.byteLength(question) + 2 * Buffer.byteLength(answer);
+        if (bytes > most) return null;
+        read.push(...page);
+      }
+      return read;
+    } finally {
+      await rows.close();
+    }
+  };
+
   /** A button that leads to the page of a proposal. */
   const linkTo = ({ url, title }: StoredProposedEntry): KnowledgeInput['actions'] =>
     url === null || !isSafeLink(url)
@@ -79,12 +112,12 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
       throw invalid('knowledge', 'too_many', `would have more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries`);
   };
 
-  /** Makes entries of proposals. Null if another request has decided some of them meanwhile. */
+  /** Makes entries of proposals. False if another request has decided some of them meanwhile. */
   const addEntries = async (
     assistantId: string,
     taken: StoredProposedEntry[],
     by: EditAuthor | undefined,
-  ): Promise<number | null> => {
+  ): Promise<boolean> => {
     const slices = createSlices();
     const entries: KnowledgeInput[] = [];
     for (const one of taken) {
@@ -102,13 +135,13 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
         const { modifiedCount } = await collectionOf(proposedEntries).bulkWrite(writes, { session });
         isOutdated = modifiedCount < writes.length;
       }
-      if (isOutdated) throw conflict('Another request has accepted or dismissed some of these meanwhile.');
+      if (isOutdated) throw outdated();
     };
     try {
       await assistants.addKnowledge(assistantId, entries, { by, alongside });
-      return taken.length;
+      return true;
     } catch (cause) {
-      if (isOutdated) return null;
+      if (isOutdated) return false;
       throw cause;
     }
   };
@@ -145,18 +178,35 @@ export const createProposals = ({ connection, assistants }: Dependencies): Propo
 
     countProposals: (assistantId) => proposedEntries.countDocuments({ assistantId, state: { $in: WAITING } }).exec(),
 
-    accept: async (assistantId, chosen, by) => {
-      for (;;) {
-        const filter = ofProposals(assistantId, chosen);
+    accept: async (assistantId, chosen, { by, signal } = {}) => {
+      const filter = ofProposals(assistantId, chosen);
+      let isLarge = false;
+      const acceptNew = async (): Promise<StoredProposedEntry[] | 'outdated' | 'needs place'> => {
         await requireRoom(assistantId, await proposedEntries.countDocuments({ ...filter, state: 'proposed' }));
-        const taken = await collect(find(filter).sort(BY_URL));
-        const [added, changed] = [taken.filter(isNew), taken.filter((one) => !isNew(one))];
-        const count = added.length === 0 ? 0 : await addEntries(assistantId, added, by);
-        if (count === null) continue;
-        let sum = count;
-        for (const one of changed) sum += await changeEntry(one, by);
-        return sum;
+        const taken = await readWithin(filter, isLarge ? Infinity : MIDDLE_BYTES);
+        if (!taken) return 'needs place';
+        const added = taken.filter(isNew);
+        return added.length === 0 || (await addEntries(assistantId, added, by)) ? taken : 'outdated';
+      };
+      const late = AbortSignal.timeout(LARGE_WAIT_MS);
+      const over = signal ? AbortSignal.any([signal, late]) : late;
+      for (let tries = 0; tries < TRIES; ) {
+        if (over.aborted) throw unavailable();
+        const since = performance.now();
+        // The place of large versions, because MongoDB keeps what it writes in its cache until it is committed.
+        const place = { assistantId, size: 'large', signal: over } as const;
+        const taken = isLarge ? await withPlace(place, (inPlace) => inPlace(acceptNew)) : await acceptNew();
+        if (taken === 'needs place') isLarge = true;
+        else if (taken === 'outdated') {
+          tries += 1;
+          await restIfSlow(since);
+        } else {
+          let count = taken.filter(isNew).length;
+          for (const one of taken) if (!isNew(one)) count += await changeEntry(one, by);
+          return count;
+        }
       }
+      throw outdated();
     },
 
     dismiss: async (assistantId, chosen) => {

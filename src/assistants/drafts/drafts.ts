@@ -3,12 +3,12 @@ import { acquireInTime } from '../../platform/http/shares.ts';
 import { inChunks, inPages } from '../../platform/mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn } from '../../platform/mongo/mongo.ts';
 import { serverDate } from '../../platform/process/clock.ts';
-import { ApiError, conflict, invalid, notFound } from '../../platform/process/errors.ts';
+import { ApiError, conflict, invalid, notFound, unavailable } from '../../platform/process/errors.ts';
 import { newId } from '../../platform/process/ids.ts';
 import type { SharedMemory } from '../../platform/process/lru.ts';
 import { createSlices } from '../../platform/process/slices.ts';
 import { createPacedSlots } from '../../platform/process/paced-slots.ts';
-import { createSlots, oneEach, restAsLong } from '../../platform/process/slots.ts';
+import { type Acquiring, createSlots, oneEach, restAsLong } from '../../platform/process/slots.ts';
 import { createResealing, type SecretsFound, type Vault } from '../../platform/process/vault.ts';
 import {
   type assistantModels,
@@ -69,7 +69,7 @@ const SMALL_BYTES = 20_000;
 const SMALL_ENTRIES = 20;
 const SMALL_AT_ONCE = 8;
 /** One with up to so many bytes, and as many of what it replaces or brings back, is made in less than a second. */
-const MIDDLE_BYTES = 1_000_000;
+export const MIDDLE_BYTES = 1_000_000;
 const PACE = { slowMs: 1_000, hangsMs: 4_000, shareOf: oneEach };
 /**
  * One large version may write as much as MongoDB can take before turns are delayed. So a process makes one at a time. None
@@ -98,10 +98,44 @@ class NeedsLargerPlace extends Error {
   }
 }
 /** A version that is not small may wait for this long. Then it is refused with 503. */
-const LARGE_WAIT_MS = 30_000;
+export const LARGE_WAIT_MS = 30_000;
 /** After it, its assistant rests for as long as it took, at most so long. */
 const LARGE_REST_MOST_MS = 5_000;
 const ofAssistant = createSlots(({ own }) => own === 0);
+
+type Place = { assistantId: string; size: VersionSize; signal?: AbortSignal | undefined };
+type InPlace = <Value>(write: () => Promise<Value>) => Promise<Value>;
+
+/**
+ * What `work` writes with `inPlace` has a place of this size. Of an assistant's works that are not small, one goes on.
+ * Throws 503 if there was no place in time, or the caller has left.
+ */
+export const withPlace = async <Result>(
+  { assistantId, size, signal }: Place,
+  work: (inPlace: InPlace) => Promise<Result>,
+): Promise<Result> => {
+  const turn = size === 'small' ? { signal } : { signal, waitMs: LARGE_WAIT_MS };
+  const take = (slots: Acquiring) =>
+    acquireInTime(slots, assistantId, turn).catch((): never => {
+      throw unavailable();
+    });
+  const own = size === 'small' ? null : await take(ofAssistant);
+  let tookMs = 0;
+  try {
+    return await work(async (write) => {
+      const slot = await take(making[size]);
+      const since = performance.now();
+      try {
+        return await making[size].watch(assistantId, write());
+      } finally {
+        slot.release();
+        tookMs += performance.now() - since;
+      }
+    });
+  } finally {
+    if (own) setTimeout(own.release, restAsLong(tookMs, LARGE_REST_MOST_MS)).unref();
+  }
+};
 
 const NO_AUTHOR: EditAuthor = { operatorId: null, name: null };
 
@@ -268,24 +302,11 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
       if (SIZES.indexOf(needed) > SIZES.indexOf(size)) throw new NeedsLargerPlace(needed);
     };
     let made: Result | undefined;
-    const turn = size === 'small' ? {} : { waitMs: LARGE_WAIT_MS };
-    const own = size === 'small' ? null : await acquireInTime(ofAssistant, assistantId, turn);
-    let tookMs = 0;
-    try {
-      await inTurn(connection, async (session) => {
-        const slot = await acquireInTime(making[size], assistantId, turn);
-        const since = performance.now();
-        const make = async () => write({ ...(await begin(session, assistantId, by)), requirePlace });
-        try {
-          made = await making[size].watch(assistantId, make());
-        } finally {
-          slot.release();
-          tookMs += performance.now() - since;
-        }
-      });
-    } finally {
-      if (own) setTimeout(own.release, restAsLong(tookMs, LARGE_REST_MOST_MS)).unref();
-    }
+    await withPlace({ assistantId, size }, (inPlace) =>
+      inTurn(connection, async (session) => {
+        made = await inPlace(async () => write({ ...(await begin(session, assistantId, by)), requirePlace }));
+      }),
+    );
     return made as Result; // set by the transaction, or it has thrown
   };
 

@@ -556,29 +556,34 @@ export const createKnowledgeStore = ({
 
     addKnowledge: async (assistantId, entries, { replace = false, alongside } = {}) => {
       const first = await positions.reserve(assistantId, entries.length, { replace });
-      const removeAdded = async (): Promise<void> => {
-        await knowledge.deleteMany({ assistantId, position: { $gte: first, $lt: first + entries.length } });
+      const removeAdded = (): Promise<void> => {
+        const filter = { assistantId, position: { $gte: first, $lt: first + entries.length } };
+        return deleteInBatches({ collection: collectionOf(knowledge), holder: assistantId, filter });
       };
+      /** The range stays reserved until its entries are gone, because it hides them. */
+      const withdraw = async (): Promise<void> => {
+        await removeAdded();
+        await positions.takeBack(assistantId, first);
+      };
+      /** A failure of the removal must not hide why it was needed. */
+      const forAWhile = (removal: Promise<void>) => withDeadline(removal, DELETED_WITHIN_MS).catch(() => undefined);
       const added = await insert(assistantId, first, entries).catch(async (cause: unknown) => {
         // The entries of a failed import never become visible. Their range stays reserved, because a write that timed
         // out may still arrive.
-        await removeAdded().catch(() => undefined);
+        await forAWhile(removeAdded());
         throw cause;
       });
       let from = 0;
-      let isRefused = false;
       const publishAlongside = async (session: ClientSession): Promise<void> => {
-        await alongside?.(session, added).catch((cause: unknown) => {
-          isRefused = cause instanceof ApiError;
-          throw cause;
-        });
+        await alongside?.(session, added);
         from = await positions.publish(assistantId, first, { replace, session });
       };
       try {
         if (alongside) await inTurn(assistants.db, publishAlongside);
         else from = await positions.publish(assistantId, first, { replace });
       } catch (cause) {
-        if (isRefused) await Promise.all([removeAdded(), positions.takeBack(assistantId, first)]);
+        // Such an error says that the transaction was not committed. After any other one, it may have been.
+        if (alongside && cause instanceof ApiError) await forAWhile(withdraw());
         throw cause;
       }
       // Called even if a concurrent import has already replaced these entries, because the vectors then need an update
