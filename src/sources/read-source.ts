@@ -235,7 +235,7 @@ export const createReadSource = (dependencies: Dependencies) => {
       const pages: FoundPage[] = [...(isSitemap ? [] : [first]), ...[...all].filter((url) => url !== first)].map(
         (url, nth) => ({ url, depth: nth === 0 ? 0 : 1 }),
       );
-      await runs.seed(lease, pages, site);
+      await runs.seed(lease, pages, site, signal);
     };
 
     const seed = async (): Promise<void> => {
@@ -256,8 +256,8 @@ export const createReadSource = (dependencies: Dependencies) => {
       await runs.announce(assistantId);
     };
 
-    const inLine = async <Result>(isLarge: boolean, write: () => Promise<Result>): Promise<Result> => {
-      const slot = isLarge ? await storing.acquire(assistantId, { signal }) : null;
+    const inLine = async <Result>(write: () => Promise<Result>): Promise<Result> => {
+      const slot = await storing.acquire(assistantId, { signal });
       return write().finally(() => slot?.release());
     };
 
@@ -269,7 +269,7 @@ export const createReadSource = (dependencies: Dependencies) => {
       const written = writing.then(async () => {
         if (signal.aborted) throw new RunInterrupted('the run has stopped');
         const isLarge = await runs.changesMany({ sourceId, pageId: _id, end: ended });
-        return inLine(isLarge, () => runs.endPage(lease, _id, ended));
+        return runs.endPage(lease, _id, ended, { signal, ...(isLarge && { inLine }) });
       });
       writing = written.catch(() => undefined);
       if (await written) countPage(ended.state);
@@ -483,9 +483,9 @@ export const createReadSource = (dependencies: Dependencies) => {
       if (!isRead && !isGone) throw new RunFailure(problem?.error ?? NOTHING);
       for (;;) {
         const isLarge = source.counts.passages > MANY_PASSAGES;
-        await inLine(isLarge, () => runs.closePages(lease));
+        await runs.closePages(lease, { signal, ...(isLarge && { inLine }) });
         const lacking = await runs.findLacking({ sourceId, run });
-        if (lacking.length === 0 || !(await runs.reopenPages(lease, lacking))) break;
+        if (lacking.length === 0 || !(await runs.reopenPages(lease, lacking, signal))) break;
         await doPages();
       }
       await runs.publish(lease, problem?.error ?? null);

@@ -309,7 +309,8 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     const valid = found.flatMap((one) => Proposal.safeParse(one).data ?? []).slice(0, PROPOSALS_OF_PAGE);
     const wanted = new Map(valid.map((one) => [hashOf(assistantId, one.question.toLowerCase()), one]));
     const ids = [...wanted.keys()];
-    const outdated = { sourceId, url, state: 'proposed' as const, _id: { $nin: ids } };
+    // With the assistant, an index has those of the page alone.
+    const outdated = { assistantId, sourceId, url, state: 'proposed' as const, _id: { $nin: ids } };
     await proposals.deleteMany(outdated, { session });
     if (ids.length === 0) return;
     const known = new Set(
@@ -385,8 +386,9 @@ export const createPagesOfRun = (connection: Connection): PagesOfRun => {
     page: StoredSourcePage,
     changes: PageWrite['page'],
   ): Promise<PageWrite> => {
+    const { _id: sourceId, assistantId } = source;
     const added = await replacePassages(session, source, page._id, []);
-    await proposals.deleteMany({ sourceId: source._id, url: page.url, state: 'proposed' }, { session });
+    await proposals.deleteMany({ assistantId, sourceId, url: page.url, state: 'proposed' }, { session });
     const removed = page.hash === null ? 0 : 1;
     return {
       page: { ...changes, hash: null, note: null, etag: null, lastModified: null, links: [], repeated: [] },

@@ -70,6 +70,13 @@ const inTurns = (due: DueSource[], turnOf: TurnOf = () => ({ places: 0, servedAt
     .map(({ one }) => one);
 };
 
+/**
+ * How a run makes many writes. `signal` ends it between two of them, and the run goes on later. `inLine` makes a write of
+ * many passages when it is its turn.
+ */
+type Steps = { signal?: AbortSignal; inLine?: <Result>(write: () => Promise<Result>) => Promise<Result> };
+const atOnce: NonNullable<Steps['inLine']> = (write) => write();
+
 type Dependencies = {
   connection: Connection;
   timing: Pick<Timing, 'sourceLeaseMs'>;
@@ -105,19 +112,19 @@ export type SourceRuns = PageReads & {
   start: (lease: RunLease) => Promise<StoredSource | null>;
 
   /** Adds the first pages of a run, and what was found out about the site. */
-  seed: (lease: RunLease, pages: FoundPage[], site?: SiteOfRun) => Promise<void>;
+  seed: (lease: RunLease, pages: FoundPage[], site?: SiteOfRun, signal?: AbortSignal) => Promise<void>;
 
   /** Stores how the fetch of a page ended, with all that follows from it. False if the page has already ended. */
-  endPage: (lease: RunLease, pageId: string, end: PageEnd) => Promise<boolean>;
+  endPage: (lease: RunLease, pageId: string, end: PageEnd, steps?: Steps) => Promise<boolean>;
 
   /** How many pages the run has read, unchanged ones included. */
   countRead: (sourceId: string) => Promise<number>;
 
   /** Ends the pages that the run did not find. */
-  closePages: (lease: RunLease) => Promise<void>;
+  closePages: (lease: RunLease, steps?: Steps) => Promise<void>;
 
   /** Makes pages that have ended open again. False if the run has done so too often: two pages may go on lacking texts. */
-  reopenPages: (lease: RunLease, ids: string[]) => Promise<boolean>;
+  reopenPages: (lease: RunLease, ids: string[], signal?: AbortSignal) => Promise<boolean>;
 
   /** Makes all that the run has read live at once. */
   publish: (lease: RunLease, error?: SourceError | null) => Promise<void>;
@@ -226,8 +233,10 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
     lease: RunLease,
     steps: Item[][],
     write: (session: ClientSession, source: StoredSource, some: Item[]) => Promise<SourceUpdate>,
+    signal?: AbortSignal,
   ): Promise<void> => {
     for (const some of steps) {
+      signal?.throwIfAborted();
       const since = performance.now();
       await writeAs(lease, async (session, source) => {
         const { add, set } = source.state === 'running' ? await write(session, source, some) : {};
@@ -347,18 +356,18 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         return { set, result: { ...source, ...set } };
       }),
 
-    seed: async (lease, found, site) => {
-      await writeInSteps(lease, await pagesOfRun.reads.listSteps(lease.sourceId, found), pagesOfRun.add);
+    seed: async (lease, found, site, signal) => {
+      await writeInSteps(lease, await pagesOfRun.reads.listSteps(lease.sourceId, found), pagesOfRun.add, signal);
       // Written last: a worker that continues the run without it seeds the run once more.
       if (site) await writeAs(lease, async () => ({ set: { site }, result: undefined }));
     },
 
-    endPage: async (lease, pageId, end) => {
+    endPage: async (lease, pageId, end, { signal, inLine = atOnce } = {}) => {
       const linked = await pagesOfRun.reads.listLinked({ pageId, end });
       const steps = await pagesOfRun.reads.listSteps(lease.sourceId, linked);
-      // Links that are few are added in the transaction that ends the page.
-      if (steps.length > 1) await writeInSteps(lease, steps, pagesOfRun.add);
-      return writeAs(lease, (session, source) => pagesOfRun.end(session, source, { pageId, end }));
+      // Links that are few are added in the transaction that ends the page. Many write no passages, so nobody waits for them.
+      if (steps.length > 1) await writeInSteps(lease, steps, pagesOfRun.add, signal);
+      return inLine(() => writeAs(lease, (session, source) => pagesOfRun.end(session, source, { pageId, end })));
     },
 
     countRead: async (sourceId) => {
@@ -366,15 +375,20 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       return source ? source.counts.read + source.counts.unchanged : 0;
     },
 
-    closePages: async (lease) => {
+    closePages: async (lease, { signal, inLine = atOnce } = {}) => {
       for (let isLeft = true; isLeft; ) {
-        const since = performance.now();
-        isLeft = (await writeAs(lease, pagesOfRun.closeSome)) > 0;
+        signal?.throwIfAborted();
+        let since = 0;
+        // A turn for each step: a site has up to 125, and the large pages of others are stored between two of them.
+        isLeft = await inLine(async () => {
+          since = performance.now();
+          return (await writeAs(lease, pagesOfRun.closeSome)) > 0;
+        });
         if (isLeft) await restIfSlow(since);
       }
     },
 
-    reopenPages: async (lease, ids) => {
+    reopenPages: async (lease, ids, signal) => {
       const count = async (_session: ClientSession, { reopened = 0 }: StoredSource) => ({
         set: { reopened: reopened + 1 },
         result: reopened < REOPENED_MAX,
@@ -387,7 +401,7 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
         since: run,
         until: run,
       }));
-      await writeInSteps(lease, inChunks(ids, LARGE_AT_ONCE), pagesOfRun.reopen);
+      await writeInSteps(lease, inChunks(ids, LARGE_AT_ONCE), pagesOfRun.reopen, signal);
       return true;
     },
 
@@ -401,7 +415,8 @@ export const createSourceRuns = ({ connection, timing, raisePassages }: Dependen
       const { sourceId } = lease;
       const { run = 0, live = 0 } =
         (await sources.findOne({ _id: sourceId }, { projection: { run: 1, live: 1 } })) ?? {};
-      // The passages that this run has read are removed, so the next run must read their pages again.
+      // The passages that this run has read are removed, so the next run must read their pages again. No signal ends this:
+      // the run would fetch pages again only to fail once more.
       const read = live === run ? [] : await pagesOfRun.reads.listRead({ sourceId, run });
       await writeInSteps(lease, inChunks(read, LARGE_AT_ONCE), async (session, source, ids) => {
         await pagesOfRun.forgetRead(session, source, ids);

@@ -3,9 +3,9 @@ import { newToken } from '../../src/platform/process/ids.ts';
 import type { PageEnd } from '../../src/sources/run-pages.ts';
 import { NO_COUNTS, PAGES_OF_SITE_MAX, type StoredSourcePage } from '../../src/sources/source.ts';
 import { eventually } from '../support/eventually.ts';
-import { collectionIn, profileStatements } from '../support/profile.ts';
+import { collectionIn, examinedBy, profileStatements } from '../support/profile.ts';
 import { aReader, pagesChangedBy } from '../support/source-reading.ts';
-import { setSource } from '../support/sources.ts';
+import { addProposals, setSource } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
 
 // Sites whose pages all link to each other. A page may have 400 KB of links and hashes, so many are never read whole, and
@@ -139,6 +139,63 @@ test('links to pages that are found already, or that the site has no room for, t
   expect(full).toBeLessThan(6);
   const { source } = (await stack.service.sources.findAny(sourceId)) ?? {};
   expect(source).toMatchObject({ error: { code: 'too_many_pages' }, counts: { read: 1 } });
+});
+
+test('the links of a large page are stored before it waits for its turn', async () => {
+  const { runs, lease, sourceId, stored, second } = await aSecondRun();
+  await runs.seed(lease, FOUND.slice(1, 2));
+  const foundBefore: number[] = [];
+
+  const isStored = await runs.endPage(lease, second, READ, {
+    inLine: async (write) => {
+      foundBefore.push(await stored.countDocuments({ sourceId, run: 2 }));
+      return write();
+    },
+  });
+
+  expect(isStored).toBe(true);
+  expect(foundBefore).toEqual([PAGES]);
+});
+
+test('a run that must stop finds and reopens no more pages', async () => {
+  const { findSource, runs, lease, sourceId, stored, ids, second } = await aSecondRun();
+  const signal = AbortSignal.abort(new Error('the worker stops'));
+  const site = { run: 2, origin: 'http://a.example', path: '/', follow: false, typed: null };
+  const cut = [() => runs.seed(lease, FOUND, site, signal)];
+  cut.push(async () => {
+    await runs.seed(lease, FOUND.slice(1, 2));
+    await runs.endPage(lease, second, READ, { signal });
+  });
+  cut.push(async () => {
+    await stored.updateMany({ sourceId, _id: { $ne: second } }, { $set: { state: 'read', run: 2 } });
+    await runs.reopenPages(lease, ids, signal);
+  });
+
+  const found: number[] = [];
+  for (const work of cut) {
+    await expect(work()).rejects.toThrow('the worker stops');
+    found.push((await runs.listOpen({ sourceId, run: 2 }, 2 * PAGES)).length);
+  }
+
+  expect(found).toEqual([0, 1, 1]); // the page that was to end is still open
+  expect((await findSource(sourceId)).site).toBeNull();
+});
+
+test('the proposed entries of a page that leaves are found without those of other pages', async () => {
+  const { assistantId, runs, lease, sourceId, stored } = await aSecondRun();
+  await stored.updateMany({ sourceId }, { $set: { missed: 1 } });
+  await addProposals(stack, { assistantId, sourceId }, [
+    ...FOUND.map(({ url }) => ({ url })),
+    ...Array.from({ length: PAGES }, () => ({ url: 'http://a.example/kept' })),
+  ]);
+
+  const sent = await profileStatements(stack, () => runs.closePages(lease));
+
+  const deletions = sent.filter((one) => one.op === 'remove' && collectionIn(one) === 'proposedEntries');
+  expect(deletions).toHaveLength(PAGES);
+  expect(Math.max(...deletions.map(examinedBy))).toBeLessThan(10);
+  const left = await stack.service.mongo.collection('proposedEntries').distinct('url', { sourceId });
+  expect(left).toEqual(['http://a.example/kept']);
 });
 
 test('the pages of a removed site are deleted a few at a time', async () => {
