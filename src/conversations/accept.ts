@@ -6,6 +6,7 @@ import { createRestedWork } from '../platform/http/shares.ts';
 import { createSlots, oneAtLeast, workInSlot } from '../platform/process/slots.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { ApiError, unavailable } from '../platform/process/errors.ts';
+import { newPrefixedId } from '../platform/process/ids.ts';
 import { type TraceSpan, type Tracing, within } from '../platform/process/tracing.ts';
 import {
   DUPLICATE_KEY,
@@ -530,15 +531,17 @@ export const createAccept = ({ connection, resolveDuplicate, announce, tracing }
   const acceptInTime = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted> => {
     const deadline = performance.now() + ACCEPT_DEADLINE_MS;
     let outcomeUnknown = false;
-    for (;;) {
+    for (let own = turn; ; ) {
       try {
-        const accepted = await tryOnce(turn, receiversOf, options);
+        const accepted = await tryOnce(own, receiversOf, options);
         if (accepted) return accepted;
       } catch (cause) {
         const refused = wasNotPrimary(cause) || wasNeverSent(cause) || wasRefused(cause);
         if (refused && !outcomeUnknown) throw unavailable(cause);
         if (!isMongoUnavailable(cause)) throw cause;
         outcomeUnknown = true;
+        // What is stored may be erased by now. An erased id is purged again, so it must not come back.
+        own = { ...turn, conversationId: newPrefixedId(turn.key) };
         await sleep(RETRY_AFTER_MS);
       }
       if (performance.now() > deadline) throw new ApiError('internal_error');

@@ -146,6 +146,35 @@ test('a lost answer leaves one turn, also under an Idempotency-Key', async () =>
   expect(await stored()).toEqual({ said: ['hello there'], replies: 1 });
 });
 
+test('a conversation that was erased before its accept is repeated comes back under another id', async () => {
+  const { apiKey, assistantId, call } = await anAssistant(stack);
+  const rows = stack.service.mongo.collection<{ assistantId: string; conversationId: string }>('conversations');
+  const erasing = Promise.withResolvers<string>();
+  const erase = async (): Promise<string> => {
+    const { conversationId } = await eventually(async () => {
+      const row = await rows.findOne({ assistantId });
+      if (!row) throw new Error('the message is not stored yet');
+      return row;
+    });
+    const { status } = await call(`/api/v1/conversations/${conversationId}`, { method: 'DELETE' });
+    expect(status).toBe(204);
+    await relay.mend();
+    return conversationId;
+  };
+  trap = { of: on('update'), onLost: () => void relay.cut().then(erase).then(erasing.resolve, erasing.reject) };
+
+  const body = { session_id: randomUUID(), message: 'hello there, what are your opening hours please?' };
+  const { status } = await request<ChatBody>(`${url}/api/v1/chat`, { body, bearer: apiKey });
+
+  expect(status).toBe(404); // what the caller waited for was erased
+  const erased = await erasing.promise;
+  await eventually(async () => {
+    const row = await rows.findOne({ assistantId });
+    expect(row?.conversationId).toEqual(expect.any(String));
+    expect(row?.conversationId).not.toBe(erased); // which is purged again
+  });
+});
+
 test('an escalation whose outcome is unknown is 500, never 503, and a retry finds it done', async () => {
   const { apiKey, chat, history } = await anAssistant(stack);
   const { conversationId } = (await chat({ session_id: randomUUID(), message: 'hello there' })).body;

@@ -91,13 +91,12 @@ test('while many proposals are accepted, few of a neighbour are too, and other m
     const accepted = large.accept().finally(() => (isOver = true));
     await meeting(large.ids.at(-1));
     const caller = new AbortController();
-    const other = expect(accept(waiting.assistantId, null, { signal: caller.signal })).rejects.toMatchObject({
-      status: 503,
-    });
+    const other = accept(waiting.assistantId, null, { signal: caller.signal });
+    other.catch(() => undefined); // looked at below
     expect((await few.accept()).body).toEqual({ entries: 2 });
     expect(isOver).toBe(false);
     caller.abort();
-    await other;
+    await expect(other).rejects.toMatchObject({ status: 503 });
     await commit(session);
     expect((await accepted).body).toEqual({ entries: MANY - 1 });
   });
