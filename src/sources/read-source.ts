@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { type Reader, type ReadFailure, type ReadPage, readerVersion } from '@parley/reading';
 import type { Logger } from '../platform/process/logger.ts';
 import { createSlices } from '../platform/process/slices.ts';
-import { createSlots, oneEach } from '../platform/process/slots.ts';
+import { createSlots, LEAST_TIME_FIRST, oneEach } from '../platform/process/slots.ts';
 import type { Timing } from '../platform/process/time-limits.ts';
 import { type RunLease, RunLost } from './lease-sessions.ts';
 import { type FoundPage, MANY_PASSAGES, type PageEnd } from './run-pages.ts';
@@ -122,10 +122,11 @@ export const createReadSource = (dependencies: Dependencies) => {
   const { runs, fetcher, openRoom, read, follow, timing, countPage, logger } = dependencies;
   const version = readerVersion();
   /**
-   * Writes of many passages wait for one another, and assistants take turns. MongoDB keeps in its cache what is not
-   * committed yet: eight pages of 10,000 passages at once were repeated for a minute, and most were not stored.
+   * Writes of many passages wait for one another, and the next one is of the assistant that wrote for the least time
+   * lately. MongoDB keeps in its cache what is not committed yet: eight pages of 10,000 passages at once were repeated for
+   * a minute, and most were not stored.
    */
-  const storing = createSlots(oneEach(1));
+  const storing = createSlots(oneEach(1), LEAST_TIME_FIRST);
 
   const openRun = ({ source, lease, signal, shouldYield, othersWait }: Run) => {
     const { _id: sourceId, assistantId, kind, run } = source;

@@ -286,7 +286,8 @@ const createStartTurn = (dependencies: Dependencies): StartTurn => {
 
   const start = async (request: TurnRequest, span: TraceSpan): Promise<StartedTurn> => {
     const startedAt = performance.now();
-    const { assistant, channel, sessionId, withSources = false } = request;
+    // What waits for the reply names only these: the message of the request may have 32 KB, and thousands may wait.
+    const { assistant, channel, sessionId, withSources = false, onProgress } = request;
     const { sessionKey } = assistant;
     const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
     /** What the request holds until it ends. */
@@ -297,7 +298,7 @@ const createStartTurn = (dependencies: Dependencies): StartTurn => {
     };
     const waiters = new Map<string, Waiter>();
     const watch = (turnId: string): Waiter => {
-      const waiter = waiters.get(turnId) ?? replies.watch({ key, turnId }, request.onProgress);
+      const waiter = waiters.get(turnId) ?? replies.watch({ key, turnId }, onProgress);
       waiters.set(turnId, waiter);
       return waiter;
     };
@@ -379,16 +380,19 @@ type Submitted = {
 /** Starts a turn and waits for its answer. */
 export type Submit = (request: TurnRequest) => Promise<Submitted>;
 
+const waitFor = async (starting: Promise<StartedTurn>): Promise<Submitted> => {
+  const { turnId, replayed, delivered, response, end } = await starting;
+  try {
+    return { response: await response(), turnId, replayed, delivered };
+  } finally {
+    end();
+  }
+};
+
 const createSubmit =
   (startTurn: StartTurn): Submit =>
-  async (request) => {
-    const { turnId, replayed, delivered, response, end } = await startTurn(request);
-    try {
-      return { response: await response(), turnId, replayed, delivered };
-    } finally {
-      end();
-    }
-  };
+  (request) =>
+    waitFor(startTurn(request));
 
 type Counted = {
   onRepeated: (kind: Repetition) => void;

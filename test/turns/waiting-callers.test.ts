@@ -1,0 +1,38 @@
+import { randomUUID } from 'node:crypto';
+import { connect } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { heapMb } from '../support/heap.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const CALLERS = 200;
+
+test('callers who wait for their reply do not keep their messages', async () => {
+  const { assistantId, apiKey } = await anAssistant(stack);
+  // The gate counts turns of a provider only until they are accepted.
+  const engine = { kind: 'openai', baseUrl: 'https://provider.example.com', model: 'slow', apiKey: null } as const;
+  await stack.service.assistants.setEngine(assistantId, engine);
+  const conversations = stack.service.mongo.collection('conversations');
+  /** How much more is in use when so many callers wait. */
+  const wait = async (message: string, all: number): Promise<number> => {
+    const before = heapMb();
+    for (let nth = 0; nth < CALLERS; nth += 1) {
+      const body = JSON.stringify(aTurn({ session_id: randomUUID(), message: `${nth} ${message}` }));
+      const socket = connect(Number(new URL(stack.url).port), '127.0.0.1').on('error', () => undefined);
+      onTestFinished(() => void socket.destroy());
+      const head = ['POST /api/v1/chat HTTP/1.1', 'Host: x', `Authorization: Bearer ${apiKey}`];
+      const length = `Content-Length: ${Buffer.byteLength(body)}`;
+      socket.write(Buffer.from([...head, 'Content-Type: application/json', length, '', body].join('\r\n')));
+    }
+    await eventually(async () => expect(await conversations.countDocuments({ assistantId })).toBe(all));
+    return heapMb() - before;
+  };
+  await wait('hello', CALLERS); // what the process keeps of its first ones
+
+  const [few, many] = [await wait('hello', 2 * CALLERS), await wait('語'.repeat(7_900), 3 * CALLERS)];
+
+  // Their messages have 3 MB.
+  expect(many - few).toBeLessThan(1);
+});
