@@ -256,3 +256,13 @@ test.each([
 ])('a file in %s is refused, and says what to do', (_, bytes) => {
   expect(() => decodeText(bytes)).toThrow('save it as UTF-8');
 });
+
+test('links that repeat a long address by its reference are refused, and a few of them are read', () => {
+  const address = `https://example.com/${'語'.repeat(3_900)}`;
+  const fileOf = (uses: number) => `[a]: ${address}\n\n${'# q\n[a]\n'.repeat(uses)}`;
+
+  expect(parseKnowledge('markdown', fileOf(200)).entries[199]?.answer).toBe(`a (${address})`);
+  expect(() => parseKnowledge('markdown', fileOf(5_000))).toThrow(
+    expect.objectContaining({ code: 'validation_failed' }) as Error,
+  );
+});

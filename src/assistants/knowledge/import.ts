@@ -252,10 +252,15 @@ const nest = (tokens: Token[]): Block[] => {
   return root;
 };
 
+/** The addresses of links may be longer than the file by so many characters: thousands may use one reference. */
+const MORE_LINK_CHARS = 1_000_000;
+
 /**
  * Converts blocks to plain text, because a chat reply is plain text: markup is removed, and a link shows its address.
+ * Throws if the addresses have more characters than `mostLinkChars`.
  */
-const createWriter = (references: Record<string, unknown>) => {
+const createWriter = (references: Record<string, unknown>, mostLinkChars: number) => {
+  let linkChars = 0;
   const line = (content: string): string => {
     const tokens: Token[] = [];
     markdown.inline.parse(content, markdown, references, tokens);
@@ -266,6 +271,9 @@ const createWriter = (references: Record<string, unknown>) => {
       else if (token.type === 'link_open') link = { from: text.length, address: String(token.attrGet('href') ?? '') };
       else if (token.type === 'link_close') {
         const label = text.slice(link.from);
+        linkChars += link.address.length;
+        if (linkChars > mostLinkChars)
+          throw invalid('file', 'too_long', 'has links that repeat more than a million characters of addresses');
         if (label !== link.address && `mailto:${label}` !== link.address) text += ` (${link.address})`;
       } else if (token.type !== 'html_inline') text += token.content;
     }
@@ -319,7 +327,8 @@ const createWriter = (references: Record<string, unknown>) => {
 
 const readBlocks = (text: string) => {
   const references = {};
-  return { top: nest(markdown.parse(text, references)), ...createWriter(references) };
+  const writer = createWriter(references, text.length + MORE_LINK_CHARS);
+  return { top: nest(markdown.parse(text, references)), ...writer };
 };
 
 type Section = { line: number; level: number; question: string; blocks: Block[] };
