@@ -6,7 +6,7 @@ import type { ChangedConversations, ChangePosition } from '../conversations/chan
 import type { Entry } from '../conversations/conversation.ts';
 import { askedIn, readSystemMessage } from '../conversations/state.ts';
 import { readReply } from '../insights/figures.ts';
-import { DELETED_WITHIN_MS, deleteInBatches, inChunks, insertAtMost } from '../platform/mongo/batches.ts';
+import { createDeletionsUpTo, deleteInBatches, inChunks, insertAtMost } from '../platform/mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn, schemaOf } from '../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
@@ -132,32 +132,12 @@ export const createQuestionSets = (connection: Connection): QuestionSets => {
     await sets.deleteOne({ _id: setId, assistantId: NOBODY });
   };
 
-  /** The deletions that run, by set, and up to which version. Several would all delete the same questions. */
-  const deleting = new Map<string, { oldest: number; done?: Promise<void> }>();
-
-  const deleteUpTo = async ({ assistantId, setId }: SetRef, one: { oldest: number }): Promise<void> => {
-    try {
-      for (let until = -1; until < one.oldest; ) {
-        until = one.oldest; // a change may raise it meanwhile
-        const filter = { setId, until: { $lte: until } };
-        await deleteInBatches({ collection: cases, filter, holder: assistantId });
-      }
-    } finally {
-      deleting.delete(setId);
-    }
-  };
-
-  /**
-   * Deletes the questions that ended with these versions. It goes on after the wait, because others may keep the places
-   * of deletions. If it fails, the next change does it.
-   */
-  const deleteOld = async (ref: SetRef, oldest: number): Promise<void> => {
-    const one = deleting.get(ref.setId) ?? { oldest };
-    one.oldest = Math.max(one.oldest, oldest);
-    deleting.set(ref.setId, one);
-    one.done ??= deleteUpTo(ref, one);
-    await withDeadline(one.done, DELETED_WITHIN_MS).catch(() => undefined);
-  };
+  const deleteUpTo = createDeletionsUpTo();
+  /** Deletes the questions that ended with these versions. If it fails, the next change does it. */
+  const deleteOld = ({ assistantId, setId }: SetRef, oldest: number): Promise<void> =>
+    deleteUpTo({ key: setId, bound: oldest }, (until) =>
+      deleteInBatches({ collection: cases, filter: { setId, until: { $lte: until } }, holder: assistantId }),
+    );
 
   /** Makes the next version of a set. Concurrent changes are made one after the other. */
   const change = async (

@@ -1,6 +1,12 @@
 import { decideLanguage, mainLanguage, type TextKind } from '@parley/understanding/text';
 import type { ClientSession } from 'mongoose';
-import { DELETED_WITHIN_MS, deleteInBatches, inBatches, inPages } from '../../platform/mongo/batches.ts';
+import {
+  createDeletionsUpTo,
+  DELETED_WITHIN_MS,
+  deleteInBatches,
+  inBatches,
+  inPages,
+} from '../../platform/mongo/batches.ts';
 import { collectionOf, inTurn, timeLimit } from '../../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../../platform/process/clock.ts';
 import { withDeadline } from '../../platform/process/deadline.ts';
@@ -463,29 +469,13 @@ export const createKnowledgeStore = ({
     return inserted;
   };
 
-  /** The deletions that run, by assistant, and up to which position. Several would all delete the same entries. */
-  const deleting = new Map<string, { from: number; done?: Promise<void> }>();
-
-  const deleteUpTo = async (assistantId: string, place: { from: number }): Promise<void> => {
-    const of = { collection: collectionOf(knowledge), holder: assistantId, onDeleted: vectors.retire };
-    try {
-      for (let until = -1; until < place.from; ) {
-        until = place.from; // an import may hide more meanwhile
-        await deleteInBatches({ ...of, filter: { assistantId, position: { $lt: until } } });
-      }
-    } finally {
-      deleting.delete(assistantId);
-    }
-  };
-
+  const deleteUpTo = createDeletionsUpTo();
   /** Deletes the entries before a position, which are hidden. After this time, it goes on. */
-  const removeHidden = async (assistantId: string, from: number, waitMs: number): Promise<void> => {
-    const one = deleting.get(assistantId) ?? { from };
-    one.from = Math.max(one.from, from);
-    deleting.set(assistantId, one);
-    one.done ??= deleteUpTo(assistantId, one);
-    await withDeadline(one.done, waitMs).catch(() => undefined);
-  };
+  const removeHidden = (assistantId: string, from: number, waitMs: number): Promise<void> =>
+    deleteUpTo({ key: assistantId, bound: from, waitMs }, (until) => {
+      const of = { collection: collectionOf(knowledge), holder: assistantId, onDeleted: vectors.retire };
+      return deleteInBatches({ ...of, filter: { assistantId, position: { $lt: until } } });
+    });
 
   /**
    * Reads the entries in batches, in their order, so that they are never all in memory. All batches show the same

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
+import { withDeadline } from '../process/deadline.ts';
 import { createSlices } from '../process/slices.ts';
 import { createSlots, oneEach, restAsLong, UNBOUNDED, withRests, workInSlot } from '../process/slots.ts';
 import { DURABLE } from './mongo.ts';
@@ -170,6 +171,39 @@ export const deleteInBatches = <Row extends { _id: string }>({
       await onDeleted?.(ids);
     }),
   );
+
+type UpTo = { key: string; bound: number; waitMs?: number };
+
+/**
+ * Deletes what is below a bound, such as old versions of a key's rows. One deletion runs for each key, because several
+ * would all delete the same rows; a higher bound raises its bound. The wait ends after `waitMs` and the deletion goes on.
+ * What fails is left to the next one.
+ */
+export const createDeletionsUpTo = () => {
+  const running = new Map<string, { bound: number; done?: Promise<void> }>();
+
+  const run = async (key: string, one: { bound: number }, deleteBelow: (bound: number) => Promise<void>) => {
+    try {
+      for (let reached = -1; reached < one.bound; ) {
+        reached = one.bound; // a later caller may raise it meanwhile
+        await deleteBelow(reached);
+      }
+    } finally {
+      running.delete(key);
+    }
+  };
+
+  return async (
+    { key, bound, waitMs = DELETED_WITHIN_MS }: UpTo,
+    deleteBelow: (bound: number) => Promise<void>,
+  ): Promise<void> => {
+    const one = running.get(key) ?? { bound };
+    one.bound = Math.max(one.bound, bound);
+    running.set(key, one);
+    one.done ??= run(key, one, deleteBelow);
+    await withDeadline(one.done, waitMs).catch(() => undefined);
+  };
+};
 
 /** A row with its entry may have tens of kilobytes, so only this many are decoded at once. */
 const DECODED_AT_ONCE = 5;
