@@ -35,11 +35,12 @@ type Limiter = NonNullable<PublicOperation['limiter']>;
  * Works on a few requests of an assistant's callers at once. One whose caller leaves counts until its work is over
  * (`working`), and a message until it is at the gate (src/turns/gate.ts).
  */
-export const takeTurn: TakeTurn = (res, signal) =>
-  limitEachAssistant(callerOf(res).assistant.assistantId, res, { signal });
+const takeTurnAs =
+  (kind: 'request' | 'message'): TakeTurn =>
+  (res, signal) =>
+    limitEachAssistant(callerOf(res).assistant.assistantId, res, { kind, signal });
 
-const takeTurnOfMessage: TakeTurn = (res, signal) =>
-  limitEachAssistant(callerOf(res).assistant.assistantId, res, { kind: 'message', signal });
+export const takeTurn = takeTurnAs('request');
 
 /** A handler of requests that have taken their turn. */
 export const working =
@@ -65,7 +66,7 @@ export const createPublicRouter = (
   const served = all.map(({ operation, handle }): Served => {
     const admit = operation.limiter ? [admits[operation.limiter]] : [];
     const isLimited = operation.limiter !== undefined && !('hasOwnTurn' in operation);
-    const take = 'isMessage' in operation ? takeTurnOfMessage : takeTurn;
+    const take = takeTurnAs('isMessage' in operation ? 'message' : 'request');
     const last = isLimited ? [...bodyReader(operation, take), working(handle)] : [...bodyReader(operation), handle];
     return { operation, handlers: [...admit, ...last] };
   });

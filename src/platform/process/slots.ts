@@ -149,10 +149,10 @@ export const addTo = (counts: Map<string, number>, key: string, change: number):
   else counts.delete(key);
 };
 
-/** The time for which a tenant had slots counts half after this time. */
+/** Time that a tenant spent in slots counts for half after so long. */
 const SPENT_HALF_MS = 60_000;
 const SPENT_TENANTS_MAX = 10_000;
-/** One of so many turns is that of the tenant whose turn it is anyway. */
+/** Every so many grants, the turn goes round regardless of time, so that nobody waits for ever. */
 const ROUND_EVERY = 4;
 
 /** How much time each tenant has spent lately, in milliseconds. The one whose last time is longest ago is forgotten. */
@@ -251,8 +251,9 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean, boun
   const inTurn = (): Iterable<[string, Map<string, Grant[]>]> => {
     if (!spent || grants % ROUND_EVERY === ROUND_EVERY - 1) return waiting;
     const all = [...waiting].map((one) => {
-      const [first] = [...one[1].values()][0] ?? [];
-      return { one, ms: spent.of(one[0]) + (first?.expectedMs ?? 0) };
+      const [tenant, holders] = one;
+      const [queue] = holders.values();
+      return { one, ms: spent.of(tenant) + (queue?.[0]?.expectedMs ?? 0) };
     });
     return all.sort((one, other) => one.ms - other.ms).map(({ one }) => one);
   };
