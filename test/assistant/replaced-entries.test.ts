@@ -1,18 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { type Connection, createConnection } from 'mongoose';
+import type { Connection } from 'mongoose';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { askedOf } from '../support/evaluate.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { collectionIn, OWN, type Profiled, profileStatements } from '../support/profile.ts';
+import { collectionIn, connectUnprofiled, type Profiled, profileStatements } from '../support/profile.ts';
 import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const owner = useOpened(() => anOperator(stack));
 let mongo: Connection;
 beforeAll(async () => {
-  mongo = await createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
+  mongo = await connectUnprofiled(stack);
 });
 afterAll(() => mongo.close());
 

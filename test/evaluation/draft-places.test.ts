@@ -1,10 +1,10 @@
-import { type ClientSession, type Connection, createConnection } from 'mongoose';
+import type { ClientSession, Connection } from 'mongoose';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { newId } from '../../src/platform/process/ids.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { collectionIn, OWN, type Profiled, profileStatements } from '../support/profile.ts';
+import { collectionIn, connectUnprofiled, type Profiled, profileStatements } from '../support/profile.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
@@ -12,7 +12,7 @@ let people: Awaited<ReturnType<typeof anOperator>>[]; // a session waits for its
 let mongo: Connection;
 beforeAll(async () => {
   people = [await anOperator(stack), await anOperator(stack), await anOperator(stack)];
-  mongo = await createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
+  mongo = await connectUnprofiled(stack);
 });
 afterAll(() => mongo.close());
 

@@ -1,19 +1,19 @@
 import { randomUUID } from 'node:crypto';
-import { type Connection, createConnection } from 'mongoose';
+import type { Connection } from 'mongoose';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { deleteInBatches } from '../../src/platform/mongo/batches.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
-import { collectionIn, OWN, profileStatements } from '../support/profile.ts';
+import { collectionIn, connectUnprofiled, profileStatements } from '../support/profile.ts';
 import { useOpened, useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, timing: { maintenanceEveryMs: 200 } });
 const owner = useOpened(() => anOperator(stack));
 let mongo: Connection;
 beforeAll(async () => {
-  mongo = await createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
+  mongo = await connectUnprofiled(stack);
 });
 afterAll(() => mongo.close());
 

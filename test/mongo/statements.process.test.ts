@@ -2,13 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
 import { setFlagsFromString } from 'node:v8';
-import { createConnection, type mongo } from 'mongoose';
+import type { mongo } from 'mongoose';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { anAssistant, anEntry, aTurn, type HistoryBody, request, type TestAssistant } from '../support/builders.ts';
 import { anEmbedderOfTokens } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator, PASSWORD } from '../support/operator-client.ts';
-import { collectionIn, examinedBy, OWN, type Profiled, profileStatements } from '../support/profile.ts';
+import { collectionIn, connectUnprofiled, examinedBy, type Profiled, profileStatements } from '../support/profile.ts';
 import { type Scene, setScene } from '../support/scene.ts';
 import { openProvider } from '../kit/provider.ts';
 import { openReceiver } from '../kit/receiver.ts';
@@ -238,7 +238,7 @@ const fill = async ({ assistantId, endpointId }: Scene): Promise<void> => {
 };
 
 beforeAll(async () => {
-  const connection = await createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
+  const connection = await connectUnprofiled(stack);
   database = connection.getClient().db();
   close = async () => {
     await scene?.close();

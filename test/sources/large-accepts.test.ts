@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { type ClientSession, type Connection, createConnection } from 'mongoose';
+import type { ClientSession, Connection } from 'mongoose';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
-import { collectionIn, OWN, type Profiled, profileStatements } from '../support/profile.ts';
+import { collectionIn, connectUnprofiled, type Profiled, profileStatements } from '../support/profile.ts';
 import { addProposals } from '../support/sources.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -14,7 +14,7 @@ let people: Awaited<ReturnType<typeof anOperator>>[]; // a session waits for its
 let mongo: Connection;
 beforeAll(async () => {
   people = [await anOperator(stack), await anOperator(stack), await anOperator(stack)];
-  mongo = await createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
+  mongo = await connectUnprofiled(stack);
 });
 afterAll(() => mongo.close());
 

@@ -23,6 +23,9 @@ export type Profiled = {
 
 /** The name under which tests connect, so that their own statements are left out. */
 export const OWN = 'the tests';
+/** A connection whose statements `profileStatements` leaves out. */
+export const connectUnprofiled = (stack: Stack) =>
+  createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
 const KEPT_BYTES = 128 * 1024 * 1024;
 
 /**
@@ -30,7 +33,7 @@ const KEPT_BYTES = 128 * 1024 * 1024;
  * profiler records them, so nothing is left out and nothing is estimated.
  */
 export const profileStatements = async (stack: Stack, work: () => Promise<unknown>): Promise<Profiled[]> => {
-  const connection = await createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
+  const connection = await connectUnprofiled(stack);
   const database = connection.getClient().db();
   try {
     // A statement that ends after an earlier profile was dropped makes the collection again.
