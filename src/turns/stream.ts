@@ -56,16 +56,30 @@ type Dependencies = {
  */
 export type StreamTurn = (request: TurnRequest, req: Request, res: Response, writer?: StreamWriter) => Promise<void>;
 
-export const createStreamTurn =
-  ({ startTurn, toApiError }: Dependencies): StreamTurn =>
-  async (request, req, res, writer = createChatWriter(res)) => {
-    let early: Progress | null = NOTHING_YET;
-    const onProgress = (progress: Progress): void => {
+/** Passes on what becomes known of a reply. Until the stream is open, only the newest is kept. */
+const createPieces = (res: Response, writer: StreamWriter) => {
+  let early: Progress | null = NOTHING_YET;
+  return {
+    onProgress: (progress: Progress): void => {
       if (early) early = progress;
       // Whoever does not read gets no more pieces, which would wait in memory: the next piece has their text.
       else if (!res.writableNeedDrain) writer.progress(progress);
-    };
-    const started = await startTurn({ ...request, onProgress });
+    },
+    open: (): void => {
+      if (early) writer.progress(early);
+      early = null;
+    },
+  };
+};
+
+export const createStreamTurn = ({ startTurn, toApiError }: Dependencies): StreamTurn => {
+  /** Does not get the request, because its message would stay in memory while the reply is made. */
+  const stream = async (
+    starting: ReturnType<StartTurn>,
+    open: () => void,
+    { req, res, writer }: { req: Request; res: Response; writer: StreamWriter },
+  ): Promise<void> => {
+    const started = await starting;
     const { turnId, replayed, response, delivered, end } = started;
     const conversationId = knownConversationOf(started);
     noteCall(res, { conversationId });
@@ -78,8 +92,7 @@ export const createStreamTurn =
     };
     res.on('close', leave);
     writer.accepted({ turnId, conversationId });
-    writer.progress(early);
-    early = null;
+    open();
     try {
       writer.message(await response());
       res.on('finish', delivered);
@@ -91,3 +104,9 @@ export const createStreamTurn =
     }
     res.end();
   };
+
+  return (request, req, res, writer = createChatWriter(res)) => {
+    const { onProgress, open } = createPieces(res, writer);
+    return stream(startTurn({ ...request, onProgress }), open, { req, res, writer });
+  };
+};

@@ -87,7 +87,8 @@ test('a sweep that is stuck makes the one process unready until it goes on', asy
   );
   const { port } = await openAll(opening);
   const url = `http://127.0.0.1:${port}`;
-  expect(await readinessOf(url)).toMatchObject({ ready: true });
+  const isReady = () => eventually(async () => expect(await readinessOf(url)).toMatchObject({ ready: true }));
+  await isReady();
 
   holding = true;
 
@@ -96,7 +97,7 @@ test('a sweep that is stuck makes the one process unready until it goes on', asy
   );
   holding = false;
   released.resolve();
-  await eventually(async () => expect(await readinessOf(url)).toMatchObject({ ready: true }));
+  await isReady();
 });
 
 test('on SIGTERM the one process refuses new turns, answers those it has accepted, delivers, and ends with 0 in time', async () => {

@@ -26,7 +26,10 @@ const stack = useStack({
 /** How long a neighbour's site may take beside hostile ones, of which each takes 147 s: 49 sitemaps of three seconds. */
 const SOON_MS = 120_000;
 const opened: { close: () => Promise<unknown> }[] = [];
-afterEach(() => Promise.all(opened.splice(0).map((one) => one.close())));
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((one) => one.close()));
+  await stack.service.mongo.collection('sources').deleteMany({}); // what a worker of another test would read
+});
 
 const openSite = async (pages: Record<string, SitePage>): Promise<Website> => {
   const site = await openWebsite(pages);
@@ -210,35 +213,38 @@ const openHostile = async (count: number) => {
     sites.push(site);
     ends.push(() => reader.ended(sourceId));
   }
-  const worker = await stack.startSourcesWorker();
+  opened.push(await stack.startSourcesWorker());
   const countBegun = () => sites.filter(({ asked }) => asked.includes('/0.xml')).length;
   await eventually(() => expect(countBegun()).toBeGreaterThanOrEqual(6));
-  return { worker, ends, assistantIds: readers.map(({ assistantId }) => assistantId) };
+  return { ends, assistantIds: readers.map(({ assistantId }) => assistantId) };
 };
 
-/** Waits until a small site of another assistant is read. */
-const readNeighbour = async (): Promise<void> => {
+/** Waits until a small site of another assistant is read. Calls `onAsked` while the site is first asked for something. */
+const readNeighbour = async (onAsked = async (): Promise<void> => undefined): Promise<void> => {
   const neighbour = await aReader(stack);
-  const { url } = await openSite({ '/': aPage('Start', aSentence('the start')) });
+  const { url } = await openSite({
+    '/': aPage('Start', aSentence('the start')),
+    '/robots.txt': async (_, response) => {
+      await onAsked();
+      response.writeHead(404).end();
+    },
+  });
   const { sourceId } = await neighbour.addSite(`${url}/`);
   await eventually(async () => expect((await neighbour.findSource(sourceId)).state).toBe('ready'), SOON_MS);
 };
 
 test('two assistants with slow sites leave places to another one', async () => {
-  const { worker } = await openHostile(2);
+  await openHostile(2);
 
   await expect(readNeighbour()).resolves.toBeUndefined();
-
-  await worker.close();
 });
 
 test('while others wait, a run stops to read slow sitemaps, and goes on with what was found and what it links to', async () => {
-  const { worker, ends } = await openHostile(5);
+  const { ends } = await openHostile(5);
 
   await readNeighbour();
 
   expect((await ends[0]?.())?.counts.read).toBe(2);
-  await worker.close();
 });
 
 test('a run that has not begun goes before those that go on, unless they have waited for ten minutes', async () => {
@@ -263,15 +269,16 @@ test('a run that has not begun goes before those that go on, unless they have wa
 });
 
 test('while the sites of nine assistants wait, one of another assistant is among the next', async () => {
-  const { worker, assistantIds } = await openHostile(9);
-  const sources = stack.service.mongo.collection('sources');
-
-  await readNeighbour();
-
+  const { assistantIds } = await openHostile(9);
   const notBegun = { assistantId: { $in: assistantIds }, state: 'waiting' };
-  expect(await sources.countDocuments(notBegun)).toBeGreaterThan(0);
-  await worker.close();
-  await sources.deleteMany({});
+  const waiting: number[] = [];
+
+  await readNeighbour(async () => {
+    waiting.push(await stack.service.mongo.collection('sources').countDocuments(notBegun));
+  });
+
+  expect(waiting).toHaveLength(1);
+  expect(waiting[0]).toBeGreaterThan(0);
 });
 
 /** So many sources of a new assistant that are due since then. */

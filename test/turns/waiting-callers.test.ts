@@ -9,7 +9,21 @@ import { useStack } from '../support/stack.ts';
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const CALLERS = 200;
 
-test('callers who wait for their reply do not keep their messages', async () => {
+/** How callers ask who wait for a reply: the path, what they accept, and the body of a message. */
+const chat = (message: string) => aTurn({ session_id: randomUUID(), message });
+const completion = (message: string) => ({ user: randomUUID(), messages: [{ role: 'user', content: message }] });
+const WAYS = {
+  'an answer': { path: '/api/v1/chat', accept: 'application/json', bodyOf: chat },
+  'a stream': { path: '/api/v1/chat', accept: 'text/event-stream', bodyOf: chat },
+  'a completion': { path: '/v1/chat/completions', accept: 'application/json', bodyOf: completion },
+  'a stream of a completion': {
+    path: '/v1/chat/completions',
+    accept: 'text/event-stream',
+    bodyOf: (message: string) => ({ ...completion(message), stream: true, stream_options: { include_usage: true } }),
+  },
+};
+
+test.for(Object.entries(WAYS))('callers who wait for %s do not keep their messages', async ([, way]) => {
   const { assistantId, apiKey } = await anAssistant(stack);
   // The gate counts turns of a provider only until they are accepted.
   const engine = { kind: 'openai', baseUrl: 'https://provider.example.com', model: 'slow', apiKey: null } as const;
@@ -19,10 +33,10 @@ test('callers who wait for their reply do not keep their messages', async () => 
   const wait = async (message: string, all: number): Promise<number> => {
     const before = heapMb();
     for (let nth = 0; nth < CALLERS; nth += 1) {
-      const body = JSON.stringify(aTurn({ session_id: randomUUID(), message: `${nth} ${message}` }));
+      const body = JSON.stringify(way.bodyOf(`${nth} ${message}`));
       const socket = connect(Number(new URL(stack.url).port), '127.0.0.1').on('error', () => undefined);
       onTestFinished(() => void socket.destroy());
-      const head = ['POST /api/v1/chat HTTP/1.1', 'Host: x', `Authorization: Bearer ${apiKey}`];
+      const head = [`POST ${way.path} HTTP/1.1`, 'Host: x', `Authorization: Bearer ${apiKey}`, `Accept: ${way.accept}`];
       const length = `Content-Length: ${Buffer.byteLength(body)}`;
       socket.write(Buffer.from([...head, 'Content-Type: application/json', length, '', body].join('\r\n')));
     }

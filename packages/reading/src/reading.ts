@@ -64,7 +64,8 @@ export const MEMORY_SIGNAL = 'SIGUSR2';
 /** The reading process ends itself with this signal when its processor time is over. */
 export const TIME_SIGNAL = 'SIGXCPU';
 const CLOCK_FACTOR = 10;
-const START_TIMEOUT_MS = 30_000;
+/** At the lowest priority of a busy machine a process gets a hundredth of a core, and its start takes half a second of one. */
+const START_TIMEOUT_MS = 300_000;
 /**
  * The heap's share of the memory. The rest is for buffers of the libraries, and for the reserve that V8 takes before it
  * gives up.

@@ -222,16 +222,19 @@ const sessionIn = (req: Request, user: string | undefined): string => {
 const BYTES_PER_TOKEN = 4;
 
 /** A tokenizer would take the process 80 MB, and half a second of its loop when it is loaded. */
-const usageOf = (message: string, reply: string): Usage => {
-  const [prompt_tokens = 0, completion_tokens = 0] = [message, reply].map((text) =>
-    Math.ceil(Buffer.byteLength(text) / BYTES_PER_TOKEN),
-  );
+const tokensIn = (text: string): number => Math.ceil(Buffer.byteLength(text) / BYTES_PER_TOKEN);
+
+const usageOf = (prompt_tokens: number, reply: string): Usage => {
+  const completion_tokens = tokensIn(reply);
   return { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens };
 };
 
 const extensionOf = ({ reply: _reply, ...rest }: ChatResponse): z.infer<typeof Extension> => rest;
 
 const now = (): number => Math.floor(Date.now() / 1000);
+
+/** What the answer needs of its request. The message is not kept while the reply is made. */
+type Asked = { model: string; promptTokens: number };
 
 type Chunk = { choices: object[]; parley?: object; usage?: Usage | null };
 
@@ -241,7 +244,7 @@ type Chunk = { choices: object[]; parley?: object; usage?: Usage | null };
  */
 const createChunkWriter = (
   res: Response,
-  { model, message, includeUsage }: { model: string; message: string; includeUsage: boolean },
+  { model, promptTokens, includeUsage }: Asked & { includeUsage: boolean },
 ): StreamWriter => {
   const head = { object: 'chat.completion.chunk', created: now(), model };
   let id = '';
@@ -270,7 +273,7 @@ const createChunkWriter = (
         throw new ApiError('conflict', { message: 'The reply was made again. Send the same request again to get it.' });
       sendText(response.reply);
       sendDelta({}, 'stop', { parley: extensionOf(response) });
-      if (includeUsage) sendChunk({ choices: [], usage: usageOf(message, response.reply) });
+      if (includeUsage) sendChunk({ choices: [], usage: usageOf(promptTokens, response.reply) });
       send('data: [DONE]\n\n');
     },
     error: (error) => send(data(errorBodyOf(error, res))),
@@ -285,14 +288,12 @@ export const completionRoutes = ({ access, gatedTurn, submit, streamTurn }: Depe
     const { model = MODEL, user, messages, stream, stream_options } = bodyOf(completionOperations.complete, req);
     const said = { sessionId: sessionIn(req, user), message: messageIn(messages), language: null, withSources: true };
     const turn: TurnRequest = gatedTurn(req, res, said);
-    return { model, turn, isStream: stream === true, includeUsage: stream_options?.include_usage === true };
+    const asked: Asked = { model, promptTokens: tokensIn(said.message) };
+    return { turn, asked, isStream: stream === true, includeUsage: stream_options?.include_usage === true };
   };
 
-  const complete: RequestHandler = async (req, res) => {
-    const { model, turn, isStream, includeUsage } = read(req, res);
-    const { message } = turn;
-    if (isStream) return streamTurn(turn, req, res, createChunkWriter(res, { model, message, includeUsage }));
-    const { response, turnId, replayed, delivered } = await submit(turn);
+  const answer = async (submitting: ReturnType<Submit>, { model, promptTokens }: Asked, res: Response) => {
+    const { response, turnId, replayed, delivered } = await submitting;
     setReplayed(res, replayed);
     setMerged(res, response);
     res.on('finish', delivered);
@@ -309,9 +310,15 @@ export const completionRoutes = ({ access, gatedTurn, submit, streamTurn }: Depe
           finish_reason: 'stop',
         },
       ],
-      usage: usageOf(message, response.reply),
+      usage: usageOf(promptTokens, response.reply),
       parley: extensionOf(response),
     });
+  };
+
+  const complete: RequestHandler = (req, res) => {
+    const { turn, asked, isStream, includeUsage } = read(req, res);
+    if (isStream) return streamTurn(turn, req, res, createChunkWriter(res, { ...asked, includeUsage }));
+    return answer(submit(turn), asked, res);
   };
 
   const models: RequestHandler = (_req, res) => {
