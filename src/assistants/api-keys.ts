@@ -169,8 +169,9 @@ export const createApiKeyStore = (
       if (until !== null) return until.getTime() > serverNow() ? key : null;
       if ((key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {
         key.lastUsedAt = serverDate();
-        // The time is only shown to operators, so a lost write is harmless.
-        apiKeys.updateOne({ _id: key.keyId }, { lastUsedAt: key.lastUsedAt }).catch(() => undefined);
+        // The time is only shown to operators, so a lost write is harmless, and no journal is waited for.
+        const used = { lastUsedAt: key.lastUsedAt };
+        apiKeys.updateOne({ _id: key.keyId }, used, { writeConcern: { w: 1 } }).catch(() => undefined);
       }
       return key;
     },

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createSharedMemory } from '../../src/platform/process/lru.ts';
+import { cachedSettings, createSharedMemory } from '../../src/platform/process/lru.ts';
 
 /** Caches of what can be spared and of what is needed, within 1 MB, with a clock of their own. */
 const aMemory = () => {
@@ -68,4 +68,18 @@ test('a few large ones that need more than there is take nothing from those that
 
   expect(medium.map((one) => extras.has(one))).toEqual([true, true, true]);
   expect(new Set(pushedOut)).toEqual(new Set(['needs of x', 'needs of y', 'needs of z']));
+});
+
+test('who asks for settings while these change gets what was found, and whoever asks next what is stored then', async () => {
+  const first = Promise.withResolvers<string>();
+  const answers = [first.promise, Promise.resolve('new')];
+  const find = cachedSettings(async () => answers.shift() ?? null);
+  const asked = find('a');
+
+  find.forget('a');
+  const next = find('a');
+  first.resolve('old');
+
+  expect(await Promise.all([asked, next])).toEqual(['old', 'new']);
+  expect([await find('a'), answers]).toEqual(['new', []]);
 });

@@ -308,7 +308,8 @@ type Plan = {
 };
 /** `made`: texts that got a vector since the place was taken, or since a draft was ready. */
 type HeldTexts = { model: string; byHash: Map<string, Float32Array>; made: number; keptUntil: number };
-type Wanted = { assistantId: string; model: string; plan: Plan; texts: number };
+/** `hashes`: of the texts that the draft has now. */
+type Wanted = { assistantId: string; model: string; plan: Plan; hashes: Map<string, unknown> };
 
 /**
  * The vectors of a draft: those of live entries that it does not change, and its own, made by the worker that compares.
@@ -371,8 +372,8 @@ export const createDraftVectors = ({
    * The known vectors of a draft's texts. They are held already, or stored for the live entries: an edited entry keeps
    * most of its texts. Null if there is no place for them yet.
    */
-  const textsHeld = async ({ assistantId, model, plan, texts: count }: Wanted): Promise<HeldTexts | null> => {
-    const held = count <= FEW_TEXTS ? places.few : places.many;
+  const textsHeld = async ({ assistantId, model, plan, hashes }: Wanted): Promise<HeldTexts | null> => {
+    const held = hashes.size <= FEW_TEXTS ? places.few : places.many;
     const known = held.get(assistantId);
     if (known?.model === model) return known;
     if (!known && held.size === held.max) {
@@ -386,8 +387,10 @@ export const createDraftVectors = ({
       if (slices.isOver()) await slices.next();
       if (row.model !== model) continue;
       const length = row.vectors.length / row.texts.length;
-      for (const [nth, name] of row.texts.entries())
-        texts.byHash.set(parseTextKey(name).hash, row.vectors.slice(nth * length, (nth + 1) * length));
+      for (const [nth, name] of row.texts.entries()) {
+        const { hash } = parseTextKey(name);
+        if (hashes.has(hash)) texts.byHash.set(hash, row.vectors.slice(nth * length, (nth + 1) * length));
+      }
     }
     held.set(assistantId, texts);
     return texts;
@@ -401,7 +404,7 @@ export const createDraftVectors = ({
       if (model === null || plan.own?.model === model) return true;
       const { assistantId } = draft;
       const wanted = new Map(plan.edited.flatMap((one) => one.texts.map(({ hash, text }) => [hash, text])));
-      const texts = await textsHeld({ assistantId, model, plan, texts: wanted.size });
+      const texts = await textsHeld({ assistantId, model, plan, hashes: wanted });
       if (!texts) return false;
       // A draft that changes all the time would never be ready, and others would wait for its place.
       texts.keptUntil = texts.made <= wanted.size ? now() + PLACE_KEPT_FOR_MS : 0;

@@ -211,8 +211,8 @@ export const evaluationRoutes = ({
   const rested = createRestedWork();
 
   return [
-    handled(evaluationOperations.list, async ({ params: { id = '' } }) => {
-      const [listed, { perReply }] = await Promise.all([evaluations.list(id), readTokens(id)]);
+    handled(evaluationOperations.list, async ({ params: { id = '' }, costly }) => {
+      const [listed, { perReply }] = await Promise.all([evaluations.list(id), costly(() => readTokens(id))]);
       return { evaluations: listed.map(toView), tokensPerReply: perReply };
     }),
 
