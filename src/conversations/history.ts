@@ -1,7 +1,7 @@
 import type { Connection } from 'mongoose';
 import * as z from 'zod';
 import { createCursor } from '../platform/process/validation.ts';
-import { inBatches } from '../platform/mongo/batches.ts';
+import { inBatches, inPages } from '../platform/mongo/batches.ts';
 import { DUPLICATE_KEY, toItemFailure } from '../platform/mongo/failures.ts';
 import {
   collectionOf,
@@ -10,7 +10,6 @@ import {
   createStoreBatcher,
   insertMany,
 } from '../platform/mongo/mongo.ts';
-import { createSlices } from '../platform/process/slices.ts';
 import {
   BY_TURN,
   conversationModels,
@@ -148,6 +147,8 @@ const jsonBytesOf = ({ content, ...others }: Message): number =>
 
 /** About how many characters are read at once, so that decoding them never holds the event loop for long. */
 const READ_CHARS = 100_000;
+/** Pages are read at most so many at once. One has up to 640 KB, and those before it say nothing about that. */
+const PAGES_AT_ONCE = 8;
 
 export type NumberedMessage = Message & { seq: number | null };
 
@@ -251,7 +252,7 @@ export const createHistory = (connection: Connection): History => {
 
   /**
    * The entries from one number to another, in order. Stored pages are read as the caller iterates: first one, then as
-   * many as contain about `READ_CHARS`. Other requests run between two reads.
+   * many as may contain about `READ_CHARS`. Other requests run between decoding them.
    */
   async function* entriesOf(
     { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,
@@ -259,18 +260,16 @@ export const createHistory = (connection: Connection): History => {
   ): AsyncGenerator<Entry> {
     const inDocument = numbersOf(texts);
     const lastStored = Math.min(to, (inDocument[0] ?? to + 1) - 1);
-    const slices = createSlices();
     for (let first = from, count = 1; first <= lastStored; ) {
       const last = Math.min(lastStored, (pageOf(first) + count) * PAGE_SIZE);
-      const stored = await pages
-        .find(pageRange(conversationId, { from: first, to: last }))
-        .sort({ _id: 1 })
-        .toArray();
-      await slices.next();
-      const entries = stored.flatMap((page) => page.entries);
-      yield* entries.filter(({ seq }) => seq >= first && seq <= last);
-      const chars = entries.reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
-      count = Math.max(1, Math.floor((READ_CHARS * stored.length) / Math.max(1, chars)));
+      const stored = pages.find(pageRange(conversationId, { from: first, to: last })).sort({ _id: 1 });
+      let chars = 1;
+      for await (const [page] of inPages(stored, 1)) {
+        const entries = (page as StoredPage).entries.filter(({ seq }) => seq >= first && seq <= last);
+        yield* entries;
+        for (const { messages } of entries) chars += lengthOfMessages(messages);
+      }
+      count = Math.min(PAGES_AT_ONCE, Math.max(1, Math.floor((READ_CHARS * count) / chars)));
       first = last + 1;
     }
     for (const seq of inDocument)

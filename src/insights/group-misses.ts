@@ -32,6 +32,9 @@ const WORK_MS = 8_000;
 /** Of so many assistants it is remembered when their questions were last grouped. */
 const SERVED_MAX = 10_000;
 
+/** A step may have 300 KB of answers. */
+const STEPS_READ_AT_ONCE = 10;
+
 /** The lessons that one step of the projection has read of a conversation, or one hedged answer. Removed once grouped. */
 type StoredPending = {
   /** The conversation id and the last `seq` of the step, so that ids sort in the order of the messages. */
@@ -109,12 +112,15 @@ export const createPendingMisses = (connection: Connection): PendingMisses => {
   /** The oldest steps of an assistant whose lessons fit into one grouping, but at least one step. */
   const readOldest = async (assistantId: string): Promise<StoredPending[]> => {
     const due = { assistantId, at: { $lte: serverDate() } };
-    const oldest = await pending.find(due).sort({ at: 1, _id: 1 }).limit(LESSONS_AT_ONCE).toArray();
+    const options = { sort: { at: 1, _id: 1 }, limit: LESSONS_AT_ONCE, batchSize: STEPS_READ_AT_ONCE } as const;
+    const oldest: StoredPending[] = [];
     let lessons = 0;
-    return oldest.filter((one, nth) => {
+    for await (const one of pending.find(due, options)) {
       lessons += one.lessons.length;
-      return nth === 0 || lessons <= LESSONS_AT_ONCE;
-    });
+      if (oldest.length > 0 && lessons > LESSONS_AT_ONCE) break;
+      oldest.push(one);
+    }
+    return oldest;
   };
 
   /** Groups some lessons of an assistant. False if there are none. */

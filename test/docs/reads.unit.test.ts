@@ -14,10 +14,7 @@ const BOUND_BY: Record<string, string[]> = {
     'pages: NUMBERS_AT_ONCE messages, 2 MB',
     'conversations: keys of a step, their ids',
   ],
-  'src/conversations/history.ts': [
-    'pages: the pages of one step, 2 MB',
-    'pages: from `first` to `upTo`, which callers bound',
-  ],
+  'src/conversations/history.ts': ['pages: from `first` to `upTo`, which callers bound'],
   'src/conversations/inbox.ts': ['conversations: the limit is in `optionsOf`', 'conversations: one for each status'],
   'src/conversations/outbox.ts': ['conversations: one count'],
   'src/events/claims.ts': ['deliveries: records of a batch'],

@@ -13,6 +13,7 @@ import {
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
 import { sized } from '../support/size.ts';
 import { useStack } from '../support/stack.ts';
 import { webOperations } from '../../src/web-channel/operations.ts';
@@ -79,6 +80,25 @@ test('lists of conversations and of deliveries are read from MongoDB without the
   expect(bytesOf('conversations').length).toBeGreaterThan(0);
   expect(bytesOf('deliveries').length).toBeGreaterThan(0);
   expect(Math.max(...bytesOf('conversations'), ...bytesOf('deliveries'))).toBeLessThan(5_000);
+});
+
+test('after short messages, a page of history still reads few pages of long ones at once', async () => {
+  const assistant = await anAssistant(stack, { knowledge: [] });
+  const conversationId = await aLongConversation(stack, assistant, 96);
+  await stack.service.mongo
+    .collection('messages')
+    .updateOne({ conversationId }, { $set: { 'entries.$[].messages.$[].content': 'a' } });
+  let got: HistoryBody['messages'] = [];
+
+  const sent = await profileStatements(stack, async () => {
+    const path = `${stack.url}/api/v1/conversations/${conversationId}?limit=1000`;
+    got = (await request<HistoryBody>(path, { bearer: assistant.apiKey })).body.messages;
+  });
+
+  const read = sent.filter((one) => collectionIn(one) === 'messages').map(({ nreturned = 0 }) => nreturned);
+  expect(got.length).toBeGreaterThan(24);
+  expect(got.map(({ seq }) => seq)).toEqual(got.map((_, nth) => nth + 1));
+  expect([read[0], Math.max(...read)]).toEqual([1, 8]);
 });
 
 test('a page of history ends at its bytes as well as at its limit, and the cursor gives the rest', async () => {
