@@ -169,7 +169,7 @@ export const createApiKeyStore = (
       if (until !== null) return until.getTime() > serverNow() ? key : null;
       if ((key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {
         key.lastUsedAt = serverDate();
-        // The time is only shown to operators, so a lost write is harmless, and no journal is waited for.
+        // The time is only shown to operators, so a lost write is harmless. It does not wait for the journal.
         const used = { lastUsedAt: key.lastUsedAt };
         apiKeys.updateOne({ _id: key.keyId }, used, { writeConcern: { w: 1 } }).catch(() => undefined);
       }

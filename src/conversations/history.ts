@@ -147,7 +147,7 @@ const jsonBytesOf = ({ content, ...others }: Message): number =>
 
 /** About how many characters are read at once, so that decoding them never holds the event loop for long. */
 const READ_CHARS = 100_000;
-/** Pages are read at most so many at once. One has up to 640 KB, and those before it say nothing about that. */
+/** How many pages are read at once at most: one may have 640 KB, however short those before it are. */
 const PAGES_AT_ONCE = 8;
 
 export type NumberedMessage = Message & { seq: number | null };
@@ -252,7 +252,7 @@ export const createHistory = (connection: Connection): History => {
 
   /**
    * The entries from one number to another, in order. Stored pages are read as the caller iterates: first one, then as
-   * many as may contain about `READ_CHARS`. Other requests run between decoding them.
+   * many as have about `READ_CHARS` if they are like those before. Other requests run between decoding two pages.
    */
   async function* entriesOf(
     { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,
@@ -264,9 +264,9 @@ export const createHistory = (connection: Connection): History => {
       const last = Math.min(lastStored, (pageOf(first) + count) * PAGE_SIZE);
       const stored = pages.find(pageRange(conversationId, { from: first, to: last })).sort({ _id: 1 });
       let chars = 1;
-      for await (const [page] of inPages(stored, 1)) {
-        const entries = (page as StoredPage).entries.filter(({ seq }) => seq >= first && seq <= last);
-        yield* entries;
+      for await (const some of inPages(stored, 1)) {
+        const entries = some.flatMap((page) => page.entries);
+        yield* entries.filter(({ seq }) => seq >= first && seq <= last);
         for (const { messages } of entries) chars += lengthOfMessages(messages);
       }
       count = Math.min(PAGES_AT_ONCE, Math.max(1, Math.floor((READ_CHARS * count) / chars)));

@@ -73,7 +73,7 @@ const createPieces = (res: Response, writer: StreamWriter) => {
 };
 
 export const createStreamTurn = ({ startTurn, toApiError }: Dependencies): StreamTurn => {
-  /** Does not get the request, because its message would stay in memory while the reply is made. */
+  /** Gets the turn only once it has started, because its message would stay in memory while the reply is made. */
   const stream = async (
     starting: ReturnType<StartTurn>,
     open: () => void,

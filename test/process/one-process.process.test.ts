@@ -87,8 +87,8 @@ test('a sweep that is stuck makes the one process unready until it goes on', asy
   );
   const { port } = await openAll(opening);
   const url = `http://127.0.0.1:${port}`;
-  const isReady = () => eventually(async () => expect(await readinessOf(url)).toMatchObject({ ready: true }));
-  await isReady();
+  const waitUntilReady = () => eventually(async () => expect(await readinessOf(url)).toMatchObject({ ready: true }));
+  await waitUntilReady();
 
   holding = true;
 
@@ -97,7 +97,7 @@ test('a sweep that is stuck makes the one process unready until it goes on', asy
   );
   holding = false;
   released.resolve();
-  await isReady();
+  await waitUntilReady();
 });
 
 test('on SIGTERM the one process refuses new turns, answers those it has accepted, delivers, and ends with 0 in time', async () => {

@@ -86,14 +86,11 @@ test('an assistant whose short sources change all the time leaves turns to the s
 
 test('assistants whose passages take the model long leave it to others after each step', async () => {
   const { passageVectors: vectors, mongo } = stack.service;
-  await mongo.collection('sources').deleteMany({});
-  const owners: string[] = [];
   for (const name of ['long', 'other']) {
     const assistantId = await withSources(1, 96);
     const source = await mongo.collection<StoredSource>('sources').findOne({ assistantId });
     const texts = Array.from({ length: 96 }, (_, nth) => `${name} ${nth}`);
     await addPassages(stack, { assistantId, sourceId: source!._id }, texts);
-    owners.push(assistantId);
   }
   const embedder = anEmbedder();
   const makeVectors = createMakeVectors({
@@ -112,7 +109,6 @@ test('assistants whose passages take the model long leave it to others after eac
   const first = embedder.texts.filter((text) => /long|other/.test(text)).slice(0, 64);
   expect(first.some((text) => text.includes('long'))).toBe(true);
   expect(first.some((text) => text.includes('other'))).toBe(true);
-  await mongo.collection('sources').deleteMany({ assistantId: { $in: owners } });
 });
 
 test('the lease of an index is renewed while the index is made', async () => {
@@ -142,7 +138,6 @@ test('the lease of an index is renewed while the index is made', async () => {
 
 test('a stored index has at most the memory of one, however many words its passages have', async () => {
   const { passages, passageVectors: vectors, mongo } = stack.service;
-  await mongo.collection('sources').deleteMany({});
   const assistantId = await withSources(1, 400);
   const sourceId = (await mongo.collection<StoredSource>('sources').findOne({ assistantId }))!._id;
   const words = (nth: number) => Array.from({ length: 200 }, (_, at) => `w${nth}x${at}`).join(' ');
@@ -331,7 +326,6 @@ test('the assistant that has waited longest for a place gets it, if all have as 
   const due = await stack.service.sourceRuns.findDue({ limit: 5, except: [], turnOf });
 
   expect(due.map(({ assistantId }) => assistantId)).toEqual([...turns.keys()].toReversed());
-  await stack.service.mongo.collection('sources').deleteMany({});
 });
 
 test('pages of sitemaps that are no longer read in time stay', async () => {

@@ -9,9 +9,9 @@ import { useStack } from '../support/stack.ts';
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const CALLERS = 200;
 
-/** How callers ask who wait for a reply: the path, what they accept, and the body of a message. */
 const chat = (message: string) => aTurn({ session_id: randomUUID(), message });
 const completion = (message: string) => ({ user: randomUUID(), messages: [{ role: 'user', content: message }] });
+/** The ways to send a message and wait for its reply. */
 const WAYS = {
   'an answer': { path: '/api/v1/chat', accept: 'application/json', bodyOf: chat },
   'a stream': { path: '/api/v1/chat', accept: 'text/event-stream', bodyOf: chat },

@@ -64,7 +64,7 @@ export const MEMORY_SIGNAL = 'SIGUSR2';
 /** The reading process ends itself with this signal when its processor time is over. */
 export const TIME_SIGNAL = 'SIGXCPU';
 const CLOCK_FACTOR = 10;
-/** At the lowest priority of a busy machine a process gets a hundredth of a core, and its start takes half a second of one. */
+/** A start takes half a second of a core. A busy machine gives a process of the lowest priority a hundredth of one. */
 const START_TIMEOUT_MS = 300_000;
 /**
  * The heap's share of the memory. The rest is for buffers of the libraries, and for the reserve that V8 takes before it

@@ -30,7 +30,7 @@ export const cachedSettings = <Value extends {}>(fetch: (key: string) => Promise
     sizeCalculation: ({ value }, key) => key.length + JSON.stringify(value).length + 200,
     ttl: TIMING.settingsCachedForMs,
     fetchMethod: async (key) => ({ value: await fetch(key) }),
-    // Who asked before `forget` gets what was found, which is not kept, in place of an error.
+    // A caller that asked before `forget` gets what was read, which is not kept. Otherwise it would get an error.
     ignoreFetchAbort: true,
   });
   const find = async (key: string): Promise<Value | null> => {
