@@ -132,3 +132,18 @@ test('a small draft is discarded while large versions of others are written', as
 
   expect(await turnsBesideLargeVersions(assistantId, discard)).toBeGreaterThan(ONE_AFTER_THE_OTHER);
 });
+
+test('an import that would make the draft too large writes no entry', async () => {
+  const [{ assistantId, entries }, person] = [await aDraft(), people[0]!];
+  const before = await entries();
+  await collection('drafts').updateOne({ _id: assistantId }, { $set: { bytes: 31_999_000 } });
+
+  const statements = await profileStatements(stack, async () => {
+    const text = JSON.stringify([anEntry(), aLargeEntry()]);
+    const answer = await person.post(`/assistants/${assistantId}/knowledge-import`, { format: 'json', text });
+    expect([answer.status, answer.body]).toMatchObject([422, { error: { details: [{ code: 'too_large' }] } }]);
+  });
+
+  expect(statements.filter(({ op }) => op === 'insert').map(collectionIn)).toEqual([]);
+  expect(await entries()).toEqual(before);
+});

@@ -237,6 +237,11 @@ type DraftChange = {
 };
 type DraftedSource = Pick<SourceEdits[string], 'kind' | 'name'>;
 
+const requireSpace = (draft: StoredDraft | null, bytes: number): void => {
+  if ((draft?.bytes ?? 0) + bytes > DRAFT_MAX_BYTES && bytes > 0)
+    throw invalid('knowledge', 'too_large', 'would make the draft too large: publish it first');
+};
+
 export const createDrafts = (dependencies: Dependencies): Drafts => {
   const { connection, versions, sources, vault } = dependencies;
   const models = draftModels(connection);
@@ -263,8 +268,7 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
     { session, assistant, draft, edit }: Transaction,
     { settings = {}, source, isReplaced, bytes = 0 }: DraftChange,
   ): Promise<void> => {
-    if ((draft?.bytes ?? 0) + bytes > DRAFT_MAX_BYTES && bytes > 0)
-      throw invalid('knowledge', 'too_large', 'would make the draft too large: publish it first');
+    requireSpace(draft, bytes);
     const set: Record<string, unknown> = Object.fromEntries(
       Object.entries(settings).map(([name, value]) => [`settings.${name}`, value]),
     );
@@ -475,8 +479,12 @@ export const createDrafts = (dependencies: Dependencies): Drafts => {
         });
         let bytes = replace ? -(draft?.bytes ?? 0) : 0;
         const slices = createSlices();
+        for (const entry of entries) {
+          bytes += bytesOfEntry(entry);
+          if (slices.isOver()) await slices.next();
+        }
+        requireSpace(draft, bytes);
         for (const some of inChunks(rows, WRITE_BATCH)) {
-          for (const { entry } of some) bytes += bytesOfEntry(entry);
           await edits.insertMany(some, { session });
           if (slices.isOver()) await slices.next();
         }
