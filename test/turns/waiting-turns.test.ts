@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { mapAtMost } from '../../src/platform/process/slots.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
@@ -11,6 +12,8 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { REPLY_CONCU
 
 const SESSIONS = 80;
 const MESSAGES = 10;
+/** So few that none is refused, however slowly they are stored. */
+const SENDING_AT_ONCE = 8;
 /** Two bytes each in memory. */
 const LONG = '語'.repeat(7_900);
 
@@ -26,7 +29,8 @@ test('turns that wait for another message or a slot keep nothing of their conver
   const first = await stack.startReplyWorker(engine);
   expect((await neighbour.chat(aTurn())).status).toBe(200);
   await first.close();
-  await Promise.all(Array.from({ length: SESSIONS }, () => sendTo(randomUUID())));
+  const sessions = Array.from({ length: SESSIONS }, () => randomUUID());
+  await mapAtMost(SENDING_AT_ONCE, sessions, sendTo);
   const before = heapMb();
 
   const { close } = await stack.startReplyWorker(engine);
