@@ -11,7 +11,8 @@ import { MCP_PATH, mcpRoutes } from './turns/http/mcp.ts';
 import { chatTurnRoutes, createGatedTurn, TURN_PATHS } from './turns/http/turn-routes.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
 import { createReadiness, type Readiness } from './platform/http/health.ts';
-import { blockOf, createLongPolls, handleFor, keepInBounds, networkOf } from './platform/http/shares.ts';
+import { createLongPolls } from './platform/http/request-slots.ts';
+import { blockOf, handleFor, keepInBounds, networkOf } from './platform/http/shares.ts';
 import { restBefore } from './platform/process/slices.ts';
 import {
   createToApiError,

@@ -32,8 +32,7 @@ import {
   type PartitionedQueue,
   type Partitions,
 } from './platform/redis/queue.ts';
-import { closeRedis, openRedis, type RedisClient } from './platform/redis/redis.ts';
-import type { RedisRole } from './platform/redis/address.ts';
+import { closeRedis, openRedis, type RedisClient, type RedisRole } from './platform/redis/redis.ts';
 import { SOURCES_QUEUE, type SourceJob } from './sources/source.ts';
 import { createPassageVectors, type PassageVectors } from './sources/passage-vectors.ts';
 import { createSourceRuns, type SourceRuns } from './sources/runs.ts';

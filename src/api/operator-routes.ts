@@ -14,13 +14,11 @@ import {
   createCostlyReads,
   freeCallerSlots,
   freeTeamSlot,
-  holderOf,
-  holdFor,
-  senderOf,
   limitEachSession,
   takeRoomForAnswer,
   workOn,
-} from '../platform/http/shares.ts';
+} from '../platform/http/request-slots.ts';
+import { holderOf, holdFor, senderOf } from '../platform/http/shares.ts';
 import type { InboxRecords } from '../inbox/records.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { LiveUpdates } from '../live/live.ts';

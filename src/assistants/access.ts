@@ -1,6 +1,7 @@
 import { type NextFunction, type Request, type RequestHandler, type Response, Router } from 'express';
 import { noStranger } from '../platform/http/http.ts';
-import { holdFor, limitEachAssistant, networkOf, workOn } from '../platform/http/shares.ts';
+import { limitEachAssistant, workOn } from '../platform/http/request-slots.ts';
+import { holdFor, networkOf } from '../platform/http/shares.ts';
 import type { TakeTurn } from '../platform/http/json-body.ts';
 import { bodyReader, type Declaration, mount, type Served } from '../platform/http/operation.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';

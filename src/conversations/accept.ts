@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
 import type { ItemFailure } from '../platform/process/batch.ts';
-import { createRestedWork } from '../platform/http/shares.ts';
+import { createRestedWork } from '../platform/http/request-slots.ts';
 import { createSlots, oneAtLeast, workInSlot } from '../platform/process/slots.ts';
 import { serverNow } from '../platform/process/clock.ts';
 import { ApiError, unavailable } from '../platform/process/errors.ts';

@@ -23,7 +23,7 @@ import {
   type LongPoll,
   signalOf,
   takeRoomForAnswer,
-} from '../platform/http/shares.ts';
+} from '../platform/http/request-slots.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { notFound } from '../platform/process/errors.ts';
 import { conversationKeyOf } from '../platform/process/ids.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
-import { inSlot } from '../platform/http/shares.ts';
+import { inSlot } from '../platform/http/request-slots.ts';
 import { collectionOf, DURABLE, type Update } from '../platform/mongo/mongo.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { ApiError, notFound } from '../platform/process/errors.ts';

@@ -1,7 +1,8 @@
 import type { Request, RequestHandler, Response } from 'express';
 import type { Connection } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import { holdFor, limitEachPerson, limitEachTeam, networkOf, takeTurnsFor } from '../platform/http/shares.ts';
+import { limitEachPerson, limitEachTeam } from '../platform/http/request-slots.ts';
+import { holdFor, networkOf, takeTurnsFor } from '../platform/http/shares.ts';
 import { ApiError } from '../platform/process/errors.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { workFor } from '../platform/process/slices.ts';

@@ -2,7 +2,7 @@ import type { Request, Response } from 'express';
 import * as z from 'zod';
 import { createTimeCursor } from '../platform/process/validation.ts';
 import type { BodyOf, Declaration, QueryOf } from '../platform/http/operation.ts';
-import type { Within } from '../platform/http/shares.ts';
+import type { Within } from '../platform/http/request-slots.ts';
 import type { Audience } from './operator.ts';
 import type { OperatorCaller } from './token.ts';
 

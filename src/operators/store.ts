@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type * as argon2 from '@node-rs/argon2';
 import type { ClientSession, Connection } from 'mongoose';
 import { hashSecret } from '../assistants/api-keys.ts';
-import { inSlot } from '../platform/http/shares.ts';
+import { inSlot } from '../platform/http/request-slots.ts';
 import { isDuplicateKey } from '../platform/mongo/failures.ts';
 import { buildIndexes, collectionOf, type Indexed } from '../platform/mongo/mongo.ts';
 import { DAY_MS, serverDate, serverNow } from '../platform/process/clock.ts';

@@ -3,7 +3,7 @@ import type { SourceEdits } from '../assistants/drafts/draft-reads.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { createCursor, cursor, wholeNumber } from '../platform/process/validation.ts';
 import { uploadedBytes } from '../platform/http/json-body.ts';
-import { createRestedWork } from '../platform/http/shares.ts';
+import { createRestedWork } from '../platform/http/request-slots.ts';
 import {
   FILE_MAX_BYTES,
   FileSourceInput,

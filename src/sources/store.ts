@@ -9,7 +9,7 @@ import { conflict, invalid, notFound } from '../platform/process/errors.ts';
 import { newId } from '../platform/process/ids.ts';
 import { validate } from '../platform/process/validation.ts';
 import { checkEndpointUrl, type GuardOptions, requirePublicUrl } from '../platform/http/address-guard.ts';
-import { createRestedWork } from '../platform/http/shares.ts';
+import { createRestedWork } from '../platform/http/request-slots.ts';
 import { createProposals, type ProposalAssistants, type Proposals } from './proposals.ts';
 import {
   dueAfter,

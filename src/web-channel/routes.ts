@@ -15,7 +15,8 @@ import {
   queryOf,
   type Served,
 } from '../platform/http/operation.ts';
-import { buildAnswer, createRestedWork, holderOf, signalOf, takeRoomForAnswer } from '../platform/http/shares.ts';
+import { buildAnswer, createRestedWork, signalOf, takeRoomForAnswer } from '../platform/http/request-slots.ts';
+import { holderOf } from '../platform/http/shares.ts';
 import type { OrUnavailable } from '../platform/mongo/silence.ts';
 import { serverDate } from '../platform/process/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/process/errors.ts';

@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Response } from 'express';
 import { expect, onTestFinished, test } from 'vitest';
-import { limitEachAssistant } from '../../src/platform/http/shares.ts';
+import { limitEachAssistant } from '../../src/platform/http/request-slots.ts';
 import { eventually } from '../support/eventually.ts';
 
 /** An answer that ends when it is closed. */

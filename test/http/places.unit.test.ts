@@ -5,18 +5,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import express, { type Request, type Response } from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import {
-  holdFor,
-  keepInBounds,
   limitEachPerson,
   limitEachSession,
   limitEachTeam,
   takeRoomForAnswer,
   takeRoomForBody,
   takeRoomForList,
-  takeTurnsFor,
   workOn,
   workOnBody,
-} from '../../src/platform/http/shares.ts';
+} from '../../src/platform/http/request-slots.ts';
+import { holdFor, keepInBounds, takeTurnsFor } from '../../src/platform/http/shares.ts';
 import { createWebServer, listen } from '../../src/platform/http/web-server.ts';
 import { eventually } from '../support/eventually.ts';
 

@@ -3,7 +3,7 @@ import { IncomingMessage, ServerResponse } from 'node:http';
 import { connect, Socket } from 'node:net';
 import type { Response } from 'express';
 import { expect, onTestFinished, test } from 'vitest';
-import { limitEachAssistant } from '../../src/platform/http/shares.ts';
+import { limitEachAssistant } from '../../src/platform/http/request-slots.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { watchNeighbour } from '../support/neighbour.ts';

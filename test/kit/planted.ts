@@ -179,7 +179,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'a session floods': [
     {
-      file: 'src/platform/http/shares.ts',
+      file: 'src/platform/http/request-slots.ts',
       from: 'own < OF_ONE_SESSION',
       to: 'own < 200',
       noticedBy: 'test/http/session-floods.test.ts',

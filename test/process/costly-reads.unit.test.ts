@@ -2,7 +2,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { KnowledgeEntry } from '../../src/assistants/knowledge/entry.ts';
 import { createFindConflicts } from '../../src/assistants/knowledge/search.ts';
-import { createCostlyReads, createRestedWork, type Within } from '../../src/platform/http/shares.ts';
+import { createCostlyReads, createRestedWork, type Within } from '../../src/platform/http/request-slots.ts';
 
 test('many people of one assistant have its share of the costly reads', async () => {
   const costly = createCostlyReads();

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { clusterAddressOf, sentinelOptionsOf } from '../../src/platform/redis/address.ts';
+import { clusterAddressOf, sentinelOptionsOf } from '../../src/platform/redis/redis.ts';
 import { withoutCredentials } from '../../src/platform/process/credentials.ts';
 
 test('an address with sentinels names the master, the sentinels and the passwords', () => {

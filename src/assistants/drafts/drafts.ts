@@ -1,5 +1,5 @@
 import type { ClientSession, Connection } from 'mongoose';
-import { acquireInTime } from '../../platform/http/shares.ts';
+import { acquireInTime } from '../../platform/http/request-slots.ts';
 import { inChunks, inPages } from '../../platform/mongo/batches.ts';
 import { collectionOf, type Indexed, inTurn } from '../../platform/mongo/mongo.ts';
 import { serverDate } from '../../platform/process/clock.ts';

@@ -5,7 +5,7 @@ import type { AssistantVersion, EditAuthor } from './versions.ts';
 import type { AssistantStore } from '../store.ts';
 import type { Evaluation, Evaluations } from '../../evaluation/evaluations.ts';
 import type { OperatorCaller } from '../../operators/token.ts';
-import { createRestedWork } from '../../platform/http/shares.ts';
+import { createRestedWork } from '../../platform/http/request-slots.ts';
 import { conflict, MAX_DETAILS, notFound } from '../../platform/process/errors.ts';
 import { parseWholeNumber, wholeNumber } from '../../platform/process/validation.ts';
 import { VerdictCounts, wholeCounts } from '../../evaluation/question.ts';

@@ -24,7 +24,7 @@ import type { DeliveryStore } from '../../events/store.ts';
 import { toDeliveryRow } from '../../events/view.ts';
 import { sendJson, uploadedBytes } from '../../platform/http/json-body.ts';
 import { createCursor } from '../../platform/process/validation.ts';
-import { endsEarly, takeRoomForExport, workOnBody } from '../../platform/http/shares.ts';
+import { endsEarly, takeRoomForExport, workOnBody } from '../../platform/http/request-slots.ts';
 import { type Notes, readAllMessages } from '../../inbox/records.ts';
 import { serverDate } from '../../platform/process/clock.ts';
 import { conflict, invalid } from '../../platform/process/errors.ts';

@@ -8,7 +8,7 @@ import { stopwords as portuguese } from '@orama/stopwords/portuguese';
 import { stopwords as spanish } from '@orama/stopwords/spanish';
 import { LRUCache } from 'lru-cache';
 import { segmentWords } from '@parley/understanding/text';
-import { inSlot, type Within } from '../../platform/http/shares.ts';
+import { inSlot, type Within } from '../../platform/http/request-slots.ts';
 import { createSlices, type Slices } from '../../platform/process/slices.ts';
 import { createPacedSlots } from '../../platform/process/paced-slots.ts';
 import { oneEach } from '../../platform/process/slots.ts';

@@ -7,7 +7,7 @@ import { createFindRealQuestions, type QuestionCase, type QuestionSets, RealQues
 import { createCursor, cursor, wholeNumber } from '../../platform/process/validation.ts';
 import { REPLY_OUTCOMES } from '../../insights/figures.ts';
 import type { Insights } from '../../insights/store.ts';
-import { createRestedWork } from '../../platform/http/shares.ts';
+import { createRestedWork } from '../../platform/http/request-slots.ts';
 import { DAY_MS, serverNow } from '../../platform/process/clock.ts';
 import { conflict, invalid } from '../../platform/process/errors.ts';
 import { cachedByCost } from '../../platform/process/lru.ts';

@@ -7,7 +7,7 @@ import { QUESTION_FORMATS, readQuestions, writeQuestions } from '../question-fil
 import type { QuestionCase, QuestionSet, QuestionSets } from '../question-sets.ts';
 import { sendJson, toJson } from '../../platform/http/json-body.ts';
 import type { Insights } from '../../insights/store.ts';
-import { createRestedWork, workOnBody } from '../../platform/http/shares.ts';
+import { createRestedWork, workOnBody } from '../../platform/http/request-slots.ts';
 import { invalid } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';
 import { type Handled, handled, line, operation, time, uuid, WRITTEN } from '../../operators/operation.ts';

@@ -7,7 +7,7 @@ import { LIST_MAX } from '../list.ts';
 import type { DeliveryQueue } from '../queue.ts';
 import type { DeliveryStore } from '../store.ts';
 import { cursor, wholeNumber } from '../../platform/process/validation.ts';
-import { createRestedWork } from '../../platform/http/shares.ts';
+import { createRestedWork } from '../../platform/http/request-slots.ts';
 import { invalid } from '../../platform/process/errors.ts';
 import {
   definedFields,

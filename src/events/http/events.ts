@@ -10,7 +10,7 @@ import {
   type LongPoll,
   signalOf,
   takeRoomForAnswer,
-} from '../../platform/http/shares.ts';
+} from '../../platform/http/request-slots.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
 import { ApiError } from '../../platform/process/errors.ts';
 import { wholeNumber } from '../../platform/process/validation.ts';

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import type { AssistantStore } from '../../assistants/store.ts';
 import type { DeliveryStore } from '../../events/store.ts';
 import { csvLine, sendJson } from '../../platform/http/json-body.ts';
-import { createRestedWork, takeRoomForList } from '../../platform/http/shares.ts';
+import { createRestedWork, takeRoomForList } from '../../platform/http/request-slots.ts';
 import { ESCALATION_REASONS, type StoredFigures } from '../figures.ts';
 import type { Insights } from '../store.ts';
 import { sumOf } from '../summary.ts';

@@ -4,7 +4,7 @@ import type { ErrorCode } from '../process/errors.ts';
 import { validate } from '../process/validation.ts';
 import { methodNotAllowed } from './http.ts';
 import { isSmallBody, jsonBody, type TakeTurn, toJson } from './json-body.ts';
-import { freeCallerSlots, takeRoomForBody, takeRoomForUpload } from './shares.ts';
+import { freeCallerSlots, takeRoomForBody, takeRoomForUpload } from './request-slots.ts';
 
 /** An additional response. With `code`, the response is an error and has the headers of that error. */
 type OtherAnswer = {

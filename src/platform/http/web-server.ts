@@ -16,7 +16,8 @@ import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promi
 import type { Config } from '../process/config.ts';
 import type { Logger } from '../process/logger.ts';
 import { noteConnection } from '../process/slices.ts';
-import { blockOf, createByteShares, keptBytesOf, stopReading, takenOf } from './shares.ts';
+import { takenOf } from './request-slots.ts';
+import { blockOf, createByteShares, keptBytesOf, stopReading } from './shares.ts';
 
 /** Emitted instead of `request`, when a request is handled: see `handleInTurn`. */
 const BEGUN = 'begun';

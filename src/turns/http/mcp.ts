@@ -12,7 +12,13 @@ import type { ConversationStore } from '../../conversations/store.ts';
 import { toEscalationView, toHistoryView } from '../../conversations/view.ts';
 import { methodNotAllowed } from '../../platform/http/http.ts';
 import { jsonBody } from '../../platform/http/json-body.ts';
-import { buildAnswer, createRestedWork, inSlot, signalOf, takeRoomForAnswer } from '../../platform/http/shares.ts';
+import {
+  buildAnswer,
+  createRestedWork,
+  inSlot,
+  signalOf,
+  takeRoomForAnswer,
+} from '../../platform/http/request-slots.ts';
 import type { OrUnavailable } from '../../platform/mongo/silence.ts';
 import { ApiError, notFound } from '../../platform/process/errors.ts';
 import { VERSION } from '../../platform/process/lifecycle.ts';

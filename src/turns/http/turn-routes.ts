@@ -5,7 +5,7 @@ import type { RateLimiter } from '../../assistants/rate-limit.ts';
 import { IncludeQuery } from '../../assistants/suggested-action.ts';
 import { BODY_LIMIT_BYTES } from '../../platform/http/json-body.ts';
 import { answerWith, bodyOf, queryOf } from '../../platform/http/operation.ts';
-import { freeCallerSlots } from '../../platform/http/shares.ts';
+import { freeCallerSlots } from '../../platform/http/request-slots.ts';
 import { invalid } from '../../platform/process/errors.ts';
 import { quotasOf } from '../allowances.ts';
 import type { Gate } from '../gate.ts';
