@@ -2,6 +2,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { KnowledgeEntry } from '../../src/assistants/knowledge/entry.ts';
 import { createFindConflicts } from '../../src/assistants/knowledge/search.ts';
+import { inParts } from '../../src/platform/mongo/batches.ts';
 import { createCostlyReads, createRestedWork, type Within } from '../../src/platform/http/request-slots.ts';
 
 test('many people of one assistant have its share of the costly reads', async () => {
@@ -108,4 +109,55 @@ test('comparisons that wait for each other leave the other costly reads to other
   expect(first).toBe('read');
   expect(await Promise.all(comparing)).toEqual([[], [], [], []]);
   await other;
+});
+
+test('short reads of one after the other do not wait for many long reads of several others', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const costly = createCostlyReads();
+  const { signal } = new AbortController();
+  let isOver = false;
+  const sleepFor = (ms: number) => new Promise((resolve) => void setTimeout(resolve, ms));
+  /** Reads again and again, of eight assistants. */
+  const readsLong = (tenant: string, ms: number) =>
+    Array.from({ length: 8 }, async (_, nth) => {
+      const caller = `${tenant} ${nth}`;
+      const read = () => costly({ caller, holder: caller, tenant, signal }, () => sleepFor(ms));
+      while (!isOver) await read().catch(() => undefined); // some wait for too long
+    });
+  const others = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'].flatMap((name, nth) => readsLong(name, 1_000 + 70 * nth));
+  await vi.advanceTimersByTimeAsync(5_000);
+
+  let done = 0;
+  const reads = (async () => {
+    for (; done < 20; done += 1) await costly({ caller: 'x', holder: 'x', tenant: 'x', signal }, () => sleepFor(5));
+  })();
+  await vi.advanceTimersByTimeAsync(20_000);
+
+  // Each waits for one of four reads that take a second, and every fourth turn goes round.
+  expect(done).toBe(20);
+  isOver = true;
+  await vi.advanceTimersByTimeAsync(60_000);
+  await Promise.all([...others, reads]);
+});
+
+test('small pages are read as one part, for 200 ms or up to a megabyte', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  async function* pagesOf(count: number, ms: number): AsyncGenerator<number[], undefined> {
+    for (let nth = 0; nth < count; nth += 1) {
+      vi.advanceTimersByTime(ms);
+      yield [nth, nth];
+    }
+  }
+  const sizes = async (pages: AsyncGenerator<number[], undefined>, bytes: number) => {
+    const read: number[] = [];
+    for await (const part of inParts(pages, () => bytes)) read.push(part.length);
+    return read;
+  };
+
+  expect(await sizes(pagesOf(7, 0), 100)).toEqual([14]);
+  expect(await sizes(pagesOf(7, 80), 100)).toEqual([6, 6, 2]);
+  expect(await sizes(pagesOf(3, 0), 300_000)).toEqual([4, 2]);
+  expect(await sizes(pagesOf(0, 0), 100)).toEqual([]);
 });

@@ -10,7 +10,8 @@ import {
   noLines,
   readExportFile,
 } from '../export-file.ts';
-import type { KnowledgeInput } from '../knowledge/entry.ts';
+import { inParts } from '../../platform/mongo/batches.ts';
+import { bytesOfEntry, type KnowledgeInput } from '../knowledge/entry.ts';
 import { readFor } from '../knowledge/http.ts';
 import { type ReadFor, readKnowledge } from '../knowledge/reading.ts';
 import { toEngineView } from '../settings.ts';
@@ -221,7 +222,7 @@ export const exportRoutes = (dependencies: Dependencies): Handled[] => {
     if (place === null) {
       if (lines.settings === 0) yield [settingsLine(assistant)];
       let skip = lines.entry;
-      for await (const batch of assistants.readKnowledge(assistantId, signal)) {
+      for await (const batch of inParts(assistants.readKnowledge(assistantId, signal), bytesOfEntry)) {
         yield batch.slice(skip).map((entry): Line => ({ kind: 'entry', place: null, fields: entry }));
         skip = Math.max(0, skip - batch.length);
       }

@@ -1,7 +1,8 @@
 import type { Request, Response } from 'express';
 import * as z from 'zod';
 import type { DraftedEntry } from '../drafts/draft-reads.ts';
-import { type KnowledgeEntry, KnowledgeInput } from './entry.ts';
+import { bytesOfEntry, type KnowledgeEntry, KnowledgeInput } from './entry.ts';
+import { inParts } from '../../platform/mongo/batches.ts';
 import { KNOWLEDGE_FORMATS } from './import.ts';
 import { type ReadFor, readKnowledge } from './reading.ts';
 import { createFindConflicts, searchKnowledge } from './search.ts';
@@ -206,24 +207,25 @@ export const knowledgeRoutes = ({
         logger.error({ err: cause, assistantId, missId, entryId }, 'a group of misses was not marked as taught'),
       );
   /**
-   * The pages of a list. Each page is read in its turn among the costly reads, and only after the caller has taken the
-   * previous page. So a slow caller delays nobody.
+   * The parts of a list. Each part is read in its turn among the costly reads, and only after the caller has taken the
+   * previous part. So a slow caller delays nobody.
    */
   async function* found(
     { costly }: Pick<Call<Operation>, 'costly'>,
     { batches, search }: { batches: AsyncGenerator<KnowledgeEntry[], undefined>; search: string | undefined },
   ): AsyncGenerator<KnowledgeEntry[], undefined> {
+    const parts = inParts(batches, bytesOfEntry);
     try {
       for (;;) {
-        const page = await costly(async () => {
-          const { value } = await batches.next();
+        const part = await costly(async () => {
+          const { value } = await parts.next();
           return value && search !== undefined ? searchKnowledge(value, search) : value;
         });
-        if (!page) return;
-        if (page.length > 0) yield page;
+        if (!part) return;
+        if (part.length > 0) yield part;
       }
     } finally {
-      await batches.return(undefined);
+      await parts.return(undefined);
     }
   }
 

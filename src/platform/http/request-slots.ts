@@ -494,8 +494,8 @@ export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>, wi
 /**
  * Takes turns between reads that may cost seconds: searches, long lists and comparisons. A caller has one at a time, so
  * that many requests of one program do not delay a person who searches once. A holder has at most `COSTLY_PER_HOLDER`
- * of the slots, so that the others are left for others, and half of the time one of them rests. A read that waits too
- * long is refused. `within`: a read that waits for something else does so once it is its holder's turn, and without one of
+ * of the slots, so that the others are left for others, and half of the time one of them rests. The tenant that had slots
+ * for the least time lately is next. A read that waits too long is refused. `within`: a read that waits for something else does so once it is its holder's turn, and without one of
  * the slots of all.
  */
 export const createCostlyReads = (): CostlyReads => {
@@ -504,7 +504,7 @@ export const createCostlyReads = (): CostlyReads => {
     requestSlots(({ own }) => own < COSTLY_PER_HOLDER),
     (ms) => restAsLong(ms, COSTLY_REST_MOST_MS),
   );
-  const ofAll = requestSlots(({ inUse }) => inUse < COSTLY_AT_ONCE);
+  const ofAll = createSlots(({ inUse }) => inUse < COSTLY_AT_ONCE, { ...WAITING_REQUESTS, leastTimeFirst: true });
 
   return ({ caller, holder, tenant, signal }, read, within = (last) => last()) => {
     const turn = { tenant, signal };
