@@ -26,6 +26,8 @@ const UNCHANGED_FOR_MS = 5_000;
 const DUE_MAX = 500;
 const DUE_OF_ONE = 50;
 const ASSISTANTS_AT_ONCE = 4;
+/** A sweep begins purges, or announcements, of one assistant for this long. Then others have its turn. */
+const HANDLED_FOR_MS = 5_000;
 
 /** Records that a conversation was erased, so that late writes to it are deleted too. Contains no text. */
 type StoredTombstone = {
@@ -87,8 +89,6 @@ const SENT_UNTIL_MS = TIMING.claimEndedWithinMs + 1_000;
 const ANNOUNCED_AGAIN_AFTER_MS = 2_000;
 /** While a process announces an erasure, others leave it. One that failed is tried again after this time. */
 const ANNOUNCE_LEASE_MS = 30_000;
-/** A sweep begins announcements for this long. What each costs depends on how many events were delivered. */
-const ANNOUNCED_FOR_MS = 5_000;
 
 type Dependencies = {
   connection: Connection;
@@ -98,6 +98,7 @@ type Dependencies = {
   /** After this signal, long purges stop in this process, and another process must finish them. */
   draining: AbortSignal;
   purgedForMs?: number;
+  handledForMs?: number;
 };
 
 type Erased = Pick<StoredConversation, '_id' | 'conversationId' | 'assistantId'>;
@@ -140,7 +141,8 @@ const unchanged = (since: Date | undefined): mongo.Filter<StoredConversation> =>
   since ? { updatedAt: { $lt: since }, 'waiting.0': { $exists: false } } : {};
 
 export const createErasure = (dependencies: Dependencies): Erasure => {
-  const { connection, pages, eraseElsewhere, announceErased, draining, purgedForMs = PURGED_FOR_MS } = dependencies;
+  const { connection, pages, eraseElsewhere, announceErased, draining } = dependencies;
+  const { purgedForMs = PURGED_FOR_MS, handledForMs = HANDLED_FOR_MS } = dependencies;
   const model = connection.model<StoredTombstone>('Tombstone', tombstoneSchema);
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
@@ -233,13 +235,20 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     return due;
   };
 
-  /** Handles some assistants at once, so that many tombstones of one assistant do not delay a few of others. */
+  /**
+   * Handles some assistants at once, each for a bounded time, so that many tombstones of one assistant, or a few that take
+   * long, do not delay those of others.
+   */
   const inTurns = async (due: StoredTombstone[], handle: (one: StoredTombstone) => Promise<void>): Promise<void> => {
     const byAssistant = [...Map.groupBy(due, ({ assistantId }) => assistantId).values()];
     const failures: unknown[] = [];
-    await mapAtMost(ASSISTANTS_AT_ONCE, byAssistant, (own) =>
-      inOrder(own, handle, draining).catch((cause: unknown) => void failures.push(cause)),
-    );
+    await mapAtMost(ASSISTANTS_AT_ONCE, byAssistant, async (own) => {
+      const until = performance.now() + handledForMs;
+      const handleInTime = async (one: StoredTombstone): Promise<void> => {
+        if (performance.now() < until) await handle(one);
+      };
+      await inOrder(own, handleInTime, draining).catch((cause: unknown) => void failures.push(cause));
+    });
     if (failures.length > 0) throw failures[0];
   };
 
@@ -322,9 +331,8 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
 
     announceErasures: async () => {
       const due = await listDue('announceAt');
-      const until = performance.now() + ANNOUNCED_FOR_MS;
       await inTurns(due, async (one) => {
-        if (performance.now() >= until || !(await lease(one, 'announceAt', ANNOUNCE_LEASE_MS))) return;
+        if (!(await lease(one, 'announceAt', ANNOUNCE_LEASE_MS))) return;
         if (!(await isLeft(one)) && (await announce(one))) return;
         // An event of the conversation is still being sent.
         const announceAt = new Date(serverNow() + ANNOUNCED_AGAIN_AFTER_MS);

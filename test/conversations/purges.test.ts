@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { createErasure } from '../../src/conversations/erasure.ts';
 import { pageIdOf } from '../../src/conversations/history.ts';
 import { inBatches } from '../../src/platform/mongo/batches.ts';
@@ -201,4 +201,35 @@ test('an erasure does not wait for a slow announcement, its purge does, and each
     const unannounced = { assistantId: mine.assistantId, announceAt: { $exists: true } };
     expect(await rowsOf('tombstones').countDocuments(unannounced)).toBe(0);
   });
+});
+
+test('many purges of an assistant that each take long are left to later sweeps, and others have their turns', async () => {
+  // No worker of the stack sweeps in this database.
+  const connection = stack.service.mongo.useDb(`purges-${randomUUID()}`);
+  onTestFinished(() => connection.dropDatabase());
+  const begun: string[] = [];
+  const erasure = anErasure({
+    eraseElsewhere: async ({ assistantId }) => {
+      begun.push(assistantId);
+      await sleep(100);
+    },
+    handledForMs: 150,
+    connection,
+  });
+  const [slow, other] = [randomUUID(), randomUUID()];
+  const owners = [...Array.from({ length: 20 }, () => slow), other];
+  const at = new Date(0);
+  const due = owners.map((assistantId) => {
+    return { _id: randomUUID(), assistantId, eventId: randomUUID(), erasedAt: at, purgeAt: at, purgesLeft: 1 };
+  });
+  const tombstones = connection.collection<(typeof due)[number]>('tombstones');
+  await tombstones.createIndex({ assistantId: 1, purgeAt: 1 });
+  await tombstones.insertMany(due);
+
+  await erasure.purgeAgain();
+
+  const ofSlow = begun.filter((one) => one === slow).length;
+  expect(begun).toContain(other);
+  expect(ofSlow).toBeGreaterThan(0);
+  expect(ofSlow).toBeLessThanOrEqual(2);
 });
