@@ -235,19 +235,13 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     return due;
   };
 
-  /**
-   * Handles some assistants at once, each for a bounded time, so that many tombstones of one assistant, or a few that take
-   * long, do not delay those of others.
-   */
+  /** Handles some assistants at once, each for a while, so that many or slow tombstones of one do not delay others. */
   const inTurns = async (due: StoredTombstone[], handle: (one: StoredTombstone) => Promise<void>): Promise<void> => {
     const byAssistant = [...Map.groupBy(due, ({ assistantId }) => assistantId).values()];
     const failures: unknown[] = [];
-    await mapAtMost(ASSISTANTS_AT_ONCE, byAssistant, async (own) => {
-      const until = performance.now() + handledForMs;
-      const handleInTime = async (one: StoredTombstone): Promise<void> => {
-        if (performance.now() < until) await handle(one);
-      };
-      await inOrder(own, handleInTime, draining).catch((cause: unknown) => void failures.push(cause));
+    await mapAtMost(ASSISTANTS_AT_ONCE, byAssistant, (own) => {
+      const until = AbortSignal.any([draining, AbortSignal.timeout(handledForMs)]);
+      return inOrder(own, handle, until).catch((cause: unknown) => void failures.push(cause));
     });
     if (failures.length > 0) throw failures[0];
   };
