@@ -1,7 +1,7 @@
 import type { Connection, mongo } from 'mongoose';
 import { serverDate, serverNow } from '../platform/process/clock.ts';
 import { isUuid, newId, prefixRange } from '../platform/process/ids.ts';
-import { createSlots, inOrder, mapAtMost, oneEach } from '../platform/process/slots.ts';
+import { createSlots, inOrder, inTurnsOfHolders, LEAST_TIME_FIRST, oneEach } from '../platform/process/slots.ts';
 import { TIMING } from '../platform/process/time-limits.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { collectionOf, DURABLE, type Indexed, schemaOf } from '../platform/mongo/mongo.ts';
@@ -14,11 +14,11 @@ const LAST_PURGE_MS = 86_400_000;
 const PURGES = 2;
 /** After this time, another process repeats a purge that was begun and has not ended. */
 const PURGE_LEASE_MS = 60_000;
-/** The longest time that a caller waits for the purge. Most purges end sooner. */
+/** The time of a purge at the erasure, and the longest time that a caller waits for it. A longer one is left to sweeps. */
 const PURGED_WITHIN_MS = 1_000;
-/** How many purges, or announcements, run at once, one of each assistant. They leave connections and cache to turns. */
+/** How many purges, or announcements, at erasures run at once, one of each assistant. They leave connections to turns. */
 const PURGES_AT_ONCE = 4;
-/** A purge that takes longer leaves its place, and is continued when those of other assistants had their turns. */
+/** A purge of a sweep that takes longer is continued when those of other assistants had their turns. */
 const PURGED_FOR_MS = 30_000;
 /** A round begins to erase old conversations of one assistant for this long, so that others do not wait for them. */
 const UNCHANGED_FOR_MS = 5_000;
@@ -28,6 +28,8 @@ const DUE_OF_ONE = 50;
 const ASSISTANTS_AT_ONCE = 4;
 /** A sweep begins purges, or announcements, of one assistant for this long. Then others have its turn. */
 const HANDLED_FOR_MS = 5_000;
+/** A sweep begins announcements for this long, because a process whose sweep takes half a minute counts as stuck. */
+const ANNOUNCED_FOR_MS = 15_000;
 
 /** Records that a conversation was erased, so that late writes to it are deleted too. Contains no text. */
 type StoredTombstone = {
@@ -46,6 +48,8 @@ type StoredTombstone = {
   /** Set if the conversation is erased because of its age. It is kept if it has changed since this time. */
   unchangedSince?: Date;
 };
+
+type When = 'purgeAt' | 'announceAt';
 
 /** The name of the collection. Live updates learn of erasures from inserts into it. */
 export const TOMBSTONES = 'tombstones';
@@ -99,6 +103,7 @@ type Dependencies = {
   draining: AbortSignal;
   purgedForMs?: number;
   handledForMs?: number;
+  announcedForMs?: number;
 };
 
 type Erased = Pick<StoredConversation, '_id' | 'conversationId' | 'assistantId'>;
@@ -143,30 +148,30 @@ const unchanged = (since: Date | undefined): mongo.Filter<StoredConversation> =>
 export const createErasure = (dependencies: Dependencies): Erasure => {
   const { connection, pages, eraseElsewhere, announceErased, draining } = dependencies;
   const { purgedForMs = PURGED_FOR_MS, handledForMs = HANDLED_FOR_MS } = dependencies;
+  const { announcedForMs = ANNOUNCED_FOR_MS } = dependencies;
   const model = connection.model<StoredTombstone>('Tombstone', tombstoneSchema);
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const [purges, announcements] = [createSlots(oneEach(PURGES_AT_ONCE)), createSlots(oneEach(PURGES_AT_ONCE))];
-  const purge = async (erased: ErasedConversation, unboundBefore?: Date): Promise<void> => {
-    const slot = await purges.acquire(erased.assistantId, { signal: draining });
-    if (!slot) throw new Error('too many purges of this assistant wait');
-    const until = AbortSignal.any([draining, AbortSignal.timeout(purgedForMs)]);
-    try {
-      await pages.erase(erased.conversationId, until);
-      await eraseElsewhere(erased, { until, ...(unboundBefore && { unboundBefore }) });
-    } finally {
-      slot.release();
-    }
+  const slots = () => createSlots(oneEach(PURGES_AT_ONCE), LEAST_TIME_FIRST);
+  const [purges, announcements] = [slots(), slots()];
+  const purge = async (erased: ErasedConversation, forMs: number, unboundBefore?: Date): Promise<void> => {
+    const until = AbortSignal.any([draining, AbortSignal.timeout(forMs)]);
+    await pages.erase(erased.conversationId, until);
+    await eraseElsewhere(erased, { until, ...(unboundBefore && { unboundBefore }) });
   };
 
-  /** A purge that fails, or for which there is no room, is left to the next sweep. */
+  /** A purge that fails or takes long, or for which there is no room, is left to the next sweep. */
   const purgeOrLeave = async (erased: ErasedConversation, unannounced?: StoredTombstone): Promise<void> => {
     if (unannounced) await announceNow(unannounced); // first, because a purge ends what is still being sent
-    await purge(erased).catch(async () => {
+    try {
+      const slot = await purges.acquire(erased.assistantId, { signal: draining });
+      if (!slot) throw new Error('too many purges of this assistant wait');
+      await purge(erased, Math.min(PURGED_WITHIN_MS, purgedForMs)).finally(slot.release);
+    } catch {
       const next = { purgeAt: new Date(0), purgesLeft: PURGES + 1 };
       await tombstones.updateOne({ _id: erased.conversationId, purgesLeft: PURGES }, { $set: next });
-    });
+    }
   };
 
   /** Announces and purges what was just erased. Resolves after a second at the latest, and what takes longer continues. */
@@ -196,7 +201,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
       await conversations.deleteOne(own, { writeConcern: DURABLE });
     }
     if (await takeBackIfUsed(tombstone)) return;
-    await purge({ assistantId, conversationId: _id }, erasedAt);
+    await purge({ assistantId, conversationId: _id }, purgedForMs, erasedAt);
     if (purgesLeft <= 1) await tombstones.deleteOne({ _id, announceAt: { $exists: false } });
     else {
       const purgeAt = new Date(erasedAt.getTime() + (purgesLeft > PURGES ? FIRST_PURGE_MS : LAST_PURGE_MS));
@@ -215,7 +220,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
   const reached = { purgeAt: '', announceAt: '' };
 
   /** Reads some of the due tombstones, a few of each assistant. */
-  const listDue = async (when: 'purgeAt' | 'announceAt'): Promise<StoredTombstone[]> => {
+  const listDue = async (when: When): Promise<StoredTombstone[]> => {
     const isDue = { [when]: { $exists: true, $lte: serverDate() } };
     const index = { assistantId: 1, [when]: 1 } as const;
     const due: StoredTombstone[] = [];
@@ -235,15 +240,11 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     return due;
   };
 
-  /** Handles some assistants at once, each for a while, so that many or slow tombstones of one do not delay others. */
-  const inTurns = async (due: StoredTombstone[], handle: (one: StoredTombstone) => Promise<void>): Promise<void> => {
-    const byAssistant = [...Map.groupBy(due, ({ assistantId }) => assistantId).values()];
-    const failures: unknown[] = [];
-    await mapAtMost(ASSISTANTS_AT_ONCE, byAssistant, (own) => {
-      const until = AbortSignal.any([draining, AbortSignal.timeout(handledForMs)]);
-      return inOrder(own, handle, until).catch((cause: unknown) => void failures.push(cause));
-    });
-    if (failures.length > 0) throw failures[0];
+  /** Handles what is due. After `forMs`, the next sweep goes on with the assistants that are left. */
+  const inTurns = async (when: When, forMs: number, handle: (one: StoredTombstone) => Promise<void>) => {
+    const due = Map.groupBy(await listDue(when), ({ assistantId }) => assistantId);
+    const limits = { holdersAtOnce: ASSISTANTS_AT_ONCE, eachForMs: handledForMs, forMs, over: draining };
+    await inTurnsOfHolders(due, limits, handle, (assistantId) => (reached[when] = assistantId));
   };
 
   /** How many events of a conversation have been removed from its outbox, by endpoint. */
@@ -291,7 +292,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
   };
 
   /** False if another process makes this purge or announcement. */
-  const lease = async (tombstone: StoredTombstone, when: 'purgeAt' | 'announceAt', ms: number): Promise<boolean> => {
+  const lease = async (tombstone: StoredTombstone, when: When, ms: number): Promise<boolean> => {
     const { _id, [when]: due } = tombstone;
     const leased = { $set: { [when]: new Date(serverNow() + ms) } };
     return (await tombstones.updateOne({ _id, [when]: due }, leased)).modifiedCount === 1;
@@ -324,8 +325,7 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     },
 
     announceErasures: async () => {
-      const due = await listDue('announceAt');
-      await inTurns(due, async (one) => {
+      await inTurns('announceAt', announcedForMs, async (one) => {
         if (!(await lease(one, 'announceAt', ANNOUNCE_LEASE_MS))) return;
         if (!(await isLeft(one)) && (await announce(one))) return;
         // An event of the conversation is still being sent.
@@ -335,9 +335,8 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
     },
 
     purgeAgain: async () => {
-      const due = await listDue('purgeAt');
       let purged = 0;
-      await inTurns(due, async (one) => {
+      await inTurns('purgeAt', Infinity, async (one) => {
         if (!(await lease(one, 'purgeAt', PURGE_LEASE_MS))) return;
         try {
           await purgeDue(one);
@@ -345,8 +344,8 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
         } catch (cause) {
           // It is due again a minute later, until it succeeds.
           if (!draining.aborted && !(cause instanceof DOMException && cause.name === 'TimeoutError')) throw cause;
-          const { _id, purgeAt } = one;
-          await tombstones.updateOne({ _id }, { $set: { purgeAt } }).catch(() => undefined); // another process may go on
+          const behind = { $set: { purgeAt: serverDate() } }; // others of the assistant go first
+          await tombstones.updateOne({ _id: one._id }, behind).catch(() => undefined);
         }
       });
       return purged;

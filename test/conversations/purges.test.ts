@@ -203,10 +203,26 @@ test('an erasure does not wait for a slow announcement, its purge does, and each
   });
 });
 
-test('many purges of an assistant that each take long are left to later sweeps, and others have their turns', async () => {
-  // No worker of the stack sweeps in this database.
+/** A database of its own, in which no worker sweeps, with what is due of these assistants. */
+const withTombstones = async (owners: string[]): Promise<Dependencies['connection']> => {
   const connection = stack.service.mongo.useDb(`purges-${randomUUID()}`);
   onTestFinished(() => connection.dropDatabase());
+  const at = new Date(0);
+  const due = owners.map((assistantId) => {
+    const when = { erasedAt: at, purgeAt: at, announceAt: at };
+    return { _id: randomUUID(), assistantId, eventId: randomUUID(), purgesLeft: 1, ...when };
+  });
+  const tombstones = connection.collection<(typeof due)[number]>('tombstones');
+  await tombstones.createIndex({ assistantId: 1, purgeAt: 1 });
+  const partialFilterExpression = { announceAt: { $exists: true } };
+  await tombstones.createIndex({ assistantId: 1, announceAt: 1 }, { partialFilterExpression });
+  await tombstones.insertMany(due);
+  return connection;
+};
+
+test('many purges of an assistant that each take long are left to later sweeps, and others have their turns', async () => {
+  const [slow, other] = [randomUUID(), randomUUID()];
+  const connection = await withTombstones([...Array.from({ length: 20 }, () => slow), other]);
   const begun: string[] = [];
   const erasure = anErasure({
     eraseElsewhere: async ({ assistantId }) => {
@@ -216,15 +232,6 @@ test('many purges of an assistant that each take long are left to later sweeps, 
     handledForMs: 150,
     connection,
   });
-  const [slow, other] = [randomUUID(), randomUUID()];
-  const owners = [...Array.from({ length: 20 }, () => slow), other];
-  const at = new Date(0);
-  const due = owners.map((assistantId) => {
-    return { _id: randomUUID(), assistantId, eventId: randomUUID(), erasedAt: at, purgeAt: at, purgesLeft: 1 };
-  });
-  const tombstones = connection.collection<(typeof due)[number]>('tombstones');
-  await tombstones.createIndex({ assistantId: 1, purgeAt: 1 });
-  await tombstones.insertMany(due);
 
   await erasure.purgeAgain();
 
@@ -232,4 +239,50 @@ test('many purges of an assistant that each take long are left to later sweeps, 
   expect(begun).toContain(other);
   expect(ofSlow).toBeGreaterThan(0);
   expect(ofSlow).toBeLessThanOrEqual(2);
+});
+
+test('purges of a sweep do not wait for those at erasures', async () => {
+  const hold = Promise.withResolvers<void>();
+  const mine = randomUUID();
+  const begun: string[] = [];
+  const erasure = anErasure({
+    eraseElsewhere: async (_erased, { unboundBefore }) => {
+      begun.push(unboundBefore ? 'of the sweep' : 'at the erasure');
+      if (!unboundBefore) await hold.promise;
+    },
+    connection: await withTombstones([mine]),
+  });
+  for (let nth = 0; nth < 3; nth += 1) {
+    const conversationId = randomUUID();
+    await erasure.erase({ _id: conversationId, conversationId, assistantId: mine });
+  }
+  await eventually(() => expect(begun).toEqual(['at the erasure']));
+
+  await erasure.purgeAgain();
+
+  expect(begun).toEqual(['at the erasure', 'of the sweep']);
+  hold.resolve();
+  await eventually(() => expect(begun).toHaveLength(4));
+});
+
+test('a sweep whose announcements take long ends, and the next one goes on with other assistants', async () => {
+  const owners = Array.from({ length: 6 }, () => randomUUID()).toSorted();
+  const begun: string[] = [];
+  const erasure = anErasure({
+    eraseElsewhere: async () => undefined,
+    announceErased: async ({ assistantId }) => {
+      begun.push(assistantId);
+      await sleep(200);
+      return false;
+    },
+    announcedForMs: 100,
+    connection: await withTombstones(owners),
+  });
+
+  await erasure.announceErasures();
+  const first = begun.splice(0);
+  await erasure.announceErasures();
+
+  expect(first.toSorted()).toEqual(owners.slice(0, 4));
+  expect(begun.toSorted()).toEqual(owners.slice(4));
 });

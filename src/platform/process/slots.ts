@@ -36,6 +36,36 @@ export const inOrder = async <Item>(
   if (failures.length > 0) throw failures[0];
 };
 
+type InTurns = {
+  holdersAtOnce: number;
+  /** A holder's items are begun for this long. */
+  eachForMs: number;
+  /** Holders are begun for this long. */
+  forMs: number;
+  over: AbortSignal;
+};
+
+/**
+ * Handles the items of some holders at once, each for a while, so that many or slow items of one do not delay others.
+ * A failure does not stop the others; the first is thrown at the end.
+ */
+export const inTurnsOfHolders = async <Item>(
+  items: Map<string, Item[]>,
+  { holdersAtOnce, eachForMs, forMs, over }: InTurns,
+  handle: (item: Item) => Promise<void>,
+  onBegun: (holder: string) => void,
+): Promise<void> => {
+  const ends = performance.now() + forMs;
+  const failures: unknown[] = [];
+  await mapAtMost(holdersAtOnce, [...items], async ([holder, own]) => {
+    if (performance.now() > ends) return;
+    onBegun(holder);
+    const until = AbortSignal.any([over, AbortSignal.timeout(eachForMs)]);
+    await inOrder(own, handle, until).catch((cause: unknown) => void failures.push(cause));
+  });
+  if (failures.length > 0) throw failures[0];
+};
+
 /**
  * How many requests of one holder may wait in memory. Further requests are refused; their work stays in MongoDB until
  * a sweep finds it.
