@@ -310,8 +310,8 @@ const createStartTurn = (dependencies: Dependencies): StartTurn => {
       const turn = await orUnavailable(prepareTurn(request, key, span));
       addTo(inFlight, key, 1);
       held.defer(() => addTo(inFlight, key, -1));
+      if (!request.async) watch(turn.turnId); // first, because the first one is answered at once
       passed?.follow(replies.watch({ key, turnId: turn.turnId }));
-      if (!request.async) watch(turn.turnId);
       const step = tracing.step('accept', span.context);
       const watching = request.async ? () => undefined : watch;
       const accepted = await within(step, accept(request, turn, { watch: watching, span: step }));

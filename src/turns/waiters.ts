@@ -240,15 +240,21 @@ export const openReplies = async ({
   /** The known text of each reply that a caller waits for. */
   const inProgress = new Map<string, Progress>();
 
-  /** Answers that wait: a turn may have any number of callers beside the first. */
-  const answers: (() => void)[] = [];
+  /** The further callers of turns, who wait for their answers: a turn may have thousands. Turns take turns. */
+  const lines = new Set<() => boolean>();
   let isAnswering = false;
 
   const answerAll = async (): Promise<void> => {
     isAnswering = true;
-    while (answers.length > 0) {
+    while (lines.size > 0) {
       await nextRound();
-      for (const answer of answers.splice(0, ANSWERED_AT_ONCE)) answer();
+      let left = ANSWERED_AT_ONCE;
+      for (const answerNext of lines) {
+        lines.delete(answerNext);
+        if (answerNext()) lines.add(answerNext); // behind the others
+        left -= 1;
+        if (left === 0) break;
+      }
     }
     isAnswering = false;
   };
@@ -258,7 +264,13 @@ export const openReplies = async ({
     waiting.delete(published.turnId);
     inProgress.delete(published.turnId);
     first?.resolve(published);
-    for (const { resolve } of others) answers.push(() => resolve(published));
+    if (others.length === 0) return;
+    let answered = 0;
+    lines.add(() => {
+      others[answered]?.resolve(published);
+      answered += 1;
+      return answered < others.length;
+    });
     if (!isAnswering) void answerAll();
   };
 

@@ -58,3 +58,18 @@ test('the first caller of each turn is answered at once, and all others a few at
   expect(soon[0]).toBe(TURNS);
   expect(soon[1]).toBeLessThanOrEqual(2 * AT_ONCE);
 });
+
+test('the callers of a turn that has thousands of them do not keep those of another turn waiting', async () => {
+  const { replies, publish } = await openHeard();
+  const [large, small] = ['large', 'small'].map((turnId) => ({ key: 'k', turnId }));
+  let [ofLarge, before] = [0, Infinity];
+  for (let nth = 0; nth < 2_000; nth += 1) void replies.watch(large!).reply.then(() => (ofLarge += 1));
+  void replies.watch(small!);
+  void replies.watch(small!).reply.then(() => (before = ofLarge));
+
+  publish([large!, small!].map(({ turnId }) => ({ turnId, conversationId: 'c', reply: { outcome: 'failed' } })));
+  await eventually(() => expect(ofLarge).toBe(2_000));
+  replies.close();
+
+  expect(before).toBeLessThanOrEqual(1 + AT_ONCE);
+});
