@@ -285,15 +285,13 @@ const TEXTS_PER_CALL = 8;
 const PREPARED_FOR_MS = 3_000;
 /**
  * A worker holds the vectors of at most `DRAFTS_HELD` drafts, for `TEXTS_HELD_FOR_MS` after their last use. Those of a
- * full draft take 3 MB and minutes to make. So drafts of at most `FEW_TEXTS` have places of their own.
+ * full draft take 1.5 MB and minutes to make. So there are places for many, whose turns end soon.
  */
-const DRAFTS_HELD = 2;
-const FEW_TEXTS = 100;
-const DRAFTS_OF_FEW_HELD = 32;
+const DRAFTS_HELD = 32;
 const TEXTS_HELD_FOR_MS = 10 * 60_000;
 /**
  * Vectors that are still being made keep their place for this time after the last call. Otherwise drafts would push each
- * other out, and none would be ready. A round of all drafts with few texts takes less.
+ * other out, and none would be ready. A round of all drafts takes less.
  */
 const PLACE_KEPT_FOR_MS = 180_000;
 
@@ -307,7 +305,7 @@ type Plan = {
   own: { model: string; entries: VectorEntry[] } | null;
 };
 /** `made`: texts that got a vector since the place was taken, or since a draft was ready. */
-type HeldTexts = { model: string; byHash: Map<string, Float32Array>; made: number; keptUntil: number };
+type HeldTexts = { model: string; byHash: Map<string, Int8Array>; made: number; keptUntil: number };
 /** `hashes`: of the texts that the draft has now. */
 type Wanted = { assistantId: string; model: string; plan: Plan; hashes: Map<string, unknown> };
 
@@ -348,11 +346,11 @@ const planOf = async ({ entries, edited }: DraftKnowledge): Promise<Plan> => {
 
 const vectorEntryOf = (model: string, { entryId, texts }: EntryOfDraft, { byHash }: HeldTexts): VectorEntry[] => {
   const kept = texts.filter(({ hash }) => byHash.has(hash));
-  const vectors = kept.map(({ hash }) => byHash.get(hash) ?? new Float32Array());
+  const vectors = kept.map(({ hash }) => byHash.get(hash) ?? new Int8Array());
   const [first] = vectors;
   if (!first) return [];
   const rows = emptyRows(kept.length, first.length);
-  for (const [nth, vector] of vectors.entries()) setRow(rows, nth, quantised(vector));
+  for (const [nth, vector] of vectors.entries()) setRow(rows, nth, vector);
   return [{ entryId, hash: textsHash(model, kept), kinds: kept.map(({ kind }) => kind), rows }];
 };
 
@@ -364,22 +362,24 @@ export const createDraftVectors = ({
 }: Dependencies): DraftVectors => {
   const plans = new WeakMap<DraftKnowledge, Plan>();
   /** By assistant, so that after a further change of a draft, only the changed texts need vectors. */
-  const openPlaces = (max: number) =>
-    new LRUCache<string, HeldTexts>({ max, ttl: TEXTS_HELD_FOR_MS, ttlAutopurge: true, updateAgeOnGet: true });
-  const places = { many: openPlaces(DRAFTS_HELD), few: openPlaces(DRAFTS_OF_FEW_HELD) };
+  const places = new LRUCache<string, HeldTexts>({
+    max: DRAFTS_HELD,
+    ttl: TEXTS_HELD_FOR_MS,
+    ttlAutopurge: true,
+    updateAgeOnGet: true,
+  });
 
   /**
    * The known vectors of a draft's texts. They are held already, or stored for the live entries: an edited entry keeps
    * most of its texts. Null if there is no place for them yet.
    */
   const textsHeld = async ({ assistantId, model, plan, hashes }: Wanted): Promise<HeldTexts | null> => {
-    const held = hashes.size <= FEW_TEXTS ? places.few : places.many;
-    const known = held.get(assistantId);
+    const known = places.get(assistantId);
     if (known?.model === model) return known;
-    if (!known && held.size === held.max) {
-      const [free] = [...held].findLast(([, { keptUntil }]) => keptUntil < now()) ?? [];
+    if (!known && places.size === places.max) {
+      const [free] = [...places].findLast(([, { keptUntil }]) => keptUntil < now()) ?? [];
       if (free === undefined) return null;
-      held.delete(free);
+      places.delete(free);
     }
     const texts: HeldTexts = { model, byHash: new Map(), made: 0, keptUntil: 0 };
     const slices = createSlices();
@@ -389,10 +389,11 @@ export const createDraftVectors = ({
       const length = row.vectors.length / row.texts.length;
       for (const [nth, name] of row.texts.entries()) {
         const { hash } = parseTextKey(name);
-        if (hashes.has(hash)) texts.byHash.set(hash, row.vectors.slice(nth * length, (nth + 1) * length));
+        const vector = row.vectors.subarray(nth * length, (nth + 1) * length);
+        if (hashes.has(hash)) texts.byHash.set(hash, quantised(vector));
       }
     }
-    held.set(assistantId, texts);
+    places.set(assistantId, texts);
     return texts;
   };
 
@@ -421,7 +422,7 @@ export const createDraftVectors = ({
           asked,
         );
         if (made === null) break; // without the model, words decide
-        for (const [nth, [hash]] of some.entries()) texts.byHash.set(hash, made[nth] ?? new Float32Array());
+        for (const [nth, [hash]] of some.entries()) texts.byHash.set(hash, quantised(made[nth] ?? new Float32Array()));
         texts.made += some.length;
       }
       const slices = createSlices();
