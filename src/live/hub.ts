@@ -222,9 +222,10 @@ export const createHub = ({
   let linger: NodeJS.Timeout | undefined;
 
   const relieve = (): void => {
-    const all = [...subscribers].toSorted((a, b) => b.unread() - a.unread());
+    const all = [...subscribers];
     let total = all.reduce((sum, one) => sum + one.unread(), 0);
-    for (const one of all) {
+    if (total <= UNREAD_TOTAL_BYTES) return;
+    for (const one of all.toSorted((a, b) => b.unread() - a.unread())) {
       if (total <= UNREAD_TOTAL_BYTES) return;
       total -= one.unread();
       one.cutOff();
@@ -255,7 +256,9 @@ export const createHub = ({
         const batch = isLast && sent + SENT_AT_ONCE >= rows.length ? { ...part, erased, position } : part;
         for (const subscriber of to) {
           subscriber.send(batch);
-          if (slices.isOver()) await slices.next();
+          if (!slices.isOver()) continue;
+          relieve();
+          await slices.next();
         }
         await afterEach();
       }

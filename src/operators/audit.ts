@@ -37,6 +37,7 @@ auditSchema.index({ at: 1 }, { expireAfterSeconds: AUDIT_DAYS * DAY_S });
 auditSchema.index({ at: -1, _id: -1 });
 auditSchema.index({ operatorId: 1, at: -1, _id: -1 });
 auditSchema.index({ target: 1, at: -1, _id: -1 });
+auditSchema.index({ action: 1, at: -1, _id: -1 });
 
 type AuditFilter = {
   operatorId?: string;

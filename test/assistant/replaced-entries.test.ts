@@ -172,3 +172,24 @@ test('results of old evaluations and of erased conversations are deleted a few a
   expect(await left()).toBe(1);
   await eventually(async () => expect(await collection('evaluations').findOne({ _id: oldest ?? '' })).toBeNull());
 });
+
+test('an entry is removed in the write that tells workers of it', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const own = `/assistants/${assistantId}/knowledge`;
+  const { entryId } = (await owner.post<{ entryId: string }>(own, anEntry())).body;
+  const session = await mongo.startSession();
+  session.startTransaction();
+  await collection('assistants').updateOne({ _id: assistantId }, { $inc: { version: 1 } }, { session });
+
+  await profileStatements(stack, async () => {
+    const removed = owner.call('DELETE', `${own}/${entryId}`);
+    const conflict = { ns: `${mongo.name}.assistants`, errName: 'WriteConflict' };
+    await eventually(async () => expect(await collection('system.profile').findOne(conflict)).not.toBeNull());
+    expect(await collection('knowledge').findOne({ _id: entryId })).not.toBeNull();
+    await session.commitTransaction();
+    expect((await removed).status).toBe(204);
+  });
+
+  expect(await collection('knowledge').findOne({ _id: entryId })).toBeNull();
+  await session.endSession();
+});

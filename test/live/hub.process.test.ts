@@ -21,6 +21,9 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const OWNER: LiveAccess = { operatorId: 'owner', role: 'owner', assistantIds: null };
 const NOBODY: Assignees = { find: () => null, of: () => [] };
 
+const BROWSERS = 3_000;
+const UNREAD_TOTAL_BYTES = 67_108_864;
+
 /** Longer than any other command may take. */
 const SLOW_LOG_MS = 3_700;
 
@@ -72,6 +75,24 @@ const aHub = async ({
     await connection.close();
   });
 
+  const unread = { bytes: 0, most: 0 };
+  /** Joins with a browser that reads nothing. */
+  const joinUnread = (access: LiveAccess) => {
+    const { promise: never } = Promise.withResolvers<void>();
+    const sink = {
+      write: (text: string): void => {
+        sink.writableLength += text.length;
+        unread.bytes += text.length;
+        unread.most = Math.max(unread.most, unread.bytes);
+      },
+      end: () => undefined,
+      destroy: (): void => void (unread.bytes -= sink.writableLength),
+      writableLength: 0,
+      drained: () => never,
+      left: new AbortController().signal,
+    };
+    return hub.add(createSubscriber({ access, sink }), null);
+  };
   const join = async (
     access: LiveAccess,
     from: string | null = null,
@@ -101,7 +122,7 @@ const aHub = async ({
     const after = rounds;
     await eventually(() => expect(rounds).toBeGreaterThan(after));
   };
-  return { join, roundOf, read, connection };
+  return { join, joinUnread, unread, roundOf, read, connection };
 };
 
 const conversationsOf = (assistantId: string, count: number) =>
@@ -206,6 +227,25 @@ test('a browser that catches up slowly does not delay the rows of others', async
 
   for (const id of missed) expect(back.written()).toContain(id);
   expect(back.written()).not.toContain('event: reset');
+});
+
+test('browsers that read nothing leave little more than their bound, also while a round is sent to them', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const { join, joinUnread, unread, roundOf } = await aHub();
+  const keys = await conversationsOf(assistantId, 100);
+  await Promise.all(Array.from({ length: BROWSERS }, () => joinUnread(OWNER)));
+  const { written } = await join(OWNER);
+
+  const { mongo } = stack.service;
+  const change = { $set: { updatedAt: new Date() } };
+  await mongo.transaction((session) =>
+    mongo.collection('conversations').updateMany({ assistantId }, change, { session }),
+  );
+  await roundOf(keys);
+
+  await eventually(() => expect(written().length * BROWSERS).toBeGreaterThan(2 * UNREAD_TOTAL_BYTES));
+  expect(unread.most).toBeGreaterThan(UNREAD_TOTAL_BYTES);
+  expect(unread.most).toBeLessThan(1.4 * UNREAD_TOTAL_BYTES);
 });
 
 test('people of one assistant who catch up slowly do not keep others from it', async () => {

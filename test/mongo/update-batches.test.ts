@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
-import { expect, inject, onTestFinished, test } from 'vitest';
+import { expect, inject, onTestFinished, test, vi } from 'vitest';
 import { createLogger } from '../../src/platform/process/logger.ts';
 import { createUpdate, createUpdateBatcher, openMongo } from '../../src/platform/mongo/mongo.ts';
 import { eventually } from '../support/eventually.ts';
@@ -77,6 +77,20 @@ test('other documents of a holder with large ones go apart too, until they are k
   expect(sizes).toContain(20); // one large document sends no others apart
   expect(sizes.filter((size) => size > 8)).toHaveLength(1);
   await eventually(async () => expect((await update(small.map(of))).map(({ length }) => length)).toEqual([40]));
+});
+
+test('the documents of a holder with large ones still go apart after a pause', async () => {
+  const large = named('large', 20).map((key) => ({ key, holder: 'one' }));
+  const update = await openDocuments(lengthsOf(named('large', 20), LARGE_BYTES));
+  const largest = async () => Math.max(...(await update(large)).map(({ length }) => length));
+  expect(await largest()).toBe(20);
+  await eventually(async () => expect(await largest()).toBeLessThan(9));
+  const now = performance.now.bind(performance);
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + 120_000);
+  onTestFinished(() => clock.mockRestore());
+  await update([{ key: 'other', holder: 'another' }]);
+
+  expect(await largest()).toBeLessThan(9);
 });
 
 test('holders take turns with their large documents', async () => {

@@ -7,6 +7,7 @@ import { aLongConversation, anAssistant, anEntry, aTurn, request, type TestAssis
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
+import { collectionIn, profileStatements } from '../support/profile.ts';
 import { longTest, sized } from '../support/size.ts';
 import { useOpened, useStack } from '../support/stack.ts';
 
@@ -145,6 +146,17 @@ test('an export that is cut after any line goes on there, and both parts are the
   expect(kindsIn(linesOf(await exported(foreign.assistantId, `?after=${cursor}`)), 'message', 'delivery')).toEqual([]);
   const wrong = await owner.get(`/assistants/${assistantId}/export?after=WzFd`);
   expect(problemOf(wrong)).toBe('422 validation_failed after');
+});
+
+test('an export that goes on reads no entry again', async () => {
+  const knowledge = Array.from({ length: 40 }, () => anEntry());
+  const { assistantId } = await anAssistant(stack, { knowledge });
+  const lines = linesOf(await exported(assistantId));
+
+  const statements = await profileStatements(stack, () => exported(assistantId, `?after=${lines[37]?.cursor}`));
+
+  const read = statements.filter((one) => collectionIn(one) === 'knowledge');
+  expect(read.reduce((sum, { docsExamined = 0 }) => sum + docsExamined, 0)).toBe(4);
 });
 
 test('what changes between two answers is there as it is now, what began is not, and other knowledge needs a new export', async () => {

@@ -72,6 +72,7 @@ export const exportOperations = {
 
 const ms = z.int().min(0).max(8_640_000_000_000_000);
 const id = z.string().max(200);
+const count = z.int().min(0);
 /** The last written line of a conversation. */
 const Part = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('conversation') }),
@@ -92,7 +93,7 @@ type Place = z.infer<typeof Place>;
 const Position = z.object({
   since: ms,
   version: z.int(),
-  lines: z.tuple([z.int(), z.int(), z.int(), z.int(), z.int(), z.int()]),
+  lines: z.tuple([count, count, count, count, count, count]),
   place: Place.nullable(),
 });
 type Position = { since: number; version: number; lines: LineCounts; place: Place | null };
@@ -221,11 +222,9 @@ export const exportRoutes = (dependencies: Dependencies): Handled[] => {
     const { assistantId } = assistant;
     if (place === null) {
       if (lines.settings === 0) yield [settingsLine(assistant)];
-      let skip = lines.entry;
-      for await (const batch of inParts(assistants.readKnowledge(assistantId, signal), bytesOfEntry)) {
-        yield batch.slice(skip).map((entry): Line => ({ kind: 'entry', place: null, fields: entry }));
-        skip = Math.max(0, skip - batch.length);
-      }
+      const entries = assistants.readKnowledge(assistantId, signal, lines.entry);
+      for await (const batch of inParts(entries, bytesOfEntry))
+        yield batch.map((entry): Line => ({ kind: 'entry', place: null, fields: entry }));
     }
     if (conversations) yield* conversationLines(assistantId, since, place);
   }

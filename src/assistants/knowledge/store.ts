@@ -1,12 +1,6 @@
 import { decideLanguage, mainLanguage, type TextKind } from '@parley/understanding/text';
 import type { ClientSession } from 'mongoose';
-import {
-  createDeletionsUpTo,
-  DELETED_WITHIN_MS,
-  deleteInBatches,
-  inBatches,
-  inPages,
-} from '../../platform/mongo/batches.ts';
+import { createDeletionsUpTo, DELETED_WITHIN_MS, deleteInBatches, inPages } from '../../platform/mongo/batches.ts';
 import { collectionOf, inTurn, timeLimit } from '../../platform/mongo/mongo.ts';
 import { serverDate, serverNow } from '../../platform/process/clock.ts';
 import { withDeadline } from '../../platform/process/deadline.ts';
@@ -258,7 +252,12 @@ export type AddOptions = {
  * the knowledge has changed, because new vectors may be needed.
  */
 export type KnowledgeStore = {
-  readKnowledge: (assistantId: string, signal: AbortSignal) => AsyncGenerator<KnowledgeEntry[], undefined>;
+  /** Reads the entries in their order, without the first `skipped` ones. */
+  readKnowledge: (
+    assistantId: string,
+    signal: AbortSignal,
+    skipped?: number,
+  ) => AsyncGenerator<KnowledgeEntry[], undefined>;
 
   /**
    * The entries of an assistant, cached until its version changes. Large knowledge may be of an earlier version for a
@@ -481,7 +480,9 @@ export const createKnowledgeStore = ({
    * Reads the entries in batches, in their order, so that they are never all in memory. All batches show the same
    * moment. The connection to MongoDB is free between batches.
    */
-  async function* readKnowledge(assistantId: string, signal: AbortSignal): AsyncGenerator<KnowledgeEntry[], undefined> {
+  async function* readKnowledge(
+    ...[assistantId, signal, skipped = 0]: Parameters<KnowledgeStore['readKnowledge']>
+  ): ReturnType<KnowledgeStore['readKnowledge']> {
     const session = await assistants.db.startSession({ snapshot: true });
     try {
       // The first read of the session sets its moment.
@@ -489,7 +490,7 @@ export const createKnowledgeStore = ({
       const stored = await collectionOf(assistants).findOne({ _id: assistantId }, options);
       const filter = visibleEntries(assistantId, stored?.knowledgePlaces ?? {});
       const rows = collectionOf(knowledge)
-        .find(filter, { ...options, batchSize: LIST_BATCH })
+        .find(filter, { ...options, skip: skipped, batchSize: LIST_BATCH })
         .sort({ position: 1 });
       for await (const page of inPages(rows)) yield page.map(toEntry);
     } finally {
@@ -595,13 +596,13 @@ export const createKnowledgeStore = ({
       changeEntry({ _id: entryId, assistantId, answer: before }, { answer: after }),
 
     removeKnowledge: async (assistantId, entryIds) => {
-      const collection = collectionOf(knowledge);
       const filter = { assistantId, _id: { $in: entryIds } };
-      await inBatches({ collection, filter }, async (some, ids) => {
-        await collection.deleteMany(some);
-        await vectors.retire(ids);
+      const removed = await knowledge.distinct('_id', filter);
+      await inTurn(assistants.db, async (session) => {
+        await knowledge.deleteMany(filter, { session });
+        await raiseVersion(assistantId, { session });
       });
-      await raiseVersion(assistantId);
+      await vectors.retire(removed);
       onChanged(assistantId);
       await noteLanguage(assistantId);
     },

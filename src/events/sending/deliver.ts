@@ -39,6 +39,9 @@ export type GivenReading = { reading: OutboxReading | null };
 type Reading = OutboxReading & { endpoint: StoredEndpoint | null; nothingMissed?: true };
 /** The reading of a stream, which lets it go if it must wait for a slot: thousands may wait, each with tens of kilobytes. */
 type Held = { reading: Reading | null };
+const letGo = (held: Held): void => {
+  held.reading = null;
+};
 /** What slots ask of an endpoint. */
 type Asked = Pick<StoredEndpoint, '_id' | 'enabled' | 'ratePerSecond'>;
 /** What is left of a stream that waits. */
@@ -370,25 +373,34 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
     return within(span, claimAndSend({ claim, again, target }, slot, span));
   };
 
-  /** Looks what is next. Thousands of streams may look, and then wait with what this returns. */
-  const lookForMissed = async (before: Reading): Promise<'missed' | 'in flight' | null> => {
-    for (;;) {
-      const slot = await looks.acquire(before.outbox.assistantId);
-      try {
-        const missed = slot ? await findMissed(before) : 'in flight';
-        if (missed !== 'more') return missed && (missed === 'in flight' ? missed : 'missed');
-      } finally {
-        slot?.release();
-      }
+  /**
+   * Looks whether a stream missed something. Thousands of streams may look, and wait for it without their readings. So
+   * the reading is one of this look.
+   */
+  const lookForMissed = async (
+    held: Held,
+    { key, endpointId, assistantId }: Waiting,
+  ): Promise<'missed' | 'more' | { reading: Reading | null }> => {
+    const slot = await looks.acquire(assistantId, { onWait: () => letGo(held) });
+    try {
+      const reading = slot && (held.reading ?? (await read(key, endpointId)));
+      if (!reading || nextOf(reading, endpointId).kind !== 'recover') return { reading };
+      const missed = await findMissed(reading);
+      if (missed === null) return { reading: { ...reading, nothingMissed: true } };
+      if (missed === 'in flight') return { reading: null };
+      return missed === 'more' ? missed : 'missed';
+    } finally {
+      slot?.release();
     }
   };
 
   /** Sends the next missed event of a stream, in one of the slots that recoveries may use. */
-  const recover = async (held: Held, { key, endpointId, assistantId, asked }: Waiting): Promise<Reading | null> => {
-    const missed = held.reading && (await lookForMissed(held.reading));
-    if (missed === null) return held.reading && { ...held.reading, nothingMissed: true };
-    if (missed === 'in flight') return null;
-    held.reading = null;
+  const recover = async (held: Held, waiting: Waiting): Promise<Reading | null> => {
+    const { key, endpointId, assistantId, asked } = waiting;
+    let looked: Awaited<ReturnType<typeof lookForMissed>> = 'more';
+    while (looked === 'more') looked = await lookForMissed(held, waiting);
+    if (looked !== 'missed') return looked.reading;
+    letGo(held);
     const tenant = assistantId;
     const share = await recovering.acquire(endpointId, { tenant });
     const slot = share && (await slots.acquire(asked, { tenant }));
@@ -442,16 +454,13 @@ export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
    */
   const step = async (held: Held, { kind, waiting }: Step): Promise<Reading | null> => {
     const { endpointId, assistantId, asked } = waiting;
-    const letGo = (): void => {
-      held.reading = null;
-    };
     if (kind === 'stop') return null;
     if (kind === 'recover') return recover(held, waiting);
     if (kind === 'end') {
-      letGo();
+      letGo(held);
       return endUnwanted(waiting);
     }
-    const slot = await slots.acquire(asked, { tenant: assistantId, onWait: letGo });
+    const slot = await slots.acquire(asked, { tenant: assistantId, onWait: () => letGo(held) });
     if (!slot) return null;
     const { reading, sent } = await sendInSlot(held, waiting, slot).finally(slot.release);
     if (!reading || !sent) return reading;

@@ -227,6 +227,8 @@ export const createStoreBatcher = <Item, Result>(
 const SLOW_MS = 20;
 const LARGE_BYTES = 128 * 1024;
 const KNOWN_SIZES = { most: 20_000, ttl: 60_000 };
+/** Longer, so that after a pause the large documents of a holder do not all go through the common batches again. */
+const KNOWN_HOLDERS = { ...KNOWN_SIZES, ttl: 3_600_000 };
 /**
  * The weight of each look in a moving average: the part of a holder's documents that is large. Above this value, its
  * documents of unknown size go apart. So one large document does not send all others there.
@@ -242,7 +244,7 @@ type Sizes = { isLarge: (document: Owned) => boolean; look: (documents: Owned[])
 const createSizes = <Stored extends { _id: string }>(collection: mongo.Collection<Stored>): Sizes => {
   const isLarge = createLru<boolean>(KNOWN_SIZES);
   /** The part of each holder's documents that is large, as the last looks found it. */
-  const largeParts = createLru<number>(KNOWN_SIZES);
+  const largeParts = createLru<number>(KNOWN_HOLDERS);
   const projection = { isLarge: { $gt: [{ $bsonSize: '$$ROOT' }, LARGE_BYTES] } };
 
   const look = async (documents: Owned[]): Promise<void> => {
