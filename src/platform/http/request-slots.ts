@@ -495,8 +495,8 @@ export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>, wi
  * Takes turns between reads that may cost seconds: searches, long lists and comparisons. A caller has one at a time, so
  * that many requests of one program do not delay a person who searches once. A holder has at most `COSTLY_PER_HOLDER`
  * of the slots, so that the others are left for others, and half of the time one of them rests. The tenant that had slots
- * for the least time lately is next. A read that waits too long is refused. `within`: a read that waits for something else does so once it is its holder's turn, and without one of
- * the slots of all.
+ * for the least time lately is next. A read that waits too long is refused. `within`: a read that waits for something
+ * else does so once it is its holder's turn, and without one of the slots of all.
  */
 export const createCostlyReads = (): CostlyReads => {
   const ofCaller = requestSlots(({ own }) => own < 1);
