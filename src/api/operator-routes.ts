@@ -287,13 +287,13 @@ const run =
       },
       record,
       signal,
-      costly: (read, within) => {
+      costly: (read, ...how) => {
         const { operatorId: caller, assistantIds } = operator;
         freeTeamSlot(res);
         // A list of all assistants of the caller counts for everybody with the same ones, as if it concerned one of them.
         const team = operation.resource === 'filtered' ? assistantIds?.join(' ') : undefined;
         const holder = team ?? holderOf(req, res);
-        return dependencies.costlyReads({ caller, holder, tenant: senderOf(req, res), signal }, read, within);
+        return dependencies.costlyReads({ caller, holder, tenant: senderOf(req, res), signal }, read, ...how);
       },
       takeRoom: () => takeRoomForAnswer(req, res),
       req,

@@ -243,8 +243,9 @@ export const createErasure = (dependencies: Dependencies): Erasure => {
   /** Handles what is due. After `forMs`, the next sweep goes on with the assistants that are left. */
   const inTurns = async (when: When, forMs: number, handle: (one: StoredTombstone) => Promise<void>) => {
     const due = Map.groupBy(await listDue(when), ({ assistantId }) => assistantId);
-    const limits = { holdersAtOnce: ASSISTANTS_AT_ONCE, eachForMs: handledForMs, forMs, over: draining };
-    await inTurnsOfHolders(due, limits, handle, (assistantId) => (reached[when] = assistantId));
+    const onBegun = (assistantId: string): void => void (reached[when] = assistantId);
+    const limits = { holdersAtOnce: ASSISTANTS_AT_ONCE, eachForMs: handledForMs, forMs, over: draining, onBegun };
+    await inTurnsOfHolders(due, limits, handle);
   };
 
   /** How many events of a conversation have been removed from its outbox, by endpoint. */

@@ -4,7 +4,7 @@ import type { TakeBy } from '../conversations/transitions.ts';
 import { hasAssistant, type Operator } from '../operators/operator.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import { serverNow } from '../platform/process/clock.ts';
-import { inOrder } from '../platform/process/slots.ts';
+import { inOrder, inTurnsOfHolders } from '../platform/process/slots.ts';
 
 /**
  * The one rule of who has a conversation: its assignee, if `find` finds the operator. Nobody has it if the assignee was
@@ -56,6 +56,9 @@ export const createTakeBy = ({ findAssistant, readAssignees }: RuleDependencies)
 
 const OPERATORS_PER_SWEEP = 20;
 const ESCALATIONS_PER_SWEEP = 200;
+/** A sweep handles the escalations of one operator for this long, of a few operators at once. */
+const RELEASED_FOR_MS = 1_000;
+const OPERATORS_AT_ONCE = 2;
 /** A write that still relied on the operator's old access arrives within this time. */
 const SETTLED_MS = 10_000;
 
@@ -63,6 +66,7 @@ type ReleaseDependencies = {
   conversations: Pick<ConversationStore, 'findAssigned' | 'transitions'>;
   operators: Pick<OperatorStore, 'findUnreleased' | 'markReleased'>;
   listIdsWithTakeWithin: () => Promise<string[]>;
+  releasedForMs?: number;
 };
 
 /**
@@ -71,19 +75,25 @@ type ReleaseDependencies = {
  * access are found as well. A failure does not stop the others; the first one is thrown at the end.
  */
 export const createReleaseSweep =
-  ({ conversations, operators, listIdsWithTakeWithin }: ReleaseDependencies) =>
+  ({ conversations, operators, listIdsWithTakeWithin, releasedForMs = RELEASED_FOR_MS }: ReleaseDependencies) =>
   async (): Promise<void> => {
+    const heldBy = new Map<string, string[]>();
     const changed = await operators.findUnreleased(OPERATORS_PER_SWEEP);
     const all = changed.length > 0 ? await listIdsWithTakeWithin() : [];
-    await inOrder(changed, async ({ operator, changedAt }) => {
+    const reading = inOrder(changed, async ({ operator, changedAt }) => {
       const { operatorId } = operator;
       const assistantIds = all.filter((assistantId) => !mayHave(operator, assistantId));
       const held = await conversations.findAssigned({ operatorId, assistantIds }, ESCALATIONS_PER_SWEEP);
-      // A conversation that was erased, or that changes too fast, must not delay the others. The next sweep finds it
-      // again.
-      for (const conversationId of held)
-        await conversations.transitions.startTakeBy({ conversationId }).catch(() => undefined);
+      heldBy.set(operatorId, held);
       const isSettled = changedAt === null || serverNow() - changedAt.getTime() > SETTLED_MS;
       if (isSettled && held.length === 0) await operators.markReleased(operatorId, changedAt);
     });
+    await reading.catch(() => undefined); // thrown at the end
+    const limits = { holdersAtOnce: OPERATORS_AT_ONCE, eachForMs: releasedForMs };
+    await inTurnsOfHolders(heldBy, limits, async (conversationId) => {
+      // A conversation that was erased, or that changes too fast, must not delay the others. The next sweep finds it
+      // again.
+      await conversations.transitions.startTakeBy({ conversationId }).catch(() => undefined);
+    });
+    await reading;
   };

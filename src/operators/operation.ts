@@ -2,7 +2,7 @@ import type { Request, Response } from 'express';
 import * as z from 'zod';
 import { createTimeCursor } from '../platform/process/validation.ts';
 import type { BodyOf, Declaration, QueryOf } from '../platform/http/operation.ts';
-import type { Within } from '../platform/http/request-slots.ts';
+import { BODY_WAIT_MS, type Within } from '../platform/http/request-slots.ts';
 import type { Audience } from './operator.ts';
 import type { OperatorCaller } from './token.ts';
 
@@ -96,7 +96,7 @@ export type Operation = (ForSome | ForAnyone) &
      */
     limited?: boolean;
     /**
-     * Set if the answer may have some MiB. The call then waits for its place (`src/platform/http/shares.ts`). `inTurn`: it
+     * Set if the answer may have some MiB. The call then waits for its place (`takeRoomForAnswer`). `inTurn`: it
      * waits for something else before, so the handler takes the place (`takeRoom`).
      */
     isLarge?: true | 'inTurn';
@@ -124,7 +124,7 @@ export type Call<One extends Operation> = {
    * Runs a read that may take seconds. One caller's reads of this kind wait for each other. `within`: what the read waits
    * for besides, see `createCostlyReads`.
    */
-  costly: <Value>(read: () => Promise<Value>, within?: Within) => Promise<Value>;
+  costly: <Value>(read: () => Promise<Value>, within?: Within, waitMs?: number) => Promise<Value>;
   /** Waits for the place of a large answer, which the call keeps until the caller has the answer. */
   takeRoom: () => Promise<void>;
   req: Request;
@@ -147,8 +147,8 @@ export async function* inTurns<Page>(
   { costly }: Pick<Call<Operation>, 'costly'>,
 ): AsyncGenerator<Page, undefined> {
   try {
-    for (;;) {
-      const { value, done } = await costly(() => pages.next());
+    for (let waitMs: number | undefined; ; waitMs = BODY_WAIT_MS) {
+      const { value, done } = await costly(() => pages.next(), undefined, waitMs);
       if (done) return;
       yield value;
     }

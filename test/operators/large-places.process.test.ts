@@ -245,7 +245,7 @@ test('an export whose cursor skips all lines ends after a page once somebody els
     res.locals['endsEarly'] = true;
     await route!.handle({
       params: { id: assistantId },
-      query: { after, conversations: false },
+      query: { after, conversations: true },
       req,
       res,
       signal: new AbortController().signal,

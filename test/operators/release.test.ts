@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { createReleaseSweep } from '../../src/inbox/assignees.ts';
@@ -39,6 +40,38 @@ test('of one operator whose conversations cannot be read, no other operator’s 
   await expect(sweep()).rejects.toThrow('no answer in time');
 
   expect([started, released]).toEqual([['held'], ['free']]);
+});
+
+test('a sweep handles the escalations of each operator for a while, and ends', async () => {
+  const started: string[] = [];
+  const sweep = createReleaseSweep({
+    conversations: {
+      findAssigned: async ({ operatorId }) => Array.from({ length: operatorId === 'last' ? 1 : 200 }, () => operatorId),
+      transitions: {
+        ...stack.service.conversations.transitions,
+        startTakeBy: async ({ conversationId }) => {
+          started.push(conversationId);
+          await sleep(50);
+          throw new Error('it changes too fast');
+        },
+      },
+    },
+    operators: {
+      findUnreleased: async () =>
+        ['a', 'b', 'c', 'last'].map((operatorId) => ({
+          operator: { operatorId, disabled: true } as Operator,
+          changedAt: null,
+        })),
+      markReleased: async () => undefined,
+    },
+    listIdsWithTakeWithin: async () => [randomUUID()],
+    releasedForMs: 120,
+  });
+
+  await sweep();
+
+  expect(new Set(started)).toEqual(new Set(['a', 'b', 'c', 'last']));
+  expect(started.length).toBeLessThanOrEqual(3 * 3 + 1);
 });
 
 test('one statement reads few of an operator’s escalations, because each may be large', async () => {

@@ -87,6 +87,27 @@ test('after a costly read, one of its holder’s places rests as long as the rea
   await Promise.all(all);
 });
 
+test('the time in which a costly read waits is no part of the rest after it', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const costly = createCostlyReads();
+  const { signal } = new AbortController();
+  const sleepFor = (ms: number) => new Promise((resolve) => void setTimeout(resolve, ms));
+  const read = (holder: string, caller: string, ms: number) =>
+    costly({ caller, holder, tenant: caller, signal }, () => sleepFor(ms));
+  const long = ['a', 'a', 'b', 'b'].map((holder, nth) => read(holder, `long ${nth}`, 2_000));
+  const short = ['first', 'second'].map((caller) => read('c', caller, 5));
+  await vi.advanceTimersByTimeAsync(2_020);
+  await Promise.all(short);
+  let isOver = false;
+  const next = read('c', 'third', 5).then(() => (isOver = true));
+
+  await vi.advanceTimersByTimeAsync(20);
+
+  expect(isOver).toBe(true);
+  await Promise.all([...long, next]);
+});
+
 test('comparisons that wait for each other leave the other costly reads to others', async () => {
   const costly = createCostlyReads();
   const findConflicts = createFindConflicts();

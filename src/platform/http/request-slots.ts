@@ -20,8 +20,8 @@ import { holderOf, senderOf } from './shares.ts';
 
 /** How long a request may wait for its turn. Then it is refused with 503. */
 const WAIT_MS = 10_000;
-/** The same for large bodies, uploads and exports: some before them may each take seconds. */
-const BODY_WAIT_MS = 30_000;
+/** The same for large bodies, uploads, exports, and the parts of an answer that has begun: some may each take seconds. */
+export const BODY_WAIT_MS = 30_000;
 
 /** `tenant`: whose turn it is. By default, the holder's. `signal`: aborts when the caller leaves. */
 type Turn = { tenant?: string | undefined; signal?: AbortSignal | undefined; waitMs?: number };
@@ -489,7 +489,12 @@ const COSTLY_REST_MOST_MS = 5_000;
 type Reader = { caller: string; holder: string; tenant: string; signal: AbortSignal };
 /** Waits for something else, then reads. */
 export type Within = <Value>(read: () => Promise<Value>) => Promise<Value>;
-export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>, within?: Within) => Promise<Value>;
+export type CostlyReads = <Value>(
+  reader: Reader,
+  read: () => Promise<Value>,
+  within?: Within,
+  waitMs?: number,
+) => Promise<Value>;
 
 /**
  * Takes turns between reads that may cost seconds: searches, long lists and comparisons. A caller has one at a time, so
@@ -500,15 +505,24 @@ export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>, wi
  */
 export const createCostlyReads = (): CostlyReads => {
   const ofCaller = requestSlots(({ own }) => own < 1);
-  const ofHolder = withRests(
-    requestSlots(({ own }) => own < COSTLY_PER_HOLDER),
-    (ms) => restAsLong(ms, COSTLY_REST_MOST_MS),
-  );
+  const ofHolder = requestSlots(({ own }) => own < COSTLY_PER_HOLDER);
   const ofAll = createSlots(({ inUse }) => inUse < COSTLY_AT_ONCE, { ...WAITING_REQUESTS, leastTimeFirst: true });
 
-  return ({ caller, holder, tenant, signal }, read, within = (last) => last()) => {
-    const turn = { tenant, signal };
-    const ofOne = () => inSlot(ofHolder, holder, () => within(() => inSlot(ofAll, holder, read, turn)), turn);
-    return inSlot(ofCaller, caller, ofOne, { signal });
+  return ({ caller, holder, tenant, signal }, read, within = (last) => last(), waitMs = WAIT_MS) => {
+    const turn = { tenant, signal, waitMs };
+    const ofOne = async () => {
+      const slot = await acquireInTime(ofHolder, holder, turn);
+      let tookMs = 0;
+      const measured = async () => {
+        const since = performance.now();
+        return read().finally(() => (tookMs = performance.now() - since));
+      };
+      try {
+        return await within(() => inSlot(ofAll, holder, measured, turn));
+      } finally {
+        setTimeout(slot.release, restAsLong(tookMs, COSTLY_REST_MOST_MS)).unref();
+      }
+    };
+    return inSlot(ofCaller, caller, ofOne, { signal, waitMs });
   };
 };

@@ -41,8 +41,9 @@ type InTurns = {
   /** A holder's items are begun for this long. */
   eachForMs: number;
   /** Holders are begun for this long. */
-  forMs: number;
-  over: AbortSignal;
+  forMs?: number;
+  over?: AbortSignal;
+  onBegun?: (holder: string) => void;
 };
 
 /**
@@ -51,16 +52,15 @@ type InTurns = {
  */
 export const inTurnsOfHolders = async <Item>(
   items: Map<string, Item[]>,
-  { holdersAtOnce, eachForMs, forMs, over }: InTurns,
+  { holdersAtOnce, eachForMs, forMs = Infinity, over, onBegun }: InTurns,
   handle: (item: Item) => Promise<void>,
-  onBegun: (holder: string) => void,
 ): Promise<void> => {
   const ends = performance.now() + forMs;
   const failures: unknown[] = [];
   await mapAtMost(holdersAtOnce, [...items], async ([holder, own]) => {
     if (performance.now() > ends) return;
-    onBegun(holder);
-    const until = AbortSignal.any([over, AbortSignal.timeout(eachForMs)]);
+    onBegun?.(holder);
+    const until = AbortSignal.any([...(over ? [over] : []), AbortSignal.timeout(eachForMs)]);
     await inOrder(own, handle, until).catch((cause: unknown) => void failures.push(cause));
   });
   if (failures.length > 0) throw failures[0];
