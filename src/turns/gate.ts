@@ -417,15 +417,10 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
     admitWaiting(now);
   };
 
-  const endAccept = (turn: Turn): void => {
-    if (turn.isAccepting) addTo(accepting, turn.assistantId, -1);
-    turn.isAccepting = false;
-  };
-
+  /** Ends the flight of a turn. If it is still being accepted, it keeps its place there until `stay` or `leave`. */
   const drop = (turn: Turn): void => {
     if (!inFlight.delete(turn)) return;
     addTo(owned, turn.assistantId, -1);
-    endAccept(turn);
     turn.waiter?.cancel();
     clearTimeout(turn.timer);
     admitAfter(turn);
@@ -443,7 +438,10 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
     window.entered(turn);
     addTo(owned, assistantId, 1);
     addTo(accepting, assistantId, 1);
-    let stays = false;
+    const endAccept = (): void => {
+      addTo(accepting, assistantId, -1);
+      admitAfter(turn);
+    };
     // A turn that repeats another one may be answered before it is accepted.
     let isTimed = false;
     const onReply = ({ reply }: Awaited<Waiter['reply']>): void => {
@@ -459,25 +457,21 @@ export const createGate = ({ onRefused, logger, isBusy = createBusyCheck() }: De
         void waiter.reply.then(onReply);
       },
       stay: (inOrder) => {
-        stays = true;
+        if (!turn.isAccepting) return;
+        turn.isAccepting = false;
         isTimed = inOrder;
         turn.waiter?.arm();
         if (!inOrder && inFlight.has(turn)) turn.timer = setTimeout(drop, STUCK_AFTER_MS, turn);
-        endAccept(turn);
-        admitAfter(turn);
+        endAccept();
       },
       leave: () => {
-        if (stays || !inFlight.has(turn)) return;
-        const now = performance.now();
-        if (now - othersAt < OTHERS_WITHIN_MS && isBusy()) {
-          const over = (): void => {
-            addTo(accepting, assistantId, -1);
-            admitAfter(turn);
-          };
-          setTimeout(over, restAfter(now - since)).unref();
-          turn.isAccepting = false;
-        }
+        if (!turn.isAccepting) return;
+        turn.isAccepting = false;
         drop(turn);
+        const now = performance.now();
+        const rests = now - othersAt < OTHERS_WITHIN_MS && isBusy();
+        if (rests) setTimeout(endAccept, restAfter(now - since)).unref();
+        else endAccept();
       },
     };
   };

@@ -416,6 +416,29 @@ test.each([
   },
 );
 
+test('turns whose acceptance takes long keep their places, whatever else is answered meanwhile', async () => {
+  const gate = aGate();
+  const passed: PassedTurn[] = [];
+  const pass = async (name: string): Promise<PassedTurn> => {
+    const { req, res } = aRequest(name);
+    return gate.pass({ assistantId: name, keyId: null, bytes: 100, req, res });
+  };
+  for (let count = 0; count < 40; count += 1) void pass('greedy').then((turn) => passed.push(turn));
+
+  for (let count = 0; count < 30; count += 1) {
+    const answer = follow(await pass('neighbour'));
+    await vi.advanceTimersByTimeAsync(20);
+    answer();
+  }
+  await vi.advanceTimersByTimeAsync(1);
+  expect(passed).toHaveLength(16);
+  passed[0]!.leave();
+  follow(passed[1]!);
+  await vi.advanceTimersByTimeAsync(1);
+
+  expect(passed).toHaveLength(18);
+});
+
 const fill = async (gate: Gate, name: string, inOrder: boolean): Promise<number> => {
   let passed = 0;
   const pass = async (): Promise<void> => {
